@@ -122,8 +122,8 @@ def _newest() -> tuple[str, str]:
     names = ("llvm-mca", *(f"llvm-mca-{number}" for number in range(11, 40)))
     found = []
     for path in filter(None, map(shutil.which, names)):
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
-        if version := re.search(r"LLVM version (\d+(?:\.\d+)*)", said):
+        printed = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+        if version := re.search(r"LLVM version (\d+(?:\.\d+)*)", printed):
             found.append((tuple(map(int, version[1].split("."))), path, version[1]))
     if not found:
         raise MissingProgramError("llvm-mca is not installed (Debian: llvm-19)")

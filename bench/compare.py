@@ -45,7 +45,7 @@ def worse(now: dict[str, Any], then: dict[str, Any]) -> list[str]:
     for name, benchmark in now["benchmarks"].items():
         before = then["benchmarks"].get(name)
         if before is not None:
-            found += [f"{name}: {said}" for said in (*_claims(benchmark, before), *_rows(benchmark, before))]
+            found += [f"{name}: {line}" for line in (*_claims(benchmark, before), *_rows(benchmark, before))]
     return found
 
 
@@ -56,7 +56,7 @@ def _claims(now: dict[str, Any], then: dict[str, Any]) -> Iterator[str]:
         larger = claim["least"] is not None
         if before is None or (not larger and claim["most"] is None):
             continue
-        yield from _said(claim["claim"], claim, before, larger, CLAIM_TOLERANCE, 1.0)
+        yield from _change(claim["claim"], claim, before, larger, CLAIM_TOLERANCE, 1.0)
 
 
 def _rows(now: dict[str, Any], then: dict[str, Any]) -> Iterator[str]:
@@ -68,7 +68,7 @@ def _rows(now: dict[str, Any], then: dict[str, Any]) -> Iterator[str]:
             continue
         same = [(a["median"], b["median"]) for a, b in pairs if "probe" in a["name"] and a["unit"] == row["unit"]]
         drift = statistics.median(a / b for a, b in same if b) if same else 1.0
-        yield from _said(row["name"], row, before, larger, ROW_TOLERANCE, drift)
+        yield from _change(row["name"], row, before, larger, ROW_TOLERANCE, drift)
 
 
 def _larger(unit: str) -> bool | None:
@@ -78,7 +78,7 @@ def _larger(unit: str) -> bool | None:
     return True if "/s" in unit else None
 
 
-def _said(
+def _change(
     name: str, now: dict[str, Any], then: dict[str, Any], larger: bool, tolerance: float, drift: float
 ) -> Iterator[str]:
     """The sentence, if the best round is behind the committed median by more than the tolerance."""

@@ -89,10 +89,10 @@ def read(setting: Setting) -> Result:
     notes.append(
         "the same was read by all" if len({str(d) for d in digests.values()}) == 1 else f"NOT THE SAME: {digests}"
     )
-    return Result(_about(header), rows(times), tuple(_ratios(times, judged=not setting.quick)), tuple(notes))
+    return Result(_about(header), rows(times), tuple(_ratios(times, with_goals=not setting.quick)), tuple(notes))
 
 
-def _ratios(times: dict[str, tuple[float, ...]], judged: bool) -> list[Claim]:
+def _ratios(times: dict[str, tuple[float, ...]], with_goals: bool) -> list[Claim]:
     compared = [
         (OURS, READER, 3000),
         (OURS, HUB, 300),
@@ -102,7 +102,10 @@ def _ratios(times: dict[str, tuple[float, ...]], judged: bool) -> list[Claim]:
     ]
     return [
         Claim(
-            f"{ours} is faster than {theirs}", ratios(times[theirs], times[ours]), "x", least=goal if judged else None
+            f"{ours} is faster than {theirs}",
+            ratios(times[theirs], times[ours]),
+            "x",
+            least=goal if with_goals else None,
         )
         for ours, theirs, goal in compared
         if theirs in times

@@ -8,12 +8,9 @@ has half of the multiplications at most. The slower of reading and of multiplyin
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable
 from functools import partial
 from importlib import util
-from resource import RUSAGE_SELF, getrusage
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -21,8 +18,8 @@ import numpy as np
 from bench.goals import goals
 from bench.measure import Claim, Contender, Result, Row, interleaved, ratios
 from bench.parts import Benchmark, Setting
+from bench.product_probes import SECONDS, calm_rounds, codes_of, peak_run, reading_run, seconds_of, sixteenth, weights
 from i2s_spec.codec.isa import KernelSet
-from i2s_spec.gguf.huge_pages import HUGE_PAGE, huge_pages
 from i2s_spec.model import _matmul
 from i2s_spec.model.reference import bitlinear, matmul, table_lookup
 
@@ -50,15 +47,6 @@ BESIDE = (
     "masks for 4 multiplications of each token; that of AVX2 a shift as well, and an addition after each multiplication"
 )
 
-#: How often a measurement is taken at most, where somebody else had the processor meanwhile.
-TRIES = 5
-#: Seconds for all rounds of the contenders of a table or, where a table has several shapes, of one of them; a table is
-#: measured three times however long that takes. All tables together take less than three minutes on a quiet machine.
-SECONDS = 20.0
-SECONDS_OF_SHAPE = 4.0
-#: A job that is so many times as long as it has to be is done once: what the first of several lacks is not seen in it.
-LONG = 8
-
 
 def benchmarks() -> list[Benchmark]:
     """What is measured, in this order."""
@@ -82,117 +70,17 @@ def _sets() -> list[KernelSet]:
     return [each for each in _of_many() if each.name != TILES]
 
 
-def _memory_at(nbytes: int, start: int, huge: bool) -> Any:
-    """Bytes that begin at a multiple of `start` and of nothing larger, in pages of the kind."""
-    raw = huge_pages(nbytes + 2 * HUGE_PAGE) if huge else mmap.mmap(-1, nbytes + 2 * HUGE_PAGE)
-    whole = np.frombuffer(raw, dtype=np.uint8)
-    skip = -_matmul.address(whole) % HUGE_PAGE + start
-    return whole[skip : skip + nbytes]
-
-
-def _weights(shapes: list[tuple[int, int]], start: int, huge: bool) -> tuple[Any, list[Any]]:
-    """Payloads one behind the other, as in a file: 32 bytes of tail, then the next multiple of `start`."""
-    sizes = [rows * columns // 4 for rows, columns in shapes]
-    steps = [-(-(size + 32) // start) * start for size in sizes]
-    whole = _memory_at(sum(steps), start, huge)
-    noise = np.frombuffer(np.random.Generator(np.random.PCG64(1)).bytes(1 << 20), dtype=np.uint8)
-    for at in range(0, whole.size, noise.size):
-        part = whole[at : at + noise.size]
-        part[:] = noise[: part.size]
-    starts = np.cumsum([0, *steps[:-1]])
-    return whole, [whole[at : at + size] for at, size in zip(starts, sizes, strict=True)]
-
-
-def _codes(tokens: int, columns: int) -> Any:
-    return np.random.Generator(np.random.PCG64(2)).integers(-127, 128, (tokens, columns)).astype(np.int8)
-
-
-def _undisturbed(run: Callable[[], float], deadline: float) -> Callable[[], float]:
-    """What a run says once nobody took the processor from it, which the system counts; the least of several otherwise.
-
-    After the deadline nothing is taken again.
-    """
-
-    def again() -> float:
-        seen = []
-        for _ in range(TRIES):
-            before = getrusage(RUSAGE_SELF).ru_nivcsw
-            seen.append(run())
-            if getrusage(RUSAGE_SELF).ru_nivcsw == before:
-                return seen[-1]
-            if perf_counter() > deadline:
-                break
-        return min(seen)
-
-    return again
-
-
-def _interleaved(
-    contenders: list[Contender], setting: Setting, least: int, seconds: float = SECONDS_OF_SHAPE
-) -> dict[str, tuple[float, ...]]:
-    """Rounds as everywhere, and many of them: each takes milliseconds, and machines are shared."""
-    deadline = perf_counter() + seconds
-    calm = [contender._replace(run=_undisturbed(contender.run, deadline)) for contender in contenders]
-    return interleaved(calm, 1 if setting.quick else max(setting.rounds, least), setting.say, seconds)
-
-
-def _seconds(job: Callable[[], object], least: float = 0.0) -> float:
-    """How long a job takes: of several in turn, for at least so long; the first is not counted, unless it is long."""
-    if least:
-        start = perf_counter()
-        job()
-        if (first := perf_counter() - start) >= LONG * least:
-            return first
-    start, count = perf_counter(), 0
-    while True:
-        job()
-        count += 1
-        if (now := perf_counter()) - start >= least:
-            return (now - start) / count
-
-
-def _peak(each: KernelSet, products: int, threads: int, least: float, tokens: int = 0) -> Callable[[], float]:
-    """How long so many products take at the set's most, with the masks that so many tokens share if there are such."""
-    # A round has twelve multiplications or, with masks, as many for each token: six cycles or twelve. The probe takes no
-    # longer than the kernels, so that a shared machine interrupts it no more often.
-    rounds = max(1, round(least * 4e8 / (tokens + 1)))
-
-    def run() -> float:
-        _matmul.probe_multiplications(each.row, rounds // 100, threads, tokens)
-        start = perf_counter()
-        done = _matmul.probe_multiplications(each.row, rounds, threads, tokens)
-        return products / done * (perf_counter() - start)
-
-    return run
-
-
-def _sixteenth(run: Callable[[], float]) -> Callable[[], float]:
-    return lambda: run() / 16
-
-
-def _read(payload: Any, threads: int, least: float = 0.0) -> Callable[[], float]:
-    """How long it takes to read all bytes; again and again for about so long, where they stay in cache."""
-    repeats = max(1, round(least * 50e9 / payload.size))
-
-    def run() -> float:
-        start = perf_counter()
-        _matmul.probe_reading(payload, repeats, threads)
-        return (perf_counter() - start) / repeats
-
-    return run
-
-
 # --- one token -------------------------------------------------------------------------------------------------------
 
 
 def _memory(setting: Setting, threads: int) -> Result:
     """All matrices of a model, once, from memory: what a decoder reads for each token."""
     shapes = LAYER * (1 if setting.quick else LAYERS)
-    codes = {columns: _codes(1, columns) for _, columns in shapes}
+    codes = {columns: codes_of(1, columns) for _, columns in shapes}
     outs = {rows: np.empty((1, rows), dtype=np.int32) for rows, _ in shapes}
-    judged = not setting.quick
+    with_goals = not setting.quick
     contenders: list[Contender] = []
-    placed = {place: _weights(shapes, start, huge) for place, (start, huge) in PLACES.items()}
+    placed = {place: weights(shapes, start, huge) for place, (start, huge) in PLACES.items()}
     size = sum(rows * columns // 4 for rows, columns in shapes)
 
     def multiply(payloads: list[Any], row: int) -> None:
@@ -204,14 +92,14 @@ def _memory(setting: Setting, threads: int) -> Result:
             matmul.dot(payload, rows, columns, codes[columns], out=outs[rows], threads=threads)
 
     for place, (whole, payloads) in placed.items():
-        contenders.append(Contender(f"{READ}, {place}", _read(whole[:size], threads)))
+        contenders.append(Contender(f"{READ}, {place}", reading_run(whole[:size], threads)))
         for each in _sets():
             job = partial(multiply, payloads, each.row)
-            contenders.append(Contender(f"{each.name}, {place}", partial(_seconds, job)))
-        contenders.append(Contender(f"matmul.dot, {place}", partial(_seconds, partial(call, payloads))))
+            contenders.append(Contender(f"{each.name}, {place}", partial(seconds_of, job)))
+        contenders.append(Contender(f"matmul.dot, {place}", partial(seconds_of, partial(call, payloads))))
     for contender in contenders:
         contender.run()
-    times = _interleaved(contenders, setting, 11, SECONDS)
+    times = calm_rounds(contenders, setting, 11, SECONDS)
 
     best, least = _sets()[-1].name, (0.9, 0.85)[threads - 1]
     held_to = {best: least, "matmul.dot": None, "avx2": (0.8, 0.75)[threads - 1]}
@@ -219,10 +107,12 @@ def _memory(setting: Setting, threads: int) -> Result:
     for place in PLACES:
         for name in [*(each.name for each in _sets()), "matmul.dot"]:
             values = ratios(times[f"{READ}, {place}"], times[f"{name}, {place}"])
-            goal = held_to.get(name) if judged else None
+            goal = held_to.get(name) if with_goals else None
             claims.append(Claim(f"{name}, {place}: speed of reading", values, "x", least=goal))
     rows_ = tuple(Row(name, tuple(size / t / 1e9 for t in values), "GB/s") for name, values in times.items())
-    title = f"one token by {len(shapes)} matrices in memory, {size / 1e6:.0f} MB of weights, {_said(threads)}"
+    title = (
+        f"one token by {len(shapes)} matrices in memory, {size / 1e6:.0f} MB of weights, {_threads_in_words(threads)}"
+    )
     return Result(title, rows_, tuple(claims))
 
 
@@ -232,17 +122,17 @@ def _cache(setting: Setting, threads: int) -> Result:
     claims: list[Claim] = []
     rows_: list[Row] = []
     for rows, columns in SHAPES:
-        _, (payload,) = _weights([(rows, columns)], 64, True)
-        codes, out = _codes(1, columns), np.empty((1, rows), dtype=np.int32)
-        contenders = [Contender(READ, _read(payload, threads, least))]
+        _, (payload,) = weights([(rows, columns)], 64, True)
+        codes, out = codes_of(1, columns), np.empty((1, rows), dtype=np.int32)
+        contenders = [Contender(READ, reading_run(payload, threads, least))]
         for each in _sets():
-            contenders.append(Contender(f"{MASKED}, {each.name}", _peak(each, rows * columns, threads, least, 1)))
+            contenders.append(Contender(f"{MASKED}, {each.name}", peak_run(each, rows * columns, threads, least, 1)))
             # Sixteen in one call: what a call from Python takes beside the kernel is in `matmul.dot`, and told apart.
             job = partial(_matmul.product, each.row, payload, rows, codes, out, threads, repeats=16)
-            contenders.append(Contender(each.name, _sixteenth(partial(_seconds, job, least))))
+            contenders.append(Contender(each.name, sixteenth(partial(seconds_of, job, least))))
         call = partial(matmul.dot, payload, rows, columns, codes, out=out, threads=threads)
-        contenders.append(Contender("matmul.dot", partial(_seconds, call, least)))
-        times = _interleaved(contenders, setting, 15)
+        contenders.append(Contender("matmul.dot", partial(seconds_of, call, least)))
+        times = calm_rounds(contenders, setting, 15)
         shape = f"{rows:,} x {columns:,}"
         for each in _sets():
             done = tuple(payload.size / t / 1e9 for t in times[each.name])
@@ -259,7 +149,7 @@ def _cache(setting: Setting, threads: int) -> Result:
             rows_.append(Row(f"{MASKED} of {each.name}, {shape}", roof, "GB/s"))
         claims.append(Claim(f"{best}, {shape}: speed of reading", ratios(times[READ], times[best]), "x"))
     notes = (BESIDE,)
-    return Result(f"one token by a matrix in cache, {_said(threads)}", tuple(rows_), tuple(claims), notes)
+    return Result(f"one token by a matrix in cache, {_threads_in_words(threads)}", tuple(rows_), tuple(claims), notes)
 
 
 def _lookup(setting: Setting) -> Result:
@@ -268,8 +158,8 @@ def _lookup(setting: Setting) -> Result:
     rows_: list[Row] = []
     claims: list[Claim] = []
     for rows, columns in SHAPES:
-        _, (payload,) = _weights([(rows, columns)], 64, True)
-        codes, out = _codes(1, columns), np.empty((1, rows), dtype=np.int32)
+        _, (payload,) = weights([(rows, columns)], 64, True)
+        codes, out = codes_of(1, columns), np.empty((1, rows), dtype=np.int32)
         matrix = table_lookup.LookupMatrix(payload, rows, columns)
         tables = np.empty(columns // 4 * table_lookup.TABLE_BYTES, dtype=np.uint8)
         _matmul.lookup_tables(codes[0], tables)
@@ -277,14 +167,14 @@ def _lookup(setting: Setting) -> Result:
         contenders = []
         for each in _sets():
             job = partial(_matmul.product, each.row, payload, rows, codes, out, 1, repeats=16)
-            contenders.append(Contender(each.name, _sixteenth(partial(_seconds, job, least))))
+            contenders.append(Contender(each.name, sixteenth(partial(seconds_of, job, least))))
         looked = [each for each in table_lookup.lookup_sets() if each.available and each.name != "portable"]
         for each in looked:
             job = partial(matrix.run, each.row, tables, sums, 16)
-            contenders.append(Contender(f"look-up, {each.name}", _sixteenth(partial(_seconds, job, least))))
+            contenders.append(Contender(f"look-up, {each.name}", sixteenth(partial(seconds_of, job, least))))
         make = partial(_matmul.lookup_tables, codes[0], tables)
-        contenders.append(Contender("tables of one token", partial(_seconds, make, least)))
-        times = _interleaved(contenders, setting, 11)
+        contenders.append(Contender("tables of one token", partial(seconds_of, make, least)))
+        times = calm_rounds(contenders, setting, 11)
         shape = f"{rows:,} x {columns:,}"
         for name, values in times.items():
             if name == "tables of one token":
@@ -312,41 +202,41 @@ def _lookup(setting: Setting) -> Result:
 def _matrix(setting: Setting, threads: int) -> Result:
     """Several tokens by a matrix: multiplications a second against the most there can be, and against torch."""
     least = 0.0002 if setting.quick else 0.01
-    judged, torch = not setting.quick, _torch(threads)
+    with_goals, torch = not setting.quick, _torch(threads)
     rows_: list[Row] = []
     claims: list[Claim] = []
     for rows, columns in WIDE[:1] if setting.quick else WIDE:
-        _, (payload,) = _weights([(rows, columns)], 32, False)
+        _, (payload,) = weights([(rows, columns)], 32, False)
         for tokens in TOKENS[:1] if setting.quick else TOKENS:
-            codes, out = _codes(tokens, columns), np.empty((tokens, rows), dtype=np.int32)
+            codes, out = codes_of(tokens, columns), np.empty((tokens, rows), dtype=np.int32)
             products = rows * columns * tokens
-            contenders = [Contender(READ, _read(payload, threads, least))]
+            contenders = [Contender(READ, reading_run(payload, threads, least))]
             for each in _of_many():
                 if each.name != TILES:
                     contenders.append(
-                        Contender(f"{MASKED}, {each.name}", _peak(each, products, threads, least, tokens))
+                        Contender(f"{MASKED}, {each.name}", peak_run(each, products, threads, least, tokens))
                     )
                 job = partial(_matmul.product, each.row, payload, rows, codes, out, threads)
-                contenders.append(Contender(each.name, partial(_seconds, job, least)))
+                contenders.append(Contender(each.name, partial(seconds_of, job, least)))
                 if each == _sets()[-1] and (other := _other_kernel(each.row, tokens, contenders[-1].run)):
                     contenders.append(other._replace(name=f"{each.name} by {other.name}"))
-            contenders.append(Contender(PEAK, _peak(_sets()[-1], products, threads, least)))
+            contenders.append(Contender(PEAK, peak_run(_sets()[-1], products, threads, least)))
             if torch is not None:
                 contenders.append(Contender(TORCH, _torch_job(torch, codes, rows, least)))
-            times = _interleaved(contenders, setting, 9)
+            times = calm_rounds(contenders, setting, 9)
             shape = f"{rows:,} x {columns:,} by {tokens}"
             best = _sets()[-1].name
-            said = {
+            row_names = {
                 PEAK: f"{PEAK} of {best}",
                 **{f"{MASKED}, {each.name}": f"{MASKED} of {each.name}" for each in _sets()},
             }
             for name in times:
                 if name != READ:
                     done = tuple(products / t / 1e9 for t in times[name])
-                    rows_.append(Row(f"{said.get(name, name)}, {shape}", done, "GMAC/s"))
-            claims += _claims_of_products(shape, tokens, times, judged)
+                    rows_.append(Row(f"{row_names.get(name, name)}, {shape}", done, "GMAC/s"))
+            claims += _claims_of_products(shape, tokens, times, with_goals)
     notes = (BESIDE,) if torch is not None else (BESIDE, "torch: not installed: pip install torch")
-    return Result(f"several tokens by a matrix, {_said(threads)}", tuple(rows_), tuple(claims), notes)
+    return Result(f"several tokens by a matrix, {_threads_in_words(threads)}", tuple(rows_), tuple(claims), notes)
 
 
 def _slower(one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ...]:
@@ -354,7 +244,7 @@ def _slower(one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ..
     return tuple(map(max, one, other))
 
 
-def _claims_of_products(shape: str, tokens: int, times: dict[str, tuple[float, ...]], judged: bool) -> list[Claim]:
+def _claims_of_products(shape: str, tokens: int, times: dict[str, tuple[float, ...]], with_goals: bool) -> list[Claim]:
     """The shares of what is possible and of torch's speed, by the goals of this class of processors."""
     claims, best, goal = [], _sets()[-1].name, goals().products_of(tokens)
     shares = {
@@ -362,21 +252,21 @@ def _claims_of_products(shape: str, tokens: int, times: dict[str, tuple[float, .
     }
     torch = ratios(times[TORCH], times[TILES if TILES in times else best]) if TORCH in times else None
     either = goal.either and torch is not None
-    held = {best: None if either or TILES in times else goal.peak, "avx2": min(goal.peak, 0.6)} if judged else {}
+    held = {best: None if either or TILES in times else goal.peak, "avx2": min(goal.peak, 0.6)} if with_goals else {}
     for name, share in shares.items():
         claims.append(Claim(f"{name}, {shape}: {SHARE}", share, "x", least=held.get(name)))
     if TILES in times:
         share = ratios(_slower(times[READ], times[f"{MASKED}, {best}"]), times[TILES])
-        least = goal.peak if judged and not either else None
+        least = goal.peak if with_goals and not either else None
         claims.append(Claim(f"{TILES}, {shape}: in shares of the limit of {best}", share, "x", least=least))
         shares[best] = share
     if torch is not None:
-        least = goal.torch if judged and not either else None
+        least = goal.torch if with_goals and not either else None
         claims.append(Claim(f"{shape}: speed of torch", torch, "x", least=least))
     if torch is not None and either:
         nearer = tuple(max(a / goal.peak, b / goal.torch) for a, b in zip(shares[best], torch, strict=True))
         text = f"{shape}: of the nearer goal, {goal.peak:g} of its limit or {goal.torch:g} times torch"
-        claims.append(Claim(text, nearer, "x", least=1.0 if judged else None))
+        claims.append(Claim(text, nearer, "x", least=1.0 if with_goals else None))
     return claims
 
 
@@ -410,12 +300,12 @@ def _torch(threads: int) -> Any:
 
 def _torch_job(torch: Any, codes: Any, rows: int, least: float) -> Callable[[], float]:
     """torch's product of int8 matrices, with weights that were unpacked before, in the faster of two orders."""
-    weights = torch.randint(-1, 2, (rows, codes.shape[1]), dtype=torch.int8)
+    matrix = torch.randint(-1, 2, (rows, codes.shape[1]), dtype=torch.int8)
     activations = torch.from_numpy(codes)
-    orders = [weights.t(), weights.t().contiguous()]
+    orders = [matrix.t(), matrix.t().contiguous()]
     jobs = [partial(torch._int_mm, activations, each) for each in orders]
-    first = [min(_seconds(job, least) for _ in range(3)) for job in jobs]
-    return partial(_seconds, jobs[first.index(min(first))], least)
+    first = [min(seconds_of(job, least) for _ in range(3)) for job in jobs]
+    return partial(seconds_of, jobs[first.index(min(first))], least)
 
 
 # --- what is around --------------------------------------------------------------------------------------------------
@@ -434,9 +324,11 @@ def _activations(setting: Setting) -> Result:
                 made = (np.empty(x.shape, np.int8), np.empty(len(x), np.float32), np.empty(len(x), np.int32))
                 _matmul.quantize(row, x, *made, 1)
 
-            contenders.append(Contender(each.name, partial(_seconds, job, 0.002)))
-        contenders.append(Contender("definition", partial(_seconds, partial(bitlinear.quantize_activations, x), 0.002)))
-        times = _interleaved(contenders, setting, 9)
+            contenders.append(Contender(each.name, partial(seconds_of, job, 0.002)))
+        contenders.append(
+            Contender("definition", partial(seconds_of, partial(bitlinear.quantize_activations, x), 0.002))
+        )
+        times = calm_rounds(contenders, setting, 9)
         rows_ += [
             Row(f"{name}, {tokens} x {columns:,}", tuple(x.size / t / 1e9 for t in values), "G/s")
             for name, values in times.items()
@@ -447,20 +339,20 @@ def _activations(setting: Setting) -> Result:
 def _definition(setting: Setting) -> Result:
     """The definition and plain C against the fastest kernels; for information."""
     rows, columns = (64, 2560) if setting.quick else (2560, 2560)
-    _, (payload,) = _weights([(rows, columns)], 32, False)
+    _, (payload,) = weights([(rows, columns)], 32, False)
     contenders = []
     for tokens in (1, 8):
-        codes = _codes(tokens, columns)
+        codes = codes_of(tokens, columns)
         define = partial(bitlinear.dot, payload, rows, columns, codes)
-        contenders.append(Contender(f"definition, {tokens}", partial(_seconds, define)))
+        contenders.append(Contender(f"definition, {tokens}", partial(seconds_of, define)))
         for each in [each for each in matmul.kernel_sets() if each.available]:
             out = np.empty((tokens, rows), dtype=np.int32)
             job = partial(_matmul.product, each.row, payload, rows, codes, out, 1)
-            contenders.append(Contender(f"{each.name}, {tokens}", partial(_seconds, job, 0.002)))
+            contenders.append(Contender(f"{each.name}, {tokens}", partial(seconds_of, job, 0.002)))
     times = interleaved(contenders, setting.rounds, setting.say)
     rows_ = tuple(Row(f"{name} tokens", values, "s") for name, values in times.items())
     return Result(f"{rows:,} x {columns:,} weights, one thread", rows_, ())
 
 
-def _said(threads: int) -> str:
+def _threads_in_words(threads: int) -> str:
     return f"{threads} thread{'s' if threads > 1 else ''}"

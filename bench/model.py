@@ -115,7 +115,7 @@ def _decode(setting: Setting) -> Result:
     weights = sum(prod(each.shape) // 4 for each in _ternary(models[1])) + _head(models[1]).size
     long = min(LONG, models[1].context_length - STEPS)
     h = models[1].hyperparameters
-    kept = 2 * sum(h.at(i).heads_kv * (h.at(i).head_dim + h.at(i).value_dim) for i in range(h.layers))
+    cache_bytes = 2 * sum(h.at(i).heads_kv * (h.at(i).head_dim + h.at(i).value_dim) for i in range(h.layers))
     for threads, model in models.items():
         contenders += [
             Contender(f"{READ}, {threads} threads", partial(_reading, model, weights)),
@@ -132,13 +132,13 @@ def _decode(setting: Setting) -> Result:
         least = None if setting.quick else 0.85
         claims.append(Claim(f"decode, {threads} threads: share of the bound", ratios(probe, decode), "x", least=least))
         behind = times[f"decode behind {long:,} tokens, {threads} threads"]
-        more = tuple(t * (weights + long * kept) / weights for t in probe)
+        more = tuple(t * (weights + long * cache_bytes) / weights for t in probe)
         text = f"decode behind {long:,} tokens, {threads} threads: share of the bound with keys and values"
         least = None if setting.quick else goals().behind
         claims.append(Claim(text, ratios(more, behind), "x", least=least))
     rows = tuple(Row(name, tuple(1 / t for t in values), "tok/s") for name, values in times.items())
     notes = (
-        f"a token reads {weights / 1e6:,.0f} MB of weights, and {kept:,} bytes for each token before it",
+        f"a token reads {weights / 1e6:,.0f} MB of weights, and {cache_bytes:,} bytes for each token before it",
         "on a quiet machine of this kind bitnet.cpp did 17 tok/s with one thread and 27 with two, ik_llama.cpp 13 and 23",
     )
     return Result("one token after the other, profile fast", rows, tuple(claims), notes)

@@ -122,10 +122,10 @@ def _main(job: str, path: str) -> None:
     work = getattr(importlib.import_module(home), name)
     before = _restart_peak()
     start = perf_counter()
-    kept: Any = work(Path(path))
+    result: Any = work(Path(path))
     seconds = perf_counter() - start
     print(json.dumps({"seconds": seconds, "grown": peak() - before}))
-    del kept
+    del result
 
 
 if __name__ == "__main__":

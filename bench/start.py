@@ -2,7 +2,7 @@
 
 A short run is imports, and how fast these are depends on the processor, so that seconds mean little from one machine to
 the next. The unit is `python -S -c pass`: an interpreter that imports nothing of its own accord. Processor time is what
-neighbours disturb least; of the windows of a round the shortest counts.
+neighbors disturb least; of the windows of a round the shortest counts.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ UNREACHABLE: tuple[tuple[str, str, str], ...] = (
     # Ceilings: inputs of the corpus have four kilobytes.
     ("gguf/writer.py", "if len(self._tensors) >= limits.MAX_TENSORS:", "a million calls"),
     ("gguf/writer.py", "if len(self._records) >= limits.MAX_KEYS - 1:", "a million calls"),
-    ("gguf/writer.py", "if size >= tensors.INT64_END:", "a file that no disk holds"),
+    ("gguf/writer.py", "if size >= limits.INT64_END:", "a file that no disk holds"),
     ("codec/trits.py", "if len(found) > MOST_MAGNITUDES:", "a million weights of a thousand magnitudes"),
     ("linter/sanitize/removals.py", "if _is_text(entry) and size > _LONGEST_TEXT:", "sixteen megabytes"),
     ("linter/sanitize/removals.py", "if at >= 0 and entry.count > _MOST_BOOLEANS:", "a megabyte"),

@@ -23,9 +23,10 @@ from verb_runs import require_answers
 
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf import string_arrays
+from i2s_spec.gguf.ranges import chunks
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.gguf.source import BufferSource, FileSource, MapSource, Source, StreamSource, chunks, source_of
+from i2s_spec.gguf.source import BufferSource, FileSource, MapSource, Source, StreamSource, source_of
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.twins import scanner_against_schema
 

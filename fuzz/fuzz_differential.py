@@ -26,7 +26,7 @@ from harness import HERE, broken, changed, inputs, replayed
 from searching import search
 from verb_runs import require_answers
 
-from i2s_spec.fuzzing.oracle import Expectation, ExpectedAnswer, Policy, Reads, expected_answer
+from i2s_spec.fuzzing.oracle import DecoderPolicy, Expectation, ExpectedAnswer, ReadDepth, expected_answer
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.testing.mutator.mutate import mutate
@@ -42,11 +42,11 @@ EXPLAINED = {
     ),
 }
 
-#: Rules whose breach makes the reader go on for ever or fill the memory: it is not asked.
+#: Rules whose breach makes the reader go on forever or fill the memory: it is not asked.
 NOT_ASKED = {"gguf": {"G213", "G108", "G109"}, "huggingface": set()}
 
-PYTHON = Policy(Reads.TENSORS, frozenset({"alignment"}))
-NODE = Policy(Reads.HEADER, frozenset({"alignment", "i2s", "version-2"}))
+PYTHON = DecoderPolicy(ReadDepth.TENSORS, frozenset({"alignment"}))
+NODE = DecoderPolicy(ReadDepth.HEADER, frozenset({"alignment", "i2s", "version-2"}))
 
 SECONDS = 10
 

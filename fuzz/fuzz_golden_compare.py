@@ -81,10 +81,10 @@ def _of_a_file(kind: int, content: bytes, holder: Path) -> None:
                 assert with_shape in (None, dump[name].shape)
         result = compare(_golden() / "golden", candidate)
     except (FormatError, SettingError) as error:
-        said = str(error)
+        message = str(error)
     else:
-        said = result.verdict
-    assert said.isprintable(), said
+        message = result.verdict
+    assert message.isprintable(), message
     with suppress(SettingError):
         base = read_base(content)
         again = io.BytesIO()
@@ -106,19 +106,19 @@ def _of_a_program(program: Program, holder: Path) -> None:
         for force in (False, True):
             with suppress(FileExistsError, FileNotFoundError):
                 refuse_taken(place, force)
-    said: list[str] = []
+    messages: list[str] = []
     try:
         result = compare(given.golden, given.candidate, **given.options)
     except (FormatError, SettingError) as error:
-        said.append(str(error))
+        messages.append(str(error))
     except FileNotFoundError:
         if given.options.get("model") != "missing.gguf":
             raise
     else:
         if not given.damaged:
-            said.append(described(json.loads((given.golden / HEADER).read_text())))
+            messages.append(described(json.loads((given.golden / HEADER).read_text())))
         _reported(result)
-    assert all(text.isprintable() for text in said), said
+    assert all(text.isprintable() for text in messages), messages
 
 
 def _reported(result: Comparison) -> None:

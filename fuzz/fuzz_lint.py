@@ -83,9 +83,9 @@ def one_input(data: bytes) -> None:
     assert time.process_time() - began < SECONDS + SECONDS_PER_BYTE * len(file)
     assert not report.bugs, report.bugs
     _require_sound(report, file, all(name not in settings for name in _CHOSEN))
-    said = json.dumps(report.as_dict(), allow_nan=False)
-    assert said.isascii()
-    assert json.dumps(lint(origin, **options).as_dict()) == said
+    document = json.dumps(report.as_dict(), allow_nan=False)
+    assert document.isascii()
+    assert json.dumps(lint(origin, **options).as_dict()) == document
     if options["details"] is kind(form).details:
         _printed(report, form, len(data) % 3 == 0, len(data) % 5 == 0)
     assert [report.exit_code(level) for level in (*Severity, None)] in _CODES

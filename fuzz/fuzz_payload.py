@@ -27,7 +27,7 @@ from verb_runs import require_answers
 from i2s_spec.codec import _survey, native, recode, reference
 from i2s_spec.codec.form import TERNARY_TYPES, Form
 from i2s_spec.codec.isa import VARIABLE, chosen, kernel_sets
-from i2s_spec.codec.observation import BLOCK, Observation, observe
+from i2s_spec.codec.observation import BLOCK, PayloadObservation, observe
 from i2s_spec.codec.payload import unpack_codes
 from i2s_spec.codec.quantization import mean, quantize, remainder
 from i2s_spec.codec.shape import matrix
@@ -110,7 +110,7 @@ def _unpacked(head: bytes, tensor: bytes) -> None:
         ]
 
     wanted = each(_Definition)
-    with _kept_environment():
+    with _restored_environment():
         for kernels in kernel_sets():
             if kernels.available:
                 os.environ[VARIABLE] = kernels.name
@@ -126,7 +126,7 @@ def _unpacked(head: bytes, tensor: bytes) -> None:
 
 
 @contextmanager
-def _kept_environment() -> Iterator[None]:
+def _restored_environment() -> Iterator[None]:
     before = os.environ.get(VARIABLE)
     try:
         yield
@@ -262,7 +262,7 @@ def _surveyed(head: bytes, content: bytes) -> None:
             parts = _survey.Parts(name)
             parts.add(0, pos, len(content), 0, width, mask)
             parts.feed(0, content, b"")
-            got = Observation(*parts.found(0))
+            got = PayloadObservation(*parts.found(0))
             assert got._replace(counts=wanted.counts if width else got.counts) == wanted, name
     kind = outcome(lambda: classify(content[-TAIL_BYTES:]))
     assert kind[0] in ("zero", "replicated", "stale", "ValueError")

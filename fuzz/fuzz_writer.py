@@ -114,7 +114,7 @@ class Calls(Program):
 def one_input(data: bytes) -> None:
     """What must hold for any bytes; whatever is raised here is a find."""
     program, out = Calls(data), io.BytesIO()
-    kept: list[tuple[str, Any]] = []
+    added: list[tuple[str, Any]] = []
     try:
         version, order = program.of((3, 3, 2, 1, 4)), program.of(("little", "big", "little", "middle"))
         target: Any = program.of((out, out, _place(), _folder(), io.StringIO(), 5, _folder() / "no" / "where"))
@@ -129,7 +129,7 @@ def one_input(data: bytes) -> None:
         return
     while not program.over:
         try:
-            _step(program, writer, kept)
+            _step(program, writer, added)
         except (ValueError, TypeError) as error:
             sentence(error)
         except OverflowError as error:
@@ -148,16 +148,16 @@ def one_input(data: bytes) -> None:
         sentence(error)
         assert target is out or not target.exists() or target.read_bytes() == b"taken"
         return
-    _require_sound(out.getvalue() if target is out else target.read_bytes(), kept)
+    _require_sound(out.getvalue() if target is out else target.read_bytes(), added)
 
 
-def _step(program: Calls, writer: Writer, kept: list[tuple[str, Any]]) -> None:
+def _step(program: Calls, writer: Writer, added: list[tuple[str, Any]]) -> None:
     """One call of the writer."""
     sort = program.below(8)
     if sort < 4:
         key, value = program.of(KEYS), program.value()
         writer.add(key, value, program.of(KINDS), program.of(KINDS) if program.below(4) == 3 else None)
-        kept.append((key, value))
+        added.append((key, value))
     elif sort < 7:
         name, dims = program.of(NAMES), tuple(program.of(NE) for _ in range(program.below(6)))
         kind: Any = program.of((*BY_NAME, 36, 0, 99, "F99", BY_NAME["I2_S"]))
@@ -181,14 +181,14 @@ def _step(program: Calls, writer: Writer, kept: list[tuple[str, Any]]) -> None:
         writer.add_raw(program.of((record, record[:-1], record + b"\0", b"", program.bytes())))
 
 
-def _require_sound(data: bytes, kept: list[tuple[str, Any]]) -> None:
+def _require_sound(data: bytes, added: list[tuple[str, Any]]) -> None:
     require_answers(data, "hash in.gguf", "convert in.gguf -o out.gguf", "decode in.gguf t out.npy", in__gguf=data)
     assert scanner_against_schema(data) is None
     file = File(BufferSource(data))
     for tensor in file.tensors.rows:
         tensor.read()
-    assert [key for key, _ in kept if key not in file.metadata] == []
-    for key, value in kept:
+    assert [key for key, _ in added if key not in file.metadata] == []
+    for key, value in added:
         if (isinstance(value, bool | int) and not isinstance(file.metadata[key], float)) or (
             isinstance(value, str) and file.metadata.entry(key).type == ValueType.STRING
         ):

@@ -30,10 +30,10 @@ def inputs(name: str) -> list[Path]:
 def replayed(*names: str) -> pytest.MarkDecorator:
     """Parametrise a test by the kept inputs of harnesses, as `path`: what was found, and one in three of the corpus; in the
     thorough tier all."""
-    kept = [path for name in names for path in inputs(name)]
-    quick = {path for path in kept if "corpus" not in path.parts[-3:]} | {*kept[::3]}
-    marks = [() if path in quick else pytest.mark.thorough for path in kept]
-    given = [pytest.param(path, marks=mark, id=path.name) for path, mark in zip(kept, marks, strict=True)]
+    paths = [path for name in names for path in inputs(name)]
+    quick = {path for path in paths if "corpus" not in path.parts[-3:]} | {*paths[::3]}
+    marks = [() if path in quick else pytest.mark.thorough for path in paths]
+    given = [pytest.param(path, marks=mark, id=path.name) for path, mark in zip(paths, marks, strict=True)]
     return pytest.mark.parametrize("path", given)
 
 
@@ -59,9 +59,9 @@ def changed(count: int, seed: int = 0) -> tuple[bytes, ...]:
 
 def sentence(error: BaseException) -> str:
     """What a refusal says; it can be shown to a person as it is."""
-    said = str(error)
-    assert said.isprintable(), said
-    return said
+    message = str(error)
+    assert message.isprintable(), message
+    return message
 
 
 class Program:

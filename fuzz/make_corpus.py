@@ -176,10 +176,10 @@ def main() -> int:
     candidates = [
         (path.name, path.read_bytes()) for folder in given.also for path in sorted(folder.iterdir()) if path.is_file()
     ]
-    kept = merge.choose(candidates)
+    chosen_count = merge.choose(candidates)
     changes(merge, given.seconds, given.seed)
     print(
-        f"{given.harness}: {before:,} steps before, {len(merge.known):,} now; {kept} of {len(candidates):,} kept",
+        f"{given.harness}: {before:,} steps before, {len(merge.known):,} now; {chosen_count} of {len(candidates):,} kept",
         file=sys.stderr,
     )
     return 1 if merge.broken else 0

@@ -173,7 +173,7 @@ def difference(data: bytes, most: int) -> bytes | None:
         parsed = gguf.parse(data)
     except FormatError:
         return None
-    wanted, order = _said(data), parsed.byte_order
+    wanted, order = _findings(data), parsed.byte_order
     likely = [name for name in ARCHITECTURES if name.encode() in data[:400]]
     for name in (*sorted(likely, key=len, reverse=True), *(["llama"] if not likely else []), ""):
         for layers in (1, 3, 2) if name else (1,):
@@ -184,12 +184,12 @@ def difference(data: bytes, most: int) -> bytes | None:
                 settings["big_endian"] = True
             for size in (0, 40, 250, 1000):
                 made = _against(base(settings), parsed, settings, order, size)
-                if len(made) <= most and _said(read(made).file) == wanted:
+                if len(made) <= most and _findings(read(made).file) == wanted:
                     return made
     return None
 
 
-def _said(data: bytes) -> set[tuple[str, str]]:
+def _findings(data: bytes) -> set[tuple[str, str]]:
     return {(finding.code, finding.span.path) for finding in lint(data).findings}
 
 

@@ -119,24 +119,24 @@ def edges(byte: int) -> set[int]:
 Piece = tuple[Verdict, Callable[[bytes, int, int], Iterable[bytes]], bytes, int, int]
 
 
-def cut_once(kept: list[bytes]) -> list[tuple[bytes, int]]:
+def cut_once(samples: list[bytes]) -> list[tuple[bytes, int]]:
     """Of files in the order of their bytes: each, and how long its first prefix is that none before it has."""
     firsts = [0]
-    for before, data in pairwise(kept):
+    for before, data in pairwise(samples):
         same = next((at for at, (a, b) in enumerate(zip(before, data, strict=False)) if a != b), len(before))
         firsts.append(same + 1)
-    return list(zip(kept, firsts, strict=True))
+    return list(zip(samples, firsts, strict=True))
 
 
-def pieces_of(verdict: Verdict, kept: list[bytes]) -> list[Piece]:
+def pieces_of(verdict: Verdict, samples: list[bytes]) -> list[Piece]:
     return [
         (verdict, prefixes, data, at, min(at + PIECE, len(data) + 1))
-        for data, first in cut_once(kept)
+        for data, first in cut_once(samples)
         for at in range(first, len(data) + 1, PIECE)
     ]
 
 
-def judged(piece: Piece) -> int:
+def check_piece(piece: Piece) -> int:
     """How many inputs of a piece got their verdict."""
     verdict, make, data, start, stop = piece
     count = 0
@@ -149,18 +149,18 @@ def judged(piece: Piece) -> int:
     return count
 
 
-def all_judged(pieces: list[Piece]) -> int:
+def check_all(pieces: list[Piece]) -> int:
     """How many inputs of all pieces got their verdict, by two processes."""
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        return sum(pool.map(judged, pieces))
+        return sum(pool.map(check_piece, pieces))
 
 
 # --- tests ---
 
 
-def distinct(kept: list[bytes]) -> int:
+def distinct(samples: list[bytes]) -> int:
     """How many different prefixes some files have, by a walk over all of them together."""
-    held, level, count = kept, 0, 0
+    held, level, count = samples, 0, 0
     while held:
         count += len({data[:level] for data in held})
         level += 1
@@ -169,7 +169,7 @@ def distinct(kept: list[bytes]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "kept"),
+    ("verdict", "samples"),
     [
         (of_file, sound),
         (of_some_files, lambda: files("container", "lint", "round_trips", "differential")),
@@ -178,12 +178,12 @@ def distinct(kept: list[bytes]) -> int:
     ],
     ids=["sound", "corpus", "malformed", "dumps"],
 )
-def test_every_prefix(verdict: Verdict, kept: Callable[[], list[bytes]]) -> None:
-    every = kept()
+def test_every_prefix(verdict: Verdict, samples: Callable[[], list[bytes]]) -> None:
+    every = samples()
     pieces = pieces_of(verdict, every)
     if verdict is of_dump:  # its first byte says what the file is called
         pieces = [(*piece[:3], max(piece[3], 1), piece[4]) for piece in pieces]
-    count = all_judged(pieces)
+    count = check_all(pieces)
     assert count == distinct(every) - (verdict is of_dump)
 
 
@@ -193,7 +193,7 @@ def test_every_byte_of_the_sound_files() -> None:
         for data in sound()
         for at in range(0, len(data), PIECE // 8)
     ]
-    count = all_judged(pieces)
+    count = check_all(pieces)
     assert count == sum(
         8 + sum(value not in {byte, *(byte ^ 1 << bit for bit in range(8))} for value in (0, 255))
         for data in sound()
@@ -202,9 +202,9 @@ def test_every_byte_of_the_sound_files() -> None:
 
 
 def test_files_that_begin_alike_are_cut_once() -> None:
-    kept = sorted([b"abc", b"abd", b"ab", b"x", b""])
-    made = [each for data, first in cut_once(kept) for each in prefixes(data, first, len(data) + 1)]
+    samples = sorted([b"abc", b"abd", b"ab", b"x", b""])
+    made = [each for data, first in cut_once(samples) for each in prefixes(data, first, len(data) + 1)]
     assert sorted(made) == [b"", b"a", b"ab", b"abc", b"abd", b"x"]
-    assert distinct(kept) == len(made)
+    assert distinct(samples) == len(made)
     assert edges(0) == {1, 2, 4, 8, 16, 32, 64, 128, 255}
     assert len(edges(0x5A)) == 10

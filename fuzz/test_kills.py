@@ -96,7 +96,7 @@ def finished(words: list[str], folder: Path) -> int:
 def warm(folder: Path) -> None:
     """Run every call here once, so that the copies of this process have nothing to import."""
     sys.stdout.flush()
-    kept, null = [os.dup(1), os.dup(2)], os.open(os.devnull, os.O_RDWR)
+    saved, null = [os.dup(1), os.dup(2)], os.open(os.devnull, os.O_RDWR)
     here = Path.cwd()
     try:
         os.chdir(folder)
@@ -107,7 +107,7 @@ def warm(folder: Path) -> None:
                 main(line.replace("TARGET", f"warm{CALLS.index(line)}").split())
     finally:
         os.chdir(here)
-        for number, was in zip((1, 2), kept, strict=True):
+        for number, was in zip((1, 2), saved, strict=True):
             os.dup2(was, number)
             os.close(was)
         os.close(null)

@@ -61,7 +61,9 @@ def _triage(runner: Runner, shelf: Shelf, files: Sequence[Path], given: argparse
             f"{len(finds)} {'find' if len(finds) == 1 else 'finds'}: {quote(failure.signature, limit=600, bare=True)}"
         )
         print(f"  says: {quote(failure.message, limit=200, bare=True)}")
-        known = next((kept for kept in shelf.with_signature(failure.id) if _still(runner, kept.input, failure)), None)
+        known = next(
+            (entry for entry in shelf.with_signature(failure.id) if _still(runner, entry.input, failure)), None
+        )
         if known is not None:
             print(f"  known: {_shown(known.input)}\n  replay: {shelf.replay(known)}")
             continue
@@ -70,8 +72,8 @@ def _triage(runner: Runner, shelf: Shelf, files: Sequence[Path], given: argparse
         print(f"  made small: {len(small):,} bytes, from {len(data):,} of {_shown(path)}")
         if given.dry_run:
             continue
-        kept = shelf.put(Find(failure, small, names), given.name)
-        print(f"  wrote: {_shown(kept.input)}\n  page: {_shown(kept.page)}\n  replay: {shelf.replay(kept)}")
+        entry = shelf.put(Find(failure, small, names), given.name)
+        print(f"  wrote: {_shown(entry.input)}\n  page: {_shown(entry.page)}\n  replay: {shelf.replay(entry)}")
     print(f"{len(files):,} files, {len(groups):,} signatures, {new:,} new")
     return 1 if new else 0
 

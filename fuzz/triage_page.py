@@ -39,7 +39,7 @@ class Find:
 
 
 @dataclass(frozen=True)
-class Kept:
+class Regression:
     """An input among the regressions, with its page."""
 
     input: Path
@@ -58,33 +58,33 @@ class Shelf:
         self._harness = harness
         self._inputs, self._pages = folder / name, folder / "pages" / name
 
-    def with_signature(self, id: str) -> Iterator[Kept]:
+    def with_signature(self, id: str) -> Iterator[Regression]:
         """What has been kept under a signature."""
         for page in sorted(self._pages.glob("*.md")):
             text = page.read_text("utf-8")
             if f"({id})" in text and (named := re.search(r"^\| input \| `([^`]+)`", text, re.M)):
                 input = self._inputs / named[1]
                 if input.is_file():
-                    yield Kept(input, page)
+                    yield Regression(input, page)
 
-    def put(self, find: Find, name: str | None = None) -> Kept:
+    def put(self, find: Find, name: str | None = None) -> Regression:
         """Write a find: the page first, so that no input is without one.
 
         :param name: what it is called; else after the exception and the function
         """
         stem = _free(name or _slug(find.failure), self._taken)
         suffix = ".gguf" if find.data.startswith(b"GGUF") else ""
-        kept = Kept(self._inputs / f"{stem}{suffix}", self._pages / f"{stem}.md")
-        for path, content in ((kept.page, self._page(find, kept).encode()), (kept.input, find.data)):
+        entry = Regression(self._inputs / f"{stem}{suffix}", self._pages / f"{stem}.md")
+        for path, content in ((entry.page, self._page(find, entry).encode()), (entry.input, find.data)):
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = self._pages / f".{path.name}.part"
             temporary.write_bytes(content)
             os.replace(temporary, path)
-        return kept
+        return entry
 
-    def replay(self, kept: Kept) -> str:
+    def replay(self, entry: Regression) -> str:
         """The command that runs a kept input again."""
-        return f"pytest {relative(self._harness)} -k {kept.page.stem}"
+        return f"pytest {relative(self._harness)} -k {entry.page.stem}"
 
     def _taken(self, stem: str) -> bool:
         return (
@@ -92,7 +92,7 @@ class Shelf:
             or (self._pages / f"{stem}.md").exists()
         )
 
-    def _page(self, find: Find, kept: Kept) -> str:
+    def _page(self, find: Find, entry: Regression) -> str:
         failure, data = find.failure, find.data
         first, size = find.sources[0]
         more = f" and {len(find.sources) - 1:,} more" if len(find.sources) > 1 else ""
@@ -100,12 +100,12 @@ class Shelf:
         frames = "".join(f"    {quote(place, limit=300, bare=True)}\n" for place in places)
         dump = "".join(f"    {line}\n" for line in hexdump(data[:SHOWN]).splitlines())
         beyond = f"\n{len(data) - SHOWN:,} more bytes follow.\n" if len(data) > SHOWN else ""
-        return f"""# {kept.page.stem}
+        return f"""# {entry.page.stem}
 
 | | |
 |---|---|
 | harness | `{self._harness.name}` |
-| input | `{kept.input.name}`, {len(data):,} bytes, SHA-256 `{sha256(data).hexdigest()[:16]}` |
+| input | `{entry.input.name}`, {len(data):,} bytes, SHA-256 `{sha256(data).hexdigest()[:16]}` |
 | found as | `{_cell(first)}`, {size:,} bytes{more} |
 | what failed | `{_cell(failure.kind)}`: `{_cell(failure.message, 240) or "no message"}` |
 | signature | `{_cell(failure.signature)}` ({failure.id}) |
@@ -116,7 +116,7 @@ class Shelf:
 
 ## Replay
 
-    {self.replay(kept)}
+    {self.replay(entry)}
 
 ## Where
 

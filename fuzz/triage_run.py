@@ -101,18 +101,18 @@ class Runner:
         """How an input fails; None where it does not."""
         process = self._process or self._begin()
         assert process.stdin is not None
-        said = b""
+        answer = b""
         try:
             process.stdin.write(LENGTH.pack(len(data)) + data)
             process.stdin.flush()
-            said = self._line(process, self._seconds)
+            answer = self._line(process, self._seconds)
         except TimeoutError:
             return self._hang(process)
         except BrokenPipeError:
             pass
-        if not said:
+        if not answer:
             return self._ended(process)
-        found = json.loads(said)
+        found = json.loads(answer)
         return found and Failure(found["type"], found["message"], tuple(tuple(frame) for frame in found["frames"]))
 
     def _begin(self) -> subprocess.Popen[bytes]:
@@ -141,15 +141,15 @@ class Runner:
     def _line(self, process: subprocess.Popen[bytes], seconds: float) -> bytes:
         """A line of the process; empty where it has ended."""
         assert process.stdout is not None
-        until, said = time.monotonic() + seconds, b""
-        while not said.endswith(b"\n"):
+        until, answer = time.monotonic() + seconds, b""
+        while not answer.endswith(b"\n"):
             if not select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))[0]:
                 raise TimeoutError
             part = os.read(process.stdout.fileno(), 1 << 16)
             if not part:
                 return b""
-            said += part
-        return said
+            answer += part
+        return answer
 
     def _hang(self, process: subprocess.Popen[bytes]) -> Failure:
         """Ask a few times where it is: what all answers begin with holds the loop."""
@@ -170,9 +170,9 @@ class Runner:
         before, until = self._log.stat().st_size, time.monotonic() + 30
         process.send_signal(signal.SIGUSR1)
         while True:
-            said = self._log.read_bytes()[before:].decode("utf-8", "replace")
-            if said.endswith((" in <module>\n", "  ...\n")) or time.monotonic() > until:
-                return said
+            answer = self._log.read_bytes()[before:].decode("utf-8", "replace")
+            if answer.endswith((" in <module>\n", "  ...\n")) or time.monotonic() > until:
+                return answer
             time.sleep(0.02)
 
     def _ended(self, process: subprocess.Popen[bytes]) -> Failure:
@@ -182,9 +182,9 @@ class Runner:
         stack = self._stack(self._log.read_text("utf-8", "replace"))
         return Failure(name, "the process ended", tuple((file, function, "") for file, function, _ in stack))
 
-    def _stack(self, said: str) -> list[Frame]:
+    def _stack(self, answer: str) -> list[Frame]:
         """Our frames in what `faulthandler` printed, the innermost last."""
-        found = re.findall(r'^  File "(.*)", line (\d+) in (.*)$', said, re.M)
+        found = re.findall(r'^  File "(.*)", line (\d+) in (.*)$', answer, re.M)
         return [(name, function, "") for file, _, function in reversed(found) if (name := self._own.name(file))]
 
     def _end(self, kill: bool = False) -> None:

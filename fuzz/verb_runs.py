@@ -50,7 +50,7 @@ def require_answers(data: bytes, *lines: str, **files: bytes) -> None:
 def answered(words: list[str], folder: Path, stdin: bytes = b"") -> tuple[int, str, str]:
     """Run the command line in this process, with its streams caught: its exit code, and what it wrote to both."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", "surrogateescape", write_through=True) for _ in range(2))
-    kept = sys.stdout, sys.stderr, sys.stdin, os.getcwd()
+    saved = sys.stdout, sys.stderr, sys.stdin, os.getcwd()
     sys.stdout, sys.stderr, sys.stdin = out, err, io.TextIOWrapper(io.BytesIO(stdin))
     os.chdir(folder)
     status = 0
@@ -59,16 +59,16 @@ def answered(words: list[str], folder: Path, stdin: bytes = b"") -> tuple[int, s
     except SystemExit as stop:
         status = stop.code if isinstance(stop.code, int) else 0
     finally:
-        sys.stdout, sys.stderr, sys.stdin = kept[:3]
-        os.chdir(kept[3])
+        sys.stdout, sys.stderr, sys.stdin = saved[:3]
+        os.chdir(saved[3])
         gc.unfreeze()  # `main` takes the process to end, and keeps what is garbage here
         if next(_CALLS) % 256 == 0:
             gc.collect()  # it counts as old now, where the collector seldom looks: a search had 2 GB of it in 20 minutes
-    said, complained = (stream.buffer.getvalue().decode("utf-8", "replace") for stream in (out, err))
+    printed, complained = (stream.buffer.getvalue().decode("utf-8", "replace") for stream in (out, err))
     assert status != EXIT_BUG, f"{words} ended as a bug of this package: {complained}"
     assert status in ANSWERS, (words, status, complained)
     assert "Traceback" not in complained, complained
-    return status, said, complained
+    return status, printed, complained
 
 
 def emptied() -> Path:

@@ -1,16 +1,16 @@
 """i2s-spec: the executable specification, validator and reference implementation of I2_S.
 
-I2_S is the ternary weight format that BitNet b1.58 models carry inside GGUF files (tensor type 36). Everything public
-is reached from here; each name is imported when it is first used, so that `import i2s_spec` costs nothing.
+I2_S is the ternary weight format of BitNet b1.58 models in GGUF files (tensor type 36). This module exports everything
+public. A name is imported when it is first used, so `import i2s_spec` itself is fast.
 
     import i2s_spec as i2s
     file = i2s.open("model.gguf")
     report = i2s.lint("model.gguf")
 
-What there is, by what it is for; `help(i2s.lint)` says more of each:
+The functions and classes by purpose; `help(i2s.lint)` explains one of them:
 
     one file     open, lint, doctor, identify, fix, sanitize; File, Tensor, Report, Span, FormatError
-    many files   manifest, check, lint_manifest; Policy, what may be asked of servers
+    many files   manifest, check, lint_manifest; Policy, the limits for files on servers
     weights      unpack, pack, dequantize, get_rows, quantize, weight_quant, transcode, read_as, histogram, scan
     new files    new, Writer, rewrite, convert_endian, quantize_model
     checkpoints  import_checkpoint, export_checkpoint, lint_checkpoint, make_receipt, verify_receipt

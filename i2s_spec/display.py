@@ -1,7 +1,7 @@
 """This module defines how objects appear where somebody works with them: a line in an interpreter, a table in a notebook.
 
 Both are small whatever the object holds, and safe: text from a file is quoted, then escaped. A table has its style in
-itself and takes the colours of the notebook, light or dark.
+itself and takes the colors of the notebook, light or dark.
 
     >>> line("File", "a.gguf", "3 keys")
     "<File 'a.gguf': 3 keys>"

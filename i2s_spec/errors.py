@@ -15,7 +15,7 @@ import os
 
 from i2s_spec.light_typing import Any, NamedTuple
 
-#: Exit codes of the command line: findings, a wrong call, an input that cannot be read or is no GGUF file, a bug of this
+#: Exit codes of the command line: findings, a wrong call, an input that cannot be read or is not a GGUF file, a bug of this
 #: package. No input makes the last one: every fuzz harness asks for that.
 EXIT_FINDINGS = 1
 EXIT_USAGE = 2
@@ -25,7 +25,7 @@ EXIT_BUG = 4
 EXIT_REMOTE = 5
 #: There was not enough memory, so that nothing is known of the input: sysexits' number for a shortage of the system.
 EXIT_MEMORY = 71
-#: A run over many files ended before all were judged, and goes on when it is called again: sysexits' temporary failure.
+#: A run over many files ended before all were checked, and goes on when it is called again: sysexits' temporary failure.
 EXIT_UNFINISHED = 75
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
@@ -64,7 +64,7 @@ class Fault(NamedTuple):
 
 
 class FormatError(ValueError):
-    """The only exception that escapes a reader: a fault, the bytes it lies in, and the values involved."""
+    """The only exception that a reader raises: a fault, the bytes where it lies, and the values involved."""
 
     def __init__(self, fault: Fault, span: Span, got: Any = None, want: Any = None, **details: Any) -> None:
         super().__init__(fault, span, got, want, details)
@@ -89,7 +89,7 @@ class FormatError(ValueError):
         return f"{self.fault.code} {self.fault.slug}{where}: {self.message}"
 
     def of_file(self, path: str | os.PathLike[str]) -> FormatError:
-        """This error, which now knows the file that the bytes are of; one that knew it keeps it."""
+        """This error with the name of its file added, unless it has one already."""
         if self.file is None:
             self.file = os.fsdecode(path)
             self.add_note(f"in the file {quote(self.file, 4096)}")  # a traceback shows it below the message

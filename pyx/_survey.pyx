@@ -308,7 +308,7 @@ cdef class Parts:
 
     @cython.critical_section
     def found(self, int64_t number):
-        """What was found in a part, as `i2s_spec.codec.observation.Observation` names it."""
+        """What was found in a part, as `i2s_spec.codec.payload_facts.PayloadObservation` names it."""
         if not 0 <= number < self.list.count:
             raise IndexError(number)
         cdef i2s_part *p = &self.list.parts[number]

@@ -29,12 +29,23 @@
 #define I2S_ALIGNED __attribute__((aligned(64)))
 /* How far ahead of its use memory is asked for; behind the end of a buffer too, which is allowed and does nothing. */
 #define I2S_BLOCKS_AHEAD 8192
-#define I2S_ASK(p) __builtin_prefetch((const char *)((uintptr_t)(p) + I2S_BLOCKS_AHEAD))
+#define I2S_ASK_AT(p, ahead) __builtin_prefetch((const char *)((uintptr_t)(p) + (uintptr_t)(ahead)))
 #else
-#define I2S_ASK(p) (void)(p)
+#define I2S_BLOCKS_AHEAD 0
+#define I2S_ASK_AT(p, ahead) (void)(p)
 #define I2S_ALWAYS static inline
 #define I2S_ALIGNED
 #endif
+
+/* How far ahead values are asked for that are packed. A processor that does 512 bits in halves (Zen 4) sees by itself that they
+ * are read in their order, and reads four fifths as fast where it is asked as well: nothing ahead, which costs nothing. */
+static inline int64_t i2s_pack_ahead(void) {
+#if defined(I2S_CPU_X86)
+    return i2s_cpu_halves_avx512() ? 0 : I2S_BLOCKS_AHEAD;
+#else
+    return I2S_BLOCKS_AHEAD;
+#endif
+}
 
 /* A float16 as float32, exactly; `swap` where its bytes are in the other order. Without its sign it is a float32 whose
  * exponent is too small by 112; of infinity and NaN the exponent is all ones. */

@@ -3,7 +3,7 @@
 /* Memory is asked for before it is used: what is computed keeps the processor from seeing the next lines early enough. */
 I2S_ALWAYS I2S_TARGET void I2S_NAME(ask_ahead)(const uint8_t *src, int64_t n) {
     int64_t i;
-    for (i = 0; i < n; i += 64) I2S_ASK(src + i);
+    for (i = 0; i < n; i += 64) I2S_ASK_AT(src + i, I2S_BLOCKS_AHEAD);
 }
 
 /* Returns 1 where a code is 3. */

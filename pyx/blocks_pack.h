@@ -7,7 +7,7 @@
 I2S_ALWAYS I2S_TARGET int I2S_NAME(pack_with)(int kind, const int8_t *src, int64_t rows, int64_t blocks, int front,
                                               const uint8_t *scales, int each, int most, uint8_t *dst, int stream) {
     const i2s_block shape = i2s_block_kinds[kind];
-    const int64_t tile = I2S_TILE / shape.elements;
+    const int64_t tile = I2S_TILE / shape.elements, ahead = i2s_pack_ahead();
     I2S_ALIGNED uint8_t bytes[I2S_PACK_ROOM];
     size_t from = stream ? (uintptr_t)dst % 64 : 0, made = from;
     int64_t r, b, c;
@@ -22,7 +22,7 @@ I2S_ALWAYS I2S_TARGET int I2S_NAME(pack_with)(int kind, const int8_t *src, int64
             const int64_t now = blocks - b < tile ? blocks - b : tile;
             const size_t lines = made - made % 64;
             uint8_t *next = bytes + made;
-            bad |= I2S_NAME(tile_bytes)(kind, src, now, most, next);
+            bad |= I2S_NAME(tile_bytes)(kind, src, now, most, next, ahead);
             for (c = 0; c < now && shape.scale >= 0; c++, scales += each) memcpy(next + c * shape.bytes + shape.scale, scales, 2);
             src += now * shape.elements;
             made += (size_t)(now * shape.bytes);

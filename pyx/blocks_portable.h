@@ -195,11 +195,12 @@ I2S_ALWAYS int tile_values_portable(int kind, const uint8_t *src, int64_t blocks
 }
 
 /* A tile of values to blocks, whose scales are left out; 1 where a value is below -1 or above `most`. */
-I2S_ALWAYS int tile_bytes_portable(int kind, const int8_t *values, int64_t blocks, int most, uint8_t *dst) {
+I2S_ALWAYS int tile_bytes_portable(int kind, const int8_t *values, int64_t blocks, int most, uint8_t *dst, int64_t ahead) {
     const i2s_block shape = i2s_block_kinds[kind];
     I2S_ALIGNED uint8_t codes[I2S_TILE];
     const int bad = values_to_codes_portable(values, blocks * shape.elements, most, codes);
     int64_t b;
+    (void)ahead;
     for (b = 0; b < blocks; b++) bytes_of_portable(kind, codes + b * shape.elements, dst + b * shape.bytes);
     return bad;
 }

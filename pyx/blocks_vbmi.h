@@ -123,7 +123,7 @@ I2S_ON_VBMI void i2s_iq1_vbmi(const int8_t *values, uint8_t *dst) {
 
 /* A tile of values to blocks, whose scales are left out; 1 where a value is below -1 or above `most`. What follows a block
  * is written, too, up to 12 bytes. */
-I2S_ON_VBMI int tile_bytes_avx512(int kind, const int8_t *values, int64_t blocks, int most, uint8_t *dst) {
+I2S_ON_VBMI int tile_bytes_avx512(int kind, const int8_t *values, int64_t blocks, int most, uint8_t *dst, int64_t ahead) {
     const i2s_block shape = i2s_block_kinds[kind];
     __m512i largest = _mm512_setzero_si512();
     int64_t b;
@@ -131,7 +131,7 @@ I2S_ON_VBMI int tile_bytes_avx512(int kind, const int8_t *values, int64_t blocks
     for (b = 0; b < blocks; b++, values += shape.elements, dst += shape.bytes) {
         /* Memory is asked for between the blocks: it takes few requests at a time. */
         for (k = 0; k < shape.elements; k += 64) {
-            I2S_ASK(values + k);
+            I2S_ASK_AT(values + k, ahead);
             largest = _mm512_max_epu8(largest, _mm512_add_epi8(_mm512_loadu_si512(values + k), _mm512_set1_epi8(1)));
         }
         switch (kind) {

@@ -275,7 +275,8 @@ I2S_ALWAYS I2S_TARGET void I2S_NAME(bytes_of)(int kind, const int8_t *values, ui
 }
 
 /* A tile of values to blocks, whose scales are left out; 1 where a value is below -1 or above `most`. */
-I2S_ALWAYS I2S_TARGET int I2S_NAME(tile_bytes)(int kind, const int8_t *values, int64_t blocks, int most, uint8_t *dst) {
+I2S_ALWAYS I2S_TARGET int I2S_NAME(tile_bytes)(int kind, const int8_t *values, int64_t blocks, int most, uint8_t *dst,
+                                               int64_t ahead) {
     const i2s_block shape = i2s_block_kinds[kind];
     const uint8_t top = (uint8_t)(most + 1);
     I2S_WIDE largest = {0}, v;
@@ -284,7 +285,7 @@ I2S_ALWAYS I2S_TARGET int I2S_NAME(tile_bytes)(int kind, const int8_t *values, i
     for (b = 0; b < blocks; b++, values += shape.elements, dst += shape.bytes) {
         /* Memory is asked for between the blocks: it takes few requests at a time. */
         for (k = 0; k < shape.elements; k += I2S_WIDTH) {
-            if (k % 64 == 0) I2S_ASK(values + k);
+            if (k % 64 == 0) I2S_ASK_AT(values + k, ahead);
             memcpy(&v, values + k, I2S_WIDTH);
             v += 1;
             largest = (I2S_WIDE)I2S_MOST(largest, v);

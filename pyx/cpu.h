@@ -2,6 +2,7 @@
 #ifndef I2S_CPU_H
 #define I2S_CPU_H
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,14 +162,15 @@ static inline int i2s_cpu_avx512bw(void) {
 }
 static inline int i2s_cpu_avx512vnni(void) { return i2s_cpu_avx512bw() && I2S_HAS(avx512vnni); }
 static inline int i2s_cpu_amx(void) { return i2s_cpu_avx512vnni() && I2S_HAS(amxint8); }
+static inline int i2s_cpu_avx512vbmi(void) { return i2s_cpu_avx512bw() && I2S_HAS(avx512vbmi); }
 static inline int i2s_cpu_avx512vpopcntdq(void) { return i2s_cpu_avx512bw() && I2S_HAS(avx512vpopcntdq); }
 static inline int i2s_cpu_neon(void) { return I2S_HAS(neon); }
 static inline int i2s_cpu_dotprod(void) { return I2S_HAS(neon) && I2S_HAS(dotprod); }
 static inline int i2s_cpu_i8mm(void) { return i2s_cpu_dotprod() && I2S_HAS(i8mm); }
 
 #if defined(I2S_CPU_X86)
-/* Whether 512-bit vectors are done in halves: AMD's first with AVX-512 (family 19h). Asking takes long in a virtual machine. */
-static inline int i2s_cpu_halves_avx512(void) {
+/* Whether the processor is of AMD's family 19h (Zen 3 and Zen 4). Asking takes long in a virtual machine. */
+static inline int i2s_cpu_amd_19h(void) {
     static _Atomic int known = -1; /* threads may ask at once */
     if (known < 0) {
         unsigned a, b, c, d;
@@ -178,6 +180,26 @@ static inline int i2s_cpu_halves_avx512(void) {
         known = amd && (a >> 8 & 15) + (a >> 20 & 255) == 0x19;
     }
     return known;
+}
+
+/* Whether 512-bit vectors are done in halves: AMD's first with AVX-512. */
+static inline int i2s_cpu_halves_avx512(void) { return i2s_cpu_amd_19h(); }
+
+/* Whether long rows that come from memory are best taken by twos, and asked for into the second-level cache: the first-level
+ * cache of 32 KiB does not hold four of them and the four that follow, so that what was asked for into it is gone again
+ * before it is needed. Measured on Zen 4. */
+static inline int i2s_cpu_small_first(void) { return i2s_cpu_amd_19h(); }
+
+/* Bytes of the third-level cache of an AMD processor that one core can use, 0 for any other processor: what the C library says
+ * is the sum of those of all cores in some virtual machines. */
+static inline int64_t i2s_cpu_amd_last_cache(void) {
+    unsigned a, b, c, d, i;
+    __cpuid(0, a, b, c, d);
+    if (!(b == 0x68747541 && d == 0x69746E65 && c == 0x444D4163)) return 0;
+    for (i = 0; i < 8 && __get_cpuid_count(0x8000001D, i, &a, &b, &c, &d) && (a & 31); i++)
+        if ((a >> 5 & 7) == 3) /* level; ways, partitions, bytes of a line and sets, each less one */
+            return (int64_t)((b >> 22) + 1) * ((b >> 12 & 1023) + 1) * ((b & 4095) + 1) * ((int64_t)c + 1);
+    return 0;
 }
 
 /* The model of an Intel processor of family 6; 0 for any other. */
@@ -214,6 +236,8 @@ static inline int i2s_cpu_asks_second(void) {
 #else
 static inline int i2s_cpu_owns(void) { return 0; }
 static inline int i2s_cpu_asks_second(void) { return 0; }
+static inline int i2s_cpu_small_first(void) { return 0; }
+static inline int64_t i2s_cpu_amd_last_cache(void) { return 0; }
 #endif
 
 #if defined(__clang__)

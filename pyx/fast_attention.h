@@ -17,26 +17,13 @@ static void i2s_attend_clear(const i2s_state *state, int64_t rows, int64_t value
     memset(state->sums, 0, (size_t)(rows * value) * 4);
 }
 
-/* Memory that is asked for a few lines at a time, while there is something to compute: [at, end) of keys and of values. */
-typedef struct {
-    const char *at[2], *end[2];
-    int64_t lines[2]; /* at a time */
-} i2s_asking;
-
 /* The `part`th of `parts` of the next keys or values, for `times` askings. */
-static void i2s_asking_of(i2s_asking *ask, int which, const uint16_t *from, const uint16_t *to, int64_t part, int64_t parts,
-                          int64_t times) {
+static i2s_asking i2s_asking_of(const uint16_t *from, const uint16_t *to, int64_t part, int64_t parts, int64_t times) {
     const int64_t lines = ((const char *)to - (const char *)from + 63) / 64, first = lines * part / parts;
     const int64_t count = lines * (part + 1) / parts - first;
-    ask->at[which] = (const char *)from + 64 * first;
-    ask->end[which] = ask->at[which] + 64 * count;
-    ask->lines[which] = (count + times - 1) / times;
-}
-
-static inline void i2s_ask(i2s_asking *ask) {
-    for (int i = 0; i < 2; i++)
-        for (int64_t n = 0; n < ask->lines[i] && ask->at[i] < ask->end[i]; n++, ask->at[i] += 64)
-            __builtin_prefetch(ask->at[i], 0, 2);
+    const char *at = (const char *)from + 64 * first;
+    const i2s_asking ask = {at, at + 64 * count, (count + times - 1) / times};
+    return ask;
 }
 
 /* Keys or values of one group, `pitch` halves apart, as floats side by side. */
@@ -48,10 +35,11 @@ static const uint8_t *i2s_widened(const i2s_pass *p, const uint16_t *from, int64
 
 /* Rows of queries that share keys meet the keys [from, to), no more than I2S_KEYS. Row r sees `sees` + r / share of all.
  * `wide` is room for floats where the rows are many, else NULL: each half is then made a float once, and not for every four
- * rows. `ask` is what is needed next, or NULL. How keys are cut changes no sum. */
+ * rows. `ask` is what is needed next, keys and values, or NULL: asked for before every few of them, or with `within` values
+ * while values are added, which then are taken all at once. How keys are cut changes no sum. */
 static void i2s_attend_keys(const i2s_pass *p, const uint16_t *keys, const uint16_t *values, const float *queries,
                             int64_t rows, int64_t share, int64_t sees, int64_t from, int64_t to, float *scores,
-                            const i2s_state *state, float *wide, i2s_asking *ask) {
+                            const i2s_state *state, float *wide, i2s_asking *ask, int within) {
     const i2s_step *s = p->step;
     const int64_t k_pitch = s->groups * s->inner, v_pitch = s->groups * s->value, z_pitch = I2S_KEYS + 16;
     const int64_t count = to - from, few = wide != NULL ? I2S_WIDENED : ask != NULL ? I2S_FEW : count;
@@ -59,6 +47,7 @@ static void i2s_attend_keys(const i2s_pass *p, const uint16_t *keys, const uint1
         const int64_t some = k + few < count ? few : count - k;
         const uint16_t *at = keys + (from + k) * k_pitch;
         if (ask != NULL) i2s_ask(ask);
+        if (ask != NULL && !within) i2s_ask(ask + 1);
         if (wide != NULL)
             p->fast->dots(I2S_F32, i2s_widened(p, at, k_pitch, some, s->inner, wide), some, s->inner * 4, s->inner, queries,
                           s->inner, rows, scores + k, z_pitch);
@@ -79,16 +68,16 @@ static void i2s_attend_keys(const i2s_pass *p, const uint16_t *keys, const uint1
         }
         state->total[r] += added;
     }
-    for (int64_t k = 0; k < count; k += few) {
-        const int64_t some = k + few < count ? few : count - k;
+    for (int64_t k = 0, step = within ? count : few; k < count; k += step) {
+        const int64_t some = k + step < count ? step : count - k;
         const uint16_t *at = values + (from + k) * v_pitch;
-        if (ask != NULL) i2s_ask(ask);
+        if (ask != NULL && !within) i2s_ask(ask), i2s_ask(ask + 1);
         if (wide != NULL)
             p->fast->weighted_sum(I2S_F32, scores + k, z_pitch, rows, i2s_widened(p, at, v_pitch, some, s->value, wide),
-                                  s->value * 4, some, s->value, state->sums, s->value);
+                                  s->value * 4, some, s->value, state->sums, s->value, NULL);
         else
             p->fast->weighted_sum(I2S_F16, scores + k, z_pitch, rows, (const uint8_t *)at, v_pitch * 2, some, s->value,
-                                  state->sums, s->value);
+                                  state->sums, s->value, within ? ask + 1 : NULL);
     }
 }
 
@@ -120,7 +109,7 @@ static void i2s_attend_unit(const i2s_pass *p, int64_t q, int64_t group, int64_t
         i2s_attend_clear(&state, rows, s->value);
         for (int64_t k = 0; k < to; k += I2S_KEYS)
             i2s_attend_keys(p, keys, values, queries, rows, some, sees, k, k + I2S_KEYS < to ? k + I2S_KEYS : to, scores,
-                            &state, rows > 4 ? wide : NULL, NULL);
+                            &state, rows > 4 ? wide : NULL, NULL, 0);
         for (int64_t r = 0; r < rows; r++)
             p->fast->times(sums + r * s->value, 1.0f / state.total[r], s->value,
                            i2s_slot(p, s->out) +
@@ -150,19 +139,21 @@ static void i2s_split_part(void *of, int64_t piece) {
     const int64_t from = piece * I2S_SPLIT, to = from + I2S_SPLIT < seen ? from + I2S_SPLIT : seen;
     const uint16_t *keys = p->caches[s->layer * 2], *values = p->caches[s->layer * 2 + 1];
     const int64_t k_pitch = s->groups * s->inner, v_pitch = s->groups * s->value;
+    const int within = share >= 4 && i2s_cpu_small_first(); /* fewer rows are added one by one, and ask for nothing */
     float scores[I2S_QUERIES * (I2S_KEYS + 16)];
     for (int64_t k = from; k < to; k += I2S_KEYS) {
         const int64_t end = k + I2S_KEYS < to ? k + I2S_KEYS : to, next = end + I2S_KEYS < seen ? end + I2S_KEYS : seen;
-        const int64_t times = 2 * ((end - k + I2S_FEW - 1) / I2S_FEW); /* once for so many keys, then for as many values */
+        /* once for so many keys, then for as many values; or at every value, of which 64 elements at a time are added */
+        const int64_t times = (end - k + I2S_FEW - 1) / I2S_FEW, steps = (end - k) * (s->value < 128 ? 1 : s->value / 64);
         for (int64_t g = 0; g < s->groups; g++) {
             float *sums = p->partial + (g * pieces + piece) * share * (s->value + 2);
             const i2s_state state = {sums, sums + share * s->value, sums + share * (s->value + 1)};
             if (k == from) i2s_attend_clear(&state, share, s->value);
-            i2s_asking ask;
-            i2s_asking_of(&ask, 0, keys + end * k_pitch, keys + next * k_pitch, g, s->groups, times);
-            i2s_asking_of(&ask, 1, values + end * v_pitch, values + next * v_pitch, g, s->groups, times);
+            i2s_asking ask[2] = {
+                i2s_asking_of(keys + end * k_pitch, keys + next * k_pitch, g, s->groups, within ? times : 2 * times),
+                i2s_asking_of(values + end * v_pitch, values + next * v_pitch, g, s->groups, within ? steps : 2 * times)};
             i2s_attend_keys(p, keys + g * s->inner, values + g * s->value, i2s_slot(p, s->in) + g * share * s->inner, share,
-                            share, seen, k, end, scores, &state, NULL, &ask);
+                            share, seen, k, end, scores, &state, NULL, ask, within);
         }
     }
 }

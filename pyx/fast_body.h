@@ -47,7 +47,7 @@ INLINE void FN(tile)(const int kind, const int R, const int C, const uint8_t *w,
         UNROLL for (int r = 0; r < R; r++) acc[c][r] = (FN(vf)){0};
     int64_t k = 0;
     for (; k + VL <= columns; k += VL) {
-        if (C == 1 && R == 4 && ahead != NULL) {
+        if (C == 1 && R > 1 && ahead != NULL) {
             if (second)
                 UNROLL for (int p = 0; p < R * VL * size; p += 64) __builtin_prefetch(ahead + p, 0, 2);
             else
@@ -79,8 +79,11 @@ INLINE void FN(tile)(const int kind, const int R, const int C, const uint8_t *w,
 
 INLINE void FN(tiles)(const int kind, const int C, const uint8_t *w, int64_t rows, int64_t pitch, int64_t columns,
                       const float *x, int64_t x_pitch, float *out, int64_t stride) {
-    const int R = C == 1 ? 4 : ROWS, second = rows * pitch > I2S_FAST_FAR && i2s_cpu_asks_second();
+    const int R = C == 1 ? 4 : ROWS, far = rows * pitch > I2S_FAST_FAR, second = far && i2s_cpu_asks_second();
     int64_t r = 0;
+    if (C == 1 && far && i2s_cpu_small_first())
+        for (; r + 2 <= rows; r += 2)
+            FN(tile)(kind, 2, C, w + r * pitch, pitch, columns, x, x_pitch, out + r, stride, w + (r + 2) * pitch + AHEAD, 1);
     for (; r + R <= rows; r += R)
         FN(tile)(kind, R, C, w + r * pitch, pitch, columns, x, x_pitch, out + r, stride, w + (r + R) * pitch + AHEAD, second);
     for (; r < rows; r++) FN(tile)(kind, 1, C, w + r * pitch, pitch, columns, x, x_pitch, out + r, stride, NULL, 0);
@@ -263,13 +266,15 @@ TARGET static float FN(soft_max)(float *z, int64_t count, float scale, float *mo
     return FN(sum)(sum);
 }
 
+/* With `asking` memory is asked for at every step. */
 INLINE void FN(mix_tile)(const int kind, const int C, const int N, const float *p, int64_t p_pitch, const uint8_t *v,
-                         int64_t pitch, int64_t count, float *out, int64_t stride) {
+                         int64_t pitch, int64_t count, float *out, int64_t stride, const int asking, i2s_asking *ask) {
     const int size = kind == I2S_F32 ? 4 : 2;
     FN(vf) acc[4][4];
     UNROLL for (int c = 0; c < C; c++)
         UNROLL for (int n = 0; n < N; n++) acc[c][n] = FN(load)(out + c * stride + n * VL);
     for (int64_t s = 0; s < count; s++, v += pitch) {
+        if (asking) i2s_ask(ask);
         FN(vf) w[4];
         UNROLL for (int n = 0; n < N; n++) w[n] = FN(widen)(kind, v + n * VL * size);
         UNROLL for (int c = 0; c < C; c++) {
@@ -282,12 +287,13 @@ INLINE void FN(mix_tile)(const int kind, const int C, const int N, const float *
 }
 
 INLINE void FN(mix_rows)(const int kind, const int C, const float *p, int64_t p_pitch, const uint8_t *v, int64_t pitch,
-                         int64_t count, int64_t width, float *out, int64_t stride) {
+                         int64_t count, int64_t width, float *out, int64_t stride, const int asking, i2s_asking *ask) {
     const int size = kind == I2S_F32 ? 4 : 2;
     int64_t i = 0;
     for (; i + MIX * VL <= width; i += MIX * VL)
-        FN(mix_tile)(kind, C, MIX, p, p_pitch, v + i * size, pitch, count, out + i, stride);
-    for (; i + VL <= width; i += VL) FN(mix_tile)(kind, C, 1, p, p_pitch, v + i * size, pitch, count, out + i, stride);
+        FN(mix_tile)(kind, C, MIX, p, p_pitch, v + i * size, pitch, count, out + i, stride, asking, ask);
+    for (; i + VL <= width; i += VL)
+        FN(mix_tile)(kind, C, 1, p, p_pitch, v + i * size, pitch, count, out + i, stride, 0, NULL);
     for (; i < width; i++)
         UNROLL for (int c = 0; c < C; c++)
             for (int64_t s = 0; s < count; s++) {
@@ -301,18 +307,21 @@ INLINE void FN(mix_rows)(const int kind, const int C, const float *p, int64_t p_
 }
 
 INLINE void FN(mix_all)(const int kind, const float *p, int64_t p_pitch, int64_t rows, const uint8_t *v, int64_t pitch,
-                        int64_t count, int64_t width, float *out, int64_t stride) {
+                        int64_t count, int64_t width, float *out, int64_t stride, const int asking, i2s_asking *ask) {
     int64_t r = 0;
     for (; r + 4 <= rows; r += 4)
-        FN(mix_rows)(kind, 4, p + r * p_pitch, p_pitch, v, pitch, count, width, out + r * stride, stride);
-    for (; r < rows; r++) FN(mix_rows)(kind, 1, p + r * p_pitch, p_pitch, v, pitch, count, width, out + r * stride, stride);
+        FN(mix_rows)(kind, 4, p + r * p_pitch, p_pitch, v, pitch, count, width, out + r * stride, stride, asking, ask);
+    for (; r < rows; r++)
+        FN(mix_rows)(kind, 1, p + r * p_pitch, p_pitch, v, pitch, count, width, out + r * stride, stride, 0, NULL);
 }
 
-/* Values (halves or floats, `pitch` bytes apart) by their shares, added to what is there: out[r] += sum of p[r, s] v[s]. */
+/* Values (halves or floats, `pitch` bytes apart) by their shares, added to what is there: out[r] += sum of p[r, s] v[s]. `ask`
+ * is memory that is asked for while halves are added, or NULL; where the rows are few some of it may be left. */
 TARGET static void FN(weighted_sum)(int kind, const float *p, int64_t p_pitch, int64_t rows, const uint8_t *v, int64_t pitch,
-                                    int64_t count, int64_t width, float *out, int64_t stride) {
-    if (kind == I2S_F32) FN(mix_all)(I2S_F32, p, p_pitch, rows, v, pitch, count, width, out, stride);
-    else FN(mix_all)(I2S_F16, p, p_pitch, rows, v, pitch, count, width, out, stride);
+                                    int64_t count, int64_t width, float *out, int64_t stride, i2s_asking *ask) {
+    if (kind == I2S_F32) FN(mix_all)(I2S_F32, p, p_pitch, rows, v, pitch, count, width, out, stride, 0, NULL);
+    else if (ask == NULL) FN(mix_all)(I2S_F16, p, p_pitch, rows, v, pitch, count, width, out, stride, 0, NULL);
+    else FN(mix_all)(I2S_F16, p, p_pitch, rows, v, pitch, count, width, out, stride, 1, ask);
 }
 
 #undef VL

@@ -15,6 +15,16 @@
 enum { I2S_F32, I2S_F16, I2S_BF16 };                                  /* types of weights */
 enum { I2S_RELU, I2S_SQUARE, I2S_RELU2, I2S_SILU, I2S_GELU };         /* activations */
 
+/* Memory that is asked for a few lines at a time, while there is something to compute: [at, end). */
+typedef struct {
+    const char *at, *end;
+    int64_t lines; /* at a time */
+} i2s_asking;
+
+static inline void i2s_ask(i2s_asking *ask) {
+    for (int64_t n = 0; n < ask->lines && ask->at < ask->end; n++, ask->at += 64) __builtin_prefetch(ask->at, 0, 2);
+}
+
 typedef struct {
     const char *name;
     int (*available)(void);
@@ -31,7 +41,7 @@ typedef struct {
     float (*soft_max)(float *z, int64_t count, float scale, float *most);
     void (*widen)(const uint16_t *x, int64_t n, float *out);
     void (*weighted_sum)(int kind, const float *p, int64_t p_pitch, int64_t rows, const uint8_t *v, int64_t pitch,
-                         int64_t count, int64_t width, float *out, int64_t stride);
+                         int64_t count, int64_t width, float *out, int64_t stride, i2s_asking *ask);
 } i2s_fast_set;
 
 /* A half as a float, exactly. Shifted into a float its exponent is 112 too small, which a product puts right, also for the

@@ -1,8 +1,8 @@
 /* Gram matrices of trits: the products of vectors with each other, each vector less its mean.
  *
  * A byte holds four codes. `i2s_gram_trits` spreads them: vectors lie beside each other, as bytes -1, 0, +1, and behind each as
- * many zeros as make whole lines. Products are of bytes, which are added in pairs; with at most I2S_GRAM_MOST elements nothing
- * overflows.
+ * many zeros as make whole lines; one set has planes of bits instead (`grams_planes.h`). Products are of bytes, which are added
+ * in pairs; with at most I2S_GRAM_MOST elements nothing overflows.
  */
 #ifndef I2S_GRAMS_H
 #define I2S_GRAMS_H
@@ -274,6 +274,8 @@ I2S_GRAM_UNROLLED
 #define I2S_GRAM_TURN i2s_gram_turn_512
 #include "grams_body.h"
 
+#include "grams_planes.h"
+
 static int i2s_grams_has_avx2(void) { return i2s_cpu_avx2fma(); }
 static int i2s_grams_has_avx512(void) { return i2s_cpu_avx512bw(); }
 static int i2s_grams_has_avx512vnni(void) { return i2s_cpu_avx512vnni(); }
@@ -296,7 +298,7 @@ typedef struct {
 static const i2s_grams_set i2s_grams_sets[] = {
     I2S_GRAMS_ROW(portable),
 #ifdef I2S_GRAMS_X86
-    I2S_GRAMS_ROW(avx2), I2S_GRAMS_ROW(avx512), I2S_GRAMS_ROW(avx512vnni),
+    I2S_GRAMS_ROW(avx2), I2S_GRAMS_ROW(avx512), I2S_GRAMS_ROW(avx512vnni), I2S_GRAMS_ROW(avx512vpopcntdq),
 #endif
 };
 enum { I2S_GRAMS_SETS = sizeof(i2s_grams_sets) / sizeof(i2s_grams_sets[0]) };

@@ -1,5 +1,7 @@
-/* The body of `grams.h`, which compilers make vectors of; included once for each instruction set. */
+/* The body of `grams.h`, which compilers make vectors of; included once for each instruction set. A set whose vectors are not
+ * bytes has its own of what depends on that, and defines I2S_GRAM_OF_PLANES. */
 
+#ifndef I2S_GRAM_OF_PLANES
 /* The trits of one pair of bits of n bytes; `table` has that of each code. */
 I2S_GRAM_TARGET static inline void I2S_GRAM(gram_spread)(const uint8_t *p, int64_t n, int pair, const int8_t table[4],
                                                          int8_t *out) {
@@ -40,6 +42,19 @@ I2S_GRAM_TARGET static void I2S_GRAM(gram_trits)(const uint8_t *data, int64_t ro
     }
 }
 
+/* The sums of vectors, and these over their length: their means. */
+I2S_GRAM_TARGET static inline void I2S_GRAM(gram_means)(const int8_t *vectors, int64_t n, int64_t length, int64_t room,
+                                                        double *means, double *sums) {
+    int64_t i, j;
+    for (i = 0; i < n; i++) {
+        int16_t sum = 0;
+        for (j = 0; j < room; j++) sum = (int16_t)(sum + vectors[i * room + j]);
+        sums[i] = sum;
+        means[i] = sum / (double)length;
+    }
+}
+#endif
+
 /* The lower triangle of a square matrix, each number less `mean`, and the upper one from it; in squares, which stay in the cache. */
 I2S_GRAM_TARGET static inline void I2S_GRAM(gram_mirror)(float *out, int64_t n, float mean) {
     enum { SQUARE = 16 };
@@ -52,18 +67,6 @@ I2S_GRAM_TARGET static inline void I2S_GRAM(gram_mirror)(float *out, int64_t n, 
                 for (int64_t col = j; col < to; col++) out[col * n + row] = out[row * n + col] -= mean;
             }
         }
-}
-
-/* The sums of vectors, and these over their length: their means. */
-I2S_GRAM_TARGET static inline void I2S_GRAM(gram_means)(const int8_t *vectors, int64_t n, int64_t length, int64_t room,
-                                                        double *means, double *sums) {
-    int64_t i, j;
-    for (i = 0; i < n; i++) {
-        int16_t sum = 0;
-        for (j = 0; j < room; j++) sum = (int16_t)(sum + vectors[i * room + j]);
-        sums[i] = sum;
-        means[i] = sum / (double)length;
-    }
 }
 
 /* The Gram of n vectors of `length` elements with `room` for each: less the means, whole, in floats. `means` has room for

@@ -112,80 +112,30 @@ typedef uint64_t v8qu __attribute__((vector_size(64), aligned(1), may_alias));
 #define I2S_TARGET __attribute__((target("avx2")))
 #define I2S_WIDE v4q
 #define I2S_WIDE_LOADED v4qu
+#define I2S_SEQUENTIAL(src, blocks, lsb, map, dst) 0
 #include "kernels_body.h"
+#undef I2S_SEQUENTIAL
 #undef I2S_NAME
 #undef I2S_TARGET
 #undef I2S_WIDE
 #undef I2S_WIDE_LOADED
 
+#include "kernels_vbmi.h"
 #define I2S_NAME(x) x##_avx512
 #define I2S_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
 #define I2S_WIDE v8q
 #define I2S_WIDE_LOADED v8qu
+#define I2S_SEQUENTIAL(src, blocks, lsb, map, dst) (i2s_cpu_avx512vbmi() ? i2s_unpack_vbmi(src, blocks, lsb, map, dst) : 0)
 #include "kernels_body.h"
+#undef I2S_SEQUENTIAL
 #undef I2S_NAME
 #undef I2S_TARGET
 #undef I2S_WIDE
 #undef I2S_WIDE_LOADED
 
-/* Of each 128 bytes, 96 are counted by vectors and 32 by the integer units, which would have nothing else to do.
- * Vectors: codes 1, 2 and 3 are counted in the nibbles of a table, two codes a look-up; the sums of three vectors fit.
- * Integers: two words become one of all their low bits and one of all their high bits, so that no bit is wasted. */
-__attribute__((target("avx2,popcnt"))) static void i2s_histogram_avx2(const uint8_t *src, int64_t n, uint64_t count[4]) {
-    /* low nibble: how many codes 1; high nibble: how many codes 2 */
-    const __m256i ones_twos = _mm256_setr_epi8(0, 1, 16, 0, 1, 2, 17, 1, 16, 17, 32, 16, 0, 1, 16, 0,
-                                               0, 1, 16, 0, 1, 2, 17, 1, 16, 17, 32, 16, 0, 1, 16, 0);
-    const __m256i threes = _mm256_setr_epi8(0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 2,
-                                            0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 2);
-    const __m256i nibble = _mm256_set1_epi8(0x0F), zero = _mm256_setzero_si256();
-    const uint64_t even = 0x5555555555555555u;
-    __m256i sum1 = zero, sum2 = zero, sum3 = zero;
-    uint64_t lows = 0, highs = 0, boths = 0, lanes[3][4];
-    int64_t i = 0;
-    int q;
-    while (n - i >= 128) {
-        /* bytes of the inner sums grow by at most 12 in a step */
-        const int64_t stop = n - i > 20 * 128 ? i + 20 * 128 : n;
-        __m256i part1 = zero, part2 = zero, part3 = zero;
-        for (; i + 128 <= stop; i += 128) {
-            __m256i both = zero, three = zero;
-            I2S_PREFETCH(src + i);
-            I2S_PREFETCH(src + i + 64);
-            I2S_UNROLL4 for (q = 0; q < 3; q++) {
-                const __m256i v = _mm256_loadu_si256((const __m256i *)(src + i + 32 * q));
-                const __m256i low = _mm256_and_si256(v, nibble), high = _mm256_and_si256(_mm256_srli_epi16(v, 4), nibble);
-                const __m256i more = _mm256_add_epi8(_mm256_shuffle_epi8(ones_twos, low), _mm256_shuffle_epi8(ones_twos, high));
-                both = _mm256_add_epi8(both, more);
-                three = _mm256_add_epi8(three, _mm256_add_epi8(_mm256_shuffle_epi8(threes, low), _mm256_shuffle_epi8(threes, high)));
-            }
-            part1 = _mm256_add_epi8(part1, _mm256_and_si256(both, nibble));
-            part2 = _mm256_add_epi8(part2, _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble));
-            part3 = _mm256_add_epi8(part3, three);
-            I2S_UNROLL4 for (q = 96; q < 128; q += 16) {
-                uint64_t v, w, low, high;
-                memcpy(&v, src + i + q, 8);
-                memcpy(&w, src + i + q + 8, 8);
-                __asm__("" : "+r"(v), "+r"(w));  /* no vectors here, whatever the compiler thinks of it */
-                low = (v & even) + 2 * (w & even);
-                high = ((v & ~even) >> 1) + (w & ~even);
-                lows += (uint64_t)__builtin_popcountll(low);
-                highs += (uint64_t)__builtin_popcountll(high);
-                boths += (uint64_t)__builtin_popcountll(low & high);
-            }
-        }
-        sum1 = _mm256_add_epi64(sum1, _mm256_sad_epu8(part1, zero));
-        sum2 = _mm256_add_epi64(sum2, _mm256_sad_epu8(part2, zero));
-        sum3 = _mm256_add_epi64(sum3, _mm256_sad_epu8(part3, zero));
-    }
-    i2s_histogram_portable(src + i, n - i, count);
-    _mm256_storeu_si256((__m256i *)lanes[0], sum1);
-    _mm256_storeu_si256((__m256i *)lanes[1], sum2);
-    _mm256_storeu_si256((__m256i *)lanes[2], sum3);
-    count[1] += lows - boths + lanes[0][0] + lanes[0][1] + lanes[0][2] + lanes[0][3];
-    count[2] += highs - boths + lanes[1][0] + lanes[1][1] + lanes[1][2] + lanes[1][3];
-    count[3] += boths + lanes[2][0] + lanes[2][1] + lanes[2][2] + lanes[2][3];
-    count[0] = 4 * (uint64_t)n - count[1] - count[2] - count[3];
-}
+#include "kernels_vbmi.h"
+
+#include "kernels_count_avx2.h"
 
 /* Two vectors become one of all their low bits and one of all their high bits, so that no bit of a count is wasted. Each
  * kind is added up as in carry_save.h: of 16 such vectors, one is counted by table. */
@@ -304,7 +254,7 @@ static void i2s_histogram_avx512(const uint8_t *src, int64_t n, uint64_t count[4
 }
 #pragma GCC diagnostic pop
 
-static int i2s_has_avx2(void) { return i2s_cpu_avx2() && i2s_cpu_popcnt(); }
+static int i2s_has_avx2(void) { return i2s_cpu_avx2(); }
 static int i2s_has_avx512(void) { return i2s_cpu_avx512bw(); }
 #endif
 

@@ -1,7 +1,8 @@
 /* The payload kernels of x86, written once over 32-byte vectors and compiled for each instruction set.
  *
  * kernels.h includes this file once for each set, with I2S_NAME(x) (the suffix of the functions), I2S_TARGET (the function
- * attribute that switches the set on) and I2S_WIDE (its widest vector of 64-bit words). What the parameters mean:
+ * attribute that switches the set on), I2S_WIDE (its widest vector of 64-bit words) and I2S_SEQUENTIAL, which may unpack the
+ * first part of a sequential payload in another way, and says how many bytes. What the parameters mean:
  *
  * `group`, `lsb`: every layout is one scheme with two parameters. Bytes come in runs of `group`, and the four codes of byte
  * j of a run belong to elements j, group + j, 2 group + j and 3 group + j of a block of 4 group elements; the first of them

@@ -73,16 +73,26 @@ I2S_INLINE int64_t I2S_NAME(unpack_16)(const uint8_t *src, int64_t blocks, int p
     return b;
 }
 
+/* Nibbles side by side, then each of them beside itself moved by a field: half as many bytes are moved across a register as
+ * where four fields are put side by side. */
 I2S_INLINE int64_t I2S_NAME(unpack_1)(const uint8_t *src, int64_t blocks, int lsb, int plain, const I2S_NAME(reading) *how,
                                       uint8_t *dst, int way) {
+    const __m256i order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
     int64_t b;
-    int p;
+    int h;
     for (b = 0; b + 32 <= blocks; b += 32) {
-        v32 v = I2S_NAME(prepared)(I2S_NAME(load)(src + b), plain, how), x[4];
-        I2S_UNROLL4 for (p = 0; p < 4; p++) x[p] = I2S_NAME(meaning)(I2S_NAME(field)(v, lsb ? 2 * p : 6 - 2 * p), plain, how);
+        const v32 v = (v32)_mm256_permutevar8x32_epi32((__m256i)I2S_NAME(load)(src + b), order);
+        const v32 low = I2S_NAME(prepared)(v, plain, how), high = I2S_NAME(right)(low, 4);
+        const v32 first = lsb ? low : high, second = lsb ? high : low;
         I2S_NAME(own)(dst + 4 * b, 128, way);
-        I2S_NAME(interleave)(x, 1);
-        I2S_UNROLL4 for (p = 0; p < 4; p++) I2S_NAME(store)(dst + 4 * b + 32 * p, x[p], way);
+        for (h = 0; h < 2; h++) {
+            const v32 both = (v32)(h ? _mm256_unpackhi_epi8((__m256i)first, (__m256i)second)
+                                     : _mm256_unpacklo_epi8((__m256i)first, (__m256i)second));
+            const v32 x = I2S_NAME(meaning)(I2S_NAME(field)(both, lsb ? 0 : 2), plain, how);
+            const v32 y = I2S_NAME(meaning)(I2S_NAME(field)(both, lsb ? 2 : 0), plain, how);
+            I2S_NAME(store)(dst + 4 * b + 64 * h, (v32)_mm256_unpacklo_epi8((__m256i)x, (__m256i)y), way);
+            I2S_NAME(store)(dst + 4 * b + 64 * h + 32, (v32)_mm256_unpackhi_epi8((__m256i)x, (__m256i)y), way);
+        }
     }
     return b;
 }
@@ -109,6 +119,12 @@ static I2S_TARGET void I2S_NAME(i2s_unpack)(const uint8_t *src, int64_t blocks, 
                                             uint8_t *dst, int way) {
     const int plain = map != I2S_TWOS_COMPLEMENT && map != I2S_ZERO_FIRST;
     if (way == I2S_PAST && !I2S_CAN_STREAM(dst, group)) way = I2S_PLAIN;
+    if (group == 1 && way == I2S_PLAIN) {
+        const int64_t done = I2S_SEQUENTIAL(src, blocks, lsb, map, dst);
+        src += done;
+        dst += 4 * done;
+        blocks -= done;
+    }
 #define I2S_CALL(WAY)                                                                                                   \
     if (plain) I2S_NAME(unpack_with)(src, blocks, group, lsb, map, 1, dst, WAY);                                        \
     else I2S_NAME(unpack_with)(src, blocks, group, lsb, map, 0, dst, WAY)

@@ -145,11 +145,14 @@ static void i2s_blocks_portable(const uint8_t *src, int64_t blocks, int from, in
     }
 }
 
-/* Columns of four rows that share bytes are dealt as the rows' layout has them in its bytes; then fields are transposed. */
+/* Columns of four rows that share bytes are dealt as the rows' layout has them in its bytes; then fields are transposed.
+ *
+ * Pieces of four rows that lie behind each other in memory are written, or below read, one after the other: side by side they
+ * are too short for a processor to see the next lines by itself. */
 static void i2s_to_rows_portable(const uint8_t *src, int64_t first, int64_t last, int64_t cols, int64_t step, int lsb,
                                  int to, const uint8_t *remap, uint8_t *dst, int stream) {
-    i2s_quarters x;
-    uint8_t *in[4], *rows[4];
+    i2s_quarters x, written;
+    uint8_t *in[4], *rows[4], *made[4];
     int64_t i, c, part;
     int p;
     (void)stream;
@@ -158,22 +161,27 @@ static void i2s_to_rows_portable(const uint8_t *src, int64_t first, int64_t last
         for (c = 0; c < cols; c += part) {
             const uint8_t *planes = src + i * cols + c;
             part = i2s_least(cols - c, I2S_TILE);
-            for (p = 0; p < 4; p++)
-                rows[lsb ? 3 - p : p] = dst + ((step == 1 ? 4 * i : i) + p * step) * (cols / 4) + c / 4;
+            for (p = 0; p < 4; p++) {
+                const int q = lsb ? 3 - p : p;
+                rows[q] = dst + ((step == 1 ? 4 * i : i) + p * step) * (cols / 4) + c / 4;
+                made[q] = step == 1 ? written.bytes[q] : rows[q];
+            }
             if (to == I2S_KIND_128) i2s_deal_32(planes, part / 128, in[0], in[1], in[2], in[3]);
             else if (to == I2S_KIND_64) i2s_deal_16(planes, part / 64, in[0], in[1], in[2], in[3]);
             else i2s_deal_1(planes, part / 4, in[0], in[1], in[2], in[3]);
-            i2s_transpose(x.bytes[0], x.bytes[1], x.bytes[2], x.bytes[3], part / 32, rows[0], rows[1], rows[2], rows[3]);
-            if (remap != NULL)
-                for (p = 0; p < 4; p++) i2s_remap_portable(rows[p], part / 4, remap);
+            i2s_transpose(x.bytes[0], x.bytes[1], x.bytes[2], x.bytes[3], part / 32, made[0], made[1], made[2], made[3]);
+            for (p = 0; p < 4; p++) {
+                const int q = lsb ? 3 - p : p;
+                if (remap != NULL) i2s_remap_portable(made[q], part / 4, remap);
+                if (made[q] != rows[q]) memcpy(rows[q], made[q], (size_t)(part / 4));
+            }
         }
 }
 
 static void i2s_of_rows_portable(const uint8_t *src, int64_t first, int64_t last, int64_t cols, int64_t step, int lsb,
                                  int from, const uint8_t *remap, uint8_t *dst, int stream) {
-    i2s_quarters x;
+    i2s_quarters x, read;
     uint8_t *out[4];
-    const uint8_t *rows[4];
     int64_t i, c, part;
     int p;
     (void)stream;
@@ -183,8 +191,10 @@ static void i2s_of_rows_portable(const uint8_t *src, int64_t first, int64_t last
             uint8_t *planes = dst + i * cols + c;
             part = i2s_least(cols - c, I2S_TILE);
             for (p = 0; p < 4; p++)
-                rows[lsb ? 3 - p : p] = src + ((step == 1 ? 4 * i : i) + p * step) * (cols / 4) + c / 4;
-            i2s_transpose(rows[0], rows[1], rows[2], rows[3], part / 32, x.bytes[0], x.bytes[1], x.bytes[2], x.bytes[3]);
+                memcpy(read.bytes[lsb ? 3 - p : p], src + ((step == 1 ? 4 * i : i) + p * step) * (cols / 4) + c / 4,
+                       (size_t)(part / 4));
+            i2s_transpose(read.bytes[0], read.bytes[1], read.bytes[2], read.bytes[3], part / 32, x.bytes[0], x.bytes[1],
+                          x.bytes[2], x.bytes[3]);
             if (from == I2S_KIND_128) i2s_undeal_32(out[0], out[1], out[2], out[3], part / 128, planes);
             else if (from == I2S_KIND_64) i2s_undeal_16(out[0], out[1], out[2], out[3], part / 64, planes);
             else i2s_undeal_1(out[0], out[1], out[2], out[3], part / 4, planes);

@@ -76,8 +76,7 @@ I2S_MM_TARGET I2S_MM_INLINE void i2s_vector512(const int R, const int TOUCH, con
         I2S_MM_UNROLL for (int r = 0; r < R; r++) out[r] = _mm512_reduce_add_epi32(sum[r]);
 }
 
-/* R rows and one token, half as wide: for processors that halve wide vectors anyway, and then lose most where a load lies in
- * two cache lines, which it does where a payload begins at an odd multiple of 32. */
+/* R rows and one token, half as wide. */
 I2S_MM_TARGET I2S_MM_INLINE void i2s_vector_step512vl(const int R, const uint8_t *w, int64_t pitch, const int8_t *q,
                                                       __m256i acc[4][4]) {
     const __m256i mask[4] = I2S_MM_MASKS(_mm256_set1_epi8);
@@ -163,23 +162,21 @@ I2S_MM_TARGET I2S_MM_INLINE void i2s_matrix512(const int R, const int C, const u
 
 I2S_MM_PRODUCT(i2s_product_avx512vl, i2s_vector512vl, 4, i2s_matrix512, 4)
 
-I2S_MM_TARGET static void i2s_product_avx512wide(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *q, int tokens,
-                                                 int32_t *out, int64_t stride) {
+/* Where wide vectors are done in halves they are no faster by themselves. But narrow ones need twice the instructions, nearly
+ * as many as such a processor begins in a cycle; with another thread on the core, which takes half of that, they come to 0.55
+ * of the multiplications and wide ones to 0.75. */
+I2S_MM_TARGET static void i2s_product_avx512(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *q, int tokens,
+                                             int32_t *out, int64_t stride) {
     const int64_t pitch = blocks * I2S_MM_BYTES;
     int64_t r = 0;
     if (tokens > 1) {
         i2s_product_avx512vl(w, rows, blocks, q, tokens, out, stride);
         return;
     }
-    if (rows * pitch > I2S_MM_NEAR)
+    if (rows * pitch > I2S_MM_NEAR && !i2s_cpu_halves_avx512())
         for (; r + 8 <= rows; r += 4) i2s_vector512(4, 1, w + r * pitch, blocks, q, out + r);
     for (; r + 4 <= rows; r += 4) i2s_vector512(4, 0, w + r * pitch, blocks, q, out + r);
     for (; r < rows; r++) i2s_vector512(1, 0, w + r * pitch, blocks, q, out + r);
-}
-
-static void i2s_product_avx512(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *q, int tokens, int32_t *out,
-                               int64_t stride) {
-    (i2s_cpu_halves_avx512() ? i2s_product_avx512vl : i2s_product_avx512wide)(w, rows, blocks, q, tokens, out, stride);
 }
 
 /* R rows and one token, for weights that come from memory: half as wide and two rows at a time, so that what is needed next
@@ -216,11 +213,77 @@ I2S_MM_TARGET I2S_MM_INLINE void i2s_stream512(const int R, const int second, co
     }
 }
 
+/* Two rows of an even number of blocks, whole vectors: for processors whose second thread on a core takes half of the
+ * instructions that can begin, so that twice as many do not keep up with memory. Memory is asked for into the second-level
+ * cache: asked for into the first, some orders of the same instructions get half of what others get. A vector that lies in
+ * two cache lines waits for both: where a row begins in the middle of a line (`half`), its first block and its last one are
+ * taken alone. `codes` are those of a token, `pairs` the same of the two blocks of each vector side by side, field by field. */
+I2S_MM_TARGET I2S_MM_INLINE void i2s_stream512_lone(const uint8_t *w, int64_t pitch, const int8_t *codes, __m512i acc[2][4]) {
+    I2S_MM_UNROLL for (int f = 0; f < 4; f++) {
+        const __m512i x = _mm512_zextsi256_si512(_mm256_loadu_si256((const __m256i *)(codes + 32 * f)));
+        I2S_MM_UNROLL for (int r = 0; r < 2; r++) {
+            const __m512i u = _mm512_and_si512(i2s_weights512(w + r * pitch, 0), _mm512_set1_epi8((char)(0xC0 >> 2 * f)));
+            I2S_DP512(acc[r][f], u, x);
+        }
+    }
+}
+
+I2S_MM_TARGET I2S_MM_INLINE void i2s_stream512_wide(const int half, const uint8_t *w, int64_t blocks, const int8_t *codes,
+                                                    const int8_t *pairs, int32_t *out) {
+    const int64_t pitch = blocks * I2S_MM_BYTES;
+    const __m512i mask[4] = I2S_MM_MASKS(_mm512_set1_epi8);
+    __m512i acc[2][4];
+    I2S_MM_UNROLL for (int r = 0; r < 2; r++)
+        I2S_MM_UNROLL for (int f = 0; f < 4; f++) acc[r][f] = _mm512_setzero_si512();
+    uintptr_t ahead = (uintptr_t)w + (uintptr_t)(2 * pitch + I2S_MM_AHEAD_STREAM);
+    if (half) {
+        I2S_MM_ASK_SECOND(ahead, 0);
+        I2S_MM_ASK_SECOND(ahead, 64);
+        i2s_stream512_lone(w, pitch, codes, acc);
+        w += 32, ahead += 128;
+    }
+    for (int64_t b = half; b + 1 < blocks; b += 2, w += 64, pairs += 256, ahead += 128) {
+        I2S_MM_ASK_SECOND(ahead, 0);
+        I2S_MM_ASK_SECOND(ahead, 64);
+        __m512i v[2];
+        I2S_MM_UNROLL for (int r = 0; r < 2; r++) v[r] = _mm512_loadu_si512(w + r * pitch);
+        I2S_MM_UNROLL for (int f = 0; f < 4; f++) {
+            const __m512i x = _mm512_load_si512(pairs + 64 * f);
+            I2S_MM_UNROLL for (int r = 0; r < 2; r++) {
+                const __m512i u = _mm512_and_si512(v[r], mask[f]);
+                I2S_DP512(acc[r][f], u, x);
+            }
+        }
+    }
+    if (half) i2s_stream512_lone(w, pitch, codes + (blocks - 1) * I2S_MM_COLUMNS, acc);
+    I2S_MM_UNROLL for (int r = 0; r < 2; r++)
+        out[r] = _mm512_reduce_add_epi32(_mm512_add_epi32(
+            _mm512_add_epi32(_mm512_srai_epi32(acc[r][0], 6), _mm512_srai_epi32(acc[r][1], 4)),
+            _mm512_add_epi32(_mm512_srai_epi32(acc[r][2], 2), acc[r][3])));
+}
+
+#define I2S_MM_PAIRED 128 /* most blocks in a row whose codes are paired */
+
+I2S_MM_TARGET static void i2s_stream_avx512wide(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *codes,
+                                                int32_t *out) {
+    int8_t memory[I2S_MM_PAIRED * I2S_MM_COLUMNS + 63], *const pairs = memory + (-(uintptr_t)memory & 63);
+    const int64_t pitch = blocks * I2S_MM_BYTES, half = (uintptr_t)w >> 5 & 1;
+    i2s_arrange_avx512(codes + half * I2S_MM_COLUMNS, blocks - 2 * half, 1, pairs);
+    if (half)
+        for (int64_t r = 0; r < rows; r += 2) i2s_stream512_wide(1, w + r * pitch, blocks, codes, pairs, out + r);
+    else
+        for (int64_t r = 0; r < rows; r += 2) i2s_stream512_wide(0, w + r * pitch, blocks, codes, pairs, out + r);
+}
+
 I2S_MM_TARGET static void i2s_stream_avx512(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *codes,
                                             int32_t *out) {
     const int64_t pitch = blocks * I2S_MM_BYTES;
     const int second = i2s_cpu_asks_second();
     int64_t r = 0;
+    if (i2s_cpu_halves_avx512() && blocks % 2 == 0 && blocks <= I2S_MM_PAIRED) {
+        r = rows & ~(int64_t)1;
+        i2s_stream_avx512wide(w, r, blocks, codes, out);
+    }
     for (; r + 2 <= rows; r += 2) i2s_stream512(2, second, w + r * pitch, blocks, codes, out + r);
     if (r < rows) i2s_stream512(1, second, w + r * pitch, blocks, codes, out + r);
 }

@@ -40,17 +40,24 @@ static void i2s_pool_run(i2s_pool_part run, void *job, int64_t parts, int64_t th
 #define I2S_POOL_PAUSE() (void)0
 #endif
 
+/* What threads look at all the time, what they write when they are done, and what a caller writes before a job lie in lines
+ * of their own, and two apart, since some processors fetch lines in pairs: else looking takes the line from who writes. */
+#define I2S_POOL_LINE __attribute__((aligned(128)))
+
 static struct {
     pthread_mutex_t busy; /* held by the caller whose job it is */
     pthread_mutex_t lock; /* held to go to sleep and to wake others */
     pthread_cond_t wake, done;
     int64_t started;
-    int caller_sleeps;
+    /* Threads that sleep or are about to, and whether the caller does. Who is about to sleep says so first and then looks
+     * again; who has something for him writes that first and then asks: one of the two sees the other. */
+    _Atomic int64_t sleepers;
+    _Atomic int caller_sleeps;
     /* The number of the job, how many threads may help, the next part and how many there are: one word, so that who
      * claims a part knows that it is one of the job whose fields follow. */
-    _Atomic uint64_t ticket;
-    _Atomic int64_t left; /* parts that are not done */
-    i2s_pool_part run;
+    I2S_POOL_LINE _Atomic uint64_t ticket;
+    I2S_POOL_LINE _Atomic int64_t left; /* parts that are not done */
+    I2S_POOL_LINE i2s_pool_part run;
     void *job;
 } i2s_pool = {.busy = PTHREAD_MUTEX_INITIALIZER,
               .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -72,9 +79,9 @@ static int i2s_pool_claim(void) {
     while (!atomic_compare_exchange_weak_explicit(&i2s_pool.ticket, &ticket, ticket + I2S_TICKET_ONE_PART,
                                                   memory_order_acq_rel, memory_order_acquire));
     i2s_pool.run(i2s_pool.job, I2S_TICKET_NEXT(ticket));
-    if (atomic_fetch_sub_explicit(&i2s_pool.left, 1, memory_order_acq_rel) == 1) {
+    if (atomic_fetch_sub(&i2s_pool.left, 1) == 1 && atomic_load(&i2s_pool.caller_sleeps)) {
         pthread_mutex_lock(&i2s_pool.lock);
-        if (i2s_pool.caller_sleeps) pthread_cond_signal(&i2s_pool.done);
+        pthread_cond_signal(&i2s_pool.done);
         pthread_mutex_unlock(&i2s_pool.lock);
     }
     return 1;
@@ -102,7 +109,9 @@ static void i2s_pool_wait(int64_t me) {
         }
     while (i2s_pool_now() < until);
     pthread_mutex_lock(&i2s_pool.lock);
-    while (!i2s_pool_mine(i2s_pool_ticket(), me)) pthread_cond_wait(&i2s_pool.wake, &i2s_pool.lock);
+    atomic_fetch_add(&i2s_pool.sleepers, 1);
+    while (!i2s_pool_mine(atomic_load(&i2s_pool.ticket), me)) pthread_cond_wait(&i2s_pool.wake, &i2s_pool.lock);
+    atomic_fetch_sub(&i2s_pool.sleepers, 1);
     pthread_mutex_unlock(&i2s_pool.lock);
 }
 
@@ -125,10 +134,9 @@ static void i2s_pool_finish(void) {
         }
     while (i2s_pool_now() < until);
     pthread_mutex_lock(&i2s_pool.lock);
-    i2s_pool.caller_sleeps = 1;
-    while (atomic_load_explicit(&i2s_pool.left, memory_order_acquire) > 0)
-        pthread_cond_wait(&i2s_pool.done, &i2s_pool.lock);
-    i2s_pool.caller_sleeps = 0;
+    atomic_store(&i2s_pool.caller_sleeps, 1);
+    while (atomic_load(&i2s_pool.left) > 0) pthread_cond_wait(&i2s_pool.done, &i2s_pool.lock);
+    atomic_store(&i2s_pool.caller_sleeps, 0);
     pthread_mutex_unlock(&i2s_pool.lock);
 }
 
@@ -139,7 +147,8 @@ static void i2s_pool_forked(void) {
     pthread_cond_init(&i2s_pool.wake, NULL);
     pthread_cond_init(&i2s_pool.done, NULL);
     i2s_pool.started = 0;
-    i2s_pool.caller_sleeps = 0;
+    atomic_store(&i2s_pool.sleepers, 0);
+    atomic_store(&i2s_pool.caller_sleeps, 0);
     atomic_store(&i2s_pool.ticket, 0);
     atomic_store(&i2s_pool.left, 0);
 }
@@ -175,10 +184,12 @@ static void i2s_pool_run(i2s_pool_part run, void *job, int64_t parts, int64_t th
     i2s_pool.job = job;
     atomic_store_explicit(&i2s_pool.left, parts, memory_order_relaxed);
     const uint64_t before = atomic_load_explicit(&i2s_pool.ticket, memory_order_relaxed);
-    atomic_store_explicit(&i2s_pool.ticket, I2S_TICKET(I2S_TICKET_NUMBER(before) + 1, helpers, parts), memory_order_release);
-    pthread_mutex_lock(&i2s_pool.lock);
-    pthread_cond_broadcast(&i2s_pool.wake);
-    pthread_mutex_unlock(&i2s_pool.lock);
+    atomic_store(&i2s_pool.ticket, I2S_TICKET(I2S_TICKET_NUMBER(before) + 1, helpers, parts));
+    if (atomic_load(&i2s_pool.sleepers) > 0) {
+        pthread_mutex_lock(&i2s_pool.lock);
+        pthread_cond_broadcast(&i2s_pool.wake);
+        pthread_mutex_unlock(&i2s_pool.lock);
+    }
 
     while (i2s_pool_claim()) {}
     i2s_pool_finish();

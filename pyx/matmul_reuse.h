@@ -22,6 +22,8 @@ static int i2s_reuse_far(const void *weights, int64_t bytes) {
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "cpu.h"
+
 #define I2S_REUSE_ENTRIES 1024
 #define I2S_REUSE_CACHE (16 << 20) /* bytes of a cache whose size is not known */
 
@@ -35,9 +37,9 @@ static int64_t i2s_reuse_limit(void) {
     static _Atomic int64_t known; /* asking takes long in a virtual machine */
     int64_t limit = atomic_load_explicit(&known, memory_order_relaxed);
     if (limit == 0) {
-        int64_t cache = -1;
+        int64_t cache = i2s_cpu_amd_last_cache();
 #if defined(_SC_LEVEL3_CACHE_SIZE)
-        cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+        if (cache <= 0) cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
 #endif
         limit = (cache > 0 ? cache : I2S_REUSE_CACHE) / 2;
         atomic_store_explicit(&known, limit, memory_order_relaxed);

@@ -1,8 +1,9 @@
 /* Products of packed weights with activation codes: AVX2, AVX-VNNI and AVX-512 VNNI.
  *
  * One token takes the access order that memory likes: a few rows side by side, and one prefetch stream that runs through
- * the next rows in the order of their addresses. How many rows, and how wide, depends on where the weights are. Fields of a byte are masked and not shifted: the products come out times
- * 64, 16, 4 and 1, are summed apart and shifted once at the end of the row; every lane is a multiple, so that is exact.
+ * the next rows in the order of their addresses. How many rows, and how wide, depends on where the weights are. Fields of a
+ * byte are masked and not shifted: the products come out times 64, 16, 4 and 1, are summed apart and shifted once at the end
+ * of the row; every lane is a multiple, so that is exact.
  * More tokens share unpacked fields, which then are shifted. Accumulators are pinned to registers by inline assembly:
  * with the intrinsic, gcc 12 copies them around.
  */

@@ -10,44 +10,20 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
 from graphlib import TopologicalSorter
 from itertools import product
 from pathlib import Path
 
 import pytest
 from examples import share
+from house import MODULES, NAMES, PACKAGE, PYX, forget_trees, nodes_of, room_of, tree_of
 from pace import unit
-
-PACKAGE = Path(__file__).resolve().parent.parent / "i2s_spec"
-
-#: The sources of the extensions.
-PYX = PACKAGE.parent / "pyx"
-
-MODULES = sorted(PACKAGE.rglob("*.py"))
-
-
-@cache
-def tree_of(module: Path) -> ast.Module:
-    return ast.parse(module.read_text(encoding="utf-8"))
-
-
-@cache
-def nodes_of(module: Path) -> list[ast.AST]:
-    """All that is in a module; what contains something stands before it."""
-    return list(ast.walk(tree_of(module)))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def trees() -> Iterator[None]:
-    """The tests that come after these need no trees, which the garbage collector would look through again and again."""
     yield
-    tree_of.cache_clear()
-    nodes_of.cache_clear()
-
-
-def room_of(module: Path) -> str:
-    return module.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    forget_trees()
 
 
 def test_contracts_of_imports() -> None:
@@ -55,6 +31,18 @@ def test_contracts_of_imports() -> None:
     from importlinter.cli import lint_imports
 
     assert lint_imports(config_filename=str(PACKAGE.parent / "pyproject.toml"), no_cache=True) == 0
+
+
+def test_the_drawing_of_the_layers_is_current() -> None:
+    """CONTRIBUTING.md draws every room once, no room above one that imports it."""
+    declared = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    (rooms,) = (each for each in declared["tool"]["importlinter"]["contracts"] if each["id"] == "rooms")
+    floors = {room: floor for floor, layer in enumerate(rooms["layers"]) for room in layer.split(" | ")}
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    drawing = text.partition("**Layers.**")[2].split("```")[1].strip("\n").splitlines()
+    drawn = [room for line in drawing for room in line[:40].split()]
+    assert sorted(drawn) == sorted(floors)
+    assert [floors[room] for room in drawn] == sorted(floors.values())
 
 
 def test_modules_introduce_themselves() -> None:
@@ -142,8 +130,8 @@ def test_help_names_what_is_public() -> None:
     """By what it is for: pydoc alone has the alphabet."""
     import i2s_spec
 
-    groups = str(i2s_spec.__doc__).partition("says more of each:")[2]
-    named = re.findall(r"\w+", re.sub(r"(?m)^    [a-z]+(?: [a-z]+)?  |, what may be .*", " ", groups))
+    groups = str(i2s_spec.__doc__).partition("explains one of them:")[2]
+    named = re.findall(r"\w+", re.sub(r"(?m)^    [a-z]+(?: [a-z]+)?  |, the limits .*", " ", groups))
     assert sorted(named) == i2s_spec.__all__
 
 
@@ -163,15 +151,12 @@ def test_a_checkout_that_was_not_built_says_so(tmp_path: Path) -> None:
     for code in (
         "import i2s_spec; i2s_spec.open",
         "import i2s_spec; i2s_spec.pack",
-        "import i2s_spec.__main__ as m; m.main(['info'])",
+        "from i2s_spec.cli import main; main(['info'])",
     ):
         run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
         assert run.returncode in (1, 4)
         assert "pip install -e ." in run.stderr
 
-
-#: Rooms in which no module reads private members of another.
-WITHOUT_PRIVATE_READS = ("model", "golden")
 
 #: Names that more than one module has, besides verbs, which are called like the function that they show: formats of
 #: reports, parts of formats, and what each wing has one of.
@@ -193,13 +178,6 @@ def imported_modules(module: Path) -> set[str]:
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
     return found & NAMES.keys()
-
-
-def name_of(module: Path) -> str:
-    return ".".join(module.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
-
-
-NAMES = {name_of(module): module for module in MODULES}
 
 
 def test_no_modules_import_each_other() -> None:
@@ -242,25 +220,6 @@ def test_modules_have_names_of_their_own() -> None:
     count = Counter(module.stem for module in MODULES if module.name != "__init__.py")
     shared = {name for name, times in count.items() if times > 1} - VERBS.keys()
     assert shared == SHARED_NAMES
-
-
-#: TrustedText of speech and household that have a name in the field.
-BANNED = {"judged", "brain", "told", "kept", "said", "settle", "ado", "judgement"}
-
-
-def test_identifiers_are_words_of_the_field() -> None:
-    for name, module in NAMES.items():
-        for node in nodes_of(module):
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                found = node.name
-            elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
-                found = node.id if isinstance(node, ast.Name) else node.attr
-            elif isinstance(node, ast.arg):
-                found = node.arg
-            else:
-                continue
-            assert not BANNED & set(found.lower().split("_")), f"{name}: {found}"
-            assert "quantis" not in found.lower(), f"{name}: {found}"
 
 
 def texts_for_users(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
@@ -314,60 +273,7 @@ def test_a_noun_follows_its_number() -> None:
     assert several.search("the file has {got} tensors")
 
 
-@pytest.mark.parametrize("room", WITHOUT_PRIVATE_READS)
-def test_private_members_stay_in_their_module(room: str) -> None:
-    """A module reads `_x` of objects only where it defines `_x`; `_replace` and `_asdict` of named tuples are public."""
-    for name, module in NAMES.items():
-        if not name.startswith(f"i2s_spec.{room}."):
-            continue
-        nodes = nodes_of(module)
-        own = {node.attr for node in nodes if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self"}
-        own |= {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
-        for node in nodes:
-            if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
-                assert node.attr in own | {"_replace", "_asdict", "_fields"}, f"{name} reads {ast.unparse(node)}"
-
-
-# --- the linter ---------------------------------------------------------------------------------------------------
-
-
-def compared(module: Path) -> set[str]:
-    """Attributes that a module compares, or asks how they begin: `runtime.name`, `reason.text`."""
-    found = set()
-    for node in nodes_of(module):
-        sides: list[ast.expr] = []
-        if isinstance(node, ast.Compare):
-            sides = [node.left, *node.comparators]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "startswith":
-            sides = [node.func.value]
-        for side in sides:
-            if isinstance(side, ast.Attribute) and isinstance(side.value, ast.Name):
-                found.add(f"{side.value.id}.{side.attr}")
-    return found
-
-
-def test_facts_about_runtimes_stand_in_the_schema() -> None:
-    """No module asks a runtime for its name, or a reason for its words, to know how it behaves."""
-    asking = {
-        str(module.relative_to(PACKAGE)): names & {"runtime.name", "reason.text"}
-        for module in MODULES
-        if room_of(module) != "schema" and (names := compared(module)) & {"runtime.name", "reason.text"}
-    }
-    assert asking == {}
-
-
-def test_rules_are_named_in_their_own_modules() -> None:
-    """A code stands as a text in its rule, and in what repairs it; other modules of the linter ask the rule."""
-    named = {
-        str(module.relative_to(PACKAGE))
-        for module in MODULES
-        if room_of(module) == "linter" and module.parts[-3:-1] != ("repair", "actions") and "rules" not in module.parts
-        for node in nodes_of(module)
-        if isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and re.fullmatch(r"[GIBMTSPH]\d{3}", node.value) is not None
-    }
-    assert named == set()
+# --- records of the header ---
 
 
 def _is_record_call(node: ast.AST) -> bool:

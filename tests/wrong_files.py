@@ -119,7 +119,7 @@ class Copy:
 
 
 def halves_to_neighbors(rows: Trits, heads: int) -> Trits:
-    """The rows of q or k in the order of runtimes that rotate neighbours, from that of those that rotate halves."""
+    """The rows of q or k in the order of runtimes that rotate neighbors, from that of those that rotate halves."""
     return rows.reshape(heads, 2, -1, rows.shape[1]).swapaxes(1, 2).reshape(rows.shape)
 
 

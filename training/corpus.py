@@ -29,7 +29,7 @@ def stories(part: str, count: int) -> Iterator[str]:
 
 def unseen(training: set[str], count: int = UNSEEN) -> list[str]:
     """Stories to measure on, without those that the training text has too."""
-    return [told for told in stories("unseen", count) if told not in training]
+    return [text for text in stories("unseen", count) if text not in training]
 
 
 def digest(texts: list[str]) -> str:
@@ -42,5 +42,5 @@ if __name__ == "__main__":
     arguments.add_argument("count", type=int, nargs="?", default=5)
     arguments.add_argument("--unseen", action="store_true")
     given = arguments.parse_args()
-    for number, told in enumerate(stories("unseen" if given.unseen else "training", given.count)):
-        print(("\n" if number else "") + told)
+    for number, text in enumerate(stories("unseen" if given.unseen else "training", given.count)):
+        print(("\n" if number else "") + text)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from i2s_spec.convert.synthetic.vocabulary import BPE_SPECIAL, NORMAL, Vocabulary, train
+from i2s_spec.convert.synthetic.vocabulary import BPE_SPECIAL, NORMAL, SyntheticVocabulary, train
 from i2s_spec.gguf.reader import open
 from i2s_spec.gguf.writer import Writer
 from i2s_spec.model.tokenizer.tokenizer import load_tokenizer
@@ -29,13 +29,13 @@ def learn(texts: list[str], target: Path) -> None:
     target.write_text(json.dumps(train(texts, SIZE), ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
 
 
-def load(source: Path, size: int) -> Vocabulary:
+def load(source: Path, size: int) -> SyntheticVocabulary:
     """A vocabulary of `size` tokens: bytes, what the first merges make, special tokens."""
     stored = json.loads(source.read_text(encoding="utf-8"))
     text = stored["tokens"][: size - len(BPE_SPECIAL)]
-    kept = set(text)
-    merges = [merge for merge in stored["merges"] if merge.replace(" ", "") in kept]
-    return Vocabulary(
+    characters = set(text)
+    merges = [merge for merge in stored["merges"] if merge.replace(" ", "") in characters]
+    return SyntheticVocabulary(
         tokens=(*text, *(entry.token for entry in BPE_SPECIAL)),
         types=(NORMAL,) * len(text) + tuple(entry.type for entry in BPE_SPECIAL),
         scores=(0.0,) * size,

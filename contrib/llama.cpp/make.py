@@ -57,10 +57,10 @@ def agreement(theirs: Any, expected: Any) -> tuple[float, float]:
     return float(correlation), float(np.linalg.norm(theirs - expected) / np.linalg.norm(expected))
 
 
-def measured(*, whole: bool = False, kept: Path | None = None) -> dict[str, Any]:
+def measured(*, whole: bool = False, build_folder: Path | None = None) -> dict[str, Any]:
     """Build the library, run it and the released one, and compare both with the reference.
 
-    :param kept: a folder where the library is built, and what was compiled before is taken
+    :param build_folder: a folder where the library is built, and what was compiled before is taken
     :raises RuntimeError: where the library cannot be built, or does not load a file
     """
     from runs.llama_tools import dump, patched
@@ -68,7 +68,7 @@ def measured(*, whole: bool = False, kept: Path | None = None) -> dict[str, Any]
     cases: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        packages = {"before": None, "after": patched(HERE / "change.patch", kept or folder, whole=whole)}
+        packages = {"before": None, "after": patched(HERE / "change.patch", build_folder or folder, whole=whole)}
         for key in KEYS:
             path = model(key, folder)
             expected = {activation: ours(path, activation) for activation in ACTIVATIONS}
@@ -108,10 +108,10 @@ def request(figures: dict[str, Any]) -> str:
     return head + rule + table(figures) + rest[rest.index("\n`figures.json`") :]
 
 
-def differences(figures: dict[str, Any], kept: dict[str, Any]) -> list[str]:
-    """What of new figures is not as it was kept: a correlation by more than 1e-4, logits by more than 1e-3 of their norm."""
+def differences(figures: dict[str, Any], committed: dict[str, Any]) -> list[str]:
+    """What of new figures is not as committed: a correlation by more than 1e-4, logits by more than 1e-3 of their norm."""
     lines = []
-    for case, former in zip(figures["cases"], kept["cases"], strict=True):
+    for case, former in zip(figures["cases"], committed["cases"], strict=True):
         what = f"hidden_activation {case['hidden_activation']}, {case['library']}"
         for activation, value in case["correlation"].items():
             if abs(value - former["correlation"][activation]) > 1e-4:
@@ -129,7 +129,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="compare with what is kept, write nothing")
     parser.add_argument("--folder", type=Path, help="build there, and keep what was compiled")
     options = parser.parse_args()
-    figures = measured(whole=options.whole, kept=options.folder)
+    figures = measured(whole=options.whole, build_folder=options.folder)
     sys.stdout.write(table(figures))
     if options.check:
         lines = differences(figures, json.loads(FIGURES.read_text(encoding="utf-8")))

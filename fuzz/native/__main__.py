@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     names = [*CORPORA] if asked.what == "replay" else [asked.what]
     if asked.what == "replay":
         more = ["-runs=0", *more]
-    kept = asked.folder
+    keep_folder = asked.folder
     with tempfile.TemporaryDirectory(prefix="i2s-native-") as made:
         folder = Path(made)
         try:
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
             return 2
         found = 0
         for name, program in programs.items():
-            found |= _searched(name, program, (kept.resolve() if kept else folder) / name, more)
+            found |= _searched(name, program, (keep_folder.resolve() if keep_folder else folder) / name, more)
         return found
 
 

@@ -61,7 +61,7 @@ def watched(words: list[str], ours: str, folder: Path, more: dict[str, str] | No
         found = ElementTree.parse(log).getroot().iter("error")
     except ElementTree.ParseError as error:
         return [f"{log.name}: {error}"]
-    return [_told(error) for error in found if _counts(error, ours)]
+    return [_described(error) for error in found if _counts(error, ours)]
 
 
 def _counts(error: ElementTree.Element, ours: str) -> bool:
@@ -72,7 +72,7 @@ def _counts(error: ElementTree.Element, ours: str) -> bool:
     return of_ours and all(frame.text != ODD_INT for frame in error.iter("fn"))
 
 
-def _told(error: ElementTree.Element) -> str:
+def _described(error: ElementTree.Element) -> str:
     """An error as text: what it is, and where from, from the innermost call on."""
     lines = []
     for part in error:
@@ -93,8 +93,8 @@ def files() -> Iterator[bytes]:
     from i2s_spec.testing.malformed import malformed
     from i2s_spec.testing.sample import Draft, array, key_value
 
-    for kept in ("corpus", "regressions"):
-        for path in sorted((ROOT / "fuzz" / kept).rglob("*")):
+    for folder_name in ("corpus", "regressions"):
+        for path in sorted((ROOT / "fuzz" / folder_name).rglob("*")):
             if path.is_file():
                 yield path.read_bytes()
     yield from (case.data for case in malformed() if len(case.data) <= MOST)

@@ -141,6 +141,7 @@ def environment(project: Path) -> dict[str, str]:
         "PYTHONSAFEPATH": "1",  # the package that lies in the current folder is another one
         "PYTHONMALLOC": "malloc",  # one allocation for each object, not parts of an arena
         "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # CI installs packages with plugins meanwhile
     }
 
 
@@ -164,14 +165,14 @@ def run(each: Pass, project: Path, folder: Path, more: bool) -> Outcome:
     with log.open("wb") as out:
         done = subprocess.run(words, cwd=ROOT, env=settings, stdout=out, stderr=subprocess.STDOUT, check=False)
     seconds = time.monotonic() - began
-    said = log.read_text(encoding="utf-8", errors="replace")
-    report = REPORT.search(said)
+    log_text = log.read_text(encoding="utf-8", errors="replace")
+    report = REPORT.search(log_text)
     if done.returncode == 0 and report is None:
-        return Outcome(each.name, True, said.rstrip().rpartition("\n")[2].strip("= "), seconds, "")
+        return Outcome(each.name, True, log_text.rstrip().rpartition("\n")[2].strip("= "), seconds, "")
     if report is None:
-        return Outcome(each.name, False, f"pytest gave {done.returncode}", seconds, said[-6000:])
+        return Outcome(each.name, False, f"pytest gave {done.returncode}", seconds, log_text[-6000:])
     where = running.read_text(encoding="utf-8")
-    return Outcome(each.name, False, f"a sanitizer ended {where}", seconds, said[report.start() :][:6000])
+    return Outcome(each.name, False, f"a sanitizer ended {where}", seconds, log_text[report.start() :][:6000])
 
 
 def run_all(passes: list[Pass], project: Path, folder: Path, more: bool) -> Iterator[Outcome]:

@@ -50,14 +50,14 @@ def asked(source: Source) -> Iterator[Any]:
 def main(folder: Path) -> None:
     """Ask about each file twice, in memory and through a window; what is said must be the same."""
     for path in sorted(folder.iterdir()):
-        said = []
+        answers = []
         for source in (BufferSource(path.read_bytes()), FileSource(path)):
             try:
-                said.append(repr(list(asked(source))))
+                answers.append(repr(list(asked(source))))
             except FormatError as error:
-                said.append(error.message)
+                answers.append(error.message)
             source.close()
-        assert said[0] == said[1], path.name
+        assert answers[0] == answers[1], path.name
     assert "numpy" not in sys.modules
 
 

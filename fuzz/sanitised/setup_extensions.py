@@ -16,8 +16,8 @@ from setuptools.command.build_ext import build_ext  # type: ignore[import-untype
 class BuildExt(build_ext):  # type: ignore[misc, unused-ignore]
     def build_extension(self, ext: setuptools.Extension) -> None:
         """What decides over results (-ffp-contract) stays; what decides over speed and names goes."""
-        kept = [flag for flag in ext.extra_compile_args if not flag.startswith(("-O", "-g"))]
-        ext.extra_compile_args = [*kept, *sys.argv[1:]]
+        other_flags = [flag for flag in ext.extra_compile_args if not flag.startswith(("-O", "-g"))]
+        ext.extra_compile_args = [*other_flags, *sys.argv[1:]]
         ext.extra_link_args = [*ext.extra_link_args, *sys.argv[1:]]
         super().build_extension(ext)
 

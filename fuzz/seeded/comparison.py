@@ -15,7 +15,7 @@ _SCHEMA = [
         ("count-fills-file", "keys that fill a file exactly are refused",
          "if keys > (most := room // limits.SMALLEST_KEY_VALUE):",
          "if keys >= (most := room // limits.SMALLEST_KEY_VALUE):"),
-        ("alignment-of-24", "an alignment that is no power of two passes", "if value & (value - 1):", "if value % 8:"),
+        ("alignment-of-24", "an alignment that is not a power of two passes", "if value & (value - 1):", "if value % 8:"),
         ("alignment-largest", "the largest alignment is refused",
          "if value > limits.MAX_ALIGNMENT:", "if value >= limits.MAX_ALIGNMENT:"),
     ),
@@ -85,12 +85,12 @@ _LINTER = [
     ),
     *seeded(
         "i2s_spec/linter/analysis/tensor_extents.py", "linter/test_spans.py linter/test_rules.py",
-        ("room-no-tail", "a tensor without any tail is not recognised",
+        ("room-no-tail", "a tensor without any tail is not recognized",
          "if payload <= room < size:", "if payload < room < size:"),
     ),
     *seeded(
         "i2s_spec/linter/rules/container/tensor_placement.py", "linter/test_spans.py linter/test_rules.py",
-        ("overlap-neighbours", "neighbours overlap",
+        ("overlap-neighbours", "neighbors overlap",
          "if reach is not None and placement.offset < end:",
          "if reach is not None and placement.offset <= end:"),
         ("overlap-inside", "what lies in a large tensor behind a small one is not seen",

@@ -69,7 +69,7 @@ class Workshop:
         assert after is not None, f"{bug.name}: its text does not have exactly one place"
         concerned = [each for each in self._extensions if bug.file in (*each["sources"], *each.get("depends", ()))]
         made = [self.folder / made(each) for each in concerned for made in (_translated, _library)]
-        kept = {each: each.read_bytes() for each in made}
+        originals = {each: each.read_bytes() for each in made}
         try:
             self._write(path, after)
             for extension in concerned:
@@ -79,7 +79,7 @@ class Workshop:
             return self.tested(bug.tests)
         finally:
             self._write(path, before)
-            for each, data in kept.items():
+            for each, data in originals.items():
                 each.unlink(missing_ok=True)  # a library that is in use must not be written into
                 each.write_bytes(data)
 

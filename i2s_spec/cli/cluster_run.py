@@ -79,7 +79,7 @@ def refuse_without_engine(given: Mapping[str, Any]) -> None:
     """
     for name, option in _OF_ENGINE.items():
         if given[name]:
-            raise click.UsageError(f"{option} says how a run over many files is done: with --engine dask")
+            raise click.UsageError(f"{option} applies only with --engine dask")
 
 
 def engine_run(

@@ -1,4 +1,4 @@
-"""`i2s demo`: the first minute. A model is made, shown, judged, broken in several ways, and judged again."""
+"""`i2s demo`: the first minute. A model is made, shown, checked, broken in several ways, and checked again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from i2s_spec.testing.mishaps import mishaps
 SHOWN = 3
 
 
-@click.command("demo", epilog="Example:  i2s demo", short_help="The first minute: make, show, lint, break, lint again.")
+@click.command(
+    "demo", epilog="Example:  i2s demo", short_help="Make a small model, show it, check it, break copies, check them."
+)
 @click.option("--keep", type=click.Path(file_okay=False), help="Write the files into this folder and leave them there.")
 @click.option("--force", is_flag=True, help="Overwrite files of these names in the folder.")
 def command(keep: str | None, force: bool) -> None:
@@ -63,11 +65,11 @@ def _run(folder: Path, retained: bool) -> None:
         terminal.write(lines, sys.stdout)
     click.echo()
 
-    _say("3. What the linter says of it.")
+    _say("3. What the linter reports.")
     _command("i2s lint model.gguf")
     _report(lint(model, details=examined).replaced(path="model.gguf"), colour)
 
-    _say("4. Copies of it, broken as models break in real life.")
+    _say("4. Copies of it with typical faults.")
     sound = model.read_bytes()
     codes = []
     for mishap in mishaps():
@@ -79,9 +81,9 @@ def _run(folder: Path, retained: bool) -> None:
         codes.append(mishap.code)
 
     _say("5. Where to go from here.")
-    click.echo(f"  i2s explain {codes[2]}        what a rule says, why it matters, what to do")
-    click.echo("  i2s doctor FILE         a file of your own on one screen: sound? what is it? who runs it? what next?")
-    click.echo("  i2s dump FILE           its bytes and what each of them means")
+    click.echo(f"  i2s explain {codes[2]}        what a rule means, why it matters, what to do")
+    click.echo("  i2s doctor FILE         a summary of your own file on one screen")
+    click.echo("  i2s dump FILE           the bytes of a file and their meaning")
     if retained:
         click.echo(f"\nThe files are in {quote(str(folder), limit=4096, bare=True)}.")
     else:

@@ -26,7 +26,7 @@ def size(value: str) -> int:
     """Bytes, written as `512M` or `1G`."""
     found = re.fullmatch(r"(\d{1,12})([kmg]?)(?:i?b)?", value.strip().lower())
     if found is None or not int(found[1]):
-        raise click.BadParameter(f"{quote(value)} is no size; write 512M or 1G")
+        raise click.BadParameter(f"{quote(value)} is not a size; write 512M or 1G")
     return int(found[1]) * _UNITS[found[2]]
 
 
@@ -36,7 +36,7 @@ def statuses(value: str) -> frozenset[int]:
     for part in value.split(","):
         ends = re.fullmatch(r"\s*(\d{1,3})(?:-(\d{1,3}))?\s*", part)
         if ends is None or int(ends[2] or ends[1]) > 255:
-            raise click.BadParameter(f"{quote(value)} are no exit statuses; write 1 or 1,2,64-78")
+            raise click.BadParameter(f"{quote(value)} are not exit statuses; write 1 or 1,2,64-78")
         found.update(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
     return frozenset(found)
 
@@ -58,9 +58,14 @@ def statuses(value: str) -> frozenset[int]:
 @click.option("--replay", multiple=True, type=click.Path(exists=True), metavar="PATH",
               help="Try only these files, or those in these folders.")  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, metavar="S",
-              help="Longest time for one file.")  # fmt: skip
+              help="Time limit for one file.")  # fmt: skip
 @click.option(
-    "--memory", type=size, metavar="SIZE", default="512M", show_default=True, help="Most memory for one file, resident."
+    "--memory",
+    type=size,
+    metavar="SIZE",
+    default="512M",
+    show_default=True,
+    help="Limit of resident memory for one file.",
 )
 @click.option("--max-size", type=size, metavar="SIZE", default="256K", show_default=True, help="Largest file to try.")
 @click.option(
@@ -76,15 +81,15 @@ def statuses(value: str) -> frozenset[int]:
               help="How far the decoder reads: metadata and table, the tensors' bytes too, or a whole model.")  # fmt: skip
 @click.option("--supports", default="i2s,alignment", show_default=True, metavar="LIST",
               help="What it supports, of: i2s, alignment, version-2, big-endian, every-type, empty; or none.")  # fmt: skip
-@click.option("--must-reject", multiple=True, metavar="CODE", help="A rule whose breach it must reject as well.")
-@click.option("--may-accept", multiple=True, metavar="CODE", help="A rule whose breach it need not reject.")
+@click.option("--must-reject", multiple=True, metavar="CODE", help="A rule whose violations it must also reject.")
+@click.option("--may-accept", multiple=True, metavar="CODE", help="A rule whose violations it may accept.")
 @click.option("--profile", type=click.Choice(list(PROFILES)), default="default", show_default=True,
               help="Linter profile that decides which files must be accepted.")  # fmt: skip
 @click.option("--effort", type=click.IntRange(0), default=300, show_default=True, metavar="N",
               help="Limit the runs that reduce one find to a small file.")  # fmt: skip
 @form_option(["text", "json", "junit"])
 @click.option("--list-duties", is_flag=True, is_eager=True, expose_value=False, callback=lambda c, p, on: _duties(c, on),
-              help="Say which rules oblige a decoder to reject, and why.")  # fmt: skip
+              help="List the rules whose violations a decoder must reject, and why.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
 def command(
     words: tuple[str, ...],
@@ -98,14 +103,13 @@ def command(
     quiet: bool,
     **options: Any,
 ) -> int:
-    """Give files to COMMAND, one at a time, and see how it ends.
+    """Run COMMAND on one file at a time, and check how it ends.
 
     The file's name replaces {} in COMMAND, or is added at its end. COMMAND accepts a file by exit status 0, and rejects
-    it by any other. It is given sound files, the malformed catalogue, every number at its limits, and random changes.
-    Reported are crashes
-    (signals), hangs, memory beyond its bound, sound files that it rejects, and files that it accepts although no reader
-    can reach their bytes; each is reduced to a small file, and named with the rule and its clause.
-    The same seed gives the same files.
+    it by any other. The files are sound files, the malformed catalogue, every number at its limits, and random changes.
+    The report lists crashes (signals), hangs, memory above the limit, sound files that it rejects, and files that it
+    accepts although no reader can reach their bytes; each is reduced to a small file, and named with the rule and its
+    clause. The same seed gives the same files.
 
     Exit status: 0 nothing found, 1 findings, 2 usage.
     """
@@ -116,7 +120,7 @@ def command(
 
     if replay and (runs is not None or seconds is not None or corpus is not None):
         raise click.UsageError(
-            "--replay tries the files that are named, once; it goes with no --runs, --seconds, --corpus"
+            "--replay tries the given files once; it cannot be combined with --runs, --seconds or --corpus"
         )
     try:
         given = [data for _, data in files_under(seeds)]
@@ -162,19 +166,19 @@ def _settings(
     :raises ValueError: for what does not go together
     """
     from i2s_spec.fuzzing.child import Bounds
-    from i2s_spec.fuzzing.oracle import Policy, Reads
-    from i2s_spec.fuzzing.settings import Settings
+    from i2s_spec.fuzzing.oracle import DecoderPolicy, ReadDepth
+    from i2s_spec.fuzzing.settings import CampaignSettings
     from i2s_spec.fuzzing.verdict import Statuses as Meanings
 
     named = frozenset(name.strip() for name in supports.split(",") if name.strip() not in ("", "none"))
-    policy = Policy(
-        Reads(reads),
+    policy = DecoderPolicy(
+        ReadDepth(reads),
         named,
         profile,
         frozenset(code.upper() for code in must_reject),
         frozenset(code.upper() for code in may_accept),
     )
-    return Settings(seed, Bounds(timeout, memory), Meanings(accept, reject), policy, max_size, jobs, effort)
+    return CampaignSettings(seed, Bounds(timeout, memory), Meanings(accept, reject), policy, max_size, jobs, effort)
 
 
 @contextmanager

@@ -100,7 +100,9 @@ def _kernels(sets: tuple[isa.KernelSet, ...], needs: list[list[str]]) -> dict[st
     return {"in_use": used, "sets": runs, "missing": missing, "note": note}
 
 
-@click.command("info", epilog="Example:  i2s info --json", short_help="Versions, processor features, kernels in use.")
+@click.command(
+    "info", epilog="Example:  i2s info --json", short_help="Print versions, processor features, kernels in use."
+)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(as_json: bool) -> None:
     """Print what is installed and what this machine can do, for bug reports."""

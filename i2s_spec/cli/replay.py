@@ -1,6 +1,6 @@
 """This module runs a command line in this process and keeps what it prints, as the transcripts of the rule pages show it.
 
-What somebody has set for themselves makes no difference there: no colours, no `I2S_` variables, and another folder.
+What somebody has set for themselves makes no difference there: no colors, no `I2S_` variables, and another folder.
 """
 
 from __future__ import annotations

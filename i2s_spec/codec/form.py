@@ -85,7 +85,7 @@ class Form:
                 raise ValueError(f"{self.dialect.layout} is a layout of checkpoints; it does not occur in GGUF files")
             self.dialect.layout.check(self.rows, self.cols)
         elif self.type in BLOCK_TYPES and self.cols % (block := BLOCK_TYPES[self.type].block):
-            raise ValueError(f"{self.type} packs rows in blocks of {block}; rows of {self.cols:,} are no whole blocks")
+            raise ValueError(f"{self.type} packs rows in blocks of {block}; rows of {self.cols:,} are not whole blocks")
 
     @property
     def rows(self) -> int:
@@ -153,9 +153,9 @@ class Form:
         """The trits of a window, from its bytes (for I2_S without the tail).
 
         :param count: elements of the window
-        :param unused: whether the code that stands for nothing is an error or 0
+        :param unused: whether the unused code is an error or 0
         :raises UnusedCodeError: for such a code
-        :raises NotTernaryError: for +2 times the scale, and for scales that are no numbers
+        :raises NotTernaryError: for +2 times the scale, and for scales that are not numbers
         """
         if self.type == "I2_S":
             trits = unpack_trits(data, self.matrix(count), self.dialect, unused)

@@ -1,6 +1,6 @@
-"""This module calls the compiled kernels on whole payloads: the scheme of a layout, threads, the way results are stored.
+"""This module calls the compiled kernels on whole payloads: the runs of a layout, threads, the way results are stored.
 
-Every layout is one scheme with two parameters, read off its formulas: bytes come in runs of `group`, and the four codes
+Every layout is runs with two parameters, read off its formulas: bytes come in runs of `group`, and the four codes
 of byte j of a run belong to the elements j, group + j, 2 group + j and 3 group + j of a block; the first of them is in the
 top bits, or with `lsb` in the bottom ones. Nothing here looks at tails, shapes or policies: `native` does.
 """
@@ -53,7 +53,7 @@ THREAD_BYTES: Final = 1 << 18
 _NOTHING: Final = np.empty(0, dtype=np.uint8)
 
 
-class Scheme(NamedTuple):
+class RunLayout(NamedTuple):
     """Where a layout puts codes in a matrix: runs of `group` bytes, first element at the top or the bottom of a byte."""
 
     group: int
@@ -66,17 +66,17 @@ class Scheme(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def scheme(layout: Layout, rows: int, cols: int) -> Scheme:
-    """The scheme of a layout in a matrix, from its formulas: a run ends where the shift changes first."""
+def run_layout(layout: Layout, rows: int, cols: int) -> RunLayout:
+    """The runs of a layout in a matrix, from its formulas: a run ends where the shift changes first."""
     first = layout.shift_of(0, rows, cols)
     for group in (1, 16, 32, cols, rows // 4 * cols):
         if group and layout.shift_of(group, rows, cols) != first == layout.shift_of(group - 1, rows, cols):
-            return Scheme(group, first == 0)
-    raise AssertionError(f"{layout} is no scheme of runs")
+            return RunLayout(group, first == 0)
+    raise AssertionError(f"{layout} has no such runs")
 
 
 def unpack(
-    payload: Bytes, where: Scheme, code_map: CodeMap | None, out: Bytes, threads: int, sought: int | None = None
+    payload: Bytes, where: RunLayout, code_map: CodeMap | None, out: Bytes, threads: int, sought: int | None = None
 ) -> bool:
     """One byte an element: the trit of a code map, or the code itself; whether the code `sought` occurs."""
     row, meaning = chosen().row, CODES if code_map is None else MAP_IDS[code_map]
@@ -96,7 +96,7 @@ def unpack(
     return any(seen)
 
 
-def pack(elements: Bytes, where: Scheme, code_map: CodeMap | None, out: Bytes, threads: int) -> bool:
+def pack(elements: Bytes, where: RunLayout, code_map: CodeMap | None, out: Bytes, threads: int) -> bool:
     """One byte an element to payload; False if one was no trit, or no code."""
     row, meaning = chosen().row, CODES if code_map is None else MAP_IDS[code_map]
     group, stream = where.group, way_of(out, where, threads) == PAST
@@ -111,7 +111,7 @@ def pack(elements: Bytes, where: Scheme, code_map: CodeMap | None, out: Bytes, t
 
 
 def floats(
-    payload: Bytes, where: Scheme, code_map: CodeMap, scale: np.float32, out: NDArray[np.float32], threads: int
+    payload: Bytes, where: RunLayout, code_map: CodeMap, scale: np.float32, out: NDArray[np.float32], threads: int
 ) -> None:
     """One float32 an element: the trit times the scale."""
     row, meaning = chosen().row, MAP_IDS[code_map]
@@ -130,7 +130,7 @@ def row_floats(
     """One float32 an element of interleave-128: the trit times the scale of its row; whether any code is 3, which the
     kernels make something of that means nothing."""
     row, meaning, width = chosen().row, MAP_IDS[code_map], payload.size // scales.size
-    way = way_of(out.view(np.uint8), Scheme(BLOCK_BYTES, False), threads)
+    way = way_of(out.view(np.uint8), RunLayout(BLOCK_BYTES, False), threads)
     seen: list[bool] = []
 
     def part(start: int, stop: int) -> None:
@@ -146,7 +146,7 @@ def recode(
 ) -> None:
     """One layout to another, and each code to `codes[code]`; nothing but payload is read and written where both layouts
     are permutations of blocks or of rows that the kernels know."""
-    of, to = scheme(source, rows, cols), scheme(target, rows, cols)
+    of, to = run_layout(source, rows, cols), run_layout(target, rows, cols)
     row, remap, stream = chosen().row, remap_of(codes), way_of(out, to, threads) == PAST
     source_kind, target_kind = (0, 0) if of == to else (of.kind, to.kind)
     if source_kind is not None and target_kind is not None:
@@ -181,10 +181,10 @@ def recode(
     pack(np.array(codes, dtype=np.uint8)[elements] if remap.size else elements, to, None, out, threads)
 
 
-def _recode_rest(payload: Bytes, of: Scheme, to: Scheme, codes: list[int], out: Bytes) -> None:
+def _recode_rest(payload: Bytes, of: RunLayout, to: RunLayout, codes: list[int], out: Bytes) -> None:
     """What is after the last 32 bytes of payload: less than 128 elements, by way of their codes."""
     if of == to and of.group > payload.size:  # a part of one run: whatever the layout, codes stay where they are
-        of = to = Scheme(1, False)
+        of = to = RunLayout(1, False)
     elements = np.empty(payload.size * CODES_PER_BYTE, dtype=np.uint8)
     unpack(payload, of, None, elements, 1)
     pack(np.array(codes, dtype=np.uint8)[elements], to, None, out, 1)
@@ -219,7 +219,7 @@ def occurs(payload: Bytes, code: int, threads: int) -> bool:
     return any(found)
 
 
-def way_of(out: Bytes, where: Scheme, threads: int) -> int:
+def way_of(out: Bytes, where: RunLayout, threads: int) -> int:
     """How a result is stored: past the cache where it is so large that it should be and lies so that it can, or owned."""
     if OWNS and threads < OWN_BELOW:
         return OWNED

@@ -2,7 +2,7 @@
 
 Same names, same parameters, same answers and same errors; two more parameters, `out` (a result of exactly the right size
 to write into) and `threads`. Whatever is rare (an error to be worded, a code that stands for nothing, elements in no
-whole block) is left to the definition. A law holds the two equal. Beside them: single rows of a tensor.
+whole block) is left to the definition. A property test checks that both are equal. Beside them: single rows of a tensor.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from i2s_spec.codec import kernels, payload_native, reference
 from i2s_spec.codec.payload import UnusedCode, trits_of_codes
 from i2s_spec.codec.payload_native import array_to_fill, bytes_to_fill, copied, filled, kernel_can_read, thread_count
-from i2s_spec.codec.quantization.remainder import check_readable, check_writable, lost, read_as
+from i2s_spec.codec.quantization.remainder import check_readable, check_writable, dropped_elements, read_as
 from i2s_spec.codec.recode import Scan
 from i2s_spec.codec.shape import PayloadShape, matrix, payload_shape
 from i2s_spec.codec.tail import one_scale, read_tail, write_tail
@@ -97,7 +97,7 @@ def unpack(
     check_readable(dialect.layout, tensor, strict=strict)
     scale = read_tail(tail, dialect.tail, byte_order)
     array = array_to_fill(tuple(shape), np.dtype(np.int8), out)
-    where = kernels.scheme(dialect.layout, tensor.rows, tensor.cols)
+    where = kernels.run_layout(dialect.layout, tensor.rows, tensor.cols)
     kernels.unpack(payload, where, dialect.code_map, array.reshape(-1).view(np.uint8), thread_count(threads))
     return array, scale
 
@@ -134,7 +134,7 @@ def dequantize(
     check_readable(dialect.layout, tensor, strict=strict)
     scale = read_tail(tail, dialect.tail, byte_order)
     array = array_to_fill(tuple(shape), np.dtype(np.float32), out)
-    where = kernels.scheme(dialect.layout, tensor.rows, tensor.cols)
+    where = kernels.run_layout(dialect.layout, tensor.rows, tensor.cols)
     kernels.floats(payload, where, dialect.code_map, scale, array.reshape(-1), thread_count(threads))
     return array
 
@@ -194,7 +194,7 @@ def scan(
     strict: bool = True,
     threads: int = 1,
 ) -> Scan:
-    """How often the code that stands for nothing occurs, and where first (clause 5.4); as `reference.scan`.
+    """How often the unused code occurs, and where first (clause 5.4); as `reference.scan`.
 
     Where it occurs at all, its place is looked for in the order of the elements.
     """
@@ -208,7 +208,7 @@ def scan(
     if not kernels.occurs(payload, unused, thread_count(threads)):
         return Scan(0, None)
     count = kernels.histogram(payload, thread_count(threads))[unused]
-    where = kernels.scheme(dialect.layout, tensor.rows, tensor.cols)
+    where = kernels.run_layout(dialect.layout, tensor.rows, tensor.cols)
     run = 4 * where.group
     step = max(1, (1 << 20) // run) * run  # whole blocks, about a megabyte of codes at a time
     codes = np.empty(min(step, tensor.elements), dtype=np.uint8)
@@ -226,7 +226,7 @@ def scan(
 
 def _whole(layout: Layout, tensor: PayloadShape) -> bool:
     """Whether the kernels can take a tensor: one of whole blocks."""
-    return lost(layout, tensor.rows, tensor.cols) is None
+    return dropped_elements(layout, tensor.rows, tensor.cols) is None
 
 
 def _fast_payload(data: Any, tensor: PayloadShape, dialect: Dialect, unused_code: UnusedCode, threads: int) -> Any:

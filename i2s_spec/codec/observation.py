@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.codec.payload_facts import BLOCK, LEAST_RUN, Observation
+from i2s_spec.codec.payload_facts import BLOCK, LEAST_RUN, PayloadObservation
 
-__all__ = ["BLOCK", "LEAST_RUN", "Observation", "observe"]
+__all__ = ["BLOCK", "LEAST_RUN", "PayloadObservation", "observe"]
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +23,7 @@ _FACTORS: Final = (0xD6E8FEB86659FD93, 0xA0761D6478BD642F, 0xE7037ED1A0B428DB, 0
 _END: Final = 1 << 64
 
 
-def observe(data: Any, pos: int = 0, width: int = 0, mask: int = 0) -> Observation:
+def observe(data: Any, pos: int = 0, width: int = 0, mask: int = 0) -> PayloadObservation:
     """Look at a stretch of a payload.
 
     :param data: its bytes, anything with the buffer protocol
@@ -40,7 +40,7 @@ def observe(data: Any, pos: int = 0, width: int = 0, mask: int = 0) -> Observati
         run_at, run, run_value = pos + int(starts[best]), int(lengths[best]), int(values[best])
     counts, first_unused = _codes(raw) if width == 0 else ((4 * seen, 0, 0, 0), -1)
     odd = _odd(raw, width, mask)
-    return Observation(
+    return PayloadObservation(
         seen, counts, pos + first_unused if first_unused >= 0 else -1, run_at if run else -1, run, run_value,
         pos + int(starts[-1]) if seen else pos, int(values[-1]) if seen else -1, _digest(raw, pos, width),
         odd.size, pos + int(odd[0]) * width if odd.size else -1,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 
-from i2s_spec.codec.quantization.remainder import held
+from i2s_spec.codec.quantization.remainder import whole_blocks
 from i2s_spec.codec.shape import PayloadShape, octets, place, windows
 from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import CODE_MAPS, CODES_PER_BYTE, CodeMap, Dialect, Layout
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-#: What to make of the code that stands for nothing, since real programs differ (clause 5.4): an error, the trit 0 as the
+#: What to make of the unused code, since real programs differ (clause 5.4): an error, the trit 0 as the
 #: released dequantizer does, or +2 as the released kernels, ik_llama.cpp and 0xBitNet do.
 UnusedCode = Literal["reject", "zero", "plus-two"]
 
@@ -36,15 +36,13 @@ class UnusedCodeError(ValueError):
 
     def __str__(self) -> str:
         times = "once," if self.count == 1 else f"{counted(self.count, 'time')}, first"
-        return (
-            f"code {self.code} stands for nothing in {self.code_map}; it occurs {times} {place(self.first, self.cols)}"
-        )
+        return f"code {self.code} has no meaning in {self.code_map}; it occurs {times} {place(self.first, self.cols)}"
 
 
 def pack_codes(codes: NDArray[np.uint8], layout: Layout) -> bytes:
     """The payload that holds codes 0 to 3, uint8 [rows, cols], in a layout; n/4 bytes (clause 5.5).
 
-    :raises ValueError: for a shape that is no whole number of blocks, and for values above 3
+    :raises ValueError: for a shape that is not a whole number of blocks, and for values above 3
     """
     rows, cols = codes.shape
     layout.check(rows, cols)
@@ -63,7 +61,7 @@ def pack_codes(codes: NDArray[np.uint8], layout: Layout) -> bytes:
 def unpack_codes(payload: Any, shape: tuple[int, int], layout: Layout) -> NDArray[np.uint8]:
     """The codes 0 to 3 that a payload holds, uint8 [rows, cols], whatever they stand for (clause 5.5).
 
-    :raises ValueError: for a shape that is no whole number of blocks, and for a payload of another size than n/4 bytes
+    :raises ValueError: for a shape that is not a whole number of blocks, and for a payload of another size than n/4 bytes
     """
     rows, cols = shape
     raw = sized(payload, shape, layout)
@@ -78,7 +76,7 @@ def unpack_codes(payload: Any, shape: tuple[int, int], layout: Layout) -> NDArra
 def pack_trits(trits: NDArray[Any], dialect: Dialect) -> bytes:
     """The payload that holds trits, integers -1, 0 and +1 [rows, cols], in a dialect.
 
-    :raises ValueError: for other values, and for a shape that is no whole number of blocks
+    :raises ValueError: for other values, and for a shape that is not a whole number of blocks
     """
     dialect.layout.check(*trits.shape)
     return pack_codes(codes_of_trits(trits, dialect.code_map).reshape(trits.shape), dialect.layout)
@@ -89,9 +87,9 @@ def unpack_trits(
 ) -> NDArray[np.int8]:
     """The trits that a payload holds, int8 [rows, cols].
 
-    :param unused_code: what the code that stands for nothing becomes: `reject` (an error), `zero`, or `plus-two`
+    :param unused_code: what the unused code becomes: `reject` (an error), `zero`, or `plus-two`
     :raises ValueError: as `unpack_codes` does, and for `plus-two` where no program reads +2
-    :raises UnusedCodeError: for the code that stands for nothing, with `reject`
+    :raises UnusedCodeError: for the unused code, with `reject`
     """
     raw = sized(payload, shape, dialect.layout)
     trit_of = trits_of_codes(dialect.code_map, unused_code)
@@ -104,7 +102,7 @@ def unpack_trits(
 
 
 def recode(payload: Any, shape: tuple[int, int], source: Dialect, target: Dialect) -> bytes:
-    """The same trits in another dialect; the code that stands for nothing becomes the code that stands for nothing.
+    """The same trits in another dialect; the unused code becomes the unused code.
 
     :raises ValueError: as `unpack_codes` and `pack_codes` do
     """
@@ -128,7 +126,7 @@ def count_codes(payload: Any) -> tuple[int, int, int, int]:
 def sized(payload: Any, shape: tuple[int, int], layout: Layout) -> NDArray[np.uint8]:
     """The bytes of a payload, once its size is known to be right.
 
-    :raises ValueError: for a shape that is no whole number of blocks, and for another size than n/4 bytes
+    :raises ValueError: for a shape that is not a whole number of blocks, and for another size than n/4 bytes
     """
     rows, cols = shape
     layout.check(rows, cols)
@@ -192,12 +190,12 @@ def trits_of_codes(code_map: CodeMap, unused_code: UnusedCode = "reject") -> NDA
 
 def held_codes(payload: NDArray[np.uint8], tensor: PayloadShape, layout: Layout) -> NDArray[np.uint8]:
     """The codes in the whole blocks of a payload of floor(n/4) bytes: those of the first elements, flat."""
-    rows, cols = held(layout, tensor.rows, tensor.cols)
+    rows, cols = whole_blocks(layout, tensor.rows, tensor.cols)
     return unpack_codes(payload[: rows * cols // CODES_PER_BYTE], (rows, cols), layout).reshape(-1)
 
 
 def join(codes: NDArray[np.uint8], tensor: PayloadShape, layout: Layout, tail: bytes) -> bytes:
     """The bytes of a tensor: its whole blocks, zeros up to floor(n/4) bytes, and its tail."""
-    rows, cols = held(layout, tensor.rows, tensor.cols)
+    rows, cols = whole_blocks(layout, tensor.rows, tensor.cols)
     blocks = pack_codes(codes.reshape(-1)[: rows * cols].reshape(rows, cols), layout)
     return b"".join((blocks, bytes(tensor.payload_bytes - len(blocks)), tail))

@@ -10,7 +10,7 @@ BLOCK: Final = 4096
 LEAST_RUN: Final = 256
 
 
-class Observation(NamedTuple):
+class PayloadObservation(NamedTuple):
     """What is in a stretch of a payload; positions count from the start of the payload, -1 is nowhere.
 
     `run` bytes of one value from `run_at` on are the longest run, if it has `LEAST_RUN` bytes; `last` is where the run

@@ -1,7 +1,8 @@
 """This module is the fast path of payloads: the definition of `payload` with compiled kernels for the loops.
 
-A payload has no tail, and so no scale: `native` adds both. Same names, parameters, answers and errors as the definition; two
-more parameters, `out` (a result of exactly the right size to write into) and `threads`. Laws hold the two equal.
+A payload has no tail, and so no scale: `native` adds both. Same names, parameters, answers and errors as the
+definition; two more parameters, `out` (a result of exactly the right size to write into) and `threads`. Property tests
+compare both.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def pack_codes(codes: NDArray[np.uint8], layout: Layout, *, out: Any = None, thr
     rows, cols = codes.shape
     layout.check(rows, cols)
     made, view = bytes_to_fill(codes.size // CODES_PER_BYTE, out)
-    where = kernels.scheme(layout, rows, cols)
+    where = kernels.run_layout(layout, rows, cols)
     flat = np.ascontiguousarray(codes).reshape(-1)
     if not kernels.pack(flat, where, None, view, thread_count(threads)):
         definition.check_codes(codes)  # says which value it is
@@ -44,7 +45,7 @@ def unpack_codes(
     """The codes 0 to 3 that a payload holds, uint8 [rows, cols]; as `payload.unpack_codes`."""
     raw = sized(payload, shape, layout)
     array = array_to_fill(shape, np.dtype(np.uint8), out)
-    kernels.unpack(raw, kernels.scheme(layout, *shape), None, array.reshape(-1), thread_count(threads))
+    kernels.unpack(raw, kernels.run_layout(layout, *shape), None, array.reshape(-1), thread_count(threads))
     return array
 
 
@@ -54,7 +55,7 @@ def pack_trits(trits: NDArray[Any], dialect: Dialect, *, out: Any = None, thread
     dialect.layout.check(rows, cols)
     flat = _int8(trits, dialect)
     made, view = bytes_to_fill(flat.size // CODES_PER_BYTE, out)
-    where = kernels.scheme(dialect.layout, rows, cols)
+    where = kernels.run_layout(dialect.layout, rows, cols)
     if not kernels.pack(flat.view(np.uint8), where, dialect.code_map, view, thread_count(threads)):
         codes_of_trits(trits, dialect.code_map)  # says which value it is
         raise AssertionError("the kernels refused what the definition takes")
@@ -75,7 +76,7 @@ def unpack_trits(
     if not kernel_can_read(raw, dialect, unused_code, threads):
         return filled(out, definition.unpack_trits(raw, shape, dialect, unused_code))
     array = array_to_fill(shape, np.dtype(np.int8), out)
-    where = kernels.scheme(dialect.layout, *shape)
+    where = kernels.run_layout(dialect.layout, *shape)
     kernels.unpack(raw, where, dialect.code_map, array.reshape(-1).view(np.uint8), thread_count(threads))
     return array
 

@@ -19,7 +19,7 @@ from i2s_spec.schema.dialect import CODES_PER_BYTE, Dialect, parse
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """How often the code that stands for nothing occurs, and at which flat element first."""
+    """How often the unused code occurs, and at which flat element first."""
 
     count: int
     first: int | None
@@ -36,7 +36,7 @@ def transcode(
 ) -> bytes:
     """The same trits and the same scale, bit for bit, in another dialect.
 
-    The code that stands for nothing becomes the code that stands for nothing, so that there is always a way back. The
+    The code that stands for nothing becomes the unused code, so that there is always a way back. The
     bytes of the tail that mean nothing become zeros, or copies of the scale if the target has those.
 
     :param data: payload and tail, anything with the buffer protocol
@@ -70,7 +70,7 @@ def histogram(data: Any, shape: Sequence[int], *, strict: bool = True) -> tuple[
 
     :param data: payload and tail, anything with the buffer protocol
     :param shape: (rows, cols) or (n,), the order of NumPy
-    :param strict: refuse a number of elements that is no multiple of 4. If False, what does not fill a byte is left out
+    :param strict: refuse a number of elements that is not a multiple of 4. If False, what does not fill a byte is left out
     :raises ValueError: for data of another size than n/4 + 32
     """
     tensor = payload_shape(shape)
@@ -90,7 +90,7 @@ def scan(
     *,
     strict: bool = True,
 ) -> Scan:
-    """How often the code that stands for nothing occurs, and where first (clause 5.4).
+    """How often the unused code occurs, and where first (clause 5.4).
 
     Only elements in whole blocks are looked at. Parameters and errors are those of `unpack`.
     """

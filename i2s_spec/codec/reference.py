@@ -36,7 +36,7 @@ from i2s_spec.schema.dialect import Dialect, parse
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-#: The whole definition can be had from here, wherever its parts are.
+#: The whole definition is available here, wherever its parts are.
 __all__ = [
     "Scan",
     "UnusedCodeError",
@@ -71,8 +71,8 @@ def pack(
     :param scale: what +1 stands for; stored as float32, whatever its value
     :param dialect: a name or a `Dialect`
     :param byte_order: of the file that the scale is written for; the payload has none
-    :param strict: refuse what no whole block holds, and rows that begin inside a block (clause 5.3). If False, write what
-        the released quantizer of the layout writes, whole blocks and zeros, with an `UndefinedElementsWarning`
+    :param strict: refuse elements outside whole blocks, and rows that begin inside a block (clause 5.3). If False, write
+        what the released quantizer of the layout writes, whole blocks and zeros, with an `UndefinedElementsWarning`
     :returns: n/4 + 32 bytes, rounded down
     :raises TypeError: if `trits` are not integers
     :raises ValueError: for other values than -1, 0, +1, for a shape that the layout cannot hold, and for a scale beyond
@@ -103,13 +103,13 @@ def unpack(
     :param shape: (rows, cols) or (n,), the order of NumPy
     :param dialect: a name or a `Dialect`
     :param byte_order: of the file that the bytes come from; concerns the scale only
-    :param unused_code: what the code that stands for nothing becomes: `reject` (an error), `zero`, or `plus-two`
+    :param unused_code: what the unused code becomes: `reject` (an error), `zero`, or `plus-two`
     :param strict: refuse a tensor with elements in no whole block (clause 5.3). If False, these are 0, and an
         `UndefinedElementsWarning` says which they are
     :returns: int8 trits of the given shape, float32 scale
     :raises ValueError: for a shape that the layout cannot hold, for data of another size than n/4 + 32, for copies of the
         scale that differ, and for `plus-two` with a code map where no program reads +2
-    :raises UnusedCodeError: for the code that stands for nothing, which is a ValueError, unless `unused_code` has an answer
+    :raises UnusedCodeError: for the unused code, which is a ValueError, unless `unused_code` has an answer
     """
     dialect = parse(dialect)
     tensor = payload_shape(shape)

@@ -42,7 +42,7 @@ def pack_blocks(
     :param scale: what +1 stands for; stored in the type's float, rounded to nearest, ties to even
     :param type: the name of a type of `block_layout`
     :param byte_order: of the file that the scale is written for
-    :raises ValueError: for rows that are no whole blocks, other values, and a scale that the float has no number for
+    :raises ValueError: for rows that are not whole blocks, other values, and a scale that the float has no number for
     """
     tensor = blocks_of(trits.shape, type)
     stored = stored_scale(scale, type)
@@ -62,7 +62,7 @@ def unpack_blocks(
     :param shape: of the elements, [..., ne0]
     :param type: the name of a type of `block_layout`
     :returns: int8 trits of the shape, float32 scales [groups]: their own of groups that hold no weight but 0 too
-    :raises ValueError: for rows that are no whole blocks, and data of another size
+    :raises ValueError: for rows that are not whole blocks, and data of another size
     :raises UnusedCodeError: for code 3 where it is reserved
     :raises NotTernaryError: for code 3 where it is the weight +2
     """

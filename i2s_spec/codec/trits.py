@@ -40,7 +40,7 @@ class Trits:
 
     :param form: how the bytes hold them
     :param fetch: gives the bytes from one place in the tensor to another
-    :param unused: whether the code that stands for nothing is an error or 0
+    :param unused: whether the unused code is an error or 0
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Trits:
         :param threads: how many threads decode, and call the function
         :param unit: elements that every window but the last is a multiple of
         :raises NotTernaryError: where the scale is not the same throughout
-        :raises UnusedCodeError: where the code that stands for nothing occurs, unless it is 0
+        :raises UnusedCodeError: where the unused code occurs, unless it is 0
         """
         scale = self.scale
 

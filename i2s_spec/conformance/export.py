@@ -43,7 +43,7 @@ _BLOCK: Final = 4096
 Progress = Callable[[int, int], object]
 
 
-class Exported(NamedTuple):
+class ExportedCases(NamedTuple):
     """What was written: malformed files, those only described, sound files, bytes in all as they seem; what was left out."""
 
     written: int
@@ -60,7 +60,7 @@ def export(
     force: bool = False,
     i2s: bool = True,
     progress: Progress | None = None,
-) -> Exported:
+) -> ExportedCases:
     """Write the corpus to a folder: all of it, or nothing.
 
     :param target: a folder that does not exist or is empty
@@ -83,7 +83,7 @@ def export(
     return done
 
 
-def _fill(folder: Path, huge: bool, i2s: bool, progress: Progress | None) -> Exported:
+def _fill(folder: Path, huge: bool, i2s: bool, progress: Progress | None) -> ExportedCases:
     cases = sorted(malformed(), key=lambda case: (case.code, case.name))
     (folder / MALFORMED).mkdir()
     (folder / SOUND).mkdir()
@@ -117,7 +117,7 @@ def _fill(folder: Path, huge: bool, i2s: bool, progress: Progress | None) -> Exp
     text = json.dumps(manifest(entries, sounds, i2s, always), indent=2, ensure_ascii=True) + "\n"
     (folder / MANIFEST).write_text(text, encoding="ascii")
     written = sum(entry["file"] is not None for entry in entries)
-    return Exported(written, len(entries) - written, len(sounds), size, len(cases) - len(entries))
+    return ExportedCases(written, len(entries) - written, len(sounds), size, len(cases) - len(entries))
 
 
 def _twin(case: Case) -> bytes | None:

@@ -11,6 +11,9 @@ from enum import StrEnum
 from typing import Final
 
 from i2s_spec.linter.rule import Rule, Severity
+from i2s_spec.linter.rules.container.key_names import key_not_ascii
+from i2s_spec.linter.rules.container.split_files import split_number
+from i2s_spec.schema.architectures.hyperparameters import KEY_TYPE
 
 
 class Phase(StrEnum):
@@ -48,7 +51,7 @@ _BY_SECTION: Final = {
 _ORDER: Final = tuple(Phase)
 
 
-class Reader(StrEnum):
+class ReaderKind(StrEnum):
     """Kinds of programs by what they read; each does what those before it do. `nobody` where no program has to reject."""
 
     HEADERS = "headers"
@@ -59,31 +62,31 @@ class Reader(StrEnum):
 
 #: What each kind of program is, in words.
 READERS: Final = {
-    Reader.HEADERS: "programs that read the header and the key-values",
-    Reader.TENSORS: "programs that read tensor infos, too, and fetch the tensors' bytes",
-    Reader.MODELS: "programs that load the model of an architecture, and compute with it",
-    Reader.NOBODY: "no program has to reject the file",
+    ReaderKind.HEADERS: "programs that read the header and the key-values",
+    ReaderKind.TENSORS: "programs that read tensor infos, too, and fetch the tensors' bytes",
+    ReaderKind.MODELS: "programs that load the model of an architecture, and compute with it",
+    ReaderKind.NOBODY: "no program has to reject the file",
 }
 
 #: Errors for a validator that are no duty of a plain reader, and why.
 NO_DUTY: Final = {
-    "M003": "the document gives counts another type than the loaders ask for, and a reader may take any integer",
-    "G205": "a reader compares keys as bytes and need not judge their characters",
-    "G230": "a reader of one file need not know that it is a part of several",
+    KEY_TYPE.code: "the document gives counts another type than the loaders ask for, and a reader may take any integer",
+    key_not_ascii.code: "a reader compares keys as bytes and need not judge their characters",
+    split_number.code: "a reader of one file need not know that it is a part of several",
 }
 
 
-def reader_of(rule: Rule, path: str) -> Reader:
+def reader_of(rule: Rule, path: str) -> ReaderKind:
     """The least program that has to reject a file which breaks a rule.
 
     :param path: of the field that the finding points to
     """
     phase = phase_of(rule, path)
     if phase is Phase.NEVER or rule.code in NO_DUTY:
-        return Reader.NOBODY
+        return ReaderKind.NOBODY
     if rule.family not in "GH" or phase is Phase.PAYLOAD:
-        return Reader.MODELS
-    return Reader.HEADERS if phase in (Phase.HEADER, Phase.METADATA) else Reader.TENSORS
+        return ReaderKind.MODELS
+    return ReaderKind.HEADERS if phase in (Phase.HEADER, Phase.METADATA) else ReaderKind.TENSORS
 
 
 def phase_of(rule: Rule, path: str) -> Phase:

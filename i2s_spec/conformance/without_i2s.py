@@ -35,7 +35,7 @@ Order = Literal["little", "big"]
 def without_i2s(data: bytes) -> bytes | None:
     """A file with F32 tensors of the same bytes; the file itself where it has no I2_S tensor.
 
-    None where that cannot be: a size is no whole number of floats.
+    None where that cannot be: a size is not a whole number of floats.
     """
     index = File(BufferSource(data)).index
     changed = bytearray(data)

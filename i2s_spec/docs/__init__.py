@@ -11,6 +11,8 @@ never edited:
     requirements   the numbered requirements: whom each binds, what holds it (`evidence`)
     annexes        pages of the registry, the vectors, and the register: requirements joined with rules, vectors and tests
     fences         what stands in fences: `figures`, `examples`, `reference`, `benchmarks`
+    drawings       what is drawn from declarations: layouts, graphs, types, rooflines
+    layouts, front, notebooks
+                   the page of the layouts, the first page, the tutorial that is run
     checkout       where the chapters are
-    exports        the schema in other languages
 """

@@ -18,14 +18,16 @@ from typing import Any, Final, NamedTuple
 from i2s_spec.docs.places import Place, bytes_at, field_of, place_in, place_of, record_of, weights
 from i2s_spec.docs.situations import SITUATIONS, Situation, Without
 from i2s_spec.docs.sound import likest
-from i2s_spec.errors import MissingExtra
+from i2s_spec.errors import FormatError, MissingExtra
+from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.inspect.compare.diff import difference
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.repair.fix import fix
 from i2s_spec.linter.repair.registry import REPAIRS
 from i2s_spec.linter.repair.repair_plan import chosen
 from i2s_spec.linter.rule import Fix, Rule
 from i2s_spec.testing.malformed.case import CASES, Case
-from i2s_spec.testing.malformed.reference import Compared, compared
+from i2s_spec.testing.malformed.reference import ReferenceCase, compared
 
 #: Runs a command line in a folder and gives its transcript, the command after `$ ` first.
 Run = Callable[[str, Path], str]
@@ -132,7 +134,7 @@ def _repair_of(rule: Rule, path: Path) -> _Repair:
     return _Repair(options, fits=False)
 
 
-def _compared(rule: Rule, pair: Compared, folder: Path, run: Run) -> Shown:
+def _compared(rule: Rule, pair: ReferenceCase, folder: Path, run: Run) -> Shown:
     """A rule that only another file of the same model shows to be broken."""
     name = f"{rule.code}-{pair.name}.gguf"
     (folder / name).write_bytes(pair.data)
@@ -151,35 +153,42 @@ def _cases(rule: Rule) -> list[Case]:
 def _in_a_sound_file(rule: Rule, data: bytes, path: str, name: str, folder: Path, run: Run) -> tuple[str, str]:
     """What a sound file has there, and the sentence in front of that."""
     otherwise = "what a sound file has otherwise (`-` only the first, `+` only the second)."
-    difference = _difference(rule, data, name, folder, run)
-    lines = difference.splitlines()[1:]
-    is_lacking = any(line.startswith("+ key ") for line in lines) and not any(line[:2] == "- " for line in lines)
-    if 0 < len(lines) <= FEW_LINES and (is_lacking or path in _COUNTS):
-        return otherwise, _short(difference)
+    changes, is_lacking = _difference(rule, data, name, folder, run)
+    if 1 < changes.count("\n") <= 1 + FEW_LINES and (is_lacking or path in _COUNTS):
+        return otherwise, _short(changes)
     place = place_of(data, path, rule.code, SOUND)
     if place is None:
-        return (otherwise, _short(difference)) if difference else ("a sound file has nothing there.", "")
+        return (otherwise, _short(changes)) if changes else ("a sound file has nothing there.", "")
     if place.same and (len(data) > SMALL or place.data != bytes_at(data, path)):
         arrays = place.is_large and len(data) <= SMALL and not path.startswith("data[")
         inner = field_of(data, path, place, SOUND) if arrays else None
         return "the same place in a sound file.", _lines(inner or place, data, path, name)
-    if difference:
-        return otherwise, _short(difference)
+    if changes:
+        return otherwise, _short(changes)
     beside = field_of(data, record_of(path), place, SOUND) if place.same else None
     if beside is not None:
         return "the same record in a sound file, where another field differs.", _lines(beside, data, path, name)
     return "such a place in a sound file.", _lines(place, data, path, name)
 
 
-def _difference(rule: Rule, data: bytes, name: str, folder: Path, run: Run) -> str:
-    """What `i2s diff` says of a file and the sound one that is most like it; empty where they have no tensor in common."""
+def _difference(rule: Rule, data: bytes, name: str, folder: Path, run: Run) -> tuple[str, bool]:
+    """What `i2s diff` says of a file and the sound one that is most like it, and whether the file only lacks keys.
+
+    The text is empty where they have no tensor in common, and where they cannot be compared.
+    """
     if len(data) > SMALL:
-        return ""
+        return "", False
     (folder / SOUND).write_bytes(next(likest(data, rule.code)))
-    message = run(f"i2s diff {name} {SOUND}", folder)
-    lines = message.splitlines()[1:]
-    tells = any(line[:2] in ("- ", "+ ", "~ ", "= ") for line in lines)
-    return message if tells and not any("(0 tensors compared)" in line for line in lines) else ""
+    try:
+        with open_file(folder / name) as ours, open_file(folder / SOUND) as theirs:
+            found = difference(ours, theirs)
+    except FormatError:
+        return "", False
+    if not found.compared or (found.same and not found.container and not found.tails):
+        return "", False
+    more = any(key.type_before is None for key in found.keys)
+    less = found.only_a or any(key.type_after is None for key in found.keys)
+    return run(f"i2s diff {name} {SOUND}", folder), bool(more and not less)
 
 
 def _lines(place: Place, data: bytes, path: str, name: str) -> str:

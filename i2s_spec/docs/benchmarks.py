@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from i2s_spec.docs.checkout import root
-from i2s_spec.docs.drawings.roofline import Place, Roof, roofline
+from i2s_spec.docs.drawings.roofline import Roof, RooflinePoint, roofline
 from i2s_spec.draw.dot_plot import Dot, Measured, dot_plot
 
 #: Rows are split into series where the lines that remain are this share of the rows at most.
@@ -141,7 +141,7 @@ def _roofline(result: dict[str, Any]) -> str:
             )
     styles = {name: f"g{place}" for place, name in enumerate(places)}
     dots = [
-        Place(intensity, speed, styles[name], f"{says}: {_number(speed)} GMAC/s")
+        RooflinePoint(intensity, speed, styles[name], f"{says}: {_number(speed)} GMAC/s")
         for name, found in places.items() for intensity, speed, says in found
     ]  # fmt: skip
     roof = Roof(bandwidth, peak, f"reading: {_number(bandwidth)} GB/s", f"multiplying: {_number(peak)} GMAC/s")

@@ -24,7 +24,7 @@ _named: list[Path] = []
 def use(folder: Path) -> None:
     """Take the text of a checkout from now on, wherever the package lies.
 
-    :raises SettingError: for a folder that is no checkout, and for one of another version, whose text says other things
+    :raises SettingError: for a folder that is not a checkout, and for one of another version, whose text says other things
     """
     folder = folder.resolve()
     if not _is_checkout(folder):

@@ -186,7 +186,7 @@ def _ran(kind: str, body: str) -> str:
 
 
 def _coloured(source: str, language: str = "python") -> str:
-    """A program with the classes that the theme colours; plain where there is no pygments."""
+    """A program with the classes that the theme colors; plain where there is no pygments."""
     try:
         pygments, lexers, formatters = map(import_module, ("pygments", "pygments.lexers", "pygments.formatters"))
     except ImportError:

@@ -1,6 +1,6 @@
 """This module draws the schema: byte maps of records, the bits of a byte, a block of a layout.
 
-Every figure is one SVG with a title, a description for who cannot see it, and words on each of its parts; its colours are
+Every figure is one SVG with a title, a description for who cannot see it, and words on each of its parts; its colors are
 classes of the site's style sheet. Nothing in a figure is placed by hand: boxes follow the fields' sizes, cells the
 layout's formulas.
 """
@@ -13,7 +13,7 @@ from typing import Final
 from i2s_spec.draw.svg import drawing, rect, text
 from i2s_spec.exports.description import Shape, fixed_offsets, records
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, CodeMap, Layout
-from i2s_spec.schema.field import Record
+from i2s_spec.schema.field import RecordStruct
 from i2s_spec.schema.i2s import BITS, SHIFTS, codes_of, elements_of
 
 #: Bytes in a row of a byte map, and the size of one of them.
@@ -27,7 +27,7 @@ UNSIZED: Final = 4
 _TRITS: Final = {-1: "−1", 0: "0", 1: "+1", None: "nothing"}
 
 
-def record_named(title: str) -> Record:
+def record_named(title: str) -> RecordStruct:
     """A record of the schema by its title.
 
     :raises ValueError: where none has it

@@ -45,13 +45,13 @@ _TYPED: Final = re.compile(r"'((?:i2s|--)[^'`&\n]+)'|(?<![\w`-])(--[a-z][\w-]*)"
 _INTRODUCTION: Final = """\
 # Rules
 
-What `i2s lint` looks for. A code is never reused, and one code means one way to be wrong; its first
-letter is its family. `i2s explain CODE` prints the same words as the page of a rule, with `--example` also what is below
-them; `i2s rules` prints this list. What the pages show was printed by the commands in them when they were written; the
-broken files are those of `i2s vectors export --malformed DIR`.
+These are the rules of `i2s lint`. A code is never reused, and each code stands for one kind of fault; its first letter is
+the family. `i2s explain CODE` prints the text of a rule's page, with `--example` also the example below it; `i2s rules`
+prints this list. The output on the pages was printed by the commands that they show; the broken files are those of
+`i2s vectors export --malformed DIR`.
 
-An **error** makes a file unusable or ambiguous to some program that reads it, a **warning** is suspicious, a **note**
-states a fact.
+An **error** makes a file unusable or ambiguous for some program that reads it, a **warning** reports something
+suspicious, and a **note** states a fact.
 """
 
 

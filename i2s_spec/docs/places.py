@@ -23,7 +23,7 @@ from i2s_spec.inspect.dump.selector import Unknown, target
 from i2s_spec.linter.excerpt import ROW, ROWS, excerpt_of
 from i2s_spec.linter.report.proof import proof
 from i2s_spec.schema.checks import order_prefix
-from i2s_spec.schema.field import Node
+from i2s_spec.schema.field import FieldNode
 from i2s_spec.schema.i2s import codes_of
 from i2s_spec.schema.types import I2_S
 from i2s_spec.schema.walk import Opened, is_leaf
@@ -212,7 +212,7 @@ def _bytes(file: File, span: Span, most: int) -> Iterator[str]:
     return proof({"bytes": shown, "span": {"start": span.start, "stop": span.stop}}, file.size)
 
 
-def _words(data: bytes, path: str, words: str, node: Node) -> str:
+def _words(data: bytes, path: str, words: str, node: FieldNode) -> str:
     """A path with its value; with the name of its record, where the value is not that."""
     if isinstance(node.value, Opened):
         return f"{path} {words}".rstrip() + f" ({node.stop - node.start:,} bytes)"

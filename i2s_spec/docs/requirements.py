@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from i2s_spec.docs.checkout import chapters, pages, root
-from i2s_spec.docs.pages import slug
 from i2s_spec.docs.runtimes import table
 
 #: Classes of what can conform, and what each is; a runtime keeps what a reader keeps as well.
@@ -113,7 +112,7 @@ def held_by(requirement: Requirement) -> Iterator[str]:
 def missing(requirement: Requirement) -> str:
     """What a requirement lacks to be held, as an instruction; nothing for one that is held.
 
-    A rule judges files. What a reader, a writer, a runtime or a validator has to do is held by a test of this package.
+    A rule checks files. What a reader, a writer, a runtime or a validator has to do is held by a test of this package.
     """
     if requirement.id in CHECKED_BY_PEOPLE or tests().get(requirement.id):
         return ""
@@ -172,8 +171,8 @@ def page() -> str:
         "---\nsearch:\n  exclude: true\n---\n",
         "# Every requirement",
         "",
-        f"The {len(every)} numbered requirements of the chapters: whom each binds, and what holds it, which are rules of",
-        "the linter, tests of this package, or, where neither can, the reason.",
+        f"The {len(every)} numbered requirements of the chapters: whom each binds, and what checks it: rules of the",
+        "linter, tests of this package, or, if neither can check it, the reason.",
         "",
     ]
     for chapter in sorted({each.chapter for each in every}):
@@ -187,7 +186,7 @@ def page() -> str:
             for each in every
             if each.chapter == chapter
         ]
-        parts += [f"## Chapter {chapter}", "", table(["requirement", "level", "binds", "held by"], rows)]
+        parts += [f"## Chapter {chapter}", "", table(["requirement", "level", "binds", "checked by"], rows)]
     return "\n".join([*parts, MARK])
 
 
@@ -195,9 +194,3 @@ def clauses() -> set[str]:
     """Every numbered section of the chapters."""
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages() if page.name[0].isdigit())
     return set(re.findall(r"^## (\d+\.\d+) ", text, re.MULTILINE))
-
-
-def anchors(text: str) -> set[str]:
-    """Anchors that a page has: its headings', and those that stand in it."""
-    headings = {slug(re.sub(r"[`*]", "", title)) for title in re.findall(r"^#{1,6} (.+?) *$", text, re.MULTILINE)}
-    return headings | set(re.findall(r"\{ #([\w.-]+) \}", text))

@@ -1,6 +1,6 @@
 """This module renders what is declared of runtimes, producers and releases as Markdown tables for the site.
 
-Chapter 7 repeats these tables, and a test holds them equal; `page` is a page of its own with every fact and its source.
+Chapter 7 repeats these tables, and a test compares them; `page` is a separate page with every fact and its source.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _RECORDED: Final = re.compile(r"\brun [@\w./-]*\w")
 
 _MARKS: Final = {"yes": "✓", "no": "✕", "crash": "†"}
 
-_OUTCOMES: Final = {"yes": "goes on", "no": "refuses", "crash": "dies"}
+_OUTCOMES: Final = {"yes": "accepts it", "no": "refuses it", "crash": "crashes"}
 
 #: Last line of the page; it is never edited.
 MARK: Final = "<!-- Written by i2s_spec.docs.runtimes from the declarations: edit those. -->\n"
@@ -163,15 +163,15 @@ def page() -> str:
     parts = [
         "# Runtimes and I2_S",
         "",
-        "What programs make of ternary files. `i2s lint --runtimes FILE` says it of one file. Every fact cites who says",
-        "so: a run that is recorded (`run PROGRAM/FILE`, below), a thread, a line of source, or what a program built from",
-        "source gave (`tests/oracle`). What nobody has run or read is called `not tried`.",
+        "This page lists how programs handle ternary files; `i2s lint --runtimes FILE` reports it for one file. Every",
+        "fact cites its source: a recorded run (`run PROGRAM/FILE`, below), an issue, a line of source, or the output of",
+        "a program built from source (`tests/oracle`). What was neither run nor read is marked `not tried`.",
         "",
         "## At a glance",
         "",
         matrix(),
-        "`✓` yes, `plain` only without the norms of embedding models, `✕` no, `†` the program dies, `?` not known; empty",
-        "where nobody has read its source, or where it reads headers only.",
+        "`✓` yes, `plain` only without the norms of embedding models, `✕` no, `†` the program crashes, `?` not known. A",
+        "cell is empty if the source was not read, or if the program reads headers only.",
         "",
         *_runs(),
     ]
@@ -184,10 +184,10 @@ def _runs() -> Iterator[str]:
     """What each program did with each small file, by the records."""
     yield "## Runs"
     yield ""
-    yield "Each program was run on small files that `i2s` makes; `python -m runs make` does it again. A number"
-    yield "is the correlation of log-probabilities with our forward pass; two, of a file of architecture `bitnet`, are with"
-    yield "SiLU and with squared ReLU. The SHA-256 of each file, and what each program printed, are in `records.json` of the"
-    yield "package."
+    yield "Each program was run on small files that `i2s` makes; `python -m runs make` repeats the runs. A number is"
+    yield "the correlation of log-probabilities with our forward pass; for a file of architecture `bitnet` there are two"
+    yield "numbers, with SiLU and with squared ReLU. `records.json` of the package contains the SHA-256 of each file and"
+    yield "the output of each program."
     yield ""
     programs = {run.program: run for run in records().values()}
     for run in programs.values():
@@ -217,9 +217,9 @@ def _facts(runtime: Runtime) -> Iterator[str]:
         yield f"- versions: {runtime.period} ({linked(runtime.source)})"
     if runtime.kind == "front":
         who = linked(runtime.source)
-        yield f"- reads files through `{runtime.of}`, and says what that says ({who}); nothing was run in it"
+        yield f"- reads files through `{runtime.of}`, and reports its errors ({who}); it was not run itself"
     elif runtime.recorded:
-        yield "- nobody has read its source: what is known is what its runs showed"
+        yield "- its source was not read; all facts come from its runs"
     else:
         container = runtime.container
         checks = [

@@ -56,7 +56,7 @@ def _codes(data: bytes) -> frozenset[str]:
 
 
 def records(data: bytes) -> frozenset[_Record]:
-    """What a file can be recognised by, as far as its header can be read."""
+    """What a file can be recognized by, as far as its header can be read."""
     file = opened(data)
     if file is None:
         return frozenset()
@@ -71,7 +71,7 @@ def records(data: bytes) -> frozenset[_Record]:
 
 
 def opened(data: bytes) -> File | None:
-    """A file, perhaps with a fault; None for what is no GGUF file."""
+    """A file, perhaps with a fault; None for what is not a GGUF file."""
     try:
         return File(BufferSource(data))
     except FormatError:

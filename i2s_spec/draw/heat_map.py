@@ -1,6 +1,6 @@
 """This module draws a table of numbers as SVG: the larger a number, the deeper its cell, on a logarithmic scale.
 
->>> print(heat_map(["a"], ["x"], [[Cell(10, "10", True)]], "one", "", across="read", down="made")[:60])
+>>> print(heat_map(["a"], ["x"], [[HeatCell(10, "10", True)]], "one", "", across="read", down="made")[:60])
 <svg viewBox="0 0 216 80" class="i2s-figure i2s-heat" role="
 """
 
@@ -19,7 +19,7 @@ LEFT: Final = 118
 TOP: Final = 44
 
 
-class Cell(NamedTuple):
+class HeatCell(NamedTuple):
     """A number that is not negative, how it is written, whether it is framed, and what is said of it."""
 
     value: float
@@ -31,7 +31,7 @@ class Cell(NamedTuple):
 def heat_map(
     rows: Sequence[str],
     columns: Sequence[str],
-    cells: Sequence[Sequence[Cell]],
+    cells: Sequence[Sequence[HeatCell]],
     says: str,
     more: str,
     across: str,
@@ -59,7 +59,7 @@ def heat_map(
     return drawing(width, height, says, more, *marks, style="i2s-figure i2s-heat")
 
 
-def _cell(x: float, y: float, cell: Cell, depth: float) -> str:
+def _cell(x: float, y: float, cell: HeatCell, depth: float) -> str:
     box = {"x": x, "y": y, "width": WIDE - 2, "height": HIGH - 2, "fill-opacity": min(1.0, max(0.0, depth)) * 0.75}
     frame = rect(x + 1, y + 1, WIDE - 4, HIGH - 4, "frame") if cell.framed else ""
     number = text(x + WIDE / 2 - 1, y + HIGH / 2 + 4, cell.words, "digit", "middle")

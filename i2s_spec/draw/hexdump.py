@@ -1,6 +1,6 @@
 """This module draws bytes as rows of hex and ASCII in which a byte always stands in the column of its address.
 
-Rows begin at multiples of their width; columns of bytes that are not meant stay empty, so that the rows of neighbouring
+Rows begin at multiples of their width; columns of bytes that are not meant stay empty, so that the rows of neighboring
 fields can be read one below the other.
 
     >>> for row in rows(b"GGUF\\x03", 0x1e, 8): print(f"{row.address:04x}  {row.hex}  |{row.ascii}|")
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from i2s_spec.light_typing import NamedTuple
 
 
-class Row(NamedTuple):
+class HexRow(NamedTuple):
     """One row: the address of its first column, hex and ASCII of full width, and which columns are filled."""
 
     address: int
@@ -25,7 +25,7 @@ class Row(NamedTuple):
     last: int
 
 
-def rows(data: bytes, start: int, width: int = 16) -> Iterator[Row]:
+def rows(data: bytes, start: int, width: int = 16) -> Iterator[HexRow]:
     """The rows of bytes that lie at `start`.
 
     :param width: bytes in a row
@@ -36,18 +36,18 @@ def rows(data: bytes, start: int, width: int = 16) -> Iterator[Row]:
         part = data[address + first - start : address + last - start]
         before, after = first, width - last
         shown = "   " * before + part.hex(" ") + "   " * after
-        yield Row(address, shown, " " * before + ascii_of(part) + " " * after, first, last)
+        yield HexRow(address, shown, " " * before + ascii_of(part) + " " * after, first, last)
 
 
-def ruler(width: int = 16) -> Row:
+def ruler(width: int = 16) -> HexRow:
     """The row that heads a dump: the last digit of the address of each column."""
     digits = [f"{i:x}"[-1] for i in range(width)]
-    return Row(0, "  ".join(digits).rjust(3 * width - 1), "".join(digits), 0, width)
+    return HexRow(0, "  ".join(digits).rjust(3 * width - 1), "".join(digits), 0, width)
 
 
-def blank(width: int = 16) -> Row:
+def blank(width: int = 16) -> HexRow:
     """A row in which no byte is shown."""
-    return Row(0, " " * (3 * width - 1), " " * width, 0, 0)
+    return HexRow(0, " " * (3 * width - 1), " " * width, 0, 0)
 
 
 def ascii_of(data: bytes) -> str:

@@ -1,6 +1,6 @@
 """This module draws values by layer as SVG: a line for each kind of tensor, on a logarithmic axis, with a legend outside.
 
->>> print(layer_lines([Line("g0", [Value(0, 1.0, "a"), Value(1, 2.0, "b")])], "two", "", "scale")[:58])
+>>> print(layer_lines([Line("g0", [Value(0, 1.0, "a"), LayerValue(1, 2.0, "b")])], "two", "", "scale")[:58])
 <svg viewBox="0 0 760 260" class="plot" role="img"><title>
 """
 
@@ -21,7 +21,7 @@ _LEFT, _TOP, _BOTTOM = 70.0, 12.0, 42.0
 _NAMED: Final = 16
 
 
-class Value(NamedTuple):
+class LayerValue(NamedTuple):
     """The value of a layer, what is said of it, and a number that a script finds it by."""
 
     layer: int
@@ -34,7 +34,7 @@ class Line(NamedTuple):
     """The class of a line, and its values by rising layer."""
 
     style: str
-    values: Sequence[Value]
+    values: Sequence[LayerValue]
 
 
 def layer_lines(lines: Sequence[Line], says: str, more: str, quantity: str) -> str:
@@ -75,7 +75,7 @@ def _has_place(value: float) -> bool:
     return math.isfinite(value) and value > 0
 
 
-def _mark(style: str, each: Value, x: float, up: Callable[[float], float], base: float) -> str:
+def _mark(style: str, each: LayerValue, x: float, up: Callable[[float], float], base: float) -> str:
     data = None if each.data is None else str(each.data)
     if _has_place(each.value):
         at: dict[str, str | float | None] = {"class": style, "cx": x, "cy": up(each.value), "r": 3.2, "data-i": data}

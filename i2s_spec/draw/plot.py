@@ -1,6 +1,6 @@
 """This module draws plots as SVG: stacked strips, stacked columns, bars, points on a logarithmic axis, maps of files.
 
-Each is a function from numbers to one drawing; colours are classes, and every mark says what it stands for.
+Each is a function from numbers to one drawing; colors are classes, and every mark says what it stands for.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def wrapped(
 ) -> str:
     """Bytes to scale in lines of equal length, as text runs; each segment is one mark that says what it is.
 
-    What is thinner than a mark can be is drawn that wide, over its neighbours; of several that would lie on each other
+    What is thinner than a mark can be is drawn that wide, over its neighbors; of several that would lie on each other
     only the first is drawn.
 
     :param size: bytes of the whole, which may be 0

@@ -1,6 +1,6 @@
 """This module writes SVG as text: elements with escaped attributes, and drawings that say what they show.
 
-A drawing has a title and a description for who cannot see it, and takes its colours from classes, so that one style sheet
+A drawing has a title and a description for who cannot see it, and takes its colors from classes, so that one style sheet
 serves light and dark. Nothing in it refers to anything outside, and no text becomes markup.
 
     >>> print(drawing(10, 4, "two <halves>", "", rect(0, 0, 5, 4, "a", "left")))

@@ -1,4 +1,4 @@
-"""This module writes lines of styled pieces: plain text into a pipe or a file, in colour and cut to width on a terminal.
+"""This module writes lines of styled pieces: plain text into a pipe or a file, in color and cut to width on a terminal.
 
 Text that comes from a file must have been escaped before it becomes a `Piece`.
 """
@@ -33,7 +33,7 @@ def columns(stream: TextIO) -> int | None:
 
 
 def write(lines: Iterable[Line], stream: TextIO) -> None:
-    """Write lines to a stream as they come; on a terminal with colour (unless NO_COLOR is set) and cut to its width."""
+    """Write lines to a stream as they come; on a terminal with color (unless NO_COLOR is set) and cut to its width."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     if _is_terminal(stream) and encoding.lower().startswith("utf"):
         from rich.console import Console

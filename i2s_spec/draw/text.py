@@ -95,7 +95,7 @@ def _scaled(number: int, base: int, units: tuple[str, ...]) -> str:
 
 
 def float32_words(value: float) -> str:
-    """A float32 in as few digits as tell it from its neighbours."""
+    """A float32 in as few digits as tell it from its neighbors."""
     if not math.isfinite(value):
         return str(float(value))
     for digits in range(6, 10):

@@ -12,7 +12,7 @@ from i2s_spec.exports.c_blocks import constant
 from i2s_spec.schema.block_layout import GROUP_LAYOUTS
 from i2s_spec.schema.types import READINGS, TensorType, tl2_size
 
-#: A type whose size is no number of bytes for a block: it has 0 for both in a table.
+#: A type whose size is not a number of bytes for a block: it has 0 for both in a table.
 OWN_SIZE: Final = tl2_size
 
 

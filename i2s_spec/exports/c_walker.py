@@ -9,7 +9,7 @@ from __future__ import annotations
 from i2s_spec.exports.c_fixed import CURSOR, FILE
 from i2s_spec.exports.description import Shape, fixed_offsets, records, value_shapes
 from i2s_spec.schema import limits
-from i2s_spec.schema.field import Record
+from i2s_spec.schema.field import RecordStruct
 from i2s_spec.schema.gguf import ALIGNMENT_KEY
 from i2s_spec.schema.types import SMALLEST_VALUE, ValueType
 
@@ -54,7 +54,7 @@ def _value_types() -> str:
     return "\n".join(f"    GGUF_{ValueType(number).name} = {number}," for number in value_shapes())
 
 
-def _struct(record: Record, name: str) -> str:
+def _struct(record: RecordStruct, name: str) -> str:
     lines = []
     if name == "gguf_header":
         lines.append(_TEXT)
@@ -78,7 +78,7 @@ def _members(name: str, shape: Shape) -> list[str]:
     raise TypeError(f"C: {name} is a {shape.kind}")
 
 
-def _reader(record: Record, name: str) -> str:
+def _reader(record: RecordStruct, name: str) -> str:
     lines = [f"static inline i2s_status {name}_read(gguf_cursor *from, {name} *to)", "{", "    i2s_status status;"]
     for field, shape, _ in fixed_offsets(record):
         at = f"to->{field.name}"

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 from construct import Bytes, Const, Construct, Switch
 
 from i2s_spec.schema import gguf, i2s
-from i2s_spec.schema.field import Field, Many, Record, Text, Word
+from i2s_spec.schema.field import Field, GgufString, Many, RecordStruct, Word
 from i2s_spec.schema.types import VALUE_LABELS
 
 Kind = Literal["number", "constant", "bytes", "string", "repeat", "choice", "record", "array", "rest"]
@@ -46,7 +46,7 @@ class Shape:
     value: bytes = b""
     count: str = ""
     item: Shape | None = None
-    record: Record | None = None
+    record: RecordStruct | None = None
 
 
 class _Asked:
@@ -64,7 +64,7 @@ def shape(construct: Construct) -> Shape:
 
     :raises TypeError: for a construct that the exports do not know, so that no new one is left out in silence
     """
-    if isinstance(construct, Record):
+    if isinstance(construct, RecordStruct):
         return Shape("record", record=construct)
     if isinstance(construct, Word):
         return Shape("number", NUMBERS[construct.code], construct.length)
@@ -72,7 +72,7 @@ def shape(construct: Construct) -> Shape:
         return Shape("constant", size=len(construct.value), value=construct.value)
     if isinstance(construct, Bytes):
         return Shape("bytes", size=construct.length or None)  # a payload has the size that its tensor gives it
-    if isinstance(construct, Text):
+    if isinstance(construct, GgufString):
         return Shape("string", NUMBERS[construct.length.code])
     if isinstance(construct, Many):
         counted: Any = construct.count(_Asked())
@@ -80,24 +80,24 @@ def shape(construct: Construct) -> Shape:
     if isinstance(construct, Switch):
         chosen: Any = construct.keyfunc(_Asked())
         return Shape("choice", count=".".join(chosen._path))
-    if isinstance(construct, gguf._Array):
+    if isinstance(construct, gguf.ArrayValue):
         return Shape("array", "u64")
-    if isinstance(construct, gguf._Rest):
+    if isinstance(construct, gguf.RestOfFile):
         return Shape("rest")
     raise TypeError(f"no export knows what a {type(construct).__name__} is")
 
 
 @cache
-def records() -> tuple[Record, ...]:
+def records() -> tuple[RecordStruct, ...]:
     """Every record of the schema, parts before wholes: the container's, then a tensor's."""
-    found: dict[str, Record] = {}
+    found: dict[str, RecordStruct] = {}
     for whole in (gguf.container("little"), i2s.extent("little")):
         for record in _parts(whole):
             found.setdefault(record.title, record)
     return tuple(found.values())
 
 
-def _parts(record: Record) -> Iterator[Record]:
+def _parts(record: RecordStruct) -> Iterator[RecordStruct]:
     for field in record.fields:
         inner = shape(field.subcon)
         inner = inner.item if inner.item is not None else inner
@@ -116,7 +116,7 @@ def _values() -> list[tuple[int, Construct]]:
     return sorted(gguf.values("little").items())
 
 
-def fixed_offsets(record: Record) -> Iterator[tuple[Field, Shape, int | None]]:
+def fixed_offsets(record: RecordStruct) -> Iterator[tuple[Field, Shape, int | None]]:
     """Each field of a record with its shape, and where it lies from the record's start; None after a field of any size."""
     at: int | None = 0
     for field in record.fields:

@@ -11,7 +11,7 @@ from i2s_spec.exports.description import Shape, fixed_offsets, records, value_sh
 from i2s_spec.exports.formula import in_c
 from i2s_spec.schema import limits
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, LAYOUTS
-from i2s_spec.schema.field import Record
+from i2s_spec.schema.field import RecordStruct
 from i2s_spec.schema.gguf import ALIGNMENT_KEY
 from i2s_spec.schema.i2s import SHIFTS
 from i2s_spec.schema.magic import MAGIC
@@ -50,7 +50,7 @@ def _enum() -> str:
     return "\n".join(["enum TensorType : s32 {", *lines, "};", ""])
 
 
-def _struct(record: Record, name: str, more: str = "") -> str:
+def _struct(record: RecordStruct, name: str, more: str = "") -> str:
     lines = [f"// {record.title}: clause {record.clause}.", f"struct {name} {{"]
     for field, shape, _ in fixed_offsets(record):
         comment = f' [[comment("{field.meaning}")]]'.replace("'GGUF'", "GGUF")

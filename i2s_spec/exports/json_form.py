@@ -13,7 +13,7 @@ from i2s_spec.exports.formula import in_c, in_javascript
 from i2s_spec.schema import limits
 from i2s_spec.schema.block_layout import GROUP_LAYOUTS, BlockLayout
 from i2s_spec.schema.dialect import ALIASES, CODE_MAPS, CODES_PER_BYTE, LAYOUTS, TAILS, Formula
-from i2s_spec.schema.field import Record
+from i2s_spec.schema.field import RecordStruct
 from i2s_spec.schema.i2s import SCALE_BYTES
 from i2s_spec.schema.magic import MAGIC
 from i2s_spec.schema.types import I2_S, SMALLEST_VALUE, TAIL_BYTES, TENSOR_TYPES, TensorType
@@ -105,7 +105,7 @@ def _block_type(layout: BlockLayout) -> dict[str, Any]:
     }
 
 
-def _record(record: Record) -> dict[str, Any]:
+def _record(record: RecordStruct) -> dict[str, Any]:
     return {
         "clause": record.clause,
         "fields": [

@@ -14,7 +14,7 @@ from i2s_spec.exports.description import Shape, fixed_offsets, records, value_sh
 from i2s_spec.exports.formula import in_c
 from i2s_spec.schema import limits
 from i2s_spec.schema.dialect import CODE_MAPS, CODES_PER_BYTE, LAYOUTS
-from i2s_spec.schema.field import Record
+from i2s_spec.schema.field import RecordStruct
 from i2s_spec.schema.gguf import ALIGNMENT_KEY
 from i2s_spec.schema.types import I2_S, READINGS, TAIL_BYTES, ValueType
 
@@ -54,7 +54,7 @@ def snake(name: str) -> str:
     return name.replace("-", "_").lower()
 
 
-def _record(record: Record, name: str, more: str = "") -> str:
+def _record(record: RecordStruct, name: str, more: str = "") -> str:
     lines = [f"  {name}:", f"    doc: {record.title}, clause {record.clause}", "    seq:"]
     for field, shape, _ in fixed_offsets(record):
         lines += [f"      - id: {field.name}", *(f"        {each}" for each in _shape(shape))]
@@ -90,7 +90,7 @@ def _value_cases(indent: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _tensor(tail: Record) -> str:
+def _tensor(tail: RecordStruct) -> str:
     lines = [
         "  i2s_tensor:",
         f"    doc: {I2_S.name}, type {I2_S.number}; payload, then tail. Chapters 5 and 6.",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from i2s_spec.schema.registry.meaning import OWN_KEYS, Meaning, Size
+from i2s_spec.schema.registry.meaning import OWN_KEYS, BlockSize, Meaning
 from i2s_spec.schema.registry.meanings import all_file_meanings, all_tensor_meanings, telling
 
 SCHEMA_VERSION: Final = 1
@@ -63,12 +63,12 @@ def _entry(kind: str, each: Meaning, tell: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _size(each: Meaning) -> Size | None:
-    """Elements and bytes of a block; None where a tensor's size is no multiple of rows, or not known."""
+def _size(each: Meaning) -> BlockSize | None:
+    """Elements and bytes of a block; None where a tensor's size is not a multiple of rows, or not known."""
     kind = each.type
     if kind is None:
         return each.size
-    return Size(kind.block, kind.bytes, kind.row_bytes) if kind.size is None else None
+    return BlockSize(kind.block, kind.bytes, kind.row_bytes) if kind.size is None else None
 
 
 def _field(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""This module runs a campaign: file after file to the decoder, each answer held against what is owed, finds made small.
+"""This module runs a campaign: file after file to the decoder, each answer compared with what is owed, finds made small.
 
 campaign = Campaign(Command(["./my-reader"]), seed=1)
 for event in campaign.run(runs=500):
@@ -20,10 +20,10 @@ from typing import Any, Final
 
 from i2s_spec.fuzzing.child import Child, Command, Outcome
 from i2s_spec.fuzzing.folder import Folder
-from i2s_spec.fuzzing.inputs import Input, Inputs
+from i2s_spec.fuzzing.inputs import DecoderInput, Inputs
 from i2s_spec.fuzzing.minimise import minimised
 from i2s_spec.fuzzing.oracle import Expectation, ExpectedAnswer, expected_answer
-from i2s_spec.fuzzing.settings import Found, Settings
+from i2s_spec.fuzzing.settings import CampaignFind, CampaignSettings
 from i2s_spec.fuzzing.verdict import Kind, alike, answer, signature, verdict
 
 #: How often the state is written, in seconds.
@@ -46,17 +46,17 @@ class Campaign:
     def __init__(
         self,
         command: Command,
-        settings: Settings | None = None,
+        settings: CampaignSettings | None = None,
         folder: str | Path | None = None,
         seeds: Sequence[bytes] = (),
     ) -> None:
-        self.settings = settings or Settings()
+        self.settings = settings or CampaignSettings()
         self.command = command
         self._folder = Folder(folder, self._identity(seeds)) if folder is not None else None
         state = self._folder.state if self._folder is not None else {}
         self.index: int = state.get("index", 0)
         try:
-            self.findings = [Found(**found) for found in state.get("findings", ())]
+            self.findings = [CampaignFind(**found) for found in state.get("findings", ())]
         except TypeError as error:
             raise ValueError("the state of the campaign is damaged; name another folder") from error
         self.totals: Counter[str] = Counter(state.get("totals", {}))
@@ -114,7 +114,7 @@ class Campaign:
     def replay(self, files: Sequence[tuple[str, bytes]]) -> Iterator[int]:
         """Give the decoder these files and no others, and nothing is made small."""
         for done, (name, data) in enumerate(files, 1):
-            self._try([Input("replay", name, data)], small=False)
+            self._try([DecoderInput("replay", name, data)], small=False)
             yield done
 
     def save(self) -> None:
@@ -131,7 +131,7 @@ class Campaign:
                 }
             )
 
-    def _try(self, batch: Sequence[Input], small: bool = True) -> None:
+    def _try(self, batch: Sequence[DecoderInput], small: bool = True) -> None:
         children: list[Child] = []
         try:
             for number, made in enumerate(batch):
@@ -146,7 +146,7 @@ class Campaign:
             self._weigh(made, expectation, outcome, small)
             self.index += 1
 
-    def _weigh(self, made: Input, expectation: ExpectedAnswer, outcome: Outcome, small: bool) -> None:
+    def _weigh(self, made: DecoderInput, expectation: ExpectedAnswer, outcome: Outcome, small: bool) -> None:
         """Hold an answer against what is owed; keep what is new."""
         statuses = self.settings.statuses
         accepted = statuses.accepted(outcome)
@@ -167,7 +167,7 @@ class Campaign:
             if self._folder is not None:
                 self._learned.append(self._folder.learn(made.data))
 
-    def _note(self, kind: Kind, made: Input, expectation: ExpectedAnswer, outcome: Outcome, small: bool) -> None:
+    def _note(self, kind: Kind, made: DecoderInput, expectation: ExpectedAnswer, outcome: Outcome, small: bool) -> None:
         known = signature(kind, outcome, expectation)
         for found in self.findings:
             if found.signature == known:
@@ -182,7 +182,7 @@ class Campaign:
                 expectation = expected_answer(data, self.settings.policy)
         digest = sha256(data).hexdigest()
         rule = f"-{expectation.code}" if expectation.code else ""
-        found = Found(
+        found = CampaignFind(
             kind=kind.value,
             signature=known,
             code=expectation.code,

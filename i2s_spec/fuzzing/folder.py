@@ -44,7 +44,7 @@ class Folder:
                 retained = self.state["identity"] if self.state["state_version"] == STATE_VERSION else None
                 self._check_shape()
             except (OSError, ValueError, KeyError, TypeError) as error:
-                raise ValueError(f"{shown}/{STATE} is no state of a campaign; name another folder") from error
+                raise ValueError(f"{shown}/{STATE} is not a state of a campaign; name another folder") from error
             if retained != self._identity:
                 differ = (
                     ", ".join(k for k in self._identity if (retained or {}).get(k) != self._identity[k]) or "version"

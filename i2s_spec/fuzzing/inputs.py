@@ -32,7 +32,7 @@ _SMALL: Final = 16 << 10
 _SYSTEMATIC: Final = 4
 
 
-class Input(NamedTuple):
+class DecoderInput(NamedTuple):
     """A file for the decoder: where it comes from, what it is, its bytes."""
 
     stage: str
@@ -41,7 +41,7 @@ class Input(NamedTuple):
 
 
 @cache
-def sound() -> tuple[Input, ...]:
+def sound() -> tuple[DecoderInput, ...]:
     """Files that a decoder should accept, the plainest first."""
     plain = _plain
     made = [
@@ -64,14 +64,14 @@ def sound() -> tuple[Input, ...]:
         target = io.BytesIO()
         new(target, name, layers=1, vocab=ARCHITECTURES[name].small_vocab)
         made.append((f"a model of {name}", target.getvalue()))
-    return tuple(Input("sound", what, data) for what, data in made)
+    return tuple(DecoderInput("sound", what, data) for what, data in made)
 
 
 @cache
-def catalogue() -> tuple[Input, ...]:
+def catalogue() -> tuple[DecoderInput, ...]:
     """The malformed files, those that are not too large."""
     found = (case for case in malformed() if len(case.data) <= MOST_BYTES)
-    return tuple(Input("malformed", f"{case.name} ({case.code})", case.data) for case in found)
+    return tuple(DecoderInput("malformed", f"{case.name} ({case.code})", case.data) for case in found)
 
 
 class Inputs:
@@ -80,19 +80,19 @@ class Inputs:
     def __init__(self, seed: int, most_bytes: int = MOST_BYTES, seeds: Sequence[bytes] = ()) -> None:
         self.seed = seed
         self.most_bytes = most_bytes
-        given = tuple(Input("given", f"file {i}", data) for i, data in enumerate(seeds))
+        given = tuple(DecoderInput("given", f"file {i}", data) for i, data in enumerate(seeds))
         first = (*sound(), *given, *catalogue())
         self._first = tuple(made for made in first if len(made.data) <= most_bytes)
         self._small = tuple(made for made in self._first if len(made.data) <= _SMALL)
         self.learned: list[bytes] = []
-        self._edits: list[Input] = []
+        self._edits: list[DecoderInput] = []
 
     @property
     def known(self) -> int:
         """How many inputs come before chance begins."""
         return len(self._first)
 
-    def at(self, index: int) -> Input:
+    def at(self, index: int) -> DecoderInput:
         """Input `index`, counted from 0."""
         if index < len(self._first):
             return self._first[index]
@@ -102,15 +102,15 @@ class Inputs:
             return self._systematic()[number]
         return self._by_chance(index)
 
-    def _systematic(self) -> list[Input]:
+    def _systematic(self) -> list[DecoderInput]:
         """Every single edit of two small files, in an order of the seed's."""
         if not self._edits:
             base = self._small[0].data, Draft().data
-            self._edits = [Input("edge", f"{e.path}: {e.what}", e.data) for data in base for e in edits(data)]
+            self._edits = [DecoderInput("edge", f"{e.path}: {e.what}", e.data) for data in base for e in edits(data)]
             Random(f"{self.seed}/edits").shuffle(self._edits)
         return self._edits
 
-    def _by_chance(self, index: int) -> Input:
+    def _by_chance(self, index: int) -> DecoderInput:
         chance = Random(f"{self.seed}/{index}")
         if self.learned and chance.random() < 0.5:
             base, what = chance.choice(self.learned), "a file that had a new answer"
@@ -120,7 +120,7 @@ class Inputs:
         if chance.random() < 0.1:
             base = crossover(base, chance.choice(self._small).data, chance.getrandbits(32), self.most_bytes)
         edit = mutation(base, chance, self.most_bytes)
-        return Input("chance", f"{what}: {edit.what}", edit.data)
+        return DecoderInput("chance", f"{what}: {edit.what}", edit.data)
 
 
 def _plain(*tensors: tuple[str, tuple[int, ...]], alignment: int = 32) -> bytes:

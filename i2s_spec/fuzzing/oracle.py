@@ -7,9 +7,9 @@ says nothing. It *must accept* a file in which the linter finds no error and no 
 decoder does not claim to support. Everything else is its own business, as long as it ends.
 
     >>> from i2s_spec.testing.sample import Draft
-    >>> expected_answer(Draft().data, Policy()).answer.value
+    >>> expected_answer(Draft().data, DecoderPolicy()).answer.value
     'accept'
-    >>> expected_answer(Draft().data[:-40], Policy()).code
+    >>> expected_answer(Draft().data[:-40], DecoderPolicy()).code
     'G401'
 """
 
@@ -40,7 +40,7 @@ class Expectation(StrEnum):
     EITHER = "either"
 
 
-class Reads(StrEnum):
+class ReadDepth(StrEnum):
     """How far a decoder reads: metadata and tensor table; the tensors too; or a whole model, which it builds."""
 
     HEADER = "header"
@@ -61,7 +61,7 @@ USUAL_SUPPORT: Final = frozenset({"i2s", "alignment"})
 
 _USUAL_TYPES: Final = frozenset({"F32", "F16", "Q8_0", "I2_S"})
 
-Condition = Callable[[Finding, File, "Policy"], bool]
+Condition = Callable[[Finding, File, "DecoderPolicy"], bool]
 
 
 class Obligation(NamedTuple):
@@ -71,11 +71,11 @@ class Obligation(NamedTuple):
     holds: Condition
 
 
-def _always(finding: Finding, file: File, policy: Policy) -> bool:
+def _always(finding: Finding, file: File, policy: DecoderPolicy) -> bool:
     return True
 
 
-def _of_known_size(finding: Finding, file: File, policy: Policy) -> bool:
+def _of_known_size(finding: Finding, file: File, policy: DecoderPolicy) -> bool:
     """Whether the finding is on a tensor whose size every reader computes alike."""
     row = re.search(r"\[(\d+)\]", finding.span.path)
     if row is None or int(row[1]) >= file.index.tensors:
@@ -87,11 +87,11 @@ def _of_known_size(finding: Finding, file: File, policy: Policy) -> bool:
     return len(readings) == 1 and readings[0].family == "ggml"
 
 
-def _dimensions_past_end(finding: Finding, file: File, policy: Policy) -> bool:
+def _dimensions_past_end(finding: Finding, file: File, policy: DecoderPolicy) -> bool:
     return isinstance(finding.got, int) and 8 * finding.got > file.size - finding.span.stop
 
 
-def _no_type_ever(finding: Finding, file: File, policy: Policy) -> bool:
+def _no_type_ever(finding: Finding, file: File, policy: DecoderPolicy) -> bool:
     return isinstance(finding.got, int) and not 0 <= finding.got < 1 << 16
 
 
@@ -118,7 +118,7 @@ OF_TENSORS: Final = _obligations("tensors")
 
 
 @dataclass(frozen=True)
-class Policy:
+class DecoderPolicy:
     """What a decoder is held to.
 
     :param reads: how far it reads
@@ -128,7 +128,7 @@ class Policy:
     :param spared: codes that it need not reject
     """
 
-    reads: Reads = Reads.TENSORS
+    reads: ReadDepth = ReadDepth.TENSORS
     supports: frozenset[str] = USUAL_SUPPORT
     profile: str = "default"
     also: frozenset[str] = field(default=frozenset())
@@ -145,7 +145,7 @@ class Policy:
     def obligations(self) -> dict[str, Obligation]:
         """Every code that can oblige to reject, with the reason."""
         codes = dict(OF_HEADER)
-        if self.reads is not Reads.HEADER:
+        if self.reads is not ReadDepth.HEADER:
             codes.update(OF_TENSORS)
         codes.update((code, Obligation("it was asked for", _always)) for code in sorted(self.also))
         return {code: obligation for code, obligation in codes.items() if code not in self.spared}
@@ -167,7 +167,7 @@ class ExpectedAnswer(NamedTuple):
         return REGISTRY[self.code].clause if self.code else None
 
 
-def expected_answer(data: bytes, policy: Policy) -> ExpectedAnswer:
+def expected_answer(data: bytes, policy: DecoderPolicy) -> ExpectedAnswer:
     """What a decoder owes to these bytes."""
     report = lint(data, profile=policy.profile)
     errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
@@ -187,7 +187,7 @@ def expected_answer(data: bytes, policy: Policy) -> ExpectedAnswer:
         return ExpectedAnswer(
             Expectation.EITHER, None, f"it needs what the decoder does not claim: {', '.join(lacking)}"
         )
-    if policy.reads is Reads.MODEL and not _is_model(file):
+    if policy.reads is ReadDepth.MODEL and not _is_model(file):
         return ExpectedAnswer(Expectation.EITHER, None, "it is no model")
     return ExpectedAnswer(Expectation.ACCEPT, None, "nothing is wrong with it")
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from i2s_spec.errors import counted, quote
 from i2s_spec.fuzzing.campaign import Campaign
-from i2s_spec.fuzzing.settings import Found
+from i2s_spec.fuzzing.settings import CampaignFind
 from i2s_spec.fuzzing.verdict import MEANING, Kind
 from i2s_spec.linter.engine import tool
 
@@ -93,7 +93,7 @@ def _lines(campaign: Campaign, folder: str | None) -> Iterator[str]:
     yield f"{counted(count, 'finding')}{f' ({kinds})' if kinds else ''}; seed {campaign.settings.seed}"
 
 
-def _happened(found: Found) -> str:
+def _happened(found: CampaignFind) -> str:
     kind = Kind(found.kind)
     if kind is Kind.CRASH:
         return f"ended by {found.outcome}"
@@ -123,13 +123,13 @@ def junit_report(campaign: Campaign) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="i2s fuzz">\n{suite}</testsuites>\n'
 
 
-def _ordered(campaign: Campaign) -> list[Found]:
+def _ordered(campaign: Campaign) -> list[CampaignFind]:
     """The finds, the worst kind first, else as they came."""
     kinds = [kind.value for kind in Kind]
     return sorted(campaign.findings, key=lambda found: (kinds.index(found.kind), found.index))
 
 
-def _plain(found: Found) -> Mapping[str, Any]:
+def _plain(found: CampaignFind) -> Mapping[str, Any]:
     """A find with what the decoder said, and what our own texts do not bound, escaped."""
     plain = asdict(found)
     plain["said"] = quote(plain.pop("stderr_tail"), limit=600, bare=True)

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from i2s_spec.fuzzing.child import Bounds
 from i2s_spec.fuzzing.inputs import MOST_BYTES
-from i2s_spec.fuzzing.oracle import Policy
+from i2s_spec.fuzzing.oracle import DecoderPolicy
 from i2s_spec.fuzzing.verdict import Statuses
 
 
 @dataclass
-class Found:
+class CampaignFind:
     """A find: what happened, on which file, and how often since. Times and memory are those of the first run.
 
     `confirmed` says whether it happened again when the same file was tried again.
@@ -39,7 +39,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Settings:
+class CampaignSettings:
     """How a campaign is run.
 
     :param seed: of everything that is left to chance
@@ -54,7 +54,7 @@ class Settings:
     seed: int = 0
     bounds: Bounds = field(default_factory=Bounds)
     statuses: Statuses = field(default_factory=Statuses)
-    policy: Policy = field(default_factory=Policy)
+    policy: DecoderPolicy = field(default_factory=DecoderPolicy)
     most_bytes: int = MOST_BYTES
     jobs: int = 1
     effort: int = 300

@@ -214,7 +214,7 @@ def refuse_source(target: Target, source: Source) -> None:
         return
     if not isinstance(target, str | os.PathLike):
         raise ValueError("the target is a stream onto the source, which would be read back half-written")
-    message = "this is the file that is read; what is written needs another name"
+    message = "this is the input file; the output needs another name"
     raise FileExistsError(errno.EEXIST, message, os.fspath(target))
 
 

@@ -13,7 +13,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from i2s_spec.errors import quote
-from i2s_spec.gguf.source import CHUNK, Source, chunks
+from i2s_spec.gguf.ranges import chunks
+from i2s_spec.gguf.source import CHUNK, Source
 from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.dialect import CODES_PER_BYTE
 from i2s_spec.schema.types import (

@@ -77,10 +77,10 @@ def takes_file(function: Call) -> Call:
 class File:
     """A GGUF file whose header has been indexed.
 
-    `metadata` maps keys to values and `tensors` names to `Tensor`s, both in file order; where a key or a name occurs
-    twice the first one counts, as for the loaders of the BitNet lineage. A `File` made directly (not by `open`) may
-    carry a `fault`: then it holds what lies before it. A `with` block that ends without an error asks whether the file
-    changed meanwhile, and raises S903 where it did.
+    `metadata` maps keys to values and `tensors` names to `Tensor`s, both in file order; if a key or a name occurs
+    twice, the first one counts, as for the loaders of the BitNet family. A `File` made directly (not by `open`) may
+    have a `fault`; it then contains only what precedes the fault. A `with` block that ends without an error checks
+    whether the file changed meanwhile, and raises S903 if it did.
     """
 
     def __init__(self, source: Source) -> None:
@@ -109,7 +109,7 @@ class File:
 
     @property
     def data_start(self) -> int | None:
-        """First byte of the data section; None where the header does not say."""
+        """First byte of the data section; None if the header does not determine it."""
         return self.index.data_start
 
     @property
@@ -122,7 +122,7 @@ class File:
         return self.source.size
 
     def require_unchanged(self) -> None:
-        """Raise where the file changed since it was opened: what was read may not belong together (12.4-2).
+        """Raise S903 if the file changed since it was opened: the bytes read may belong to different versions (12.4-2).
 
         :raises FormatError: S903
         """

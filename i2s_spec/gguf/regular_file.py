@@ -14,7 +14,7 @@ def open_regular(path: str | os.PathLike[str], most: int | None = None) -> Binar
     """A regular file, to be read; nothing else is opened: a FIFO would wait for its writer, a device may never end.
 
     :param most: bytes that it may have
-    :raises OSError: where it cannot be opened, is no regular file, or is larger; with the name
+    :raises OSError: where it cannot be opened, is not a regular file, or is larger; with the name
     """
     name = os.fspath(path)
     fd = os.open(path, FLAGS)

@@ -8,11 +8,10 @@ but regular files is opened; a FIFO or a device would block or never end.
 from __future__ import annotations
 
 import io
-import mmap
 import os
 import stat
 from _thread import allocate_lock  # `threading` is more, and takes longer to import
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, file_error, quote
@@ -28,11 +27,8 @@ Origin = Any
 #: Of `os.open`. O_NONBLOCK: opening a FIFO must not wait for its writer; it is refused then.
 FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
-#: How much `chunks` and copies read at a time.
+#: How much `ranges.chunks` and copies read at a time.
 CHUNK = 1 << 20
-
-#: Bytes between two ranges that are read with them.
-NEAR = 1 << 12
 
 
 @runtime_checkable
@@ -80,22 +76,6 @@ class FetchingSource(Source, Protocol):
 
     def holds(self, start: int, stop: int) -> bool:
         """Whether reading this range would ask for nothing."""
-
-
-def affordable(source: Source, ranges: Sequence[tuple[int, int]]) -> Sequence[int]:
-    """Numbers of the ranges that may be read of these, which lie apart: all; of a server that gives one range at a time as
-    many as a sample may cost, the first, the last and some between them, evenly spread. Those are fetched.
-
-    :raises FormatError: where they cannot be had
-    """
-    if not ranges or not isinstance(source, FetchingSource):
-        return range(len(ranges))
-    more = source.far_ranges(ranges)
-    if more is None or 2 + more >= len(ranges):
-        return range(len(ranges))
-    chosen = [number * (len(ranges) - 1) // (1 + more) for number in range(2 + more)]
-    source.prefetch(ranges[number] for number in chosen)
-    return chosen
 
 
 class BufferSource:
@@ -288,6 +268,8 @@ class MapSource(BufferSource):
     """A file mapped into memory: for callers who know that nobody will cut the file short meanwhile."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        import mmap  # a library that most processes do not need
+
         file = FileSource(path)
         try:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.size else None
@@ -309,7 +291,7 @@ def source_of(origin: Origin, trusted: bool = False) -> Source:
     `gguf.GGUFReader` objects are buffers too: what they mapped is read.
 
     :param trusted: map the file instead of reading it; only for files that nobody else can shorten
-    :raises FormatError: S901, S902 where the path cannot be opened or is no regular file; S911 to S918 for addresses
+    :raises FormatError: S901, S902 where the path cannot be opened or is not a regular file; S911 to S918 for addresses
     :raises MissingExtra: for an address, where the extra [remote] is not installed
     """
     if is_address(origin):
@@ -373,40 +355,6 @@ def require_unchanged(source: Source) -> None:
         raise FormatError(faults.CHANGED, Span(0, source.size), reason=TrustedText(reason)).of_file(source.name)
 
 
-def chunks(source: Source, start: int, stop: int, size: int = CHUNK) -> Iterator[bytes]:
-    """The bytes from `start` to `stop`, at most `size` at a time."""
-    while start < stop:
-        data = source.read(start, min(size, stop - start))
-        yield data
-        start += len(data)
-
-
-def read_spans(source: Source, spans: Sequence[tuple[int, int]]) -> list[bytes]:
-    """The bytes of each (start, size), which the source holds, by few reads: of what lies together, in parts of a MiB."""
-    data = [b""] * len(spans)
-    near: list[int] = []
-    first = end = 0
-
-    def take() -> None:
-        held = source.read(first, end - first)
-        for i in near:
-            start, size = spans[i]
-            data[i] = held[start - first : start - first + size]
-
-    for i in sorted(range(len(spans)), key=spans.__getitem__):
-        start, size = spans[i]
-        if near and (start > end + NEAR or start + size - first > CHUNK):
-            take()
-            near = []
-        if not near:
-            first = end = start
-        near.append(i)
-        end = max(end, start + size)
-    if near:
-        take()
-    return data
-
-
 def _inside(source: Source, start: int, length: int) -> None:
     if start < 0 or length < 0 or start + length > source.size:
         span = Span(min(max(start, 0), source.size), source.size)
@@ -420,7 +368,7 @@ def _refuse_special(status: os.stat_result) -> None:
 
 
 def kind_of(status: os.stat_result) -> str | None:
-    """What something is that is no regular file; None for one."""
+    """What something is that is not a regular file; None for one."""
     kinds = (
         (stat.S_ISDIR, "a directory"),
         (stat.S_ISFIFO, "a FIFO"),
@@ -440,4 +388,4 @@ def _shrank(at: int, size: int) -> FormatError:
     return FormatError(faults.CHANGED, Span(at, size), reason=reason)
 
 
-__all__ = ["BufferSource", "FileSource", "MapSource", "Source", "StreamSource", "chunks", "source_of"]
+__all__ = ["BufferSource", "FileSource", "MapSource", "Source", "StreamSource", "source_of"]

@@ -10,7 +10,6 @@ from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.header_index import HeaderIndex, TensorInfo
 from i2s_spec.light_typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from i2s_spec.schema import faults, types
-from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import TAIL_BYTES, TensorType
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ class Tensors(Mapping[str, "Tensor"]):
         self._index = index
         self._common: dict[int, TensorType | None] = {}
 
-    def room(self, offset: int) -> int | None:
+    def allotted_bytes(self, offset: int) -> int | None:
         """Bytes from `offset` in the data section to where the next tensor begins, or to the end of the file."""
         return self._index.extent(offset)[1]
 
@@ -42,8 +41,8 @@ class Tensors(Mapping[str, "Tensor"]):
             return readings[0] if readings else None
         if number not in self._common:
             tensor = self._index.tensor
-            each = ((tensor(i), room) for i, (_, room) in enumerate(self._index.extents()))
-            alike = ((info.ne, room) for info, room in each if info.type == number)
+            each = ((tensor(i), size) for i, (_, size) in enumerate(self._index.extents()))
+            alike = ((info.ne, size) for info, size in each if info.type == number)
             self._common[number] = types.common_reading(number, alike, self._index.alignment or types.TAIL_BYTES)
         return self._common[number]
 
@@ -55,7 +54,7 @@ class Tensors(Mapping[str, "Tensor"]):
         if len(readings) < 2:
             return Tensor(index, info, readings[0] if readings else None)
         alignment, common = index.alignment or types.TAIL_BYTES, self.common_type(number)
-        return Tensor(index, info, types.reading(number, info.ne, self.room(info.offset), alignment, common))
+        return Tensor(index, info, types.reading(number, info.ne, self.allotted_bytes(info.offset), alignment, common))
 
     @property
     def rows(self) -> Iterator[Tensor]:
@@ -103,10 +102,10 @@ class Tensors(Mapping[str, "Tensor"]):
 
 
 class Tensor:
-    """One tensor of a file; its bytes are read when they are asked for.
+    """One tensor of a file; its bytes are read on request.
 
-    `ne` is ggml's shape (fastest first), `shape` NumPy's (the other way round). `type` is None for a number that no
-    ggml defines; then the size is unknown. `offset` counts from the data section, `info_span` is the tensor info.
+    `ne` is ggml's shape (fastest first), `shape` NumPy's (the other way round). `type` is None for a number that ggml
+    does not define; the size is then unknown. `offset` counts from the data section, `info_span` is the tensor info.
     """
 
     __slots__ = ("_index", "info", "ne", "number", "offset", "raw_name", "type")
@@ -174,13 +173,13 @@ class Tensor:
 
     @property
     def payload_span(self) -> Span:
-        """The data without the tail that I2_S and its kin have (clause 5.2)."""
+        """The data without the tail of I2_S and related types (clause 5.2)."""
         span = self.span
         return Span(span.start, max(span.start, span.stop - self._tail_bytes), f"{span.path}.payload")
 
     @property
     def tail_span(self) -> Span:
-        """The 32 bytes after the payload of I2_S and its kin, empty for other types (clause 6.1)."""
+        """The 32 bytes after the payload of I2_S and related types, empty for other types (clause 6.1)."""
         span = self.span
         return Span(max(span.start, span.stop - self._tail_bytes), span.stop, f"{span.path}.tail")
 
@@ -190,12 +189,12 @@ class Tensor:
 
     @property
     def payload(self) -> bytes:
-        """The bytes of codes of an I2_S tensor; of other types all bytes."""
+        """The codes of an I2_S tensor as bytes; for other types all bytes."""
         return self._bytes(self.payload_span)
 
     @property
     def tail(self) -> bytes:
-        """The 32 bytes after the payload of an I2_S tensor; of other types nothing."""
+        """The 32 bytes after the payload of an I2_S tensor; for other types empty."""
         return self._bytes(self.tail_span)
 
     @property
@@ -218,28 +217,17 @@ class Tensor:
         map; BF16, which NumPy lacks, comes as float32, exactly.
 
         :raises FormatError: as `read` does
-        :raises TypeError: for a type whose elements are not numbers of their own
+        :raises TypeError: for a type that packs several elements together
         """
-        import numpy as np
+        from i2s_spec.gguf.tensor_values import plain_values
 
         name = self.type.name if self.type is not None else None
-        prefix = order_prefix(self._index.byte_order)
-        dtype = "u2" if name == "BF16" else types.NUMPY_TYPES.get(name or "")
-        span = self.span
-        if dtype is None:
+        if name not in types.NUMPY_TYPES and name != "BF16":
             more = "; trits() and dequantize() decode them" if self._holds_trits else ""
             raise TypeError(f"{self.kind} tensors have no plain elements; read() gives their bytes{more}")
+        span = self.span
         self.require(span)
-        view = self._index.source.view
-        data: bytes | memoryview = view[span.start : span.stop] if view is not None else self._bytes(span)
-        array = np.frombuffer(data, dtype=prefix + dtype)
-        if name == "BF16":
-            from i2s_spec.codec.weights import from_bfloat16
-
-            array = from_bfloat16(array)
-        array = array.reshape(self.shape)
-        array.flags.writeable = False
-        return array
+        return plain_values(self._index.source, span, name, self.shape, self._index.byte_order)
 
     @renamed_keyword("code3", "unused_code")
     def trits(
@@ -253,7 +241,7 @@ class Tensor:
 
         :param dialect: how an I2_S tensor is packed, which the file does not say; other types that are exactly ternary
             (F32, F16, BF16, TQ1_0, TQ2_0) have none
-        :param unused_code: whether the code that stands for nothing is an error or 0
+        :param unused_code: whether the unused code is an error or 0
         :param threads: how many threads may decode
         :raises ValueError: for types and shapes that hold no trits, weights that are not ternary, and code 3
         :raises FormatError: as `read` does
@@ -261,7 +249,8 @@ class Tensor:
         return self.ternary(dialect, unused_code).whole(threads)[0]
 
     def scale(self, dialect: str | Dialect = "canonical") -> np.float32:
-        """What +1 stands for: of I2_S the float32 at the start of the tail (clause 6.1), of other types the one magnitude.
+        """The weight that +1 stands for: for I2_S the float32 at the start of the tail (clause 6.1), else the one
+        magnitude.
 
         :raises ValueError: as `trits` does, and for block types where there is more than one
         :raises FormatError: as `read` does
@@ -276,62 +265,41 @@ class Tensor:
         unused_code: Literal["reject", "zero"] = "reject",
         threads: int = 1,
     ) -> NDArray[np.float32]:
-        """The weights: float32 of `shape`. Of I2_S each is its trit times the scale (clause 6.2).
+        """The weights: float32 of `shape`. For I2_S, each is its trit times the scale (clause 6.2).
 
         F32, F16 and BF16 tensors need not be ternary. The parameters and errors are those of `trits`.
         """
-        import numpy as np
-
-        from i2s_spec.codec.blocks import block_native
-        from i2s_spec.codec.native import dequantize
+        from i2s_spec.gguf.tensor_values import dequantized
         from i2s_spec.schema.block_layout import GROUP_LAYOUTS
 
         name = self.type.name if self.type is not None else None
         if name == "I2_S":
             self.ternary(dialect, unused_code)  # says which tensor it is where its shape has no place in the layout
-            order = self._index.byte_order
-            return dequantize(
-                self.read(), self.shape, dialect, byte_order=order, unused_code=unused_code, threads=threads
-            )
         if name in {"F32", "F16", "BF16"}:
-            return self.array().astype(np.float32)
-        if name in GROUP_LAYOUTS:
-            answer: Literal["reject", "zero"] | None = unused_code if GROUP_LAYOUTS[name].fourth == "reserved" else None
-            return block_native.dequantize(
-                self.read(), self.shape, name, byte_order=self._index.byte_order, unused_code=answer, threads=threads
-            )
+            return self.array().astype("float32")
+        if name == "I2_S" or name in GROUP_LAYOUTS:
+            return dequantized(self.read(), self.shape, name, dialect, self._index.byte_order, unused_code, threads)
         trits, scale = self.ternary(dialect, unused_code).whole(threads)
         return trits * scale
 
     def ternary(self, dialect: str | Dialect = "canonical", unused_code: Literal["reject", "zero"] = "reject") -> Trits:
-        """The trits and the scale, read when they are asked for.
+        """The trits and the scale, read on request.
 
         :param dialect: of I2_S, a name or a `Dialect`; the file does not say it
-        :param unused_code: whether the code that stands for nothing is an error or 0
+        :param unused_code: whether the unused code is an error or 0
         :raises ValueError: for a type that holds no trits, and for a shape that it cannot have; with the tensor's name
         :raises FormatError: where the file does not hold the tensor (clause 2.7)
         """
-        from i2s_spec.codec.form import Form
-        from i2s_spec.codec.trits import Trits
+        from i2s_spec.gguf.tensor_values import trits_of
         from i2s_spec.schema.dialect import parse
 
-        span, source = self.span, self._index.source
+        source, span = self._index.source, self.span
         self.require(span)
-        name = self.type.name if self.type is not None else f"type {self.number}"
         dialect = parse(dialect)
         try:
-            form = Form(name, self.shape, dialect, self._index.byte_order)
+            return trits_of(source, span.start, self.kind, self.shape, dialect, self._index.byte_order, unused_code)
         except ValueError as error:
             raise ValueError(f"tensor {quote(self.name)}: {error}") from None
-        if form.has_scales_apart:
-            from i2s_spec.codec.blocks.apart_windows import fetching
-            from i2s_spec.schema.block_layout import block_layout
-
-            fetch = fetching(
-                block_layout(name), form.rows, form.cols, lambda at, size: source.read(span.start + at, size)
-            )
-            return Trits(form, fetch, unused_code)
-        return Trits(form, lambda start, stop: source.read(span.start + start, stop - start), unused_code)
 
     def require(self, span: Span) -> None:
         """Make sure that the file holds a part of the tensor, before anything is read or allocated for it.
@@ -376,7 +344,7 @@ class Tensor:
 
         :param copy: True for an array of the caller's own; False where only a view will do, which a buffer or a trusted
             file gives, and other files do not
-        :raises TypeError: for a type whose elements are not numbers of their own, such as I2_S
+        :raises TypeError: for a type that packs several elements together, such as I2_S
         :raises ValueError: for `copy=False` where there is no view
         """
         import numpy as np
@@ -401,7 +369,7 @@ class Tensor:
         The capsule is of a copy in this machine's byte order, which its new owner may write to: a file is not.
 
         :param more: what NumPy's arrays take: `stream`, `max_version`, `dl_device`
-        :raises TypeError: for a type whose elements are not numbers of their own, such as I2_S
+        :raises TypeError: for a type that packs several elements together, such as I2_S
         :raises BufferError: for `copy=False`
         """
         if copy is False:

@@ -1,4 +1,4 @@
-"""This module recognises what a killed run left: files and folders under temporary names that no process writes any more.
+"""This module recognizes what a killed run left: files and folders under temporary names that no process writes any more.
 
 A temporary name is that of the result with a dot before it, and 16 hexadecimal digits and `.part` after it. Who writes
 holds a lock on it, which the system takes back when the process ends, however it ends. The next run that writes the

@@ -26,11 +26,11 @@ from typing import Any, Final
 
 from i2s_spec.errors import FormatError, Span, counted, quote
 from i2s_spec.gguf import _scanner
-from i2s_spec.gguf import encode_tensor as tensors
-from i2s_spec.gguf import encode_value as values
 from i2s_spec.gguf.atomic_file import OutputFile, Target, refuse_taken, write_all
-from i2s_spec.gguf.encode_tensor import Planned
-from i2s_spec.gguf.encode_value import Kind
+from i2s_spec.gguf.encoding import encode_tensor as tensors
+from i2s_spec.gguf.encoding import encode_value as values
+from i2s_spec.gguf.encoding.encode_tensor import Planned
+from i2s_spec.gguf.encoding.encode_value import Kind
 from i2s_spec.gguf.source import CHUNK, Buffer, BufferSource
 from i2s_spec.schema import checks, limits
 from i2s_spec.schema.checks import ByteOrder
@@ -47,9 +47,9 @@ _ALIGNMENT: Final = b"general.alignment"
 
 
 class Writer:
-    """A GGUF file in the making; as a context manager it writes the file where the block ends, nothing where it fails.
+    """Builds a GGUF file; as a context manager, it writes the file if the block ends without an error.
 
-    :param target: a path, or a binary stream, which is written from its position on and not taken back on failure
+    :param target: a path, or a binary stream, which is written from its current position and not restored on failure
     :param version: 3, or 2, which is the same in bytes but is defined for little-endian files only (clause 2.3)
     :param byte_order: `little` or `big`, of everything in the file
     :param alignment: of tensors, in bytes; one other than 32 is stored as `general.alignment` (clause 2.7)
@@ -114,7 +114,7 @@ class Writer:
         :param type: a `ValueType` or its label, for arrays also as `arr[str]` or `arr[arr[u8]]`
         :param element: type of an array's elements, if `type` does not say it
         :raises ValueError: for a second value of a key, and for a number that the type cannot hold
-        :raises TypeError: for a value that is not of the type's sort
+        :raises TypeError: for a value that does not match the type
         """
         self._require_open()
         name = values.checked_key(key)
@@ -127,7 +127,7 @@ class Writer:
     def add_raw(self, entry: Buffer) -> None:
         """Add a key-value as it stands in another file of the same byte order, byte for byte.
 
-        Only what makes the file readable is checked; a key or text that is odd there stays so.
+        Only the form is checked, so that the file stays readable; an unusual key or text is kept.
 
         :param entry: the whole record: length and bytes of the key, type, value
         :raises ValueError: where that is not exactly one well-formed record, or its key has a value already
@@ -137,7 +137,7 @@ class Writer:
         head = self._header(0, 1)
         index = _scanner.scan(BufferSource(head + record))
         if index.fault is not None:
-            raise ValueError(f"this is no well-formed key-value: {index.fault.message}") from index.fault
+            raise ValueError(f"this is not a well-formed key-value: {index.fault.message}") from index.fault
         if index.infos_end != len(head) + len(record):
             raise ValueError(
                 f"{counted(len(head) + len(record) - (index.infos_end or 0), 'byte follows', 'bytes follow')} the key-value"
@@ -199,7 +199,7 @@ class Writer:
         self._require_open()
         self._open = False
         size = self.size
-        if size >= tensors.INT64_END:
+        if size >= limits.INT64_END:
             raise ValueError(f"the file would have {counted(size, 'byte')}; no file can")
         self._require_readings()
         if isinstance(self._target, str | os.PathLike):
@@ -210,7 +210,7 @@ class Writer:
             self._write(lambda piece: write_all(stream, piece), size)
 
     def discard(self) -> None:
-        """Forget everything; nothing has been written."""
+        """Discard everything; nothing has been written."""
         self._open = False
         self._records.clear()
         self._tensors.clear()
@@ -256,14 +256,14 @@ class Writer:
             if len(READINGS.get(tensor.type.number, ())) > 1:
                 shared.setdefault(tensor.type.number, []).append(tensor)
         for number, alike in shared.items():
-            rooms = [(tensor.ne, padded(tensor.nbytes, self.alignment)) for tensor in alike]
-            common = common_reading(number, rooms, self.alignment)
-            for tensor, (ne, room) in zip(alike, rooms, strict=True):
-                found = reading(number, ne, room, self.alignment, common)
+            extents = [(tensor.ne, padded(tensor.nbytes, self.alignment)) for tensor in alike]
+            common = common_reading(number, extents, self.alignment)
+            for tensor, (ne, size) in zip(alike, extents, strict=True):
+                found = reading(number, ne, size, self.alignment, common)
                 if found is not None and found.name != tensor.type.name:
                     raise ValueError(
                         f"tensor {quote(tensor.name)}: type {number} is {tensor.type.name} here, and the file would be read "
-                        f"as if it were {found.name}: in {counted(room, 'byte')} both have room"
+                        f"as if it were {found.name}: in {counted(size, 'byte')} both have room"
                     )
 
     def _header(self, tensors: int, keys: int) -> bytes:

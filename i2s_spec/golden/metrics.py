@@ -53,7 +53,7 @@ def measure(got: NDArray[Any], want: NDArray[Any], limit: NDArray[np.float64] | 
     at = tuple(int(i) for i in np.unravel_index(int(difference.argmax()), a.shape))
     if not difference[at] and over.any():
         at = tuple(int(i) for i in np.argwhere(over)[0])
-    if strange:  # the rest may be right, but the value is not so far off: it is no number
+    if strange:  # the rest may be right, but the value is not so far off: it is not a number
         place = ~np.isfinite(a) & ~((a == b) | (np.isnan(a) & np.isnan(b)))
         at = tuple(int(i) for i in np.argwhere(place)[0])
         return Measures(

@@ -15,9 +15,6 @@ from i2s_spec.schema.types import padded
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
 
-#: No tensor of any kind has as many elements or bytes: sizes are kept in signed 64-bit integers.
-INT64_END = 1 << 63
-
 #: Numbers that I2_S had before its release; BF16 and a retired type today.
 LEGACY_I2_S = frozenset({30, 31})
 
@@ -133,4 +130,4 @@ def size_of(
 
 def sound_shape(ne: tuple[int, ...]) -> bool:
     """One to four dimensions, each at least 1, with a product that fits a signed 64-bit integer."""
-    return 0 < len(ne) <= limits.MAX_DIMENSIONS and min(ne) > 0 and prod(ne) < INT64_END
+    return 0 < len(ne) <= limits.MAX_DIMENSIONS and min(ne) > 0 and prod(ne) < limits.INT64_END

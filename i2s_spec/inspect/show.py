@@ -1,7 +1,7 @@
 """This module tells what a GGUF file is on one page: `describe` as data (show.schema.json), for JSON and for text alike.
 
 Header, keys with the beginnings of their values, tensors with place, size and scale, and totals by type. Nothing is
-judged: what does not fit (a type that nobody knows, data after the end of the file) is told as it is.
+checked: what does not fit (a type that nobody knows, data after the end of the file) is told as it is.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from i2s_spec.draw.text import json_string
 from i2s_spec.errors import FormatError
+from i2s_spec.gguf.ranges import affordable
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
-from i2s_spec.gguf.source import FetchingSource, affordable
-from i2s_spec.inspect.dump.value_preview import beginning
+from i2s_spec.gguf.source import FetchingSource
+from i2s_spec.inspect.value_preview import beginning
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import RETIRED, ValueType
 

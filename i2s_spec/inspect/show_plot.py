@@ -26,7 +26,7 @@ WIDTH: Final = 100
 _BLOCK: Final = re.compile(rb"^blk\.(\d{1,4})\.")
 
 
-class Kind(NamedTuple):
+class TensorKind(NamedTuple):
     """Tensors of one kind: their scales by layer, those in no layer first, and their codes together."""
 
     name: str
@@ -63,8 +63,8 @@ def plots(file: File, available: int | None = None, *, blocks: bool = True) -> I
         yield [Piece(f"  {kind.name:<{width}}  ", "cyan"), Piece(f"{strip}  {words}"), Piece(odd, "red")]
 
 
-def _kinds(file: File, seen: Survey) -> list[Kind]:
-    found: dict[str, Kind] = {}
+def _kinds(file: File, seen: Survey) -> list[TensorKind]:
+    found: dict[str, TensorKind] = {}
     tensors = list(file.tensors.values())
     for row in seen:
         tensor = tensors[row.row]
@@ -73,14 +73,14 @@ def _kinds(file: File, seen: Survey) -> list[Kind]:
         word = visible(_BLOCK.sub(b"", name).removesuffix(b".weight"), 24, bare=True)
         if word not in found and len(found) == KINDS:
             continue
-        kind = found.setdefault(word, Kind(word, {}, [0, 0, 0, 0]))
+        kind = found.setdefault(word, TensorKind(word, {}, [0, 0, 0, 0]))
         if layer < LAYERS:
             kind.scales.setdefault(layer, float(tensor.scale()))
         kind.counts[:] = [a + b for a, b in zip(kind.counts, row.counts, strict=True)]
     return list(found.values())
 
 
-def _scales(kinds: Sequence[Kind], width: int, room: int, blocks: bool) -> Iterator[Line]:
+def _scales(kinds: Sequence[TensorKind], width: int, room: int, blocks: bool) -> Iterator[Line]:
     layers = 1 + max(layer for kind in kinds for layer in kind.scales)
     signs = BLOCKS if blocks else ASCII
     step = max(1, -(-layers // max(8, room)))
@@ -101,7 +101,7 @@ def _scales(kinds: Sequence[Kind], width: int, room: int, blocks: bool) -> Itera
         yield [Piece(f"  {kind.name:<{width}}  ", "cyan"), Piece(f"{line}  {ends}"), Piece(left, "red")]
 
 
-def _by_step(kind: Kind, layers: int, step: int) -> Iterator[float | None]:
+def _by_step(kind: TensorKind, layers: int, step: int) -> Iterator[float | None]:
     """The scales by layer, of several layers to a character the largest; what is not finite is never left out."""
     if layers <= 0:
         yield from kind.scales.values()

@@ -9,16 +9,17 @@ from i2s_spec.draw.table import Column, table
 from i2s_spec.draw.terminal import Line, Piece
 from i2s_spec.draw.text import count_words, exact_size_words, float32_words, visible, width
 from i2s_spec.errors import counted
+from i2s_spec.schema import faults
 
 #: Columns that a value may take.
 VALUE_WIDTH: Final = 60
 
 #: What is wrong with a tensor, in as few words as a table has room for.
 _PROBLEMS: Final = {
-    "G313": "type of unknown size",
-    "G315": "rows are not whole blocks",
-    "G401": "cut off by the end of the file",
-    "G402": "starts beyond the end of the file",
+    faults.TYPE_UNKNOWN.code: "type of unknown size",
+    faults.BLOCK_SPLIT.code: "rows are not whole blocks",
+    faults.TENSOR_PAST_END.code: "cut off by the end of the file",
+    faults.OFFSET_PAST_END.code: "starts beyond the end of the file",
 }
 
 

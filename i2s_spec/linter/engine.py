@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import lru_cache
 
 from i2s_spec._version import __version__
@@ -28,9 +28,12 @@ from i2s_spec.schema import faults
 from i2s_spec.schema import limits as bounds
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.reference.weights import Weights
+    from i2s_spec.linter.reference.weights import ReferenceWeights
 
 SCHEMA_VERSION = 1
+
+#: The module of the rules on how weights are laid out.
+_OF_LAYOUT = "i2s_spec.linter.rules.ternary.i2s_layout"
 
 
 def lint(
@@ -38,7 +41,7 @@ def lint(
     options: Options | None = None,
     *,
     progress: Callable[[int, int], None] | None = None,
-    weights: Weights | None = None,
+    weights: ReferenceWeights | None = None,
     **keywords: Any,
 ) -> Report:
     """Check one GGUF file by the rules of a profile.
@@ -49,10 +52,11 @@ def lint(
     :param weights: the reference of the options, where it is open already
     :param keywords: the fields of `Options`, in place of `options`: `profile`, `select`, `ignore`, `severity`, `limits`,
         `payload`, `threads`, `runtimes`, `suppressed`, `suppressions`, `reference` (also a path alone) and `details`
-    :returns: the report, which says what was not evaluated where a sample was read; a file is never a reason to raise
+    :returns: the report, which lists the rules that were not evaluated if a sample was read; no fault of the file
+        raises an exception
     :raises ValueError: for an unknown profile, prefix, severity, bound or reading, or a reference without payloads
     :raises SettingError: where I2S_ISA names kernels that cannot be used
-    :raises FormatError: for a reference that cannot be read; the file itself is no reason to raise
+    :raises FormatError: for a reference that cannot be read
     """
     if os.environ.get("I2S_ISA") or os.environ.get("I2S_HIDE"):  # kernels are loaded by what uses them
         from i2s_spec.codec import isa
@@ -94,22 +98,22 @@ def _is_asked(rule: Facts, fetched: bool) -> bool:
     return fetched if rule.code in faults.REMOTE else rule.checked or rule.general
 
 
-def open_reference(options: Options) -> AbstractContextManager[Weights | None]:
+def open_reference(options: Options) -> AbstractContextManager[ReferenceWeights | None]:
     """The known weights that options name, as a context that closes them; None where they name no reference.
 
     :raises ValueError, FormatError, OSError: for a reference that cannot be read
     """
     if options.reference is None:
         return nullcontext()
-    from i2s_spec.linter.reference.weights import Weights
+    from i2s_spec.linter.reference.weights import ReferenceWeights
 
-    return Weights(options.reference)
+    return ReferenceWeights(options.reference)
 
 
 class _Run:
     """One file under the rules in force: findings as they come in, bounded in number."""
 
-    def __init__(self, options: Options, reading: Reading, path: str | None, weights: Weights | None) -> None:
+    def __init__(self, options: Options, reading: Reading, path: str | None, weights: ReferenceWeights | None) -> None:
         levels = options.levels
         self._codes = tuple(levels)
         self._rules = _in_order(self._codes)
@@ -182,8 +186,15 @@ class _Run:
         if fault is not None and fault.code == faults.TEXT_DECODED.code:  # nothing that was read was in its place
             return True
         asked: dict[str, bool] = {}  # of each module of rules, whether the file is one that it is about
-        for code in (rule.code for rule in self._rules if rule.checked):
+        waits = False
+        for rule in self._rules:
+            if not rule.checked:
+                continue
+            code = rule.code
             try:
+                if rule.late and not waits:
+                    waits = True
+                    self._ahead(subject)
                 home = REGISTRY.homes.get(code, "")
                 if home not in asked:
                     asked[home] = concerns.concerned(home, subject)
@@ -197,6 +208,14 @@ class _Run:
             except Exception as error:  # a rule that fails is our bug; the others still run
                 self._collection.bug(code, error)
         return True
+
+    def _ahead(self, subject: Subject) -> None:
+        """Find the evidence of the layout while other threads read the payloads, where a rule will ask for it."""
+        if subject.surveying is not None and any(REGISTRY.homes.get(rule.code) == _OF_LAYOUT for rule in self._rules):
+            from i2s_spec.linter.analysis.weight_layout import layout_ahead
+
+            with suppress(Exception):  # the rule meets it again, and tells it as its own
+                layout_ahead(subject)
 
     def _sampled(self, subject: Subject, stopped: bool) -> Sample:
         """The rules in force that did not see every byte that they are about.

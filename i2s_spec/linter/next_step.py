@@ -55,7 +55,7 @@ def repair_step(counts: Iterable[tuple[str, int]], path: str = "FILE") -> Repair
 
 
 def other_command(code: str, got: Any, path: str = "FILE") -> str:
-    """The command that mends what a finding is about where `i2s fix` does not; empty where its rule declares none.
+    """The command that repairs what a finding is about where `i2s fix` does not; empty where its rule declares none.
 
     :param got: what the finding says there is, such as the name of a dialect
     :param path: one word for a shell

@@ -58,12 +58,12 @@ class Remote(NamedTuple):
 
 
 class Report:
-    """What is known of one file: its findings in the order of the bytes, at most `FINDINGS_PER_RULE` of each rule.
+    """The result of linting one file: its findings in the order of the bytes, at most `FINDINGS_PER_RULE` of each rule.
 
-    `elided` counts the findings that were left out, by code. `size` is that of the file in bytes, None where it could not
-    be opened. `runtimes` are the verdicts on loading and computing, and `details` is what a report format wants to know
-    beyond the findings; both are there only if they were asked for. `sampled` is there where a sample was asked for, and
-    `remote` where the file is on a server. No field of a report can be set; `replaced` makes another one.
+    `elided` counts the findings beyond that number, by code. `size` is the size of the file in bytes, or None if it
+    could not be opened. `runtimes` has the verdicts on loading and computing, and `details` the additional data of a
+    report format; both exist only if they were requested. `sampled` exists if a sample was requested, and `remote` if
+    the file is on a server. A report is immutable; `replaced` makes a changed copy.
     """
 
     __slots__ = (
@@ -109,7 +109,7 @@ class Report:
         return {name: getattr(self, name) for name in self.__slots__}
 
     def replaced(self, **changes: Any) -> Report:
-        """The same report but for these fields."""
+        """A copy of the report with other values of these fields."""
         return Report(**self._values() | changes)
 
     def __eq__(self, other: object) -> bool:
@@ -122,7 +122,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """No error was found, and nothing of ours failed."""
+        """Whether there is no error, and no rule failed."""
         return self.count(Severity.ERROR) == 0 and not self.bugs
 
     @property
@@ -131,7 +131,7 @@ class Report:
         return not any(finding.code in faults.NO_INPUT for finding in self.findings)
 
     def count(self, severity: Severity) -> int:
-        """How many findings have this severity, with those that were left out."""
+        """How many findings have this severity, including those in `elided`."""
         level = {finding.code: finding.severity for finding in self.findings}
         remaining = sum(finding.severity is severity for finding in self.findings)
         return remaining + sum(n for code, n in self.elided.items() if level[code] is severity)
@@ -170,7 +170,7 @@ class Report:
 
     @property
     def words(self) -> str:
-        """What was found in a few words: `ok`, or the counts by severity."""
+        """The result in a few words: `ok`, or the counts by severity."""
         if not self.readable:
             return "not a readable GGUF file"
         counts = [(self.count(level), level.value) for level in Severity]

@@ -115,7 +115,7 @@ class Rule(NamedTuple):
     the file with the tensor infos. `sampled` is about rules on payloads alone.
 
     `fix_with` are the options of `i2s fix` that its repair takes, where they are not those of all repairs of its kind;
-    `command` is another command that mends the file, over `{path}` and the finding's `{got}`.
+    `command` is another command that repairs the file, over `{path}` and the finding's `{got}`.
     """
 
     fault: Fault

@@ -7,11 +7,13 @@ writes counts only once the pass is complete, so that an error half-way leaves t
 from __future__ import annotations
 
 import operator
+from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from i2s_spec.errors import SettingError, counted
+from i2s_spec.gguf.huge_pages import zeros
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,12 +79,18 @@ class Cache:
         array = self._arrays.get((part, layer))
         if array is None or len(array) < stop:
             capacity = min(max(FIRST_CAPACITY, stop, 2 * (0 if array is None else len(array))), max(self.length, stop))
-            grown = np.zeros((capacity, *self._shapes[part][layer]), dtype=self.dtype)
+            grown = self._zeros((capacity, *self._shapes[part][layer]))
             if array is not None:
                 grown[: self.used] = array[: self.used]
             self._arrays[part, layer] = array = grown
             self._capacity = 0
         return array
+
+    def _zeros(self, shape: tuple[int, ...]) -> NDArray[Any]:
+        """In huge pages where that is much: a token reads all of it."""
+        size = prod(shape) * self.dtype.itemsize
+        found: NDArray[Any] = np.frombuffer(zeros(size), dtype=np.uint8, count=size).view(self.dtype).reshape(shape)
+        return found
 
     def reserve(self, count: int, widths: tuple[tuple[int, ...], ...]) -> NDArray[np.uintp]:
         """Allocate memory for more tokens in every layer; returns the addresses of keys and values, uintp [2 * layers].

@@ -66,12 +66,12 @@ class Checkup(NamedTuple):
 
 
 def doctor(origin: Origin, *, threads: int = 1, progress: Progress | None = None) -> Checkup:
-    """Look at one file in every way that needs no other file.
+    """Examine one file in every way that needs no other file.
 
     :param origin: a path, a buffer, a seekable stream or a `Source`; only regular files are opened
     :param threads: how many threads read the weights
     :param progress: called now and then with the bytes of payload that were read, and those to read
-    :returns: what was found; a file is never a reason to raise
+    :returns: the results; no fault of the file raises an exception
     """
     before = _state(origin)
     found = _doctor(origin, threads, progress)

@@ -60,7 +60,7 @@ class Grouped:
     def values(self) -> NDArray[np.int8]:
         """The weights without their scales, int8 [rows, columns]: what `slabs` stand for."""
         codes = np.empty(self.rows * self.wide, dtype=np.uint8)
-        kernels.unpack(self.whole_rows, kernels.scheme(CANONICAL.layout, self.rows, self.wide), None, codes, 1)
+        kernels.unpack(self.whole_rows, kernels.run_layout(CANONICAL.layout, self.rows, self.wide), None, codes, 1)
         return codes.reshape(self.rows, self.wide)[:, : self.columns].astype(np.int8) - np.int8(1)
 
     def dequantized(self) -> NDArray[np.float32]:
@@ -79,7 +79,7 @@ def grouped(values: NDArray[np.int8], scales: NDArray[np.float32]) -> Grouped:
     codes = np.zeros((rows, wide), dtype=np.uint8)
     np.add(values, 1, out=codes[:, :columns], casting="unsafe")
     payload = np.empty(rows * wide // CODES_PER_BYTE, dtype=np.uint8)
-    kernels.pack(codes.reshape(-1), kernels.scheme(CANONICAL.layout, rows, wide), None, payload, 1)
+    kernels.pack(codes.reshape(-1), kernels.run_layout(CANONICAL.layout, rows, wide), None, payload, 1)
     return Grouped(_in_slabs(payload, rows), columns, scales, columns // scales.shape[1])
 
 

@@ -16,6 +16,7 @@ from i2s_spec.errors import Fault, FormatError, SettingError, counted, quote
 from i2s_spec.gguf.regular_file import require_written
 from i2s_spec.schema import dialect as dialects
 from i2s_spec.schema import faults
+from i2s_spec.schema.architectures.hyperparameters import ARCHITECTURE_UNKNOWN, KEY_MISSING, KEY_TYPE, KEY_VALUE
 from i2s_spec.schema.checks import order_prefix
 
 if TYPE_CHECKING:
@@ -29,12 +30,9 @@ if TYPE_CHECKING:
     from i2s_spec.schema.architectures.sizes import Hyperparameters
     from i2s_spec.schema.dialect import Dialect
 
-#: Errors of files that other programs stop at, and that can be read here as they are meant.
-READ_HERE: Final = frozenset({"G321"})
-
 #: What stops the reader, and a model whose architecture or sizes are not known: `force` changes nothing about these.
 _ALWAYS: Final = frozenset(each for each in vars(faults).values() if isinstance(each, Fault))
-_UNKNOWN: Final = frozenset({"M001", "M002", "M003", "M004"})
+_UNKNOWN: Final = frozenset(fault.code for fault in (ARCHITECTURE_UNKNOWN, KEY_MISSING, KEY_TYPE, KEY_VALUE))
 
 #: What `pooling_type` means.
 POOLINGS: Final = {1: "mean", 2: "first", 3: "last"}
@@ -61,7 +59,7 @@ def load_model(
     :param dialect: that I2_S tensors are read in; a file does not say it, and another one than its writer's gives garbage
     :param activation: `relu2`, `silu` or `gelu`, whatever file and profile say (clause 9.6)
     :param pooling: of embedding models, `last`, `mean` or `first`, whatever the file says
-    :param force: try it although the linter finds errors
+    :param force: load the model even if the linter finds errors
     :param trusted: map the file into memory; only for files that nobody can shorten
     :param progress: called with (bytes that were read, bytes in all), by profiles that read all weights before they begin
     :raises FormatError: with the linter's first error, and for an architecture or sizes that cannot be run (M001 to M004)
@@ -122,9 +120,10 @@ def refuse_broken(file: File, *, select: tuple[str, ...] = (), payload: Literal[
     """
     from i2s_spec.linter.engine import lint
     from i2s_spec.linter.rule import Severity
+    from i2s_spec.linter.rules.container.type_numbers import groups_of_128  # which are read here as they are meant
 
     for finding in lint(file.source, select=select, payload=payload).findings:
-        if finding.severity is Severity.ERROR and finding.code not in READ_HERE:
+        if finding.severity is Severity.ERROR and finding.code != groups_of_128.code:
             raise FormatError(finding.rule.fault, finding.span, finding.got, finding.want, **finding.details)
 
 
@@ -250,6 +249,7 @@ def _require(file: File, architecture: Architecture, h: Hyperparameters, graph: 
 
     :param scales: whether a scale that is NaN or infinite is refused
     """
+    from i2s_spec.linter.rules.architecture.tensor_inventory import embedding_rows, tensor_missing, tensor_shape
     from i2s_spec.model.weights import TYPES
     from i2s_spec.schema.architectures.architecture import placed
 
@@ -258,12 +258,12 @@ def _require(file: File, architecture: Architecture, h: Hyperparameters, graph: 
             tensor = file.tensors.get(name)
             found = architecture.match(name)
             if tensor is None or found is None:
-                refuse_broken(file, select=("M101",))
+                refuse_broken(file, select=(tensor_missing.code,))
                 raise SettingError(f"the file has no tensor {quote(name)}, which {architecture.name} needs")
             spec, layer = found
             want = placed(spec, h if layer is None else h.at(layer), layer).ne
             if prod(tensor.ne) != prod(want) or (len(want) > 1 and tuple(tensor.ne) != want):
-                refuse_broken(file, select=("M103", "M105"))
+                refuse_broken(file, select=(tensor_shape.code, embedding_rows.code))
                 shapes = f"{list(tensor.shape)}; the sizes in the header give {list(want[::-1])}"
                 raise SettingError(f"tensor {quote(name)} has the shape {shapes}")
             kind = tensor.type.name if tensor.type is not None else f"type {tensor.number}"

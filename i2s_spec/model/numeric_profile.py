@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from i2s_spec.errors import SettingError, quote
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ _Q8_0: Final = ActivationQuantizer(
 _Q8_K: Final = ActivationQuantizer("blocks-256", None, "signed", zero="zero", epilogue="blocks")
 
 #: Architectures that 0xBitNet takes for BitNet.
-_BITNETS: Final = ("bitnet", "bitnet-b1.58", "bitnet-25")
+_BITNETS: Final = tuple(each.prefix for each in ARCHITECTURES.values() if each.is_bitnet)
 
 #: Every profile by its name; the first is the normative one.
 NUMERIC_PROFILES: Final[Mapping[str, NumericProfile]] = {
@@ -225,7 +226,7 @@ NUMERIC_PROFILES: Final[Mapping[str, NumericProfile]] = {
         ),
         NumericProfile(
             "webgpu",
-            "0xBitNet: relu2 for every BitNet, neighbouring pairs rotated (wrong for NEOX files), no floor",
+            "0xBitNet: relu2 for every BitNet, neighboring pairs rotated (wrong for NEOX files), no floor",
             quantizer=ActivationQuantizer(floor=None, scale="f32", least=-127, zero="one", epilogue="scaled"),
             norm="f32",
             angles="f32",

@@ -52,7 +52,7 @@ def quantize_activations(x: NDArray[np.float32], *, numerics: str | NumericProfi
         `sums` int32 [T]; `steps` as `scale`, what a code of 1 stands for, where the runtime keeps that, else None
     :raises TypeError: for another type of element
     :raises ValueError: for another number of dimensions, a profile that does not exist or that leaves activations floats,
-        and a width that is no multiple of the profile's groups
+        and a width that is not a multiple of the profile's groups
     """
     definition.check_tokens(x)
     profile = numeric_profile(numerics)
@@ -80,7 +80,7 @@ def integer_product(
     :param shape: (N, K) of weights that are bytes
     :param kernel: `exact`, or a mistake: `int16-wrap/avx2` and `int16-wrap/neon`, lanes of 16 bits that wrap around
         (x86 without VNNI, ARM without dot products); `rows-of-four`, rows-1x4 read as blocks of 128 (x86 without
-        ACT_PARALLEL); `truncated-rows` and `truncated-columns`, widths that are no multiple of 128
+        ACT_PARALLEL); `truncated-rows` and `truncated-columns`, widths that are not multiples of 128
     :param offset: `subtracted`: the sum of w q; `kept`: that of the weights' codes, c q, which kernels compute first
     :param unused_code: what code 3 counts as: `reject` it, `zero`, as the dequantizer, or `plus-two`, as all kernels do
     :param threads: how many threads may work; the sums do not depend on it
@@ -161,7 +161,7 @@ class _Weights(NamedTuple):
             codes = np.ones((rows, wide), dtype=np.uint8)
             codes[:, :columns] = self.codes
         packed = np.empty(rows * wide // CODES_PER_BYTE, dtype=np.uint8)
-        kernels.pack(codes.reshape(-1), kernels.scheme(CANONICAL.layout, rows, wide), None, packed, 1)
+        kernels.pack(codes.reshape(-1), kernels.run_layout(CANONICAL.layout, rows, wide), None, packed, 1)
         return Ternary(packed, rows, wide, self.scale)
 
 

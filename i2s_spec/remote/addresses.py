@@ -98,7 +98,7 @@ def parse(text: str) -> Address:
             raise refused("it names no object: BUCKET/KEY is needed")
         return BucketAddress(scheme, f"{scheme}://{rest}")
     if scheme not in WEB:
-        raise refused(f"{quote(scheme)} is no scheme that is read; there are: {', '.join(sorted(SCHEMES))}")
+        raise refused(f"{quote(scheme)} is not a scheme that is read; there are: {', '.join(sorted(SCHEMES))}")
     try:
         parts = urlsplit(text)
         host = parts.hostname or ""

@@ -11,14 +11,14 @@ from i2s_spec.remote.open_remote import require_extra
 from i2s_spec.remote.policy import current
 
 
-class Identity(NamedTuple):
+class ContentIdentity(NamedTuple):
     """What a server calls the content of a file, and its size in bytes."""
 
     etag: str
     size: int
 
 
-def identity_of(text: str) -> Identity | None:
+def identity_of(text: str) -> ContentIdentity | None:
     """The identity of the file at an address; None where the server does not tell, and for a repository.
 
     It is what the source of the same address has as `etag` and `size`.
@@ -33,7 +33,7 @@ def identity_of(text: str) -> Identity | None:
 
         source = BucketSource(text, address)
         source.close()
-        return None if source.etag is None else Identity(source.etag, source.size)
+        return None if source.etag is None else ContentIdentity(source.etag, source.size)
     from i2s_spec.remote import hub
     from i2s_spec.remote.transport import Transport
 
@@ -49,6 +49,6 @@ def identity_of(text: str) -> Identity | None:
             found = CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", "").strip())
             if etag is None or answer.status != 206 or found is None:
                 return None
-            return Identity(etag, int(found["size"]))
+            return ContentIdentity(etag, int(found["size"]))
     finally:
         transport.close()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.remote.multipart import CONTENT_RANGE, boundary_of, read_parts
 from i2s_spec.remote.range_source import FIRST, Range, RangeSource, Usage
-from i2s_spec.remote.transport import CONNECTIONS, Answer, Transport, fault_of, misbehaves
+from i2s_spec.remote.transport import CONNECTIONS, Transport, UnreadAnswer, fault_of, misbehaves
 from i2s_spec.schema import faults
 
 #: Ranges of one request: their list stays below the 8 kB that servers take as a header, and below Apache's 200.
@@ -175,7 +175,7 @@ class HttpSource(RangeSource):
         spans = ",".join(f"{start}-{stop - 1}" for start, stop in ranges)
         return self._url, {"Range": f"bytes={spans}", **self._pinned.condition}
 
-    def expired(self, asked: str, answer: Answer) -> bool:
+    def expired(self, asked: str, answer: UnreadAnswer) -> bool:
         """Whether an answer says that an address to which a redirect led is no longer good; it is forgotten then.
 
         :param asked: the address that was asked; other threads may know another one by now
@@ -186,7 +186,7 @@ class HttpSource(RangeSource):
             self._url = self._first_url
         return True
 
-    def moved(self, answer: Answer) -> None:
+    def moved(self, answer: UnreadAnswer) -> None:
         """Keep the address that the first one leads to now."""
         self._url = answer.url
 
@@ -197,7 +197,7 @@ class HttpSource(RangeSource):
 
     # --- answers ---
 
-    def _pin(self, answer: Answer) -> Pinned:
+    def _pin(self, answer: UnreadAnswer) -> Pinned:
         """What the first answer says of the file."""
         self._check_encoding(answer)
         etag, modified = (answer.headers.get(name) or None for name in ("ETag", "Last-Modified"))
@@ -220,7 +220,7 @@ class HttpSource(RangeSource):
         self._check_range(answer, (0, min(FIRST, size)), size)
         return Pinned(size, etag, modified)
 
-    def _check(self, answer: Answer, span: Range) -> None:
+    def _check(self, answer: UnreadAnswer, span: Range) -> None:
         """Only the range that was asked for, of the file that was opened, may be read."""
         self._check_version(answer)
         if answer.status == 200:
@@ -230,7 +230,7 @@ class HttpSource(RangeSource):
         self._check_encoding(answer)
         self._check_range(answer, span, self.size)
 
-    def _check_version(self, answer: Answer) -> None:
+    def _check_version(self, answer: UnreadAnswer) -> None:
         etag = answer.headers.get("ETag") or None
         if etag is not None and self._pinned.etag is not None and etag != self._pinned.etag:
             raise _changed(self.size, f"its ETag was {quote(self._pinned.etag)} and is {quote(etag)}")
@@ -241,7 +241,7 @@ class HttpSource(RangeSource):
         if found is not None and int(found["size"]) != self.size:
             raise _changed(self.size, f"it had {counted(self.size, 'byte')} and has {int(found['size']):,}")
 
-    def _check_range(self, answer: Answer, span: Range, size: int) -> None:
+    def _check_range(self, answer: UnreadAnswer, span: Range, size: int) -> None:
         content_range = answer.headers.get("Content-Range", "")
         found = CONTENT_RANGE.fullmatch(content_range)
         wanted = f"bytes {span[0]}-{span[1] - 1}/{size}"
@@ -251,7 +251,7 @@ class HttpSource(RangeSource):
         if length is not None and length != str(span[1] - span[0]):
             raise misbehaves(answer.url, f"announces {quote(length)} bytes for a range of {span[1] - span[0]:,}")
 
-    def _is_range(self, answer: Answer, span: Range) -> bool:
+    def _is_range(self, answer: UnreadAnswer, span: Range) -> bool:
         """Whether an answer is this range and nothing else."""
         try:
             self._check_encoding(answer)
@@ -260,7 +260,7 @@ class HttpSource(RangeSource):
             return False
         return True
 
-    def _check_encoding(self, answer: Answer) -> None:
+    def _check_encoding(self, answer: UnreadAnswer) -> None:
         encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding not in ("", "identity"):
             raise misbehaves(answer.url, f"sends bytes in the encoding {quote(encoding)}, which was not accepted")
@@ -273,7 +273,7 @@ class _Asking:
         self._source = source
         self._ranges = ranges
 
-    def __enter__(self) -> Answer:
+    def __enter__(self) -> UnreadAnswer:
         source = self._source
         while True:
             url, headers = source.request(self._ranges)
@@ -298,7 +298,7 @@ class _Asking:
         self._context.__exit__(None, None, None)
 
 
-def etag_of(answer: Answer) -> str | None:
+def etag_of(answer: UnreadAnswer) -> str | None:
     """What changes when the content does: a hub's name of the content, an ETag, or the time of the last change."""
     found = answer.first.get("X-Linked-Etag") or answer.headers.get("ETag") or answer.headers.get("Last-Modified")
     return found if found and len(found) <= LONGEST_ETAG else None

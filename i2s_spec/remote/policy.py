@@ -23,12 +23,12 @@ class Policy(NamedTuple):
 
     :param bytes: bytes of content that servers may send for it
     :param requests: requests that may be made for it, redirects and repeated ones included
-    :param seconds: from its first request to its last, waiting included
-    :param timeout: seconds without a byte after which a server counts as gone
-    :param wait: seconds that a server may ask to wait for, where the budget leaves more
-    :param sample: requests of a sample, where a server gives one range at a time: the scales of as many tensors are read
-        as these allow, and those of two at least
-    :param private: whether addresses of private, local and reserved networks may be asked
+    :param seconds: time from the first request to the last, waiting included
+    :param timeout: seconds without a byte after which a server counts as unreachable
+    :param wait: the longest wait in seconds that a server may ask for, within the time budget
+    :param sample: requests of a sample from a server that gives one range at a time: they read the scales of as many
+        tensors as possible, at least of two
+    :param private: whether servers in private, local and reserved networks may be contacted
     """
 
     bytes: int = 1 << 36

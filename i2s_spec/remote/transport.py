@@ -42,7 +42,7 @@ _PASSING = (500, 502, 503, 504)
 _RATE_LIMIT = pattern(r".*;\s*r=(?P<left>\d{1,9})\s*;\s*t=(?P<seconds>\d{1,9})\s*")
 
 
-class Answer(NamedTuple):
+class UnreadAnswer(NamedTuple):
     """An answer whose body was not read: status, headers, and the address that it came from at last.
 
     `first` are the headers of the first hop, which on hubs says what the file is.
@@ -80,7 +80,7 @@ class Transport:
         self._pools: dict[str | None, urllib3.PoolManager] = {}
 
     @contextmanager
-    def get(self, url: str, headers: Mapping[str, str], accept: tuple[int, ...]) -> Iterator[Answer]:
+    def get(self, url: str, headers: Mapping[str, str], accept: tuple[int, ...]) -> Iterator[UnreadAnswer]:
         """Ask for an address; redirects are followed, and waits and passing failures sat out.
 
         :param accept: statuses that the caller wants to see beside those of success; others raise
@@ -97,7 +97,7 @@ class Transport:
                 else:  # more would come: nobody waits for it
                     answer.body.close()
 
-    def _answer(self, url: str, headers: Mapping[str, str], accept: tuple[int, ...]) -> Answer:
+    def _answer(self, url: str, headers: Mapping[str, str], accept: tuple[int, ...]) -> UnreadAnswer:
         failures = waits = hops = 0
         first: Mapping[str, str] | None = None
         seen = {url}
@@ -118,7 +118,7 @@ class Transport:
                     raise _unreachable(url, _words(error)) from error
                 self._wait(0.25 * failures)
                 continue
-            answer = Answer(body.status, body.headers, url, first or body.headers, body)
+            answer = UnreadAnswer(body.status, body.headers, url, first or body.headers, body)
             if body.status in _REDIRECTS and "Location" in body.headers:
                 hops += 1
                 first = first or body.headers
@@ -174,7 +174,7 @@ class Transport:
         except ValueError:
             host = None
         if scheme not in ("http", "https") or not host:
-            raise refused(f"{host_of(url)} redirects to what is no web server: {quote(target)}")
+            raise refused(f"{host_of(url)} redirects to what is not a web server: {quote(target)}")
         if scheme == "http" and url.startswith("https:"):
             raise refused(f"{host_of(url)} redirects from HTTPS to plain HTTP at {quote(host, bare=True)}")
         if hops > MOST_REDIRECTS or target in seen:
@@ -248,7 +248,7 @@ def wait_of(headers: Mapping[str, str]) -> float | None:
     return float(found["seconds"]) if found is not None and int(found["left"]) == 0 else None
 
 
-def fault_of(answer: Answer) -> FormatError:
+def fault_of(answer: UnreadAnswer) -> FormatError:
     """What a status of failure means; hubs say more in `X-Error-Code`."""
     code = answer.headers.get("X-Error-Code") or answer.first.get("X-Error-Code") or ""
     host, status = host_of(answer.url), answer.status

@@ -7,13 +7,17 @@ Everything else in the package is a view of this room. From the ground up:
     faults      the faults that stop a reader, each with its code and its sentence
     magic       what a file is that is not GGUF
     checks      the container's rules about numbers, asked by the schema and by the scanner alike
-    field       the words the schema is written in: Field, Record, and counts that are checked first
+    field       the words the schema is written in: Field, RecordStruct, and counts that are checked first
     gguf        the container itself: `parse` and `build`
     i2s         the extent of an I2_S tensor: payload and tail
     walk        one record of a file at a time, as nodes
     dialect     layouts, code maps and tails of ternary tensors
-    keys, inventory, architecture, hyperparameters
+    block_layout
+                blocks of types that have a scale for each group
+    numbers     what numbers of files and tensors mean; registry/ who has used which number for what
+    architectures/
                 metadata keys and tensors of each architecture, and the sizes that follow from them
+    programs/   runtimes, producers and releases, with sources for each fact
 
 `limits`, `types`, `faults`, `magic` and `checks` need nothing but the standard library, so that the fast paths can be
 started without construct.

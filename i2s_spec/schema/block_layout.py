@@ -37,7 +37,7 @@ FOURTH_CODE: Final = 3
 FOURTH_WEIGHT: Final = 2
 
 
-class Part(NamedTuple):
+class BlockPart(NamedTuple):
     """Elements of a block up to `stop`, which two formulas over `k` place."""
 
     stop: int
@@ -74,7 +74,7 @@ class BlockLayout(NamedTuple):
 
     name: str
     coding: Literal["bits", "digits"]
-    parts: tuple[Part, ...]
+    parts: tuple[BlockPart, ...]
     scale: GroupScale
     fourth: Literal["weight", "reserved", ""]
 
@@ -115,8 +115,8 @@ class BlockLayout(NamedTuple):
         return self.name
 
 
-def _part(stop: int, byte_of: str, place_of: str) -> Part:
-    return Part(stop, Formula(byte_of), Formula(place_of))
+def _part(stop: int, byte_of: str, place_of: str) -> BlockPart:
+    return BlockPart(stop, Formula(byte_of), Formula(place_of))
 
 
 _FRONT: Final = GroupScale("block", "F16", 0)

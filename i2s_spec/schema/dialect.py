@@ -92,7 +92,7 @@ class Layout(NamedTuple):
 
 
 class CodeMap(NamedTuple):
-    """Which trit each of the codes 0 to 3 stands for; None is the code that stands for nothing (clauses 5.4, 5.5)."""
+    """Which trit each of the codes 0 to 3 stands for; None is the unused code (clauses 5.4, 5.5)."""
 
     name: str
     trits: tuple[int | None, int | None, int | None, int | None]

@@ -15,10 +15,10 @@ NOT_GGUF: Final = Fault("G002", "not-gguf", "this is not a GGUF file: it starts 
 LFS_POINTER: Final = Fault(
     "G003",
     "lfs-pointer",
-    "this is a Git LFS pointer, not the model: the real file ({size} bytes by the pointer's word) was never downloaded",
+    "this is a Git LFS pointer, not the model: the real file ({size} bytes according to the pointer) was never downloaded",
 )
 HTML_PAGE: Final = Fault(
-    "G004", "html-page", "this is an HTML page saved under a model's name: the download gave a web page"
+    "G004", "html-page", "this is an HTML page under a model's name: the download returned a web page"
 )
 ARCHIVE: Final = Fault("G005", "archive", "this is {kind}, not a GGUF file: unpack it first")
 LEGACY_GGML: Final = Fault(
@@ -123,16 +123,14 @@ NOT_A_FILE: Final = Fault("S902", "not-a-regular-file", "this is {kind}, not a r
 CHANGED: Final = Fault("S903", "changed-while-read", "the file changed while it was read: {reason}")
 
 # Files on servers: why their bytes cannot be had.
-REMOTE_DENIED: Final = Fault("S911", "remote-denied", "the server does not give the file out: {reason}")
+REMOTE_DENIED: Final = Fault("S911", "remote-denied", "the server refuses access to the file: {reason}")
 REMOTE_MISSING: Final = Fault("S912", "remote-missing", "the server has no such file: {reason}")
 REMOTE_RATE_LIMITED: Final = Fault("S913", "remote-rate-limited", "the server asks to wait: {reason}")
-REMOTE_OFFLINE: Final = Fault(
-    "S914", "remote-offline", "the file is on a server, and no server is to be asked: {reason}"
-)
+REMOTE_OFFLINE: Final = Fault("S914", "remote-offline", "the file is on a server, and i2s is offline: {reason}")
 REMOTE_UNREACHABLE: Final = Fault("S915", "remote-unreachable", "the server cannot be reached: {reason}")
-REMOTE_REFUSED: Final = Fault("S916", "remote-refused", "the address is not followed: {reason}")
-REMOTE_OVER_BUDGET: Final = Fault("S917", "remote-over-budget", "the budget for one remote file is used up: {reason}")
-REMOTE_MISBEHAVES: Final = Fault("S918", "remote-misbehaves", "the server does not answer as it was asked: {reason}")
+REMOTE_REFUSED: Final = Fault("S916", "remote-refused", "i2s does not follow the address: {reason}")
+REMOTE_OVER_BUDGET: Final = Fault("S917", "remote-over-budget", "the limits for one remote file are exceeded: {reason}")
+REMOTE_MISBEHAVES: Final = Fault("S918", "remote-misbehaves", "the server gives an invalid answer: {reason}")
 
 #: Codes that say that a server did not give the bytes (exit code 5); nothing is known of the file.
 REMOTE: Final = frozenset(
@@ -188,12 +186,12 @@ NPY_MALFORMED: Final = Fault("H103", "npy-malformed", "this is not a .npy file t
 
 # What stops a program that uses a model: its vocabulary, its template, what it computes.
 TOKENIZER_UNSUPPORTED: Final = Fault(
-    "T901", "tokenizer-unsupported", "tokenizer.ggml.model is {got}; text can be tokenised for {want}"
+    "T901", "tokenizer-unsupported", "tokenizer.ggml.model is {got}; supported are {want}"
 )
 TOKENIZER_TOO_LARGE: Final = Fault("T905", "tokenizer-too-large", "the key {key} has {got} {unit}; the limit is {want}")
 MERGE_OF_NO_TOKENS: Final = Fault("T907", "merge-of-no-tokens", "merge {index} is {got}: {want}")
 SCORE_NOT_A_NUMBER: Final = Fault("T908", "score-not-a-number", "the score of token {index}, {token}, is not a number")
-PRE_UNSUPPORTED: Final = Fault("T909", "pre-unsupported", "tokenizer.ggml.pre is {got}; text can be split as {want}")
+PRE_UNSUPPORTED: Final = Fault("T909", "pre-unsupported", "tokenizer.ggml.pre is {got}; supported are {want}")
 TEMPLATE_FAILED: Final = Fault("T951", "chat-template-failed", "the chat template cannot be rendered: {got}")
 LOGITS_NOT_FINITE: Final = Fault(
     "M901",

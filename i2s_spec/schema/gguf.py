@@ -15,7 +15,7 @@ from construct import Const, Construct, Container, Switch
 
 from i2s_spec.errors import FormatError, Span
 from i2s_spec.schema import checks, faults, limits
-from i2s_spec.schema.field import Field, Many, Node, Reading, Record, Text, Word, joined, reading
+from i2s_spec.schema.field import Field, FieldNode, GgufString, Many, ParseState, RecordStruct, Word, joined, reading
 from i2s_spec.schema.magic import HEAD, MAGIC, not_gguf
 from i2s_spec.schema.types import SMALLEST_VALUE, VALUE_FORMATS, ValueType
 
@@ -36,7 +36,7 @@ class _Checked(Word):
         return value
 
 
-class _Array(Construct):  # type: ignore[misc]
+class ArrayValue(Construct):  # type: ignore[misc]
     """An array value (clause 2.5): element type, count, elements; may nest up to the depth limit."""
 
     def __init__(self, order: str) -> None:
@@ -66,8 +66,8 @@ class _Array(Construct):  # type: ignore[misc]
         if count > (most := room // SMALLEST_VALUE[kind]):
             raise FormatError(faults.ARRAY_PAST_END, span, got=count, want=most, room=room, key=key)
         if state.trace is not None:
-            state.trace.append(Node(joined(path, "type"), span.start - 4, span.start, kind, None))
-            state.trace.append(Node(joined(path, "count"), span.start, span.stop, count, None))
+            state.trace.append(FieldNode(joined(path, "type"), span.start - 4, span.start, kind, None))
+            state.trace.append(FieldNode(joined(path, "count"), span.start, span.stop, count, None))
 
         element = values(self.order)[kind]
         items = Many(lambda _: count, element)._parsereport(stream, context, joined(path, "items"))
@@ -86,8 +86,8 @@ class _Array(Construct):  # type: ignore[misc]
 def values(order: str) -> dict[int, Construct]:
     """The construct of a value of each type."""
     table: dict[int, Construct] = {number: Word(order, code) for number, code in VALUE_FORMATS.items()}
-    table[ValueType.STRING] = Text(Word(order, "Q"))
-    table[ValueType.ARRAY] = _Array(order)
+    table[ValueType.STRING] = GgufString(Word(order, "Q"))
+    table[ValueType.ARRAY] = ArrayValue(order)
     return table
 
 
@@ -105,18 +105,18 @@ def _check_dimensions(value: int, span: Span, context: Any) -> None:
         raise FormatError(faults.TOO_MANY_DIMENSIONS, span, got=value, want=limits.MAX_DIMENSIONS, name=context.name)
 
 
-def _enter_key_value(state: Reading, index: int) -> None:
+def _enter_key_value(state: ParseState, index: int) -> None:
     state.fault, state.index, state.depth = faults.METADATA_TRUNCATED, index, 0
 
 
-def _enter_tensor_info(state: Reading, index: int) -> None:
+def _enter_tensor_info(state: ParseState, index: int) -> None:
     state.fault, state.index = faults.TENSOR_INFOS_TRUNCATED, index
 
 
 @cache
-def header(order: str) -> Record:
+def header(order: str) -> RecordStruct:
     """The 24 bytes that a file starts with."""
-    return Record(
+    return RecordStruct(
         "Header",
         "2.2",
         Field("magic", Const(MAGIC), "The four bytes 'GGUF', the same in either byte order.", "2.2"),
@@ -127,12 +127,12 @@ def header(order: str) -> Record:
 
 
 @cache
-def key_value(order: str) -> Record:
+def key_value(order: str) -> RecordStruct:
     """One metadata entry."""
     length = Word(order, "Q")
-    key = Text(length, limits.MAX_KEY_LENGTH, faults.KEY_TOO_LONG)
+    key = GgufString(length, limits.MAX_KEY_LENGTH, faults.KEY_TOO_LONG)
     value_type = _Checked(order, "I", _check_value_type)
-    return Record(
+    return RecordStruct(
         "KeyValue",
         "2.4",
         Field("key", key, "ASCII name: lower_snake_case segments joined by dots, at most 65,535 bytes.", "2.4"),
@@ -142,11 +142,11 @@ def key_value(order: str) -> Record:
 
 
 @cache
-def tensor_info(order: str) -> Record:
+def tensor_info(order: str) -> RecordStruct:
     """One row of the tensor table."""
-    name = Text(Word(order, "Q"), limits.MAX_NAME_LENGTH, faults.NAME_TOO_LONG)
+    name = GgufString(Word(order, "Q"), limits.MAX_NAME_LENGTH, faults.NAME_TOO_LONG)
     ne = Many(lambda this: this.n_dims, Word(order, "Q"))
-    return Record(
+    return RecordStruct(
         "TensorInfo",
         "2.6",
         Field("name", name, "UTF-8 name, unique in the file, at most 63 bytes.", "2.6"),
@@ -157,7 +157,7 @@ def tensor_info(order: str) -> Record:
     )
 
 
-class _Rest(Construct):  # type: ignore[misc]
+class RestOfFile(Construct):  # type: ignore[misc]
     """Bytes up to a position that the context knows, or to the end of the file if that comes first."""
 
     def __init__(self, stop: Any) -> None:
@@ -175,9 +175,9 @@ class _Rest(Construct):  # type: ignore[misc]
 
 
 @cache
-def container(order: str) -> Record:
+def container(order: str) -> RecordStruct:
     """A whole file."""
-    return Record(
+    return RecordStruct(
         "File",
         "2.1",
         Field("header", header(order), "Magic, version and counts.", "2.2"),
@@ -195,11 +195,13 @@ def container(order: str) -> Record:
         ),
         Field(
             "padding",
-            _Rest(lambda this, end: checks.data_start(end, _alignment(this))),
+            RestOfFile(lambda this, end: checks.data_start(end, _alignment(this))),
             "Zero bytes up to the data section.",
             "2.7",
         ),
-        Field("data", _Rest(lambda this, end: reading(this).size), "The tensors' bytes, each tensor aligned.", "2.7"),
+        Field(
+            "data", RestOfFile(lambda this, end: reading(this).size), "The tensors' bytes, each tensor aligned.", "2.7"
+        ),
     )
 
 
@@ -213,11 +215,11 @@ def _alignment(file: Any) -> int:
     return limits.DEFAULT_ALIGNMENT
 
 
-def parse(data: bytes, trace: list[Node] | None = None) -> Container:
+def parse(data: bytes, trace: list[FieldNode] | None = None) -> Container:
     """Parse a whole GGUF file by its definition.
 
     :param data: the file
-    :param trace: a list that receives a `Node` for every field, in the order of the file, if given
+    :param trace: a list that receives a `FieldNode` for every field, in the order of the file, if given
     :returns: `header`, `key_values`, `tensor_infos`, `padding`, `data`, and `byte_order`; names, keys and strings are
         bytes, tensor types and offsets are raw numbers
     :raises FormatError: for whatever prevents indexing; faults that do not are the linter's
@@ -230,7 +232,7 @@ def parse(data: bytes, trace: list[Node] | None = None) -> Container:
     tensors, keys = (int.from_bytes(data[at : at + 8], order) for at in (8, 16))
     checks.counts(tensors, keys, len(data))
 
-    state = Reading(len(data), trace)
+    state = ParseState(len(data), trace)
     file = container(order).parse_stream(BytesIO(data), reading=state)
     file.byte_order = order
     return file

@@ -16,7 +16,7 @@ from construct import Bytes, Container
 
 from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Layout
-from i2s_spec.schema.field import Field, Reading, Record, Word
+from i2s_spec.schema.field import Field, ParseState, RecordStruct, Word
 from i2s_spec.schema.types import TAIL_BYTES
 
 #: Where the four codes of a byte lie, and how people write it.
@@ -27,9 +27,9 @@ SCALE_BYTES: Final = 4
 
 
 @cache
-def tail(order: str) -> Record:
+def tail(order: str) -> RecordStruct:
     """The 32 bytes after the payload."""
-    return Record(
+    return RecordStruct(
         "Tail",
         "6.1",
         Field("scale", Word(order, "f"), "What every trit is multiplied by: one float32 for the whole tensor.", "6.1"),
@@ -38,10 +38,10 @@ def tail(order: str) -> Record:
 
 
 @cache
-def extent(order: str, elements: int = 0) -> Record:
+def extent(order: str, elements: int = 0) -> RecordStruct:
     """A whole I2_S tensor of so many elements: floor(n/4) bytes of codes, then the tail."""
     payload = Bytes(elements // CODES_PER_BYTE)
-    return Record(
+    return RecordStruct(
         "I2S",
         "5.1",
         Field("payload", payload, "Two-bit codes, four to a byte, in blocks over the flattened tensor.", "5.1"),
@@ -60,7 +60,7 @@ def parse(data: bytes, elements: int, order: str = "little") -> Container:
         raise ValueError(
             f"an I2_S tensor of {counted(elements, 'element')} takes {counted(size, 'byte')}, not {len(data):,}"
         )
-    return extent(order, elements).parse(data, reading=Reading(len(data)))
+    return extent(order, elements).parse(data, reading=ParseState(len(data)))
 
 
 def build(tensor: Any, order: str = "little") -> bytes:

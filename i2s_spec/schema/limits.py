@@ -1,7 +1,7 @@
 """This module defines the bounds that keep time and memory proportional to the file.
 
 Every count in a file is first compared with the bytes that remain, divided by the smallest record that could fill them;
-these ceilings come on top. Those in `NAMED` can be set by their names for as long as a file is judged:
+these ceilings come on top. Those in `NAMED` can be set by their names for as long as a file is checked:
 
     with limits.using({"tensors": 1000}):
         ...  # a file of 1,001 tensors is refused
@@ -9,9 +9,9 @@ these ceilings come on top. Those in `NAMED` can be set by their names for as lo
 
 from __future__ import annotations
 
+from _contextvars import ContextVar  # `contextvars` is this and one more file
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 
 from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -29,13 +29,16 @@ MAX_ARRAY_DEPTH: Final = 4
 #: ggml keeps a tensor name in 64 bytes with its NUL (GGML_MAX_NAME), so 63 are left.
 TENSOR_NAME_BYTES: Final = 63
 
+#: Elements of a tensor, and bytes of a file, are fewer than this: runtimes count them in signed 64-bit integers.
+INT64_END: Final = 1 << 63
+
 DEFAULT_ALIGNMENT: Final = 32
 
 #: GGUF versions that are read; version 1 had 32-bit counts and is refused by every loader.
 VERSIONS: Final = (2, 3)
 
 
-class Limit(NamedTuple):
+class NamedLimit(NamedTuple):
     """A bound that can be set: the attribute of this module that gives it, its default, what lies beyond it."""
 
     attribute: str
@@ -45,13 +48,13 @@ class Limit(NamedTuple):
 
 #: Every bound that can be set, by its name.
 NAMED: Final = {
-    "keys": Limit("MAX_KEYS", 1_048_576, "key-values in a file: a reader stops"),
-    "tensors": Limit("MAX_TENSORS", 1_048_576, "tensors in a file: a reader stops"),
-    "alignment": Limit("MAX_ALIGNMENT", 1_048_576, "bytes of alignment: a reader stops"),
-    "usual-keys": Limit("MANY_KEYS", 65_536, "key-values: legal, and worth a finding"),
-    "usual-tensors": Limit("MANY_TENSORS", 65_536, "tensors: legal, and worth a finding"),
-    "usual-alignment": Limit("USUAL_ALIGNMENT", 65_536, "bytes of alignment: legal, and worth a finding"),
-    "findings": Limit("FINDINGS_PER_RULE", 100, "findings of one rule in a report: counted, not listed"),
+    "keys": NamedLimit("MAX_KEYS", 1_048_576, "key-values in a file: a reader stops"),
+    "tensors": NamedLimit("MAX_TENSORS", 1_048_576, "tensors in a file: a reader stops"),
+    "alignment": NamedLimit("MAX_ALIGNMENT", 1_048_576, "bytes of alignment: a reader stops"),
+    "usual-keys": NamedLimit("MANY_KEYS", 65_536, "key-values: legal, and worth a finding"),
+    "usual-tensors": NamedLimit("MANY_TENSORS", 65_536, "tensors: legal, and worth a finding"),
+    "usual-alignment": NamedLimit("USUAL_ALIGNMENT", 65_536, "bytes of alignment: legal, and worth a finding"),
+    "findings": NamedLimit("FINDINGS_PER_RULE", 100, "findings of one rule in a report: counted, not listed"),
 }
 
 if TYPE_CHECKING:
@@ -79,7 +82,7 @@ def __getattr__(attribute: str) -> int:
 def using(values: Mapping[str, int]) -> Iterator[None]:
     """Set bounds by name for what runs inside, in this thread.
 
-    :raises ValueError: for an unknown name, or a value that is no positive number
+    :raises ValueError: for an unknown name, or a value that is not a positive number
     """
     if not values:
         yield
@@ -94,7 +97,7 @@ def using(values: Mapping[str, int]) -> Iterator[None]:
 def checked(values: Mapping[str, int]) -> Iterator[tuple[str, int]]:
     """Names and values of bounds that can be set.
 
-    :raises ValueError: for an unknown name, or a value that is no positive number
+    :raises ValueError: for an unknown name, or a value that is not a positive number
     """
     for name, value in values.items():
         if name not in NAMED:

@@ -21,10 +21,10 @@ from i2s_spec.schema.registry import meaning as registry_meaning
 from i2s_spec.schema.registry import meanings as registry
 from i2s_spec.schema.registry.meaning import BITNET, UPSTREAM
 
-__all__ = ["BITNET", "FILE_TYPES", "UPSTREAM", "Meaning", "file_types", "tensor_types"]
+__all__ = ["BITNET", "FILE_TYPES", "UPSTREAM", "LineageMeaning", "file_types", "tensor_types"]
 
 
-class Meaning(NamedTuple):
+class LineageMeaning(NamedTuple):
     """What one lineage means by a number; `tensors` are the types that most matrices of such a file have."""
 
     name: str
@@ -32,14 +32,14 @@ class Meaning(NamedTuple):
     tensors: tuple[str, ...] = ()
 
 
-def _in_files(meanings: Iterable[registry_meaning.Meaning]) -> tuple[Meaning, ...]:
+def _in_files(meanings: Iterable[registry_meaning.Meaning]) -> tuple[LineageMeaning, ...]:
     """The meanings that a file of today may have: what programs still write, and BitNet's own before their release."""
     found = (each for each in meanings if each.files and (each.is_current or each.program.startswith(BITNET + " ")))
-    return tuple(Meaning(each.name, each.program, each.tensors) for each in found)
+    return tuple(LineageMeaning(each.name, each.program, each.tensors) for each in found)
 
 
 #: `general.file_type` where lineages disagree, or one alone gave the number; BitNet's meaning first.
-FILE_TYPES: Final[dict[int, tuple[Meaning, ...]]] = {
+FILE_TYPES: Final[dict[int, tuple[LineageMeaning, ...]]] = {
     number: _in_files(registry.file_meanings(number))
     for number in sorted({each.number for each in registry.all_file_meanings() if each.number > 35 and each.tensors})
     if any(each.is_current for each in registry.file_meanings(number))
@@ -48,7 +48,7 @@ FILE_TYPES: Final[dict[int, tuple[Meaning, ...]]] = {
 _FAMILIES: Final = {"BitNet": BITNET, "ggml": UPSTREAM, "one fork": "a fork with row scales"}
 
 
-def file_types(number: int) -> tuple[Meaning, ...]:
+def file_types(number: int) -> tuple[LineageMeaning, ...]:
     """Every meaning of a value of `general.file_type`; nothing for one that is not known."""
     if number in FILE_TYPES:
         return FILE_TYPES[number]
@@ -57,7 +57,7 @@ def file_types(number: int) -> tuple[Meaning, ...]:
         return ()
     whose = "ik_llama.cpp" if number >= 100 else "all"
     stem = name.removesuffix("_S").removesuffix("_M").removesuffix("_L") if "_K" in name else name
-    return (Meaning(name, whose, (stem,)),)
+    return (LineageMeaning(name, whose, (stem,)),)
 
 
 def file_type_words(number: int) -> str:
@@ -68,16 +68,16 @@ def file_type_words(number: int) -> str:
     return ", ".join(f"{meaning.name} to {meaning.whose}" for meaning in meanings)
 
 
-def tensor_types(number: int) -> tuple[Meaning, ...]:
+def tensor_types(number: int) -> tuple[LineageMeaning, ...]:
     """Every meaning of a tensor type's number that a file may have, BitNet's first."""
     found = [
-        Meaning(kind.name, _FAMILIES.get(kind.family, kind.family), (kind.name,))
+        LineageMeaning(kind.name, _FAMILIES.get(kind.family, kind.family), (kind.name,))
         for kind in types.READINGS.get(number, ())
     ]
     known = {meaning.name for meaning in found}
     found += [meaning for meaning in _in_files(registry.tensor_meanings(number)) if meaning.name not in known]
     if number in types.TAKEN_OVER:
-        found.append(Meaning(f"the retired {types.TAKEN_OVER[number]}", UPSTREAM))
+        found.append(LineageMeaning(f"the retired {types.TAKEN_OVER[number]}", UPSTREAM))
     return tuple(sorted(found, key=lambda meaning: (meaning.whose != BITNET, meaning.whose == UPSTREAM)))
 
 

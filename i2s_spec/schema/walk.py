@@ -1,7 +1,7 @@
 """This module walks records of the container field by field, as far into long things as is wanted.
 
 The schema's own parser reads a file whole; a walk asks for the bytes that it shows, and steps over the rest. What it
-gives are `Node`s in the order of the file: one for each record and array on the way in (its value is an `Opened`), and
+gives are `FieldNode`s in the order of the file: one for each record and array on the way in (its value is an `Opened`), and
 one for each field in it. What is stepped over is one node too (`Elided`), so that every byte lies in exactly one leaf.
 """
 
@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.schema import faults, gguf, limits
 from i2s_spec.schema.checks import ByteOrder, order_prefix
-from i2s_spec.schema.field import Field, Node, Reading, Record, Word
+from i2s_spec.schema.field import Field, FieldNode, ParseState, RecordStruct, Word
 from i2s_spec.schema.types import SMALLEST_VALUE, VALUE_FORMATS, ValueType
 
 #: How a walk gets bytes: (start, length) -> exactly so many.
@@ -82,17 +82,17 @@ class Scope:
         return first, last if self.limit is None else min(last, first + self.limit)
 
 
-def is_leaf(node: Node) -> bool:
+def is_leaf(node: FieldNode) -> bool:
     """Whether a node stands for its bytes itself, not for the nodes that follow."""
     return not isinstance(node.value, Opened)
 
 
-def record_nodes(record: Record, data: bytes, start: int, path: str) -> list[Node]:
+def record_nodes(record: RecordStruct, data: bytes, start: int, path: str) -> list[FieldNode]:
     """The nodes of one record whose bytes begin at `start`; where `data` ends too early, those before that."""
-    trace: list[Node] = []
+    trace: list[FieldNode] = []
     with suppress(FormatError):  # the scanner has said which fault it is; here only what lies before it counts
-        record.parse_stream(BytesIO(data), reading=Reading(len(data), trace))
-    nodes: list[Node] = []
+        record.parse_stream(BytesIO(data), reading=ParseState(len(data), trace))
+    nodes: list[FieldNode] = []
     for met in trace:
         node = met._replace(path=f"{path}.{met.path}", start=start + met.start, stop=start + met.stop)
         parts = [i for i, known in enumerate(nodes) if known.path.startswith((f"{node.path}.", f"{node.path}["))]
@@ -105,26 +105,26 @@ def record_nodes(record: Record, data: bytes, start: int, path: str) -> list[Nod
     return nodes
 
 
-def header_nodes(read: Read, order: ByteOrder, stop: int) -> list[Node]:
+def header_nodes(read: Read, order: ByteOrder, stop: int) -> list[FieldNode]:
     """The fields of the header, in a file that starts with the magic."""
     return record_nodes(gguf.header(order), read(0, stop), 0, "header")
 
 
-def key_nodes(read: Read, order: ByteOrder, start: int, stop: int, path: str) -> list[Node]:
+def key_nodes(read: Read, order: ByteOrder, start: int, stop: int, path: str) -> list[FieldNode]:
     """Key and type of the key-value between `start` and `stop`; the value begins where they end."""
     whole = gguf.key_value(order)
-    head = Record(whole.title, whole.clause, *whole.fields[:2])
+    head = RecordStruct(whole.title, whole.clause, *whole.fields[:2])
     return record_nodes(head, read(start, min(stop - start, LONGEST_HEAD)), start, path)
 
 
-def info_nodes(read: Read, order: ByteOrder, start: int, stop: int, path: str) -> list[Node]:
+def info_nodes(read: Read, order: ByteOrder, start: int, stop: int, path: str) -> list[FieldNode]:
     """The tensor info between `start` and `stop`."""
     return record_nodes(gguf.tensor_info(order), read(start, min(stop - start, LONGEST_HEAD)), start, path)
 
 
 def value_nodes(
     read: Read, order: ByteOrder, kind: int, start: int, stop: int, path: str, scope: Scope
-) -> Iterator[Node]:
+) -> Iterator[FieldNode]:
     """The value of a key-value of type `kind` that lies from `start` to `stop`."""
     field = gguf.key_value(order).fields[2]
     if kind == ValueType.STRING:
@@ -133,39 +133,39 @@ def value_nodes(
         yield from numbers(read, Word(order, VALUE_FORMATS[kind]), start, None, path, scope, field)
     else:
         element, count = _array_head(read, order, start)
-        yield Node(path, start, stop, Opened(_array_label(element), count), field)
+        yield FieldNode(path, start, stop, Opened(_array_label(element), count), field)
         yield from _array_head_nodes(element, count, start, path)
         at, walked = yield from _items(read, order, element, count, start + 12, stop, path, scope)
         if walked < count:
             left = Elided(count - walked if element != ValueType.ARRAY else None, "elements")
-            yield Node(f"{path}.items[{walked}..{count}]", at, stop, left, None)
+            yield FieldNode(f"{path}.items[{walked}..{count}]", at, stop, left, None)
 
 
 def numbers(
     read: Read, word: Word, start: int, count: int | None, path: str, scope: Scope, field: Field | None = None
-) -> Iterator[Node]:
+) -> Iterator[FieldNode]:
     """`count` numbers of fixed width from `start` on, of which the scope's are given singly; with None, one number."""
     width, unpack = word.length, struct.Struct(word.fmtstr)
     if count is None:
-        yield Node(path, start, start + width, unpack.unpack(read(start, width))[0], field)
+        yield FieldNode(path, start, start + width, unpack.unpack(read(start, width))[0], field)
         return
     first, last = scope.chosen(start, width, count)
     if first:
-        yield Node(f"{path}[0..{first}]", start, start + first * width, Elided(first, "elements"), field)
+        yield FieldNode(f"{path}[0..{first}]", start, start + first * width, Elided(first, "elements"), field)
     step = HEAD_BYTES // width
     for base in range(first, last, step):
         data = read(start + base * width, min(step, last - base) * width)
         for i, (value,) in enumerate(unpack.iter_unpack(data), base):
             at = start + i * width
-            yield Node(f"{path}[{i}]", at, at + width, value, field)
+            yield FieldNode(f"{path}[{i}]", at, at + width, value, field)
     if last < count:
         at, stop = start + last * width, start + count * width
-        yield Node(f"{path}[{last}..{count}]", at, stop, Elided(count - last, "elements"), field)
+        yield FieldNode(f"{path}[{last}..{count}]", at, stop, Elided(count - last, "elements"), field)
 
 
 def _items(
     read: Read, order: ByteOrder, kind: int, count: int, start: int, stop: int, path: str, scope: Scope
-) -> Generator[Node, None, tuple[int, int]]:
+) -> Generator[FieldNode, None, tuple[int, int]]:
     """The elements of an array whose first is at `start`; how far the walk came, in bytes and in elements.
 
     Nobody has noted where the arrays inside an array end. One that is not walked to its end ends the walk.
@@ -188,7 +188,7 @@ def _items(
                 skipped, at = i + 1, end
                 continue
         if skipped and i == skipped:
-            yield Node(f"{path}[0..{skipped}]", start, at, Elided(skipped, "elements"), None)
+            yield FieldNode(f"{path}[0..{skipped}]", start, at, Elided(skipped, "elements"), None)
         if beyond:
             return at, i
         if kind == ValueType.STRING:
@@ -197,22 +197,24 @@ def _items(
         else:
             inner, inner_count = _array_head(read, order, at)
             # the end is not known yet: an empty span
-            yield Node(f"{path}[{i}]", at, at, Opened(_array_label(inner), inner_count), None)
+            yield FieldNode(f"{path}[{i}]", at, at, Opened(_array_label(inner), inner_count), None)
             yield from _array_head_nodes(inner, inner_count, at, f"{path}[{i}]")
             at, walked = yield from _items(read, order, inner, inner_count, at + 12, stop, f"{path}[{i}]", scope)
             if walked < inner_count:
                 return at, i
     if skipped and skipped == count:
-        yield Node(f"{path}[0..{skipped}]", start, at, Elided(skipped, "elements"), None)
+        yield FieldNode(f"{path}[0..{skipped}]", start, at, Elided(skipped, "elements"), None)
     return at, count
 
 
-def _text(read: Read, order: ByteOrder, start: int, stop: int, path: str, field: Field | None) -> Iterator[Node]:
+def _text(read: Read, order: ByteOrder, start: int, stop: int, path: str, field: Field | None) -> Iterator[FieldNode]:
     """A string from `start` to `stop`: its length and its text."""
     length = stop - start - 8
-    yield Node(f"{path}.length", start, start + 8, struct.unpack(order_prefix(order) + "Q", read(start, 8))[0], None)
+    yield FieldNode(
+        f"{path}.length", start, start + 8, struct.unpack(order_prefix(order) + "Q", read(start, 8))[0], None
+    )
     data = read(start + 8, min(length, HEAD_BYTES))
-    yield Node(f"{path}.text", start + 8, stop, data if len(data) == length else Head(data, length), field)
+    yield FieldNode(f"{path}.text", start + 8, stop, data if len(data) == length else Head(data, length), field)
 
 
 def _array_head(read: Read, order: ByteOrder, start: int) -> tuple[int, int]:
@@ -222,9 +224,9 @@ def _array_head(read: Read, order: ByteOrder, start: int) -> tuple[int, int]:
     return kind, count
 
 
-def _array_head_nodes(kind: int, count: int, start: int, path: str) -> Iterator[Node]:
-    yield Node(f"{path}.type", start, start + 4, kind, None)
-    yield Node(f"{path}.count", start + 4, start + 12, count, None)
+def _array_head_nodes(kind: int, count: int, start: int, path: str) -> Iterator[FieldNode]:
+    yield FieldNode(f"{path}.type", start, start + 4, kind, None)
+    yield FieldNode(f"{path}.count", start + 4, start + 12, count, None)
 
 
 def _array_label(kind: int) -> TrustedText:

@@ -5,5 +5,5 @@ malformed   one broken copy for each rule, each with the code it must get
 strategies  Hypothesis strategies for files, tensors, dialects, models (the extra `testing`)
 mutator     changes files as the schema says they can be wrong; `anatomy` finds the places
 mishaps     what happens to models in real life, as stories
-twins       fast paths held against their definitions
+twins       fast paths compared with their definitions
 """

@@ -114,12 +114,14 @@ def _overlapping(model: bytes) -> bytes:
 _MISHAPS = (
     Mishap("truncated", "A download stopped at two thirds.", "G401", _truncated),
     Mishap("lfs-pointer", "A repository was cloned without Git LFS.", "G003", _lfs_pointer),
+    Mishap("no-tail", "A converter assumed n/4 bytes for an I2_S tensor and left out its tail.", "I105", _without_tail),
+    Mishap("two-threads", "The quantizer ran with two threads, and each wrote its own tail.", "I108", _chunked),
+    Mishap("old-number", "A pre-release file gives its I2_S tensors the type number 31.", "I111", _renumbered),
     Mishap(
-        "no-tail", "A converter took n/4 for the size of an I2_S tensor and left out a tail.", "I105", _without_tail
+        "scales-swapped", "A tool swapped the byte order of the scales but not of the file.", "I301", _foreign_scales
     ),
-    Mishap("two-threads", "The quantizer ran with two threads: each wrote a tail of its own.", "I108", _chunked),
-    Mishap("old-number", "A file from before the release numbers its I2_S tensors 31.", "I111", _renumbered),
-    Mishap("scales-swapped", "A tool for byte order swapped the scales and not the file.", "I301", _foreign_scales),
-    Mishap("overlap", "Two tensors were sent to the same bytes.", "G404", _overlapping),
-    Mishap("hostile-name", "A tensor's name clears the terminal of whoever prints it.", "G305", _terminal_escape),
+    Mishap("overlap", "Two tensors share bytes.", "G404", _overlapping),
+    Mishap(
+        "hostile-name", "A tensor's name contains control characters that clear the terminal.", "G305", _terminal_escape
+    ),
 )

@@ -64,7 +64,7 @@ def test_few_tokens_reach_one_of_two_goals(
     times = {
         "read probe": (0.5,), "probe with masks, avx512": (peak,), "avx512": (seconds,), "torch._int_mm": (torch,)
     }  # fmt: skip
-    claims = matmul._claims_of_products("a shape", tokens, times, judged=True)
+    claims = matmul._claims_of_products("a shape", tokens, times, with_goals=True)
     found = {name: [c.reached for c in claims if name in c.text and ("nearer" in c.text) == (name == "nearer")]
              for name in reached}  # fmt: skip
     assert {name: each[0] if each else None for name, each in found.items()} == reached
@@ -77,7 +77,7 @@ def test_a_product_is_held_to_the_slower_of_its_limits(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(matmul, "_sets", lambda: [KernelSet(0, "avx512", True)])
     times = {"read probe": (1.0, 3.0), "probe with masks, avx512": (2.0, 2.0), "avx512": (4.0, 4.0)}
-    (claim,) = matmul._claims_of_products("a shape", 8, times, judged=True)
+    (claim,) = matmul._claims_of_products("a shape", 8, times, with_goals=True)
     assert claim.values == (0.5, 0.75)
 
 

@@ -34,7 +34,7 @@ INNER = {"self_attn.attn_sub_norm": "self_attn.inner_attn_ln", "mlp.ffn_sub_norm
 class Kind(NamedTuple):
     """One kind of checkpoint.
 
-    :param family: that it is recognised as
+    :param family: that it is recognized as
     :param model: transformers' class; its configuration is `config`
     :param linear: `online`, `packed`, `ternary`, `groups`: what its projections are
     :param pre: the pre-tokenizer; empty for pieces

@@ -140,7 +140,7 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], set[str], str]] = {
     "a path": (
         _index(lambda index: index["weight_map"].update({"lm_head.weight": "../x.safetensors"})), {"H201"},
         "not the name of a file"),
-    "index is no JSON": (lambda folder: (folder / INDEX).write_text("{"), {"H104", "H201"}, "is not JSON"),
+    "index is not JSON": (lambda folder: (folder / INDEX).write_text("{"), {"H104", "H201"}, "is not JSON"),
     "no config": (lambda folder: (folder / "config.json").unlink(), {"H104", "H209"}, "no config.json"),
     "config is deep": (lambda folder: (folder / "config.json").write_text('{"a":' * 9999), {"H104", "H209"}, "not JSON"),
     "a cut shard": (lambda folder: os.truncate(folder / SHARD, 99), {"H101", "H203", "H207"}, "not a safetensors file"),

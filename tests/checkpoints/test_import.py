@@ -352,7 +352,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "no config": (_after(lambda f: (f / "config.json").unlink()), "no config.json"),
     "large config": (_after(_large_config), "314,572,800 bytes, and 1,048,576 are the limit"),
-    "config is no JSON": (_after(lambda f: (f / "config.json").write_text("{")), "is not JSON"),
+    "config is not JSON": (_after(lambda f: (f / "config.json").write_text("{")), "is not JSON"),
     "config is deep": (_after(lambda f: (f / "config.json").write_text('{"a":' * 100_000)), "is not JSON"),
     "config has NaN": (_after(lambda f: (f / "config.json").write_text('{"a": NaN}')), "NaN is not a number"),
     "no family": (
@@ -425,9 +425,9 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "id twice": (_tokenizer(lambda t: t["model"]["vocab"].update({"!": 1})), "two tokens have the id 1"),
     "id beyond": (_tokenizer(lambda t: t["model"]["vocab"].update({"!!!": 384})), "the embedding has 384 rows"),
     "id is text": (_tokenizer(lambda t: t["model"]["vocab"].update({"!": "0"})), "token '!' has the id '0'"),
-    "merge of nothing": (_tokenizer(lambda t: t["model"]["merges"].append("Q Q")), "not one of tokens to a token"),
+    "merge of nothing": (_tokenizer(lambda t: t["model"]["merges"].append("Q Q")), "does not join two tokens"),
     "merge is no pair": (_tokenizer(lambda t: t["model"]["merges"].append("abc")), "not a pair"),
-    "other tokenizer": (_tokenizer(lambda t: t["model"].update(type="WordPiece")), "of the kind 'WordPiece'"),
+    "other tokenizer": (_tokenizer(lambda t: t["model"].update(type="WordPiece")), "a model of type 'WordPiece'"),
     "other splits": (_tokenizer(_hostile), "splits text like none of"),
     "post-processor is a list": (_tokenizer(lambda t: t.update(post_processor=[5])), "post_processor .* not an object"),
     "other post-processor": (_tokenizer(lambda t: t.update(post_processor={"type": 5})), "an unknown type: '5'"),
@@ -471,7 +471,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "half of a character": (
         _edit(lambda t: t.files["tokenizer_config.json"].update(chat_template="\ud800")),
-        "half of a surrogate pair",
+        "lone surrogate",
     ),
     "linear class is a list": (
         _edit(lambda t: t.config["quantization_config"].update(linear_class=["autobitlinear"])),
@@ -494,11 +494,11 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "template is a number": (_edit(lambda t: t.files["tokenizer_config.json"].update(chat_template=5)), "and no text"),
     "templates without names": (
         _edit(lambda t: t.files["tokenizer_config.json"].update(chat_template=[{"template": "x"}])),
-        "something else than templates with names",
+        "its entries are not named templates",
     ),
     "token is a number": (
         _edit(lambda t: t.files["tokenizer_config.json"].update(bos_token={"content": 5})),
-        "bos_token '5', which is no text",
+        "bos_token '5', which is not a text",
     ),
     "number beyond float32": (_edit(lambda t: t.config.update(rms_norm_eps=1e-60)), "must be a number above 0"),
     "number beyond floats": (_edit(lambda t: t.config.update(rms_norm_eps=10**299)), "must be a number above 0"),

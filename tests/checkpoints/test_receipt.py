@@ -218,7 +218,7 @@ def _like_halves(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _rows_in_fours(matrix: source_weights.TernaryMatrix) -> source_weights.TernaryMatrix:
-    """Packed rows taken as neighbours, not as blocks."""
+    """Packed rows taken as neighbors, not as blocks."""
     rows, cols = matrix.trits.shape
     return matrix._replace(trits=matrix.trits.reshape(4, rows // 4, cols).swapaxes(0, 1).reshape(rows, cols).copy())
 
@@ -286,7 +286,7 @@ MISTAKES: dict[str, tuple[Callable[[], Tiny], str, Patch, str]] = {
     "head norms exchanged": (embedding_qwen3, "I2_S", _family(layer=_exchanged("attn_q_norm", "attn_k_norm")), "b"),
     "input norms exchanged": (embedding_qwen3, "I2_S", _family(layer=_exchanged("attn_q_norm_in", "attn_v_norm_in")), "b"),
     "queries not permuted": (llama3, "I2_S", _family(rows="same"), "e"),
-    "queries permuted for nothing": (packed_2b4t, "I2_S", _family(rows="neighbours"), "e"),
+    "queries permuted for nothing": (packed_2b4t, "I2_S", _family(rows="neighbors"), "e"),
     "queries permuted by the heads of keys": (llama3, "I2_S", _kv_heads, "b"),
     "reciprocal scale": (packed_2b4t, "I2_S", _convention, "c"),
     "scale that divides taken as it is": (llama3, "I2_S", _convention, "c"),
@@ -306,7 +306,7 @@ MISTAKES: dict[str, tuple[Callable[[], Tiny], str, Patch, str]] = {
         lambda m: m._replace(scales=np.nextafter(m.scales, np.float32(9)))), "c"),
     "signs turned": (packed_2b4t, "I2_S", _matrix(lambda m: m._replace(trits=-m.trits)), "b"),
     "square matrices transposed": (packed_2b4t, "I2_S", _matrix(_transposed), "b"),
-    "packed rows taken as neighbours": (packed_2b4t, "I2_S", _matrix(_rows_in_fours), "b"),
+    "packed rows taken as neighbors": (packed_2b4t, "I2_S", _matrix(_rows_in_fours), "b"),
     "bfloat16 read as float16": (bf16_2b4t, "I2_S", _like_halves, "b"),
     "scales of groups in reverse": (bonsai, "Q2_0", _matrix(
         lambda m: m._replace(scales=np.ascontiguousarray(m.scales[::-1]))), "c"),
@@ -631,7 +631,7 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         taken, before = str(folder / written), (folder / written).read_bytes()
         for names in (("-o", taken), ("-o", path, "--receipt", taken)):
             run = CliRunner().invoke(cli, ["import", str(folder), *names, "--force"])
-            assert (run.exit_code, "is a file that is read" in run.output) == (2, True)
+            assert (run.exit_code, "is an input file" in run.output) == (2, True)
         assert (folder / written).read_bytes() == before
     _convention(monkeypatch)
     run = CliRunner().invoke(cli, ["import", str(folder), "-o", path, "--receipt", receipt, "--force", "--json"])
@@ -644,7 +644,7 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("own_process")
 def test_the_library_is_asked_in_a_process_of_its_own(tmp_path: Path) -> None:
-    """An expression that goes back over a text for ever ends with that process."""
+    """An expression that goes back over a text forever ends with that process."""
     folder, path = llama3().write(tmp_path / "checkpoint"), tmp_path / "out.gguf"
     import_checkpoint(folder, path)
     assert statuses(make_receipt(folder, path, only="f"))["f"] == "passed"

@@ -341,7 +341,7 @@ def weight_only(seed: int = 11) -> Tiny:
     return Tiny(config, tensors, text_files("qwen2", SIZES["vocab"], bos=False, pads=4))
 
 
-#: Every family by the name that it is recognised as, and checkpoints of it.
+#: Every family by the name that it is recognized as, and checkpoints of it.
 TINY: dict[str, tuple[str, Callable[[], Tiny]]] = {
     "2b4t-packed": ("bitnet-2b4t", packed_2b4t),
     "2b4t-bf16": ("bitnet-2b4t", bf16_2b4t),

@@ -276,7 +276,7 @@ def test_globs_follow_no_circles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [each.path for each in inputs(["**/y/**/*.gguf"])] == wanted[2:]
     assert [each.path for each in inputs([f"{tmp_path}/**/[12].gguf"])] == [f"{tmp_path}/{name}" for name in wanted[:2]]
     assert [each.path for each in inputs(["gl/a/*.gguf"])] == ["gl/a/1.gguf"]
-    assert inputs(["gl/**/*.bin"]).__next__().problem == "no file fits this pattern"
+    assert inputs(["gl/**/*.bin"]).__next__().problem == "no file matches this pattern"
 
 
 def test_globs_visit_each_folder_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,7 +377,7 @@ def test_no_verb_replaces_a_file_that_it_reads(
         np.save(file, np.zeros((128, 128), np.int8))
     before = {name: path.read_bytes() for name, path in names.items()}
     assert called(*(str(names.get(word, word)) for word in words.split())) == 2
-    assert "is a file that is read; what is written needs another name" in capsys.readouterr().err
+    assert "is an input file; the output needs another name" in capsys.readouterr().err
     assert {name: path.read_bytes() for name, path in names.items()} == before
 
 

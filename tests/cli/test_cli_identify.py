@@ -103,7 +103,7 @@ def test_likelihood(folder: Path) -> None:
     assert (found["verdict"], found["why_not"]) == ("wrong", None)
     assert found["hypotheses"][0]["name"] == "signs turned"
     text = run("i2s identify turned.gguf --likelihood", folder)
-    assert "signs turned: the signs of all weights, or of ffn_gate alone, are turned" in text
+    assert "signs turned: the signs of all weights, or of ffn_gate alone, are inverted" in text
     everything = run("i2s identify turned.gguf --likelihood -v", folder)
     assert len(everything.splitlines()) > len(text.splitlines()) + 10
     bare = Copy("llama")

@@ -63,7 +63,7 @@ def test_the_context_has_what_a_build_takes_and_no_more() -> None:
         "\n"
     )
     if not tracked[0]:
-        pytest.skip("this is no checkout of git")
+        pytest.skip("this is not a checkout of git")
     context = {path for path in tracked if path and not ignored(path)}
     assert {"pyproject.toml", "README.md", "LICENSE", "pyx/_scanner.pyx", "i2s_spec/__init__.py"} <= context
     built = {"pyproject.toml", "setup.py", "README.md", "LICENSE", "pyx", "i2s_spec"}

@@ -109,7 +109,7 @@ def test_checkpoints(folder: Path) -> None:
     [
         ("convert tiny.gguf out.gguf", 2, "nothing to do"),
         ("convert tiny.gguf out.gguf --to Q4_0", 2, "'Q4_0' is not one of"),
-        ("convert tiny.gguf tiny.gguf --to F16", 2, "is a file that is read"),
+        ("convert tiny.gguf tiny.gguf --to F16", 2, "is an input file"),
         ("convert none.gguf out.gguf --to F16", 3, "S901"),
         ("convert bad.gguf out.gguf --to F16", 3, "G002"),
         ("convert cut.gguf out.gguf --to F16", 3, "cut.gguf: G401"),

@@ -44,7 +44,7 @@ def test_one_screen(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatc
     monkeypatch.chdir(folder)
     code, page = called(capsys, "doctor", "a.gguf")
     assert code == 0
-    heads = ("Is it sound?  yes, nothing was found", "What is it?", "Who runs it?", "What next")
+    heads = ("Is it sound?  yes, no findings", "What is it?", "Who runs it?", "What next")
     assert [head for head in heads if f"\n{head}" in page] == list(heads)
     assert "layout: cannot tell" in page
     assert "  i2s lint a.gguf --reference OTHER\n" in page
@@ -72,7 +72,7 @@ def test_a_file_of_little(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     with Writer(path) as writer:
         writer.add_tensor("x", (4, 4), "F32", np.zeros((4, 4), dtype=np.float32))
     _, page = called(capsys, "doctor", str(path))
-    assert "What is it?\n  cannot tell: nothing in it says which program wrote it\n" in page
+    assert "What is it?\n  cannot tell: nothing in it shows which program wrote it\n" in page
     assert "i2s run" not in page
 
 

@@ -22,7 +22,7 @@ from i2s_spec.convert.synthetic.new import new
 AVX2: Final = {"avx2", "fma", "f16c"}
 AVX512: Final = {*AVX2, "avx512f", "avx512bw", "avx512vl", "avx512dq"}
 NEEDS: Final = {
-    ("codec", "avx2"): {"avx2", "popcnt"}, ("survey", "avx2"): {"avx2", "popcnt"}, ("", "avx2"): {"avx2"},
+    ("codec", "avx2"): {"avx2"}, ("survey", "avx2"): {"avx2", "popcnt"}, ("", "avx2"): {"avx2"},
     ("sums", "avx2"): AVX2, ("floats", "avx2"): AVX2, ("fast", "avx2"): AVX2,
     ("", "avxvnni"): {"avx2", "avxvnni"}, ("", "avx512"): AVX512, ("", "avx512vl"): AVX512,
     ("survey", "avx512"): {*AVX512, "avx512vpopcntdq", "avx512vbmi"},

@@ -127,7 +127,7 @@ def test_checkpoints_are_checked_there_too(tmp_path: Path) -> None:
         (["--engine", "dask", "--rate", "hub"], "is not of the form HOST=REQUESTS/SECONDS"),
         (["--engine", "dask", "--rate", "hub=0/5"], "is not of the form"),
         (["--engine", "dask", "--rate", "hub=nan/5"], "is not of the form"),
-        (["--engine", "dask", "--results", "m.gguf"], "is no file of results"),
+        (["--engine", "dask", "--results", "m.gguf"], "is not a file of results"),
         (["--engine", "dask", "--scheduler", "tcp://127.0.0.1:9"], "no scheduler answers"),
         (["--engine", "dask", "--scheduler", "nonsense://x"], "no scheduler answers"),
     ],
@@ -338,6 +338,6 @@ def test_a_killed_run_goes_on(tmp_path: Path) -> None:
         stream.truncate(results.stat().st_size - 20)  # as where the disk had no room for the last line
     waited(lambda: not any(map(runs, workers)))  # workers do not outlive it
     code, _, err = ended(i2s(*arguments, cwd=tmp_path))
-    assert "a torn last line of" in err
+    assert "an incomplete last line of" in err
     assert Counter(Counter(line["url"] for line in lines(results)).values()) == {1: 200}
     assert code == 0

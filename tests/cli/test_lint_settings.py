@@ -210,7 +210,7 @@ def test_baseline(folder: Path) -> None:
     assert lint(*files).code == 0
     outcome = lint("sub/html.gguf", "--baseline", "known.json", "--write-baseline")
     assert outcome.code == 3
-    assert outcome.err.endswith(" in known.json; 1 unreadable file stays out, and fails later runs too\n")
+    assert outcome.err.endswith(" in known.json; 1 unreadable file is not in it, and fails later runs too\n")
     assert lint("good.gguf", "sub/dup_key.gguf", "--baseline", "known.json", "--jobs", "2").code == 0
 
 

@@ -22,7 +22,7 @@ import pytest
 from c_compiler import SANITIZERS, WARNINGS
 from windows import compiled_for_windows
 
-from i2s_spec.codec.kernels import BLOCK, CODES, KINDS, MAP_IDS, remap_of, scheme
+from i2s_spec.codec.kernels import BLOCK, CODES, KINDS, MAP_IDS, remap_of, run_layout
 from i2s_spec.codec.payload import pack_codes
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, CodeMap, Layout
 
@@ -77,7 +77,7 @@ def meaning(code_map: CodeMap) -> np.ndarray[Any, Any]:
 
 def add_elements(cases: Cases, codes: np.ndarray[Any, Any], layout: Layout, payload: bytes, scale: float) -> None:
     """A payload and its elements: there, back, and as floats, by every code map."""
-    where = scheme(layout, *codes.shape)
+    where = run_layout(layout, *codes.shape)
     blocks = len(payload) // where.group
     run = (blocks, where.group, int(where.lsb))
     cases.add("unpack", (*run, CODES), payload, codes.tobytes())
@@ -101,7 +101,7 @@ def add_elements(cases: Cases, codes: np.ndarray[Any, Any], layout: Layout, payl
 def add_transcodings(cases: Cases, codes: np.ndarray[Any, Any]) -> None:
     """Between all layouts that the kernels know a way between, with other codes too."""
     rows, cols = codes.shape
-    blocky = {KINDS[where]: layout for layout in LAYOUTS.values() if (where := scheme(layout, rows, cols)) in KINDS}
+    blocky = {KINDS[where]: layout for layout in LAYOUTS.values() if (where := run_layout(layout, rows, cols)) in KINDS}
     bytes_of: dict[tuple[str, int], bytes] = {}
     for number, remap in enumerate(REMAPS):
         for layout in LAYOUTS.values():
@@ -146,7 +146,7 @@ def add_counts(cases: Cases, payload: bytes, scans: bool = True) -> None:
 def add_needles(cases: Cases, rng: np.random.Generator) -> None:
     """One code among others, wherever vectors, steps and rests begin and end."""
     for n, code in product((1, 7, 8, 63, 64, 65, 127, 255, 256, 257, 511, 1000, 65_535, 65_700), range(4)):
-        # neighbouring codes that share a bit with it must not be taken for it
+        # neighboring codes that share a bit with it must not be taken for it
         others = np.array([c for c in range(4) if c != code])
         hay = rng.choice(others, (n, 4))
         places = {0, n - 1, int(rng.integers(n))}

@@ -8,8 +8,18 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.codec.quantization.hadamard import fold, matrix, restore, rotate, rotated_input, transform
+from i2s_spec.codec.quantization.hadamard import fold, matrix, restore, rotate, transform
 from i2s_spec.schema.architectures.rotation import Rotation, RotationError
+
+Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+
+
+def rotated_input(x: Floats, name: str, rotation: Rotation | None) -> Floats:
+    """The input of a weight as the product takes it."""
+    if rotation is None or not rotation.rotates(name):
+        return x
+    rotation.require_width(x.shape[-1])
+    return rotate(x, rotation.block, rotation.signs_of(x.shape[-1]))
 
 
 def sylvester(block: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
@@ -56,9 +66,9 @@ def test_folded_weights_times_rotated_inputs_are_weights_times_inputs() -> None:
 
 
 def test_what_cannot_be_rotated() -> None:
-    with pytest.raises(ValueError, match="it is no power of two"):
+    with pytest.raises(ValueError, match="it is not a power of two"):
         transform(np.zeros(12, dtype=np.float32), 3)
-    with pytest.raises(ValueError, match="rows of 12 elements are no whole blocks of 8"):
+    with pytest.raises(ValueError, match="rows of 12 elements are not whole blocks of 8"):
         transform(np.zeros(12, dtype=np.float32), 8)
     with pytest.raises(RotationError, match="does not divide rows of 12"):
         rotated_input(np.zeros(12, dtype=np.float32), "w", Rotation(8, ("w",)))

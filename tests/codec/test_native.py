@@ -164,7 +164,7 @@ def test_all_bytes_at_all_places(kernel_set: str) -> None:
     shape = (4, payload.size)
     for name, layout in LAYOUTS.items():
         codes = reference.unpack_codes(payload, shape, layout)
-        where = kernels.scheme(layout, *shape)
+        where = kernels.run_layout(layout, *shape)
         out = np.empty(codes.size, dtype=np.uint8)
         kernels.unpack(payload, where, None, out, 1)
         assert np.array_equal(out, codes.reshape(-1)), name
@@ -266,10 +266,12 @@ def test_how_a_result_is_stored_depends_on_processor_threads_size_and_address(
     monkeypatch.setattr(kernels, "STREAM_FROM", 1 << 12)
     room = np.empty(size + 128, dtype=np.uint8)
     start = -room.ctypes.data % 64 + address
-    assert kernels.way_of(room[start : start + size], kernels.Scheme(32, False), threads) == way
+    assert kernels.way_of(room[start : start + size], kernels.RunLayout(32, False), threads) == way
 
 
-@pytest.mark.parametrize("size", [0, 1, 255, 2047, 2048, 2049, 4096, 31 * 2048, 32 * 2048 + 100, 63 * 2048])
+@pytest.mark.parametrize(
+    "size", [0, 1, 255, 1023, 1024, 1025, 2047, 2048, 2049, 4096, 31 * 1024, 31 * 2048, 32 * 2048 + 100, 63 * 2048]
+)
 def test_histograms_count_every_byte(kernel_set: str, size: int) -> None:
     for payload in (np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8), *(
         np.full(size, value, dtype=np.uint8) for value in (0, 0x55, 0xAA, 0xFF)

@@ -183,7 +183,7 @@ def test_hugging_face_s_packed_checkpoints(shared: Path) -> None:
         (np.array([2**63] * 128, np.uint64), "^128 values"),
         (np.zeros((1, 100), np.int8), "blocks of 128; 1 x 100 = 100 elements leave 100 over"),
         (np.zeros((2, 2, 128), np.int8), r"shape \(2, 2, 128\) is 2 slices, and programs disagree"),
-        (np.zeros((4, 64), np.int8), "rows of 64 elements are no whole blocks of 128: row 1 begins inside one"),
+        (np.zeros((4, 64), np.int8), "rows of 64 elements are not whole blocks of 128: row 1 begins inside one"),
         (np.int8(0), "1 or 2 dimensions, not 0"),
         (np.zeros((0, 128), np.int8), r"the shape \(0, 128\) holds no elements"),
     ],
@@ -212,9 +212,7 @@ def test_the_code_that_means_nothing(code_map: Any) -> None:
     codes = np.full((2, 128), code_map.code_of(0), np.uint8)
     codes[1, 3] = codes[1, 77] = code_map.unused
     data = pack_codes(codes, LAYOUTS["interleave-128"]) + write_tail(1.0, TAILS["first-float"])
-    said = (
-        rf"code {code_map.unused} stands for nothing in {code_map}; it occurs 2 times, first at element 131 \(row 1, "
-    )
+    said = rf"code {code_map.unused} has no meaning in {code_map}; it occurs 2 times, first at element 131 \(row 1, "
     for read in (unpack, dequantize):
         with pytest.raises(UnusedCodeError, match=said) as caught:
             read(data, (2, 128), f"interleave-128/{code_map}")

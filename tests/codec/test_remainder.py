@@ -12,16 +12,15 @@ from hypothesis import strategies as st
 from i2s_spec.codec import reference
 from i2s_spec.codec.quantization.quantize import quantize
 from i2s_spec.codec.quantization.remainder import (
-    PRODUCERS,
     READERS,
     Elements,
     UndefinedElementsWarning,
     check_readable,
     check_writable,
-    held,
-    lost,
+    dropped_elements,
     read_as,
     split_row,
+    whole_blocks,
 )
 from i2s_spec.codec.reference import pack_codes, unpack_codes
 from i2s_spec.codec.shape import PayloadShape, payload_shape
@@ -50,8 +49,8 @@ IN_GGUF = [layout for layout in LAYOUTS.values() if layout.in_gguf]
 )
 def test_what_is_lost(layout: str, shape: tuple[int, int], gone: tuple[int, int] | None) -> None:
     expected = Elements(*gone, shape[1]) if gone else None
-    assert lost(LAYOUTS[layout], *shape) == expected
-    rows, cols = held(LAYOUTS[layout], *shape)
+    assert dropped_elements(LAYOUTS[layout], *shape) == expected
+    rows, cols = whole_blocks(LAYOUTS[layout], *shape)
     assert rows * cols == (gone[0] if gone else shape[0] * shape[1])
     LAYOUTS[layout].check(rows, cols)
 
@@ -76,13 +75,13 @@ def test_elements_in_words(elements: tuple[int, int, int], said: str) -> None:
 def test_what_blocks_hold_and_what_they_do_not(codec: Any, layout: Any, rows: int, cols: int, seed: int) -> None:
     """Refused by default, with the range; otherwise everything before it comes back, and the rest is 0 with a warning."""
     trits = np.random.default_rng(seed).integers(-1, 2, (rows, cols))
-    gone = lost(layout, rows, cols)
+    gone = dropped_elements(layout, rows, cols)
     if gone is None:
         data = codec.pack(trits, 0.5, layout.name, strict=False)
         assert (codec.unpack(data, trits.shape, layout.name)[0] == trits).all()
         if split_row(layout, rows, cols) is not None:
             width = counted(cols, "element")
-            with pytest.raises(ValueError, match=f"rows of {width} are no whole blocks of {layout.block}: row 1"):
+            with pytest.raises(ValueError, match=f"rows of {width} are not whole blocks of {layout.block}: row 1"):
                 codec.pack(trits, 0.5, layout.name)
         else:
             assert codec.pack(trits, 0.5, layout.name) == data
@@ -148,7 +147,7 @@ def test_checkpoints_have_no_remainder_to_leave_out(codec: Any) -> None:
 def test_whole_tensors_are_read_where_rows_begin_inside_blocks() -> None:
     layout = LAYOUTS["interleave-128"]
     check_readable(layout, payload_shape((4, 8640)))
-    with pytest.raises(ValueError, match="rows of 8,640 elements are no whole blocks of 128"):
+    with pytest.raises(ValueError, match="rows of 8,640 elements are not whole blocks of 128"):
         check_writable(layout, payload_shape((4, 8640)))
     check_writable(layout, payload_shape((4, 8640)), strict=False)
     check_writable(layout, payload_shape((1, 8704)))
@@ -222,8 +221,3 @@ def test_readers_that_nobody_declared() -> None:
         read_as("me", bytes(64), (128,))
     with pytest.raises(ValueError, match="there are 63 bytes"):
         read_as("ik", bytes(63), (128,))
-
-
-def test_producers_are_declared() -> None:
-    assert {producer.layout.name for producer in PRODUCERS} == {"interleave-128", "interleave-64", "rows-1x4"}
-    assert [producer.refuses for producer in PRODUCERS] == [False, False, False, True]

@@ -17,18 +17,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec import _survey
-from i2s_spec.codec.observation import BLOCK, LEAST_RUN, Observation, observe
+from i2s_spec.codec.observation import BLOCK, LEAST_RUN, PayloadObservation, observe
 from i2s_spec.inspect.survey.reader import EXPONENTS
 
 SETS = [name for name, available in _survey.kernel_sets() if available]
 KINDS = [(0, 0), (1, 0), *EXPONENTS.values(), (2, 0x007C), (4, 0x0000807F)]
 
 
-def seen(name: str, data: bytes, pos: int = 0, width: int = 0, mask: int = 0) -> Observation:
+def seen(name: str, data: bytes, pos: int = 0, width: int = 0, mask: int = 0) -> PayloadObservation:
     parts = _survey.Parts(name)
     parts.add(0, pos, len(data), 0, width, mask)
     parts.feed(0, data, b"")
-    return Observation(*parts.found(0))
+    return PayloadObservation(*parts.found(0))
 
 
 def random_codes(size: int, seed: int, unused: bool = False) -> bytes:
@@ -102,7 +102,7 @@ def test_parts_join(size: int, seed: int, cuts: list[int], data: st.DataObject) 
     while parts.work(BLOCK, 1):
         pass
     parts.join(0, len(parts))
-    assert Observation(*parts.found(0)) == observe(payload)
+    assert PayloadObservation(*parts.found(0)) == observe(payload)
     assert parts.tail(0) == tail
     assert parts.done == size + 32
 
@@ -121,7 +121,7 @@ def test_what_only_one_part_has(where: int) -> None:
         while parts.work(BLOCK, 1):
             pass
         parts.join(0, 3)
-        got, want = Observation(*parts.found(0)), observe(bytes(payload), 0, width, mask)
+        got, want = PayloadObservation(*parts.found(0)), observe(bytes(payload), 0, width, mask)
         assert got._replace(counts=want.counts if width else got.counts) == want
         assert (want.run_at, want.run) == (where, 300)
         assert (want.first_non_finite if width else want.first_unused) == where + 1000
@@ -175,7 +175,7 @@ def test_reads_of_a_file(parts: _survey.Parts, tmp_path: Path) -> None:
     with path.open("rb") as file:
         parts.of_file(file.fileno())
         assert not parts.work(BLOCK, 1 << 20)
-        assert Observation(*parts.found(0)) == observe(data[:100])
+        assert PayloadObservation(*parts.found(0)) == observe(data[:100])
         parts.again()
         assert parts.probe(BLOCK)
         path.write_bytes(data[:50])
@@ -231,7 +231,7 @@ def test_a_tail_in_two_reads(name: str, size: int, tmp_path: Path) -> None:
                 parts.of_file(file.fileno())
             while parts.work(BLOCK, 1):
                 pass
-            assert Observation(*parts.found(0)) == observe(payload)
+            assert PayloadObservation(*parts.found(0)) == observe(payload)
             assert (parts.tail(0), parts.done, parts.failed) == (tail, size + 32, -1)
             parts.release()
 
@@ -253,7 +253,7 @@ def test_a_hole_that_ends_inside_a_part(holes: int, tmp_path: Path) -> None:
         parts.of_file(file.fileno(), True)
         while parts.work(BLOCK, 1 << 20):
             pass
-        found = Observation(*parts.found(0))
+        found = PayloadObservation(*parts.found(0))
         assert parts.tail(0) == tail
         assert parts.done == size + 32
         if written:
@@ -276,7 +276,7 @@ def test_a_run_over_many_blocks_of_many_parts(name: str, run: int, before: int) 
     while parts.work(BLOCK, 1 << 20):
         pass
     parts.join(0, 2)
-    found = Observation(*parts.found(0))
+    found = PayloadObservation(*parts.found(0))
     assert found == observe(data)
     assert (found.run_at, found.run, found.run_value) == (2 * BLOCK - before, before + run, 0x55)
 
@@ -294,7 +294,7 @@ def test_of_two_runs_of_one_length_the_first_counts(name: str) -> None:
         while parts.work(BLOCK, 1 << 20):
             pass
         parts.join(0, len(parts))
-        assert Observation(*parts.found(0))[3:6] == (100, 300, 0x55)
+        assert PayloadObservation(*parts.found(0))[3:6] == (100, 300, 0x55)
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -306,7 +306,7 @@ def test_one_unused_code_anywhere(name: str, field: int) -> None:
         parts = _survey.Parts(name)
         parts.add(0, 0, len(data), 0)
         parts.feed(0, data, b"")
-        found = Observation(*parts.found(0))
+        found = PayloadObservation(*parts.found(0))
         assert (found.first_unused, found.counts) == (at, (0, 4 * len(data) - 1, 0, 1)), at
 
 
@@ -320,7 +320,7 @@ def test_one_infinity_anywhere(name: str, kind: str, width: int) -> None:
         parts = _survey.Parts(name)
         parts.add(0, 0, len(data), 0, width, mask)
         parts.feed(0, data, b"")
-        found = Observation(*parts.found(0))
+        found = PayloadObservation(*parts.found(0))
         assert (found.first_non_finite, found.non_finite) == (at, 1), at
 
 

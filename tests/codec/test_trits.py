@@ -140,7 +140,7 @@ def test_codes_that_stand_for_nothing_are_counted_over_all_windows(threads: int)
         ("I2_S", (1, 132), "canonical", "leave 4 over"),
         ("I2_S", (3, 128), "rows-1x4", "not whole groups"),
         ("I2_S", (4, 128), "row-blocks-4", "layout of checkpoints"),
-        ("TQ1_0", (2, 128), "canonical", "no whole blocks"),
+        ("TQ1_0", (2, 128), "canonical", "not whole blocks"),
         ("F32", (0, 128), "canonical", "holds no elements"),
     ],
 )

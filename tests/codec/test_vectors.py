@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from i2s_spec.codec.quantization.quantize import NotTernaryWarning, quantize, ternarise, weight_quant
-from i2s_spec.codec.quantization.remainder import UndefinedElementsWarning, lost, read_as
+from i2s_spec.codec.quantization.remainder import UndefinedElementsWarning, dropped_elements, read_as
 from i2s_spec.schema.dialect import LAYOUTS
 
 ORACLE = Path(__file__).resolve().parent.parent / "oracle"
@@ -99,7 +99,7 @@ def test_quantize_i2_s(vectors: Path, codec: Any, build: str, dialect: str) -> N
         trits, scale = ternarise(weights)
         assert codec.pack(trits, scale, dialect, strict=False) == theirs[:written] + bytes(28), case
 
-        gone = lost(LAYOUTS[dialect], *weights.shape)
+        gone = dropped_elements(LAYOUTS[dialect], *weights.shape)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             got, read = codec.unpack(theirs, weights.shape, dialect, strict=False)
@@ -116,7 +116,7 @@ def test_what_quantize_i2_s_lost(shared: Path) -> None:
     seen = 0
     for case in json.loads((shared / "vectors/manifest.json").read_text())["cases"]:
         if layout := layouts.get(case["id"].rpartition("/")[0]):
-            gone = lost(layout, *case["shape"])
+            gone = dropped_elements(layout, *case["shape"])
             assert (gone.stop - gone.start if gone else 0) == case["elements_lost_at_remainder"], case["id"]
             assert case["unwritten_byte_ranges"] == [[case["payload_bytes"] + 4, case["returned_size"]]], case["id"]
             seen += 1

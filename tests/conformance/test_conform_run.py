@@ -18,7 +18,7 @@ from i2s_spec.codec.ternary_types import pack_blocks
 from i2s_spec.conformance.run import known_failures
 from i2s_spec.conformance.run.askers import ProtocolAsker, SimpleAsker
 from i2s_spec.conformance.run.byte_mistakes import explained
-from i2s_spec.conformance.run.cases import Case, read_cases
+from i2s_spec.conformance.run.cases import VectorCase, read_cases
 from i2s_spec.conformance.run.report import FORMS
 from i2s_spec.conformance.run.report.ndjson import ndjson, read_ndjson
 from i2s_spec.conformance.run.results import RunResult, Status
@@ -106,7 +106,7 @@ def test_a_run_that_asks_nothing_fails(tmp_path: Path, change: str, words: str) 
 
 
 def test_containers_differ_at_a_path() -> None:
-    one = Case("I2S-0001", "container", Path("x"))
+    one = VectorCase("I2S-0001", "container", Path("x"))
     assert difference(one, b'{"version":3}', b'{"version":"3"}') == '$.version is "3"; expected 3'
     assert difference(one, b'{"version":3}', b'{"version"') == "the answer has 10 bytes; expected 13"
     assert difference(one, b'{"version":3}', b'{"version": 3}') == "the answer has 14 bytes; expected 13"
@@ -178,20 +178,20 @@ def test_known_failures_cannot_go_stale(tmp_path: Path) -> None:
 # --- comparing and explaining -------------------------------------------------------------------------------------
 
 
-def case(tmp_path: Path, op: str, data: bytes, method: str = "exact", **more: object) -> Case:
+def case(tmp_path: Path, op: str, data: bytes, method: str = "exact", **more: object) -> VectorCase:
     path = tmp_path / "input"
     path.write_bytes(data)
     compare = {
         "class": method,
         **{key: more.pop(key) for key in ("ulp", "rtol", "rank", "corr", "columns") if key in more},
     }
-    return Case("I2S-0001", op, path, compare=compare, args={**ARGS, **more})
+    return VectorCase("I2S-0001", op, path, compare=compare, args={**ARGS, **more})
 
 
 def test_mistakes_have_names(tmp_path: Path) -> None:
     decode, dequant = case(tmp_path, "decode", PAYLOAD), case(tmp_path, "dequant", PAYLOAD, "bits")
 
-    def of(got: object, which: Case = decode, want: object = TRITS) -> str:
+    def of(got: object, which: VectorCase = decode, want: object = TRITS) -> str:
         return explained(which, want.tobytes(), got.tobytes())  # type: ignore[attr-defined]
 
     assert of(TRITS) == ""

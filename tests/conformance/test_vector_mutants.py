@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from i2s_spec.cli.specification.vectors import command
 from i2s_spec.conformance.mutants import kill, wrong_payloads
-from i2s_spec.conformance.mutants.answers import Answer, passes, same
+from i2s_spec.conformance.mutants.answers import DecoderAnswer, passes, same
 from i2s_spec.conformance.mutants.mutant import Mutant
 from i2s_spec.conformance.mutants.plain_numbers import PlainNumbers
 from i2s_spec.conformance.vectors import Suite, ledger
@@ -80,7 +80,7 @@ def test_a_mutant_that_is_right_survives(without_large_models: Suite, monkeypatc
 
 def test_refusing_is_right_only_where_it_is_asked_for(declared: Suite) -> None:
     by_verdict = {each.verdict: each for each in declared if each.op == "dequant"}
-    refused = Answer(refused=True)
+    refused = DecoderAnswer(refused=True)
     assert passes(by_verdict["invalid"], refused)
     assert not passes(by_verdict["valid"], refused)
     assert passes(by_verdict["either"], refused)

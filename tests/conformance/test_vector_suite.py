@@ -7,6 +7,7 @@ import tomllib
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import jsonschema
 import pytest
@@ -18,12 +19,37 @@ from i2s_spec.conformance.registry_packages import tarball, write_package
 from i2s_spec.conformance.vectors import Suite, ledger, load, suite
 from i2s_spec.conformance.vectors.all_vectors import SUITE_VERSION, drafts
 from i2s_spec.conformance.vectors.feature_flags import FEATURES
-from i2s_spec.conformance.vectors.single_file import read_single
+from i2s_spec.conformance.vectors.single_file import FIRST
 from i2s_spec.conformance.vectors.vector import COMPARISONS, OPS, PHASES, VERDICTS
 from i2s_spec.conformance.vectors.write_suite import HERE, write_suite
-from i2s_spec.errors import SettingError
+from i2s_spec.errors import SettingError, counted
 
 MOST_BYTES = 5_000_000
+
+
+class SingleFile(NamedTuple):
+    """What a file says: its lines by their keys, input, second input, and answer."""
+
+    lines: dict[str, str]
+    input: bytes
+    second: bytes
+    expected: bytes
+
+
+def read_single(data: bytes) -> SingleFile:
+    """What such a file holds.
+
+    :raises ValueError: for another kind of file, and for one whose bytes are not those that its lines say
+    """
+    head, found, raw = data.partition(b"\n\n")
+    first, *rest = head.decode("utf-8").split("\n")
+    if not found or first != FIRST:
+        raise ValueError(f"the first line is {first[:40]!r}, not {FIRST!r}")
+    lines = dict(line.split(": ", 1) for line in rest)
+    one, two, three = (int(lines[f"{part}-bytes"]) for part in ("input", "second", "expected"))
+    if len(raw) != one + two + three:
+        raise ValueError(f"the lines say {counted(one + two + three, 'byte')}; there are {len(raw):,}")
+    return SingleFile(lines, raw[:one], raw[one : one + two], raw[one + two :])
 
 
 @pytest.fixture(scope="module")

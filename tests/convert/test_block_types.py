@@ -182,7 +182,7 @@ def test_q2_0_has_a_place_for_rows_that_others_have_not() -> None:
     data = written(values, "Q2_0", block_native.pack(values, 0.5, "Q2_0"))
     with pytest.raises(ValueError, match="and Q2_0, with blocks of 64, can hold them"):
         converted(data, to="TQ2_0")
-    with pytest.raises(ValueError, match="rows of 192 are no whole blocks"):
+    with pytest.raises(ValueError, match="rows of 192 are not whole blocks"):
         converted(data, to="PQ2_0")
     assert open_file(converted(data, to="F16")[0]).tensors[NAME].dequantize().min() == 0.5
 
@@ -194,7 +194,7 @@ def test_rows_of_8640_have_a_place_in_q2_0_alone(source: str) -> None:
     floats = (values * np.float32(0.25)).astype("<f4").tobytes()
     file = written(values, source, floats if source == "F32" else pack(values, 0.25, strict=False))
     with pytest.raises(
-        ValueError, match=r"rows of 8,?640 are no whole blocks.*and Q2_0, with blocks of 64, can hold them"
+        ValueError, match=r"rows of 8,?640 are not whole blocks.*and Q2_0, with blocks of 64, can hold them"
     ):
         converted(file, to="TQ2_0")
     data, result = converted(file, to="Q2_0")
@@ -206,23 +206,29 @@ def test_rows_of_8640_have_a_place_in_q2_0_alone(source: str) -> None:
     if source == "I2_S":
         kept = " ".join(converted(file, to="sequential-msb")[1].advice)
         assert "recommended" in kept
-        assert "rows of 8,640, which are no whole blocks of TQ2_0 and I2_S, have a place" in kept
+        assert "rows of 8,640, which are not whole blocks of TQ2_0 and I2_S, fit" in kept
 
 
 @pytest.mark.parametrize(
     ("types", "architecture", "activation", "rows", "words"),
     [
-        ({"I2_S"}, "llama", None, {2048, 8192}, "way out that is recommended: the weights stay the same"),
-        ({"I2_S"}, "llama", None, {3200, 8640}, "rows of 3,200, which are no whole blocks of TQ2_0, have a place"),
-        ({"I2_S"}, "llama", None, {8640}, "rows of 8,640, which are no whole blocks of TQ2_0 and I2_S, have a place"),
-        ({"I2_S"}, "bitnet", None, {8640}, "way out that is recommended"),
-        ({"I2_S"}, "llama", None, {5460}, "--to Q2_0 --fallback F16 makes one .* rows of 5,460"),
+        ({"I2_S"}, "llama", None, {2048, 8192}, "--to Q2_0 is recommended.* only rounds scales"),
+        ({"I2_S"}, "llama", None, {3200, 8640}, "rows of 3,200, which are not whole blocks of TQ2_0, fit"),
+        ({"I2_S"}, "llama", None, {8640}, "rows of 8,640, which are not whole blocks of TQ2_0 and I2_S, fit"),
+        ({"I2_S"}, "bitnet", None, {8640}, "--to Q2_0 is recommended"),
+        ({"I2_S"}, "llama", None, {5460}, "--to Q2_0 --fallback F16 makes a file .* rows of 5,460"),
         ({"I2_S"}, "bitnet-b1.58", None, {2560}, "computes no BitNet architecture with ReLU squared"),
         ({"I2_S"}, "qwen3", None, {1024}, "if not qwen3 with .*_norm_in"),
         ({"I2_S"}, "bitnet", "relu2", {2560}, "computes no BitNet architecture with ReLU squared"),
-        ({"PTQ1_0"}, "llama", None, {2048}, "way out that is recommended"),
-        ({"Q2_0_G128"}, "llama", None, {2048}, "way out that is recommended"),
-        ({"TQ2_0", "F16"}, "llama", None, {3200, 8640}, "Rows of 3,200 are no whole blocks of 256.*--to Q2_0.*have 64"),
+        ({"PTQ1_0"}, "llama", None, {2048}, "--to Q2_0 is recommended"),
+        ({"Q2_0_G128"}, "llama", None, {2048}, "--to Q2_0 is recommended"),
+        (
+            {"TQ2_0", "F16"},
+            "llama",
+            None,
+            {3200, 8640},
+            "Rows of 3,200 are not whole blocks of 256.*--to Q2_0.*have 64",
+        ),
     ],
 )
 def test_q2_0_is_recommended_where_it_is_the_way_out(
@@ -236,8 +242,8 @@ def test_q2_0_is_recommended_where_it_is_the_way_out(
 
 def test_what_to_know_of_the_file(exact: bytes) -> None:
     said = {target: " ".join(converted(exact, to=target)[1].advice) for target in TYPES if target != "Q2_0"}
-    assert "--to Q2_0 makes one that llama.cpp reads" in said["I2_S"]
-    assert "--to Q2_0 makes one that llama.cpp reads" in said["PQ2_0"]
+    assert "--to Q2_0 is recommended" in said["I2_S"]
+    assert "--to Q2_0 is recommended" in said["PQ2_0"]
     assert "prism-v5" in said["Q2_0_G128"]
     assert "Only ik_llama.cpp" in said["IQ2_BN"]
     assert "llama.cpp reads Q2_0 since July 2026" in " ".join(

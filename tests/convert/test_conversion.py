@@ -127,7 +127,7 @@ def test_layouts_of_real_files(shared: Path) -> None:
 
 def test_a_wrong_layout_is_not_noticed_and_is_said_so() -> None:
     _, result = converted(model_file(), to="interleave-64")
-    assert any("Nothing in the file says that the layout is interleave-64" in sentence for sentence in result.advice)
+    assert any("The file does not state that its layout is interleave-64" in sentence for sentence in result.advice)
 
 
 def test_another_name_for_the_architecture() -> None:
@@ -192,13 +192,13 @@ def test_tensors_by_name_and_pattern() -> None:
 
 
 def test_rows_without_a_place_need_a_fallback() -> None:
-    data = model_file(ff=384)  # ffn_down has rows of 384, which are no whole blocks of 256
+    data = model_file(ff=384)  # ffn_down has rows of 384, which are not whole blocks of 256
     with pytest.raises(ValueError, match=r"blk.0.ffn_down.weight.*rows of 384.*fallback"):
         converted(data, to="TQ2_0")
     file, result = converted(data, to="TQ2_0", fallback="F16")
     assert {proof.name: proof.target for proof in result.proofs}["blk.0.ffn_down.weight"] == "F16"
     assert str(file.tensors["blk.0.ffn_up.weight"].type) == "TQ2_0"
-    with pytest.raises(ValueError, match="no type to fall back to"):
+    with pytest.raises(ValueError, match="not a type to fall back to"):
         converted(data, to="TQ2_0", fallback="Q8_0")
 
 
@@ -227,7 +227,7 @@ def test_codes_that_stand_for_nothing() -> None:
         ({"arch": "gpt2"}, "there is no architecture 'gpt2' here"),
         ({"arch": "llama"}, "would have to be put in another order"),
         ({"arch": "qwen3"}, "architecture qwen3 has no tensor"),
-        ({"hidden_activation": "tanh"}, "'tanh' is no activation"),
+        ({"hidden_activation": "tanh"}, "'tanh' is not an activation"),
         ({"to": "F16", "threads": 0}, "0 threads"),
     ],
 )

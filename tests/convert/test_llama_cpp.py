@@ -47,7 +47,7 @@ def random_model(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def trained_model(folder: Path) -> Path:
-    """Its rows have 128 columns, which are no whole blocks of TQ2_0."""
+    """Its rows have 128 columns, which are not whole blocks of TQ2_0."""
     path = folder / "trained.gguf"
     write_trained(path, "llama")
     return path

@@ -219,10 +219,10 @@ SCALE = {"dtype": "F32", "shape": [1], "data_offsets": [2, 6]}
     [
         (b"short", "the length of a header alone"),
         (struct.pack("<Q", 1 << 60), "would have 1,152,921,504,606,846,976 bytes"),
-        (safetensors(b"{nothing"), "is no JSON"),
-        (safetensors(b"[" * 5000), "is no JSON"),
-        (safetensors(b'{"a": 1, "a": 2}'), "is no JSON"),
-        (safetensors([1]), "no JSON object"),
+        (safetensors(b"{nothing"), "is not JSON"),
+        (safetensors(b"[" * 5000), "is not JSON"),
+        (safetensors(b'{"a": 1, "a": 2}'), "is not JSON"),
+        (safetensors([1]), "not a JSON object"),
         (safetensors({"a": 1}), "not described by an object"),
         (safetensors({"a": {**GOOD, "shape": [1, "2"]}}), "type, shape or offsets"),
         (safetensors({"a": {**GOOD, "shape": [True, 2]}}), "type, shape or offsets"),
@@ -231,8 +231,14 @@ SCALE = {"dtype": "F32", "shape": [1], "data_offsets": [2, 6]}
         (safetensors({"a": {**GOOD, "shape": [3, 3]}}, b"12"), "takes 9 bytes, and has 2"),
         (safetensors({"\x1b[2Ja.weight": GOOD}, b"12"), r"tensor '\\x1b\[2Ja.weight'"),
         (safetensors({"a.weight": {**GOOD, "shape": [2]}, "a.weight_scale": SCALE}, bytes(6)), "rows and columns"),
-        (safetensors({"a.weight": GOOD, "a.weight_scale": {**SCALE, "dtype": "I32"}}, bytes(6)), "one float is wanted"),
-        (safetensors({"a.weight": GOOD, "a.weight_scale": {**SCALE, "dtype": "zz"}}, bytes(6)), "one float is wanted"),
+        (
+            safetensors({"a.weight": GOOD, "a.weight_scale": {**SCALE, "dtype": "I32"}}, bytes(6)),
+            "one float is expected",
+        ),
+        (
+            safetensors({"a.weight": GOOD, "a.weight_scale": {**SCALE, "dtype": "zz"}}, bytes(6)),
+            "one float is expected",
+        ),
     ],
 )
 def test_what_is_no_checkpoint_is_refused(data: bytes, reason: str, tmp_path: Path) -> None:

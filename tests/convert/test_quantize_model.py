@@ -21,7 +21,7 @@ from i2s_spec.schema.types import BY_NAME
 from i2s_spec.testing.sample import Model
 
 TYPES = ("I2_S", "interleave-64", "Q2_0", "TQ1_0", "TQ2_0", "PQ2_0", "PTQ1_0", "IQ1_BN", "IQ2_BN")
-#: Rows of 128 are no whole blocks of 256.
+#: Rows of 128 are not whole blocks of 256.
 FITTING = ("I2_S", "interleave-64", "Q2_0", "PQ2_0", "PTQ1_0", "IQ1_BN", "IQ2_BN")
 
 
@@ -129,7 +129,7 @@ def test_what_stays_and_what_comes_too() -> None:
     [
         ({"to": "F16"}, "F16 is what a model is quantized from"),
         ({"to": "Q9"}, "is not one of"),
-        ({"to": "TQ2_0"}, "rows of 128 are no whole blocks"),
+        ({"to": "TQ2_0"}, "rows of 128 are not whole blocks"),
         ({"rule": "mean"}, "no rule is called"),
         ({"rule": "by-group"}, "I2_S has one scale"),
         ({"keep": ["nobody"]}, "no float projection"),

@@ -16,7 +16,7 @@ from i2s_spec.convert.synthetic.vocabulary import (
     TRAINED,
     TRAINED_SIZE,
     UNKNOWN,
-    Vocabulary,
+    SyntheticVocabulary,
     alphabet,
     byte_level,
     sentence_pieces,
@@ -28,11 +28,11 @@ REAL = (128256, 280147)
 
 
 @pytest.fixture(scope="module")
-def real_size() -> Vocabulary:
+def real_size() -> SyntheticVocabulary:
     return byte_level(*REAL, LLAMA3_SPECIAL)
 
 
-def check_merges(words: Vocabulary) -> None:
+def check_merges(words: SyntheticVocabulary) -> None:
     """Each merge joins two tokens to a third, none comes twice, and every longer token can be had."""
     tokens = set(words.tokens)
     assert len(tokens) == len(words.tokens)
@@ -62,7 +62,7 @@ def test_byte_level(size: int) -> None:
     check_merges(words)
 
 
-def test_a_vocabulary_of_real_size(real_size: Vocabulary) -> None:
+def test_a_vocabulary_of_real_size(real_size: SyntheticVocabulary) -> None:
     assert (len(real_size.tokens), len(real_size.merges)) == REAL
     assert real_size.ids == {"bos": 128000, "eos": 128001, "eot": 128009}
     check_merges(real_size)

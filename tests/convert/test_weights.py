@@ -142,7 +142,7 @@ def test_a_scale_of_0_would_lose_trits_in_floats_alone() -> None:
 def test_rows_that_begin_inside_a_block_are_refused() -> None:
     data = np.ones((2, 192), dtype=np.float32).tobytes()
     source = reader(Form("F32", (2, 192)), data)
-    with pytest.raises(ValueError, match=r"rows of 192 elements are no whole blocks of 128"):
+    with pytest.raises(ValueError, match=r"rows of 192 elements are not whole blocks of 128"):
         Recoding(source, Form("I2_S", (2, 192)))
     assert len(recoded(source, Form("I2_S", (2, 192), parse("interleave-64")))) == 96 + 32
 

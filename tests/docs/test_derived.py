@@ -211,7 +211,7 @@ def test_building_deletes_nothing_but_a_site(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "weights.gguf").write_bytes(b"GGUF")
     for name in (".", "", str(tmp_path)):
         answer = CliRunner().invoke(command, ["build", "--output", name])
-        assert (answer.exit_code, "would delete it" in answer.output) == (2, True)
+        assert (answer.exit_code, "would delete them" in answer.output) == (2, True)
     (tmp_path / "new").mkdir()
     assert CliRunner().invoke(command, ["build", "--output", "new"]).exit_code == 0
     (tmp_path / "new" / "search").mkdir()

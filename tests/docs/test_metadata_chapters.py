@@ -118,7 +118,7 @@ NUMBER_HEAD = ["number", "`general.file_type`", "tensor type"]
 
 
 def number_row(number: int) -> list[str]:
-    def words(meanings: tuple[numbers.Meaning, ...]) -> str:
+    def words(meanings: tuple[numbers.LineageMeaning, ...]) -> str:
         return "; ".join(f"{meaning.name} to {meaning.whose}" for meaning in meanings)
 
     return [str(number), words(numbers.FILE_TYPES.get(number, ())), words(numbers.tensor_types(number))]

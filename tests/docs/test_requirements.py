@@ -9,12 +9,19 @@ from pathlib import Path
 import pytest
 
 from i2s_spec.docs import checkout, requirements
+from i2s_spec.docs.pages import slug
 from i2s_spec.exports.description import records
 from i2s_spec.linter.rules import all_rules
 
 ROOT = Path(__file__).resolve().parents[2]
 EVERY = requirements.requirements()
 TEXTS = {page: page.read_text(encoding="utf-8") for page in checkout.pages()}
+
+
+def anchors(text: str) -> set[str]:
+    """Anchors that a page has: its headings', and those that stand in it."""
+    headings = {slug(re.sub(r"[`*]", "", title)) for title in re.findall(r"^#{1,6} (.+?) *$", text, re.MULTILINE)}
+    return headings | set(re.findall(r"\{ #([\w.-]+) \}", text))
 
 
 def test_numbers_are_unique_and_in_order() -> None:
@@ -115,11 +122,11 @@ def test_the_page_of_all_is_current() -> None:
 
 def test_links_between_pages_lead_somewhere() -> None:
     """What `mkdocs build --strict` checks as well, for those who have no mkdocs."""
-    anchors = {page: requirements.anchors(text) for page, text in TEXTS.items()}
+    known = {page: anchors(text) for page, text in TEXTS.items()}
     for page, text in TEXTS.items():
         plain = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
         for target, _, anchor in re.findall(r"\]\(([^)#:\s]*)(#([^)\s]+))?\)", plain):
             to = (page.parent / target).resolve() if target else page
             assert to.is_file(), f"{page.name} -> {target}"
-            if anchor and to in anchors:
-                assert anchor in anchors[to], f"{page.name} -> {target}#{anchor}"
+            if anchor and to in known:
+                assert anchor in known[to], f"{page.name} -> {target}#{anchor}"

@@ -16,7 +16,7 @@ from i2s_spec._version import __version__
 from i2s_spec.docs.drawings.flow import Arrow, Box, flow
 from i2s_spec.draw import palette
 from i2s_spec.draw.dot_plot import WIDTH, Dot, Measured, dot_plot
-from i2s_spec.draw.layer_lines import HEIGHT, Line, Value, layer_lines
+from i2s_spec.draw.layer_lines import HEIGHT, LayerValue, Line, layer_lines
 from i2s_spec.draw.made_by import made_by
 
 
@@ -61,7 +61,7 @@ def test_what_was_not_measured_is_refused(value: float) -> None:
 @examples(60)
 def test_lines_by_layer_show_every_value(series: list[list[float]]) -> None:
     lines = [
-        Line(f"g{i}", [Value(layer, value, f"{i}:{layer}", layer) for layer, value in enumerate(values)])
+        Line(f"g{i}", [LayerValue(layer, value, f"{i}:{layer}", layer) for layer, value in enumerate(values)])
         for i, values in enumerate(series)
     ]
     root = ElementTree.fromstring(layer_lines(lines, "says", "more", "scale"))

@@ -124,7 +124,7 @@ def test_small_tensors_are_what_the_others_of_a_file_are(program: Path, tmp_path
             rows = list(file.tensors.values())
             in_order = all(a.offset < b.offset for a, b in pairwise(rows))
             for tensor, kind in zip(rows, found, strict=True):
-                room = file.tensors.room(tensor.offset)
+                room = file.tensors.allotted_bytes(tensor.offset)
                 likeliest = reading(tensor.number, tensor.ne, room, file.alignment)
                 wanted = tensor.kind if in_order else str(likeliest)
                 assert kind == (wanted if wanted in GROUP_LAYOUTS else "status")

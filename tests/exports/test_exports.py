@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import numpy as np
@@ -42,71 +43,68 @@ def test_the_document_has_every_declaration() -> None:
         assert [field["name"] for field in said["records"][record.title]["fields"]] == [f.name for f in record.fields]
 
 
-def test_a_file_can_be_read_by_the_document_alone() -> None:
-    """A reader that knows the kinds of shapes and nothing of GGUF finds what the definition finds."""
-    said = json_form.document()
-    data = Draft().data
-    numbers = {each["name"]: each for each in said["value_types"]}
-    assert numbers
+class DocumentReader:
+    """Reads a file by the document alone: it knows the kinds of shapes, and nothing of GGUF."""
 
-    def number(name: str, at: int) -> tuple[int, int]:
+    def __init__(self, document: dict[str, Any], data: bytes) -> None:
+        self.document, self.data = document, data
+
+    def number(self, name: str, at: int) -> tuple[Any, int]:
         size = int(name[1:]) // 8
-        return int.from_bytes(data[at : at + size], "little", signed=name[0] == "i"), at + size
+        part = self.data[at : at + size]
+        return part if name[0] == "f" else int.from_bytes(part, "little", signed=name[0] == "i"), at + size
 
-    def value(shape: dict[str, object], at: int, before: dict[str, object]) -> tuple[object, int]:
+    def values(self, shape: dict[str, Any], count: int, at: int, before: dict[str, Any]) -> tuple[list[Any], int]:
+        items = []
+        for _ in range(count):
+            item, at = self.value(shape, at, before)
+            items.append(item)
+        return items, at
+
+    def value(self, shape: dict[str, Any], at: int, before: dict[str, Any]) -> tuple[Any, int]:
         match shape["kind"]:
             case "number":
-                if str(shape["number"])[0] == "f":
-                    size = int(str(shape["number"])[1:]) // 8
-                    return data[at : at + size], at + size
-                return number(str(shape["number"]), at)
+                return self.number(shape["number"], at)
             case "constant":
-                wanted = bytes.fromhex(str(shape["value"]))
-                assert data[at : at + len(wanted)] == wanted
+                wanted = bytes.fromhex(shape["value"])
+                assert self.data[at : at + len(wanted)] == wanted
                 return wanted, at + len(wanted)
             case "string":
-                length, at = number(str(shape["number"]), at)
-                return data[at : at + length], at + length
+                length, at = self.number(shape["number"], at)
+                return self.data[at : at + length], at + length
             case "repeat":
-                count: object = before
-                for part in str(shape["by"]).split("."):
-                    count = count[part]  # type: ignore[index]
-                items = []
-                for _ in range(int(str(count))):
-                    item, at = value(shape["item"], at, before)  # type: ignore[arg-type]
-                    items.append(item)
-                return items, at
+                count: Any = before
+                for part in shape["by"].split("."):
+                    count = count[part]
+                return self.values(shape["item"], count, at, before)
             case "record":
-                return record(str(shape["record"]), at)
+                return self.record(shape["record"], at)
             case "choice":
-                return value(said["value_types"][before[str(shape["by"])]]["shape"], at, before)
+                return self.value(self.document["value_types"][before[shape["by"]]]["shape"], at, before)
             case "array":
-                kind, at = number("u32", at)
-                count, at = number(str(shape["number"]), at)
-                items = []
-                for _ in range(count):
-                    item, at = value(said["value_types"][kind]["shape"], at, {})
-                    items.append(item)
-                return items, at
+                kind, at = self.number("u32", at)
+                count, at = self.number(shape["number"], at)
+                return self.values(self.document["value_types"][kind]["shape"], count, at, {})
         raise AssertionError(shape)
 
-    def record(title: str, at: int) -> tuple[dict[str, object], int]:
-        found: dict[str, object] = {}
-        for field in said["records"][title]["fields"]:
+    def record(self, title: str, at: int) -> tuple[dict[str, Any], int]:
+        found: dict[str, Any] = {}
+        for field in self.document["records"][title]["fields"]:
             if field["shape"]["kind"] == "rest":
                 break
-            found[field["name"]], at = value(field["shape"], at, found)
+            found[field["name"]], at = self.value(field["shape"], at, found)
         return found, at
 
-    found, _ = record("File", 0)
+
+def test_a_file_can_be_read_by_the_document_alone() -> None:
+    """A reader that knows the kinds of shapes and nothing of GGUF finds what the definition finds."""
+    document, data = json_form.document(), Draft().data
+    assert document["value_types"]
+    found, _ = DocumentReader(document, data).record("File", 0)
     meant = gguf.parse(data)
-    infos = [
-        (info["name"], info["ne"], info["type"], info["offset"])
-        for info in found["tensor_infos"]  # type: ignore[attr-defined]
-    ]
+    infos = [(info["name"], info["ne"], info["type"], info["offset"]) for info in found["tensor_infos"]]
     assert infos == [(i.name, list(i.ne), i.type, i.offset) for i in meant.tensor_infos]
-    keys = [pair["key"] for pair in found["key_values"]]  # type: ignore[attr-defined]
-    assert keys == [pair.key for pair in meant.key_values]
+    assert [pair["key"] for pair in found["key_values"]] == [pair.key for pair in meant.key_values]
 
 
 @pytest.mark.parametrize("name", GROUP_LAYOUTS)

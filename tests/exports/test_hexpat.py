@@ -166,7 +166,7 @@ def test_small_tensors_are_what_the_others_of_a_file_are() -> None:
             rows = list(file.tensors.values())
             in_order = all(a.offset < b.offset for a, b in pairwise(rows))
             for tensor, shown in zip(rows, pattern.main["tensors"], strict=True):
-                room = file.tensors.room(tensor.offset)
+                room = file.tensors.allotted_bytes(tensor.offset)
                 likeliest = str(reading(tensor.number, tensor.ne, room, file.alignment))
                 wanted = tensor.kind if in_order else likeliest
                 if wanted not in GROUP_LAYOUTS:

@@ -16,9 +16,9 @@ import i2s_spec.fuzzing
 from i2s_spec.fuzzing.campaign import Campaign
 from i2s_spec.fuzzing.child import Bounds, Command
 from i2s_spec.fuzzing.minimise import minimised
-from i2s_spec.fuzzing.oracle import Expectation, Policy, expected_answer
+from i2s_spec.fuzzing.oracle import DecoderPolicy, Expectation, expected_answer
 from i2s_spec.fuzzing.report import as_dict, json_report, junit_report, text_report
-from i2s_spec.fuzzing.settings import Settings
+from i2s_spec.fuzzing.settings import CampaignSettings
 from i2s_spec.fuzzing.verdict import Statuses, shape_of
 from i2s_spec.testing.sample import Draft
 
@@ -45,7 +45,7 @@ except FormatError:
 
 def campaign(*words: str, runs: int = 12, folder: Path | None = None, **settings: Any) -> Campaign:
     bounds = settings.pop("bounds", PATIENT)
-    with Campaign(Command(words), Settings(bounds=bounds, **settings), folder) as made:
+    with Campaign(Command(words), CampaignSettings(bounds=bounds, **settings), folder) as made:
         for _ in made.run(runs):
             pass
     return made
@@ -53,7 +53,7 @@ def campaign(*words: str, runs: int = 12, folder: Path | None = None, **settings
 
 def replayed(*words: str, names: tuple[str, ...], **settings: Any) -> Campaign:
     files = [(name, broken(name)) for name in names]
-    with Campaign(Command(words), Settings(bounds=PATIENT, **settings)) as made:
+    with Campaign(Command(words), CampaignSettings(bounds=PATIENT, **settings)) as made:
         for _ in made.replay(files):
             pass
     return made
@@ -69,7 +69,7 @@ def test_who_rejects_everything_rejects_what_is_sound(tmp_path: Path) -> None:
     assert (found.kind, found.code, found.confirmed) == ("rejects", None, True)
     assert found.times > 5
     small = (tmp_path / "c" / "findings" / found.file).read_bytes()
-    assert expected_answer(small, Policy()).answer is Expectation.ACCEPT
+    assert expected_answer(small, DecoderPolicy()).answer is Expectation.ACCEPT
     assert len(small) <= found.original_size
 
 
@@ -100,7 +100,7 @@ def test_an_accepted_file_is_made_small(tmp_path: Path) -> None:
 
 def test_a_crash_is_found_told_and_made_small(tmp_path: Path) -> None:
     script = 'grep -q sample.eps "$1" && { echo "at byte 12 of $1" >&2; kill -SEGV $$; }; exit 0'
-    made = campaign("sh", "-c", script, "sh", runs=8, folder=tmp_path / "c", policy=Policy(supports=frozenset()))
+    made = campaign("sh", "-c", script, "sh", runs=8, folder=tmp_path / "c", policy=DecoderPolicy(supports=frozenset()))
     found = next(found for found in made.findings if found.kind == "crash")
     assert found.outcome == "SIGSEGV"
     small = (tmp_path / "c" / "findings" / found.file).read_bytes()
@@ -120,7 +120,7 @@ def test_statuses_can_be_crashes() -> None:
 
 def test_a_hang_is_found() -> None:
     script = 'grep -q sample.eps "$1" && sleep 600; exit 0'
-    with Campaign(Command(["sh", "-c", script, "sh"]), Settings(bounds=Bounds(seconds=0.4), effort=12)) as made:
+    with Campaign(Command(["sh", "-c", script, "sh"]), CampaignSettings(bounds=Bounds(seconds=0.4), effort=12)) as made:
         made.index = 6  # the first file with that key: with others a slow start may count as a hang
         assert list(made.run(1)) == [1]
     (hang,) = made.findings
@@ -184,9 +184,9 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
         Campaign(Command(["true"]), folder=tmp_path)
     campaign("true", runs=1, folder=tmp_path / "c", effort=0)
     with pytest.raises(ValueError, match="differs in: seed"):
-        Campaign(Command(["true"]), Settings(seed=9, bounds=Bounds(seconds=5)), folder=tmp_path / "c")
+        Campaign(Command(["true"]), CampaignSettings(seed=9, bounds=Bounds(seconds=5)), folder=tmp_path / "c")
     (tmp_path / "c" / "state.json").write_text('{"state_version": 1}')
-    with pytest.raises(ValueError, match="no state of a campaign"):
+    with pytest.raises(ValueError, match="not a state of a campaign"):
         Campaign(Command(["true"]), folder=tmp_path / "c")
 
 
@@ -196,8 +196,8 @@ def test_a_state_is_no_way_to_read_other_files(tmp_path: Path) -> None:
     state = json.loads(path.read_text())
     state["learned"] = ["../../secret"]
     path.write_text(json.dumps(state))
-    with pytest.raises(ValueError, match="no state of a campaign"):
-        Campaign(Command(["true"]), Settings(bounds=Bounds(seconds=5)), folder=tmp_path / "c")
+    with pytest.raises(ValueError, match="not a state of a campaign"):
+        Campaign(Command(["true"]), CampaignSettings(bounds=Bounds(seconds=5)), folder=tmp_path / "c")
 
 
 def test_what_is_interrupted_leaves_nothing_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

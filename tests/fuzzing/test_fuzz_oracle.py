@@ -6,11 +6,19 @@ import pytest
 from malformed_cases import CASES, broken
 
 from i2s_spec.fuzzing.inputs import Inputs, catalogue, sound
-from i2s_spec.fuzzing.oracle import OF_HEADER, OF_TENSORS, SUPPORTS, Expectation, Policy, Reads, expected_answer
+from i2s_spec.fuzzing.oracle import (
+    OF_HEADER,
+    OF_TENSORS,
+    SUPPORTS,
+    DecoderPolicy,
+    Expectation,
+    ReadDepth,
+    expected_answer,
+)
 from i2s_spec.linter.rule import REGISTRY, Severity
 from i2s_spec.testing.sample import Draft
 
-EVERYTHING = Policy(supports=frozenset(SUPPORTS))
+EVERYTHING = DecoderPolicy(supports=frozenset(SUPPORTS))
 
 
 @pytest.mark.parametrize("made", sound(), ids=lambda made: made.what)
@@ -23,7 +31,7 @@ def test_sound_files_must_be_accepted_by_who_supports_all(made: object) -> None:
 
 
 def test_who_claims_nothing_need_accept_only_plain_files() -> None:
-    plain = Policy(supports=frozenset())
+    plain = DecoderPolicy(supports=frozenset())
     owed = {made.what: expected_answer(made.data, plain).answer for made in sound()}
     assert owed["one F32 tensor"] is Expectation.ACCEPT
     for what in ("one I2_S tensor", "an alignment of 64", "big-endian", "version 2", "no tensor"):
@@ -44,45 +52,45 @@ ACCEPTED_BY_SOME = [
 @pytest.mark.parametrize("name", REJECTED_BY_ALL)
 def test_must_be_rejected(name: str) -> None:
     case = CASES[name]
-    for reads in Reads:
-        expectation = expected_answer(case.data, Policy(reads))
+    for reads in ReadDepth:
+        expectation = expected_answer(case.data, DecoderPolicy(reads))
         assert (expectation.answer, expectation.code) == (Expectation.REJECT, case.code)
         assert expectation.clause
 
 
 @pytest.mark.parametrize("name", ACCEPTED_BY_SOME)
 def test_may_be_either(name: str) -> None:
-    assert expected_answer(broken(name), Policy()).answer is Expectation.EITHER
+    assert expected_answer(broken(name), DecoderPolicy()).answer is Expectation.EITHER
 
 
 @pytest.mark.parametrize(
     "name", ["trunc_data", "trunc_f32", "off_oob", "off_wrap", "align0", "align_str", "dim_mul_ovf", "type_neg"]
 )
 def test_only_who_reads_tensors_must_reject(name: str) -> None:
-    assert expected_answer(broken(name), Policy()).answer is Expectation.REJECT
-    assert expected_answer(broken(name), Policy(Reads.HEADER)).answer is Expectation.EITHER
+    assert expected_answer(broken(name), DecoderPolicy()).answer is Expectation.REJECT
+    assert expected_answer(broken(name), DecoderPolicy(ReadDepth.HEADER)).answer is Expectation.EITHER
 
 
 def test_a_truncated_ternary_tensor_is_for_those_who_know_its_size() -> None:
     case = CASES["trunc_data"]
-    assert expected_answer(case.data, Policy(supports=frozenset())).answer is Expectation.EITHER
+    assert expected_answer(case.data, DecoderPolicy(supports=frozenset())).answer is Expectation.EITHER
 
 
 def test_a_type_of_tomorrow_need_not_be_rejected() -> None:
-    assert expected_answer(broken("type99"), Policy()).answer is Expectation.EITHER
+    assert expected_answer(broken("type99"), DecoderPolicy()).answer is Expectation.EITHER
 
 
 def test_codes_can_be_added_and_spared() -> None:
-    assert expected_answer(broken("dup_key"), Policy(also=frozenset({"G203"}))).code == "G203"
-    assert expected_answer(broken("trunc_data"), Policy(spared=frozenset({"G401"}))).answer is Expectation.EITHER
+    assert expected_answer(broken("dup_key"), DecoderPolicy(also=frozenset({"G203"}))).code == "G203"
+    assert expected_answer(broken("trunc_data"), DecoderPolicy(spared=frozenset({"G401"}))).answer is Expectation.EITHER
     with pytest.raises(ValueError, match="no rule has the code"):
-        Policy(also=frozenset({"G999"}))
+        DecoderPolicy(also=frozenset({"G999"}))
     with pytest.raises(ValueError, match="could support"):
-        Policy(supports=frozenset({"everything"}))
+        DecoderPolicy(supports=frozenset({"everything"}))
 
 
 def test_a_model_reader_need_accept_models_only() -> None:
-    owed = {made.what: expected_answer(made.data, Policy(Reads.MODEL)).answer for made in sound()}
+    owed = {made.what: expected_answer(made.data, DecoderPolicy(ReadDepth.MODEL)).answer for made in sound()}
     assert owed["a model of bitnet-b1.58"] is Expectation.ACCEPT
     assert owed["one F32 tensor"] is Expectation.EITHER
 
@@ -94,7 +102,7 @@ def test_every_obligation_is_an_error_with_a_reason() -> None:
 
 
 def test_warnings_oblige_to_nothing() -> None:
-    assert expected_answer(Draft().data + b"x" * 64, Policy()).answer is Expectation.EITHER
+    assert expected_answer(Draft().data + b"x" * 64, DecoderPolicy()).answer is Expectation.EITHER
 
 
 def test_inputs_are_reproducible_and_bounded() -> None:

@@ -13,16 +13,16 @@ from malformed_cases import broken
 from i2s_spec.fuzzing.campaign import Campaign
 from i2s_spec.fuzzing.child import Bounds, Command
 from i2s_spec.fuzzing.inputs import sound
-from i2s_spec.fuzzing.oracle import Policy, Reads
-from i2s_spec.fuzzing.settings import Settings
+from i2s_spec.fuzzing.oracle import DecoderPolicy, ReadDepth
+from i2s_spec.fuzzing.settings import CampaignSettings
 
 DECODERS = Path(__file__).resolve().parents[2] / "fuzz" / "decoders"
 
 
-def found(command: Command, policy: Policy, *names: str, seconds: float = 300) -> set[tuple[str, str | None]]:
+def found(command: Command, policy: DecoderPolicy, *names: str, seconds: float = 300) -> set[tuple[str, str | None]]:
     plain = [(made.what, made.data) for made in sound()[:3]]
     files = (plain if names else plain[2:]) + [(name, broken(name)) for name in names]
-    with Campaign(command, Settings(policy=policy, bounds=Bounds(seconds=seconds), jobs=2)) as campaign:
+    with Campaign(command, CampaignSettings(policy=policy, bounds=Bounds(seconds=seconds), jobs=2)) as campaign:
         for _ in campaign.replay(files):
             pass
     assert campaign.totals["runs"] == len(files)
@@ -34,11 +34,11 @@ def test_the_python_package_gguf() -> None:
     gguf = pytest.importorskip("gguf", reason="the extra [gguf] is not installed")
     command = Command([sys.executable, str(DECODERS / "gguf_python.py")])
     names = ("nk_huge", "trunc_f32", "key_len_huge", "dup_key", "lfs_pointer")
-    finds = found(command, Policy(supports=frozenset({"alignment"})), *names)
+    finds = found(command, DecoderPolicy(supports=frozenset({"alignment"})), *names)
     assert finds == set()
     if hasattr(gguf.GGMLQuantizationType, "I2_S"):
         pytest.skip("this version knows I2_S")
-    assert ("rejects", None) in found(command, Policy())
+    assert ("rejects", None) in found(command, DecoderPolicy())
 
 
 @pytest.mark.thorough
@@ -49,7 +49,7 @@ def test_the_python_package_gguf_hangs() -> None:
     if version("gguf") != "0.19.0":
         pytest.skip("what is wrong with version 0.19.0")
     command = Command([sys.executable, str(DECODERS / "gguf_python.py")])
-    with Campaign(command, Settings(bounds=Bounds(seconds=4))) as campaign:
+    with Campaign(command, CampaignSettings(bounds=Bounds(seconds=4))) as campaign:
         for _ in campaign.replay([("arr_len_huge", broken("arr_len_huge"))]):
             pass
     (hang,) = campaign.findings
@@ -75,7 +75,7 @@ def test_huggingface_gguf_of_npm() -> None:
         "trunc_infos",
         "dup_key",
     )
-    finds = found(command, Policy(Reads.HEADER), *names)
+    finds = found(command, DecoderPolicy(ReadDepth.HEADER), *names)
     if '"version": "0.4.6"' in (folder / "node_modules" / "@huggingface" / "gguf" / "package.json").read_text():
         assert finds == {
             ("accepts", "G101"),

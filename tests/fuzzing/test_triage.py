@@ -192,7 +192,7 @@ def test_a_new_bug_in_the_place_of_a_mended_one_is_new(
     ("word", "kind", "name", "more"),
     [
         ("DEEP", "RecursionError", "recursionerror-in-deeper", ()),
-        ("SPIN", "hang", "hang-in-spin", ("--timeout", "0.4")),
+        ("SPIN", "hang", "hang-in-spin", ("--timeout", "0.4", "--runs", "6", "--seconds", "60")),
         ("SIGNAL", "SIGSEGV", "sigsegv-in-one-input", ()),
         ("EXIT", "exit 7", "exit-7", ()),
         ("LEAVE", "SystemExit", "systemexit-in-one-input", ()),

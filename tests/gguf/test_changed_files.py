@@ -144,7 +144,7 @@ def test_threads_share_a_stream() -> None:
     assert wrong == []
 
 
-# --- files that are no GGUF files -----------------------------------------------------------------------------------
+# --- files that are not GGUF files -----------------------------------------------------------------------------------
 
 #: Calls that read another file than GGUF's, or a second one: what changes, at which opening of it, and the exit code.
 OTHERS: dict[str, tuple[str, str, int, int]] = {

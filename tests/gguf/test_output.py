@@ -284,7 +284,7 @@ class TestSourceAsTarget:
         other = path.with_name("link")
         os.link(path, other)
         for name in (path, other):
-            with pytest.raises(FileExistsError, match="this is the file that is read"):
+            with pytest.raises(FileExistsError, match="this is the input file"):
                 refuse_source(name, source)
         refuse_source(path.with_name("new"), source)
         source.close()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from i2s_spec.errors import FormatError
+from i2s_spec.gguf.ranges import chunks
 from i2s_spec.gguf.source import (
     BufferSource,
     FileSource,
@@ -21,7 +22,6 @@ from i2s_spec.gguf.source import (
     SeekingSource,
     Source,
     StreamSource,
-    chunks,
     source_of,
 )
 

@@ -1,4 +1,4 @@
-"""The comparison: correct runtimes are clean, taps in other forms are recognised, what is wrong is said by name."""
+"""The comparison: correct runtimes are clean, taps in other forms are recognized, what is wrong is said by name."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_missing_extra_and_misshapen_taps(model_of: Find, golden_of: Find, taps_
     result = compare(golden_of("bitnet-b1.58"), saved(tmp_path, taps), model=model_of("bitnet-b1.58"))
     assert result["ffn_up-0"].status == "missing"
     assert result["Kcur-0"].status == "shape"
-    assert "is wanted" in result["Kcur-0"].notes[0]
+    assert "is expected" in result["Kcur-0"].notes[0]
     assert result["something"].status == "extra"
     assert result["ffn_out-0"].status == "ok"
     assert "ffn_up-0" in result["ffn_out-0"].reach
@@ -222,14 +222,14 @@ def test_dumps_of_half_precision(model_of: Find, golden_of: Find, taps_of: Find,
 
 
 def test_rows_that_two_threads_share() -> None:
-    from i2s_spec.golden.diagnosis.patterns import recognised
+    from i2s_spec.golden.diagnosis.patterns import recognized
 
     want = np.random.default_rng(0).normal(size=(5, 126)).astype(np.float32)
     got = want.copy()
     got[:, 62:64] = 0
-    assert "row-split" in [each.name for each in recognised(got, want, 1e-6, (), 5)]
+    assert "row-split" in [each.name for each in recognized(got, want, 1e-6, (), 5)]
     got[:, 3] = 0
-    assert "row-split" not in [each.name for each in recognised(got, want, 1e-6, (), 5)]
+    assert "row-split" not in [each.name for each in recognized(got, want, 1e-6, (), 5)]
 
 
 @pytest.mark.requirement("R10.4-1")

@@ -104,8 +104,8 @@ class Naive:
         c, s = np.cos(angle).astype(F32)[:, None], np.sin(angle).astype(F32)[:, None]
         if self.wrong == "rope-reversed":
             s = -s
-        neighbours = self.wrong == "rope-pairs"
-        one, two = (slice(0, None, 2), slice(1, None, 2)) if neighbours else (slice(0, d // 2), slice(d // 2, d))
+        neighbors = self.wrong == "rope-pairs"
+        one, two = (slice(0, None, 2), slice(1, None, 2)) if neighbors else (slice(0, d // 2), slice(d // 2, d))
         out = x.copy()
         out[..., one], out[..., two] = x[..., one] * c - x[..., two] * s, x[..., one] * s + x[..., two] * c
         return out

@@ -1,4 +1,4 @@
-"""How far two values are apart: at a limit, across zero, and where one of them is no number."""
+"""How far two values are apart: at a limit, across zero, and where one of them is not a number."""
 
 from __future__ import annotations
 

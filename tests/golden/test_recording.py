@@ -189,7 +189,7 @@ def test_nan_scales_are_recorded_as_they_are(model_of: Callable[[str], Model], t
     header = record(model, TOKENS, tmp_path / "golden", text="all")
     assert header["taps"]["ffn_up-0"]["not_finite"] > 0
     text = (tmp_path / "golden" / "golden.json").read_text()
-    json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
 
 
 def test_a_tap_cannot_be_there_twice(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from i2s_spec.golden import compare, record
 from i2s_spec.golden.diagnosis.graph_mistakes import each_of
-from i2s_spec.golden.diagnosis.patterns import recognised
+from i2s_spec.golden.diagnosis.patterns import recognized
 from i2s_spec.model.forward import Model
 
 TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]
@@ -32,5 +32,5 @@ def test_one_element_is_no_split_of_rows(rows: list[int], named: bool) -> None:
     want = np.random.default_rng(1).standard_normal((8, 50)).astype(np.float32)
     got = want.copy()
     got[rows, 25] += 5
-    found = recognised(got, want, np.float32(1e-3), (), 8)
+    found = recognized(got, want, np.float32(1e-3), (), 8)
     assert ("row-split" in [each.name for each in found]) == named

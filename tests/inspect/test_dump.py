@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from examples import share
+from harmful_texts import HARMFUL
 from malformed_cases import SMALL, broken
 
 from i2s_spec.draw.terminal import plain
@@ -282,20 +283,6 @@ def test_every_malformed_file_is_dumped(name: str) -> None:
     fault = file_of(data).fault
     if fault is not None:
         assert f"! {fault.code} {fault.fault.slug}: " in shown
-
-
-HARMFUL = [
-    "\x1b]52;c;aGk=\x07",
-    "\x1b[2J",
-    "\r\n",
-    "\u202e",
-    "\u2066x\u2069",
-    "\x9b31m",
-    "\x7f",
-    "\ufeff",
-    "\u200b",
-    "\x00",
-]
 
 
 @pytest.mark.parametrize("harm", HARMFUL)

@@ -61,7 +61,7 @@ KINDS = {
     "words": (UP, lambda: planted(UP, values(UP), words_swapped), "the bytes of its 32-bit words are swapped"),
     "square": (OUT, lambda: planted(OUT, values(OUT).T), "it is transposed"),
     "oblong": (DOWN, lambda: planted(DOWN, values(DOWN).T.reshape(values(DOWN).shape)), "it is transposed"),
-    "signs": (UP, lambda: planted(UP, -values(UP)), "all signs are turned"),
+    "signs": (UP, lambda: planted(UP, -values(UP)), "all signs are inverted"),
     "rows": (UP, lambda: planted(UP, values(UP)[permuted(384)]), "its rows are in another order"),
     "rows-moved": (UP, lambda: planted(UP, np.roll(values(UP), 3, axis=0)), "its rows are moved on by 3"),
     "columns": (UP, lambda: planted(UP, values(UP)[:, permuted(256)]), "its columns are in another order"),

@@ -14,7 +14,7 @@ from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource, StreamSource
 from i2s_spec.inspect.dump.file_walk import WINDOW, file_nodes, key_value, reader, tensor_info
-from i2s_spec.schema.field import Node
+from i2s_spec.schema.field import FieldNode
 from i2s_spec.schema.walk import Elided, Opened, Scope, is_leaf
 from i2s_spec.testing.sample import Draft
 from i2s_spec.testing.sample import tensor_info as info_record
@@ -22,7 +22,7 @@ from i2s_spec.testing.sample import tensor_info as info_record
 SCOPES = [Scope(limit=2, records=2), Scope(limit=8), Scope(limit=3, deep=True), Scope(), Scope(deep=True)]
 
 
-def covered(data: bytes, scope: Scope) -> list[Node]:
+def covered(data: bytes, scope: Scope) -> list[FieldNode]:
     """The leaves of a file, after holding them to the law: every byte lies in exactly one, in order."""
     leaves = [node for node in file_nodes(File(BufferSource(data)), scope) if is_leaf(node)]
     at = 0

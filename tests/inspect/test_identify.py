@@ -25,7 +25,7 @@ from i2s_spec.codec.native import pack
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.inspect.identify.evidence import CANNOT_TELL, CONFIDENCES, PROOF, STRONG, WEAK, Case
+from i2s_spec.inspect.identify.evidence import CANNOT_TELL, CONFIDENCES, PROOF, STRONG, WEAK, QuestionCase
 from i2s_spec.inspect.identify.identification import Identification, identify
 from i2s_spec.inspect.identify.page import page
 from i2s_spec.inspect.identify.reference import ternarised
@@ -397,7 +397,7 @@ def test_bytes_are_answered_or_refused(data: bytes) -> None:
     st.lists(st.sampled_from([PROOF, STRONG, WEAK]), max_size=3),
 )
 def test_more_evidence_never_turns_against_itself(favour: list[Any], against: list[Any]) -> None:
-    case = Case([("a", "A"), ("b", "B")])
+    case = QuestionCase([("a", "A"), ("b", "B")])
     for weight in favour:
         case.favour("a", "for", weight)
     for weight in against:
@@ -411,7 +411,7 @@ def test_more_evidence_never_turns_against_itself(favour: list[Any], against: li
 
 
 def test_two_likely_answers_are_none() -> None:
-    case = Case([("a", "A"), ("b", "B")])
+    case = QuestionCase([("a", "A"), ("b", "B")])
     assert case.question("q", "?").answer is None
     case.favour("a", "for", STRONG)
     assert case.question("q", "?").answer.name == "a"  # type: ignore[union-attr]

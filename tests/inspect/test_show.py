@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from examples import share
+from harmful_texts import HARMFUL
 from malformed_cases import SMALL, broken
 
 from i2s_spec.draw.terminal import plain
@@ -14,9 +15,9 @@ from i2s_spec.draw.text import json_document
 from i2s_spec.errors import FormatError, Span
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.inspect.dump.value_preview import WINDOW, beginning
 from i2s_spec.inspect.show import describe, members, unreadable
 from i2s_spec.inspect.show_text import page
+from i2s_spec.inspect.value_preview import WINDOW, beginning
 from i2s_spec.schema import faults
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, array, key_value, tensor_info
@@ -171,20 +172,6 @@ def test_odd_scales(bits: int) -> None:
     assert struct.pack("<f", about["tensors"][2]["scale"])[:1] == struct.pack("<I", bits)[:1]
     assert_conforms(about)
     assert "second.weight" in text_of(bytes(data))
-
-
-HARMFUL = [
-    "\x1b]52;c;aGk=\x07",
-    "\x1b[2J",
-    "\r\n",
-    "\u202e",
-    "\u2066x\u2069",
-    "\x9b31m",
-    "\x7f",
-    "\ufeff",
-    "\u200b",
-    "\x00",
-]
 
 
 @pytest.mark.parametrize("harm", HARMFUL)

@@ -26,7 +26,7 @@ from i2s_spec.gguf.source import FileSource, MapSource, Source, StreamSource, so
 from i2s_spec.inspect.leftovers import leftovers
 from i2s_spec.inspect.survey import reader
 from i2s_spec.inspect.survey.reader import survey
-from i2s_spec.inspect.survey.result import Reading, Run, Survey
+from i2s_spec.inspect.survey.result import ByteRun, Reading, Survey
 from i2s_spec.testing.malformed.payload import matrix, model, scaled, trits
 from i2s_spec.testing.sample import Draft
 
@@ -76,8 +76,8 @@ def test_runs_and_code_3() -> None:
     payload[-3:] = bytes(3)
     payload[-4] = 0x55
     [tensor] = seen(model(matrix(bytes(payload))))
-    assert tensor.longest_run == Run(1000, 300, 0x55)
-    assert tensor.last_run == Run(8189, 3, 0)
+    assert tensor.longest_run == ByteRun(1000, 300, 0x55)
+    assert tensor.last_run == ByteRun(8189, 3, 0)
     assert tensor.first_unused == 4000
     assert tensor.first_unused_element == 4000 // 32 * 128 + 4000 % 32
     [constant] = seen(model(matrix(b"\xaa" * 128)))
@@ -286,7 +286,7 @@ def test_holes_are_not_read(tmp_path: Path) -> None:
     assert tensor.read < 1 << 28
     assert (tensor.complete, tensor.digest, tensor.scale) == (False, None, 0.5)
     assert tensor.counts[2] == reference.histogram(data + bytes(32), (128, 2048))[2]
-    assert tensor.last_run == Run(size - 1000, 1000, 0x55)
+    assert tensor.last_run == ByteRun(size - 1000, 1000, 0x55)
 
 
 def test_memory_does_not_grow_with_the_tensors(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ def test_the_file_is_the_same_twice(folder: Path) -> None:
 )  # fmt: skip
 def test_what_is_no_baseline(folder: Path, text: str) -> None:
     Path("known.json").write_text(text)
-    with pytest.raises(SettingError, match=r"^known.json: this is no baseline") as error:
+    with pytest.raises(SettingError, match=r"^known.json: this is not a baseline") as error:
         Baseline.read("known.json", RULES)
     assert str(error.value).isprintable()
 

@@ -36,7 +36,7 @@ from i2s_spec.testing.sample import Draft
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three sound files, one broken, one that is no GGUF file, and what is no file at all."""
+    """Three sound files, one broken, one that is not a GGUF file, and what is no file at all."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sub" / "deep").mkdir(parents=True)
     (tmp_path / "empty").mkdir()
@@ -82,7 +82,7 @@ def test_globs(folder: Path) -> None:
 
 def test_what_leads_nowhere_is_given_with_its_problem(folder: Path) -> None:
     assert list(inputs(["nothing-*.gguf", "empty"])) == [
-        Input("nothing-*.gguf", "no file fits this pattern"),
+        Input("nothing-*.gguf", "no file matches this pattern"),
         Input("empty", "it is a folder without any *.gguf file"),
     ]
     (given,) = inputs(["@missing"])

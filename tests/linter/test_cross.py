@@ -25,8 +25,8 @@ from i2s_spec.linter.engine import lint
 from i2s_spec.linter.runtimes.verdicts import Verdict, verdicts
 from i2s_spec.schema.programs.runtimes import RUNTIME
 
-#: Seconds of processor time after which a reader is held to never return.
-PATIENCE = 20
+#: Seconds of processor time after which a reader is held to never return: other files take it a fiftieth of one at most.
+PATIENCE = 4
 
 GGUF_PY = """
 import json, signal, sys, warnings

@@ -70,7 +70,7 @@ def test_types_142_and_143(files: dict[str, bytes], kind: str, number: int) -> N
     """Nothing is wrong with the type; what is said is that the file does not say whether it is rotated."""
     ((code, message),) = said(files[kind])
     assert code == "M042"
-    assert message.startswith(f"14 tensors have type {number}, and no key says how their rows are rotated")
+    assert message.startswith(f"14 tensors have type {number}, but no key declares how the rows are rotated")
 
 
 def test_type_42_in_groups_of_64_is_file_type_41(files: dict[str, bytes]) -> None:
@@ -100,7 +100,7 @@ def test_the_note_on_architecture_bitnet_names_no_build_that_reads_the_activatio
 
 def test_the_pre_tokenizer_of_falcon_e_fails_again() -> None:
     text = " ".join(next(rule for rule in all_rules() if rule.code == "T011").text.split())
-    assert "the fork of 2026 does not know it either" in text
+    assert "older snapshots and the fork of 2026 do not" in text
     assert "before May 2025" not in text
 
 
@@ -127,7 +127,7 @@ def test_each_unknown_number_is_one_finding(files: dict[str, bytes]) -> None:
 
 
 def test_what_follows_an_unknown_type_is_still_looked_at(files: dict[str, bytes]) -> None:
-    """A scale that is no number in the tensor behind it."""
+    """A scale that is not a number in the tensor behind it."""
     file = open_file(files["Q2_0"])
     rows: list[Any] = list(file.tensors.rows)
     row = next(i for i, each in enumerate(rows) if i > 5 and each.number == BY_NAME["Q2_0"].number)

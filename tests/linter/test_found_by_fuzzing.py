@@ -10,7 +10,7 @@ import pytest
 
 from i2s_spec.cli import main
 from i2s_spec.errors import EXIT_BUG, FormatError
-from i2s_spec.gguf.encode_value import completed
+from i2s_spec.gguf.encoding.encode_value import completed
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.engine import lint

@@ -26,7 +26,7 @@ from i2s_spec.linter.batch.lint_paths import lint_paths
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.options import Options
 from i2s_spec.linter.reference import Reference, comparison
-from i2s_spec.linter.reference.weights import Weights
+from i2s_spec.linter.reference.weights import ReferenceWeights
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS
 
 DIALECTS = [
@@ -144,7 +144,7 @@ def test_rows_of_heads_in_the_other_order(heads_of: str) -> None:
     sound, data = (file_of(pack(each, 0.5), trits.shape, keys=keys) for each in (trits, moved))
     (finding,) = lint(data, select=I4, reference=sound).findings
     assert finding.code == "I402"
-    assert ("order of checkpoints" if heads_of == "checkpoint" else "rotate neighbours") in finding.message
+    assert ("order of checkpoints" if heads_of == "checkpoint" else "rotate neighbors") in finding.message
 
 
 def test_a_checkpoint_of_an_architecture_that_moves_rows(tmp_path: Path) -> None:
@@ -283,12 +283,12 @@ def test_references_of_no_use(tmp_path: Path) -> None:
 def test_a_reference_is_opened_once_for_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Reference] = []
 
-    class Counted(Weights):
+    class Counted(ReferenceWeights):
         def __init__(self, reference: Reference) -> None:
             opened.append(reference)
             super().__init__(reference)
 
-    monkeypatch.setattr("i2s_spec.linter.reference.weights.Weights", Counted)
+    monkeypatch.setattr("i2s_spec.linter.reference.weights.ReferenceWeights", Counted)
     names = [str(tmp_path / name) for name in ("a.gguf", "b.gguf", "c.gguf")]
     for name in names:
         Path(name).write_bytes(file_of(pack(weights(), 0.5), (64, 256)))
@@ -338,9 +338,9 @@ def test_few_of_many_floats_are_compared_with_others(size: int, most: int, monke
                 data = random.standard_normal(size).astype("<f4").tobytes()
                 writer.add_tensor(f"blk.{i}.ffn_norm.weight", (size,), "F32", data)
         made.append(out.getvalue())
-    asked, kept = [], Weights.floats
+    asked, kept = [], ReferenceWeights.floats
     monkeypatch.setattr(
-        Weights, "floats", lambda self, file, tensor: asked.append(tensor.name) or kept(self, file, tensor)
+        ReferenceWeights, "floats", lambda self, file, tensor: asked.append(tensor.name) or kept(self, file, tensor)
     )
     monkeypatch.setattr(comparison, "OTHERS", 30)
     report = lint(made[0], select=["I405"], reference=made[1])

@@ -97,8 +97,8 @@ def test_entries_come_from_columns_of_tables(place: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("{", "no JSON object"),
-        ("[" * 60000, "no JSON object"),
+        ("{", "not a JSON object"),
+        ("[" * 60000, "not a JSON object"),
         ("1", "an entry is a JSON object"),
         ("{}", "needs a url"),
         ('{"url": "a", "size": -1}', "number of bytes"),
@@ -255,7 +255,7 @@ def test_nothing_is_appended_to_what_is_no_file_of_results(place: Path) -> None:
         if not path.exists():
             path.write_text('{"url": "x"}\n', encoding="utf-8")
         before = path.read_bytes()
-        with pytest.raises(SettingError, match="is no file of results"):
+        with pytest.raises(SettingError, match="is not a file of results"):
             ResultsLog(path)
         assert path.read_bytes() == before
         with pytest.raises(SettingError, match=r"holds no results.*`i2s lint --engine dask`"):

@@ -341,7 +341,7 @@ def test_a_file_whose_header_is_ascii_was_text_by_its_weights() -> None:
 
 
 def test_a_damaged_file_with_a_vocabulary_of_many_scripts_was_not_text() -> None:
-    """Tokens are UTF-8, one of them may be U+FFFD, and bytes that are no text are anywhere else."""
+    """Tokens are UTF-8, one of them may be U+FFFD, and bytes that are not text are anywhere else."""
     tokens = [chr(0x400 + i).encode() for i in range(300)] + [b"\xef\xbf\xbd"] * 20
     model = Model("bitnet-b1.58").set("tokenizer.ggml.tokens", array(ValueType.STRING, tokens))
     data = model.built()

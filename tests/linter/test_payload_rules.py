@@ -17,7 +17,7 @@ from i2s_spec.linter.analysis import payload_stats
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import REGISTRY, Finding, Needs, Rule, Severity
 from i2s_spec.linter.rules import all_rules
-from i2s_spec.testing.malformed.payload import SIZE, Weights, matrix, model, scaled, trits
+from i2s_spec.testing.malformed.payload import SIZE, TernaryTensor, matrix, model, scaled, trits
 from i2s_spec.testing.sample import Draft
 
 #: The rules that need the survey, and the one that is better with it.
@@ -69,7 +69,7 @@ def test_released_quantizer_vectors_are_left_alone(shared: Path) -> None:
         count = 4 * (len(data) - 32)
         if count % 128 or count == 0:
             continue
-        file = model(Weights(b"t", (128, count // 128), data[:-32], data[-32:]))
+        file = model(TernaryTensor(b"t", (128, count // 128), data[:-32], data[-32:]))
         errors = {f.code for f in found(file) if f.severity is Severity.ERROR}
         scale = struct.unpack("<f", data[-32:-28])[0]
         assert errors <= ({"I302", "I303", "I304", "I306"} if not 1e-12 <= scale < np.inf else set()), path.name
@@ -85,7 +85,7 @@ def test_random_models_are_left_alone(zeros: float, cols: int) -> None:
         for i in range(7):
             signs = drawn.choice([-1, 0, 1], (rows, cols), p=[(1 - zeros) / 2, zeros, (1 - zeros) / 2]).astype(np.int8)
             data = reference.pack(signs, float(drawn.uniform(0.01, 0.04)))
-            tensors.append(Weights(b"blk.%d.attn_q.weight" % i, (cols, rows), data[:-32], data[-32:]))
+            tensors.append(TernaryTensor(b"blk.%d.attn_q.weight" % i, (cols, rows), data[:-32], data[-32:]))
         assert payload_codes(model(*tensors)) == set()
 
 
@@ -94,7 +94,7 @@ def test_pruned_rows_are_left_alone() -> None:
     signs = np.random.default_rng(1).integers(-1, 2, (64, 4096)).astype(np.int8)
     signs[10:13] = 0
     data = reference.pack(signs, 0.5)
-    assert payload_codes(model(Weights(b"t", (4096, 64), data[:-32], data[-32:]))) == set()
+    assert payload_codes(model(TernaryTensor(b"t", (4096, 64), data[:-32], data[-32:]))) == set()
 
 
 def test_zero_matrix_with_zero_scale_is_no_error() -> None:

@@ -504,7 +504,7 @@ def test_arrays_of_anything_but_booleans_are_left_alone() -> None:
     file.key_values[7].value = array(ValueType.BOOL, [2] * 70_000)
     fixed = fix(draft.built(file))
     assert fixed.actions == ()
-    assert "no array of them" in fixed.declined[0].why
+    assert "not an array of them" in fixed.declined[0].why
 
 
 def with_keys(*keys: object) -> bytes:

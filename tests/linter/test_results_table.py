@@ -17,12 +17,20 @@ from i2s_spec.linter.cluster import lint_manifest as module
 from i2s_spec.linter.cluster import parquet
 from i2s_spec.linter.cluster.check_entry import Record, record_of
 from i2s_spec.linter.cluster.manifest import Entry
-from i2s_spec.linter.cluster.parquet import COLUMNS, ResultsTable, write_parquet
+from i2s_spec.linter.cluster.parquet import COLUMNS, ResultsTable
 from i2s_spec.linter.cluster.results_log import ResultsLog, latest
 from i2s_spec.linter.options import defaults
 
 arrow = pytest.importorskip("pyarrow", reason="the extra [dask] is not installed")
 read_table = pytest.importorskip("pyarrow.parquet").read_table
+
+
+def write_parquet(records: Iterable[Record], path: Path) -> int:
+    """Write the table, whole or not at all; how many rows it has."""
+    with ResultsTable(path) as table:
+        for record in records:
+            table.add(record)
+    return table.rows
 
 
 def record(url: str, etag: str | None = "e", key: str = "r", **changes: Any) -> Record:

@@ -12,7 +12,7 @@ from i2s_spec.linter.engine import lint
 from i2s_spec.linter.rule import FAMILIES, REGISTRY, rule
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.schema.faults import REMOTE
-from i2s_spec.testing.malformed.reference import Compared, compared
+from i2s_spec.testing.malformed.reference import ReferenceCase, compared
 from i2s_spec.testing.sample import Draft
 
 PAIRS = list(compared())
@@ -28,7 +28,7 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.code}-{pair.name}")
-def test_pair_gets_its_code(pair: Compared) -> None:
+def test_pair_gets_its_code(pair: ReferenceCase) -> None:
     """Files that only a reference gives away: with it exactly the code, and without it nothing."""
     report = lint(pair.data, reference=pair.reference)
     assert {finding.code for finding in report.findings} == {pair.code} | pair.also

@@ -30,10 +30,10 @@ from i2s_spec.model.reference.bitlinear import (
     quantize_activations,
 )
 from i2s_spec.model.reference.kernel_bugs import (
+    _KERNELS,
     KERNEL_BUGS,
     Kernel,
     int16_wrap,
-    least_columns,
     rows_of_four,
     truncated_columns,
     truncated_rows,
@@ -54,7 +54,7 @@ UNDEFINED: Final = {
         "c64_2x192.act.mulmat5.other3", "tern_3x256.act.mulmat5.other2", "tern_3x256.actc.mulmat5.other2",
         "tern_5x512.act.mulmat5.other2",
     },
-    "row-split": {  # two threads, and rows that are no multiple of four
+    "row-split": {  # two threads, and rows that are not multiples of four
         "tern_17x256.act.mulmat8.other2", "tern_17x256.act.mulmat8.other3", "tern_17x256.actc.mulmat8.other2",
         "tern_5x512.act.mulmat8.other2",
     },
@@ -212,6 +212,13 @@ def test_sums_as_large_as_they_get(columns: int, trit: int | None) -> None:
         assert (acc.astype(F32).astype(np.int64) == acc).all()
         if trit == 1 and columns >= 2560:
             assert (int16_wrap(weights.astype(np.uint8), codes) != dot(packed(weights), 2, columns, codes)).all()
+
+
+def least_columns(kernel: Kernel) -> int:
+    """The shortest row of whole blocks of which a lane can leave 16 bits: codes 2 and activations of 127 throughout."""
+    block, lanes, _ = _KERNELS[kernel]
+    largest = block // lanes * 2 * 127
+    return block * (np.iinfo(np.int16).max // largest + 1)
 
 
 @pytest.mark.requirement("R9.8-1")

@@ -103,10 +103,12 @@ def test_a_batch_gives_each_what_it_gives_alone(data: bytes) -> None:
         assert found.cache.tokens == prompt
 
 
-def test_a_long_context() -> None:
-    """Beyond the keys that one thread looks at alone, and beyond the first table of angles."""
+@pytest.mark.parametrize("heads_kv", [1, 2])
+def test_a_long_context(heads_kv: int) -> None:
+    """Beyond the keys that one thread looks at alone, and beyond the first table of angles. Four rows of queries that share
+    keys ask for memory in another way than two."""
     out = io.BytesIO()
-    new(out, "bitnet-b1.58", layers=1, seed=5, embd=128, ff=128, heads=4, context=2048)
+    new(out, "bitnet-b1.58", layers=1, seed=5, embd=128, ff=128, heads=4, heads_kv=heads_kv, context=2048)
     model = load_model(out.getvalue(), "fast", threads=3)
     random = np.random.Generator(np.random.PCG64(7))
     tokens = random.integers(0, model.vocab_size, 1300).tolist()

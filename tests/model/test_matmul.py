@@ -94,10 +94,10 @@ def test_shapes_of_models(shape: tuple[int, int], tokens: int) -> None:
 
 def in_floats(content: bytes, rows: int, columns: int, codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The product by NumPy's float64, which holds all of it exactly; the definition takes its time."""
-    from i2s_spec.codec.kernels import Scheme, unpack
+    from i2s_spec.codec.kernels import RunLayout, unpack
 
     weights = np.empty(rows * columns, dtype=np.uint8)
-    unpack(np.frombuffer(content, dtype=np.uint8), Scheme(32, False), None, weights, 1)
+    unpack(np.frombuffer(content, dtype=np.uint8), RunLayout(32, False), None, weights, 1)
     sums: np.ndarray[Any, Any] = codes.astype(np.float64) @ weights.reshape(rows, columns).astype(np.float64).T
     return sums.astype(np.int32)
 
@@ -137,7 +137,7 @@ def test_activations_of_every_magnitude(exponent: int) -> None:
 
 
 def test_activations_that_are_ties() -> None:
-    """Half an integer times the scale, and its neighbours: where a fused multiplication would round otherwise."""
+    """Half an integer times the scale, and its neighbors: where a fused multiplication would round otherwise."""
     rng = np.random.default_rng(2)
     amax = rng.uniform(0.5, 200, (64, 1)).astype(F32)
     scale = (127.0 / amax.astype(np.float64)).astype(F32)

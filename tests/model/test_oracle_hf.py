@@ -68,7 +68,7 @@ def floats(model: Model, name: str) -> np.ndarray:
 
 
 def unpermuted(w: np.ndarray, heads: int) -> np.ndarray:
-    """Rows as the checkpoint has them: halves of a head instead of neighbours."""
+    """Rows as the checkpoint has them: halves of a head instead of neighbors."""
     return w.reshape(heads, -1, 2, w.shape[1]).transpose(0, 2, 1, 3).reshape(w.shape)
 
 

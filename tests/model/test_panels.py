@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from test_forward import model_file
 
 from i2s_spec.codec import isa
-from i2s_spec.codec.kernels import Scheme, unpack
+from i2s_spec.codec.kernels import RunLayout, unpack
 from i2s_spec.model import _matmul
 from i2s_spec.model.load import load_model
 from i2s_spec.model.reference import bitlinear, matmul
@@ -67,7 +67,7 @@ def by_the_processor_again() -> Iterator[None]:
 def want_of(content: bytes, rows: int, columns: int, codes: Any) -> Any:
     """The product by float64, which holds all of it exactly."""
     weights = np.empty(rows * columns, dtype=np.uint8)
-    unpack(np.frombuffer(content, dtype=np.uint8), Scheme(32, False), None, weights, 1)
+    unpack(np.frombuffer(content, dtype=np.uint8), RunLayout(32, False), None, weights, 1)
     return (codes.astype(np.float64) @ weights.reshape(rows, columns).astype(np.float64).T).astype(np.int32)
 
 

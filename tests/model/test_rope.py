@@ -44,8 +44,8 @@ def test_permuted_rows_with_neighbours_are_halves() -> None:
     cos, sin = rope.cos_sin("f64", POSITIONS, 10_000.0, 64, 1.0, None)
     halves = rope.rotate(x, cos, sin, "neox")
     permuted = x.reshape(*x.shape[:2], 2, 32).swapaxes(2, 3).reshape(x.shape)
-    neighbours = rope.rotate(permuted, cos, sin, "norm")
-    back = neighbours.reshape(*x.shape[:2], 32, 2).swapaxes(2, 3).reshape(x.shape)
+    neighbors = rope.rotate(permuted, cos, sin, "norm")
+    back = neighbors.reshape(*x.shape[:2], 32, 2).swapaxes(2, 3).reshape(x.shape)
     assert back.tobytes() == halves.tobytes()
 
 

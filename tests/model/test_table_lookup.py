@@ -74,9 +74,9 @@ def test_what_does_not_fit_is_refused() -> None:
     codes = np.zeros((1, 128), dtype=np.int8)
     with pytest.raises(ValueError, match="codes take 64 bytes; there are 32 bytes"):
         LookupMatrix(bytes(32), 2, 128)
-    with pytest.raises(ValueError, match="no whole blocks"):
+    with pytest.raises(ValueError, match="not whole blocks"):
         lookup_dot(bytes(64), 4, 64, codes[:, :64])
-    with pytest.raises(ValueError, match="no whole blocks"):
+    with pytest.raises(ValueError, match="not whole blocks"):
         lookup_tables(codes[:, :64])
     with pytest.raises(ValueError, match="activation codes have the shape"):
         LookupMatrix(bytes(64), 2, 128).dot(np.zeros((1, 256), dtype=np.int8))

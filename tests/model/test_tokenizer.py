@@ -511,7 +511,7 @@ def test_pieces_are_joined_as_defined(pieces: list[str], numbers: list[int], tex
     assert engine.encode(text) == wanted
 
 
-# Text that is no text, or too much of one.
+# Text that is not a text, or too much of one.
 
 
 @pytest.mark.parametrize("architecture", ["bitnet", "llama"])

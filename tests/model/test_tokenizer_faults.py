@@ -64,7 +64,7 @@ CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str]] = [
         "a kind of others",
         GOOD,
         {"model": "bert"},
-        "tokenizer.ggml.model is 'bert'; text can be tokenised for gpt2",
+        "tokenizer.ggml.model is 'bert'; supported are gpt2",
     ),
     ("T001", "no model", GOOD, {"model": None}, "tokenizer.ggml.model is missing"),
     ("T001", "no tokens", GOOD, {"tokens": None}, "tokenizer.ggml.tokens is missing"),

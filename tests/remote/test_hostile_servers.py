@@ -185,7 +185,7 @@ HOSTILE: dict[str, tuple[Answer, set[str]]] = {
     "another tag midway": (first_good(plain('ETag: "two"')), {"S903"}),
     "416 midway": (first_good(plain(status="416 Range Not Satisfiable", body=b"")), {"S903"}),
     "no HTTP": (forever(b"", b"\0" * 4096), {"S918"}),
-    "a status that is no number": (plain(status="2O6 Partial"), {"S915"}),
+    "a status that is not a number": (plain(status="2O6 Partial"), {"S915"}),
     "204 without content": (plain(status="204 No Content", body=b""), {"S918"}),
     "switching protocols": (plain("Upgrade: h2c", status="101 Switching Protocols", body=b""), {"S915", "S918"}),
 }  # fmt: skip

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from i2s_spec.schema import types
 from i2s_spec.schema.architectures.keys import FILE_TYPES
-from i2s_spec.schema.registry.meaning import IK, PRISM, UPSTREAM, Size
+from i2s_spec.schema.registry.meaning import IK, PRISM, UPSTREAM, BlockSize
 from i2s_spec.schema.registry.meanings import (
     all_file_meanings,
     all_tensor_meanings,
@@ -89,7 +89,7 @@ def test_rows_that_are_no_whole_blocks_fit_nothing_that_has_blocks() -> None:
 
 def test_sizes_of_types_that_only_the_registry_knows() -> None:
     (old,) = (each for each in tensor_meanings(142) if each.name == "IQ2_TN")
-    assert old.size == Size(256, 66)
+    assert old.size == BlockSize(256, 66)
     assert old.nbytes((512, 3)) == 2 * 66 * 3
     assert next(each for each in tensor_meanings(143) if each.name == "G8_0").nbytes((512, 3)) is None
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from i2s_spec.errors import FormatError
 from i2s_spec.schema import gguf
-from i2s_spec.schema.field import Node, Word
+from i2s_spec.schema.field import FieldNode, Word
 from i2s_spec.schema.types import ValueType
 from i2s_spec.schema.walk import (
     HEAD_BYTES,
@@ -71,20 +71,20 @@ def files(draw: st.DrawFn) -> tuple[str, bytes]:
     return order, draft.built(file)
 
 
-def leaves_of(trace: list[Node]) -> list[Node]:
+def leaves_of(trace: list[FieldNode]) -> list[FieldNode]:
     """Of the schema's own trace, the nodes that no other node lies below."""
     above = {node.path[:i] for node in trace for i, char in enumerate(node.path) if char in ".["}
     return [node for node in trace if node.path not in above]
 
 
-def records(order: Any, data: bytes, trace: list[Node], scope: Scope) -> list[Node]:
+def records(order: Any, data: bytes, trace: list[FieldNode], scope: Scope) -> list[FieldNode]:
     """Every record of a file, walked one by one at the places that the schema's trace says."""
 
     def read(start: int, length: int) -> bytes:
         assert 0 <= start <= start + length <= len(data)
         return data[start : start + length]
 
-    nodes: list[Node] = []
+    nodes: list[FieldNode] = []
     spans = {node.path: (node.start, node.stop) for node in trace}
     for i in range(len(data)):
         if (path := f"key_values[{i}]") not in spans:
@@ -103,7 +103,7 @@ def records(order: Any, data: bytes, trace: list[Node], scope: Scope) -> list[No
 @examples(60)
 def test_a_whole_walk_gives_the_leaves_of_the_schema(file: tuple[str, bytes]) -> None:
     order, data = file
-    trace: list[Node] = []
+    trace: list[FieldNode] = []
     parsed = gguf.parse(data, trace)
     assert parsed.byte_order == order
     wanted = [node[:4] for node in leaves_of(trace) if node.path.startswith(("key_values[", "tensor_infos["))]
@@ -118,7 +118,7 @@ def test_a_whole_walk_gives_the_leaves_of_the_schema(file: tuple[str, bytes]) ->
 @examples(60)
 def test_a_walk_within_limits_leaves_no_byte_out(file: tuple[str, bytes], limit: int, draw: st.DataObject) -> None:
     order, data = file
-    trace: list[Node] = []
+    trace: list[FieldNode] = []
     gguf.parse(data, trace)
     start = draw.draw(st.integers(0, len(data)))
     scopes = [Scope(limit), Scope(None, None, start, draw.draw(st.integers(start, len(data))))]
@@ -138,7 +138,7 @@ def test_a_walk_within_limits_leaves_no_byte_out(file: tuple[str, bytes], limit:
 def walked(items: list[Any], kind: ValueType, scope: Scope) -> list[tuple[str, Any]]:
     """Paths and values of the elements of an array that a scope gives."""
     data = Draft().built(_with(items, kind))
-    trace: list[Node] = []
+    trace: list[FieldNode] = []
     gguf.parse(data, trace)
     nodes = [node for node in records("little", data, trace, scope) if ".items[" in node.path]
     return [(node.path.removeprefix("key_values[0].value.items"), node.value) for node in nodes]

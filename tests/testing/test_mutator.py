@@ -18,7 +18,7 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.schema import gguf
 from i2s_spec.schema.dialect import LAYOUTS
-from i2s_spec.schema.field import Field, Record, Word
+from i2s_spec.schema.field import Field, RecordStruct, Word
 from i2s_spec.testing.mutator import mutate
 from i2s_spec.testing.mutator.anatomy import dissect, is_number
 from i2s_spec.testing.mutator.data import begun
@@ -105,7 +105,7 @@ def test_a_new_field_is_fuzzed_the_day_it_is_declared(monkeypatch: pytest.Monkey
     new = [
         Field(name, Word("little", "I"), "Half of what was one field yesterday.", "2.7") for name in ("page", "within")
     ]
-    split = Record(declared.title, declared.clause, *kept, *new)
+    split = RecordStruct(declared.title, declared.clause, *kept, *new)
     monkeypatch.setattr(gguf, "tensor_info", lambda order: split)
     dissect.cache_clear()
     try:

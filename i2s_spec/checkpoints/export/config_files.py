@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.checkpoints.source.families import BY_FAMILY, Family
 from i2s_spec.errors import SettingError, quote
-from i2s_spec.schema.architectures.architecture import Architecture
+from i2s_spec.schema.architectures.architecture import Architecture, declared_architecture
 from i2s_spec.schema.architectures.hyperparameters import hyperparameters
 
 if TYPE_CHECKING:
@@ -53,7 +53,10 @@ _CLASSES: Final[Mapping[str, ExportClass]] = {
         "Gemma3TextModel", "gemma3_text", BY_FAMILY["bitnet-embedding-gemma3"], "gelu_pytorch_tanh", ""
     ),
 }
-_QWEN3_BODY: Final = ExportClass("Qwen3Model", "qwen3", BY_FAMILY["bitnet-embedding-qwen3"], "silu", "")
+#: Of those that share their name with a language model: the embedding model.
+_BODIES: Final[Mapping[str, ExportClass]] = {
+    "qwen3": ExportClass("Qwen3Model", "qwen3", BY_FAMILY["bitnet-embedding-qwen3"], "silu", ""),
+}
 
 
 def class_of(file: File) -> ExportClass:
@@ -62,8 +65,9 @@ def class_of(file: File) -> ExportClass:
     :raises SettingError: for an architecture that transformers has no class for here
     """
     name = str(file.metadata.get("general.architecture"))
-    if name == "qwen3" and ("qwen3.pooling_type" in file.metadata or "blk.0.attn_q_norm_in.weight" in file.tensors):
-        return _QWEN3_BODY
+    declared = declared_architecture(name, file.metadata, file.tensors)
+    if name in _BODIES and declared is not None and declared.embedding_model:
+        return _BODIES[name]
     if name not in _CLASSES:
         raise SettingError(f"files of architecture {quote(name)} are not exported; {', '.join(_CLASSES)} are")
     return _CLASSES[name]
@@ -78,7 +82,7 @@ def sizes_of_file(file: File) -> Hyperparameters:
     table = file.tensors.get("token_embd.weight")
     h = hyperparameters(file.metadata, table.shape[0] if table is not None else None, class_of(file).keys)
     if h.varying or h.experts:
-        raise SettingError("layers of different sizes, and experts, have no words in the config.json of these classes")
+        raise SettingError("the config.json of these classes cannot describe layers of different sizes or experts")
     return h
 
 

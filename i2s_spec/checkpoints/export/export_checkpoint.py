@@ -68,15 +68,15 @@ def export_checkpoint(
     :param form: `packed`, or the type of the floats: F32, F16, BF16
     :param mode: `quantization_mode`; only `offline` is right for weights that are ternary
     :raises FileExistsError: where the folder is there already
-    :raises SettingError: for `online`, for architectures without a class, for what config.json has no words for
+    :raises SettingError: for `online`, for architectures without a class, for settings that config.json cannot describe
     :raises FormatError: for a file that is broken, S903 for one that changes meanwhile; nothing is written
     """
     if form not in FORMS:
         raise SettingError(f"matrices cannot be exported as {quote(form)}; there are {', '.join(FORMS)}")
     if mode != "offline":
         raise SettingError(
-            f"quantization_mode {quote(mode)} is not written: weights that are ternary would be quantized once more, and "
-            "every scale would shrink by the share of zeros. offline keeps them"
+            f"quantization_mode {quote(mode)} is not supported: transformers would quantize the ternary weights "
+            "again, and every scale would shrink by the share of zeros. Use offline"
         )
     if file.fault is not None:
         raise file.fault

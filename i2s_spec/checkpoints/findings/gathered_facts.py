@@ -96,7 +96,7 @@ def _family(read: _Read) -> FamilyFacts | None:
         raise _Unknown(f"no family of ternary models has these architectures and model_type: {seen}")
     prefix = "model." if any(name.startswith("model.") for name in read.tensors) else ""
     if found.rule != ABSMEAN and not _ternary(read, found, prefix):
-        raise _Unknown(f"its class can be that of {found.name} models, and its weights are not ternary")
+        raise _Unknown(f"its class can be that of {found.name} models, but its weights are not ternary")
     return _expected(found, sizes_of(read.config), prefix, read)
 
 

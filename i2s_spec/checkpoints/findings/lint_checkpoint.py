@@ -21,24 +21,26 @@ from i2s_spec.linter.options import Options, defaults, options_of
 from i2s_spec.linter.report_data import Report, Sample
 from i2s_spec.linter.rule import Needs, Severity, finding_of
 from i2s_spec.linter.rules import REGISTRY
+from i2s_spec.linter.rules.checkpoint.folder_tensors import head
+from i2s_spec.linter.rules.checkpoint.ternary_weights import code_3, not_finite
 from i2s_spec.linter.selection.profile import INDISPENSABLE, selected
 from i2s_spec.schema import faults
 from i2s_spec.schema import limits as bounds
 
 #: Rules about every byte of a tensor: the head's is in force without weights, too, and compares types and shapes then.
-_OF_EVERY_BYTE: Final[tuple[str, ...]] = ("H212", "H208", "H213")
+_OF_EVERY_BYTE: Final[tuple[str, ...]] = (head.code, code_3.code, not_finite.code)
 
 
 def lint_checkpoint(path: str | os.PathLike[str], options: Options | None = None, **keywords: Any) -> Report:
     """Check a folder of safetensors: index and shards, names and shapes, packing, scales, the head.
 
-    Of a hub's repository (`hf://ORG/REPO@REVISION`) the JSON files, the headers of the shards and the scales are read, by
-    ranges and of one commit; weights only where the options say how much of them (`payload`).
+    From a hub's repository (`hf://ORG/REPO@REVISION`), only the JSON files, the headers of the shards and the scales
+    are read, by ranges and at one commit; weights are read only if the option `payload` says how much.
 
-    :param options: which rules apply, and how much of the weights is read; what is about runtimes or a reference counts for
-        GGUF files only
+    :param options: which rules apply, and how much of the weights is read; options about runtimes and references apply
+        to GGUF files only
     :param keywords: the fields of `Options`, in place of `options`, as for `lint`
-    :returns: the report; spans of findings have no bytes, and name the file of the folder
+    :returns: the report; spans of findings are empty, and name a file of the folder
     :raises ValueError: for an unknown profile, prefix, severity, bound or reading
     :raises MissingExtra: for an address, where the extra [remote] is not installed
     """

@@ -1,6 +1,6 @@
 """This module runs a checkpoint as transformers does in float32, layer by layer, from its own tensors: no GGUF file is read.
 
-It is what the logits of a file are held against. Queries and keys rotate in halves, in the order of the checkpoint; what
+It is what the logits of a file are compared with. Queries and keys rotate in halves, in the order of the checkpoint; what
 enters a ternary matrix is quantized to 8 bits for each token, as BitLinear does. A layer's weights are read, used and let
 go, so that memory is that of its largest matrix.
 """

@@ -1,7 +1,7 @@
 """This module puts a receipt into the keys of the file that it is about, and reads it from there.
 
 The key `i2s.receipt` holds the receipt as JSON without the file's own size and hash, which no file can hold. It says what
-was checked when the file was made, for whoever has the file alone; whoever changes the file can change it, too.
+was checked when the file was made, for a user who has only the file; whoever changes the file can change it, too.
 """
 
 from __future__ import annotations

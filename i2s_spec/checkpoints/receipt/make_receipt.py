@@ -31,8 +31,9 @@ from i2s_spec.checkpoints.source.config_sizes import sizes_of
 from i2s_spec.checkpoints.source.recognition import quantization_of
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile
+from i2s_spec.gguf.ranges import chunks
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.gguf.source import chunks, source_of
+from i2s_spec.gguf.source import source_of
 from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
@@ -55,11 +56,11 @@ def make_receipt(
     positions: int = POSITIONS,
     only: Collection[str] = tuple(CHECKS),
 ) -> dict[str, Any]:
-    """Check a GGUF file against the checkpoint that it was made of.
+    """Check a GGUF file against the checkpoint that it was made from.
 
     :param checkpoint: the folder, or a hub's repository, of which every file is read once more
-    :param rule: the rule that was chosen by hand, as for `import_checkpoint`
-    :param weight_scale: what `weight_scale` was chosen to do by hand
+    :param rule: the rule, if it was given to `import_checkpoint`
+    :param weight_scale: `multiply` or `divide`, if it was given to `import_checkpoint`
     :param base: a GGUF file of the model that this one was fine-tuned from, for check i
     :param latent: another revision of the checkpoint, with floats, for check c
     :param positions: tokens whose logits are compared
@@ -159,13 +160,13 @@ def verify_receipt(
 ) -> dict[str, Any]:
     """Repeat the checks of a receipt: of the file alone, or with the checkpoint.
 
-    Without the checkpoint the file is compared with what the receipt records of every tensor; checks that need the
-    checkpoint are `not made`.
+    Without the checkpoint, the file is compared with the hashes that the receipt records for every tensor; checks that
+    need the checkpoint are `not made`.
 
     :param receipt: the file that it is in; without, it is the one in the keys of the GGUF file
     :param against: the checkpoint
-    :returns: the receipt of now; `changed` lists what differs from the one that was read
-    :raises FormatError: H105 for what is no receipt
+    :returns: a new receipt; `changed` lists the differences from the one that was read
+    :raises FormatError: H105 for what is not a receipt
     """
     if receipt is not None:
         read = read_receipt(receipt)
@@ -194,7 +195,7 @@ def verify_receipt(
 def read_receipt(path: Path) -> dict[str, Any]:
     """A receipt.
 
-    :raises FormatError: H105 for what is no receipt
+    :raises FormatError: H105 for what is not a receipt
     """
     try:
         found = read_object(os.fsdecode(path), _MOST_RECEIPT)
@@ -230,7 +231,7 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
             keys = [key for key in new if not isinstance(old, dict) or old.get(key) != new[key]]
             found.append(f"tensor {quote(name)} differs: {', '.join(keys)}")
     if not found and before["file"].get("sha256", now["file"]["sha256"]) != now["file"]["sha256"]:
-        found.append("the tensors are equal, and the file's other bytes differ")
+        found.append("the tensors are equal, but other bytes of the file differ")
     if now["checkpoint"]:
         old_files = {str(each.get("name")): each for each in before["checkpoint"] if isinstance(each, dict)}
         new_files = {each["name"]: each for each in now["checkpoint"]}
@@ -278,7 +279,7 @@ def _base_check(file: File, base: Path | None) -> Check:
                 total += ours.trits.size
     if not total:
         return Check("i", NOT_MADE, "the base model has no ternary matrices of the same names and shapes")
-    problems = [] if changed else ["no trit differs from the base model: what was trained is lost"]
+    problems = [] if changed else ["no trit differs from the base model: the training was lost"]
     return concluded("i", problems, f"{changed:,} of {counted(total, 'trit')} differ from the base "
                                     f"model ({changed / total:.2%})",
                      {"changed": changed, "of": total})  # fmt: skip

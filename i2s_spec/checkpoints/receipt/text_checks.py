@@ -95,7 +95,7 @@ def _ids(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
         cuts = ask_library(only_pre_tokenizer(folder.tokenizer), "cuts", PROBES)
         if cuts != [cuts_of(tokenizer.choice.pre, text) for text in PROBES]:
             problems.append(
-                f"tokenizer.ggml.pre is {tokenizer.choice.pre.name}, which splits text as tokenizer.json does not"
+                f"tokenizer.ggml.pre is {tokenizer.choice.pre.name}, which splits text in another way than tokenizer.json"
             )
     return f"the ids of {counted(len(some), 'text')} are those of the library tokenizers"
 
@@ -172,5 +172,5 @@ def _template(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
         if ours != theirs:
             problems.append(f"the chat template gives {quote(ours, 40)}, and {quote(theirs, 40)} in the checkpoint")
     if not rendered:
-        problems.append("the chat template is another text than in the checkpoint; it was not rendered")
+        problems.append("the chat template differs from that of the checkpoint; it was not rendered")
     return f"{counted(rendered, 'conversation is', 'conversations are')} rendered alike"

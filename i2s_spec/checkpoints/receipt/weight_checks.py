@@ -85,7 +85,7 @@ def weight_checks(file: File, witness: Witness, latent: Witness | None = None) -
 def _bijection(file: File, witness: Witness, expected: dict[str, str]) -> Check:
     problems = [f"tensor {quote(name)} is missing" for name in expected if name not in file.tensors]
     extra = [name for name in file.tensors if name not in expected and name != _FACTORS]
-    problems += [f"tensor {quote(name)} is of nothing in the checkpoint" for name in extra]
+    problems += [f"tensor {quote(name)} corresponds to nothing in the checkpoint" for name in extra]
     made = {module if module == "lm_head" else witness.prefix + module for module in expected.values()}
     if not witness.untied:
         made.add("lm_head")  # the embedding, once more

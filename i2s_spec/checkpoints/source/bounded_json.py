@@ -43,7 +43,7 @@ def read_bytes(path: str, most: int, closing: Closing | None = None) -> bytes:
     :param path: a path, or the address of a file on a hub
     :param closing: called with the source of an address before it is closed
     :raises FormatError: H104 for more bytes than `most`, before any of them is read (on servers beyond the first range)
-    :raises OSError: for what is no regular file: nobody may ever write to a FIFO
+    :raises OSError: for what is not a regular file: nobody may ever write to a FIFO
     """
     if is_address(path):
         return _read_address(path, most, closing)
@@ -100,7 +100,7 @@ def read_object(path: str, most: int = MOST_CONFIG, closing: Closing | None = No
         try:
             json.dumps(found, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise refused(f"{name} has a text with half of a surrogate pair, which UTF-8 cannot hold", path) from None
+            raise refused(f"{name} contains a lone surrogate, which UTF-8 cannot encode", path) from None
     return found
 
 

@@ -124,7 +124,7 @@ class CheckpointFolder:
         if isinstance(found, list):
             named = [(each.get("name"), each.get("template")) for each in found if isinstance(each, dict)]
             if len(named) != len(found) or not all(isinstance(name, str) for name, _ in named):
-                raise refused("chat_template is a list of something else than templates with names")
+                raise refused("chat_template is a list, but its entries are not named templates")
             found = dict(named).get("default")
         if found is None or isinstance(found, str):
             return found

@@ -119,7 +119,9 @@ def _rope(config: Mapping[str, Any]) -> Rope:
         raise refused(f"positions are scaled by {quote(str(kind))}; known are {', '.join(_SCALINGS)}")
     share = about.get("partial_rotary_factor", config.get("partial_rotary_factor"))
     if share not in (None, 1):
-        raise refused(f"partial_rotary_factor is {quote(str(share)[:40])}; heads that rotate as a whole are known here")
+        raise refused(
+            f"partial_rotary_factor is {quote(str(share)[:40])}; only heads that rotate completely are supported"
+        )
     factor = _number(about, "factor", 1.0) if _SCALINGS[kind] else 1.0
     return Rope(base, _SCALINGS[kind], factor, about)
 

@@ -1,4 +1,4 @@
-"""This module declares the families of checkpoints: how each is recognised, and all in which their conversion differs.
+"""This module declares the families of checkpoints: how each is recognized, and all in which their conversion differs.
 
 A family is data. `FAMILIES` is asked in its order, and the first whose conditions all hold is taken. A new family is one
 entry; a new name of a tensor is one entry of a table.
@@ -89,7 +89,7 @@ class Family(NamedTuple):
     :param layer: modules of a layer by their names in the checkpoint, and what GGUF files call them
     :param optional: names of `layer` that a checkpoint may lack
     :param rule: what floats become that are not ternary already: `absmean`, or `ternary` where they are refused
-    :param rows: how rows of queries and keys lie in the GGUF file: `same`, or `neighbours` where they are permuted
+    :param rows: how rows of queries and keys lie in the GGUF file: `same`, or `neighbors` where they are permuted
     :param activations: what `hidden_act` may say, the usual word first
     :param norm_offset: added to all norms but those inside of projections (Gemma's multiply by 1 + w)
     :param pre: what the family's pre-tokenizer is called, where several names stand for the same
@@ -131,7 +131,7 @@ def _llama(
     name: str, title: str, when: tuple[Condition, ...], rule: str = ABSMEAN, pre: str = "llama-bpe", caution: str = ""
 ) -> Family:
     return Family(
-        name, title, when, "llama", {**_NORMS, **_MATRICES}, rule, _SILU, rows="neighbours", pre=pre,
+        name, title, when, "llama", {**_NORMS, **_MATRICES}, rule, _SILU, rows="neighbors", pre=pre,
         weight_only=rule == TERNARY, caution=caution,
     )  # fmt: skip
 

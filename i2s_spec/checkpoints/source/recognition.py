@@ -1,4 +1,4 @@
-"""This module recognises the family of a checkpoint by config.json and its tensors, never by a repository's name."""
+"""This module recognizes the family of a checkpoint by config.json and its tensors, never by a repository's name."""
 
 from __future__ import annotations
 
@@ -58,9 +58,7 @@ def recognize(folder: Described, family: str | None = None, weight_scale: str | 
         return Recognized(BY_FAMILY[family], "chosen by hand", prefix, convention, mode)
     found = family_of(folder)
     if found is None:
-        raise refused(
-            f"its family is not known. Seen: {_seen(folder)}. Known: {_known()}. --family chooses one by hand"
-        )
+        raise refused(f"its family is not known. Seen: {_seen(folder)}. Known: {_known()}. Use --family to choose one")
     return Recognized(found, ", ".join(map(str, found.when)), prefix, convention, mode)
 
 
@@ -97,14 +95,14 @@ def quantization_of(folder: Described, weight_scale: str | None) -> tuple[str, C
         if weight_scale is None and any(each.dtype == "U8" for each in folder.tensors.values()):
             raise refused(
                 "it has packed matrices, and config.json has no quantization_config, which says whether weight_scale "
-                "multiplies or divides. --weight-scale says it by hand"
+                "multiplies or divides. Use --weight-scale to state it"
             )
         return "", "divide"
     if not isinstance(about, dict):
         raise refused("quantization_config in config.json is not an object")
     method, linear, mode = about.get("quant_method"), about.get("linear_class"), about.get("quantization_mode")
     if method != "bitnet":
-        raise refused(f"quantization_config says quant_method {quote(str(method))}; only bitnet is known here")
+        raise refused(f"quantization_config says quant_method {quote(str(method))}; only bitnet is supported")
     if linear is not None and not (isinstance(linear, str) and linear in WEIGHT_SCALE):
         known = ", ".join(WEIGHT_SCALE)
         raise refused(f"quantization_config says linear_class {quote(str(linear))}; known are {known}")

@@ -118,7 +118,7 @@ class FloatMatrix(NamedTuple):
         return self._replace(words=np.ascontiguousarray(order(self.words)))
 
 
-class Room:
+class ReusedMemory:
     """Memory that one matrix after the other is read into: new memory for each would cost as much time as the sums."""
 
     def __init__(self) -> None:
@@ -189,7 +189,9 @@ def looks_ternary(stored: Stored) -> bool:
     return False
 
 
-def float_matrix(stored: Stored, rule: str, threads: int = 1, room: Room | None = None) -> TernaryMatrix | FloatMatrix:
+def float_matrix(
+    stored: Stored, rule: str, threads: int = 1, room: ReusedMemory | None = None
+) -> TernaryMatrix | FloatMatrix:
     """A matrix of floats by a rule.
 
     :param rule: `ternary`, which refuses floats that are not, with one scale or by groups; or `absmean`
@@ -199,12 +201,12 @@ def float_matrix(stored: Stored, rule: str, threads: int = 1, room: Room | None 
     if len(stored.shape) != 2 or not all(stored.shape):
         raise refused(f"tensor {quote(stored.name)} has the shape {list(stored.shape)}; a matrix is needed")
     if rule == "absmean":
-        return _absmean(stored, threads, room or Room())
+        return _absmean(stored, threads, room or ReusedMemory())
     whole = _whole(stored)
     return _by_groups(stored) if whole is None else whole
 
 
-def _absmean(stored: Stored, threads: int, room: Room) -> FloatMatrix:
+def _absmean(stored: Stored, threads: int, room: ReusedMemory) -> FloatMatrix:
     """Each thread reads a window and adds it up while it is in the cache."""
     check_type(stored)
     rows, cols = stored.shape

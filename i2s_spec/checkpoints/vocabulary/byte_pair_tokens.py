@@ -33,13 +33,13 @@ def from_tokenizer_json(
     model = tokenizer.get("model")
     if not isinstance(model, dict) or model.get("type", "BPE") != "BPE" or not isinstance(model.get("vocab"), dict):
         kind = model.get("type") if isinstance(model, dict) else None
-        raise refused(f"tokenizer.json is of the kind {quote(str(kind))}; BPE is known here")
+        raise refused(f"tokenizer.json has a model of type {quote(str(kind))}; only BPE is supported")
     merges = _merges(model)
     tokens, types = by_id(model["vocab"], added_tokens(tokenizer, settings), size)
     known = set(tokens)
     for left, right in merges:
         if left not in known or right not in known or left + right not in known:
-            raise refused(f"the merge of {quote(left)} and {quote(right)} is not one of tokens to a token")
+            raise refused(f"the merge of {quote(left)} and {quote(right)} does not join two tokens into a token")
     flags = _first_and_last(tokenizer, settings)
     if model.get("byte_fallback"):
         return _pieces(tokenizer, tokens, types, merges, flags, model.get("unk_token"))

@@ -70,7 +70,7 @@ def pre_tokenizer_name(tokenizer: Mapping[str, Any], usual: str) -> tuple[str, t
     :raises FormatError: H104 where no declared pre-tokenizer cuts like it
     """
     if not isinstance(tokenizer.get("pre_tokenizer"), dict):
-        raise refused("tokenizer.json has no pre_tokenizer; --pre says by hand how text is split")
+        raise refused("tokenizer.json has no pre_tokenizer; use --pre to state how text is split")
     try:
         cuts = ask_library(only_pre_tokenizer(tokenizer), "cuts", PROBES)
     except MissingExtra:
@@ -80,9 +80,7 @@ def pre_tokenizer_name(tokenizer: Mapping[str, Any], usual: str) -> tuple[str, t
     names = [each.name for each in PRE_TOKENIZERS if [cuts_of(each, text) for text in PROBES] == cuts]
     if not names:
         known = ", ".join(each.name for each in PRE_TOKENIZERS)
-        raise refused(
-            f"the pre_tokenizer of tokenizer.json splits text like none of {known}; --pre chooses one by hand"
-        )
+        raise refused(f"the pre_tokenizer of tokenizer.json splits text like none of {known}; use --pre to choose one")
     return (usual, ()) if usual in names else (names[0], (f"text is split as {names[0]} does, not as {usual}",))
 
 

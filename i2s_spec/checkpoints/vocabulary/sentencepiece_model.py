@@ -1,7 +1,7 @@
 """This module reads tokenizer.model, SentencePiece's own file: a protocol buffer of pieces with scores.
 
 1  pieces, one each           1 text   2 score, float32   3 type, as `tokenizer.ggml.token_type` has it
-3  how text is normalised     3 whether a space is put before it   4 whether runs of spaces become one
+3  how text is normalized     3 whether a space is put before it   4 whether runs of spaces become one
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def special_ids(folder: CheckpointFolder, lists: TokenLists) -> dict[str, int]:
         text = folder.tokenizer_config.get(f"{word}_token")
         text = text.get("content") if isinstance(text, dict) else text
         if text is not None and not isinstance(text, str):
-            raise refused(f"tokenizer_config.json says {word}_token {quote(str(text)[:40])}, which is no text")
+            raise refused(f"tokenizer_config.json says {word}_token {quote(str(text)[:40])}, which is not a text")
         if text is not None:
             if text not in ids:
                 raise refused(f"tokenizer_config.json says {word}_token {quote(text)}, which is not a token")

@@ -1,6 +1,6 @@
 """This module is run as a program: it asks the library `tokenizers` what a tokenizer.json does to texts, and ends.
 
-The expressions in the file are a stranger's and may go back over a text for ever, so the bounds on time and memory are the
+The expressions in the file are a stranger's and may go back over a text forever, so the bounds on time and memory are the
 operating system's. It reads a request as JSON from stdin and writes a reply as JSON to stdout; it imports nothing of this
 package.
 """

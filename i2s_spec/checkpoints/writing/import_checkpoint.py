@@ -63,14 +63,15 @@ def import_checkpoint(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Imported:
-    """Write a GGUF file of a checkpoint: a folder of safetensors with config.json and the files of its tokenizer.
+    """Convert a checkpoint to a GGUF file: a folder of safetensors with config.json and the files of its tokenizer.
 
-    :param checkpoint: the folder, or a hub's repository (`hf://ORG/REPO@REVISION`), of which only what is needed is read
+    :param checkpoint: the folder, or a hub's repository (`hf://ORG/REPO@REVISION`), of which only the needed parts are
+        read
     :param to: type of the ternary matrices: I2_S, a type with scales for groups, F32, F16, BF16
     :param embedding: type of the embedding and the head: F16, F32, BF16
-    :param fallback: type of matrices whose rows are no whole blocks of `to`; they are refused without
-    :param family: a name of `FAMILIES`, for a checkpoint that is not recognised
-    :param rule: `absmean` or `ternary`, for floats that leave it open
+    :param fallback: type of matrices whose rows are not whole blocks of `to`; they are refused without
+    :param family: a name of `FAMILIES`, for a checkpoint that is not recognized
+    :param rule: `absmean` or `ternary`, for floats whose rule the checkpoint does not determine
     :param weight_scale: `multiply` or `divide`, whatever config.json says
     :param pre: the pre-tokenizer, whatever the tokenizer's files say
     :param name: `general.name`
@@ -78,8 +79,8 @@ def import_checkpoint(
     :param threads: how many threads work; as many as there are processors unless given
     :param force: replace an existing file
     :param progress: called with (bytes written, bytes of the file)
-    :raises FormatError: H101, H102, H104 for a checkpoint that cannot be imported, S903 where a shard changes, S903 and S911
-        to S918 where a hub does not give it; nothing is written
+    :raises FormatError: H101, H102, H104 for a checkpoint that cannot be imported, S903 where a shard changes, S903 and
+        S911 to S918 where a hub does not give its files; nothing is written
     :raises MissingExtra: for an address, where the extra [remote] is not installed
     :raises ValueError, SettingError: for choices that do not exist
     :raises OSError: as `Writer` does

@@ -20,7 +20,7 @@ from i2s_spec.checkpoints.source.families import ABSMEAN, DERIVED, PROJECTIONS, 
 from i2s_spec.checkpoints.source.recognition import Recognized
 from i2s_spec.checkpoints.source.source_weights import (
     FloatMatrix,
-    Room,
+    ReusedMemory,
     TernaryMatrix,
     check_type,
     float_matrix,
@@ -114,7 +114,7 @@ class _Plan:
         self.packed = PackedWeights(folder.tensors, recognized.convention).matrices
         self.misfits: dict[tuple[int, ...], str] = {}
         self.rules: set[str] = set()
-        self.room = Room()
+        self.room = ReusedMemory()
 
     def source(self, module: str, end: str = "weight") -> str:
         """The name of a tensor in the checkpoint: `model.` is missing where only the body was saved."""
@@ -208,10 +208,10 @@ class _Plan:
                 yield self.norm(whole, target, words, 0.0 if name.endswith("_norm_in") else self.family.norm_offset)
 
     def matrix(self, module: str, target: str, words: tuple[str, ...], name: str) -> PlannedTensor:
-        """A ternary matrix; rows of queries and keys move where the architecture rotates neighbours."""
+        """A ternary matrix; rows of queries and keys move where the architecture rotates neighbors."""
         source, shape = self.source(module), self.shape(words)
         heads = None
-        if self.family.rows == "neighbours":
+        if self.family.rows == "neighbors":
             heads = {"attn_q": self.sizes.h.heads, "attn_k": self.sizes.h.heads_kv}.get(name)
         packed = self.packed.get(source.removesuffix(".weight"))
         read: Callable[[], TernaryMatrix | FloatMatrix]
@@ -274,7 +274,7 @@ class _Plan:
 def _matrix_bytes(
     name: str, read: Callable[[], TernaryMatrix | FloatMatrix], heads: int | None, type: str, threads: int
 ) -> Iterator[bytes]:
-    """The rows of queries and keys come in the order of an architecture that rotates neighbours, where heads are given."""
+    """The rows of queries and keys come in the order of an architecture that rotates neighbors, where heads are given."""
     matrix = read()
     if heads is not None:
         matrix = matrix.in_rows(lambda rows: to_gguf_rows(rows, heads))

@@ -18,7 +18,7 @@ SCHEMA_VERSION = 1
 @click.command(
     "export",
     epilog="Example:  i2s new tiny.gguf && i2s export tiny.gguf -o tiny-checkpoint",
-    short_help="Make a Hugging Face checkpoint of a GGUF file.",
+    short_help="Make a Hugging Face checkpoint from a GGUF file.",
 )
 @click.argument("file", type=click.Path(readable=False))
 @click.option("-o", "--output", "target", metavar="DIR", type=click.Path(readable=False), required=True,
@@ -26,7 +26,7 @@ SCHEMA_VERSION = 1
 @click.option("--form", type=click.Choice(["packed", "F32", "F16", "BF16"]), default="packed", show_default=True,
               help="The matrices: packed trits with a scale, or floats.")  # fmt: skip
 @click.option("--mode", type=click.Choice(["offline", "online"]), default="offline", show_default=True,
-              help="quantization_mode; online is refused, because it would quantize ternary weights once more.")  # fmt: skip
+              help="quantization_mode; online is refused, because it would quantize ternary weights again.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
 def command(file: str, target: str, form: str, mode: str, as_json: bool, quiet: bool) -> None:

@@ -26,7 +26,7 @@ _FLOATS = ["F16", "F32", "BF16"]
     "import",
     epilog="Example:  i2s new tiny.gguf && i2s export tiny.gguf -o tiny && "
     "i2s import tiny -o again.gguf --receipt again.json",
-    short_help="Make a GGUF file of a Hugging Face checkpoint.",
+    short_help="Make a GGUF file from a Hugging Face checkpoint.",
 )
 @click.argument("checkpoint", type=click.Path(readable=False))
 @click.option(
@@ -42,9 +42,13 @@ _FLOATS = ["F16", "F32", "BF16"]
               help="Type of the ternary matrices: I2_S, Q2_0, TQ1_0, TQ2_0 and others, F16, F32, BF16.")  # fmt: skip
 @click.option("--embedding", type=click.Choice(_FLOATS), default="F16", show_default=True,
               help="Type of the embedding and the head.")  # fmt: skip
-@click.option("--fallback", metavar="TYPE", help="Type of matrices whose rows are no whole blocks of --to.")
-@click.option("--family", metavar="NAME", help="The family, for a checkpoint that is not recognised.")
-@click.option("--rule", type=click.Choice(["absmean", "ternary"]), help="How floats that leave it open become trits.")
+@click.option("--fallback", metavar="TYPE", help="Type of matrices whose rows are not whole blocks of --to.")
+@click.option("--family", metavar="NAME", help="The family, for a checkpoint that is not recognized.")
+@click.option(
+    "--rule",
+    type=click.Choice(["absmean", "ternary"]),
+    help="How floats become trits, if the checkpoint does not determine it.",
+)
 @click.option(
     "--weight-scale", type=click.Choice(["multiply", "divide"]), help="What weight_scale of packed matrices does."
 )
@@ -61,7 +65,7 @@ _FLOATS = ["F16", "F32", "BF16"]
     type=click.Path(readable=False),
     help="Check OUT against CHECKPOINT, and write what was checked.",
 )
-@click.option("--receipt-in-file", is_flag=True, help="Put what was checked into the key i2s.receipt of OUT, too.")
+@click.option("--receipt-in-file", is_flag=True, help="Also store the receipt in OUT, under the key i2s.receipt.")
 @click.option(
     "--base", metavar="GGUF", type=click.Path(readable=False), help="The model this was tuned from: trits must differ."
 )
@@ -89,16 +93,16 @@ def command(
 ) -> None:
     """Write the GGUF file OUT from the folder CHECKPOINT: config.json, safetensors, the files of the tokenizer.
 
-    The family is recognised by config.json and the tensors; it decides the names, the rule by which weights become trits,
-    what weight_scale does, and the order of rows. An unknown family is refused, with what was seen. Weights are copied a
-    tensor at a time, and OUT gets its name when it is complete.
+    The family is recognized by config.json and the tensors; it decides the names, the rule by which weights become
+    trits, what weight_scale does, and the order of rows. An unknown family is refused; the message says what was found.
+    Weights are copied a tensor at a time, and OUT gets its name when it is complete.
 
     CHECKPOINT may be a repository of a hub, as hf://ORG/REPO@REVISION: the files that are needed are read from there by
     ranges, all of one commit, which is printed; nothing but OUT is written. This needs the extra [remote].
 
-    With --receipt, tensors, scales, token ids and logits of OUT are then derived from CHECKPOINT once more, by other code,
-    and compared; the exit code is 1 where a check fails. --receipt-in-file keeps that in OUT itself, where `i2s verify OUT`
-    finds it; OUT then gets its name when it holds the receipt.
+    With --receipt, tensors, scales, token ids and logits of OUT are then derived again from CHECKPOINT by separate
+    code, and compared; the exit code is 1 if a check fails. --receipt-in-file stores the receipt in OUT itself, where
+    `i2s verify OUT` finds it; OUT then gets its name when it contains the receipt.
     """
     from i2s_spec.checkpoints.source.checkpoint_folder import files_read
     from i2s_spec.checkpoints.writing.import_checkpoint import import_checkpoint

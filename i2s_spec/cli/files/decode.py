@@ -16,7 +16,7 @@ from i2s_spec.draw.text import float32_words, visible
 @click.command(
     "decode",
     epilog="Example:  i2s new tiny.gguf && i2s decode tiny.gguf blk.0.attn_q.weight q.npy",
-    short_help="One tensor as a .npy file.",
+    short_help="Write one tensor as a .npy file.",
 )
 @click.argument("file", type=click.Path(readable=False))
 @click.argument("tensor")
@@ -36,7 +36,7 @@ from i2s_spec.draw.text import float32_words, visible
     show_default=True,
     help="The undefined code 3: an error, or 0.",
 )
-@click.option("--force", is_flag=True, help="Replace OUT if there is one.")
+@click.option("--force", is_flag=True, help="Overwrite OUT if it exists.")
 @click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
 @remote_options

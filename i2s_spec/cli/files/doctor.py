@@ -45,7 +45,7 @@ _GROUPS: Final = (
 @click.command(
     "doctor",
     epilog="Example:  i2s new tiny.gguf && i2s doctor tiny.gguf",
-    short_help="One screen: sound? what is it? who runs it? what next?",
+    short_help="Summarize a file on one screen: faults, origin, runtimes, next steps.",
 )
 @click.argument("file", type=click.Path(readable=False))
 @click.option(
@@ -119,9 +119,7 @@ def _sound(found: Checkup, width: int) -> Iterator[Line]:
     report = found.report
     if not report.findings and not report.bugs:
         answer = (
-            ("yes, nothing was found", "green")
-            if found.refusal is None
-            else ("yes, but it cannot be run here", "yellow")
+            ("yes, no findings", "green") if found.refusal is None else ("yes, but it cannot be run here", "yellow")
         )
         yield [Piece("Is it sound?  ", "bold"), Piece(*answer)]
         yield from _refusal(found, width)
@@ -173,7 +171,7 @@ def _origin(found: Checkup, width: int) -> Iterator[Line]:
             answered = True
             yield from _wrapped("layout: cannot tell; files do not state it, and these weights do not show it", width)
     if found.identification.tensors and not answered:
-        yield from _wrapped("cannot tell: nothing in it says which program wrote it", width)
+        yield from _wrapped("cannot tell: nothing in it shows which program wrote it", width)
 
 
 def _runtimes(found: Checkup, width: int) -> Iterator[Line]:

@@ -46,7 +46,7 @@ def command(
     elided. Codes of an I2_S payload are shown with their bits, trits and elements in the canonical layout, those of types
     with a scale for each group (Q2_0, PTQ1_0, TQ2_0 ...) with their weights and elements, block by block.
 
-    Exit code: 0, or 1 where a fault stops the reading (what lies before it is shown), or 3 where FILE is no GGUF file.
+    Exit code: 0; 1 if a fault stops the reading (the part before it is shown); 3 if FILE is not a GGUF file.
     """
     name = visible(file, 4096, bare=True)
     try:

@@ -37,11 +37,11 @@ def words(ctx: click.Context, parameter: click.Parameter, values: Iterable[str])
     short_help="Repair what can be repaired, into a new file.",
 )
 @whole_file("The repaired file.", "Write nothing; show which bytes would change.")
-@click.option("--unsafe", is_flag=True, help="Make repairs that need review, too: look at the result.")
+@click.option("--unsafe", is_flag=True, help="Also make repairs that need a review of the result.")
 @click.option("--select", multiple=True, metavar="CODE,...", callback=words,
               help="Repair only findings with these codes or beginnings of codes.")  # fmt: skip
 @click.option("--ignore", multiple=True, metavar="CODE,...", callback=words, help="Leave these findings alone.")
-@click.option("--scrub-tail", is_flag=True, help="Overwrite the stale bytes after scales, which can hold anything.")
+@click.option("--scrub-tail", is_flag=True, help="Overwrite the unused bytes after scales with zeros.")
 @click.option("--dialect", metavar="SOURCE",
               help="How FILE's I2_S tensors are packed; they become canonical. Needs --unsafe.")  # fmt: skip
 def command(

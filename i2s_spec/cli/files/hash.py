@@ -25,7 +25,7 @@ SCHEMA_VERSION = 1
 @click.command(
     "hash",
     epilog="Example:  i2s new tiny.gguf && i2s hash tiny.gguf --tensors",
-    short_help="Identities of file, metadata and weights.",
+    short_help="Print digests of file, metadata and weights.",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(readable=False))
 @click.option("--dialect", default="canonical", show_default=True, help="How the files' I2_S tensors are packed.")
@@ -178,6 +178,6 @@ def _kinship_lines(shared: Total) -> Iterator[str]:
     if not shared.tensors:
         yield "no ternary tensor has the name and the rows of one of the base"
     elif not shared.zero_a:
-        yield "the base has no all-zero row: nothing can be told from them"
+        yield "the base has no all-zero rows that could be compared"
     else:
         yield from family_lines(shared, "the base", "this file")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.command(
     "identify",
     epilog="Example:  i2s new tiny.gguf && i2s identify tiny.gguf",
-    short_help="Where a file comes from and how it is packed.",
+    short_help="Find where a file comes from and how it is packed.",
 )
 @click.argument("file", type=click.Path(readable=False), required=False)
 @form_option(["text", "json"], help="Form of the answer.", schema="identify.schema.json")
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     is_flag=False,
     flag_value="",
     metavar="[TEXT]",
-    help="Run the model on the text in the file TEXT under each thing that may be wrong with it, and name what is. "
-    "[default: a short English text]",
+    help="Run the model on the text in the file TEXT under each assumption about a mistake, and name the best "
+    "one. [default: a short English text]",
 )
 @click.option("--threads", type=click.IntRange(1), help="Threads that read. [default: one for each processor]")
 @click.option("-v", "--verbose", is_flag=True, help="All hypotheses with all evidence, also those that are excluded.")
@@ -81,7 +81,7 @@ def command(
     and up exchanged, another activation. --likelihood, given after FILE, runs the model once under each of these
     assumptions, and compares how well it predicts a text. A model of 2B parameters takes a few minutes.
 
-    Exit code: 0, or 1 where a fault stops the reading (what lies before it is used), or 3 where FILE is no GGUF file.
+    Exit code: 0; 1 if a fault stops the reading (the part before it is used); 3 if FILE is not a GGUF file.
     """
     from i2s_spec.draw import terminal
     from i2s_spec.gguf.reader import File
@@ -171,9 +171,9 @@ def _weights(path: str, tensor: str | None, name: str | None, file: File) -> tup
             raise ValueError("a .npy file does not say of which tensor it is: --tensor does")
         return read_npy(path), tensor
     from i2s_spec.linter.reference import Reference
-    from i2s_spec.linter.reference.weights import Weights
+    from i2s_spec.linter.reference.weights import ReferenceWeights
 
-    with Weights(Reference(path)) as weights:
+    with ReferenceWeights(Reference(path)) as weights:
         for one in _candidates(file, tensor):
             try:
                 known = weights.known(file, one, name)

@@ -20,7 +20,7 @@ from i2s_spec.schema.limits import NAMED
 @click.command(
     "lint",
     epilog="Example:  i2s new tiny.gguf && i2s lint tiny.gguf",
-    short_help="Check GGUF files: codes, byte ranges, one sentence each.",
+    short_help="Check GGUF files: every finding has a code and a byte range.",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(readable=False))
 @click.option(
@@ -94,7 +94,7 @@ from i2s_spec.schema.limits import NAMED
     "--payload",
     type=click.Choice(READINGS),
     envvar="I2S_PAYLOAD",
-    help="How much of the weights is read.  [default: as the profile says, mostly full]",
+    help="How much of the weights is read.  [default: set by the profile, usually full]",
 )
 @click.option("--header-only", is_flag=True, help="The same as --payload none.")
 @click.option("--sample", is_flag=True, help="The same as --payload sample: a bounded part of each tensor.")
@@ -120,14 +120,14 @@ from i2s_spec.schema.limits import NAMED
     "--reference",
     metavar="OTHER",
     type=click.Path(readable=False),
-    help="Compare the weights with those of another file of the model: GGUF, safetensors, or a folder of these. It decides "
-    "what a file does not tell, such as the layout of random weights.",
+    help="Compare the weights with those of another file of the model: GGUF, safetensors, or a folder of these. It "
+    "decides questions that one file leaves open, such as the layout of random weights.",
 )
 @click.option(
     "--reference-dialect", metavar="DIALECT", help="How the I2_S tensors of OTHER are packed.  [default: canonical]"
 )
 @click.option(
-    "--expect", metavar="DIALECT", help="How the I2_S tensors of FILE are meant to be packed.  [default: canonical]"
+    "--expect", metavar="DIALECT", help="How the I2_S tensors of FILE should be packed.  [default: canonical]"
 )
 @click.option(
     "--fail-on",
@@ -135,13 +135,13 @@ from i2s_spec.schema.limits import NAMED
     default="error",
     show_default=True,
     envvar="I2S_FAIL_ON",
-    help="Exit with 1 where a finding is at or above this severity. A file that cannot be read always gives 3.",
+    help="Exit with 1 if a finding is at or above this severity. A file that cannot be read always gives 3.",
 )
 @click.option(
     "--baseline",
     type=click.Path(dir_okay=False),
     envvar="I2S_BASELINE",
-    help="Leave out the findings in this file; fail where one of them no longer occurs.",
+    help="Leave out the findings in this file; fail if one of them no longer occurs.",
 )
 @click.option("--write-baseline", is_flag=True, help="Write the findings of this run to the baseline.")
 @click.option(
@@ -151,7 +151,7 @@ from i2s_spec.schema.limits import NAMED
     "--config",
     type=click.Path(dir_okay=False),
     envvar="I2S_CONFIG",
-    help="Configuration to take instead of looking for i2s.toml and pyproject.toml.",
+    help="Configuration to use instead of looking for i2s.toml and pyproject.toml.",
 )
 @click.option("--no-config", is_flag=True, help="Look for no configuration.")
 @click.option(
@@ -165,8 +165,8 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
     FILE is a file, a folder (every *.gguf below it), a quoted glob, or @LIST, a file of names (@- for standard input).
     A folder of safetensors is checked as a checkpoint, by the rules whose codes begin with H. With the extra [remote]
     it may be an address: hf://ORG/REPO[@REVISION][/PATH], a page of the hub, https://, s3://. From a server, `i2s lint
-    --payload sample hf://ORG/REPO` fetches headers, all scales and a part of each tensor. A repository that has no GGUF
-    file and is a checkpoint is checked as one: headers and scales alone, unless --payload says how much of the weights.
+    --payload sample hf://ORG/REPO` fetches headers, all scales and a part of each tensor. A repository without GGUF
+    files is checked as a checkpoint: only headers and scales are read, unless --payload asks for weights.
 
     Exit code 0: nothing at or above --fail-on. 1: findings. 3: a file cannot be read or is not GGUF (the report is
     still written). 4: a bug in i2s-spec. 5: a server did not give a file. With several files, the worst code is returned.

@@ -27,7 +27,7 @@ SHOWN = 20
 @click.command(
     "sanitize",
     epilog="Example:  i2s new tiny.gguf && i2s sanitize tiny.gguf -o clean.gguf",
-    short_help="Write a file anew from what is understood of it.",
+    short_help="Write a copy with only the known parts of a file.",
 )
 @whole_file("The new file.", "Write nothing; list what would be left out.")
 @click.option("--keep-unknown", is_flag=True, help="Keep keys that the specification does not know.")
@@ -41,12 +41,12 @@ def command(
     threads: int | None,
     **options: Any,
 ) -> int:
-    """Write OUT from the parts of FILE that are understood: keys that the specification knows, and tensors.
+    """Write OUT with only the known parts of FILE: keys that the specification knows, and tensors.
 
-    Left out, and listed, are unknown keys, bytes that no tensor owns, bytes after the scales of I2_S tensors, and control
-    characters. The weights are the same, which is proved. The same FILE gives the same OUT on every machine.
+    It leaves out and lists unknown keys, bytes that belong to no tensor, bytes after the scales of I2_S tensors, and
+    control characters. A proof shows that the weights are the same. The same FILE gives the same OUT on every machine.
 
-    Exit code 1: FILE has a part that cannot be understood, such as tensors that share bytes; nothing is written. `i2s fix`
+    Exit code 1: FILE has a part that is ambiguous, such as tensors that share bytes; nothing is written. `i2s fix`
     repairs some of those.
     """
     check_target(target, dry_run)

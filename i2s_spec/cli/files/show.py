@@ -25,16 +25,16 @@ ENDS = (900, 100)
 @click.command(
     "show",
     epilog="Example:  i2s new tiny.gguf && i2s show tiny.gguf",
-    short_help="Header, keys, tensors and totals on one page.",
+    short_help="Show header, keys, tensors and totals of a file.",
 )
 @click.argument("file", type=click.Path(readable=False), required=False)
 @click.option("--json", "as_json", is_flag=True, help="As JSON (show.schema.json), with every key and tensor.")
 @click.option("--all", "everything", is_flag=True, help="Every key and tensor; in JSON, every element of every value.")
-@click.option("--no-tensors", is_flag=True, help="Without the tensor table; totals are still there.")
+@click.option("--no-tensors", is_flag=True, help="Leave out the tensor table; totals are still shown.")
 @click.option("--plot", is_flag=True, help="Draw scales by layer and shares of codes instead, in blocks or ASCII.")
 @remote_options
 def command(file: str | None, as_json: bool, everything: bool, no_tensors: bool, plot: bool) -> int:
-    """Show what a GGUF file holds: header, keys, tensors, totals by type.
+    """Show the content of a GGUF file: header, keys, tensors, totals by type.
 
     Shapes are in NumPy's order (rows x columns); GGUF's own order, `ne`, is the reverse. Offsets count from the start
     of the file. The scale is the float32 at the start of an I2_S tensor's tail. Without FILE it takes the trained model
@@ -42,8 +42,8 @@ def command(file: str | None, as_json: bool, everything: bool, no_tensors: bool,
     fetched. From a server that gives one range at a time, only some scales are fetched: --remote-limit sample=N sets
     how much.
 
-    Exit code: 0, or 1 where a fault stops the reading (what lies before it is shown), or 3 where FILE is no GGUF file, or
-    5 where its server does not give it.
+    Exit code: 0; 1 if a fault stops the reading (the part before it is shown); 3 if FILE is not a GGUF file; 5 if its
+    server does not give it.
     """
     if plot and (as_json or everything or no_tensors):
         raise click.UsageError("--plot draws scales and codes, and takes no other option of show")

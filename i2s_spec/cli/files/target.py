@@ -37,7 +37,7 @@ def keep_inputs(target: str | None, *inputs: str | None) -> None:
         except (OSError, ValueError):  # one of them does not exist, or has no name that could
             continue
         if same:
-            raise click.UsageError(f"{shown(target or '')} is a file that is read; what is written needs another name")
+            raise click.UsageError(f"{shown(target or '')} is an input file; the output needs another name")
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def writing(target: str | None, *inputs: str | None) -> Iterator[None]:
     """
     if target == "-":
         raise click.UsageError(
-            "- is no file, and this is not written to standard output; ./- names a file of that name"
+            "- means standard output, to which this command does not write; ./- is a file of that name"
         )
     keep_inputs(target, *inputs)
     try:
@@ -102,7 +102,7 @@ def whole_file(output: str, dry_run: str) -> Callable[[Command], Command]:
         click.argument("file", type=click.Path(readable=False)),
         click.option("-o", "--output", "target", metavar="OUT", type=click.Path(readable=False), help=output),
         click.option("--dry-run", is_flag=True, help=dry_run),
-        click.option("--force", is_flag=True, help="Replace OUT if there is one."),
+        click.option("--force", is_flag=True, help="Overwrite OUT if it exists."),
         click.option("--json", "as_json", is_flag=True, help="As JSON."),
         click.option("--threads", type=click.IntRange(1), help=threads),
         click.option("-q", "--quiet", is_flag=True, help="Say nothing."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from functools import partial
 
@@ -23,7 +23,7 @@ from i2s_spec.linter.selection.suppressions import Suppression, used
 if TYPE_CHECKING:
     from i2s_spec.cli.progress import Bar
     from i2s_spec.gguf.atomic_file import OutputFile
-    from i2s_spec.linter.reference.weights import Weights
+    from i2s_spec.linter.reference.weights import ReferenceWeights
     from i2s_spec.linter.selection.baseline import Baseline
     from i2s_spec.remote.policy import Policy
 
@@ -133,8 +133,6 @@ def lint_run(files: tuple[str, ...], given: dict[str, Any], sources: dict[str, s
     if given["engine"] is not None and config.get("jobs", None) is None and sources.get("jobs") not in GIVEN:
         jobs = _processors()
 
-    # Colours need a terminal that wants them; https://no-color.org
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     totals = Totals(None if write else threshold, config.affecting_findings())
     if forms[0].__module__ != "i2s_spec.linter.report.text" or given["output"] is not None:
         for remark in totals.remarks:
@@ -151,19 +149,7 @@ def lint_run(files: tuple[str, ...], given: dict[str, Any], sources: dict[str, s
 
             stack.enter_context(cleaned_up())
         weights = stack.enter_context(_opened(options))
-        sheets: list[tuple[Format, Callable[[str], None]]] = []
-        if forms[1:] or given["output"] is not None:
-            from i2s_spec.gguf.atomic_file import OutputFile
-        for form, place in zip(forms, (given["output"], *given["reports"]), strict=True):
-            if place in (None, "-"):
-                sheet = form(colour, given["quiet"], threshold)
-                sheet.columns = _columns()
-                sheets.append((sheet, _print))
-                continue
-            output = stack.enter_context(OutputFile(place, force=True))
-            # A report beside the one that is quiet is for later readers, and whole.
-            quiet = given["quiet"] and place == given["output"]
-            sheets.append((form(False, quiet, threshold), partial(_write, output)))
+        sheets = _sheets(forms, given, threshold, stack)
         for sheet, say in sheets:
             sheet.command, sheet.profile = command, options.profile
             say(sheet.begin())
@@ -191,12 +177,34 @@ def lint_run(files: tuple[str, ...], given: dict[str, Any], sources: dict[str, s
     return totals.exit_code
 
 
+def _sheets(
+    forms: Sequence[type[Format]], given: dict[str, Any], threshold: Severity | None, stack: ExitStack
+) -> list[tuple[Format, Callable[[str], None]]]:
+    """Each format that was asked for, and what takes its text: the terminal, or a file that appears when all is well."""
+    sheets: list[tuple[Format, Callable[[str], None]]] = []
+    # Colours need a terminal that wants them; https://no-color.org
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    if forms[1:] or given["output"] is not None:
+        from i2s_spec.gguf.atomic_file import OutputFile
+    for form, place in zip(forms, (given["output"], *given["reports"]), strict=True):
+        if place in (None, "-"):
+            sheet = form(colour, given["quiet"], threshold)
+            sheet.columns = _columns()
+            sheets.append((sheet, _print))
+            continue
+        output = stack.enter_context(OutputFile(place, force=True))
+        # A report beside the one that is quiet is for later readers, and whole.
+        quiet = given["quiet"] and place == given["output"]
+        sheets.append((form(False, quiet, threshold), partial(_write, output)))
+    return sheets
+
+
 def _reports(
     files: tuple[str, ...],
     options: Options,
     jobs: int,
     bar: Bar | None,
-    weights: Weights | None,
+    weights: ReferenceWeights | None,
     given: dict[str, Any],
 ) -> Generator[tuple[str, dict[str, Any]], None, None]:
     """Path and report of each file, from here or from a cluster."""
@@ -230,7 +238,7 @@ def _reference(path: str | None, dialect: str | None, expected: str | None) -> R
     return Reference(path, dialect or "canonical", expected or "canonical")
 
 
-def _opened(options: Options) -> AbstractContextManager[Weights | None]:
+def _opened(options: Options) -> AbstractContextManager[ReferenceWeights | None]:
     """The weights of the reference, opened once for the run.
 
     :raises WrongCallError: where it cannot be read
@@ -283,7 +291,7 @@ def _afterwards(baseline: Baseline | None, write: bool, gone: list[str], idle: I
         count = baseline.write()
         remark = f"{counted(count, 'entry', 'entries')} in {quote(baseline.path, bare=True)}"
         if left := baseline.unreadable:
-            stay = counted(left, "unreadable file stays out, and fails", "unreadable files stay out, and fail")
+            stay = counted(left, "unreadable file is not in it, and fails", "unreadable files are not in it, and fail")
             remark += f"; {stay} later runs too"
         _remark(f"i2s: {remark}")
     for sentence in gone:

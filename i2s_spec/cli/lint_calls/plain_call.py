@@ -1,6 +1,6 @@
 """This module reads a command line of `i2s lint` without click, where it holds nothing but files and plain options.
 
-Anything else is click's: variables that set options, options that are not here, wrong values, help. A test holds that
+Anything else is click's: variables that set options, options that are not here, wrong values, help. A test checks that
 both read the same, and importing click takes as long as linting.
 """
 

@@ -28,7 +28,7 @@ SCHEMA_VERSION = 1
 
 @click.command(
     epilog="Example:  i2s new tiny.gguf --arch qwen3 && i2s embed tiny.gguf --text 'ternary weights' --text 'bread'",
-    short_help="The vectors that an embedding model gives to texts.",
+    short_help="Compute embeddings of texts.",
 )
 @click.argument("model", type=click.Path(readable=False))
 @click.option(
@@ -76,7 +76,7 @@ def command(
     if not wanted and not tokens:
         raise click.UsageError("one of --text, --file and --tokens is needed")
     if form == "npy" and output is None and sys.stdout.isatty():
-        raise click.UsageError("npy is bytes, which a terminal cannot show; --output FILE keeps them")
+        raise click.UsageError("npy is binary and cannot be printed on a terminal; use --output FILE")
     keep_inputs(output, model, path)
     with open_model(model, numerics, threads, force, quiet, embeds=True) as opened:
         ids = [list(each) for each in tokens]

@@ -135,12 +135,18 @@ def _wanted_first(metadata: Any) -> int | None:
 
 def _refuse_taken(folder: str, force: bool) -> None:
     """Say early what would be said at the end: the name is taken."""
+    from pathlib import Path
+
     from i2s_spec.golden.records.store import refuse_taken
 
     try:
+        refuse_taken(folder, True)
+    except FileExistsError as error:  # what --overwrite would not replace either
+        raise click.UsageError(str(error)) from None
+    try:
         refuse_taken(folder, force)
-    except FileExistsError as error:
-        raise click.UsageError(str(error).replace("; force replaces it", "; use --overwrite to replace it")) from None
+    except FileExistsError:
+        raise click.UsageError(f"{quote(str(Path(folder)))} already exists; use --overwrite to replace it") from None
 
 
 @command.command(

@@ -96,10 +96,10 @@ def open_model(path: str | None, numerics: str, threads: int | None, force: bool
     name = model.architecture.name
     if model.architecture.embedding_model and not embeds:
         model.close()
-        raise SettingError(f"this is an embedding model ({name}): it continues no text; use `i2s embed`")
+        raise SettingError(f"this is an embedding model ({name}): it cannot continue text; use `i2s embed`")
     if embeds and not model.architecture.embedding_model:
         model.close()
-        raise SettingError(f"this is a language model ({name}): it has no embedding to give; use `i2s run`")
+        raise SettingError(f"this is a language model ({name}): it computes no embeddings; use `i2s run`")
     return model
 
 

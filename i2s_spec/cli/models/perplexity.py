@@ -31,7 +31,7 @@ SCHEMA_VERSION = 1
 
 @click.command(
     epilog="Example:  i2s new tiny.gguf && i2s perplexity tiny.gguf --context 4 --tokens 1,5,9,20,33,64,100,200",
-    short_help="How well a model predicts a text.",
+    short_help="Measure how well a model predicts a text.",
 )
 @click.argument("model", type=click.Path(readable=False), required=False)
 @click.option("-f", "--file", "path", type=click.Path(readable=False), help="The text; - is stdin.")

@@ -37,7 +37,7 @@ STORY_TOKENS = 379
 
 @click.command(
     epilog="Example:  i2s new tiny.gguf && i2s run tiny.gguf --prompt 'The weights are' -n 16",
-    short_help="Continue a text with a model, or talk to it.",
+    short_help="Continue a text with a model, or chat with it.",
 )
 @click.argument("model", type=click.Path(readable=False), required=False)
 @click.option("-p", "--prompt", metavar="TEXT", help="The text to continue.")
@@ -67,7 +67,7 @@ STORY_TOKENS = 379
     help="Sample from the tokens that together have this probability.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
-@click.option("--special", is_flag=True, help="Recognise control tokens in the prompt, and write them out.")
+@click.option("--special", is_flag=True, help="Recognize control tokens in the prompt, and write them out.")
 @click.option("--no-bos", is_flag=True, help="Do not prepend the BOS token.")
 @click.option("--ignore-end", is_flag=True, help="Continue after a token that ends a text.")
 @click.option("--ids", is_flag=True, help="Write token ids, not text.")
@@ -87,7 +87,9 @@ STORY_TOKENS = 379
     help="Maximum number of tokens in total. [default: the model's; a chat: 4096 at most]",
 )
 @click.option(
-    "--raw/--escape", default=None, help="Text as it is, or harmless to a terminal. [default: harmless on one]"
+    "--raw/--escape",
+    default=None,
+    help="Write text unchanged, or with control characters escaped. [default: --escape on a terminal]",
 )
 @form_option(["text", "json"])
 @model_options

@@ -28,7 +28,7 @@ LONGEST: Final = 200
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./,+@%:=-]*")
 
 
-class Candidate(NamedTuple):
+class CompletionCandidate(NamedTuple):
     """What may stand in place of the word that is being typed; of the kinds `file` and `dir` the shell knows itself."""
 
     kind: str
@@ -40,7 +40,7 @@ class Candidate(NamedTuple):
 Names = Callable[[list[str], str], Iterable[tuple[str, str]]]
 
 
-def candidates(group: click.Group, line: str, program: str = "i2s") -> Iterator[Candidate]:
+def candidates(group: click.Group, line: str, program: str = "i2s") -> Iterator[CompletionCandidate]:
     """What may stand at the end of a line.
 
     :param line: the line up to the cursor, in a shell's syntax, its first word the program's name
@@ -52,9 +52,9 @@ def candidates(group: click.Group, line: str, program: str = "i2s") -> Iterator[
         words, word, prefix = [*words, option], rest, f"{option}="
     for item in _Completer(group, {}, program, "_I2S_COMPLETE").get_completions(words[1:], word):
         if item.type != "plain":
-            yield Candidate(item.type, "")
+            yield CompletionCandidate(item.type, "")
         elif not open_quote or _PLAIN.fullmatch(item.value):
-            yield Candidate("plain", prefix + item.value, item.help or "")
+            yield CompletionCandidate("plain", prefix + item.value, item.help or "")
 
 
 def last_word(line: str) -> str:

@@ -67,13 +67,13 @@ complete -c i2s -f -a '(__i2s_completion)'
 @click.command(
     "completion",
     epilog="Example:  i2s completion bash",
-    short_help="Print the script by which a shell completes i2s.",
+    short_help="Print the completion script of a shell.",
 )
 @click.argument("shell", type=click.Choice(list(SCRIPTS)))
 @click.option("--line", hidden=True, help="Answer for a line that ends at the cursor.")
 def command(shell: str, line: str | None) -> None:
-    """Print the script by which SHELL completes verbs, options, codes of rules, dialects, and the names of the tensors and
-    keys of the GGUF file that is on the line.
+    """Print the script that lets SHELL complete verbs, options, rule codes, dialects, and the names of the tensors and
+    keys of the GGUF file on the line.
 
     For this session: source <(i2s completion bash), the same with zsh, or i2s completion fish | source. For good:
 

@@ -16,9 +16,9 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 #: Exit codes that verbs share, where their own help says nothing else.
 _EXIT = (
-    ("0", "nothing was found that fails the run"),
+    ("0", "no finding that fails the run"),
     ("1", "findings, or a difference"),
-    ("2", "a call that is wrong"),
+    ("2", "wrong usage"),
     ("3", "an input that cannot be read, or is not GGUF"),
     ("4", "a bug in i2s-spec"),
 )

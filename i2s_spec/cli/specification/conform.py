@@ -58,7 +58,7 @@ def _reports(ctx: click.Context, parameter: click.Parameter, given: tuple[str, .
 @command.command(
     "run",
     epilog="Example:  i2s conform run -- python my_adapter.py",
-    short_help="Ask an adapter every vector, and compare.",
+    short_help="Run an adapter on every vector, and compare.",
 )
 @click.argument("words", nargs=-1, metavar="-- COMMAND...")
 @click.option(
@@ -75,11 +75,11 @@ def _reports(ctx: click.Context, parameter: click.Parameter, given: tuple[str, .
 @click.option("--only", multiple=True, metavar="PATTERN", help="Only vectors whose id, op, feature or flag matches.")
 @click.option("--skip", multiple=True, metavar="PATTERN", help="No vectors whose id, op, feature or flag matches.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, metavar="S",
-              help="Longest time for one answer.")  # fmt: skip
-@click.option("--memory", type=size, metavar="SIZE", default="1G", show_default=True, help="Most memory, resident.")
+              help="Time limit for one answer.")  # fmt: skip
+@click.option("--memory", type=size, metavar="SIZE", default="1G", show_default=True, help="Limit of resident memory.")
 @click.option("--known", type=click.Path(dir_okay=False), metavar="FILE",
               help="List of failures that are known: exactly these must fail. A missing file is an empty list.")  # fmt: skip
-@click.option("--fix", is_flag=True, help="Write the list of --known anew.")
+@click.option("--fix", is_flag=True, help="Rewrite the list of --known.")
 @click.option(
     "--format", "form", type=click.Choice(_FORMS), default="text", show_default=True, help="Form of the report."
 )
@@ -103,15 +103,15 @@ def run(
     reports: dict[str, str],
     quiet: bool,
 ) -> int:
-    """Put every vector to COMMAND, compare its answers, and explain the first difference of each.
+    """Run COMMAND on every vector, compare its answers, and explain the first difference of each.
 
-    COMMAND is an adapter that speaks the protocol i2s-cp/1, unless --simple or --ctypes say otherwise. It is started again
-    after a crash; time, memory and number of processes are bounded. What it does not claim to do is skipped, and an
-    unknown name of a feature claims nothing: check the number of vectors that were asked. `--format ndjson` says why
-    each was skipped.
+    COMMAND is an adapter that speaks the protocol i2s-cp/1, unless --simple or --ctypes say otherwise. It is started
+    again after a crash; time, memory and number of processes are bounded. Vectors that need undeclared features are
+    skipped, and unknown names of features are ignored: check the number of vectors that were run. `--format ndjson`
+    says why each was skipped.
 
-    Exit status: 0 if every vector that was asked passed, or failed as the list of --known says; 1 otherwise, and if
-    none was asked; 2 usage.
+    Exit status: 0 if every vector that was run passed, or failed as the list of --known says; 1 otherwise, and if none
+    was run; 2 usage.
     """
     from i2s_spec.conformance.run import known_failures
     from i2s_spec.conformance.run.adapter_process import AdapterFault, require_program
@@ -119,7 +119,7 @@ def run(
     from i2s_spec.conformance.run.runner import run_cases
 
     if fix and (only or skip):
-        raise click.UsageError("--fix writes the whole list, and goes with no --only or --skip")
+        raise click.UsageError("--fix writes the whole list; it cannot be combined with --only or --skip")
     if fix and known is None:
         raise click.UsageError("--fix needs the list's name: --known FILE")
     listed = known_failures.read_list(known) if known is not None else {}
@@ -155,14 +155,15 @@ def run(
 
 
 @command.command(
-    epilog="Example:  i2s conform smoke -- python my_adapter.py", short_help="Ask a new adapter three things."
+    epilog="Example:  i2s conform smoke -- python my_adapter.py",
+    short_help="Test three basic properties of a new adapter.",
 )
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND...")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, metavar="S",
-              help="Longest time for one answer.")  # fmt: skip
-@click.option("--memory", type=size, metavar="SIZE", default="1G", show_default=True, help="Most memory, resident.")
+              help="Time limit for one answer.")  # fmt: skip
+@click.option("--memory", type=size, metavar="SIZE", default="1G", show_default=True, help="Limit of resident memory.")
 def smoke(words: tuple[str, ...], timeout: float, memory: int) -> int:
-    """Say in three sentences whether an adapter is alive, reads bits in the right order, and finds the scale."""
+    """Report in three sentences whether an adapter answers, reads bits in the right order, and finds the scale."""
     from i2s_spec.conformance.run.smoke_test import smoke as asked
 
     failed = False

@@ -14,7 +14,9 @@ from i2s_spec.linter.rule import Rule
 
 
 @click.command(
-    "explain", epilog="Example:  i2s explain I104 --example", short_help="What a rule says, why, and what to do."
+    "explain",
+    epilog="Example:  i2s explain I104 --example",
+    short_help="Explain a rule: what it means, why, and what to do.",
 )
 @click.argument("codes", nargs=-1, required=True, metavar="CODE...")
 @click.option("--example", is_flag=True, help="Show the rule at work, too: a file that breaks it, and a mended one.")

@@ -51,7 +51,7 @@ def command(
     """
     if target is not None or current is not None:
         if prefixes or form != "text" or profiles or profile or (target and current):
-            raise click.UsageError("--write DIR and --check DIR each stand alone: pages are of all rules")
+            raise click.UsageError("--write DIR and --check DIR cover all rules, and take no other option")
         return _write(target) if target is not None else _check(current)
     if profiles:
         return _profiles(form)

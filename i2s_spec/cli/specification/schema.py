@@ -12,7 +12,7 @@ from i2s_spec.errors import counted, quote
 @click.command(
     "schema",
     epilog="Example:  i2s schema --format c -o i2s.h",
-    short_help="The schema as JSON, Kaitai Struct, ImHex pattern or C header.",
+    short_help="Print the schema as JSON, Kaitai Struct, ImHex pattern or C header.",
 )
 @click.option(
     "--format",
@@ -22,7 +22,7 @@ from i2s_spec.errors import counted, quote
     show_default=True,
 )
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write to FILE.")
-@click.option("--force", is_flag=True, help="Replace FILE where there is one.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 def command(form: str, output: Path | None, force: bool) -> int:
     """Print the schema of GGUF with I2_S tensors in another language.
 

@@ -53,7 +53,7 @@ def _refuse_to_empty(folder: Path) -> None:
     if not folder.is_dir() or all((folder / name).exists() for name in SITE):
         return
     if next(folder.iterdir(), None) is not None:
-        what = f"{quote(str(folder), bare=True)} holds something that is no site, and building would delete it"
+        what = f"{quote(str(folder), bare=True)} contains files that are not part of a site; building would delete them"
         raise click.UsageError(f"{what}; name another folder")
 
 

@@ -45,7 +45,7 @@ def export(folder: str | None, target: str | None, huge: bool, no_i2s: bool, for
         raise click.UsageError("name one folder: i2s vectors export DIR, or i2s vectors export --malformed DIR")
     if folder is not None:
         if huge or no_i2s:
-            raise click.UsageError(f"{'--huge' if huge else '--no-i2s'} is about --malformed")
+            raise click.UsageError(f"{'--huge' if huge else '--no-i2s'} applies only with --malformed")
         _export_suite(folder, force, quiet)
     elif target is not None:
         _export_malformed(target, huge, not no_i2s, force, quiet)
@@ -112,7 +112,7 @@ def list_vectors(op: str | None, flag: str | None) -> None:
 
 
 @command.command(epilog="Example:  i2s vectors mutants")
-@click.option("--all", "every", is_flag=True, help="List every mutant, not only the number and those that survive.")
+@click.option("--all", "every", is_flag=True, help="List every mutant, not only those that survive.")
 @click.pass_context
 def mutants(ctx: click.Context, every: bool) -> None:
     """Test the vectors: each decoder with one known bug must fail a vector whose flag names the bug.

@@ -1,7 +1,7 @@
 """This module is the fast path of the block types: the definition of `block_reference`, with compiled kernels for the loops.
 
 Same names, same parameters, same answers and same errors; two more parameters, `out` and `threads`. What is rare, an
-error to be worded or a code to be replaced, is left to the definition. A law holds the two equal, bit for bit.
+error to be worded or a code to be replaced, is left to the definition. A property test checks that both give equal bits.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def quantize(weights: ArrayLike, type: str, *, byte_order: ByteOrder = "little")
     :param weights: floats of any width, or bfloat16 as its bits in uint16, [..., ne0]
     :param type: the name of a type of `block_layout`
     :raises ValueError: for infinities and NaN, whose codes C leaves undefined; for magnitudes beyond float16; and for rows
-        that are no whole blocks
+        that are not whole blocks
     """
     source = Weights(weights)
     tensor = blocks_of(source.shape, type)
@@ -54,7 +54,7 @@ def quantize(weights: ArrayLike, type: str, *, byte_order: ByteOrder = "little")
 def _largest(part: NDArray[np.float32]) -> NDArray[np.float32]:
     """The largest magnitude of each group.
 
-    :raises ValueError: where it is no number
+    :raises ValueError: where it is not a number
     """
     largest: NDArray[np.float32] = np.abs(part).max(axis=1)
     if not np.isfinite(largest).all():

@@ -40,7 +40,7 @@ def pack(values: ArrayLike, scales: ArrayLike, type: str, *, byte_order: ByteOrd
     :param type: the name of a type of `block_layout`
     :param byte_order: of the file that the scales are written for
     :raises TypeError: if `values` are not integers
-    :raises ValueError: for other values, rows that are no whole blocks, and scales that the type has no number for
+    :raises ValueError: for other values, rows that are not whole blocks, and scales that the type has no number for
     """
     array = np.asarray(values)
     if array.dtype.kind not in "iu":
@@ -73,7 +73,7 @@ def unpack(
     :param unused_code: what code 3 becomes: `plus-two`, `zero`, or `reject` (an error). None is `plus-two` for a type
         in which it is a weight, and `reject` where it is reserved
     :returns: int8 of the shape, -1, 0, +1 and +2; float32 [groups]
-    :raises ValueError: for rows that are no whole blocks, and data of another size
+    :raises ValueError: for rows that are not whole blocks, and data of another size
     :raises UnusedCodeError: for code 3 where it is rejected
     """
     tensor = blocks_of(shape, type)

@@ -94,7 +94,7 @@ class Blocks:
 def blocks_of(shape: Sequence[int], type: str) -> Blocks:
     """The blocks of a tensor of a shape, in NumPy's order; every row is whole blocks.
 
-    :raises ValueError: for types without blocks, shapes without elements, and rows that are no whole blocks
+    :raises ValueError: for types without blocks, shapes without elements, and rows that are not whole blocks
     """
     layout = block_layout(type)
     sizes = [operator.index(size) for size in shape]
@@ -102,7 +102,7 @@ def blocks_of(shape: Sequence[int], type: str) -> Blocks:
         raise ValueError(f"the shape {tuple(sizes)} holds no elements")
     if sizes[-1] % layout.block:
         raise ValueError(
-            f"{layout} packs rows in blocks of {layout.block}; rows of {counted(sizes[-1], 'element')} are no whole blocks"
+            f"{layout} packs rows in blocks of {layout.block}; rows of {counted(sizes[-1], 'element')} are not whole blocks"
         )
     return Blocks(layout, prod(sizes[:-1]), sizes[-1])
 

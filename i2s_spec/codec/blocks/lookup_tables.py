@@ -158,7 +158,7 @@ def _require(rows: int, cols: int, tiles: Tiles, step: int) -> None:
         ("columns of a tile", tiles.columns, step),
     ):  # fmt: skip
         if unit < 1 or size % unit:
-            raise ValueError(f"{size:,} {what} are no whole groups of {unit:,}")
+            raise ValueError(f"{size:,} {what} are not whole groups of {unit:,}")
 
 
 def _take(data: Any, rows: int, cols: int, name: str) -> NDArray[np.uint8]:

@@ -82,8 +82,8 @@ def convert(
     :param dialect: of I2_S, on whichever side it is
     :param byte_order: of the file that the bytes come from; `target_order` of the one that they go to, if it is another
     :raises ScalesDifferError: where the target has fewer scales than the weights need
-    :raises ValueError: for a weight +2 that the target has no code for, rows that are no whole blocks of either type, and
-        scales that are no numbers, or none in the target's float type
+    :raises ValueError: for a weight +2 that the target has no code for, rows that are not whole blocks of either type, and
+        scales that are not numbers, or none in the target's float type
     """
     for name in (source, target):
         if name not in CONVERTIBLE:

@@ -32,7 +32,7 @@ def pack(tensor: Blocks, values: NDArray[Any], scales: ArrayLike, byte_order: By
     made, view = bytes_to_fill(tensor.nbytes, out)
     codes = tensor.count * tensor.layout.nbytes
     flat = np.ascontiguousarray(values.astype(np.int8, copy=False)).reshape(-1)
-    where = kernels.scheme(CANONICAL.layout, tensor.rows, tensor.cols)
+    where = kernels.run_layout(CANONICAL.layout, tensor.rows, tensor.cols)
     if not kernels.pack(flat.view(np.uint8), where, CANONICAL.code_map, view[:codes], threads):
         # code 3, which no kernel of I2_S writes, or a value that has no code
         data = block_reference.pack(values, scales, str(tensor.layout), byte_order=byte_order)
@@ -46,7 +46,7 @@ def pack(tensor: Blocks, values: NDArray[Any], scales: ArrayLike, byte_order: By
 def unpack(tensor: Blocks, raw: NDArray[np.uint8], answer: UnusedCode, out: NDArray[np.int8], threads: int) -> None:
     """Fill `out` with the weights without their scales; as `block_native.unpack`."""
     payload = raw[: tensor.count * tensor.layout.nbytes]
-    where = kernels.scheme(CANONICAL.layout, tensor.rows, tensor.cols)
+    where = kernels.run_layout(CANONICAL.layout, tensor.rows, tensor.cols)
     flat = out.reshape(-1)
     if not kernels.unpack(payload, where, CANONICAL.code_map, flat.view(np.uint8), threads, sought=FOURTH_CODE):
         return

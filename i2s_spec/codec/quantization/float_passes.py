@@ -4,8 +4,8 @@
     cut_words    the trits round(w * gain), cut to -1..+1, by comparing words with the least that becomes 1
     change_words words of another type, rounded to nearest, ties to even
 
-`float_passes_native` is the compiled twin, which a law holds equal, bit for bit. Words are little-endian; infinities and NaN
-are told and not computed with.
+`float_passes_native` is the compiled twin, which a property test compares bit for bit. Words are little-endian;
+infinities and NaN are reported and not computed with.
 """
 
 from __future__ import annotations

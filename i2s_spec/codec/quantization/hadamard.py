@@ -1,7 +1,7 @@
 """This module defines the rotation of `schema.rotation`: the normalized Walsh-Hadamard transform of blocks, with signs.
 
 H has 1 / sqrt(n) where row and column have an even number of bits in common, and its negative elsewhere: Sylvester's order.
-It is symmetric and its own inverse. Sums are done in float32 in the order of the butterfly, from neighbours outwards, and
+It is symmetric and its own inverse. Sums are done in float32 in the order of the butterfly, from neighbors outwards, and
 the result is scaled once.
 
     >>> rotate(np.array([1, 0, 0, 0], dtype=np.float32), 4).tolist()
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from i2s_spec.errors import counted
-from i2s_spec.schema.architectures.rotation import Rotation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,20 +64,8 @@ def fold(weights: NDArray[np.float32], block: int, signs: Sequence[int] | None =
     return rotate(weights, block, signs)
 
 
-def rotated_input(x: NDArray[np.float32], name: str, rotation: Rotation | None) -> NDArray[np.float32]:
-    """The input of a weight as the product takes it.
-
-    :param name: of the weight
-    :raises RotationError: where the rows are no whole blocks, or have no signs among those that there are
-    """
-    if rotation is None or not rotation.rotates(name):
-        return x
-    rotation.require_width(x.shape[-1])
-    return rotate(x, rotation.block, rotation.signs_of(x.shape[-1]))
-
-
 def _require(x: NDArray[np.float32], block: int) -> None:
     if block < 1 or block & (block - 1):
-        raise ValueError(f"blocks of {counted(block, 'element')} cannot be rotated: it is no power of two")
+        raise ValueError(f"blocks of {counted(block, 'element')} cannot be rotated: it is not a power of two")
     if x.shape[-1] % block:
-        raise ValueError(f"rows of {counted(x.shape[-1], 'element')} are no whole blocks of {block:,}")
+        raise ValueError(f"rows of {counted(x.shape[-1], 'element')} are not whole blocks of {block:,}")

@@ -40,7 +40,7 @@ from i2s_spec.schema.dialect import Dialect, parse
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-#: Absolute values below this are zero to the C quantizer, in float64: float32(1e-6) is, its upper neighbour is not.
+#: Absolute values below this are zero to the C quantizer, in float64: float32(1e-6) is, its upper neighbor is not.
 ZERO_BELOW: Final = 1e-6
 
 #: The smallest scale of the Python converters, and that of a tensor without any weight beyond 1e-6.
@@ -59,7 +59,7 @@ class AlreadyTernaryWarning(UserWarning):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class QuantizerRule:
     """One way to quantize.
 
     :param scale: the scale of a tensor, from its weights
@@ -138,28 +138,28 @@ def _cut(quotients: NDArray[np.float32]) -> NDArray[np.int8]:
 RULES: Final = {
     rule.name: rule
     for rule in (
-        Rule(
+        QuantizerRule(
             "absmax", "quantize_i2_s of the BitNet fork, which llama-quantize calls", _largest, _signs,
             destroys=f"absmax gives the largest to all that are at least {ZERO_BELOW:g}, which leaves next to no zeros",
         ),
-        Rule(
+        QuantizerRule(
             "hf-first", "convert-hf-to-gguf-bitnet.py", _first, lambda part, scale: _cut(part / scale),
             destroys="hf-first takes the first of them for the scale",
         ),
-        Rule(
+        QuantizerRule(
             "embedding-mean", "convert-bitnet-embedding-to-gguf.py", _mean,
             lambda part, scale: _cut(part * (np.float32(1) / scale)), mean=True,
         ),
-        Rule(
+        QuantizerRule(
             "given", "convert-hf-to-gguf-bitnet.py, packed checkpoints", _missing, lambda part, scale: _cut(part),
             destroys="given takes them for trits, rounded", unit=True,
         ),
-        Rule(
+        QuantizerRule(
             "convert-ms", "transform_to_i2 of convert-ms-to-gguf-bitnet.py, and T-MAC", _first_signed,
             lambda part, scale: _cut_off(part / scale),
             destroys="convert-ms takes the first of them for the scale, and cuts the quotients off",
         ),
-        Rule(
+        QuantizerRule(
             "c-article", "pack_weight_matrix of an article on BitNet inference in plain C", _mean_by_index,
             lambda part, scale: _cut(part * (np.float32(1) / (scale + np.float32(1e-8)))), mean=True,
         ),
@@ -183,8 +183,8 @@ def quantize(
     :param rule: one of `RULES`
     :param scale: for the rule `given`, and only for it: the scale, whose trits the weights are
     :param dialect: a name or a `Dialect`
-    :param strict: refuse what no whole block holds, and rows that begin inside a block (clause 5.3). If False, write what
-        the released quantizer of the layout writes, with an `UndefinedElementsWarning`
+    :param strict: refuse elements outside whole blocks, and rows that begin inside a block (clause 5.3). If False,
+        write what the released quantizer of the layout writes, with an `UndefinedElementsWarning`
     :param byte_order: of the file that the scale is written for
     :returns: n/4 + 32 bytes, rounded down
     :raises TypeError: for weights of another type
@@ -210,7 +210,8 @@ def ternarise(
 
 
 def weight_quant(weights: ArrayLike) -> NDArray[np.float32]:
-    """Float masters as BitNet models use them: round(w / s) * s, cut to -s..+s, where s is their mean absolute value.
+    """Float masters as BitNet models use them: round(w / s) * s, limited to -s..+s, where s is their mean absolute
+    value.
 
     What the Hugging Face converter does to float checkpoints before anything else, and BitNet's preprocessing of
     checkpoints (`quant_weight_fp16`), which gives the same bits, in their arithmetic of float32: with
@@ -218,7 +219,7 @@ def weight_quant(weights: ArrayLike) -> NDArray[np.float32]:
     than their magnitude by the share of zeros.
 
     :param weights: as for `quantize`, of any shape
-    :returns: float32, of the same shape; -0.0 where a small weight was negative, NaN where the mean is no number
+    :returns: float32, of the same shape; -0.0 where a small weight was negative, NaN where the mean is not a number
     """
     source = Weights(weights)
     result = np.empty(len(source), dtype=np.float32)
@@ -275,7 +276,7 @@ def _size(weights: Weights) -> float | None:
     return most if zeros and most else None
 
 
-def _complaint(weights: Weights, rule: Rule) -> str | None:
+def _complaint(weights: Weights, rule: QuantizerRule) -> str | None:
     """What is wrong with weights that a rule expects to be ternary; None if they are, and for other rules."""
     if not rule.destroys:
         return None

@@ -1,15 +1,15 @@
 """This module says which elements of a tensor its bytes hold, which are lost, and what programs make of the rest.
 
-Layouts pack whole blocks. Where a tensor is no whole number of them, the released quantizers write the blocks that there
-are and leave the other bytes of the payload 0, which is -1; the Python converters refuse. Where a row is no whole number
+Layouts pack whole blocks. Where a tensor is not a whole number of them, the released quantizers write the blocks that there
+are and leave the other bytes of the payload 0, which is -1; the Python converters refuse. Where a row is not a whole number
 of blocks, every element is held, but a reader that begins at a row finds most of every such row wrong (clause 5.3).
 
 By default such tensors are refused, in the words of this module. With `strict=False` what is defined is read or written,
 and `UndefinedElementsWarning` says what is not.
 
-    >>> print(lost(LAYOUTS["interleave-128"], 4, 33))
+    >>> print(dropped_elements(LAYOUTS["interleave-128"], 4, 33))
     elements 128 to 131 (row 3, columns 29 to 32)
-    >>> print(lost(LAYOUTS["rows-1x4"], 5, 20))
+    >>> print(dropped_elements(LAYOUTS["rows-1x4"], 5, 20))
     elements 80 to 99 (row 4, columns 0 to 19)
 """
 
@@ -54,7 +54,7 @@ class Elements(NamedTuple):
         return f"{what} (row {row:,}, column {col:,}, to row {last_row:,}, column {last_col:,})"
 
 
-def held(layout: Layout, rows: int, cols: int) -> tuple[int, int]:
+def whole_blocks(layout: Layout, rows: int, cols: int) -> tuple[int, int]:
     """Rows and columns of the matrix that whole blocks hold: the first elements of the tensor, and perhaps all.
 
     Where a tensor ends inside a block that runs along the flattened elements, this is one row.
@@ -65,10 +65,10 @@ def held(layout: Layout, rows: int, cols: int) -> tuple[int, int]:
     return (rows, cols) if whole == rows * cols else (1, whole)
 
 
-def lost(layout: Layout, rows: int, cols: int) -> Elements | None:
+def dropped_elements(layout: Layout, rows: int, cols: int) -> Elements | None:
     """The elements that no whole block holds: always the last ones. None if there are none."""
-    held_rows, held_cols = held(layout, rows, cols)
-    start = held_rows * held_cols
+    whole_rows, whole_cols = whole_blocks(layout, rows, cols)
+    start = whole_rows * whole_cols
     return Elements(start, rows * cols, cols) if start < rows * cols else None
 
 
@@ -97,7 +97,7 @@ def check_writable(layout: Layout, shape: PayloadShape, *, strict: bool = True, 
     _check(layout, shape, strict, _WRITTEN, stacklevel)
     if strict and (row := split_row(layout, shape.rows, shape.cols)) is not None:
         raise ValueError(
-            f"rows of {counted(shape.cols, 'element')} are no whole blocks of {layout.block}: row "
+            f"rows of {counted(shape.cols, 'element')} are not whole blocks of {layout.block}: row "
             f"{row} begins inside one, and "
             f"kernels and get_rows, which begin at rows, would read it wrong; strict=False packs {layout} all the same"
         )
@@ -109,7 +109,7 @@ _WRITTEN: Final = ("they would be lost; strict=False writes what released quanti
 
 
 def _check(layout: Layout, shape: PayloadShape, strict: bool, words: tuple[str, str], stacklevel: int) -> None:
-    gone = lost(layout, shape.rows, shape.cols)
+    gone = dropped_elements(layout, shape.rows, shape.cols)
     if gone is None:
         return
     if strict or not layout.in_gguf:  # checkpoints have no blocks that a quantizer could leave out
@@ -118,15 +118,6 @@ def _check(layout: Layout, shape: PayloadShape, strict: bool, words: tuple[str, 
         except ValueError as error:
             raise ValueError(f"{error}, {gone}: {words[0]}" if layout.in_gguf else str(error)) from None
     warnings.warn(f"no whole block holds {gone}: {words[1]}", UndefinedElementsWarning, stacklevel + 2)
-
-
-@dataclass(frozen=True, slots=True)
-class Producer:
-    """A program that writes I2_S: in which layout, and whether it refuses what would be lost or writes the rest."""
-
-    name: str
-    layout: Layout
-    refuses: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +137,6 @@ class Reader:
 _L128, _L64, _ROWS = LAYOUTS["interleave-128"], LAYOUTS["interleave-64"], LAYOUTS["rows-1x4"]
 _MSB = LAYOUTS["sequential-msb"]
 
-PRODUCERS: Final = (
-    Producer("quantize_i2_s on x86, and on ARM until November 2025", _L128),
-    Producer("quantize_i2_s on ARM since November 2025", _L64),
-    Producer("quantize_i2_s on x86 without ACT_PARALLEL", _ROWS),
-    Producer("BitNet's Python converters", _L128, refuses=True),
-)
-
 READERS: Final = {
     "dequantize": Reader("dequantize_row_i2_s over a whole tensor", _L128, False, "reads on"),
     "get-rows": Reader("ggml_get_rows of the BitNet fork", _L128, True, "reads on"),
@@ -164,14 +148,14 @@ READERS: Final = {
 
 
 def read_as(reader: str | Reader, data: Any, shape: Sequence[int]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """What a program takes for the codes of a tensor, right or wrong.
+    """The codes that a program reads from a tensor, right or wrong.
 
     :param reader: one of `READERS`, or its key
     :param data: payload and tail
     :param shape: (rows, cols) or (n,)
-    :returns: uint8 codes [rows, cols], and bool [rows, cols]: whether the program took a code from these bytes at all;
-        what it skips has code 0 and False. Reading on, it takes codes from the next row, and in the end from the tail
-    :raises ValueError: for a reader that nobody declared, for a tensor that the program refuses, for data of another size
+    :returns: uint8 codes [rows, cols], and bool [rows, cols]: whether the program read a code there; skipped elements
+    have code 0 and False. A program that reads too far takes codes from the next row, and at the end from the tail
+    :raises ValueError: for an unknown reader, for a tensor that the program refuses, for data of another size
     """
     if isinstance(reader, str):
         if reader not in READERS:
@@ -183,7 +167,7 @@ def read_as(reader: str | Reader, data: Any, shape: Sequence[int]) -> tuple[NDAr
     run = cols if reader.by_rows else tensor.elements  # elements that it reads from one address on
     if reader.partial == "refuses" and run % layout.block:
         raise ValueError(
-            f"{reader.name} refuses {counted(run, 'element')}, which are no whole blocks of {layout.block}"
+            f"{reader.name} refuses {counted(run, 'element')}, which are not whole blocks of {layout.block}"
         )
     end = run // layout.block * layout.block if reader.partial == "skips" else run
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Answer(NamedTuple):
+class DecoderAnswer(NamedTuple):
     """What a decoder says: bytes, JSON, or that it refuses."""
 
     data: bytes = b""
@@ -28,7 +28,7 @@ class NotAskedError(Exception):
     """The decoder has no answer to this kind of question."""
 
 
-def asked(decoder: PlainNumbers | type[PlainContainer], vector: Vector) -> Answer:
+def asked(decoder: PlainNumbers | type[PlainContainer], vector: Vector) -> DecoderAnswer:
     """The answer of a decoder; any error of Python's counts as a refusal, as an exit code would.
 
     :raises NotAskedError: for an operation or a type that the decoder does not have
@@ -38,51 +38,51 @@ def asked(decoder: PlainNumbers | type[PlainContainer], vector: Vector) -> Answe
             return _numbers(decoder, vector)
         if vector.op != "container":
             raise NotAskedError(vector.op)
-        return Answer(json=decoder(vector.input()).read())
+        return DecoderAnswer(json=decoder(vector.input()).read())
     except NotAskedError:
         raise
     except (RefusedError, ValueError, IndexError, struct.error, KeyError, OverflowError, ZeroDivisionError, RecursionError,
             MemoryError):  # fmt: skip
-        return Answer(refused=True)
+        return DecoderAnswer(refused=True)
 
 
-def _numbers(decoder: PlainNumbers, vector: Vector) -> Answer:
+def _numbers(decoder: PlainNumbers, vector: Vector) -> DecoderAnswer:
     args, data = vector.args, vector.input()
     if vector.op == "decode":
         if args["type"] == "tl2":
             raise NotAskedError("tl2")
         if args["type"] == "tl1":
-            return Answer(decoder.tl1(data, args).astype(np.int8).tobytes())
+            return DecoderAnswer(decoder.tl1(data, args).astype(np.int8).tobytes())
         values = decoder.trits(data, args) if args["type"] == "i2_s" else decoder.groups(data, args)[0]
-        return Answer(values.astype(np.int8).tobytes())
+        return DecoderAnswer(values.astype(np.int8).tobytes())
     if vector.op == "dequant":
         if args["type"] == "i2_s":
             trits = decoder.trits(data, args)
-            return Answer(_float_bytes(decoder.product(trits, decoder.scale(data, args))))
-        return Answer(_float_bytes(decoder.product(*decoder.groups(data, args))))
+            return DecoderAnswer(_float_bytes(decoder.product(trits, decoder.scale(data, args))))
+        return DecoderAnswer(_float_bytes(decoder.product(*decoder.groups(data, args))))
     if vector.op == "quantize":
         cols, rows = args["shape"]
         weights = np.frombuffer(data, dtype="<f4").reshape(rows, cols)
         if args["rule"] != "ggml":
-            return Answer(decoder.quantize(weights, args))
-        return Answer(json=decoder.ggml(weights, args["type"]))
+            return DecoderAnswer(decoder.quantize(weights, args))
+        return DecoderAnswer(json=decoder.ggml(weights, args["type"]))
     if vector.op == "activation":
         cols, rows = args["shape"]
         codes, scale = decoder.activations(np.frombuffer(data, dtype="<f4").reshape(rows, cols), args["rule"])
         bits = [f"{word:08x}" for word in scale.astype("<f4").reshape(-1).view("<u4").tolist()]
-        return Answer(np.nan_to_num(codes).astype(np.int8).tobytes(), {"scale_bits": bits})
+        return DecoderAnswer(np.nan_to_num(codes).astype(np.int8).tobytes(), {"scale_bits": bits})
     if vector.op == "bitlinear":
         cols = args["shape"][0]
         if args["accumulate"] == "int32":
             x = np.frombuffer(vector.second(), dtype=np.int8).reshape(-1, cols)
-            return Answer(decoder.sums(data, x, args).astype(np.int64).astype("<i4").tobytes())
-        return Answer(
+            return DecoderAnswer(decoder.sums(data, x, args).astype(np.int64).astype("<i4").tobytes())
+        return DecoderAnswer(
             _float_bytes(decoder.bitlinear(data, np.frombuffer(vector.second(), "<f4").reshape(-1, cols), args))
         )
     raise NotAskedError(vector.op)
 
 
-def passes(vector: Vector, answer: Answer) -> bool:
+def passes(vector: Vector, answer: DecoderAnswer) -> bool:
     """Whether an answer is what the vector expects."""
     if vector.verdict in ("survive", "either"):
         return True

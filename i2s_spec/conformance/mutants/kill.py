@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from i2s_spec.conformance.mutants import wrong_containers, wrong_groups, wrong_models, wrong_numbers, wrong_payloads
-from i2s_spec.conformance.mutants.answers import Answer, NotAskedError, asked, passes
+from i2s_spec.conformance.mutants.answers import DecoderAnswer, NotAskedError, asked, passes
 from i2s_spec.conformance.mutants.plain_container import PlainContainer
 from i2s_spec.conformance.mutants.plain_numbers import PlainNumbers
 from i2s_spec.conformance.vectors import ledger
@@ -48,7 +48,7 @@ def proven(vectors: Suite, killed: Iterable[Killed]) -> dict[str, tuple[str, ...
     return {each.id: tuple(flag for flag in dict.fromkeys(each.flags) if (each.id, flag) in found) for each in vectors}
 
 
-def registered(version: str = SUITE_VERSION) -> list[ledger.Line]:
+def registered(version: str = SUITE_VERSION) -> list[ledger.LedgerLine]:
     """The ledger with the ids of new vectors, and with the flags that mutants prove.
 
     :raises ValueError: where a vector that was given out has changed
@@ -79,7 +79,7 @@ def _right(vector: Vector) -> Any:
     return PlainContainer if vector.op == "container" else PlainNumbers()
 
 
-def _asked(decoder: Any, vector: Vector) -> Answer | None:
+def _asked(decoder: Any, vector: Vector) -> DecoderAnswer | None:
     try:
         return asked(decoder, vector)
     except NotAskedError:

@@ -91,7 +91,7 @@ class PlainDecoder:
         return trits
 
     def unused(self) -> int | None:
-        """What the code that stands for nothing is worth; None where it is refused."""
+        """What the unused code is worth; None where it is refused."""
         return None
 
     def check(self, data: bytes, rows: int, cols: int, args: Any) -> None:

@@ -1,4 +1,4 @@
-"""This module declares programs that run models wrongly, tokenize wrongly, or judge files wrongly.
+"""This module declares programs that run models wrongly, tokenize wrongly, or check files wrongly.
 
 Of models these are the mistakes that `golden compare` names, each applied to the model that a vector holds.
 """
@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.conformance.mutants.answers import Answer
+from i2s_spec.conformance.mutants.answers import DecoderAnswer
 from i2s_spec.conformance.vectors.vector import Vector
 from i2s_spec.gguf.reader import open
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES
@@ -32,7 +32,7 @@ class ModelMutant(NamedTuple):
     name: str
     flag: str
     op: str
-    answer: Callable[[Vector], Answer | None]
+    answer: Callable[[Vector], DecoderAnswer | None]
 
 
 def all_mutants() -> Iterator[ModelMutant]:
@@ -53,23 +53,23 @@ def all_mutants() -> Iterator[ModelMutant]:
         yield ModelMutant(flag, flag, "verdict", _accepts(family, None))
 
 
-def right_answer(vector: Vector) -> Answer | None:
+def right_answer(vector: Vector) -> DecoderAnswer | None:
     """What the program without a mistake answers."""
     if vector.op == "forward":
         return _values(_model(vector), vector)
     if vector.op == "tokenize":
-        return Answer(json={"ids": _ids(vector, vector.second().decode(), vector.args["add_special"])})
+        return DecoderAnswer(json={"ids": _ids(vector, vector.second().decode(), vector.args["add_special"])})
     return (
-        Answer(json={"verdict": "invalid"}, refused=True)
+        DecoderAnswer(json={"verdict": "invalid"}, refused=True)
         if _errors(vector.input())
-        else Answer(json={"verdict": "valid"})
+        else DecoderAnswer(json={"verdict": "valid"})
     )
 
 
-def _forward(apply: Callable[[Model], Model | None]) -> Callable[[Vector], Answer | None]:
+def _forward(apply: Callable[[Model], Model | None]) -> Callable[[Vector], DecoderAnswer | None]:
     changed: dict[str, dict[str, Any] | None] = {}
 
-    def answer(vector: Vector) -> Answer | None:
+    def answer(vector: Vector) -> DecoderAnswer | None:
         key = vector.input_blob.sha256
         if key not in changed:
             model = apply(_model(vector))
@@ -107,17 +107,17 @@ def _outputs(model: Model, tokens: list[int]) -> dict[str, Any]:
     return {"logits": result.logits, "embedding": result.embedding, **result.taps}
 
 
-def _values(model: Model, vector: Vector) -> Answer:
+def _values(model: Model, vector: Vector) -> DecoderAnswer:
     return _answer(_outputs(model, vector.args["tokens"])[vector.args["value"]])
 
 
-def _answer(values: Any) -> Answer:
+def _answer(values: Any) -> DecoderAnswer:
     if values is None:
-        return Answer(refused=True)
+        return DecoderAnswer(refused=True)
     floats = np.asarray(values, dtype=np.float32)
     bits = floats.astype("<f4").view("<u4").copy()
     bits[np.isnan(floats)] = 0x7FC00000
-    return Answer(bits.tobytes())
+    return DecoderAnswer(bits.tobytes())
 
 
 @cache
@@ -129,22 +129,22 @@ def _ids(vector: Vector, text: str, special: bool) -> list[int]:
     return [int(token) for token in _tokenizer_of(vector.input()).encode(text, add_special=special)]
 
 
-def _changed(change: Callable[[str], str]) -> Callable[[Vector], Answer | None]:
+def _changed(change: Callable[[str], str]) -> Callable[[Vector], DecoderAnswer | None]:
     """The text changed before it is split."""
-    return lambda vector: Answer(
+    return lambda vector: DecoderAnswer(
         json={"ids": _ids(vector, change(vector.second().decode()), vector.args["add_special"])}
     )
 
 
-def _first(special: bool) -> Callable[[Vector], Answer | None]:
+def _first(special: bool) -> Callable[[Vector], DecoderAnswer | None]:
     """The first token always there, or never."""
-    return lambda vector: Answer(json={"ids": _ids(vector, vector.second().decode(), special)})
+    return lambda vector: DecoderAnswer(json={"ids": _ids(vector, vector.second().decode(), special)})
 
 
-def _letters(vector: Vector) -> Answer:
+def _letters(vector: Vector) -> DecoderAnswer:
     """Each letter split by itself, so that nothing is merged."""
     each = (_ids(vector, letter, False) for letter in vector.second().decode())
-    return Answer(json={"ids": [token for ids in each for token in ids]})
+    return DecoderAnswer(json={"ids": [token for ids in each for token in ids]})
 
 
 @cache
@@ -153,13 +153,17 @@ def _errors(data: bytes) -> tuple[str, ...]:
     return tuple(finding.code for finding in lint(data).findings if finding.rule.severity is Severity.ERROR)
 
 
-def _accepts(families: str, phase: str | None) -> Callable[[Vector], Answer | None]:
+def _accepts(families: str, phase: str | None) -> Callable[[Vector], DecoderAnswer | None]:
     """A validator that does not look at a part of a file."""
 
-    def answer(vector: Vector) -> Answer | None:
+    def answer(vector: Vector) -> DecoderAnswer | None:
         errors = _errors(vector.input())
         blind = vector.rule is not None and vector.rule[0] in families and (phase is None or vector.phase == phase)
         found = () if blind else errors
-        return Answer(json={"verdict": "invalid"}, refused=True) if found else Answer(json={"verdict": "valid"})
+        return (
+            DecoderAnswer(json={"verdict": "invalid"}, refused=True)
+            if found
+            else DecoderAnswer(json={"verdict": "valid"})
+        )
 
     return answer

@@ -1,7 +1,7 @@
 """This module keeps an adapter running as a child process and exchanges lines of JSON with it, under bounds.
 
 Time for each answer, memory and number of processes of the whole process group, length of a line and size of any file
-are bounded. Whatever goes wrong is an `AdapterFault`: one sentence that says what to mend. The group is killed by its id
+are bounded. Whatever goes wrong is an `AdapterFault`: one sentence that says what to repair. The group is killed by its id
 before the process is waited for, so nothing that it started stays behind unless it has left the group.
 """
 

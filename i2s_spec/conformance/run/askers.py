@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from i2s_spec.conformance.run import protocol
 from i2s_spec.conformance.run.adapter_process import LINE_BYTES, AdapterFault, AdapterProcess
-from i2s_spec.conformance.run.cases import Case
+from i2s_spec.conformance.run.cases import VectorCase
 from i2s_spec.conformance.run.protocol import Answer, Implementation
 from i2s_spec.errors import quote
 from i2s_spec.fuzzing.child import Bounds, Command, run
@@ -26,7 +26,7 @@ class Asker(Protocol):
         """Begin, or begin again after a fault."""
         ...
 
-    def answer(self, case: Case, want: str) -> Answer:
+    def answer(self, case: VectorCase, want: str) -> Answer:
         """The answer to a case; `want` is `digest` or `bytes`."""
         ...
 
@@ -64,7 +64,7 @@ class ProtocolAsker:
             self._end()
             raise
 
-    def answer(self, case: Case, want: str) -> Answer:
+    def answer(self, case: VectorCase, want: str) -> Answer:
         """Ask; the dialect is agreed on before the first case of another layout.
 
         :raises AdapterFault: for everything that is no answer; the process is gone then
@@ -121,7 +121,7 @@ class SimpleAsker:
             raise AdapterFault("start", str(error)) from None
         return Implementation(Path(self._words[0]).name, ops=SIMPLE_OPS)
 
-    def answer(self, case: Case, want: str) -> Answer:
+    def answer(self, case: VectorCase, want: str) -> Answer:
         """Run the program on the file.
 
         :raises AdapterFault: where it crashes, hangs, uses too much memory, or writes what is not JSON

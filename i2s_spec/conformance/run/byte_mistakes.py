@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.conformance.run.cases import Case
+from i2s_spec.conformance.run.cases import VectorCase
 from i2s_spec.conformance.run.scoring import dtype_of
 from i2s_spec.errors import counted
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, DIGITS_PER_BYTE, BlockLayout, GroupScale, Part
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, DIGITS_PER_BYTE, BlockLayout, BlockPart, GroupScale
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, CodeMap, Formula, Layout, parse
 from i2s_spec.schema.types import TAIL_BYTES
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 #: What programs call the layouts that a vector can name.
 LAYOUT_NAMES: Final = {"x86-128": "interleave-128", "arm-64": "interleave-64"}
 
-#: What a reader may make of the code that stands for nothing.
+#: What a reader may make of the unused code.
 _UNUSED: Final = (0, 1, -1, 2, -2, 3, -3)
 
 
-def explained(case: Case, want: bytes, got: bytes) -> str:
+def explained(case: VectorCase, want: bytes, got: bytes) -> str:
     """The mistake that gives this answer, as the end of a sentence, or nothing."""
     if want == got or len(want) != len(got) or case.op not in ("decode", "dequant", "quantize"):
         return ""
@@ -40,7 +40,7 @@ def explained(case: Case, want: bytes, got: bytes) -> str:
         return next(_of_values(case, expected, actual), "")
 
 
-def _of_values(case: Case, want: NDArray[Any], got: NDArray[Any]) -> Iterator[str]:
+def _of_values(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> Iterator[str]:
     """Explanations of decoded values, the plainest first."""
     if want.dtype.kind == "f":
         if np.array_equal(want, got, equal_nan=True):
@@ -82,7 +82,7 @@ def _trits(values: NDArray[Any]) -> tuple[NDArray[np.int8], Any] | None:
     return (np.sign(values).astype(np.int8), found[0]) if found.size == 1 else None
 
 
-def _of_scale(case: Case, data: NDArray[np.uint8], want: float, got: float) -> Iterator[str]:
+def _of_scale(case: VectorCase, data: NDArray[np.uint8], want: float, got: float) -> Iterator[str]:
     """Trits are right, and the scale is another."""
     if got == 1:
         yield "the trits are right, and the scale was not applied"
@@ -100,7 +100,7 @@ def _of_scale(case: Case, data: NDArray[np.uint8], want: float, got: float) -> I
     yield f"the trits are right, and the scale is {got!r} for {want!r}"
 
 
-def _of_payload(case: Case, data: NDArray[np.uint8], want: NDArray[Any], got: NDArray[Any]) -> Iterator[str]:
+def _of_payload(case: VectorCase, data: NDArray[np.uint8], want: NDArray[Any], got: NDArray[Any]) -> Iterator[str]:
     """Other layouts, code maps and orders of bits than the vector's."""
     cols, rows = _matrix(case, want.size)
     right, map_ = _dialect(case)
@@ -140,7 +140,7 @@ def _with(map_: CodeMap, codes: NDArray[np.int64]) -> NDArray[np.int8]:
     return np.array([trit or 0 for trit in map_.trits], np.int8)[codes]
 
 
-def _dialect(case: Case) -> tuple[Layout, CodeMap]:
+def _dialect(case: VectorCase) -> tuple[Layout, CodeMap]:
     """Layout and code map that the vector names."""
     first, _, rest = str(case.args.get("layout") or "interleave-128").partition("/")
     try:
@@ -170,12 +170,12 @@ def _codes(data: NDArray[np.uint8], layout: Layout, rows: int, cols: int) -> NDA
     return codes
 
 
-def _matrix(case: Case, count: int) -> tuple[int, int]:
+def _matrix(case: VectorCase, count: int) -> tuple[int, int]:
     shape = [int(n) for n in case.args.get("shape", ())] or [count]
     return shape[0], count // max(1, shape[0])
 
 
-def _of_blocks(case: Case, data: NDArray[np.uint8], right: BlockLayout, got: NDArray[Any]) -> Iterator[str]:
+def _of_blocks(case: VectorCase, data: NDArray[np.uint8], right: BlockLayout, got: NDArray[Any]) -> Iterator[str]:
     """Other places of codes and scales than the type's."""
     cols, rows = _matrix(case, got.size)
     for name, layout in _block_layouts(right):
@@ -196,13 +196,13 @@ def _block_layouts(right: BlockLayout) -> Iterator[tuple[str, BlockLayout]]:
         yield "the codes were read from the highest bits of a byte", right._replace(parts=turned)
         if right.scale.per == "block":
             front = 2 if right.scale.offset == 0 else 0
-            in_order = (Part(right.block, Formula(f"{front} + k // 4"), Formula("k % 4 * 2")),)
+            in_order = (BlockPart(right.block, Formula(f"{front} + k // 4"), Formula("k % 4 * 2")),)
             yield "the codes were read one after the other", right._replace(parts=in_order)
             quarter = right.block // 4
-            planes = (Part(right.block, Formula(f"{front} + k % {quarter}"), Formula(f"k // {quarter} * 2")),)
+            planes = (BlockPart(right.block, Formula(f"{front} + k % {quarter}"), Formula(f"k // {quarter} * 2")),)
             yield "the codes were read as four planes of a block", right._replace(parts=planes)
     else:
-        in_order = (Part(right.block, Formula(f"k // {DIGITS_PER_BYTE}"), Formula(f"k % {DIGITS_PER_BYTE}")),)
+        in_order = (BlockPart(right.block, Formula(f"k // {DIGITS_PER_BYTE}"), Formula(f"k % {DIGITS_PER_BYTE}")),)
         yield "the digits were read one after the other", right._replace(parts=in_order)
     if right.scale.per == "block":
         size = right.scale.nbytes
@@ -248,7 +248,7 @@ def _block_values(
     return weights
 
 
-def _quantized(case: Case, want: bytes, got: bytes) -> str:
+def _quantized(case: VectorCase, want: bytes, got: bytes) -> str:
     """What is wrong with bytes that a quantizer wrote."""
     if str(case.args.get("type", "i2_s")).upper() != "I2_S" or len(want) <= TAIL_BYTES:
         return ""

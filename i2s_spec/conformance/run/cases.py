@@ -23,7 +23,7 @@ _LARGEST: Final = 256 << 20
 
 
 @dataclass(frozen=True)
-class Case:
+class VectorCase:
     """One vector: what an adapter is asked, and what its answer is compared with.
 
     :param id: never reused, :param op: what is asked for, :param verdict: `valid`, `invalid`, `either` or `survive`
@@ -65,9 +65,9 @@ class CaseFolder:
 
     folder: Path
     version: str
-    cases: tuple[Case, ...]
+    cases: tuple[VectorCase, ...]
 
-    def chosen(self, only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Case, ...]:
+    def chosen(self, only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[VectorCase, ...]:
         """The cases that match a pattern of `only`, if there is one, and none of `skip`.
 
         A pattern with `*` is compared with the id, the op, features and flags.
@@ -78,7 +78,7 @@ class CaseFolder:
         )
 
 
-def _matches(case: Case, patterns: tuple[str, ...]) -> bool:
+def _matches(case: VectorCase, patterns: tuple[str, ...]) -> bool:
     words = (case.id, case.op, *case.features, *case.flags)
     return any(fnmatchcase(word, pattern) for word in words for pattern in patterns)
 
@@ -105,11 +105,11 @@ def read_cases(folder: str | Path, check: bool = True) -> CaseFolder:
     return CaseFolder(root, version, cases)
 
 
-def _case(root: Path, entry: dict[str, Any], check: bool) -> Case:
+def _case(root: Path, entry: dict[str, Any], check: bool) -> VectorCase:
     expected = entry.get("expected") or {}
     digest = str(expected.get("digest", "")).removeprefix("sha256:")
     second = entry.get("second") or {}
-    return Case(
+    return VectorCase(
         id=str(entry["id"]),
         op=str(entry["op"]),
         path=_file(root, entry["input"], check),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from i2s_spec.conformance.run.adapter_process import AdapterFault, AdapterProcess
-from i2s_spec.conformance.run.cases import Case
+from i2s_spec.conformance.run.cases import VectorCase
 from i2s_spec.errors import quote
 
 PROTOCOL: Final = "i2s-cp/1"
@@ -107,7 +107,7 @@ def dialect(process: AdapterProcess, name: str) -> bool:
     return process.ask({"cmd": "dialect", "dialect": name}).get("ok") is True
 
 
-def run_case(process: AdapterProcess, seq: int, case: Case, want: str, output: Path) -> Answer:
+def run_case(process: AdapterProcess, seq: int, case: VectorCase, want: str, output: Path) -> Answer:
     """Ask for one case.
 
     :param want: `digest` or `bytes`, :param output: where the adapter writes bytes

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from i2s_spec.conformance.run.cases import Case
+    from i2s_spec.conformance.run.cases import VectorCase
     from i2s_spec.conformance.run.results import CaseResult
     from i2s_spec.conformance.run.runner import CaseRunner
 
@@ -34,7 +34,7 @@ class VectorFailure(Exception):
 class VectorTest(pytest.Item):
     """One vector."""
 
-    def __init__(self, *, suite: _Suite, case: Case, **more: Any) -> None:
+    def __init__(self, *, suite: _Suite, case: VectorCase, **more: Any) -> None:
         super().__init__(**more)
         self._suite = suite
         self._case = case
@@ -63,7 +63,7 @@ class VectorTest(pytest.Item):
         return self.path, None, self.name
 
 
-def _sentence(case: Case, result: CaseResult) -> str:
+def _sentence(case: VectorCase, result: CaseResult) -> str:
     clause = f" (clause {case.clause})" if case.clause else ""
     return f"{case.id} {case.op}{clause}: {result.text}"
 

@@ -10,7 +10,7 @@ from typing import Final
 from i2s_spec.conformance.run.adapter_process import AdapterFault
 from i2s_spec.conformance.run.askers import Asker
 from i2s_spec.conformance.run.byte_mistakes import explained
-from i2s_spec.conformance.run.cases import Case
+from i2s_spec.conformance.run.cases import VectorCase
 from i2s_spec.conformance.run.protocol import Answer, Implementation
 from i2s_spec.conformance.run.results import CaseResult, RunResult, Status
 from i2s_spec.conformance.run.scoring import (
@@ -44,7 +44,7 @@ class CaseRunner:
         #: faults one after the other
         self.faults = 0
 
-    def run(self, case: Case) -> CaseResult:
+    def run(self, case: VectorCase) -> CaseResult:
         """How a case ends; whatever an adapter does is a result."""
         if reason := _beyond(case, self.about):
             return _result(case, Status.SKIPPED, reason)
@@ -64,7 +64,7 @@ class CaseRunner:
 
 def run_cases(
     asker: Asker,
-    cases: Sequence[Case],
+    cases: Sequence[VectorCase],
     suite_version: str,
     command: Sequence[str] = (),
     progress: Callable[[int, CaseResult], None] = lambda count, result: None,
@@ -92,7 +92,7 @@ def run_cases(
         asker.close()
 
 
-def _nothing_asked(cases: Sequence[Case], about: Implementation) -> str:
+def _nothing_asked(cases: Sequence[VectorCase], about: Implementation) -> str:
     """Why no case was for an implementation, with the features that it claims and no case knows."""
     ops = {case.op for case in cases}
     if not ops & set(about.ops):
@@ -109,7 +109,7 @@ def _nothing_asked(cases: Sequence[Case], about: Implementation) -> str:
     )
 
 
-def _beyond(case: Case, about: Implementation) -> str:
+def _beyond(case: VectorCase, about: Implementation) -> str:
     """Why a case is not for an implementation, or nothing."""
     if case.op not in about.ops:
         return f"the adapter does not do {case.op}"
@@ -123,7 +123,7 @@ def _beyond(case: Case, about: Implementation) -> str:
     return ""
 
 
-def score(asker: Asker, case: Case) -> CaseResult:
+def score(asker: Asker, case: VectorCase) -> CaseResult:
     """Ask one case and compare; a digest that differs is followed by a request for the bytes.
 
     :raises AdapterFault: for everything that is no answer
@@ -161,7 +161,7 @@ def score(asker: Asker, case: Case) -> CaseResult:
     return _compared(asker, case, answer)
 
 
-def _compared(asker: Asker, case: Case, answer: Answer) -> CaseResult:
+def _compared(asker: Asker, case: VectorCase, answer: Answer) -> CaseResult:
     """An answer with a value against the expected one."""
     json = expected_json(case) if answer.json is not None else None
     if json is not None:
@@ -190,7 +190,7 @@ def _compared(asker: Asker, case: Case, answer: Answer) -> CaseResult:
 
 
 def _result(
-    case: Case,
+    case: VectorCase,
     status: Status,
     message: str = "",
     *,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.conformance.run.cases import Case
+from i2s_spec.conformance.run.cases import VectorCase
 from i2s_spec.errors import counted, quote
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ JSON_OPS: Final = ("container", "tokenize", "verdict")
 DTYPES: Final = {"decode": "<i1", "dequant": "<f4", "activation": "<i1", "bitlinear": "<i4", "forward": "<f4"}
 
 
-def dtype_of(case: Case) -> str:
+def dtype_of(case: VectorCase) -> str:
     """The NumPy type of the elements of an answer."""
     if case.op == "bitlinear" and (case.method in ("rtol", "ulp", "bits") or case.args.get("accumulate") == "float"):
         return "<f4"
     return DTYPES.get(case.op, "u1")
 
 
-def expected_json(case: Case) -> Any:
+def expected_json(case: VectorCase) -> Any:
     """The value that a case expects where its answer is JSON, else None."""
     if case.op not in JSON_OPS and case.digest:
         return None
@@ -37,7 +37,7 @@ def expected_json(case: Case) -> Any:
     return case.json
 
 
-def expected_bytes(case: Case) -> bytes | None:
+def expected_bytes(case: VectorCase) -> bytes | None:
     """The bytes that a case expects, if it has them; those of expected JSON in its canonical form."""
     if case.answer is not None:
         return case.answer.read_bytes()
@@ -82,7 +82,7 @@ def json_difference(want: Any, got: Any, path: str = "$") -> str:
     return f"{path} is {_shown(got)}; expected {_shown(want)}"
 
 
-def fields_difference(case: Case, fields: Mapping[str, Any]) -> str:
+def fields_difference(case: VectorCase, fields: Mapping[str, Any]) -> str:
     """Where values that come beside a digest differ; those that the answer leaves out do not, but for activations."""
     if not isinstance(case.json, Mapping):
         return ""
@@ -96,7 +96,7 @@ def fields_difference(case: Case, fields: Mapping[str, Any]) -> str:
     return ""
 
 
-def centred(case: Case, data: bytes) -> bytes:
+def centred(case: VectorCase, data: bytes) -> bytes:
     """Rows of logits less the mean of each: with them log-probabilities agree, which differ by one number a row."""
     columns = int(case.compare.get("columns") or 0)
     values = np.frombuffer(data[: len(data) // 4 * 4], "<f4").astype(np.float64)
@@ -106,7 +106,7 @@ def centred(case: Case, data: bytes) -> bytes:
     return bytes((rows - rows.mean(axis=1, keepdims=True)).astype("<f4").tobytes())
 
 
-def difference(case: Case, want: bytes, got: bytes) -> str:
+def difference(case: VectorCase, want: bytes, got: bytes) -> str:
     """Where an answer first differs beyond what the class of comparison allows, or nothing."""
     if got == want:
         return ""
@@ -127,14 +127,14 @@ def difference(case: Case, want: bytes, got: bytes) -> str:
 
 
 def _json_texts_difference(want: bytes, got: bytes) -> str:
-    """Where two JSON texts differ in what they say; nothing where one is no JSON, or they say the same."""
+    """Where two JSON texts differ in what they say; nothing where one is not a JSON, or they say the same."""
     try:
         return json_difference(json.loads(want), json.loads(got))
     except (ValueError, RecursionError):
         return ""
 
 
-def _within(case: Case, want: NDArray[Any], got: NDArray[Any]) -> Any:
+def _within(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> Any:
     """Which elements are near enough by `ulp` or `rtol`; NaN is near NaN."""
     both_nan = np.isnan(want) & np.isnan(got)
     if case.method == "ulp":
@@ -146,12 +146,12 @@ def _within(case: Case, want: NDArray[Any], got: NDArray[Any]) -> Any:
 
 
 def _ordered(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Floats as integers in the same order, one apart where they are neighbours."""
+    """Floats as integers in the same order, one apart where they are neighbors."""
     bits = values.view("<i4").astype(np.int64)
     return np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
 
 
-def _like(case: Case, want: NDArray[Any], got: NDArray[Any]) -> str:
+def _like(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> str:
     """Whether all values correlate, and the largest of the last `columns` is among the largest of the answer."""
     if not np.isfinite(got).all():
         return f"value {int(np.flatnonzero(~np.isfinite(got))[0]):,} is not finite"
@@ -170,7 +170,7 @@ def _like(case: Case, want: NDArray[Any], got: NDArray[Any]) -> str:
     return ""
 
 
-def _elements(case: Case, want: NDArray[Any], got: NDArray[Any], near: Any) -> str:
+def _elements(case: VectorCase, want: NDArray[Any], got: NDArray[Any], near: Any) -> str:
     """The first element that differs, and how many do."""
     if near is None:
         near = (want.view(f"u{want.itemsize}") if want.itemsize > 1 else want) == (
@@ -186,7 +186,7 @@ def _elements(case: Case, want: NDArray[Any], got: NDArray[Any], near: Any) -> s
     return f"{_place(case, k, want.size)} is {_number(got[k])}; expected {_number(want[k])}; {count}"
 
 
-def _place(case: Case, k: int, count: int) -> str:
+def _place(case: VectorCase, k: int, count: int) -> str:
     shape = [int(n) for n in case.args.get("shape", ())]
     total = 1
     for n in shape:

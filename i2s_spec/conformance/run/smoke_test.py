@@ -18,7 +18,7 @@ from i2s_spec.codec import native
 from i2s_spec.codec.ternary_types import pack_blocks
 from i2s_spec.conformance.run.adapter_process import AdapterFault
 from i2s_spec.conformance.run.askers import ProtocolAsker
-from i2s_spec.conformance.run.cases import Case
+from i2s_spec.conformance.run.cases import VectorCase
 from i2s_spec.conformance.run.protocol import VERSION, Implementation
 from i2s_spec.conformance.run.results import CaseResult, Status
 from i2s_spec.conformance.run.runner import score
@@ -74,7 +74,7 @@ def _type(about: Implementation) -> str | None:
     return next((each for each in named if each in BLOCK_LAYOUTS), None)
 
 
-def _case(about: Implementation, folder: Path, op: str) -> Case | None:
+def _case(about: Implementation, folder: Path, op: str) -> VectorCase | None:
     """A tensor of random trits, and what it decodes to."""
     type_ = _type(about)
     if type_ is None or op not in about.ops:
@@ -88,11 +88,11 @@ def _case(about: Implementation, folder: Path, op: str) -> Case | None:
     args: dict[str, object] = {"type": type_.lower(), "shape": [_SHAPE[1], _SHAPE[0]]}
     if type_ == "I2_S":
         args["layout"] = "x86-128"
-    return Case(f"smoke-{op}", op, path, args=args, digest=digest_of(answer.tobytes()), answer=expected,
-                compare={"class": "bits" if op == "dequant" else "exact"})  # fmt: skip
+    return VectorCase(f"smoke-{op}", op, path, args=args, digest=digest_of(answer.tobytes()), answer=expected,
+                      compare={"class": "bits" if op == "dequant" else "exact"})  # fmt: skip
 
 
-def _asked(asker: ProtocolAsker, case: Case) -> CaseResult:
+def _asked(asker: ProtocolAsker, case: VectorCase) -> CaseResult:
     try:
         return score(asker, case)
     except AdapterFault as fault:

@@ -52,7 +52,7 @@ def suite() -> Suite:
     return suite_of(ledger.read())
 
 
-def suite_of(lines: Mapping[str, ledger.Line], declared: bool = False) -> Suite:
+def suite_of(lines: Mapping[str, ledger.LedgerLine], declared: bool = False) -> Suite:
     """The suite under the ids of a ledger.
 
     :param declared: with the flags that drafts have, whether or not a mutant proves them
@@ -68,7 +68,7 @@ def suite_of(lines: Mapping[str, ledger.Line], declared: bool = False) -> Suite:
     return Suite(SUITE_VERSION, tuple(sorted(vectors, key=lambda vector: vector.id)))
 
 
-def _vector(draft: Draft, line: ledger.Line, flags: tuple[str, ...], places: dict[str, str]) -> Vector:
+def _vector(draft: Draft, line: ledger.LedgerLine, flags: tuple[str, ...], places: dict[str, str]) -> Vector:
     """A draft under its id; equal bytes have one place, that of the first vector with them."""
 
     def blob(data: bytes | None, digest: str, ending: str) -> Blob | None:
@@ -87,7 +87,7 @@ def _vector(draft: Draft, line: ledger.Line, flags: tuple[str, ...], places: dic
     )  # fmt: skip
 
 
-def _flags(line: ledger.Line) -> tuple[str, ...]:
+def _flags(line: ledger.LedgerLine) -> tuple[str, ...]:
     return () if line.flags == "-" else tuple(line.flags.split(","))
 
 

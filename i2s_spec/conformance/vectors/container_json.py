@@ -1,4 +1,4 @@
-"""This module writes what a container holds as JSON that every reader can be held against (`INTERPRETING.md`, container).
+"""This module writes what a container holds as JSON that every reader can be compared with (`INTERPRETING.md`, container).
 
     {"alignment":32,"byte_order":"little","kv":[...],"tensors":[...],"version":3}
 

@@ -29,7 +29,7 @@ FEATURES: Final = {
     "rows.partial": "rows that are no multiple of a block",
     "big-endian": "big-endian files",
     "gguf.v2": "version 2 of the container",
-    "strict.codes": "refuses the code that stands for nothing",
+    "strict.codes": "refuses the unused code",
     "strict.scales": "refuses scales that clause 6.2 forbids",
     "strict.shapes": "refuses shapes that are no whole blocks",
     "strict.extent": "refuses data of another size than the tensor's",

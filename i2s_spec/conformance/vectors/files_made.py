@@ -36,7 +36,10 @@ _FAMILY_FLAGS: Final = {"M": "model-not-checked", "S": "bounds-not-checked"}
 def drafts() -> Iterator[Draft]:
     """Every vector of whole files."""
     yield from _sound()
-    yield from _floats_only()
+    sound_floats = _file()
+    yield from _sound_floats(sound_floats)
+    yield from _faulty_floats(sound_floats)
+    yield from _disputed_floats()
     for case in malformed():
         if not case.large and len(case.data) <= LARGEST:
             yield from _malformed(case)
@@ -139,8 +142,8 @@ def _u32(key: bytes, value: int) -> bytes:
     return _text(key) + struct.pack("<II", 4, value)
 
 
-def _floats_only() -> Iterator[Draft]:
-    sound_file = _file()
+def _sound_floats(sound_file: bytes) -> Iterator[Draft]:
+    """Sound files without I2_S: what the faults are changes of, and what readers get wrong in sound ones."""
     yield Draft("container/floats/sound", "container", "2.1", sound_file, "A sound file with two F32 tensors: what the "
                 "faults below are changes of.", json=container_json(open(sound_file)), requirement="R2.1-1",
                 flags=("offset-from-start", "ne-reversed"))  # fmt: skip
@@ -163,6 +166,10 @@ def _floats_only() -> Iterator[Draft]:
     yield Draft("container/floats/values", "container", "2.5", extremes, "Every value type at its end, an array of 300, an "
                 "empty one, and nested ones.", json=container_json(open(extremes)), requirement="R2.5-1",
                 flags=("value-type-confused", "array-length"))  # fmt: skip
+
+
+def _faulty_floats(sound_file: bytes) -> Iterator[Draft]:
+    """Files that every reader has to refuse."""
     cases: tuple[tuple[str, bytes, str, str, str, str], ...] = (
         ("magic", _file(magic=b"GGML"), "magic", "2.2", "R2.2-1", "The magic is GGML."),
         ("empty", b"", "magic", "2.2", "R2.2-1", "No bytes at all."),
@@ -199,6 +206,10 @@ def _floats_only() -> Iterator[Draft]:
     for name, data, phase, clause, requirement, comment in cases:
         yield Draft(f"container/floats/{name}", "container", clause, data, comment, verdict="invalid", phase=phase,
                     requirement=requirement, rule=lint(data).findings[0].code, flags=(f"accepts-bad-{phase}",))  # fmt: skip
+
+
+def _disputed_floats() -> Iterator[Draft]:
+    """Files that readers may take or refuse, and must survive."""
     for name, data, comment in (
         ("duplicate-key", _file(more=_text(b"general.architecture") + struct.pack("<I", 8) + _text(b"other"), more_keys=1),
          "A key twice: of two values the first counts, to who accepts the file."),

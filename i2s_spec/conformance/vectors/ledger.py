@@ -19,7 +19,7 @@ LEDGER: Final = Path(__file__).with_name("ledger.tsv")
 _HEAD: Final = "id\tname\tsince\tinput\tsecond\tanswer\tretired\tflags"
 
 
-class Line(NamedTuple):
+class LedgerLine(NamedTuple):
     """A line of the ledger."""
 
     id: str
@@ -36,10 +36,10 @@ class Line(NamedTuple):
         return (self.input, self.second, self.answer) == digests(draft)
 
 
-def read(path: Path = LEDGER) -> dict[str, Line]:
+def read(path: Path = LEDGER) -> dict[str, LedgerLine]:
     """Every line by the name of its vector."""
     lines = path.read_text(encoding="ascii").splitlines()[1:] if path.exists() else []
-    found = [Line(*line.split("\t")) for line in lines]
+    found = [LedgerLine(*line.split("\t")) for line in lines]
     return {line.name: line for line in found}
 
 
@@ -50,12 +50,12 @@ def digests(draft: Draft) -> tuple[str, str, str]:
     return _digest(draft.data), _digest(draft.second), _digest(answer or None)
 
 
-def changed(drafts: Iterable[Draft], lines: dict[str, Line]) -> list[str]:
+def changed(drafts: Iterable[Draft], lines: dict[str, LedgerLine]) -> list[str]:
     """The names of drafts that are not what was given out under their name."""
     return [draft.name for draft in drafts if draft.name in lines and not lines[draft.name].fits(draft)]
 
 
-def updated(drafts: Iterable[Draft], lines: dict[str, Line], version: str) -> list[Line]:
+def updated(drafts: Iterable[Draft], lines: dict[str, LedgerLine], version: str) -> list[LedgerLine]:
     """The lines with those of new drafts at the end, and what is no more marked as retired.
 
     :raises ValueError: where a vector that was given out has changed
@@ -70,11 +70,11 @@ def updated(drafts: Iterable[Draft], lines: dict[str, Line], version: str) -> li
     for draft in drafts:
         if draft.name not in lines:
             number += 1
-            every.append(Line(f"I2S-{number:04}", draft.name, version, *digests(draft), "-"))
+            every.append(LedgerLine(f"I2S-{number:04}", draft.name, version, *digests(draft), "-"))
     return every
 
 
-def text(lines: Iterable[Line]) -> str:
+def text(lines: Iterable[LedgerLine]) -> str:
     """The ledger as it is written."""
     return "\n".join([_HEAD, *("\t".join(line) for line in lines)]) + "\n"
 

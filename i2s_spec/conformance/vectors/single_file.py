@@ -1,27 +1,17 @@
-"""This module writes a vector as one self-describing file: lines `key: value`, an empty line, raw bytes; and reads it."""
+"""This module writes a vector as one self-describing file: lines `key: value`, an empty line, raw bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from i2s_spec.conformance.vectors.vector import Blob, Vector, canonical_json
-from i2s_spec.errors import counted
 
 #: The first line of every such file.
 FIRST: Final = "i2s-vector: 1"
 
 #: Larger parts, which belong to whole models, are named and not repeated.
 LARGEST: Final = 8 << 10
-
-
-class SingleFile(NamedTuple):
-    """What a file says: its lines by their keys, input, second input, and answer."""
-
-    lines: dict[str, str]
-    input: bytes
-    second: bytes
-    expected: bytes
 
 
 def single_file(vector: Vector) -> bytes:
@@ -34,22 +24,6 @@ def single_file(vector: Vector) -> bytes:
 
 def _blobs(vector: Vector) -> dict[str, Blob | None]:
     return {"input": vector.input_blob, "second": vector.second_blob, "expected": vector.expected_blob}
-
-
-def read_single(data: bytes) -> SingleFile:
-    """What such a file holds.
-
-    :raises ValueError: for another kind of file, and for one whose bytes are not those that its lines say
-    """
-    head, found, raw = data.partition(b"\n\n")
-    first, *rest = head.decode("utf-8").split("\n")
-    if not found or first != FIRST:
-        raise ValueError(f"the first line is {first[:40]!r}, not {FIRST!r}")
-    lines = dict(line.split(": ", 1) for line in rest)
-    one, two, three = (int(lines[f"{part}-bytes"]) for part in ("input", "second", "expected"))
-    if len(raw) != one + two + three:
-        raise ValueError(f"the lines say {counted(one + two + three, 'byte')}; there are {len(raw):,}")
-    return SingleFile(lines, raw[:one], raw[one : one + two], raw[one + two :])
 
 
 def _lines(vector: Vector) -> Iterator[tuple[str, str]]:

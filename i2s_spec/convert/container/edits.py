@@ -1,7 +1,7 @@
 """This module defines a file with edits that is not written yet: a source like any other, and the changes that it holds.
 
 Stretches of the original are kept where they are; between them stand the new bytes. So a file of any size is changed
-without a copy of it in memory: it can be indexed, judged and edited again before a single byte goes to the disk.
+without a copy of it in memory: it can be indexed, checked and edited again before a single byte goes to the disk.
 
     >>> from i2s_spec.gguf.source import BufferSource
     >>> edited = EditedSource(BufferSource(b"GGUF....")).edited([Edit(Span(4, 6, "version"), b"3")])
@@ -21,7 +21,8 @@ from typing import Final, NamedTuple
 
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.atomic_file import OutputFile, Target, refuse_source, refuse_taken, write_all
-from i2s_spec.gguf.source import CHUNK, Buffer, Source, chunks
+from i2s_spec.gguf.ranges import chunks
+from i2s_spec.gguf.source import CHUNK, Buffer, Source
 from i2s_spec.gguf.writer import Progress
 from i2s_spec.schema import faults
 

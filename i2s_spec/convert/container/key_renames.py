@@ -24,7 +24,7 @@ ACTIVATIONS: Final = next(key.values for key in MODEL if key.name.endswith(".hid
 
 _FILE_TYPE, _QUANTIZATION = "general.file_type", "general.quantization_version"
 
-_PAIRS: Final = {"neox": "the halves of a head", "norm": "neighbouring rows of a head"}
+_PAIRS: Final = {"neox": "the halves of a head", "norm": "neighboring rows of a head"}
 
 #: What `general.file_type` means to the two lineages where they disagree.
 _UPSTREAM: Final = {38: "MXFP4_MOE", 39: "NVFP4", 40: "Q1_0"}
@@ -60,10 +60,10 @@ def changed_keys(
         values["general.architecture"] = Value(ValueType.STRING, arch)
     if activation is not None:
         if activation not in ACTIVATIONS:
-            raise ValueError(f"{quote(activation)} is no activation; {', '.join(map(str, ACTIVATIONS))} are")
+            raise ValueError(f"{quote(activation)} is not an activation; {', '.join(map(str, ACTIVATIONS))} are")
         name = arch or former
         if name is None:
-            raise ValueError("the file has no architecture that an activation could be said of")
+            raise ValueError("the file has no architecture to store an activation for")
         values[f"{name}.hidden_activation"] = Value(ValueType.STRING, activation)
     before = file.metadata.get(_FILE_TYPE)
     before = before if isinstance(before, int) else None

@@ -1,7 +1,7 @@
 """This module defines how a GGUF file is copied with changes: keys set, renamed or dropped, tensors too, laid out anew.
 
 Every copy that is laid out again is made here: in another byte order, with other tensor data (conversions), under
-another architecture, or with only what was understood (sanitising).
+another architecture, or with only what was understood (sanitizing).
 
 Whatever is not to be changed is copied byte for byte, key-values from their records and tensors in parts of a MiB, so
 that a file of any size is rewritten with little memory. Gaps between tensors, and bytes after the last one, are not
@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.gguf.atomic_file import Target, refuse_source
 from i2s_spec.gguf.byte_order import swapped_data, swapped_record
-from i2s_spec.gguf.encode_value import Kind
+from i2s_spec.gguf.encoding.encode_value import Kind
+from i2s_spec.gguf.ranges import chunks
 from i2s_spec.gguf.reader import File, KeyValue, Tensor, takes_file
-from i2s_spec.gguf.source import Origin, chunks
+from i2s_spec.gguf.source import Origin
 from i2s_spec.gguf.writer import Progress, Writer
 from i2s_spec.schema import faults
 from i2s_spec.schema.checks import ByteOrder
@@ -63,7 +64,8 @@ def rewrite(
 ) -> int:
     """Copy a file with changes; keys and tensors keep their order, new keys come last.
 
-    What is dropped, renamed or replaced is called by its name in the source, what is set by its name in the copy.
+    Keys and tensors to drop, rename or replace are given by their names in the source; keys to set by their names in
+    the copy.
 
     :param source_file: a `File`, or what `open` takes
     :param set: values by key: a `Value`, or a bare value, which keeps the type of the key it replaces

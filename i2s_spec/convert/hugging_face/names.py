@@ -2,7 +2,7 @@
 
     model.layers.N.self_attn.q_proj.weight     blk.N.attn_q.weight     and so on, as in `LAYER`
 
-Architectures that rotate neighbouring rows of a head (`llama`) have the rows of attn_q and
+Architectures that rotate neighboring rows of a head (`llama`) have the rows of attn_q and
 attn_k in another order than the checkpoint, which rotates halves. With heads of d rows, 0 <= i < d/2 and p = 0 or 1:
 
     row h*d + p*(d/2) + i of the checkpoint  is  row h*d + 2*i + p  of the GGUF file
@@ -89,7 +89,7 @@ def heads_that_move(file: File, tensor: str) -> int | None:
 
 
 def to_gguf_rows(matrix: NDArray[Any], heads: int) -> NDArray[Any]:
-    """The rows of a matrix [rows, cols] in the order of a GGUF file that rotates neighbours."""
+    """The rows of a matrix [rows, cols] in the order of a GGUF file that rotates neighbors."""
     return _moved(matrix, heads, 2, matrix.shape[0] // heads // 2)
 
 

@@ -210,7 +210,7 @@ def _matrices(checkpoint: Checkpoint, convention: Convention) -> Iterator[Packed
 def _one_float(stored: Stored) -> np.float32:
     types = {"F32": "<u4", "F16": "<u2", "BF16": "<u2"}
     if stored.dtype not in types or stored.nbytes != np.dtype(types[stored.dtype]).itemsize:
-        raise _refused(stored, f"is {quote(stored.dtype)} of shape {list(stored.shape)}, where one float is wanted")
+        raise _refused(stored, f"is {quote(stored.dtype)} of shape {list(stored.shape)}; one float is expected")
     bits = np.frombuffer(stored.read(), dtype=types[stored.dtype])
     return np.float32(widened(bits.astype(bits.dtype.newbyteorder("=")), stored.dtype)[0])
 

@@ -41,7 +41,7 @@ from i2s_spec.convert.tensors.convert_file import Conversion, Proof, form_label,
 from i2s_spec.convert.tensors.encode import Encoder
 from i2s_spec.errors import quote
 from i2s_spec.gguf.byte_order import swapped_data
-from i2s_spec.gguf.source import chunks
+from i2s_spec.gguf.ranges import chunks
 from i2s_spec.schema.architectures.architecture import declared_architecture
 from i2s_spec.schema.dialect import CANONICAL, Dialect
 

@@ -147,9 +147,9 @@ def _tensors(source: Source) -> Iterator[Stored]:
     try:
         header = json.loads(source.read(8, length), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        raise _malformed(source, f"its header is no JSON ({type(error).__name__})") from None
+        raise _malformed(source, f"its header is not JSON ({type(error).__name__})") from None
     if not isinstance(header, dict):
-        raise _malformed(source, "its header is no JSON object")
+        raise _malformed(source, "its header is not a JSON object")
     header.pop("__metadata__", None)
     base = 8 + length
     found = [_tensor(source, name, about, base) for name, about in header.items()]

@@ -16,7 +16,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from i2s_spec.convert.synthetic.recipes import CHAT_TEMPLATE, LAST_TOKEN, RECIPES, SHAPES, Recipe, Size
-from i2s_spec.convert.synthetic.vocabulary import Vocabulary
+from i2s_spec.convert.synthetic.vocabulary import SyntheticVocabulary
 from i2s_spec.convert.synthetic.weight_kinds import WeightKinds
 from i2s_spec.errors import counted, quote
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES, Architecture, Placed
@@ -145,7 +145,7 @@ def write_model(
     target: Target,
     architecture: str,
     size: Size,
-    vocabulary: Vocabulary,
+    vocabulary: SyntheticVocabulary,
     data: Callable[[Placed], Any],
     *,
     about: Mapping[str, str] | None = None,
@@ -197,7 +197,7 @@ def write_model(
         return Written(writer.size, len(keys) + len(more) + (writer.alignment != 32), len(tensors))
 
 
-def _shape(shape: str, architecture: str, chosen: dict[str, Any]) -> tuple[Size, Callable[[int], Vocabulary]]:
+def _shape(shape: str, architecture: str, chosen: dict[str, Any]) -> tuple[Size, Callable[[int], SyntheticVocabulary]]:
     """The sizes of a named shape and the maker of its vocabulary."""
     if shape not in SHAPES:
         raise ValueError(f"there is no shape {quote(shape)}; there is {', '.join(SHAPES)}")
@@ -257,7 +257,9 @@ def _hyperparameters(architecture: Architecture, recipe: Recipe, size: Size) -> 
     )
 
 
-def _values(architecture: Architecture, recipe: Recipe, h: Hyperparameters, words: Vocabulary) -> dict[str, Any]:
+def _values(
+    architecture: Architecture, recipe: Recipe, h: Hyperparameters, words: SyntheticVocabulary
+) -> dict[str, Any]:
     """What each key holds."""
     ids = {f"tokenizer.ggml.{name}_token_id": number for name, number in words.ids.items()}
     return {

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from i2s_spec.convert.synthetic import vocabulary
-from i2s_spec.convert.synthetic.vocabulary import Vocabulary
+from i2s_spec.convert.synthetic.vocabulary import SyntheticVocabulary
 
 
 class Size(NamedTuple):
@@ -36,7 +36,7 @@ class Recipe(NamedTuple):
 
     keys: tuple[str, ...]
     size: Size
-    vocabulary: Callable[[int], Vocabulary]
+    vocabulary: Callable[[int], SyntheticVocabulary]
     rope_base: float
     eps: float
     tokenizer: str

@@ -3,7 +3,7 @@
 The vocabulary was trained by `train` on `vocabulary.txt`, which was written for it, and is kept in `vocabulary.json`;
 `python -m i2s_spec.convert.synthetic.vocabulary` makes the one from the other again, byte for byte. Smaller
 vocabularies leave out the last merges. Larger ones go on with words made of syllables, each of which merges can build,
-so that a header of any real size can be had.
+so that a header of any real size is possible.
 
     >>> small = byte_level(300)
     >>> len(small.tokens), small.tokens[small.ids["bos"]], small.merges[:2]
@@ -35,7 +35,7 @@ MOST_TOKENS: Final = 1_048_576
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 
 
-class Vocabulary(NamedTuple):
+class SyntheticVocabulary(NamedTuple):
     """Tokens by id, with what a GGUF file says of each; `ids` are those of the special tokens, by the names of keys."""
 
     tokens: tuple[str, ...]
@@ -134,7 +134,7 @@ def trained() -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(stored["tokens"]), tuple(stored["merges"])
 
 
-def byte_level(size: int, merges: int | None = None, special: Sequence[Special] = BPE_SPECIAL) -> Vocabulary:
+def byte_level(size: int, merges: int | None = None, special: Sequence[Special] = BPE_SPECIAL) -> SyntheticVocabulary:
     """A vocabulary for `tokenizer.ggml.model` = gpt2: bytes, then what merges make of them, then the special tokens.
 
     :param size: tokens in all, at least 256 and the special ones
@@ -161,7 +161,7 @@ def byte_level(size: int, merges: int | None = None, special: Sequence[Special] 
         splits += pairs[:take]
 
     text = (*tokens, *made)
-    return Vocabulary(
+    return SyntheticVocabulary(
         tokens=(*text, *(entry.token for entry in special)),
         types=(NORMAL,) * len(text) + tuple(entry.type for entry in special),
         scores=(0.0,) * size,
@@ -170,7 +170,7 @@ def byte_level(size: int, merges: int | None = None, special: Sequence[Special] 
     )
 
 
-def sentence_pieces(size: int, special: Sequence[Special] = LLAMA_SPECIAL) -> Vocabulary:
+def sentence_pieces(size: int, special: Sequence[Special] = LLAMA_SPECIAL) -> SyntheticVocabulary:
     """A vocabulary for `tokenizer.ggml.model` = llama: special tokens, bytes as `<0xNN>`, then pieces by rank.
 
     The score of a piece is its rank, negative. Pieces of several characters come first, then the characters that they
@@ -197,7 +197,7 @@ def sentence_pieces(size: int, special: Sequence[Special] = LLAMA_SPECIAL) -> Vo
         pieces += others[: room - len(pieces)]
         pieces += [word for word, _ in new_words(PIECE_SPACE, room - len(pieces), set(pieces))]
 
-    return Vocabulary(
+    return SyntheticVocabulary(
         tokens=(*(entry.token for entry in special), *(f"<0x{byte:02X}>" for byte in range(256)), *pieces),
         types=(*(entry.type for entry in special), *(BYTE,) * 256, *(NORMAL,) * len(pieces)),
         scores=(*(entry.score for entry in special), *(0.0,) * 256, *(-float(rank) for rank in range(len(pieces)))),

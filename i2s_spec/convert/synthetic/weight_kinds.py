@@ -43,7 +43,7 @@ class WeightKinds:
     def grown(self, usual: Size, chosen: dict[str, Any]) -> Size:
         """The sizes of a recipe with those that were chosen; the widths of the recipe grow to whole blocks.
 
-        :raises ValueError: for a chosen width that is no whole blocks of the type
+        :raises ValueError: for a chosen width that is not a whole blocks of the type
         """
         block = GROUP_LAYOUTS[self.type].block if self.type in GROUP_LAYOUTS else 1
         for name in ("embd", "ff"):

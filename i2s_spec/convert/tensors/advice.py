@@ -5,11 +5,13 @@ Only what is known of released programs is said, and only where it concerns the 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
 
-#: Architectures of BitNet b1.58 2B-4T, whose feed-forward is ReLU squared.
-_RELU2 = ("bitnet-b1.58", "bitnet-25")
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+
+#: Architectures whose feed-forward is ReLU squared: those of BitNet b1.58 2B-4T.
+_RELU2: Final = tuple(each.name for each in ARCHITECTURES.values() if each.activation == "relu2")
 
 _RELU2_NEEDED = (
     "The model was trained with ReLU squared, if it is BitNet b1.58 2B-4T; architecture bitnet means SiLU to llama.cpp "
@@ -21,38 +23,42 @@ _RELU2_READ = (
     "program is patched: compare the perplexity (about 17 on wikitext-2 with ReLU squared; about 97 with SiLU)."
 )
 
-
 #: Architectures of BitNet's embedding models, which have tensors that upstream does not know.
-_NORM_IN = ("qwen3", "gemma3")
+_NORM_IN: Final = tuple(each.name for each in ARCHITECTURES.values() if each.has_input_norms)
 
 #: Rows of Q2_0 are whole groups of 64; those of TQ1_0 and TQ2_0 blocks of 256, of I2_S 128, of PrismML's types 128.
 _GROUP: Final = 64
 _OTHERS: Final = (("TQ2_0", 256), ("I2_S", 128))
 
 
+def _takes_activation(architecture: str | None) -> bool:
+    declared = ARCHITECTURES.get(architecture or "")
+    return declared is not None and declared.takes_activation
+
+
 def _way_out(architecture: str | None, activation: str | None, rows: Collection[int]) -> str:
     """Whether re-packing as Q2_0 makes a file that llama.cpp computes rightly, and how."""
-    if architecture in _RELU2 or (architecture == "bitnet" and activation == "relu2"):
+    if architecture in _RELU2 or (_takes_activation(architecture) and activation == "relu2"):
         return (
-            "--to Q2_0 would make tensors that llama.cpp reads since July 2026; but it computes no BitNet architecture with "
-            "ReLU squared, as this model needs."
+            "--to Q2_0 does not help: llama.cpp reads it since July 2026, but computes no BitNet architecture "
+            "with ReLU squared, which this model needs."
         )
     if architecture in _NORM_IN:
         return f"--to Q2_0 makes tensors that llama.cpp reads since July 2026, if not {architecture} with *_norm_in tensors."
     if any(row % _GROUP for row in rows):
         uneven = min(row for row in rows if row % _GROUP)
         return (
-            f"--to Q2_0 --fallback F16 makes one that llama.cpp reads since July 2026; rows of {uneven:,}, which are no "
-            "multiple of 64, become F16."
+            f"--to Q2_0 --fallback F16 makes a file that llama.cpp reads since July 2026; rows of {uneven:,}, "
+            "which is not a multiple of 64, become F16."
         )
     text = (
-        "--to Q2_0 makes one that llama.cpp reads since July 2026, and is the way out that is recommended: the weights stay "
-        "the same but for scales that are rounded to float16"
+        "--to Q2_0 is recommended: it makes a file that llama.cpp reads since July 2026, and only rounds scales "
+        "to float16"
     )
     for row in sorted(rows):
         missing = [name for name, block in _OTHERS if row % block]
         if missing:
-            return f"{text}, and rows of {row:,}, which are no whole blocks of {' and '.join(missing)}, have a place."
+            return f"{text}, and rows of {row:,}, which are not whole blocks of {' and '.join(missing)}, fit."
     return f"{text}."
 
 
@@ -75,72 +81,93 @@ def advice(
     :param pre: whether the file says how text is split before it becomes tokens, or need not
     :param rows: lengths of the rows of its ternary matrices
     """
-    notes: list[str] = []
     upstream = "I2_S" not in types
-    if not upstream:
-        notes.append(
-            "Only BitNet's llama.cpp forks and programs made for I2_S read type 36; upstream llama.cpp refuses the file, "
-            "and ik_llama.cpp has to requantize it first (llama-quantize --allow-requantize --token-embedding-type f16, to "
-            f"IQ2_BN). {_way_out(architecture, activation, rows)}"
-        )
-        if layout not in (None, "interleave-128"):
-            notes.append(
-                f"Nothing in the file says that the layout is {layout}: programs that expect another one load it and "
-                "compute with wrong weights."
-            )
-    if upstream and architecture in _RELU2:
-        notes.append(
-            f"Upstream llama.cpp does not know architecture {architecture}, only bitnet, which it computes with SiLU: "
-            "--arch bitnet --hidden-activation relu2 makes a file that it loads. BitNet's forks of 2025 load this one."
-        )
-    if architecture == "bitnet":
-        if activation == "relu2":
-            notes.append(_RELU2_READ)
-        elif former in _RELU2:
-            notes.append(_RELU2_NEEDED)
-    if upstream and architecture in _NORM_IN:
-        notes.append(
-            f"Upstream llama.cpp loads no {architecture} with *_norm_in tensors (wrong number of tensors): "
-            "BitNet's fork of 2026 does."
-        )
-    if types & {"PQ2_0", "PTQ1_0"}:
-        notes.append(
-            "Only PrismML's llama.cpp fork, since August 2026, and programs made for its types read 142 and 143; "
-            f"llama.cpp refuses the file. {_way_out(architecture, activation, rows)}"
-        )
-    if "Q2_0_G128" in types:
-        notes.append(
-            "Groups of 128 under type 42 are read by PrismML's branch prism-v5 alone; every other program takes them for "
-            "groups of 64, and refuses the file. --to PQ2_0 makes one for PrismML's fork. "
-            + _way_out(architecture, activation, rows)
-        )
-    if types & {"IQ1_BN", "IQ2_BN"}:
-        notes.append("Only ik_llama.cpp reads IQ1_BN and IQ2_BN.")
-    if "I2_SR" in types:
-        notes.append(
-            "One fork of BitNet (sabdulmajid/BitNet) has I2_SR under type 40, which is NVFP4 to llama.cpp, and under "
-            f"general.file_type 41, which is Q2_0 there. {_way_out(architecture, activation, rows)}"
-        )
-    if "Q2_0" in types:
-        notes.append(
-            "llama.cpp reads Q2_0 since July 2026 (ggml-org/llama.cpp#24448) and refuses it before; PrismML's fork does "
-            "since August 2026, and took it for groups of 128 before. Activations are quantized per 32 elements, where "
-            "I2_S kernels do it per token: the weights are the same, the results are close and not equal."
-        )
-    if upstream and types & {"TQ1_0", "TQ2_0"}:
-        notes.append(
-            "llama.cpp quantizes activations per 256 elements for TQ1_0 and TQ2_0, where I2_S kernels do it per token: "
-            "the weights are the same, the results are close and not equal."
-        )
-    if types & {"TQ1_0", "TQ2_0"} and any(row % 256 for row in rows) and not any(row % _GROUP for row in rows):
-        uneven = min(row for row in rows if row % 256)
-        notes.append(
-            f"Rows of {uneven:,} are no whole blocks of 256, and stay floats; --to Q2_0, which llama.cpp reads since July "
-            "2026, has a place for them: its groups have 64."
-        )
+    way_out = _way_out(architecture, activation, rows)
+    notes = [
+        *(() if upstream else _of_i2s(layout, way_out)),
+        *_of_architecture(architecture, former, activation, upstream),
+        *_of_group_types(types, way_out),
+        *_of_blocks_of_256(types, rows, upstream),
+    ]
     if upstream and not pre:
         notes.append(
             "tokenizer.ggml.pre is missing: upstream llama.cpp warns, and splits text by its default rule; for the "
             "tokenizer of 2B-4T it should say llama-bpe."
         )
     return tuple(notes)
+
+
+def _of_i2s(layout: str | None, way_out: str) -> Iterator[str]:
+    yield (
+        "Only BitNet's llama.cpp forks and programs made for I2_S read type 36; upstream llama.cpp refuses the file, "
+        "and ik_llama.cpp has to requantize it first (llama-quantize --allow-requantize --token-embedding-type f16, to "
+        f"IQ2_BN). {way_out}"
+    )
+    if layout not in (None, "interleave-128"):
+        yield (
+            f"The file does not state that its layout is {layout}: programs that expect another one load it and "
+            "compute with wrong weights."
+        )
+
+
+def _of_architecture(
+    architecture: str | None, former: str | None, activation: str | None, upstream: bool
+) -> Iterator[str]:
+    if upstream and architecture in _RELU2:
+        yield (
+            f"Upstream llama.cpp does not know architecture {architecture}, only bitnet, which it computes with SiLU: "
+            "--arch bitnet --hidden-activation relu2 makes a file that it loads. BitNet's forks of 2025 load this one."
+        )
+    if _takes_activation(architecture):
+        if activation == "relu2":
+            yield _RELU2_READ
+        elif former in _RELU2:
+            yield _RELU2_NEEDED
+    if upstream and architecture in _NORM_IN:
+        yield (
+            f"Upstream llama.cpp loads no {architecture} with *_norm_in tensors (wrong number of tensors): "
+            "BitNet's fork of 2026 does."
+        )
+
+
+def _of_group_types(types: set[str], way_out: str) -> Iterator[str]:
+    """Types that have a scale for each group or row: who reads them."""
+    if types & {"PQ2_0", "PTQ1_0"}:
+        yield (
+            "Only PrismML's llama.cpp fork, since August 2026, and programs made for its types read 142 and 143; "
+            f"llama.cpp refuses the file. {way_out}"
+        )
+    if "Q2_0_G128" in types:
+        yield (
+            "Groups of 128 under type 42 are read by PrismML's branch prism-v5 alone; every other program takes them for "
+            f"groups of 64, and refuses the file. --to PQ2_0 makes one for PrismML's fork. {way_out}"
+        )
+    if types & {"IQ1_BN", "IQ2_BN"}:
+        yield "Only ik_llama.cpp reads IQ1_BN and IQ2_BN."
+    if "I2_SR" in types:
+        yield (
+            "One fork of BitNet (sabdulmajid/BitNet) has I2_SR under type 40, which is NVFP4 to llama.cpp, and under "
+            f"general.file_type 41, which is Q2_0 there. {way_out}"
+        )
+    if "Q2_0" in types:
+        yield (
+            "llama.cpp reads Q2_0 since July 2026 (ggml-org/llama.cpp#24448) and refuses it before; PrismML's fork does "
+            "since August 2026, and took it for groups of 128 before. Activations are quantized per 32 elements, where "
+            "I2_S kernels do it per token: the weights are the same, the results are close and not equal."
+        )
+
+
+def _of_blocks_of_256(types: set[str], rows: Collection[int], upstream: bool) -> Iterator[str]:
+    if not types & {"TQ1_0", "TQ2_0"}:
+        return
+    if upstream:
+        yield (
+            "llama.cpp quantizes activations per 256 elements for TQ1_0 and TQ2_0, where I2_S kernels do it per token: "
+            "the weights are the same, the results are close and not equal."
+        )
+    if any(row % 256 for row in rows) and not any(row % _GROUP for row in rows):
+        uneven = min(row for row in rows if row % 256)
+        yield (
+            f"Rows of {uneven:,} are not whole blocks of 256, and stay floats; --to Q2_0, which llama.cpp reads since July "
+            "2026, has a place for them: its groups have 64."
+        )

@@ -110,7 +110,7 @@ def convert_file(
     :param tensors: names of those to convert, or patterns (`blk.*.ffn_*`) that choose among those that are converted
         without it: all that are of a ternary type, and floats that the architecture declares to be projections
     :param fallback: one of `FLOATS`, for tensors that have no place in `to` (rows of 8,640 in TQ2_0)
-    :param unused_code: whether the code that stands for nothing is refused or made 0; between dialects it is kept
+    :param unused_code: whether the unused code is refused or made 0; between dialects it is kept
     :param arch: another architecture to call the model; keys that begin with the old name get the new one
     :param hidden_activation: `relu2`, `silu` or `gelu`, stored as `<architecture>.hidden_activation`
     :param byte_order: of the copy; without it, the source's
@@ -125,7 +125,7 @@ def convert_file(
         raise file.fault
     kind, wanted = wanted_form(to, dialect)
     if fallback is not None and fallback not in FLOATS:
-        raise ValueError(f"{quote(fallback)} is no type to fall back to; {', '.join(FLOATS)} are")
+        raise ValueError(f"{quote(fallback)} is not a type to fall back to; {', '.join(FLOATS)} are")
     order: ByteOrder = byte_order or file.byte_order
     former = file.metadata.get("general.architecture")
     former = former if isinstance(former, str) else None

@@ -120,7 +120,7 @@ class Encoder:
         layout = form.dialect.layout
         if form.type == "I2_S" and form.rows > 1 and layout.row_block == 1 and form.cols % layout.block:
             raise ValueError(
-                f"rows of {counted(form.cols, 'element')} are no whole blocks of {layout.block}: "
+                f"rows of {counted(form.cols, 'element')} are not whole blocks of {layout.block}: "
                 f"kernels, which begin at rows, "
                 f"would read {layout} wrong"
             )
@@ -208,9 +208,9 @@ def _same_trits(first: NDArray[np.int8], second: NDArray[np.int8]) -> bool:
 class Recoding:
     """A tensor in another form; its bytes are made while they are iterated over, each window proved before it is given.
 
-    Between dialects of I2_S the code that stands for nothing is kept as such; other types cannot say it.
+    Between dialects of I2_S the unused code is kept as such; other types cannot say it.
 
-    :param source: the tensor; where it makes 0 of the code that stands for nothing, so does the result
+    :param source: the tensor; where it makes 0 of the unused code, so does the result
     :param form: of the same shape
     :param threads: how many threads work
     :raises ValueError: as `Encoder` does, and for a source that is not ternary

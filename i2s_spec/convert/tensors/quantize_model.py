@@ -58,8 +58,8 @@ MODEL_RULES: Final = (ABSMEAN, BY_GROUP, *(name for name, rule in RULES.items() 
 _WINDOW: Final = 1 << 20
 
 DESTROYED: Final = (
-    "A model that was not trained with ternary weights is destroyed by quantization: it still runs, and what it says is "
-    "worthless. Only the float masters of a model that was trained with ternary weights survive it."
+    "A model that was not trained with ternary weights is destroyed by quantization: it still runs, but its "
+    "output is worthless. Only the float masters of a model that was trained with ternary weights survive it."
 )
 
 
@@ -133,8 +133,8 @@ def quantize_model(
     :param also: names or patterns of other matrices that are quantized too, such as `token_embd.weight`
     :param force: replace an existing file
     :param progress: called now and then with (bytes written, bytes of the copy)
-    :raises ValueError: for unknown names, patterns that fit nothing, infinities and NaN among the weights, rows that the
-        type has no place for (R8.5-1), and a file without float projections; nothing is written then
+    :raises ValueError: for unknown names, patterns that match nothing, infinite weights and NaN, rows that the type
+        cannot hold (R8.5-1), and a file without float projections; nothing is written then
     :raises FormatError, OSError: as `rewrite` does
     """
     if file.fault is not None:

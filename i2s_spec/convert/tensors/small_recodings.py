@@ -25,7 +25,7 @@ from i2s_spec.convert.tensors.group_scales import most_changed, regrouped
 from i2s_spec.convert.tensors.joined_trits import divided, encoded
 from i2s_spec.convert.tensors.recodings import keeps_groups, named_bytes, recoding_of
 from i2s_spec.errors import FormatError, quote
-from i2s_spec.gguf.source import read_spans
+from i2s_spec.gguf.ranges import read_spans
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import BY_NAME, I2_S, TAIL_BYTES
 
@@ -54,13 +54,13 @@ class SmallRecodings:
     """Small tensors of a file in another form; their bytes are made in the order in which they were added, and proved
     before they are given.
 
-    Between dialects the code that stands for nothing is kept as such. A tensor with anything odd about it (a scale that
+    Between dialects the unused code is kept as such. A tensor with anything odd about it (a scale that
     the type cannot hold, codes that stand for nothing) is recoded alone, and says what is wrong.
 
     :param source: the dialect of the file
     :param kind: the type that they get, in `target` where that is I2_S
     :param fallback: the type of those with a shape that `kind` has no place for
-    :param unused: whether the code that stands for nothing is an error or 0
+    :param unused: whether the unused code is an error or 0
     :param order: the byte order of the copy
     """
 

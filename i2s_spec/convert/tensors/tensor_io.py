@@ -24,7 +24,8 @@ from i2s_spec.convert.tensors.npy import write_npy
 from i2s_spec.deprecation import renamed_keyword
 from i2s_spec.errors import quote
 from i2s_spec.gguf.atomic_file import refuse_source
-from i2s_spec.gguf.source import CHUNK, chunks
+from i2s_spec.gguf.ranges import chunks
+from i2s_spec.gguf.source import CHUNK
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
 
@@ -69,7 +70,7 @@ def decode_tensor(
         has its own, or the values of F32, F16 and BF16 tensors), or `codes` (uint8 0 to 3, for I2_S, whatever they stand
         for)
     :param dialect: of I2_S, which the file does not say
-    :param unused_code: whether the code that stands for nothing is refused or 0
+    :param unused_code: whether the unused code is refused or 0
     :raises KeyError: for the name of a tensor that is not there
     :raises ValueError: for a form that the tensor does not have
     :raises FormatError, OSError: for a file that does not hold it, and a path that cannot be written; `FileExistsError` for
@@ -87,7 +88,7 @@ def decode_tensor(
         parts = _floats(file, tensor, kind)
     elif form == "float32" and kind in BLOCK_TYPES:
         grouped = tensor.ternary(dialect, unused_code)
-        with suppress(ValueError):  # +2 times a scale, and scales that are no numbers: weights all the same
+        with suppress(ValueError):  # +2 times a scale, and scales that are not numbers: weights all the same
             scale = float(grouped.scale) if grouped.has_one_scale() else None
         parts = _group_weights(grouped)
     else:
@@ -175,7 +176,7 @@ def encode_array(
         data: bytes = pack(array, scale, dialect, byte_order=byte_order, strict=strict)
         return data
     if array.dtype.kind != "f":
-        raise TypeError(f"an array of trits (int8) or floats is wanted, not one of {array.dtype}")
+        raise TypeError(f"an array of trits (int8) or floats is expected, not {array.dtype}")
     from i2s_spec.codec.quantization.quantize import quantize
 
     rule = rule or ("absmax" if scale is None else "given")

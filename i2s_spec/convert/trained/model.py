@@ -9,10 +9,11 @@ The files are read from the package; nothing is written to disk, and `open_train
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from i2s_spec.convert.trained.card import DEFAULT, HERE, MODELS
 from i2s_spec.errors import quote
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 
 if TYPE_CHECKING:
     from i2s_spec.convert.tensors.convert_file import Conversion
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from i2s_spec.schema.checks import ByteOrder
     from i2s_spec.schema.dialect import Dialect
 
-#: What a model trained with squared ReLU has to say where its architecture means another activation.
-_ACTIVATIONS = {"bitnet": "relu2"}
+#: The activation that the model was trained with; where its architecture means another one, it says so.
+_ACTIVATION: Final = "relu2"
 
 #: Types of whole blocks of 256, which rows of the feed-forward (384) are not; such matrices become F16.
 _BLOCK_TYPES = ("TQ1_0", "TQ2_0")
@@ -100,7 +101,7 @@ def write_trained(
             dialect=dialect,
             fallback="F16" if to is not None and to.upper() in _BLOCK_TYPES else None,
             arch=renamed,
-            hidden_activation=_ACTIVATIONS.get(architecture),
+            hidden_activation=_ACTIVATION if ARCHITECTURES[architecture].takes_activation else None,
             byte_order=byte_order,
             force=force,
             progress=progress,

@@ -39,10 +39,10 @@ _TENSOR_OPS: Final = ("decode", "dequant", "quantize")
 _INTRODUCTION: Final = """\
 # Who decodes what
 
-What programs answered when they were asked the test vectors, each through an adapter of at most 80 lines
-(`conformance/adapters/`). `python -m conformance make` runs them again. A cell says how many answers were right, and how
-many vectors were asked. **An empty cell was not run**: the program has no function for it, or its adapter does not ask
-for it. It never means that something works, nor that it does not.
+This page shows the answers of programs to the test vectors, each through an adapter of at most 80 lines
+(`conformance/adapters/`). `python -m conformance make` runs them again. A cell gives the number of right answers and the
+number of vectors that were run. **An empty cell was not run**: the program has no function for it, or its adapter does
+not call it. An empty cell does not say whether something works.
 
 To add a row, write an adapter ([tutorial](tutorials/decoder.md)) and send the record that
 `i2s conform run --report ndjson=NAME.ndjson -- COMMAND` writes.

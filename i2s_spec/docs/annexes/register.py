@@ -26,7 +26,7 @@ BROKEN_COPIES: Final = "tests/linter/test_broken_copies.py::test_case_gets_its_c
 COLUMNS: Final = ("requirement", "level", "binds", "clause", "rules", "vectors", "tests", "person")
 
 
-class Row(NamedTuple):
+class RequirementRow(NamedTuple):
     """A requirement and all that holds it; `person` is why only a person can check it, or empty."""
 
     requirement: Requirement
@@ -44,13 +44,13 @@ class Row(NamedTuple):
         return f"{self.requirement.id}: add a vector that names it, or mark a test with pytest.mark.requirement"
 
 
-def register() -> tuple[Row, ...]:
+def register() -> tuple[RequirementRow, ...]:
     """A row for each requirement, in the order of the chapters."""
     return _register(chapters())
 
 
 @cache
-def _register(folder: Path) -> tuple[Row, ...]:
+def _register(folder: Path) -> tuple[RequirementRow, ...]:
     """The rows for chapters in a folder; every vector is built for them."""
     copies: dict[str, list[str]] = {}
     for case in malformed():
@@ -58,14 +58,14 @@ def _register(folder: Path) -> tuple[Row, ...]:
     return tuple(_row(each, copies) for each in requirements())
 
 
-def _row(requirement: Requirement, copies: dict[str, list[str]]) -> Row:
+def _row(requirement: Requirement, copies: dict[str, list[str]]) -> RequirementRow:
     vectors = [
         vector.id
         for vector in suite()
         if vector.requirement == requirement.id or (vector.rule in requirement.rules and vector.requirement is None)
     ]
     broken = [f"{BROKEN_COPIES}[{code}-{name}]" for code in requirement.rules for name in copies.get(code, ())]
-    return Row(
+    return RequirementRow(
         requirement,
         requirement.id[1:].partition("-")[0],
         requirement.rules,
@@ -133,12 +133,12 @@ def page() -> str:
         "---\nsearch:\n  exclude: true\n---\n",
         "# Register",
         "",
-        f"The {len(rows)} requirements with all that holds them. Of the {len(musts)} with a MUST, {held} have test vectors",
-        "([how to interpret them](conformance-vectors.md)); the others have tests of this package, and",
-        f"{sum(bool(row.person) for row in musts)} only a person can check. A MUST that had neither would fail the build.",
+        f"The {len(rows)} requirements with everything that checks them. Of the {len(musts)} with a MUST, {held} have test",
+        "vectors ([how to interpret them](conformance-vectors.md)); the others have tests of this package, and",
+        f"{sum(bool(row.person) for row in musts)} only a person can check. A MUST without any of these fails the build.",
         "",
-        "The same as files for programs: [register.tsv](register.tsv), [register.json](register.json), which name every",
-        "vector and test. Here a long list is cut to its first entries.",
+        "The same data for programs, with every vector and test: [register.tsv](register.tsv),",
+        "[register.json](register.json). Here a long list shows only its first entries.",
         "",
     ]
     for chapter in sorted({row.requirement.chapter for row in rows}):
@@ -147,7 +147,7 @@ def page() -> str:
     return "\n".join([*parts, MARK])
 
 
-def _cells(row: Row) -> Iterator[str]:
+def _cells(row: RequirementRow) -> Iterator[str]:
     each = row.requirement
     yield f"[{each.id}]({each.page}#{each.id})"
     yield ", ".join(each.levels)

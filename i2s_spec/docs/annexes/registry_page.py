@@ -17,21 +17,22 @@ MARK: Final = "<!-- Written by i2s_spec.docs.annexes.registry_page from schema/r
 
 _HEAD: Final = """# D Registry of type numbers
 
-Every meaning that any known program gave to a tensor type's number, or to `general.file_type`, from 30 on; numbers below
-mean the same to all of them. A row is one meaning to one program for one period: *since* and *until* are dates, with the
-commit or the release where it began and ended, as far as they are known, and an empty *until* says that it is so still.
+This annex lists every meaning that a known program gave to a number of a tensor type or of `general.file_type`, from 30
+on; smaller numbers have the same meaning in all programs. A row is one meaning in one program for one period: *since* and
+*until* are dates, with the commit or the release where the meaning began and ended, if known; an empty *until* means that
+it is still in use.
 The same table is available to programs: `i2s schema --format registry` writes it as JSON, `--format registry-tsv` as
 tab-separated values.
 
 ## How to tell meanings apart
 
-A number says little by itself. A tensor's type is told, in this order, by:
+A number alone may be ambiguous. These facts determine the type of a tensor, in this order:
 
-1. the room from its offset to that of the next tensor: it is the padded size of the tensor in exactly the meanings that
-   can be meant ([R2.6-10](../02-container.md#R2.6-10));
-2. keys that one program alone writes: {keys};
-3. the architecture: `bitnet-b1.58` and `bitnet-25` are of BitNet's forks;
-4. the program that wrote the file, and when. `general.file_type` is no evidence by itself: its numbers collide as well.
+1. the space from its offset to that of the next tensor: only those meanings are possible whose padded size equals it
+   ([R2.6-10](../02-container.md#R2.6-10));
+2. keys that only one program writes: {keys};
+3. the architecture: only BitNet's forks write `bitnet-b1.58` and `bitnet-25`;
+4. the program that wrote the file, and when. `general.file_type` alone is not evidence: its numbers collide as well.
 
 ```i2s-example
 from i2s_spec.schema.registry.meanings import fitting
@@ -47,16 +48,16 @@ for room in (18 * 1280, 34 * 640):
 
 _BLOCKS: Final = """## Blocks of the ternary types
 
-Each drawing is a block of weights that differ, with the scale {scale}. Requirements are in
+Each drawing shows a block of different weights with the scale {scale}. Requirements are in
 [5.6](../05-payload.md#56-types-with-a-scale-for-each-group); `i2s dump FILE TENSOR` shows the blocks of a file the same way,
-and the [exports](../exports.md) have the formulas. A code stands for the weight one less, times the scale. Digit n of a byte
-is 3 times the low byte of its product with the nth power of 3, divided by 256 and rounded down.
+and the [exports](../exports.md) have the formulas. The weight of a code is (code − 1) times the scale. Digit n of a byte is
+3 times the low byte of its product with the nth power of 3, divided by 256 and rounded down.
 
 """
 
 _TENSORS: Final = """## Tensor types
 
-*In memory* is said of numbers that tensors have while a program runs, and that no file holds.
+*In memory* marks numbers that tensors have only while a program runs, and that occur in no file.
 
 """
 

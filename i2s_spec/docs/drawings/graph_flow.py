@@ -9,6 +9,7 @@ from i2s_spec.convert.synthetic.recipes import SHAPES
 from i2s_spec.docs.drawings.flow import Arrow, Box, Grid, flow
 from i2s_spec.model.graph.architectures import GRAPHS, GraphSettings
 from i2s_spec.model.graph.graph import Builder, Graph, Node
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 from i2s_spec.schema.architectures.sizes import Hyperparameters
 
 #: Operations that are drawn as part of the one that they belong to, which has their value's name.
@@ -43,8 +44,9 @@ def graph_flow(architecture: str, half: str) -> str:
     """
     if architecture not in GRAPHS or half not in ("attention", "feed-forward"):
         raise ValueError(f"there is no {half!r} of {architecture!r}; there are {', '.join(GRAPHS)}")
-    activation = "silu" if architecture == "bitnet" else "relu2"
-    made = GRAPHS[architecture](Builder(), two_b_4t()._replace(layers=1), GraphSettings(activation, "neox"))
+    made = GRAPHS[architecture](
+        Builder(), two_b_4t()._replace(layers=1), GraphSettings(ARCHITECTURES[architecture].activation, "neox")
+    )
     nodes = made.layer(0).nodes
     norm = next(i for i, node in enumerate(nodes) if node.name == "ffn_norm-0")
     cut = 1 + max(i for i, node in enumerate(nodes[:norm]) if node.op == "add")  # the residual around attention

@@ -25,7 +25,7 @@ TOP: Final = 16
 ABOVE: Final = 13
 
 
-class Place(NamedTuple):
+class RooflinePoint(NamedTuple):
     """A kernel: work for each byte, work in a second, the class that it is drawn in, and what is said of it."""
 
     intensity: float
@@ -43,7 +43,7 @@ class Roof(NamedTuple):
     arithmetic: str
 
 
-def roofline(roof: Roof, places: Sequence[Place], says: str, more: str, units: tuple[str, str]) -> str:
+def roofline(roof: Roof, places: Sequence[RooflinePoint], says: str, more: str, units: tuple[str, str]) -> str:
     """The roof and the kernels under it, both axes logarithmic.
 
     :param units: of work for each byte, and of work in a second

@@ -77,11 +77,11 @@ def picture() -> str:
     parts += _map(regions, report, y)
     y += 100
     parts += [
-        text(_EDGE, y, "Byte 1 of a payload holds elements 1, 33, 65 and 97, not four neighbours", "h"),
+        text(_EDGE, y, "Byte 1 of a payload holds elements 1, 33, 65 and 97, not four neighbors", "h"),
         text(
             _EDGE,
             y + 18,
-            "Nothing in a file says so. Readers that took them for neighbours passed their own tests.",
+            "Nothing in a file says so. Readers that took them for neighbors passed their own tests.",
             "s",
         ),
         _placed(byte_bits(0x49, 1), _EDGE + 130, y + 34, 560),

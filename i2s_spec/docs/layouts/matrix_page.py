@@ -11,7 +11,7 @@ from typing import Final
 
 from i2s_spec.docs.layouts.matrix import MODELS, PACKED, Confusion, code_maps, confusion
 from i2s_spec.docs.runtimes import table
-from i2s_spec.draw.heat_map import Cell, heat_map
+from i2s_spec.draw.heat_map import HeatCell, heat_map
 from i2s_spec.schema.dialect import CODE_MAPS
 
 #: Last line of the page; it is never edited.
@@ -26,14 +26,14 @@ SHOWN: Final = "interleave-64"
 _NUMBER: Final = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 _INTRODUCTION: Final = """\
-# Layouts told by weights
+# Layouts found from weights
 
-Nothing in a file marks its layout, but trained weights tell it ([section
+A file does not state its layout, but trained weights show it ([section
 7.7](07-dialects.md#77-deciding-by-the-weights-themselves)). To show how well, the trained models that come with the
-package were packed in each layout, and `i2s identify` looked at each file without being told its layout. A layout gets a
-score. For random weights the score is a sum of squared normal numbers, about as large as the number of comparisons. The
-answer is the layout that leads every other one (and every accident of section 7.7, such as swapped words) by more than the
-lead that decides. If no layout does, it is undecided.
+package were packed in each layout, and `i2s identify` looked at each file without being told its layout. A layout gets
+a score. For random weights the score is a sum of squared normal numbers, about as large as the number of comparisons.
+The answer is the layout that leads every other one (and every accident of section 7.7, such as swapped words) by more
+than the lead that decides. If no layout does, it is undecided.
 
 Below each table is one of the comparisons for the file in `interleave-64`. Each point is a channel: its rank by one profile,
 such as the gains of a norm, and by the share of weights that are not 0 in the columns that it must agree with. In the right
@@ -44,7 +44,7 @@ computed by `i2s spec write`. The tutorial [Which layout is my file in?](tutoria
 _LAYERS: Final = """\
 ## Codes and scales by layer
 
-What the report draws beside that: here of `stories`, whose weights are balanced in every layer.
+The report also draws codes and scales by layer; here those of `stories`, whose weights are balanced in every layer.
 
 ```i2s-layouts
 layers stories
@@ -54,9 +54,9 @@ layers stories
 _CODE_MAPS: Final = """\
 ## Code maps
 
-A code map is told by balance: in trained weights -1 and +1 occur about equally often. `stories` was packed with each code
-map. A number says how far the two codes that a code map has for -1 and +1 are from balance, in standard deviations. *No*
-means that the code map is impossible, because the code that it leaves unused occurs.
+Balance shows the code map: in trained weights -1 and +1 occur about equally often. `stories` was packed with each code map.
+A number gives the difference between the counts of the two codes for -1 and +1, in standard deviations. *No* means that
+the code map is impossible, because its unused code occurs.
 """
 
 
@@ -152,7 +152,7 @@ def picture(name: str) -> str:
     found = confusion(name)
     cells = [
         [
-            Cell(
+            HeatCell(
                 row.sums[each],
                 f"{row.sums[each]:,.0f}",
                 each == row.answer,

@@ -49,7 +49,7 @@ _TYPES: Final = {
 }  # fmt: skip
 
 
-class Stored(NamedTuple):
+class StoredTap(NamedTuple):
     """A tap of a dump that has not been read yet; the shape of a .bin is None.
 
     :param op: what made it, as ggml names it, and `sources`: of what; only a text says so
@@ -69,7 +69,7 @@ class Dump(Mapping[str, Tap]):
     """
 
     def __init__(
-        self, path: Path, kind: str, stored: Mapping[str, Stored], prefix: str = "", state: Sequence[Any] = ()
+        self, path: Path, kind: str, stored: Mapping[str, StoredTap], prefix: str = "", state: Sequence[Any] = ()
     ) -> None:
         self.path, self.kind, self.prefix = path, kind, prefix
         self._state = state
@@ -146,24 +146,24 @@ def _state(path: Path) -> list[tuple[int, ...]]:
     return [(each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in states]
 
 
-def _text(file: BinaryIO) -> dict[str, Stored]:
+def _text(file: BinaryIO) -> dict[str, StoredTap]:
     def lines() -> Iterator[str]:
         while line := file.readline(4 * LONGEST_LINE):
             yield line.decode("utf-8", "replace")
 
-    found: dict[str, Stored] = {}
+    found: dict[str, StoredTap] = {}
     for tap in read_callback_text(lines()):
         if len(found) >= MOST_TAPS:
-            raise SettingError(f"the text tells of more than {MOST_TAPS:,} tensors")
+            raise SettingError(f"the text lists more than {MOST_TAPS:,} tensors")
         found[tap.name] = _in_memory(tap)
     return found
 
 
-def _in_memory(tap: Tap) -> Stored:
-    return Stored(tap.shape, lambda: tap, tap.op, tap.sources)
+def _in_memory(tap: Tap) -> StoredTap:
+    return StoredTap(tap.shape, lambda: tap, tap.op, tap.sources)
 
 
-def _safetensors(path: Path) -> dict[str, Stored]:
+def _safetensors(path: Path) -> dict[str, StoredTap]:
     from i2s_spec.convert.hugging_face.safetensors import Checkpoint
 
     try:
@@ -171,7 +171,7 @@ def _safetensors(path: Path) -> dict[str, Stored]:
     except FormatError as error:
         raise error.of_file(path) from None
 
-    def reader(name: str) -> Stored:
+    def reader(name: str) -> StoredTap:
         each = checkpoint[name]
 
         def read() -> Tap:
@@ -182,12 +182,12 @@ def _safetensors(path: Path) -> dict[str, Stored]:
                 raise SettingError(f"the tap {quote(name)} is of type {quote(each.dtype)}, which no tap has")
             return Tap(name, _native(np.frombuffer(each.read(), dtype=_TYPES[each.dtype]).reshape(each.shape)))
 
-        return Stored(each.shape, read)
+        return StoredTap(each.shape, read)
 
     return {name: reader(name) for name in checkpoint}
 
 
-def _npz(path: Path) -> dict[str, Stored]:
+def _npz(path: Path) -> dict[str, StoredTap]:
     try:
         with open_regular(path) as whole, zipfile.ZipFile(whole) as archive:
             members = archive.infolist()
@@ -217,13 +217,13 @@ def _opened(path: Path, member: zipfile.ZipInfo) -> BinaryIO:
         return archive.open(member)  # type: ignore[return-value]
 
 
-def _npy(path: Path, name: str) -> Stored:
+def _npy(path: Path, name: str) -> StoredTap:
     with open_regular(path) as file:
         return _array(name, file, os.fstat(file.fileno()).st_size, lambda: open_regular(path))
 
 
-def _array(name: str, start: Any, size: int, again: Callable[[], Any]) -> Stored:
-    """A .npy: its header is read and held against the bytes that follow it; they are read later."""
+def _array(name: str, start: Any, size: int, again: Callable[[], Any]) -> StoredTap:
+    """A .npy: its header is read and compared with the bytes that follow it; they are read later."""
     what = f"the tap {quote(name)}" if name else "the file"
     try:
         version = np.lib.format.read_magic(start)
@@ -258,11 +258,11 @@ def _array(name: str, start: Any, size: int, again: Callable[[], Any]) -> Stored
             raise _malformed(f"{what} cannot be read ({type(error).__name__})") from None
         return Tap(name, _native(value))
 
-    return Stored(tuple(shape), load)
+    return StoredTap(tuple(shape), load)
 
 
-def _folder(path: Path) -> dict[str, Stored]:
-    def flat(file: Path, name: str) -> Stored:
+def _folder(path: Path) -> dict[str, StoredTap]:
+    def flat(file: Path, name: str) -> StoredTap:
         def read() -> Tap:
             size = file.stat().st_size
             if size % 4 or size > 4 * MOST_ELEMENTS:
@@ -271,9 +271,9 @@ def _folder(path: Path) -> dict[str, Stored]:
                 )
             return Tap(name, _quiet(np.fromfile(file, dtype="<f4").astype(np.float32, copy=False)))
 
-        return Stored((file.stat().st_size // 4,), read)
+        return StoredTap((file.stat().st_size // 4,), read)
 
-    found: dict[str, Stored] = {}
+    found: dict[str, StoredTap] = {}
     for file in _arrays(path):
         found[file.stem] = _npy(file, file.stem) if file.suffix == ".npy" else flat(file, file.stem)
     if not found:

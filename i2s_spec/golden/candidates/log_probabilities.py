@@ -1,4 +1,4 @@
-"""This module recognises log-probabilities: logits of which each row was shifted by a constant (clause 10.4).
+"""This module recognizes log-probabilities: logits of which each row was shifted by a constant (clause 10.4).
 
 Servers give the logarithm of each token's probability, not its logit. The two differ by one number for each row, which no
 choice of a token depends on; so rows are compared after a shift to the mean of the wanted row.

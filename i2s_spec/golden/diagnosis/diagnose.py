@@ -20,7 +20,7 @@ from i2s_spec.golden.diagnosis.localised import nrc_diagnosis, nrc_possible
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES, Mistake
 from i2s_spec.golden.diagnosis.observation import Observation, by_pattern, factor_of
 from i2s_spec.golden.diagnosis.other_places import other_places
-from i2s_spec.golden.diagnosis.patterns import WEAK, recognised
+from i2s_spec.golden.diagnosis.patterns import WEAK, recognized
 from i2s_spec.golden.metrics import beyond, relative
 from i2s_spec.golden.replay.limits import Replay
 from i2s_spec.golden.replay.replay import Replayer
@@ -118,7 +118,7 @@ class Diagnoser:
             np.asarray(replayer.values[name]) for name in _entering(replay, graph) if name in replayer.values
         )
         patterns = (
-            recognised(known, want, only_known(replay.limit, rows), inputs, len(replayer.tokens))
+            recognized(known, want, only_known(replay.limit, rows), inputs, len(replayer.tokens))
             if rows is None
             else []
         )
@@ -175,7 +175,7 @@ class Diagnoser:
             fine = [each for each in found if agrees(models[each.name])]
             found = fine or [each for each in found if each.fits == "exactly"]
         may = nrc_possible(beyond(got, want, limit), tokens, alone=False)
-        return _joined(found, recognised(got, want, limit, (), tokens), tokens if may else 0)
+        return _joined(found, recognized(got, want, limit, (), tokens), tokens if may else 0)
 
     def _ranked(
         self,
@@ -266,7 +266,7 @@ def _labelled(
 
 
 def _entering(replay: Replay, graph: Graph) -> list[str]:
-    """What goes into the operations that were replayed together, and is no value of theirs."""
+    """What goes into the operations that were replayed together, and is not a value of theirs."""
     nodes = [graph.by_name[name] for name in replay.reach if name in graph.by_name]
     names = dict.fromkeys(name for node in nodes for name in node.inputs)
     return [name for name in names if name not in replay.reach]

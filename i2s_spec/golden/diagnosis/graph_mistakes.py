@@ -41,7 +41,7 @@ def mapped(graph: Graph, change: Callable[[Node], Node]) -> Graph:
 
 
 def other_pairs(model: Model) -> Model | None:
-    """Rotation of neighbours for halves, or the other way round."""
+    """Rotation of neighbors for halves, or the other way round."""
     other = {"neox": "norm", "norm": "neox"}
 
     def change(node: Node) -> Node:

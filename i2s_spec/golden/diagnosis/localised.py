@@ -1,4 +1,4 @@
-"""This module recognises values that are wrong in some places only: tokens, columns, what two threads share (10.5)."""
+"""This module recognizes values that are wrong in some places only: tokens, columns, what two threads share (10.5)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def some_columns(observed: Observation) -> Diagnosis | None:
     place = f"columns {columns[0]:,} to {columns[-1]:,}" if len(columns) > 1 else f"column {columns[0]:,}"
     middle = off.shape[1] // 2
     if len(columns) <= 8 and all(abs(int(column) - middle) <= 4 for column in columns) and off.shape[1] % 4:
-        return by_pattern("row-split", f"only {place} are wrong, where two threads share rows that are no multiple of four"
+        return by_pattern("row-split", f"only {place} are wrong, where two threads share rows that are not multiples of four"
                           " and write to each other's; what comes out depends on timing")  # fmt: skip
     tail = (
         ": the end, which a kernel for whole blocks leaves out"

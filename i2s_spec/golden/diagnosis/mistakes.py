@@ -1,4 +1,4 @@
-"""This module declares the known mistakes of runtimes, each as a change of a model: what a wrong value is held against.
+"""This module declares the known mistakes of runtimes, each as a change of a model: what a wrong value is compared with.
 
 A mistake changes how weights are read, the graph, the numbers, or one kind of operation. `apply` gives the model with the
 mistake in it, or None where it makes no difference to that model. A new mistake is one entry of `MISTAKES`.
@@ -100,9 +100,9 @@ MISTAKES: Final[tuple[Mistake, ...]] = (
     Mistake("rows-1x4-as-interleave-128", "the weights were packed as rows-1x4 and multiplied as blocks of 128: an x86 build"
             " without ACT_PARALLEL on files of its own", _LINEAR, operations(projections.RowsOfFour),
             "src/ggml-bitnet-mad.cpp without ACT_PARALLEL"),
-    Mistake("layout-sequential-msb", "the payload was read as four neighbours to a byte, the first in the highest bits",
+    Mistake("layout-sequential-msb", "the payload was read as four neighbors to a byte, the first in the highest bits",
             _READ, read_as("sequential-msb"), "NanoDex; larql before its PR 156"),
-    Mistake("layout-sequential-lsb", "the payload was read as four neighbours to a byte, the first in the lowest bits",
+    Mistake("layout-sequential-lsb", "the payload was read as four neighbors to a byte, the first in the lowest bits",
             _READ, read_as("sequential-lsb"), "BitNet-rs"),
     Mistake("lanes-reversed", "the four lanes of a block were taken in reverse order: shifts 0, 2, 4, 6, where 6, 4, 2, 0"
             " are right", _LINEAR, operations(projections.LanesReversed)),
@@ -114,10 +114,10 @@ MISTAKES: Final[tuple[Mistake, ...]] = (
             operations(projections.SignsSwapped)),
     Mistake("codes-twos-complement", "codes were read as two's complement; they are trits plus 1", _LINEAR,
             operations(projections.TwosComplement), "files from before the release"),
-    Mistake("codes-offset-2", "2 was taken off each code; 1 has to be", _LINEAR, operations(projections.OffsetTwo),
+    Mistake("codes-offset-2", "2 was subtracted from each code; 1 is right", _LINEAR, operations(projections.OffsetTwo),
             "T-MAC; gpu/"),
-    Mistake("offset-not-subtracted", "the sum of the activation codes was not taken off: codes 0, 1, 2 were multiplied"
-            " as they are", _LINEAR, operations(projections.CodesAsTheyAre)),
+    Mistake("offset-not-subtracted", "the sum of the activation codes was not subtracted: codes 0, 1, 2 were "
+            "multiplied as they are", _LINEAR, operations(projections.CodesAsTheyAre)),
     Mistake("scale-reciprocal", "the weights were divided by the scale; they have to be multiplied", _LINEAR,
             operations(projections.ReciprocalScale), "microsoft/BitNet#616"),
     Mistake("scale-ignored", "the weight scale was left out", _LINEAR, operations(projections.NoScale), "Project Zero"),
@@ -142,9 +142,9 @@ MISTAKES: Final[tuple[Mistake, ...]] = (
             operations(projections.OneScale)),
     Mistake("activation-128", "activation scales were 128 / amax; they are 127 / amax", _LINEAR,
             operations(projections.Of128)),
-    Mistake("activation-truncated", "activation codes were cut off towards 0; they are rounded", _LINEAR,
+    Mistake("activation-truncated", "activation codes were truncated toward 0; they have to be rounded", _LINEAR,
             operations(projections.Truncated)),
-    Mistake("activation-floored", "activation codes were rounded down; they are rounded to the nearest", _LINEAR,
+    Mistake("activation-floored", "activation codes were rounded down; they have to be rounded to the nearest", _LINEAR,
             operations(projections.Floored)),
     Mistake("activation-not-quantized", "activations were not quantized at all", _LINEAR, no_quantizer),
     Mistake("activation-2026", "activations were quantized without a floor, ties away from zero: the official runtime"
@@ -153,7 +153,7 @@ MISTAKES: Final[tuple[Mistake, ...]] = (
             numbers(quantizer={"rounding": "up"}), "0xBitNet's reference in JavaScript"),
     Mistake("activation-4-bits", "activations were quantized to 4 bits, -7 to 7; they have 8", _LINEAR,
             operations(projections.FourBits)),
-    Mistake("offset-half", "half of the sum of the activation codes was taken off; all of it has to be", _LINEAR,
+    Mistake("offset-half", "half of the sum of the activation codes was subtracted; all of it has to be", _LINEAR,
             operations(partial.HalfOffset)),
     Mistake("sum-of-half", "only the first half of the columns was added up", _LINEAR,
             operations(partial.HalfOfColumns)),
@@ -163,7 +163,7 @@ MISTAKES: Final[tuple[Mistake, ...]] = (
             operations(projections.Int16WrapAvx2), "src/ggml-bitnet-mad.cpp"),
     Mistake("int16-wrap-neon", "sums wrapped around in 16 bits, as in ARM builds without dot products", _LINEAR,
             operations(projections.Int16WrapNeon), "src/ggml-bitnet-mad.cpp"),
-    Mistake("rope-pairs", "the rotation paired other elements: neighbours instead of halves, or the other way round",
+    Mistake("rope-pairs", "the rotation paired other elements: neighbors instead of halves, or the other way round",
             _of("rope"), other_pairs, "0xBitNet's rope.wgsl"),
     Mistake("rope-base-10000", "the rotation used base 10000; the file says another", _of("rope"),
             each_of("rope", base=10000.0), "rope.freq_base missing"),
@@ -172,7 +172,7 @@ MISTAKES: Final[tuple[Mistake, ...]] = (
     Mistake("rope-base-1000000", "the rotation used base 1000000; the file says another", _of("rope"),
             each_of("rope", base=1000000.0), "Qwen models"),
     Mistake("rope-missing", "queries and keys were not rotated", _of("rope"), each_of("rope", scale=0.0)),
-    Mistake("rope-reversed", "the rotation turned the other way", _of("rope"), turned_back),
+    Mistake("rope-reversed", "the rotation went in the opposite direction", _of("rope"), turned_back),
     Mistake("rope-from-1", "positions were counted from 1; they begin with 0", _of("rope"), operations(wrong.FromOne)),
     Mistake("rope-factors-ignored", "rope_freqs.weight was ignored", _of("rope"), without_factors),
     Mistake("rope-half-of-head", "only the first half of each head was rotated", _of("rope"), half_rotated),
@@ -211,7 +211,7 @@ MISTAKES: Final[tuple[Mistake, ...]] = (
             operations(wrong.OneMoreGain), "Gemma models"),
     Mistake("gains-minus-one", "the gains lack the 1 that belongs to them", _WEIGHT, operations(wrong.OneLessGain),
             "Gemma models"),
-    Mistake("norm-centred", "the mean was taken off before the norm, as LayerNorm does", _RMS,
+    Mistake("norm-centred", "the mean was subtracted before the norm, as LayerNorm does", _RMS,
             operations(wrong.Centred)),
     Mistake("eps-0", "the norms used no epsilon; the file says one", _RMS, epsilon(0.0)),
     Mistake("eps-1e-6", "the norms used an epsilon of 1e-6; the file says another", _RMS, epsilon(1e-6)),
@@ -223,9 +223,9 @@ MISTAKES: Final[tuple[Mistake, ...]] = (
     Mistake("attention-scaled-by-embedding", "scores were divided by the square root of the embedding's width; it is"
             " the head's width", _SCALED, attention_scaled_by_embedding),
     Mistake("attention-not-causal", "tokens saw later tokens", _SOFT_MAX, each_of("soft_max", causal=False)),
-    Mistake("heads-in-turn", "query head h met key head h mod G; it is h // (H / G)", _HEADS,
+    Mistake("heads-in-turn", "query head h used key head h mod G; h // (H / G) is right", _HEADS,
             heads_in_turn),
-    Mistake("heads-first", "every query head met the first key head; head h meets h // (H / G)",
+    Mistake("heads-first", "every query head used the first key head; head h has to use h // (H / G)",
             _HEADS, first_head),
     Mistake("embedding-scaled", "the embedding was multiplied by the square root of its width, as in Gemma models",
             _RMS_ADD, embedding_scaled),

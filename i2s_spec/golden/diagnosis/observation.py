@@ -1,4 +1,4 @@
-"""This module holds a wrong value beside the wanted one, and how a pattern that is recognised in it is said (10.5)."""
+"""This module holds a wrong value beside the wanted one, and how a pattern that is recognized in it is said (10.5)."""
 
 from __future__ import annotations
 

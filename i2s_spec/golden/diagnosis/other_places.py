@@ -1,4 +1,4 @@
-"""This module holds a wrong value against the same operation with weights, keys or values of another place (10.5).
+"""This module compares a wrong value with the same operation with weights, keys or values of another place (10.5).
 
 What it finds is no mistake of a table: there are as many of them as a model has places. They are tried where nothing else
 explains a value exactly.

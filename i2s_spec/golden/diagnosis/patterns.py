@@ -1,4 +1,4 @@
-"""This module recognises what wrong values look like, whatever made them: a factor, other rows, NaN (10.5).
+"""This module recognizes what wrong values look like, whatever made them: a factor, other rows, NaN (10.5).
 
 Each pattern is a function of the value, the wanted one and its limit that says a sentence or nothing. `PATTERNS` lists them.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-def recognised(got: Array, want: Array, limit: Any, inputs: tuple[Array, ...] = (), tokens: int = 0) -> list[Diagnosis]:
+def recognized(got: Array, want: Array, limit: Any, inputs: tuple[Array, ...] = (), tokens: int = 0) -> list[Diagnosis]:
     """What a wrong value looks like, the most telling first."""
     off = beyond(got, want, limit)
     by_token = bool(got.ndim) and len(got) == tokens
@@ -70,7 +70,7 @@ def _factor(observed: Observation) -> Diagnosis | None:
     if abs(factor - 1) < 1e-6 or not factor:
         return None
     if abs(factor + 1) < 1e-4:
-        return by_pattern("negated", "every sign is turned", left)
+        return by_pattern("negated", "every sign is inverted", left)
     word = {2.0: "scale-doubled", 0.5: "scale-halved"}.get(round(factor, 3), "factor")
     says = {"scale-doubled": "everything is doubled", "scale-halved": "everything is halved"}.get(
         word, f"everything is multiplied by {factor:.6g}"

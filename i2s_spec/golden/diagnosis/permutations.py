@@ -1,4 +1,4 @@
-"""This module recognises values that are right and stand elsewhere: in other rows or columns, or turned (10.5)."""
+"""This module recognizes values that are right and stand elsewhere: in other rows or columns, or turned (10.5)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     compare("golden/", "theirs.npz", model="model.gguf")
 
 In *op-replay* every operation is computed again from the candidate's own inputs; in *layer-forced* mode every layer, from
-what the candidate says enters it; in *free-running* mode the record's values are held against the candidate's, as they
+what the candidate says enters it; in *free-running* mode the record's values are compared with the candidate's, as they
 stand. Only the first needs no allowance for drift, and it is the one to use; the first two need the model, which is never
 taken from where the record says it was.
 """
@@ -63,7 +63,7 @@ def compare(
     :param force: replay with a model although the linter finds errors in it
     :param diagnose: look for the mistake that explains the first wrong tap
     :param progress: called with (taps done, taps)
-    :raises SettingError: for what is no record or no dump, and for a model that is not the record's
+    :raises SettingError: for what is not a record or no dump, and for a model that is not the record's
     :raises FormatError: for a candidate or a model that cannot be read; S903 where the candidate changes meanwhile
     """
     if mode is not None and mode not in MODES:
@@ -178,7 +178,7 @@ def _leftovers(result: Comparison, record: Record, theirs: Candidate) -> None:
             if name in theirs.shapes_off:
                 tap.status = "shape"
                 want = list(record.shapes[name])
-                tap.notes = (f"of shape {list(theirs.shapes_off[name])[:8]}; {want} is wanted",)
+                tap.notes = (f"of shape {list(theirs.shapes_off[name])[:8]}; {want} is expected",)
             elif name in theirs.unclear and name in theirs.names:
                 tap.status = "skipped"
                 tap.notes = ("the dump has another number of values of this name",)

@@ -16,7 +16,7 @@ from i2s_spec.errors import counted
 from i2s_spec.golden.candidates.candidate import WHOLE, Candidate, Record, only_known
 from i2s_spec.golden.diagnosis.diagnose import Diagnoser
 from i2s_spec.golden.diagnosis.observation import listed
-from i2s_spec.golden.diagnosis.patterns import OF_CORNERS, recognised
+from i2s_spec.golden.diagnosis.patterns import OF_CORNERS, recognized
 from i2s_spec.golden.diagnosis.rerun import by_running, limit_of
 from i2s_spec.golden.metrics import beyond, length, logit_measures, measure, relative
 from i2s_spec.golden.modes import op_replay
@@ -41,7 +41,7 @@ class _Pair(NamedTuple):
 
     :param resolution: how far a shown number may be off
     :param cut: what cuts a value like these two
-    :param whole: the wanted value with everything that is not shown: by its size, not by a corner's, differences are judged
+    :param whole: the wanted value with everything that is not shown: by its size, not by a corner's, differences are checked
     :param places: of a corner, which rows, columns and so on of the whole value are shown, for each dimension
     """
 
@@ -258,7 +258,7 @@ def _explained(record: Record, theirs: Candidate, model: Model | None, tap: TapR
     tokens = record.tokens
     if model is None:
         limit = limit_of(pair.want)
-        return recognised(pair.got, pair.want, limit, (), len(tokens)) if not pair.resolution else []
+        return recognized(pair.got, pair.want, limit, (), len(tokens)) if not pair.resolution else []
     few = tap.name not in theirs.rows and not pair.resolution
     free = tap.name in theirs.shifted
     found = by_running(Diagnoser(model), tokens, tap.name, pair.got, pair.want, pair.cut, few, free)

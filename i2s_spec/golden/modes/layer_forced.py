@@ -112,8 +112,8 @@ def _layer(
             tap = TapResult(name, "skipped", number, record.op(name), reach=(part.given[0], name))
             want = found[name]
             if want.shape == got.shape:
-                room = _Room(quantized, _is_rotated(model, name), theirs.bfloat16)
-                _assess(tap, only_known(got, rows), only_known(want, rows), room)
+                precision = _Precision(quantized, _is_rotated(model, name), theirs.bfloat16)
+                _assess(tap, only_known(got, rows), only_known(want, rows), precision)
                 if tap.status == "wrong" and wrong:
                     tap.status = "behind"
                 elif tap.status == "wrong":
@@ -151,8 +151,8 @@ def _explained(
     def fits(model: Model, each: str, value: NDArray[Any], quantized: bool) -> bool:
         mine, rows, tap = theirs[each], theirs.rows.get(each), TapResult(each, "skipped")
         if value.shape == mine.shape:
-            room = _Room(quantized, _is_rotated(model, each), theirs.bfloat16)
-            _assess(tap, only_known(mine, rows), only_known(value, rows), room)
+            precision = _Precision(quantized, _is_rotated(model, each), theirs.bfloat16)
+            _assess(tap, only_known(mine, rows), only_known(value, rows), precision)
         return tap.status != "wrong"
 
     def agrees(model: Model) -> bool:
@@ -179,7 +179,7 @@ def _explained(
     return [each for each in found if counted.get(each.name, 0) == max(counted.values()) or each.fits != "exactly"]
 
 
-class _Room(NamedTuple):
+class _Precision(NamedTuple):
     """What decides how far off a value of a layer may be.
 
     :param quantized: whether a quantizer lies before it
@@ -197,10 +197,10 @@ def _is_rotated(model: Model, name: str) -> bool:
     return rotation is not None and rotation.rotates(f"{name.rpartition('.')[0]}.weight")
 
 
-def _assess(tap: TapResult, got: NDArray[Any], want: NDArray[Any], room: _Room) -> None:
+def _assess(tap: TapResult, got: NDArray[Any], want: NDArray[Any], precision: _Precision) -> None:
     """Hold a value of a layer against what the layer gives, with room for flips."""
     word = base(tap.name)
-    quantized, bfloat16 = room.quantized, room.bfloat16
+    quantized, bfloat16 = precision.quantized, precision.bfloat16
     if word == "act_q8":
         rtol, most = FORCED_FLIPS_BFLOAT16 if bfloat16 else FORCED_FLIPS
         steps = np.abs(got.astype(np.int64) - want)
@@ -208,7 +208,7 @@ def _assess(tap: TapResult, got: NDArray[Any], want: NDArray[Any], room: _Room) 
         tap.measures = measure(got, want, float(most))
         first = tuple(int(i) for i in np.argwhere(steps == steps.max())[0]) if flips else None
         tap.flips = Flips(0, flips, 0, 0, first)
-        if room.rotated:
+        if precision.rotated:
             tap.limit = f"{FORCED_ROTATED.words}, {counted(most, 'step')}"
             far = not tap.measures.relative <= FORCED_ROTATED.rtol(bfloat16)
         else:

@@ -174,7 +174,7 @@ def _tap(node: _Node, cells: list[str], total: float | None, times: Counter[str]
     name, ne = node.name, node.ne
     count, times[name] = times[name], times[name] + 1
     if ne[0] * ne[1] * ne[2] * ne[3] > MOST_ELEMENTS:
-        raise SettingError(f"the text tells of a tensor of {list(ne)}; at most {MOST_ELEMENTS:,} elements can be")
+        raise SettingError(f"the text lists a tensor of {list(ne)}; at most {MOST_ELEMENTS:,} elements are possible")
     shape = tuple(reversed(ne))
     lead = next((axis for axis in range(2) if shape[axis] != 1), 2)  # ggml's shapes end in ones
     whole = shape[lead:]

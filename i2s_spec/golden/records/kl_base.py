@@ -113,7 +113,7 @@ def read_base(data: bytes) -> KlBase:
     n_ctx, vocab, chunks = (int(size) for size in np.frombuffer(data, "<i4", 3, 8))
     if n_ctx < 4 or vocab < 1 or chunks < 0:
         raise SettingError(
-            f"the base tells of {counted(chunks, 'chunk')} of {counted(n_ctx, 'token')} over {counted(vocab, 'word')}"
+            f"the base declares {counted(chunks, 'chunk')} of {counted(n_ctx, 'token')} over {counted(vocab, 'word')}"
         )
     rows, width = rows_of(n_ctx), 2 * ((vocab + 1) // 2) + 4
     start = 20 + 4 * n_ctx * chunks

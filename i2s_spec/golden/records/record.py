@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 #: Names that no record has: views of the key-value cache, and rows that were chosen from a tap that it has.
 NOT_RECORDED: Final = frozenset({"k", "v", "result_rows"})
 
-#: Names that a light record leaves out: what is quick to compute from its neighbours, or larger than they are.
+#: Names that a light record leaves out: what is quick to compute from its neighbors, or larger than they are.
 NOT_LIGHT: Final = frozenset(
     {"norm", "kq", "kq_soft_max_ext", "kq_soft_max", "ffn_relu", "ffn_sqr(relu)", "ffn_silu", "ffn_gate_gelu",
      "act_q8", "dot_i32", "act_sum"}

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from i2s_spec.model.forward import Model
     from i2s_spec.model.graph.graph import Node
 
-#: How a value is judged: by its operation, by what a layer may add up to, or by what a whole model may.
+#: How a value is checked: by its operation, by what a layer may add up to, or by what a whole model may.
 Scope = Literal["op", "layer", "model"]
 
 
-class Groups(NamedTuple):
+class GroupedSums(NamedTuple):
     """How a runtime adds up a projection whose activations have several scales.
 
     :param columns: that have one scale; 0 for a quarter of all
@@ -45,8 +45,8 @@ class Groups(NamedTuple):
 
 
 #: By the groups of a quantizer, where there are several in a token.
-GROUPS: Final[Mapping[str, Groups]] = {
-    "blocks-256": Groups(256, False), "blocks-32": Groups(32, False), "interleaved-4": Groups(0, True),
+GROUPS: Final[Mapping[str, GroupedSums]] = {
+    "blocks-256": GroupedSums(256, False), "blocks-32": GroupedSums(32, False), "interleaved-4": GroupedSums(0, True),
 }  # fmt: skip
 
 

@@ -75,8 +75,8 @@ def sentence(result: Comparison) -> tuple[bool, str]:
         if result.whole is not None and result.whole.verdict == "doubtful" and (alone or result.mode == "free-running"):
             far_off = f"{result.whole.name} is {result.whole.relative:.2g} from the record's"
             return True, (
-                f"nothing is certainly wrong, but {far_off}, which is further than correct runtimes usually are; more taps, "
-                "or op-replay, would tell"
+                f"nothing is certainly wrong, but {far_off}, which is further than correct runtimes usually are; "
+                "more taps, or op-replay, would decide"
             )
         if alone:
             what = "the one tap" if far == 1 else f"each of {counted(far, 'tap')}"
@@ -93,7 +93,7 @@ def sentence(result: Comparison) -> tuple[bool, str]:
 
 
 def _strange(tap: TapResult) -> str:
-    """How many elements of a tap are no numbers; nothing where all are."""
+    """How many elements of a tap are not numbers; nothing where all are."""
     found = tap.measures
     if found is None or not found.not_finite:
         return ""

@@ -197,7 +197,7 @@ FAIL: Final = Free(0.3, 0.0, 1.0)
 #: Least cosine of pooled embeddings.
 EMBEDDING_COSINE: Final = 0.999
 
-#: Distance of neighbouring bfloat16, in those of float32.
+#: Distance of neighboring bfloat16, in those of float32.
 BFLOAT16_STEP: Final = 1 << 16
 
 

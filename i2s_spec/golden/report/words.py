@@ -22,7 +22,7 @@ TITLES: Final = ("tap", "result", "rel. L2", "cosine", "max |d|", "at", "ulp", "
 
 
 class TableRow(NamedTuple):
-    """A row of the table: cells that are escaped for a terminal, and the status that colours it."""
+    """A row of the table: cells that are escaped for a terminal, and the status that colors it."""
 
     cells: tuple[str, ...]
     status: str

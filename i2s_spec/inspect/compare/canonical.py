@@ -1,7 +1,7 @@
 """This module gives keys and tensors in one form, whatever the file's byte order, layout and types: for hashes and diffs.
 
 Values and data come as a little-endian file has them. A ternary tensor comes as codes, four to a byte: trit + 1 of flat
-element k in bits 2*(k % 4) of byte k // 4, and 3 for the code that stands for nothing.
+element k in bits 2*(k % 4) of byte k // 4, and 3 for the unused code.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import FormatError, counted
 from i2s_spec.gguf import byte_order
+from i2s_spec.gguf.ranges import chunks
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.regular_file import require_written
-from i2s_spec.gguf.source import chunks
 
 if TYPE_CHECKING:
     from i2s_spec.codec.trits import Trits

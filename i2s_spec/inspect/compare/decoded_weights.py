@@ -31,7 +31,7 @@ def comparable(one: Trits, other: Trits) -> bool:
 def differing(one: Trits, other: Trits) -> Differing:
     """Compare two tensors of as many elements, a window at a time.
 
-    :raises ValueError: where one holds a code that stands for no trit, or a scale that is no number
+    :raises ValueError: where one holds a code that stands for no trit, or a scale that is not a number
     :raises FormatError: where a file does not hold its tensor
     """
     unit = lcm(one.form.unit, other.form.unit)

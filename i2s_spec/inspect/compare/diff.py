@@ -35,7 +35,7 @@ from i2s_spec.inspect.compare.identity import ALIGNMENT
 from i2s_spec.inspect.compare.lineage import TensorLineage, ZeroRows
 from i2s_spec.inspect.compare.other_tensors import OtherTensors, what_it_is
 from i2s_spec.inspect.compare.small_tensors import parts, small_differences, small_tensors
-from i2s_spec.inspect.dump.value_preview import beginning
+from i2s_spec.inspect.value_preview import beginning
 from i2s_spec.schema.dialect import parse
 
 if TYPE_CHECKING:

@@ -99,7 +99,7 @@ def _transposed(ours: Rows, theirs: Rows, tolerance: float) -> bool:
 def _distorted(sample: NDArray[Any], right: NDArray[Any], tolerance: float) -> str:
     """What was done to each number: turned, multiplied, or something added."""
     if _agree(-sample, right, tolerance):
-        return "all signs are turned"
+        return "all signs are inverted"
     if tolerance == 0 or sample.size < ENOUGH:
         return ""
     with np.errstate(invalid="ignore"):  # a signalling NaN

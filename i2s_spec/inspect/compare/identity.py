@@ -8,7 +8,7 @@
     tensor    "i2s-tensor-1\\n", text name, u32 number of dimensions, u64 each of them in ggml's order (ne0 first; lengths
               of 1 at the end left out, but not the last that is left), text kind, then by kind:
               "ternary"  the codes, four to a byte: trit + 1 of flat element k in bits 2*(k % 4) of byte k // 4, 3 for
-                         the code that stands for nothing; then the float32 scale, 4 bytes
+                         the unused code; then the float32 scale, 4 bytes
               TYPE       the data as in a little-endian file, where TYPE is the name of its type (a big-endian file's
                          Q5_0, Q5_1, Q3_K and IQ types are hashed as they are, with " big-endian" after TYPE)
     weights   "i2s-weights-1\\n", u64 number of tensors, then the tensors sorted by the bytes of their names: the 32 bytes
@@ -27,8 +27,8 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from i2s_spec.gguf.ranges import chunks
 from i2s_spec.gguf.reader import File, Tensor
-from i2s_spec.gguf.source import chunks
 from i2s_spec.inspect.compare.canonical import (
     as_trits,
     canonical_data,

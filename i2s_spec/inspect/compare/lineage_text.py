@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any, Final
 
-from i2s_spec.draw.heat_map import Cell, heat_map
+from i2s_spec.draw.heat_map import HeatCell, heat_map
 from i2s_spec.draw.made_by import made_by
 from i2s_spec.draw.table import Column, table
 from i2s_spec.draw.terminal import plain
@@ -154,9 +154,9 @@ def picture(tensors: Sequence[TensorLineage]) -> str:
     )  # fmt: skip
 
 
-def _cell(layer: int, kind: str, found: Total | None) -> Cell:
+def _cell(layer: int, kind: str, found: Total | None) -> HeatCell:
     if found is None:
-        return Cell(0.0, "")
-    return Cell(
+        return HeatCell(0.0, "")
+    return HeatCell(
         10_000 * found.share, percent(found.share), says=f"blk.{layer}.{visible(kind, bare=True)}: {sentence(found)}"
     )

@@ -81,7 +81,7 @@ def flat_rows(
 def rows_of(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") -> Rows:
     """A tensor of a GGUF file as rows.
 
-    :param dialect: of I2_S; the code that stands for nothing is taken for 0
+    :param dialect: of I2_S; the unused code is taken for 0
     :raises ValueError: for types that hold neither trits nor floats, and shapes that have no place in them
     :raises FormatError: where the file does not hold the tensor
     """

@@ -19,7 +19,7 @@ from i2s_spec.errors import TrustedText
 from i2s_spec.inspect.dump.block_codes import legend
 from i2s_spec.schema.block_layout import BlockLayout
 from i2s_spec.schema.checks import ByteOrder, order_prefix
-from i2s_spec.schema.field import Field, Node, Word
+from i2s_spec.schema.field import Field, FieldNode, Word
 from i2s_spec.schema.walk import Elided, Opened, Read, Scope, numbers
 
 _LETTERS: Final = {"F16": "e", "F32": "f"}
@@ -34,7 +34,7 @@ def block_nodes(
     extent: tuple[int, int],
     path: str,
     scope: Scope,
-) -> Iterator[Node]:
+) -> Iterator[FieldNode]:
     """The nodes of the data between two bytes, which rows of whole blocks fill as far as the file has them.
 
     :param shape: of the tensor, in NumPy's order; its last number is a multiple of the block
@@ -49,16 +49,16 @@ def block_nodes(
     first, last = scope.chosen(start, width, count)
     if scope.limit is not None:
         last = min(last, first + 1)  # a row is as much of it as anybody looks at unasked
-    yield Node(f"{path}.rows", start, start + count * width, Opened(TrustedText(""), count), None)
+    yield FieldNode(f"{path}.rows", start, start + count * width, Opened(TrustedText(""), count), None)
     yield from _elided(f"{path}.rows", 0, first, start, width, "rows")
     for i in range(first, last):
         at, row = start + i * width, f"{path}.rows[{i}]"
-        yield Node(row, at, at + width, Opened(TrustedText("")), None)
+        yield FieldNode(row, at, at + width, Opened(TrustedText("")), None)
         yield from _around_scale(layout, order, read, at, layout.type.row_bytes, row)
         yield from _blocks(layout, order, read, (at + layout.type.row_bytes, at + width), row, scope)
     yield from _elided(f"{path}.rows", last, count, start, width, "rows")
     if start + count * width < stop:
-        yield Node(f"{path}.rows[{count}..]", start + count * width, stop, None, None)
+        yield FieldNode(f"{path}.rows[{count}..]", start + count * width, stop, None, None)
 
 
 def row_bytes(layout: BlockLayout, cols: int) -> int:
@@ -84,18 +84,18 @@ def range_of(layout: BlockLayout, cols: int, rest: str) -> tuple[int, int] | Non
 
 def _blocks(
     layout: BlockLayout, order: ByteOrder, read: Read, extent: tuple[int, int], path: str, scope: Scope
-) -> Iterator[Node]:
+) -> Iterator[FieldNode]:
     start, stop = extent
     width, path = layout.nbytes, f"{path}.blocks"
     count = (stop - start) // width
     first, last = scope.chosen(start, width, count)
     if scope.limit is not None:
         last = min(last, first + max(1, scope.limit // width))
-    yield Node(path, start, start + count * width, Opened(TrustedText(""), count), None)
+    yield FieldNode(path, start, start + count * width, Opened(TrustedText(""), count), None)
     yield from _elided(path, 0, first, start, width, "blocks")
     for i in range(first, last):
         at, block = start + i * width, f"{path}[{i}]"
-        yield Node(block, at, at + width, Opened(TrustedText("")), None)
+        yield FieldNode(block, at, at + width, Opened(TrustedText("")), None)
         begin, end = at, at + width
         own = layout.scale.per == "block"
         if own and layout.scale.offset == 0:
@@ -103,7 +103,7 @@ def _blocks(
             begin += layout.scale.nbytes
         elif own:
             end -= layout.scale.nbytes
-        yield Node(
+        yield FieldNode(
             f"{block}.codes", begin, end, Opened(TrustedText(layout.name), None, legend(layout)), _codes_field(layout)
         )
         yield from numbers(read, Word(order, "B"), begin, end - begin, f"{block}.codes", replace(scope, limit=None))
@@ -111,7 +111,7 @@ def _blocks(
             yield _scale(layout, order, read, end, block)
     yield from _elided(path, last, count, start, width, "blocks")
     if start + count * width < stop:
-        yield Node(f"{path}[{count}..]", start + count * width, stop, None, None)
+        yield FieldNode(f"{path}[{count}..]", start + count * width, stop, None, None)
 
 
 def _codes_start(layout: BlockLayout) -> int:
@@ -121,27 +121,27 @@ def _codes_start(layout: BlockLayout) -> int:
 
 def _around_scale(
     layout: BlockLayout, order: ByteOrder, read: Read, start: int, size: int, path: str
-) -> Iterator[Node]:
+) -> Iterator[FieldNode]:
     """What is in front of a row: its scale, and bytes beside it where there are any."""
     at, end = start + layout.scale.offset, start + layout.scale.offset + layout.scale.nbytes
     if start < at:
-        yield Node(f"{path}.before_scale", start, at, None, None)
+        yield FieldNode(f"{path}.before_scale", start, at, None, None)
     yield _scale(layout, order, read, at, path)
     if end < start + size:
-        yield Node(f"{path}.after_scale", end, start + size, None, None)
+        yield FieldNode(f"{path}.after_scale", end, start + size, None, None)
 
 
-def _scale(layout: BlockLayout, order: ByteOrder, read: Read, at: int, path: str) -> Node:
+def _scale(layout: BlockLayout, order: ByteOrder, read: Read, at: int, path: str) -> FieldNode:
     field = _scale_field(layout, order)
     letter, width = _LETTERS[layout.scale.type], layout.scale.nbytes
     (value,) = struct.unpack(order_prefix(order) + letter, read(at, width))
-    return Node(f"{path}.scale", at, at + width, value, field)
+    return FieldNode(f"{path}.scale", at, at + width, value, field)
 
 
-def _elided(path: str, first: int, last: int, start: int, width: int, what: str) -> Iterator[Node]:
+def _elided(path: str, first: int, last: int, start: int, width: int, what: str) -> Iterator[FieldNode]:
     if first < last:
         left = Elided(last - first, what)
-        yield Node(f"{path}[{first}..{last}]", start + first * width, start + last * width, left, None)
+        yield FieldNode(f"{path}[{first}..{last}]", start + first * width, start + last * width, left, None)
 
 
 @cache

@@ -17,7 +17,7 @@ from i2s_spec.inspect.dump.block_walk import block_nodes
 from i2s_spec.inspect.dump.codes import LEGEND
 from i2s_spec.schema import gguf, i2s
 from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, ROW_SCALES_APART
-from i2s_spec.schema.field import Field, Node, Reading, Word
+from i2s_spec.schema.field import Field, FieldNode, ParseState, Word
 from i2s_spec.schema.types import TAIL_BYTES, padded
 from i2s_spec.schema.walk import Elided, Opened, Read, Scope, is_leaf, numbers
 
@@ -27,7 +27,7 @@ ELEMENT_FORMATS: Final = {
 }  # fmt: skip
 
 
-def data_nodes(file: File, read: Read, scope: Scope) -> Iterator[Node]:
+def data_nodes(file: File, read: Read, scope: Scope) -> Iterator[FieldNode]:
     """Every node from the data section's start to the end of the file that the scope covers."""
     assert file.data_start is not None
     size, alignment = file.size, file.alignment or 1
@@ -38,7 +38,7 @@ def data_nodes(file: File, read: Read, scope: Scope) -> Iterator[Node]:
     count = file.index.tensors
     in_order = sorted(range(count), key=lambda i: file.index.tensor(i).offset)
     if count or cursor < size:
-        yield Node("data", cursor, size, Opened(TrustedText(""), count), field)
+        yield FieldNode("data", cursor, size, Opened(TrustedText(""), count), field)
 
     previous: str | None = None
     gaps = shown = 0
@@ -59,7 +59,7 @@ def data_nodes(file: File, read: Read, scope: Scope) -> Iterator[Node]:
     else:
         yield from _between(cursor, size, alignment, previous, "data.trailing", read)
         return
-    yield Node(f"data[{shown}..{count}]", cursor, size, Elided(count - shown, "tensors"), None)
+    yield FieldNode(f"data[{shown}..{count}]", cursor, size, Elided(count - shown, "tensors"), None)
 
 
 def extent(file: File, tensor: Tensor) -> tuple[int, int]:
@@ -68,14 +68,14 @@ def extent(file: File, tensor: Tensor) -> tuple[int, int]:
     try:
         return start, start + tensor.nbytes
     except FormatError:
-        return start, start + (file.tensors.room(tensor.offset) or 0)
+        return start, start + (file.tensors.allotted_bytes(tensor.offset) or 0)
 
 
-def tensor_nodes(file: File, tensor: Tensor, read: Read, scope: Scope, floor: int = 0) -> Iterator[Node]:
+def tensor_nodes(file: File, tensor: Tensor, read: Read, scope: Scope, floor: int = 0) -> Iterator[FieldNode]:
     """The data of one tensor, without the bytes before `floor`, which belong to another one."""
     start, stop = extent(file, tensor)
     path = f"data[{tensor.index}]"
-    yield Node(path, start, stop, Opened(tensor.raw_name, None, _note(file, tensor, floor)), None)
+    yield FieldNode(path, start, stop, Opened(tensor.raw_name, None, _note(file, tensor, floor)), None)
     for node in _fields(file, tensor, read, scope, start, stop, max(floor, start)):
         first, last = max(node.start, floor), min(node.stop, file.size)
         if first >= last:
@@ -86,7 +86,9 @@ def tensor_nodes(file: File, tensor: Tensor, read: Read, scope: Scope, floor: in
             yield node
 
 
-def _fields(file: File, tensor: Tensor, read: Read, scope: Scope, start: int, stop: int, floor: int) -> Iterator[Node]:
+def _fields(
+    file: File, tensor: Tensor, read: Read, scope: Scope, start: int, stop: int, floor: int
+) -> Iterator[FieldNode]:
     kind = tensor.type.name if tensor.type is not None else None
     path, order = f"data[{tensor.index}]", file.byte_order
     split = max(start, stop - TAIL_BYTES) if tensor.type is not None and tensor.type.size is not None else stop
@@ -101,7 +103,7 @@ def _fields(file: File, tensor: Tensor, read: Read, scope: Scope, start: int, st
         held = min(stop, file.size)
         yield from block_nodes(layout, tensor.shape, order, read, (start, held), path, scope)
         if held < stop:
-            yield Node(f"{path}.bytes", held, stop, None, None)
+            yield FieldNode(f"{path}.bytes", held, stop, None, None)
         return
 
     # payload: codes of I2_S, numbers of the plain types, opaque bytes of all others
@@ -111,7 +113,7 @@ def _fields(file: File, tensor: Tensor, read: Read, scope: Scope, start: int, st
     if deep and code is not None:
         word = Word(order, code)
         count = (min(split, file.size) - start) // word.length
-        yield Node(
+        yield FieldNode(
             f"{path}.{name}",
             start,
             split,
@@ -122,9 +124,9 @@ def _fields(file: File, tensor: Tensor, read: Read, scope: Scope, start: int, st
             yield _widened(node) if kind == "BF16" else node
         rest = start + count * word.length
         if rest < split:
-            yield Node(f"{path}.{name}[{count}..]", rest, split, None, field)
+            yield FieldNode(f"{path}.{name}[{count}..]", rest, split, None, field)
     else:
-        yield Node(f"{path}.{name}", start, split, None, field)
+        yield FieldNode(f"{path}.{name}", start, split, None, field)
 
     if split < scales:
         yield from _row_scales(file, read, (split, scales), path, deep, scope)
@@ -134,50 +136,52 @@ def _fields(file: File, tensor: Tensor, read: Read, scope: Scope, start: int, st
     if kind == "I2_S":
         yield from _tail(file, read, split, f"{path}.tail", floor)
     elif split < stop:
-        yield Node(f"{path}.tail", split, stop, None, None)
+        yield FieldNode(f"{path}.tail", split, stop, None, None)
 
 
-def _row_scales(file: File, read: Read, extent: tuple[int, int], path: str, deep: bool, scope: Scope) -> Iterator[Node]:
+def _row_scales(
+    file: File, read: Read, extent: tuple[int, int], path: str, deep: bool, scope: Scope
+) -> Iterator[FieldNode]:
     """The scale of each row of an I2_SR tensor, as far as the file has them."""
     start, stop = extent
     word = Word(file.byte_order, "f")
     field = Field("scales", word, "What the weights of each row are multiplied by, F32.", "5.6")
     count = max(0, min(stop, file.size) - start) // word.length if deep else 0
-    yield Node(f"{path}.scales", start, stop, Opened(TrustedText("F32")) if count else None, field)
+    yield FieldNode(f"{path}.scales", start, stop, Opened(TrustedText("F32")) if count else None, field)
     if count:
         yield from numbers(read, word, start, count, f"{path}.scales", scope)
         if start + count * word.length < stop:
-            yield Node(f"{path}.scales[{count}..]", start + count * word.length, stop, None, field)
+            yield FieldNode(f"{path}.scales[{count}..]", start + count * word.length, stop, None, field)
 
 
-def _tail(file: File, read: Read, start: int, path: str, floor: int) -> Iterator[Node]:
+def _tail(file: File, read: Read, start: int, path: str, floor: int) -> Iterator[FieldNode]:
     at = start
-    yield Node(path, start, start + TAIL_BYTES, Opened(TrustedText("")), i2s.extent(file.byte_order).fields[1])
+    yield FieldNode(path, start, start + TAIL_BYTES, Opened(TrustedText("")), i2s.extent(file.byte_order).fields[1])
     for field in i2s.tail(file.byte_order).fields:
         width = field.sizeof()
         value: object = None
         if at >= floor and at + width <= file.size:
             data = read(at, width)
-            parsed = field.subcon.parse(data, reading=Reading(width))
+            parsed = field.subcon.parse(data, reading=ParseState(width))
             value = parsed if field.name == "scale" else _zeros(data)
-        yield Node(f"{path}.{field.name}", at, at + width, value, field)
+        yield FieldNode(f"{path}.{field.name}", at, at + width, value, field)
         at += width
 
 
-def _widened(node: Node) -> Node:
+def _widened(node: FieldNode) -> FieldNode:
     """A BF16 element as the float32 whose upper half it is."""
     if not isinstance(node.value, int):
         return node
     return node._replace(value=struct.unpack("<f", struct.pack("<I", node.value << 16))[0])
 
 
-def _between(start: int, stop: int, alignment: int, previous: str | None, name: str, read: Read) -> Iterator[Node]:
+def _between(start: int, stop: int, alignment: int, previous: str | None, name: str, read: Read) -> Iterator[FieldNode]:
     """Bytes that no tensor claims: padding up to the next multiple of the alignment, then a gap."""
     split = min(stop, padded(start, alignment)) if previous else start
     if start < split:
-        yield Node(f"{previous}.padding", start, split, _zeros(read(start, split - start)), None)
+        yield FieldNode(f"{previous}.padding", start, split, _zeros(read(start, split - start)), None)
     if split < stop:
-        yield Node(name, split, stop, None, None)
+        yield FieldNode(name, split, stop, None, None)
 
 
 def _zeros(data: bytes) -> TrustedText:

@@ -18,7 +18,7 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.inspect.dump.labels import NodeLabels
 from i2s_spec.inspect.dump.selector import Target
 from i2s_spec.inspect.show import SCHEMA_VERSION, fault
-from i2s_spec.schema.field import Node
+from i2s_spec.schema.field import FieldNode
 from i2s_spec.schema.walk import Elided, Head, Opened, is_leaf
 
 #: Columns of the tree before the byte ranges: as many as there is room for, between these two.
@@ -88,14 +88,14 @@ class _Pane:
     def empty(self, mark: str = "") -> Piece:
         return Piece(f"{'':{self.address}}  {mark:{len(self._blank.hex)}}  {self._blank.ascii}   ", "dim")
 
-    def left(self, row: hexdump.Row) -> list[Piece]:
+    def left(self, row: hexdump.HexRow) -> list[Piece]:
         return [
             Piece(f"0x{row.address:0{self.address - 2}x}", "dim"),
             Piece(f"  {row.hex} "),
             Piece(f"|{row.ascii}|  ", "dim"),
         ]
 
-    def byte(self, node: Node) -> list[Piece]:
+    def byte(self, node: FieldNode) -> list[Piece]:
         """One byte by itself, where there is no room for its column."""
         return [Piece(f"0x{node.start:0{self.address - 2}x}", "dim"), Piece(f"  {node.value:02x}  ")]
 
@@ -112,9 +112,9 @@ def document(file: File, target: Target) -> dict[str, Any]:
     }
 
 
-def chosen(target: Target) -> Iterator[tuple[int, Node | None, Node]]:
+def chosen(target: Target) -> Iterator[tuple[int, FieldNode | None, FieldNode]]:
     """The nodes of a target with their depth and the record that they are in; of a range, those that have bytes in it."""
-    above: list[Node] = []
+    above: list[FieldNode] = []
     given = 0  # how many of `above` were given already
     for node in target.nodes:
         while above and not node.path.startswith((f"{above[-1].path}.", f"{above[-1].path}[")):
@@ -133,7 +133,7 @@ def chosen(target: Target) -> Iterator[tuple[int, Node | None, Node]]:
             yield given, above[-1] if above else None, node
 
 
-def _rows(file: File, target: Target, node: Node, width: int) -> Iterator[hexdump.Row]:
+def _rows(file: File, target: Target, node: FieldNode, width: int) -> Iterator[hexdump.HexRow]:
     """The lines of bytes of a leaf; where some are left out, an empty one at the end that carries where they end."""
     start, stop = max(node.start, target.start), min(node.stop, target.stop, file.size)
     stepped_over = isinstance(node.value, Opened) or (isinstance(node.value, Elided) and node.value.left is not None)
@@ -150,7 +150,7 @@ def _rows(file: File, target: Target, node: Node, width: int) -> Iterator[hexdum
         yield hexdump.blank(width)._replace(address=stop)
 
 
-def _tree(labels: NodeLabels, depth: int, parent: Node | None, node: Node, pane: _Pane) -> Iterator[Piece]:
+def _tree(labels: NodeLabels, depth: int, parent: FieldNode | None, node: FieldNode, pane: _Pane) -> Iterator[Piece]:
     """The right side of a node's first line: its name, its value, its range."""
     label = labels.label(parent, node)
     value, style = labels.value(node)
@@ -163,14 +163,14 @@ def _tree(labels: NodeLabels, depth: int, parent: Node | None, node: Node, pane:
         yield Piece(" " * max(2, pane.tree - columns(name) - columns(value)) + shown, "dim")
 
 
-def _remark(node: Node, reported: set[str]) -> Iterator[Piece]:
+def _remark(node: FieldNode, reported: set[str]) -> Iterator[Piece]:
     """What a field means, the first time that it is met."""
     if node.field is not None and node.field.meaning not in reported:
         reported.add(node.field.meaning)
         yield Piece(f"  {node.field.meaning} [{node.field.clause}]", "dim italic")
 
 
-def _data(labels: NodeLabels, node: Node) -> dict[str, Any]:
+def _data(labels: NodeLabels, node: FieldNode) -> dict[str, Any]:
     """A node as data for JSON."""
     labels.note(node)
     value = node.value

@@ -19,7 +19,7 @@ from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.inspect.dump.server_data import affordable_nodes
 from i2s_spec.schema import gguf, walk
 from i2s_spec.schema.checks import HEADER_BYTES
-from i2s_spec.schema.field import Node
+from i2s_spec.schema.field import FieldNode
 from i2s_spec.schema.magic import MAGIC
 from i2s_spec.schema.types import ValueType
 from i2s_spec.schema.walk import Elided, Opened, Read, Scope, is_leaf
@@ -52,7 +52,7 @@ def reader(file: File) -> Read:
     return read
 
 
-def file_nodes(file: File, scope: Scope = EVERYTHING) -> Iterator[Node]:
+def file_nodes(file: File, scope: Scope = EVERYTHING) -> Iterator[FieldNode]:
     """Every node of a file that the scope covers, each record before its fields, in the order of the file.
 
     Sections and records that lie outside the scope are left out; inside, what is stepped over is an `Elided` leaf. Bytes
@@ -75,26 +75,26 @@ def file_nodes(file: File, scope: Scope = EVERYTHING) -> Iterator[Node]:
     stop = min(data_start, file.size)
     if stop > infos_end and scope.covers(infos_end, stop):
         zeros = TrustedText("not all zero" if any(read(infos_end, stop - infos_end)) else "zeros")
-        yield Node("padding", infos_end, stop, zeros, section("padding"))
+        yield FieldNode("padding", infos_end, stop, zeros, section("padding"))
     yield from affordable_nodes(file, read, scope)
 
 
-def key_value(file: File, i: int, scope: Scope = EVERYTHING, read: Read | None = None) -> Iterator[Node]:
+def key_value(file: File, i: int, scope: Scope = EVERYTHING, read: Read | None = None) -> Iterator[FieldNode]:
     """The nodes of key-value `i`."""
     read = read or reader(file)
     entry = file.index.key(i)
     start, stop, path = entry.span
-    yield Node(path, start, stop, Opened(entry.name), None)
+    yield FieldNode(path, start, stop, Opened(entry.name), None)
     head = walk.key_nodes(read, file.byte_order, start, stop, path)
     yield from head
     yield from walk.value_nodes(read, file.byte_order, entry.type, head[-1].stop, stop, f"{path}.value", scope)
 
 
-def tensor_info(file: File, i: int, read: Read | None = None) -> Iterator[Node]:
+def tensor_info(file: File, i: int, read: Read | None = None) -> Iterator[FieldNode]:
     """The nodes of tensor info `i`."""
     info = file.index.tensor(i)
     start, stop, path = info.span
-    yield Node(path, start, stop, Opened(info.name), None)
+    yield FieldNode(path, start, stop, Opened(info.name), None)
     yield from walk.info_nodes(read or reader(file), file.byte_order, start, stop, path)
 
 
@@ -103,15 +103,15 @@ def section(name: str) -> Any:
     return next(field for field in gguf.container("little").fields if field.name == name)
 
 
-def _header(file: File, read: Read, scope: Scope) -> Iterator[Node]:
+def _header(file: File, read: Read, scope: Scope) -> Iterator[FieldNode]:
     stop = min(HEADER_BYTES, file.size)
     if scope.covers(0, stop) and stop >= len(MAGIC) and read(0, len(MAGIC)) == MAGIC:
         nodes = walk.header_nodes(read, file.byte_order, stop)
-        yield Node("header", 0, nodes[-1].stop, Opened(TrustedText("")), section("header"))
+        yield FieldNode("header", 0, nodes[-1].stop, Opened(TrustedText("")), section("header"))
         yield from nodes
 
 
-def _records(file: File, read: Read, scope: Scope) -> Iterator[Node]:
+def _records(file: File, read: Read, scope: Scope) -> Iterator[FieldNode]:
     """Key-values and tensor infos, as far as they were indexed."""
     index = file.index
     yield from _table("key_values", index.keys, index.key, lambda i: key_value(file, i, scope, read), scope)
@@ -122,9 +122,9 @@ def _table(
     name: str,
     count: int,
     record: Callable[[int], KeyValue | TensorInfo],
-    nodes: Callable[[int], Iterator[Node]],
+    nodes: Callable[[int], Iterator[FieldNode]],
     scope: Scope,
-) -> Iterator[Node]:
+) -> Iterator[FieldNode]:
     """The records that the scope covers; of the rest, those that it would cover without its limit are one leaf."""
     if not count:
         return
@@ -133,12 +133,12 @@ def _table(
     end = bisect_left(range(count), scope.stop, lo=first, key=lambda i: record(i).start)
     if first == end:
         return
-    yield Node(name, start, stop, Opened(TrustedText(""), count), section(name))
+    yield FieldNode(name, start, stop, Opened(TrustedText(""), count), section(name))
     last = end if scope.records is None else min(end, first + scope.records)
     for i in range(first, last):
         yield from nodes(i)
     if last < end:
-        yield Node(f"{name}[{last}..{count}]", record(last).start, stop, Elided(count - last, "records"), None)
+        yield FieldNode(f"{name}[{last}..{count}]", record(last).start, stop, Elided(count - last, "records"), None)
 
 
 def _indexed_end(file: File) -> int:
@@ -149,7 +149,7 @@ def _indexed_end(file: File) -> int:
     return index.key(index.keys - 1).stop if index.keys else 0
 
 
-def _unindexed(file: File, read: Read, scope: Scope, cursor: int) -> Iterator[Node]:
+def _unindexed(file: File, read: Read, scope: Scope, cursor: int) -> Iterator[FieldNode]:
     """What follows the last record that could be indexed: the broken one up to its fault, the fault, and the rest."""
     fault = file.fault
     assert fault is not None
@@ -160,16 +160,16 @@ def _unindexed(file: File, read: Read, scope: Scope, cursor: int) -> Iterator[No
             if is_leaf(node):
                 cursor = node.stop
         if start > cursor:
-            yield Node("not_examined", cursor, start, Elided(None, "not examined"), None)
+            yield FieldNode("not_examined", cursor, start, Elided(None, "not examined"), None)
             cursor = start
     if stop > cursor or start == cursor:  # a fault has no bytes where the file ends in front of a field
-        yield Node(path, cursor, stop, fault, None)
+        yield FieldNode(path, cursor, stop, fault, None)
         cursor = stop
     if file.size > cursor:
-        yield Node("not_examined", cursor, file.size, Elided(None, "not examined"), None)
+        yield FieldNode("not_examined", cursor, file.size, Elided(None, "not examined"), None)
 
 
-def _broken_record(file: File, read: Read, fault: FormatError, scope: Scope, start: int) -> Iterator[Node]:
+def _broken_record(file: File, read: Read, fault: FormatError, scope: Scope, start: int) -> Iterator[FieldNode]:
     """The fields that lie before a fault in the record that begins at `start`."""
     path = fault.span.path.split(".")[0]
     if path.startswith("tensor_infos["):
@@ -178,7 +178,7 @@ def _broken_record(file: File, read: Read, fault: FormatError, scope: Scope, sta
         nodes = _broken_key_value(file, read, fault, scope, start, path)
     else:
         return
-    yield Node(path, start, fault.span.stop, Opened(TrustedText("")), None)
+    yield FieldNode(path, start, fault.span.stop, Opened(TrustedText("")), None)
     try:
         for node in nodes:
             if is_leaf(node) and node.stop > fault.span.start:
@@ -190,7 +190,7 @@ def _broken_record(file: File, read: Read, fault: FormatError, scope: Scope, sta
 
 def _broken_key_value(
     file: File, read: Read, fault: FormatError, scope: Scope, start: int, path: str
-) -> Iterator[Node]:
+) -> Iterator[FieldNode]:
     head = walk.key_nodes(read, file.byte_order, start, file.size, path)
     yield from head
     if head and head[-1].path == f"{path}.type" and head[-1].value == ValueType.ARRAY:

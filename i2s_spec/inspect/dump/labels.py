@@ -13,7 +13,7 @@ from i2s_spec.inspect.dump.block_codes import BlockColumns
 from i2s_spec.inspect.dump.codes import Columns
 from i2s_spec.inspect.show import type_name
 from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
-from i2s_spec.schema.field import Node
+from i2s_spec.schema.field import FieldNode
 from i2s_spec.schema.types import ValueType
 from i2s_spec.schema.walk import Elided, Head, Opened
 
@@ -36,12 +36,12 @@ class NodeLabels:
         self._types = lru_cache(4)(self._value_types)
         self._inner_type = -1  # of the array inside an array that was met last
 
-    def note(self, node: Node) -> None:
+    def note(self, node: FieldNode) -> None:
         """Take note of a node that is to be said: what comes after it may depend on it."""
         if node.path.endswith(".type") and ".items[" in node.path:
             self._inner_type = node.value
 
-    def label(self, parent: Node | None, node: Node) -> str:
+    def label(self, parent: FieldNode | None, node: FieldNode) -> str:
         """The name of a node, without the path of the record that it is in."""
         if parent is None or (parent.path in _TABLES and node.path[len(parent.path)] == "["):
             return node.path
@@ -51,7 +51,7 @@ class NodeLabels:
         code = self.code(node)
         return label if code is None else self.columns(code[0]).label(label)
 
-    def value(self, node: Node) -> tuple[str, str]:
+    def value(self, node: FieldNode) -> tuple[str, str]:
         """The value of a node in words, and the style that they have on a terminal."""
         value = node.value
         if value is None:
@@ -76,7 +76,7 @@ class NodeLabels:
             return self.columns(code[0]).line(code[1], value), ""
         return self._number(node) + self._meaning(node), "yellow"
 
-    def below(self, node: Node) -> str | None:
+    def below(self, node: FieldNode) -> str | None:
         """What is said in a line of its own below a node: the fault that lies in it, or what the columns are."""
         error = self.file.fault
         if isinstance(node.value, Opened):
@@ -87,7 +87,7 @@ class NodeLabels:
         inside = node.start <= error.span.start < error.span.stop <= node.stop
         return _fault(error) if inside else None
 
-    def code(self, node: Node) -> tuple[int, int] | None:
+    def code(self, node: FieldNode) -> tuple[int, int] | None:
         """Tensor, and byte from its start, of a node that is one byte of codes, else None."""
         if not isinstance(node.value, int) or not node.path.startswith("data["):
             return None
@@ -101,12 +101,12 @@ class NodeLabels:
         kind, shape = self.tensor(i).kind, self.tensor(i).shape
         return BlockColumns(BLOCK_LAYOUTS[kind], shape) if kind in BLOCK_LAYOUTS else Columns(shape)
 
-    def room(self, node: Node) -> int:
+    def room(self, node: FieldNode) -> int:
         """Columns that a node's line takes if it is a byte of codes, or is followed by their heading; else 0."""
         match = _PAYLOAD.fullmatch(node.path)
         return self.columns(int(match[1])).room if match else 0
 
-    def is_bool(self, node: Node) -> bool:
+    def is_bool(self, node: FieldNode) -> bool:
         """Whether a number is the value of a boolean, or an element of an array of them."""
         match = _VALUE.fullmatch(node.path)
         if match is None or int(match[1]) >= self.file.index.keys:
@@ -120,7 +120,7 @@ class NodeLabels:
         entry = self.file.metadata.by_index(i)
         return entry.type, entry.element
 
-    def _number(self, node: Node) -> str:
+    def _number(self, node: FieldNode) -> str:
         value = node.value
         if isinstance(value, float):
             width = node.stop - node.start
@@ -129,7 +129,7 @@ class NodeLabels:
             return ("true" if value else "false") + (f" (the byte is {value})" if value not in (0, 1) else "")
         return str(value)
 
-    def _meaning(self, node: Node) -> str:
+    def _meaning(self, node: FieldNode) -> str:
         """What a number stands for, where another table says that."""
         path, value = node.path, node.value
         if path.startswith("key_values[") and path.endswith(".type"):

@@ -23,7 +23,7 @@ from i2s_spec.inspect.dump.data_walk import ELEMENT_FORMATS, extent, tensor_node
 from i2s_spec.inspect.dump.file_walk import file_nodes, key_value, reader, tensor_info
 from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, ROW_SCALES_APART
 from i2s_spec.schema.dialect import CODES_PER_BYTE
-from i2s_spec.schema.field import Node
+from i2s_spec.schema.field import FieldNode
 from i2s_spec.schema.types import VALUE_FORMATS, ValueType
 from i2s_spec.schema.walk import Scope, is_leaf
 
@@ -51,7 +51,7 @@ _SECTIONS: Final = ("header", "key_values", "tensor_infos", "padding", "data", "
 class Target(NamedTuple):
     """Nodes to show, in order, and how much of them."""
 
-    nodes: Iterator[Node]
+    nodes: Iterator[FieldNode]
     #: Only bytes between these two are shown; nodes that have none are left out.
     start: int
     stop: int
@@ -110,7 +110,7 @@ def _range(file: File, match: re.Match[str], what: str) -> tuple[int, int]:
     return start, stop
 
 
-def _named(file: File, what: str, limit: int | None, data_limit: int | None) -> Iterator[Node] | None:
+def _named(file: File, what: str, limit: int | None, data_limit: int | None) -> Iterator[FieldNode] | None:
     """Every key-value and every tensor of that name, if there are any; a name that occurs twice is shown twice."""
     name, index, read = os.fsencode(what), file.index, reader(file)
     keys = [i for i in range(index.keys) if index.key(i).name == name]
@@ -125,7 +125,9 @@ def _named(file: File, what: str, limit: int | None, data_limit: int | None) -> 
     return chain(*parts)
 
 
-def _at_path(file: File, what: str, match: re.Match[str], limit: int | None, data_limit: int | None) -> Iterator[Node]:
+def _at_path(
+    file: File, what: str, match: re.Match[str], limit: int | None, data_limit: int | None
+) -> Iterator[FieldNode]:
     """The nodes at a path and below it, with the records that lead to it."""
     section, number, rest = match[1], match[2], match[3]
     read = reader(file)
@@ -148,9 +150,9 @@ def _at_path(file: File, what: str, match: re.Match[str], limit: int | None, dat
     return _below(file, nodes, what)
 
 
-def _below(file: File, nodes: Iterator[Node], what: str) -> Iterator[Node]:
+def _below(file: File, nodes: Iterator[FieldNode], what: str) -> Iterator[FieldNode]:
     """Of some nodes those at or below a path, which are consecutive, and those that lead to them."""
-    leading: list[Node] = []
+    leading: list[FieldNode] = []
     for node in nodes:
         leading = [known for known in leading if _within(node.path, known.path)]
         if _within(node.path, what):
@@ -160,7 +162,7 @@ def _below(file: File, nodes: Iterator[Node], what: str) -> Iterator[Node]:
     raise _unknown(file, what)
 
 
-def _while_within(nodes: Iterator[Node], what: str) -> Iterator[Node]:
+def _while_within(nodes: Iterator[FieldNode], what: str) -> Iterator[FieldNode]:
     for node in nodes:
         if not _within(node.path, what):
             return

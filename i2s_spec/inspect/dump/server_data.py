@@ -10,10 +10,11 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final
 
+from i2s_spec.gguf.ranges import affordable
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import FetchingSource, affordable
+from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.inspect.dump.data_walk import data_nodes
-from i2s_spec.schema.field import Node
+from i2s_spec.schema.field import FieldNode
 from i2s_spec.schema.types import TAIL_BYTES
 from i2s_spec.schema.walk import Elided, Read, Scope, is_leaf
 
@@ -23,7 +24,7 @@ LINE: Final = 32
 UNREAD: Final = "bytes, not read: they would be a request of their own"
 
 
-def affordable_nodes(file: File, read: Read, scope: Scope) -> Iterator[Node]:
+def affordable_nodes(file: File, read: Read, scope: Scope) -> Iterator[FieldNode]:
     """The nodes of the data section that the scope covers, as `data_nodes` gives them.
 
     :raises FormatError: where the server does not give what is asked for
@@ -34,7 +35,7 @@ def affordable_nodes(file: File, read: Read, scope: Scope) -> Iterator[Node]:
         return
     from i2s_spec.remote.range_source import NEAR, merged
 
-    def shown(node: Node) -> tuple[int, int]:
+    def shown(node: FieldNode) -> tuple[int, int]:
         """The bytes that a leaf takes: all for its value, else those of its lines."""
         if not is_leaf(node) or isinstance(node.value, Elided):
             return node.start, node.start
@@ -66,7 +67,7 @@ def affordable_nodes(file: File, read: Read, scope: Scope) -> Iterator[Node]:
         yield node if is_here else node._replace(value=Elided(node.stop - node.start, UNREAD))
 
 
-def _has_value(node: Node) -> bool:
+def _has_value(node: FieldNode) -> bool:
     """Whether all bytes of a leaf are read for what it says."""
     return node.value is not None and is_leaf(node) and not isinstance(node.value, Elided)
 

@@ -44,7 +44,7 @@ SOURCES: Final = {"ffn_down": ("ffn_gate", "ffn_up"), "attn_output": ("attn_v",)
 Scores = dict[str, float]
 
 
-class Comparison(NamedTuple):
+class MatrixComparison(NamedTuple):
     """One comparison: the matrix that it is evidence about, a description, and scores.
 
     `found` is float64 [2, hypotheses]: the score under each of HYPOTHESES where the rows of `partners` stay where they are,
@@ -67,7 +67,7 @@ class Comparison(NamedTuple):
         }
 
 
-def profile_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) -> Iterator[Comparison]:
+def profile_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) -> Iterator[MatrixComparison]:
     """The comparisons of profiles.
 
     :param counts: of every matrix, by layer and role
@@ -103,7 +103,7 @@ def profile_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) ->
             yield from _compared(matrix, counts[key], of_rows, share, width)
 
 
-def zero_channel_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) -> Iterator[Comparison]:
+def zero_channel_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) -> Iterator[MatrixComparison]:
     """The comparisons of all-zero rows and columns.
 
     :param counts: of every matrix, by layer and role
@@ -111,11 +111,11 @@ def zero_channel_comparisons(found: Roles, counts: dict[tuple[int, str], Counted
     for layer, scores in zero_comparisons(counts):
         text = "all-zero rows of ffn_gate and ffn_up ~ all-zero columns of ffn_down"
         partners = ((layer, "ffn_gate"), (layer, "ffn_up"))
-        yield Comparison(found.matrices[layer, "ffn_down"], text, False, partners, _table(scores))
+        yield MatrixComparison(found.matrices[layer, "ffn_down"], text, False, partners, _table(scores))
 
 
 def _table(scores: dict[bool, Scores]) -> NDArray[np.float64]:
-    """Scores by side and name as `Comparison.found` has them."""
+    """Scores by side and name as `MatrixComparison.found` has them."""
     return np.array([[scores[side].get(each.name, np.nan) for each in HYPOTHESES] for side in SIDES])
 
 
@@ -134,7 +134,7 @@ class _Asked(NamedTuple):
 
 def _compared(
     matrix: Matrix, counted: Counted, asked: list[_Asked], share: int = 1, width: int = 1
-) -> Iterator[Comparison]:
+) -> Iterator[MatrixComparison]:
     """The columns of a matrix, compared under every hypothesis; nothing where they are almost constant.
 
     :param share: heads whose columns are summed, each of `width`
@@ -153,7 +153,7 @@ def _compared(
     for one in asked:
         sides = found[at : at + len(one.ranks)]
         at += len(one.ranks)
-        yield Comparison(
+        yield MatrixComparison(
             matrix, one.text, False, one.partners, sides if len(sides) > 1 else sides.repeat(len(SIDES), axis=0)
         )
 
@@ -163,7 +163,7 @@ Written = tuple["NDArray[np.float32]", int | None]
 
 def gram_comparisons(
     reader: grams.GramReader, found: Roles, written: dict[bool, Written], key: tuple[int, str]
-) -> list[Comparison]:
+) -> list[MatrixComparison]:
     """The comparisons of the Gram of one matrix, reading the payloads that they need.
 
     :param written: what `written_grams` gives
@@ -189,11 +189,11 @@ def gram_comparisons(
         return []
     shared = any(share > 1 for *_, share, _ in asked)
     own = reader.columns(matrix, correlated=not shared)
-    made: list[Comparison] = []
+    made: list[MatrixComparison] = []
     for text, partners, rows, share, width in asked:
         scores = _gram_scores(matrix, own, rows, share, width)
         if not isnan(scores[:, _plain(matrix.rows, matrix.cols)].sum()):
-            made.append(Comparison(matrix, text, True, partners, scores))
+            made.append(MatrixComparison(matrix, text, True, partners, scores))
     return made
 
 
@@ -221,7 +221,7 @@ def written_grams(reader: grams.GramReader, found: Roles) -> dict[bool, Written]
 
 
 def _gram_scores(matrix: Matrix, own: grams.Grams, rows: grams.Grams, share: int, width: int) -> NDArray[np.float64]:
-    """The scores of a matrix as `Comparison.found` has them; not a number where there is none.
+    """The scores of a matrix as `MatrixComparison.found` has them; not a number where there is none.
 
     :param own: what its columns correlate with each other; where heads share rows, products of these
     :param rows: correlations of the rows of its partners

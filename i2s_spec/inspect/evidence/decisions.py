@@ -16,7 +16,7 @@ from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, fitting
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from i2s_spec.inspect.evidence.comparisons import Comparison
+    from i2s_spec.inspect.evidence.comparisons import MatrixComparison
     from i2s_spec.inspect.evidence.roles import Roles
 
 _NAMES: Final = [each.name for each in HYPOTHESES]
@@ -36,7 +36,7 @@ class Decisions(NamedTuple):
     tensors: dict[tuple[int, str], Decision]
 
 
-def decide_all(found: Roles, comparisons: Sequence[Comparison]) -> Decisions:
+def decide_all(found: Roles, comparisons: Sequence[MatrixComparison]) -> Decisions:
     """Decide from comparisons that are made."""
     squares = _Squares(comparisons)
     every = range(len(comparisons))
@@ -102,7 +102,7 @@ class _Squares:
     never oppositely: a Gram that correlates negatively counts nothing.
     """
 
-    def __init__(self, comparisons: Sequence[Comparison]) -> None:
+    def __init__(self, comparisons: Sequence[MatrixComparison]) -> None:
         self.comparisons = comparisons
         found = np.array([one.found for one in comparisons]).reshape(-1, 2, len(_NAMES))
         found[np.isnan(found)] = 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from i2s_spec.inspect.evidence.comparisons import Comparison
+from i2s_spec.inspect.evidence.comparisons import MatrixComparison
 from i2s_spec.inspect.evidence.counted import Counted
 from i2s_spec.inspect.evidence.decision import Decision, quantile
 from i2s_spec.inspect.evidence.decisions import decide_all
@@ -38,7 +38,7 @@ class LayoutEvidence(NamedTuple):
     `profiles` and `grams` are what each of the two statistics decides alone. `layers` says how many layers were looked at.
     """
 
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[MatrixComparison, ...]
     whole: Decision
     profiles: Decision
     grams: Decision

@@ -1,7 +1,7 @@
 """Where a file comes from and how it is packed, by evidence: `identification.identify` asks, the other modules look.
 
     evidence        evidence, hypotheses, questions, and the scale of confidence
-    observed        what is to be seen in a file: order of keys, inventory, rooms, codes, tails
+    observed        what is to be seen in a file: order of keys, inventory, extents, codes, tails
     legacy          tensors with a number from before the release
     origin          is it a release, and what wrote its keys
     packer          what packed its tensors

@@ -53,7 +53,7 @@ class Evidence(NamedTuple):
     span: Span | None = None
 
 
-class Hypothesis(NamedTuple):
+class PossibleAnswer(NamedTuple):
     """One possible answer, and what speaks for it and against it."""
 
     name: str
@@ -85,11 +85,11 @@ class Question(NamedTuple):
 
     name: str
     text: str
-    hypotheses: tuple[Hypothesis, ...]
+    hypotheses: tuple[PossibleAnswer, ...]
     would_tell: str = ""
 
     @property
-    def answer(self) -> Hypothesis | None:
+    def answer(self) -> PossibleAnswer | None:
         """The hypothesis that stands alone, or None where the file does not tell."""
         ranks = [hypothesis.rank for hypothesis in self.hypotheses]
         if not ranks:
@@ -106,7 +106,7 @@ class Question(NamedTuple):
         return self.answer.confidence if self.answer is not None else CANNOT_TELL
 
     @property
-    def open(self) -> tuple[Hypothesis, ...]:
+    def open(self) -> tuple[PossibleAnswer, ...]:
         """The hypotheses that are left where there is no answer: the best of them, if the file does not exclude all."""
         if not self.hypotheses:
             return ()
@@ -142,7 +142,7 @@ def _plain(evidence: Evidence) -> dict[str, Any]:
     return {"text": evidence.text, "weight": evidence.weight.value, "span": where}
 
 
-class Case:
+class QuestionCase:
     """Collects what speaks for and against the hypotheses of one question."""
 
     def __init__(self, names: Sequence[tuple[str, str]]) -> None:
@@ -165,7 +165,7 @@ class Case:
     def question(self, name: str, text: str, would_tell: str = "") -> Question:
         """The question with its hypotheses, the best first; equals stay in the order in which they were named."""
         made = [
-            Hypothesis(each, title, tuple(self._favour[each]), tuple(self._against[each]))
+            PossibleAnswer(each, title, tuple(self._favour[each]), tuple(self._against[each]))
             for each, title in self._titles.items()
         ]
         return Question(name, text, tuple(sorted(made, key=lambda hypothesis: hypothesis.rank)), would_tell)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from i2s_spec.draw.text import json_string
 from i2s_spec.errors import FormatError, counted, quote
+from i2s_spec.gguf.ranges import chunks
 from i2s_spec.gguf.regular_file import require_written
-from i2s_spec.gguf.source import CHUNK, Origin, chunks, source_of
+from i2s_spec.gguf.source import CHUNK, Origin, source_of
 from i2s_spec.inspect.identify import origin as origins
 from i2s_spec.inspect.identify import packer, packing
 from i2s_spec.inspect.identify.evidence import Question
@@ -23,7 +24,7 @@ from i2s_spec.inspect.show import fault as fault_dict
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
     from i2s_spec.inspect.evidence.layout_evidence import LayoutEvidence
-    from i2s_spec.inspect.identify.reference import Comparison
+    from i2s_spec.inspect.identify.reference import ReferenceMatches
 
 SCHEMA_VERSION: Final = 1
 
@@ -52,7 +53,7 @@ class Identification(NamedTuple):
     looked_at: str
     sha256: str | None
     questions: tuple[Question, ...]
-    comparison: Comparison | None
+    comparison: ReferenceMatches | None
     weights: LayoutEvidence | None
     fault: FormatError | None
     group_types: Mapping[str, int]
@@ -134,7 +135,7 @@ def _weights(found: LayoutEvidence) -> dict[str, Any]:
     return as_dict(found)
 
 
-def _comparison(comparison: Comparison) -> dict[str, Any]:
+def _comparison(comparison: ReferenceMatches) -> dict[str, Any]:
     best = comparison.decided
     return {
         "tensor": json_string(comparison.tensor),
@@ -166,10 +167,10 @@ def identify(
     :param tensor: the name of the tensor that `reference` holds
     :param threads: how many threads read payloads
     :param progress: called now and then with (bytes read, bytes to read)
-    :raises FormatError: for what cannot be read at all or is not GGUF; a file that is only damaged carries its `fault`
+    :raises FormatError: for a file that cannot be read or is not GGUF; the result for a damaged file has its `fault`
     :raises ValueError: for a reference without a tensor, or of another shape
-    :raises TypeError: for one that holds no numbers
-    :raises KeyError: for the name of a tensor that is not there
+    :raises TypeError: for a reference that is not numeric
+    :raises KeyError: for a tensor that the file does not have
     """
     from i2s_spec.gguf.reader import File
     from i2s_spec.schema import faults
@@ -219,7 +220,7 @@ def _identify(
     release = origins.release(seen, digest)
     converter = origins.converter(seen)
     questions = [release, converter]
-    i2s = sum(seen.rooms.values())
+    i2s = sum(seen.extents.values())
     weights = None
     if i2s:
         quantizer = packer.quantizer(seen, converter.answer.name if converter.answer is not None else None)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING, Final, Literal
 
-from i2s_spec.inspect.survey.result import Run, TensorSurvey
+from i2s_spec.inspect.survey.result import ByteRun, TensorSurvey
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import TAIL_BYTES
 
@@ -37,10 +37,10 @@ def legacy_surveys(file: File, rows: Iterator[tuple[int, bytes, tuple[int, ...],
         kind: Literal["zero", "replicated", "stale"]
         kind = "zero" if not any(tail[4:]) else "replicated" if tail == tail[:4] * 8 else "stale"
         (scale,) = struct.unpack(order_prefix(file.byte_order) + "f", tail[:4])
-        last: Run | None = None
+        last: ByteRun | None = None
         if read == size and payload:
             length = len(payload) - len(payload.rstrip(payload[-1:]))
-            last = Run(size - length, length, payload[-1])
+            last = ByteRun(size - length, length, payload[-1])
         yield TensorSurvey(
             row, name, ne, start, size, read, read == size, counts, None, None, last, None, scale, tail, kind
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""This module collects what is to be seen in a file about its origin: order of keys, inventory, rooms, codes, tails."""
+"""This module collects what is to be seen in a file about its origin: order of keys, inventory, extents, codes, tails."""
 
 from __future__ import annotations
 
@@ -124,20 +124,20 @@ class Observed:
     # I2_S tensors
 
     def i2s(self) -> Iterator[tuple[int, bytes, tuple[int, ...], int, int | None]]:
-        """Row, name, ne, offset and room of every tensor of type 36, or of an older number with an I2_S room."""
+        """Row, name, ne, offset and allotted bytes of every tensor of type 36, or of an older number and as long."""
         index = self.file.index
         for i in range(min(index.tensors, MOST)):
             info = index.tensor(i)
             name, ne, number, offset = info.name, info.ne, info.type, info.offset
-            ours = number == I2_S.number or (number in _LEGACY and self._has_i2s_room(ne, offset))
+            ours = number == I2_S.number or (number in _LEGACY and self._has_i2s_extent(ne, offset))
             if ours and ne and min(ne) > 0:
-                yield i, name, ne, offset, self.file.tensors.room(offset)
+                yield i, name, ne, offset, self.file.tensors.allotted_bytes(offset)
 
-    def _has_i2s_room(self, ne: tuple[int, ...], offset: int) -> bool:
+    def _has_i2s_extent(self, ne: tuple[int, ...], offset: int) -> bool:
         return (
             bool(ne)
             and prod(ne) >= 128
-            and self._step(I2_S.nbytes(ne)) == self._step(self.file.tensors.room(offset) or 0)
+            and self._step(I2_S.nbytes(ne)) == self._step(self.file.tensors.allotted_bytes(offset) or 0)
         )
 
     def _step(self, size: int) -> int:
@@ -150,26 +150,26 @@ class Observed:
         return Counter(index.tensor(i).type for i, *_ in self.i2s())
 
     @cached_property
-    def rooms(self) -> Counter[str]:
-        """How many I2_S tensors have which room until the next tensor begins.
+    def extents(self) -> Counter[str]:
+        """How many I2_S tensors have how many bytes until the next tensor begins.
 
         `exact` n/4 + 32; `unpacked` n; `bare` n/4; `scale` n/4 + 4; `blocks` whole blocks, then 32; `chunks` more than
         one tail; `end` the last tensor, with more after it; `odd` anything else.
         """
-        return Counter(self._room(ne, room) for _, _, ne, _, room in self.i2s())
+        return Counter(self._extent(ne, size) for _, _, ne, _, size in self.i2s())
 
-    def _room(self, ne: tuple[int, ...], room: int | None) -> str:
+    def _extent(self, ne: tuple[int, ...], allotted: int | None) -> str:
         n = prod(ne)
-        if room is None:
+        if allotted is None:
             return "odd"
-        if room in (n // 4 + TAIL_BYTES, self._step(n // 4 + TAIL_BYTES)):
+        if allotted in (n // 4 + TAIL_BYTES, self._step(n // 4 + TAIL_BYTES)):
             return "exact"
         for name, size in (
             ("unpacked", n), ("bare", n // 4), ("scale", n // 4 + 4), ("blocks", -(-n // 128) * 32 + TAIL_BYTES)
         ):  # fmt: skip
-            if room == self._step(size):
+            if allotted == self._step(size):
                 return name
-        more = room - n // 4
+        more = allotted - n // 4
         return "chunks" if more > TAIL_BYTES and more % TAIL_BYTES == 0 and more // TAIL_BYTES <= ne[-1] else "odd"
 
     # payloads

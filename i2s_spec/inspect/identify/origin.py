@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from i2s_spec.errors import counted, quote
-from i2s_spec.inspect.identify.evidence import PROOF, STRONG, WEAK, Case, Evidence, Hypothesis, Question
+from i2s_spec.inspect.identify.evidence import PROOF, STRONG, WEAK, Evidence, PossibleAnswer, Question, QuestionCase
 from i2s_spec.inspect.identify.observed import Observed
 from i2s_spec.schema.programs.producers import CONVERTERS, YOUNG_KEYS, Converter
 from i2s_spec.schema.programs.releases import RELEASES, Release
@@ -23,7 +23,7 @@ def release(seen: Observed, sha256: str | None = None) -> Question:
     for known in RELEASES:
         favour, against = _release_evidence(seen, known, sha256)
         if favour:
-            made = Hypothesis(known.name, known.title, tuple(favour), tuple(against))
+            made = PossibleAnswer(known.name, known.title, tuple(favour), tuple(against))
             hypotheses.append(made)
     hypotheses.sort(key=lambda hypothesis: hypothesis.rank)
     tell = "the SHA-256 of the file: --sha256"
@@ -36,7 +36,7 @@ def _release_evidence(seen: Observed, known: Release, sha256: str | None) -> tup
     data_start = seen.file.data_start
     if known.size == seen.file.size:
         favour.append(
-            Evidence(f"the file has exactly {counted(known.size, 'byte')}, as it has ({known.source})", STRONG)
+            Evidence(f"the file has exactly {counted(known.size, 'byte')}, like the release ({known.source})", STRONG)
         )
     elif (
         data_start is not None and known.data == seen.file.size - data_start and known.architecture == seen.architecture
@@ -51,14 +51,14 @@ def _release_evidence(seen: Observed, known: Release, sha256: str | None) -> tup
             digits = "" if whole else f", of which {counted(len(known.sha256), 'digit is', 'digits are')} known"
             favour.append(Evidence(f"the SHA-256 is that of the release{digits}", PROOF if whole else STRONG))
         elif favour:
-            against.append(Evidence("the SHA-256 is another one: something in the file was changed", PROOF))
+            against.append(Evidence("the SHA-256 differs: something in the file was changed", PROOF))
     if not favour:
         return [], []
     types = dict(known.types)
     if seen.file.index.tensors != known.tensors:
         against.append(Evidence(f"it has {counted(seen.file.index.tensors, 'tensor')}, not {known.tensors}", PROOF))
     elif dict(seen.types) != types:
-        against.append(Evidence("it has other numbers of tensors of each type", PROOF))
+        against.append(Evidence("the numbers of tensors by type differ", PROOF))
     else:
         inventory = ", ".join(f"{count} {name}" for name, count in known.types)
         favour.append(Evidence(f"it has the {counted(known.tensors, 'tensor')} of the release: {inventory}", WEAK))
@@ -76,14 +76,14 @@ def _release_evidence(seen: Observed, known: Release, sha256: str | None) -> tup
 
 def converter(seen: Observed) -> Question:
     """Which program wrote keys and tensor table?"""
-    case = Case([*((each.name, each.title) for each in CONVERTERS), ("i2s-spec", "i2s new, of this package"),
-                 ("other", "another program")])  # fmt: skip
+    case = QuestionCase([*((each.name, each.title) for each in CONVERTERS), ("i2s-spec", "i2s new, of this package"),
+                         ("other", "another program")])  # fmt: skip
     fitting = False
     for each in CONVERTERS:
         fitting |= _weigh_order(seen, each, case)
     young = [key for key in YOUNG_KEYS if key in seen.keys]
     if young:
-        case.favour("other", f"{', '.join(young)}: younger converters of llama.cpp write them, BitNet's do not", STRONG)
+        case.favour("other", f"{', '.join(young)}: newer converters of llama.cpp write them, BitNet's do not", STRONG)
         for each in CONVERTERS:
             case.against(each.name, f"it does not write {young[0]}", STRONG)
     name = seen.value("general.name")
@@ -106,7 +106,7 @@ def converter(seen: Observed) -> Question:
     return case.question("converter", "What wrote its metadata?")
 
 
-def _weigh_order(seen: Observed, known: Converter, case: Case) -> bool:
+def _weigh_order(seen: Observed, known: Converter, case: QuestionCase) -> bool:
     """Hold the order of the keys against a converter's; whether it fits."""
     if seen.architecture not in known.architectures:
         if seen.architecture:

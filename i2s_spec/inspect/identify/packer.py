@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from i2s_spec.errors import all_of, counted, quote
-from i2s_spec.inspect.identify.evidence import PROOF, STRONG, WEAK, Case, Question
+from i2s_spec.inspect.identify.evidence import PROOF, STRONG, WEAK, Question, QuestionCase
 from i2s_spec.inspect.identify.observed import Observed
 from i2s_spec.schema.dialect import CODE_MAPS
 from i2s_spec.schema.programs.producers import QUANTIZERS
@@ -14,10 +14,10 @@ def quantizer(seen: Observed, wrote_keys: str | None = None) -> Question:
 
     :param wrote_keys: the answer to `converter`
     """
-    case = Case([*((each.name, each.title) for each in QUANTIZERS), ("other", "another writer")])
+    case = QuestionCase([*((each.name, each.title) for each in QUANTIZERS), ("other", "another writer")])
     _weigh_version(seen, case)
     _weigh_converter(seen, case, wrote_keys)
-    _weigh_rooms(seen, case)
+    _weigh_extents(seen, case)
     _weigh_tails(seen, case)
     _weigh_numbers(seen, case)
     _weigh_scales(seen, case)
@@ -27,7 +27,7 @@ def quantizer(seen: Observed, wrote_keys: str | None = None) -> Question:
     return case.question("quantizer", "What packed its I2_S tensors?", tell)
 
 
-def _weigh_version(seen: Observed, case: Case) -> None:
+def _weigh_version(seen: Observed, case: QuestionCase) -> None:
     """general.quantization_version: llama-quantize always writes it, the Python converters never."""
     there = "general.quantization_version" in seen.keys
     for each in QUANTIZERS:
@@ -50,7 +50,7 @@ def _weigh_version(seen: Observed, case: Case) -> None:
             case.against(each.name, f"the architecture is {quote(seen.architecture)}; it writes {names}", STRONG)
 
 
-def _weigh_converter(seen: Observed, case: Case, wrote_keys: str | None) -> None:
+def _weigh_converter(seen: Observed, case: QuestionCase, wrote_keys: str | None) -> None:
     """Programs that convert and quantize in one go leave keys and tails that fit each other."""
     alone = {"convert-hf-2026": "convert-hf", "convert-embedding": "convert-embedding"}.get(wrote_keys or "")
     if alone is None or "general.quantization_version" in seen.keys:
@@ -60,12 +60,12 @@ def _weigh_converter(seen: Observed, case: Case, wrote_keys: str | None) -> None
         case.favour(alone, text, STRONG)
 
 
-def _weigh_rooms(seen: Observed, case: Case) -> None:
+def _weigh_extents(seen: Observed, case: QuestionCase) -> None:
     """How many bytes each tensor was given."""
-    rooms, total = seen.rooms, sum(seen.rooms.values())
+    extents, total = seen.extents, sum(seen.extents.values())
     if not total:
         return
-    chunked = rooms["chunks"]
+    chunked = extents["chunks"]
     if chunked > total // 2:
         text = f"{chunked} of {total} I2_S tensors have room for several tails: each chunk of rows wrote its own"
         case.favour("llama-quantize-threads", text, STRONG)
@@ -80,14 +80,14 @@ def _weigh_rooms(seen: Observed, case: Case) -> None:
         ("scale", "room for the scale but not for the rest of the tail, as one C runtime counts it"),
         ("blocks", "a payload of whole blocks, as one Go runtime counts it"),
     ):
-        if rooms[kind] > total // 2:
-            text = f"{rooms[kind]} of {total} I2_S tensors have {what}"
+        if extents[kind] > total // 2:
+            text = f"{extents[kind]} of {total} I2_S tensors have {what}"
             case.favour("other", text, STRONG)
             for each in QUANTIZERS:
                 case.against(each.name, text, STRONG)
 
 
-def _weigh_tails(seen: Observed, case: Case) -> None:
+def _weigh_tails(seen: Observed, case: QuestionCase) -> None:
     """What lies after the scales."""
     total = sum(seen.tails.values())
     if not total:
@@ -133,7 +133,7 @@ def _weigh_tails(seen: Observed, case: Case) -> None:
         case.against("t-mac", "the scale is not there eight times", STRONG)
 
 
-def _weigh_numbers(seen: Observed, case: Case) -> None:
+def _weigh_numbers(seen: Observed, case: QuestionCase) -> None:
     """Type numbers, and codes that only some quantizers write."""
     if seen.numbers:
         for each in QUANTIZERS:
@@ -154,7 +154,7 @@ def _weigh_numbers(seen: Observed, case: Case) -> None:
                 case.against(each.name, text, STRONG)
 
 
-def _weigh_scales(seen: Observed, case: Case) -> None:
+def _weigh_scales(seen: Observed, case: QuestionCase) -> None:
     """Which numbers the scales are."""
     # NaN, infinity, 0 and subnormal numbers end in zeros too, and no quantizer computed them.
     words = [word for word in seen.scale_bits() if 0x0080_0000 <= word & 0x7FFF_FFFF < 0x7F80_0000]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import counted, quote
 from i2s_spec.inspect.evidence.balance import FAR, balance
-from i2s_spec.inspect.identify.evidence import CERTAIN, PROOF, STRONG, WEAK, Case, Question
+from i2s_spec.inspect.identify.evidence import CERTAIN, PROOF, STRONG, WEAK, Question, QuestionCase
 from i2s_spec.inspect.identify.observed import Observed
 from i2s_spec.inspect.identify.weights import reconsidered, weigh_weights
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, CodeMap, Layout, parse
@@ -34,7 +34,7 @@ def code_map(seen: Observed, quantizer: Question) -> Question:
 
     :param quantizer: the question of `packer`, which may answer this one
     """
-    case = Case([(each.name, f"codes 0 to 3: {_trits(each)}; {each.known_as}") for each in CODE_MAPS.values()])
+    case = QuestionCase([(each.name, f"codes 0 to 3: {_trits(each)}; {each.known_as}") for each in CODE_MAPS.values()])
     counts, total = seen.counts, sum(seen.counts)
     if total:
         shares = [count / total for count in counts]
@@ -47,7 +47,7 @@ def code_map(seen: Observed, quantizer: Question) -> Question:
     return case.question("code map", "What do its codes stand for?", "known weights (--reference)")
 
 
-def _weigh_map(each: CodeMap, counts: tuple[int, int, int, int], shares: list[float], case: Case) -> None:
+def _weigh_map(each: CodeMap, counts: tuple[int, int, int, int], shares: list[float], case: QuestionCase) -> None:
     unused = each.unused
     if shares[unused] >= USED:
         case.against(each.name, f"code {unused}, which would be undefined, is {_percent(shares[unused])} of all", PROOF)
@@ -64,11 +64,11 @@ def _weigh_map(each: CodeMap, counts: tuple[int, int, int, int], shares: list[fl
     found = balance(counts, unused)
     off = f"{found.sigmas[signs]:.3g} standard deviations off balance"
     if found.pair == signs:
-        case.favour(each.name, f"{shown}: as many of either sign, {off}", STRONG)
+        case.favour(each.name, f"{shown}: both signs are equally frequent, {off}", STRONG)
     elif found.pair is not None:
-        case.against(each.name, f"{shown}: {off}, and trained weights have as many of either sign", STRONG)
+        case.against(each.name, f"{shown}: {off}, but in trained weights both signs are equally frequent", STRONG)
     elif found.sigmas[signs] <= FAR:
-        case.favour(each.name, f"{shown}: {off}, as other readings may be", WEAK)
+        case.favour(each.name, f"{shown}: {off}, which is possible for other code maps, too", WEAK)
 
 
 def _trits(each: CodeMap) -> str:
@@ -81,7 +81,7 @@ def _percent(share: float) -> str:
 
 def tail(seen: Observed) -> Question:
     """What is after the payloads?"""
-    case = Case(
+    case = QuestionCase(
         [
             ("first-float/zeros", "one float32, then zeros"),
             ("first-float/leftovers", "one float32, then bytes that were never written"),
@@ -108,7 +108,7 @@ def layout(seen: Observed, release: Question, quantizer: Question, weights: Layo
     :param release, quantizer: questions that may answer this one
     :param weights: what the weights themselves tell
     """
-    case = Case([(each.name, each.known_as) for each in IN_GGUF])
+    case = QuestionCase([(each.name, each.known_as) for each in IN_GGUF])
     _weigh_release(case, release)
     _weigh_quantizer(case, quantizer)
     _weigh_shapes(case, seen)
@@ -125,7 +125,7 @@ def layout(seen: Observed, release: Question, quantizer: Question, weights: Layo
     return question if weights is None else reconsidered(question, weights)
 
 
-def _weigh_release(case: Case, release: Question) -> None:
+def _weigh_release(case: QuestionCase, release: Question) -> None:
     if release.answer is None:
         return
     known = next(each for each in RELEASES if each.name == release.answer.name)
@@ -139,7 +139,7 @@ def _weigh_release(case: Case, release: Question) -> None:
         case.favour(name, f"the release {known.name} is packed so", STRONG)
 
 
-def _weigh_quantizer(case: Case, quantizer: Question) -> None:
+def _weigh_quantizer(case: QuestionCase, quantizer: Question) -> None:
     answer = quantizer.answer
     if answer is None or answer.name not in QUANTIZER:
         return
@@ -156,7 +156,7 @@ def _weigh_quantizer(case: Case, quantizer: Question) -> None:
             case.against(name, f"{known.title} never writes this layout", STRONG)
 
 
-def _weigh_shapes(case: Case, seen: Observed) -> None:
+def _weigh_shapes(case: QuestionCase, seen: Observed) -> None:
     """Shapes that a layout has no place for: such a tensor can only have been packed so by accident."""
     for each in IN_GGUF:
         if each.row_block == 1:
@@ -168,8 +168,8 @@ def _weigh_shapes(case: Case, seen: Observed) -> None:
             break
 
 
-def _weigh_remainder(case: Case, tensor: TensorSurvey) -> None:
-    """A C quantizer leaves what is no whole block at 0: how many bytes those are depends on the layout (clause 5.3)."""
+def _weigh_remainder(case: QuestionCase, tensor: TensorSurvey) -> None:
+    """A C quantizer leaves what is not a whole block at 0: how many bytes those are depends on the layout (clause 5.3)."""
     if tensor.last_run is None:
         return
     n = prod(tensor.ne)

@@ -8,7 +8,7 @@ from typing import Final
 from i2s_spec.draw.terminal import Line, Piece
 from i2s_spec.draw.text import exact_size_words, visible
 from i2s_spec.errors import counted
-from i2s_spec.inspect.identify.evidence import CANNOT_TELL, CERTAIN, LIKELY, Evidence, Hypothesis, Question
+from i2s_spec.inspect.identify.evidence import CANNOT_TELL, CERTAIN, LIKELY, Evidence, PossibleAnswer, Question
 from i2s_spec.inspect.identify.identification import Identification
 
 #: Pieces of evidence and of open hypotheses that are shown unless all are asked for.
@@ -44,7 +44,7 @@ def page(found: Identification, everything: bool = False) -> Iterator[Line]:
         from i2s_spec.inspect.identify.reference import undecided
 
         yield []
-        yield [Piece("Reference  ", "bold"), Piece(f"it decides nothing; what would: {undecided(found.comparison)}")]
+        yield [Piece("Reference  ", "bold"), Piece(f"it decides nothing; these would: {undecided(found.comparison)}")]
     if found.dialect is not None:
         yield []
         yield [Piece("Dialect  ", "bold"), Piece(found.dialect)]
@@ -65,7 +65,7 @@ def _question(question: Question, everything: bool) -> Iterator[Line]:
     if answer is not None:
         message = f"{answer.name} ({answer.confidence}): {answer.title}"
     elif question.name == "release":
-        message = "none that is known" if not question.open else "cannot tell"
+        message = "not a known one" if not question.open else "cannot tell"
     else:
         message = "cannot tell from the file"
     yield [Piece(question.text, "bold"), Piece("  "), Piece(message, _STYLES.get(question.confidence, ""))]
@@ -84,10 +84,10 @@ def _question(question: Question, everything: bool) -> Iterator[Line]:
         yield [Piece(f"  nothing fits; the nearest is {question.hypotheses[0].name}")]
         yield from _evidence(question.hypotheses[0], SHOWN)
     if answer is None and question.would_tell and (question.hypotheses or everything):
-        yield [Piece(f"  what would tell: {question.would_tell}", "dim")]
+        yield [Piece(f"  what would decide: {question.would_tell}", "dim")]
 
 
-def _evidence(hypothesis: Hypothesis, most: int | None, label: str = "") -> Iterator[Line]:
+def _evidence(hypothesis: PossibleAnswer, most: int | None, label: str = "") -> Iterator[Line]:
     for sign, style, retained in (("+", "green", hypothesis.favour), ("-", "red", hypothesis.against)):
         for evidence in _strongest(retained, most):
             yield [Piece(f"    {sign} ", style), Piece(f"{label}{evidence.text}")]

@@ -11,7 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import counted, quote
-from i2s_spec.inspect.identify.evidence import PROOF, STRONG, WEAK, Case, Evidence, Hypothesis, Question
+from i2s_spec.inspect.identify.evidence import PROOF, STRONG, WEAK, Evidence, PossibleAnswer, Question, QuestionCase
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, Dialect, Layout
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Match(NamedTuple):
     scale_ratio: float | None
 
 
-class Comparison(NamedTuple):
+class ReferenceMatches(NamedTuple):
     """A tensor against known weights: the matches, the best first, and the best one if it decides."""
 
     tensor: bytes
@@ -59,7 +59,7 @@ class Comparison(NamedTuple):
         return best if good else None
 
 
-def compare(file: File, tensor: Tensor, weights: NDArray[Any]) -> Comparison:
+def compare(file: File, tensor: Tensor, weights: NDArray[Any]) -> ReferenceMatches:
     """Read a tensor in every dialect that its shape allows, and compare it with weights of its shape.
 
     :param weights: integers or floats, shaped as the tensor in NumPy's order
@@ -76,7 +76,7 @@ def compare(file: File, tensor: Tensor, weights: NDArray[Any]) -> Comparison:
             f"the reference has the shape {list(weights.shape)}; tensor {quote(tensor.raw_name)} has {list(tensor.shape)}"
         )
     if weights.dtype.kind not in "iuf":
-        raise TypeError(f"the reference holds {weights.dtype}; integers or floats are wanted")
+        raise TypeError(f"the reference holds {weights.dtype}; integers or floats are expected")
     known, scale = ternarised(np.asarray(weights).reshape(-1, tensor.shape[-1])[: rows_compared(tensor)])
     return matched(file, tensor, known, scale)
 
@@ -92,7 +92,7 @@ def rows_compared(tensor: Tensor, most: int = COMPARED) -> int:
     return max(128, most // cols // 128 * 128) if rows >= 128 else rows
 
 
-def matched(file: File, tensor: Tensor, known: NDArray[np.int8], scale: float | None) -> Comparison:
+def matched(file: File, tensor: Tensor, known: NDArray[np.int8], scale: float | None) -> ReferenceMatches:
     """How well each dialect that the shape allows explains the first rows of an I2_S tensor.
 
     :param known: their trits, int8 [rows, cols], of as many rows as `rows_compared` says
@@ -123,7 +123,7 @@ def matched(file: File, tensor: Tensor, known: NDArray[np.int8], scale: float | 
             share = sum(int(np.count_nonzero(one & other)) for one, other in pairs) / codes.size
             matches.append(Match(Dialect(layout, code_map, CANONICAL.tail), share, rows * cols, ratio))
     matches.sort(key=lambda match: -match.share)
-    return Comparison(tensor.raw_name, tuple(matches))
+    return ReferenceMatches(tensor.raw_name, tuple(matches))
 
 
 def _fits(layout: Layout, rows: int, cols: int) -> bool:
@@ -151,7 +151,7 @@ def ternarised(weights: NDArray[Any]) -> tuple[NDArray[np.int8], float]:
     return np.where(magnitude < 0.5 * mean, np.int8(0), sign), mean
 
 
-def weigh(question: Question, comparison: Comparison) -> Question:
+def weigh(question: Question, comparison: ReferenceMatches) -> Question:
     """A question about layout or code map with what the comparison says.
 
     :param question: `layout` or `code map`
@@ -160,7 +160,7 @@ def weigh(question: Question, comparison: Comparison) -> Question:
     part = "layout" if question.name == "layout" else "code_map"
     if best is None:
         return question._replace(would_tell=undecided(comparison))
-    case = Case([(each.name, each.title) for each in question.hypotheses])
+    case = QuestionCase([(each.name, each.title) for each in question.hypotheses])
     shares: dict[str, float] = {}
     for match in comparison.matches:
         name = str(getattr(match.dialect, part))
@@ -187,14 +187,14 @@ def weigh(question: Question, comparison: Comparison) -> Question:
     return fresh._replace(hypotheses=tuple(sorted(merged, key=lambda hypothesis: hypothesis.rank)))
 
 
-def _weaker(against: tuple[Evidence, ...], each: Hypothesis) -> tuple[Evidence, ...]:
-    """What was held against a hypothesis by who wrote the file does not count against what its weights show."""
+def _weaker(against: tuple[Evidence, ...], each: PossibleAnswer) -> tuple[Evidence, ...]:
+    """What was compared with a hypothesis by who wrote the file does not count against what its weights show."""
     if any(evidence.weight is PROOF for evidence in each.favour):
         return tuple(evidence._replace(weight=WEAK) for evidence in against)
     return against
 
 
-def undecided(comparison: Comparison) -> str:
+def undecided(comparison: ReferenceMatches) -> str:
     """What would decide, where a comparison did not, and why it did not."""
     if not comparison.matches:
         return "another reference: the shape of this tensor has no place in any layout"

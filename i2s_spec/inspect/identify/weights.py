@@ -9,7 +9,7 @@ from i2s_spec.errors import counted, quote
 from i2s_spec.inspect.evidence.hypotheses import named
 from i2s_spec.inspect.evidence.pairs import pair_order
 from i2s_spec.inspect.evidence.zeros import zero_channels
-from i2s_spec.inspect.identify.evidence import PROOF, STRONG, Case, Question
+from i2s_spec.inspect.identify.evidence import PROOF, STRONG, Question, QuestionCase
 from i2s_spec.schema.dialect import CANONICAL
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NAMED = 4
 
 
-def weigh_weights(case: Case, found: LayoutEvidence) -> None:
+def weigh_weights(case: QuestionCase, found: LayoutEvidence) -> None:
     """What the weights say for and against each layout; nothing where they decide nothing."""
     decided, whole = found.decided, found.whole
     if decided is None:
@@ -32,10 +32,10 @@ def weigh_weights(case: Case, found: LayoutEvidence) -> None:
         if score is None:
             continue
         if name == decided.name:
-            text = f"{many} of its weights score {score:,.0f} read so, and {best - whole.margin:,.0f} as the next best"
+            text = f"{many} of its weights score {score:,.0f}, and {best - whole.margin:,.0f} in the next best layout"
             case.favour(name, text, PROOF)
         else:
-            case.against(name, f"read so, its weights score {score:,.0f}; as {decided.name} {best:,.0f}", PROOF)
+            case.against(name, f"in this layout its weights score {score:,.0f}; in {decided.name} {best:,.0f}", PROOF)
 
 
 def undecided(found: LayoutEvidence) -> str:
@@ -47,9 +47,9 @@ def undecided(found: LayoutEvidence) -> str:
     if found.decided is None:
         whole = found.whole
         if whole.margin >= whole.wanted:
-            return "trained weights, but gains and Gram matrices of those of this file contradict each other"
+            return "trained weights, but in this file gains and Gram matrices contradict each other"
         return (
-            "trained weights, but those of this file decide nothing, as random ones do (the score "
+            "trained weights, but those of this file show no layout, like random weights (the score "
             f"of the best layout leads by {whole.margin:.0f}; {whole.wanted:.0f} is needed)"
         )
     return "" if found.decided.plain else f"its weights are laid out as {found.decided.name}"
@@ -63,10 +63,10 @@ def reconsidered(question: Question, found: LayoutEvidence) -> Question:
     if found.decided is None and not found.mixed:
         tell = f"{why}; {question.would_tell}"
         return question._replace(would_tell=tell) if question.answer is None else question
-    case = Case([(each.name, each.title) for each in question.hypotheses])
+    case = QuestionCase([(each.name, each.title) for each in question.hypotheses])
     for name in case.names:
         case.against(name, why, STRONG)
-    return case.question(question.name, question.text, f"{why}; what else would tell: {question.would_tell}")
+    return case.question(question.name, question.text, f"{why}; what else would decide: {question.would_tell}")
 
 
 def rotation(found: LayoutEvidence) -> Question | None:
@@ -74,11 +74,11 @@ def rotation(found: LayoutEvidence) -> Question | None:
     pairs = pair_order(found)
     if pairs.order is None:
         return None
-    case = Case([("neox", "rows in the two halves of a head"), ("norm", "rows beside each other")])
-    sums = f"{pairs.halves:,.0f} in the halves of a head, {pairs.neighbors:,.0f} beside each other"
+    case = QuestionCase([("neox", "rows in the two halves of a head"), ("norm", "rows beside each other")])
+    sums = f"{pairs.halves:,.0f} for the halves of a head and {pairs.neighbors:,.0f} for neighboring rows"
     text = (
-        f"so are the densities of rows: "
-        f"{counted(pairs.comparisons, 'comparison scores', 'comparisons score')} {sums}; {pairs.wanted:.0f} would be chance"
+        f"the densities of rows show it: "
+        f"{counted(pairs.comparisons, 'comparison scores', 'comparisons score')} {sums}; chance gives {pairs.wanted:.0f}"
     )
     case.favour(pairs.order, text, STRONG)
     return case.question("rotation", "Which rows of queries and keys are rotated together?", "a text: --likelihood")

@@ -135,6 +135,11 @@ class SurveyReader:
             self._plan()
         return self._parts
 
+    @property
+    def i2s_bytes_in_work(self) -> int:
+        """Bytes of the I2_S payloads while threads read them, else 0."""
+        return sum(self._surveyed.i2s[2]) if self._threads else 0
+
     def result(self) -> Survey | None:
         """What was seen, once everything is read; see `survey.survey`."""
         if self._reading.mode == "none" or self._file.data_start is None:
@@ -325,7 +330,12 @@ def _size(
     ne: tuple[int, ...], number: int, room: int, alignment: int, common: TensorType | None
 ) -> tuple[int, TensorType] | None:
     """Bytes and type of a tensor that fits into its room, or None."""
-    if not 0 < len(ne) <= limits.MAX_DIMENSIONS or min(ne) < 1 or prod(ne) >= 1 << 63 or number in types.RETIRED:
+    if (
+        not 0 < len(ne) <= limits.MAX_DIMENSIONS
+        or min(ne) < 1
+        or prod(ne) >= limits.INT64_END
+        or number in types.RETIRED
+    ):
         return None
     kind = types.reading(number, ne, room, alignment, common)
     if kind is None or ne[0] % kind.block:

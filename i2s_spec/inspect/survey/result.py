@@ -7,11 +7,9 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from heapq import merge
 from itertools import chain
-from operator import itemgetter
 
-from i2s_spec.codec.payload_facts import Groups, Observation
+from i2s_spec.codec.payload_facts import Groups, PayloadObservation
 from i2s_spec.codec.tail import TailKind, classify
 from i2s_spec.errors import Span
 from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, overload
@@ -42,7 +40,7 @@ class Reading(NamedTuple):
     windows: int = WINDOWS
 
 
-class Run(NamedTuple):
+class ByteRun(NamedTuple):
     """Bytes of one value in a row: where in the payload they begin, how many they are, and which value."""
 
     start: int
@@ -78,9 +76,9 @@ class TensorSurvey(NamedTuple):
     #: The first byte that holds a code 3, or None.
     first_unused: int | None
     #: The longest run of one byte, the first of equals; None where none has `codec.observation.LEAST_RUN` bytes.
-    longest_run: Run | None
+    longest_run: ByteRun | None
     #: The run that ends the payload; None where its last byte was not read, or there is none.
-    last_run: Run | None
+    last_run: ByteRun | None
     #: A fingerprint of the payload: equal payloads have equal ones, and different ones hardly ever do unless somebody means
     #: them to. None where it was not read whole.
     digest: int | None
@@ -141,8 +139,8 @@ class OtherSurvey(NamedTuple):
     nbytes: int
     read: int
     complete: bool
-    longest_run: Run | None
-    last_run: Run | None
+    longest_run: ByteRun | None
+    last_run: ByteRun | None
     digest: int | None
     #: For F16, BF16, F32 and F64: how many values are infinite or NaN, and where the first of them is.
     non_finite: int
@@ -169,9 +167,9 @@ class Surveyed:
         self.i2s = array("q"), array("q"), array("q")
         self.others = array("q"), array("q"), array("q")
 
-    def observed(self, number: int) -> Observation:
+    def observed(self, number: int) -> PayloadObservation:
         """What was seen in a tensor, by the number of its first part."""
-        return tuple.__new__(Observation, self.parts.found(number))
+        return tuple.__new__(PayloadObservation, self.parts.found(number))
 
     def start(self, number: int) -> int:
         """Where a tensor begins in the file, by the number of its first part, which need not be its beginning."""
@@ -267,7 +265,7 @@ class Survey(Sequence[TensorSurvey]):
         )
         if not self._of.i2s[0] or not self._of.others[0]:
             return chain(ours, theirs)
-        return merge(ours, theirs, key=itemgetter(0))
+        return _by_row(ours, theirs)
 
     def anomalous(self, plain: Callable[[Sequence[int]], bool], run: int) -> Iterator[int]:
         """Places of the tensors whose counts are not plain, which hold a code 3, or which have a run of `run` bytes or
@@ -351,9 +349,24 @@ class _Others(Sequence[OtherSurvey]):
         return map(self.__getitem__, range(len(self)))
 
 
-def _last_run(seen: Observation, size: int) -> Run | None:
-    return Run(seen.last, size - seen.last, seen.last_value) if seen.last_value >= 0 else None
+def _by_row(
+    ours: Iterator[tuple[int, int, int, int | None]], theirs: Iterator[tuple[int, int, int, int | None]]
+) -> Iterator[tuple[int, int, int, int | None]]:
+    """Two sequences in the order of the table as one; to import `heapq.merge` takes longer than most files have to merge."""
+    other = next(theirs, None)
+    for each in ours:
+        while other is not None and other[0] < each[0]:
+            yield other
+            other = next(theirs, None)
+        yield each
+    if other is not None:
+        yield other
+        yield from theirs
 
 
-def _longest_run(seen: Observation) -> Run | None:
-    return Run(seen.run_at, seen.run, seen.run_value) if seen.run > 0 else None
+def _last_run(seen: PayloadObservation, size: int) -> ByteRun | None:
+    return ByteRun(seen.last, size - seen.last, seen.last_value) if seen.last_value >= 0 else None
+
+
+def _longest_run(seen: PayloadObservation) -> ByteRun | None:
+    return ByteRun(seen.run_at, seen.run, seen.run_value) if seen.run > 0 else None

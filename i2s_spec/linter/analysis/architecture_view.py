@@ -1,4 +1,4 @@
-"""This module holds a file against the declarations of its architecture: its sizes, its tensors, its vocabulary.
+"""This module compares a file with the declarations of its architecture: its sizes, its tensors, its vocabulary.
 
 The rules on metadata, inventory and tokenizer share what is found here, each part once. What a file says of itself is
 looked at only where it is a model of a declared architecture, in one piece: an adapter, an importance matrix or one part
@@ -25,11 +25,11 @@ from i2s_spec.schema.architectures.sizes import Hyperparameters
 if TYPE_CHECKING:
     from i2s_spec.gguf.string_arrays import Strings
 
-#: Names by which models of llama.cpp's family, and checkpoints that were never converted to it, are recognised.
+#: Names by which models of llama.cpp's family, and checkpoints that were never converted to it, are recognized.
 MODEL_NAME: Final = pattern(
     rb"(?:blk\.\d+\.(?:attn|ffn)|token_embd\.|output_norm\.|(?:model\.)?layers\.\d+\.|model\.embed_tokens\.)"
 )
-#: Those of them that need no expression to be recognised.
+#: Those of them that need no expression to be recognized.
 _FIRST_NAMES: Final = (b"token_embd.", b"output_norm.")
 #: What all of them begin with.
 _BEGINNINGS: Final = (*_FIRST_NAMES, b"blk.", b"layers.", b"model.")
@@ -132,7 +132,7 @@ class ArchitectureView:
         """
         if self.model is None:
             return False
-        if self.name.startswith("bitnet") or any(row.is_ternary for row in self.rows):
+        if self.model.is_bitnet or any(row.is_ternary for row in self.rows):
             return True
         says_so = self.keys.value("general.file_type") == keys.FILE_TYPE_I2_S
         return says_so and not any(row.type == "Q1_0" for row in self.rows)

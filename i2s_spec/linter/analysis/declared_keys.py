@@ -1,4 +1,4 @@
-"""This module holds the keys of a file against those that are declared: which are there, and what their values are."""
+"""This module compares the keys of a file with the declared ones: which are there, and what their values are."""
 
 import struct
 from functools import cached_property

@@ -83,7 +83,7 @@ def _odd_row_scales(subject: Subject) -> Iterator[tuple[int, Groups]]:
             continue
         from i2s_spec.codec.blocks.group_observation import observe_row_scales
         from i2s_spec.codec.payload_native import count_codes
-        from i2s_spec.gguf.source import chunks
+        from i2s_spec.gguf.ranges import chunks
 
         payload = prod(other.ne) // CODES_PER_BYTE
         odd, first = 0, -1

@@ -146,7 +146,7 @@ class LenientRecords:
         if most is None or count * width <= most:
             return
         if count >= _SIZE_MAX // width:
-            self.stop("no", f"it refuses {count:,} {what}: their size is no number of 64 bits", path)
+            self.stop("no", f"it refuses {count:,} {what}: their size is not a number of 64 bits", path)
         self.stop(
             "crash", f"it allocates {count:,} {what} before it reads them, and aborts where there is no room", path
         )

@@ -124,7 +124,7 @@ def kind_of(scale: float) -> str | None:
     return None if USUAL[0] <= scale <= USUAL[1] else "unusual"
 
 
-class InFront(NamedTuple):
+class ScaleInFront(NamedTuple):
     """A scale that stands in front of a payload: its value, its type, how many bytes come before the codes."""
 
     scale: float
@@ -132,7 +132,7 @@ class InFront(NamedTuple):
     size: int
 
 
-def in_front(subject: Subject, tensor: TensorSurvey) -> InFront | None:
+def in_front(subject: Subject, tensor: TensorSurvey) -> ScaleInFront | None:
     """The scale in front of a payload, where there is one beyond doubt.
 
     A header of 32 bytes is a float and zeros, which would be 112 weights of -1 or more. A float32 alone is followed by
@@ -145,13 +145,13 @@ def in_front(subject: Subject, tensor: TensorSurvey) -> InFront | None:
     prefix = order_prefix(subject.file.byte_order)
     single: float = struct.unpack_from(prefix + "f", head)[0]
     if not any(head[4:]) and _positive(single):
-        return InFront(single, "float32", HEADER)
+        return ScaleInFront(single, "float32", HEADER)
     half = next((value for value in halves(head) if _positive(value)), None)
     if not any(head[2:]) and half is not None:
-        return InFront(half, "float16", HEADER)
+        return ScaleInFront(half, "float16", HEADER)
     inside = _unused(head[:4])
     if _positive(single) and inside and tensor.counts[3] == inside and tensor.complete and not _unused(tensor.tail[:4]):
-        return InFront(single, "float32", 4)
+        return ScaleInFront(single, "float32", 4)
     return None
 
 

@@ -5,13 +5,13 @@ Time and memory stay linear in the header: keys and tensors are walked a few tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, wraps
 from math import prod
 
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File, Tensor
-from i2s_spec.gguf.source import FetchingSource, affordable
+from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.gguf.text_decoded import text_decoded
 from i2s_spec.inspect.placement import LEGACY_I2_S, Extent, Placement, Placements, placements_of, sound_shape
 from i2s_spec.inspect.survey.result import Reading
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from i2s_spec.inspect.survey.reader import SurveyReader
     from i2s_spec.inspect.survey.result import Survey
     from i2s_spec.linter.analysis.uncounted_infos import Uncounted
-    from i2s_spec.linter.reference.weights import Weights
+    from i2s_spec.linter.reference.weights import ReferenceWeights
 
     T = TypeVar("T")
 
@@ -77,7 +77,11 @@ class Subject:
     """
 
     def __init__(
-        self, file: File, path: str | None = None, reading: Reading = HEADER_ONLY, weights: Weights | None = None
+        self,
+        file: File,
+        path: str | None = None,
+        reading: Reading = HEADER_ONLY,
+        weights: ReferenceWeights | None = None,
     ) -> None:
         self.file = file
         self.path = path
@@ -87,9 +91,9 @@ class Subject:
         self.by_document = False
         #: How many rules are asked about the file, and how many of the profile are not.
         self.asked = self.ignored = 0
-        #: Results of the functions that are declared as an `analysis`.
+        #: Results of each `analysis`.
         self.results: dict[Callable[[Subject], Any], Any] = {}
-        self._surveying: SurveyReader | None = None
+        self.surveying: SurveyReader | None = None  # once payloads are read
         #: Tensor infos that the header does not count; the data section begins after them.
         self.uncounted = self._uncounted()
         if self.uncounted is not None:
@@ -115,10 +119,6 @@ class Subject:
         source = self.file.source
         if isinstance(source, FetchingSource):
             source.prefetch(ranges)
-
-    def affordable(self, ranges: Sequence[tuple[int, int]]) -> Sequence[int]:
-        """Numbers of the ranges that a rule may read of these, as `affordable` of sources says; those are fetched."""
-        return affordable(self.file.source, ranges)
 
     @property
     def ranges_are_few(self) -> bool:
@@ -167,16 +167,16 @@ class Subject:
 
     def begin(self) -> None:
         """Let the other threads read the payloads now, and not when a rule asks for the survey; `end` must follow."""
-        if self.reading.mode != "none" and self._surveying is None:
+        if self.reading.mode != "none" and self.surveying is None:
             from i2s_spec.inspect.survey.reader import SurveyReader
 
-            self._surveying = SurveyReader(self.file, self.reading)
-            self._surveying.begin()
+            self.surveying = SurveyReader(self.file, self.reading)
+            self.surveying.begin()
 
     def end(self) -> None:
         """Leave no thread after, whether or not anybody asked for the survey."""
-        if self._surveying is not None:
-            self._surveying.stop()
+        if self.surveying is not None:
+            self.surveying.stop()
 
     @cached_property
     def survey(self) -> Survey | None:
@@ -188,8 +188,8 @@ class Subject:
             return None
         try:
             self.begin()
-            assert self._surveying is not None
-            return self._surveying.result()
+            assert self.surveying is not None
+            return self.surveying.result()
         finally:
             self.end()
 

@@ -60,7 +60,7 @@ def _meant(name: str, found: set[str]) -> Iterator[Input]:
     elif not os.path.lexists(name) and any(char in name for char in "*?["):
         yield from _first_time(_matching(name), found)
     elif name == "-" and not os.path.lexists(name):
-        yield Input(name, "- stands for standard input, and a model is read from a file; @- takes names of files")
+        yield Input(name, "- means standard input, but a model is read from a file; @- reads names of files")
     else:
         found.add(os.path.normpath(name))
         yield Input(name)
@@ -143,7 +143,7 @@ def _matching(pattern: str) -> Iterator[Input]:
             some = True
             yield Input(name)
     if not some:
-        yield Input(pattern, "no file fits this pattern")
+        yield Input(pattern, "no file matches this pattern")
 
 
 def _deep(pattern: str) -> Iterator[str]:

@@ -21,7 +21,7 @@ from i2s_spec.linter.rule import finding_of
 from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.reference.weights import Weights
+    from i2s_spec.linter.reference.weights import ReferenceWeights
 
 
 def lint_path(
@@ -29,7 +29,7 @@ def lint_path(
     options: Options | None = None,
     *,
     progress: Callable[[int, int], None] | None = None,
-    weights: Weights | None = None,
+    weights: ReferenceWeights | None = None,
 ) -> dict[str, Any]:
     """Check one file; whatever happens, the answer is a report as plain data.
 

@@ -16,7 +16,7 @@ from i2s_spec.linter.options import Options, defaults
 from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.reference.weights import Weights
+    from i2s_spec.linter.reference.weights import ReferenceWeights
 
 #: Path and report of one file after another; to be closed by whoever does not want them all.
 Reports = Generator[tuple[str, dict[str, Any]], None, None]
@@ -30,7 +30,7 @@ def lint_paths(
     options: Options | None = None,
     jobs: int = 1,
     progress: Callable[[int, int], None] | None = None,
-    weights: Weights | None = None,
+    weights: ReferenceWeights | None = None,
     folders: Folders | None = None,
 ) -> Reports:
     """Check the files that names stand for (see `i2s_spec.linter.batch.file_arguments`), each as `lint_path` does.
@@ -54,7 +54,7 @@ def _here(
     files: Iterable[Input],
     options: Options,
     progress: Callable[[int, int], None] | None,
-    weights: Weights | None,
+    weights: ReferenceWeights | None,
     folders: Folders | None,
 ) -> Reports:
     """Report on one file after another; the reference is opened once for all of them."""
@@ -76,7 +76,7 @@ def report_on(
     file: Input,
     options: Options,
     progress: Callable[[int, int], None] | None = None,
-    weights: Weights | None = None,
+    weights: ReferenceWeights | None = None,
     folders: Folders | None = None,
 ) -> dict[str, Any]:
     """The report on one input, also where nothing can be read from it."""

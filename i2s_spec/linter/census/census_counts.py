@@ -22,7 +22,7 @@ MEANINGS: Final = {
     "warnings": "warnings, no errors",
     "errors": "errors",
     "unreadable": "unreadable, or not GGUF",
-    "failed": "not judged: a bug of ours, or a worker that died",
+    "failed": "not checked: a bug in i2s-spec, or a worker that died",
 }
 
 #: Names of one kind that are counted one by one; further ones are `OTHERS`.

@@ -30,9 +30,9 @@ from i2s_spec.linter.options import Options, defaults, options_of
 from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.reference.weights import Weights
+    from i2s_spec.linter.reference.weights import ReferenceWeights
 
-#: One judged file as plain data: the entry, the key of the options, facts about the file's origin, and the report.
+#: One checked file as plain data: the entry, the key of the options, facts about the file's origin, and the report.
 Record = dict[str, Any]
 
 #: Bytes at each end of a file that its short digest is made of.
@@ -45,7 +45,7 @@ SHORT_WAIT: Final = 1
 def check(
     entry: str | Mapping[str, Any], options: Options | None = None, *, folders: Folders | None = None, **keywords: Any
 ) -> Record:
-    """Judge one file; whatever happens, the answer is a record.
+    """Check one file; the result is always a record, even if the check fails.
 
     :param entry: an address, or a line of a manifest: `url`, and `etag`, `size`, `sha256` where they are known
     :param options: which rules apply, and how files are read
@@ -78,7 +78,9 @@ def _work(options: bytes) -> _Work:
     return _Work(found, found.replaced(details=WithFacts(found.details)), options_key(found))
 
 
-def _judge(entry: Entry, work: _Work, weights: Weights | None = None, folders: Folders | None = None) -> Record:
+def _judge(
+    entry: Entry, work: _Work, weights: ReferenceWeights | None = None, folders: Folders | None = None
+) -> Record:
     started = perf_counter()
     if entry.checkpoint:  # which has no facts that GGUF files have
         report = report_on(Input(entry.url, entry.problem, True), work.options, None, weights, folders)
@@ -131,7 +133,7 @@ class WrongVersion(RuntimeError):
 def check_batch(
     entries: Sequence[Entry], options: bytes, key: str, folders: Folders | None = None
 ) -> list[Record | None]:
-    """Judge files one after another: what a task of an engine does.
+    """Check files one after another: what a task of an engine does.
 
     A server that asks for a longer wait than `SHORT_WAIT` ends what concerns its host: whoever gave the batch tells all
     workers to wait, and this one works on.
@@ -183,7 +185,7 @@ def _checked(options: bytes, key: str) -> _Work:
 
 
 def check_alone(entries: Sequence[Entry], options: bytes, key: str, folders: Folders | None = None) -> list[Record]:
-    """Judge files in a process beside this one: where it dies, that is the result of the file that it was at."""
+    """Check files in a process beside this one: where it dies, that is the result of the file that it was at."""
     from i2s_spec.linter.batch.process_pool import Died, in_order
 
     _checked(options, key)

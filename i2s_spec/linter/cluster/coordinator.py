@@ -1,7 +1,7 @@
 """This module decides which batch of files is next and what becomes of one that came back, or did not.
 
 It knows of no engine and no clock: whoever drives it asks for batches, says what came of each, and gets the records. A
-batch whose worker died is judged again in a process beside the worker, whose death is the result of the file that it was
+batch whose worker died is checked again in a process beside the worker, whose death is the result of the file that it was
 at. So one bad file costs neither the others nor the run.
 
 Of an address whose manifest does not tell when it changes, a record of an earlier run holds where the server still calls the
@@ -64,7 +64,7 @@ class Batch(NamedTuple):
 class Coordinator:
     """The state of a run.
 
-    :param entries: what is to be judged; entries with a record in the log are not judged again
+    :param entries: what is to be checked; entries with a record in the log are not checked again
     :param log: where records are and go
     :param rates: requests by host
     :param in_flight: bytes that may be out at a time; one batch always may
@@ -272,7 +272,7 @@ class Coordinator:
             self._take([died(batch.entries[0], self._key, f"worker died: {quote(words, bare=True)}")])
 
     def _seen(self, entry: Entry, found: tuple[str, int | None] | None) -> None:
-        """Take what a server calls a content now: the record holds, or the file is judged."""
+        """Take what a server calls a content now: the record holds, or the file is checked."""
         place = self._remembered.pop(entry.url)
         record = self._log[place]
         if found is None or found[0] != record["etag"] or found[1] not in (None, record["size"]):

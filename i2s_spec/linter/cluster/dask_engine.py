@@ -190,7 +190,7 @@ def run_on_dask(
     sync: Callable[[], None],
     folders: Folders | None = None,
 ) -> Iterator[Record]:
-    """Have a cluster judge what the coordinator gives; each record as it is known.
+    """Have a cluster check what the coordinator gives; each record as it is known.
 
     :param sync: called now and then to bring results to the disk
     :param folders: checks folders of safetensors on the workers
@@ -218,7 +218,7 @@ class _Run:
         self._out: dict[str, tuple[Future, Batch]] = {}
 
     def records(self) -> Iterator[Record]:
-        """Every record, until there is nothing more to judge."""
+        """Every record, until there is nothing more to check."""
         coordinator = self._coordinator
         synced = heard = monotonic()
         self._workers()

@@ -1,4 +1,4 @@
-"""This module defines `lint_manifest`: judge what a manifest names on an engine, with results that outlive the run."""
+"""This module defines `lint_manifest`: check what a manifest names on an engine, with results that outlive the run."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def lint_manifest(
     say: Callable[[str], None] = lambda text: None,
     folders: Folders | None = None,
 ) -> Generator[Record, None, None]:
-    """Judge files on Dask; those that the results hold already, with the same rules, are not judged again.
+    """Check files on Dask; files that have results with the same rules already are not checked again.
 
     :param entries: what `manifest` gives
     :param results: the file that records are appended to, as JSON Lines
-    :param scheduler: the address of a cluster; without, one of so many `workers` on this machine
+    :param scheduler: the address of a cluster; without it, a cluster with `workers` processes starts on this machine
     :param rates: requests by host, for all workers together
-    :param in_flight: bytes of files that may be out at a time
-    :param table: where a Parquet table goes, when the run has ended: the last record of each address in the results
-    :param say: called with a sentence on what was found in the results
+    :param in_flight: total size of the files that workers check or have queued
+    :param table: path of a Parquet table, written at the end of the run: the last record of each address in the results
+    :param say: called with sentences about the earlier results
     :param folders: checks folders of safetensors, such as `lint_folder` of `i2s_spec.checkpoints.findings`
     :returns: the record of every entry, as it is known: those of earlier runs first
     :raises MissingExtra: without the extra [dask]
     :raises OSError: where results or table cannot be written
-    :raises SettingError: where the results are something else or in use, no scheduler answers, or workers cannot work
-    :raises Unfinished: where the cluster is lost; the same call goes on
+    :raises SettingError: if the results file is in use or not a results file, no scheduler answers, or workers cannot work
+    :raises Unfinished: if the cluster is lost; the same call continues the run
     """
     options = portable(options)
     key = options_key(options)
@@ -55,7 +55,7 @@ def lint_manifest(
     with ExitStack() as stack:
         log = stack.enter_context(ResultsLog(results))
         if log.repaired:
-            say(f"a torn last line of {counted(log.repaired, 'byte')} was taken out of the results")
+            say(f"an incomplete last line of {counted(log.repaired, 'byte')} was removed from the results")
         if log.damaged:
             say(f"{counted(log.damaged, 'damaged line was', 'damaged lines were')} left out of the results")
         is_new = not len(log) and not log.damaged

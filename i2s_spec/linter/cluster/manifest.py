@@ -34,7 +34,7 @@ LONGEST_LINE: Final = 1 << 16
 
 
 class Entry(NamedTuple):
-    """A file to judge: its address, its identity, its size and digest where they are known; or why it cannot be read.
+    """A file to check: its address, its identity, its size and digest where they are known; or why it cannot be read.
 
     `requests` is what one judgement asks of the host of the address, which a limit by host counts; `checkpoint` whether it
     is a folder of safetensors, or one of a hub.
@@ -91,7 +91,7 @@ def host_of(url: str) -> str:
 
 
 def manifest(names: Iterable[str]) -> Iterator[Entry]:
-    """The entries that names stand for, in order, each address once.
+    """The entries that the names denote, in order, each address once.
 
     :param names: files, folders and globs as `lint` takes them, `@LIST` and names that end in `.txt` for lists of these,
         names that end in `.jsonl` for manifests, and addresses with `://`
@@ -188,7 +188,7 @@ def _entry_of_line(line: bytes, place: str) -> Entry:
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError):
-        raise SettingError(f"{place}: the line is no JSON object") from None
+        raise SettingError(f"{place}: the line is not a JSON object") from None
     try:
         return entry_of(fields)
     except ValueError as error:

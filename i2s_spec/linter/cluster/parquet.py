@@ -7,7 +7,6 @@ group at a time.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Final
 
@@ -25,19 +24,6 @@ COLUMNS: Final = (
     ("warnings", "count"), ("notes", "count"), ("codes", "texts"), ("architecture", "text"), ("producer", "text"),
     ("layout", "text"), ("loads", "texts"), ("seconds", "float"),
 )  # fmt: skip
-
-
-def write_parquet(records: Iterable[Record], path: str | os.PathLike[str]) -> int:
-    """Write the table, whole or not at all; a table of that name is replaced.
-
-    :returns: how many rows it has
-    :raises MissingExtra: without the extra [dask]
-    :raises OSError: as the disk gives it
-    """
-    with ResultsTable(path) as table:
-        for record in records:
-            table.add(record)
-    return table.rows
 
 
 class ResultsTable:

@@ -54,7 +54,7 @@ class ResultsLog:
             with open_regular(self.path) as stream:
                 beginning = stream.read(len(BEGINNING))
             if beginning != BEGINNING[: len(beginning)]:
-                raise SettingError(f"{shown} is no file of results; nothing is appended to it")
+                raise SettingError(f"{shown} is not a file of results; nothing is appended to it")
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         self._fd = os.open(self.path, flags, 0o666)
         try:
@@ -66,7 +66,7 @@ class ResultsLog:
             self._places: dict[bytes, tuple[int, int]] = {}
             #: The key of the last record of each address and its rules, whatever its etag.
             self._newest: dict[bytes, bytes] = {}
-            #: Lines that are no records.
+            #: Lines that are not records.
             self.damaged = 0
             self._end = self._index()
         except BaseException:
@@ -125,7 +125,7 @@ class ResultsLog:
         start, length = self._places[key]
         found = parsed(self._read(start, length))
         if found is None:
-            raise SettingError(f"{quote(self.path, 4096, bare=True)} was changed by somebody else")
+            raise SettingError(f"{quote(self.path, 4096, bare=True)} was changed by another program")
         return found
 
     def append(self, records: Iterable[Record]) -> None:
@@ -155,7 +155,7 @@ class ResultsLog:
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines with their ends; one that is longer than any record comes in pieces, which are no records."""
+    """Lines with their ends; one that is longer than any record comes in pieces, which are not records."""
     while line := stream.readline(LONGEST_LINE):
         yield line
 

@@ -1,7 +1,7 @@
-"""This module finds files of equal bytes, so that each content is judged once.
+"""This module finds files of equal bytes, so that each content is checked once.
 
 Only files of equal size can be equal: the others are never read for this. Of files of equal size the ends are digested,
-and all bytes only where the ends are the same. A part of a split model is judged by itself: what is found in it depends on
+and all bytes only where the ends are the same. A part of a split model is checked by itself: what is found in it depends on
 what lies beside it.
 """
 
@@ -28,9 +28,9 @@ class _Group:
 
 
 class SameContent:
-    """Entries in, digests to make, entries to judge, and entries that have the content of another one.
+    """Entries in, digests to make, entries to check, and entries that have the content of another one.
 
-    :param judge: called with an entry that is to be judged
+    :param check: called with an entry that is to be checked
     :param digest: called with an entry to be digested, and whether all its bytes are
     :param follow: called with an entry, the first entry of its content, once for each further one
     :param context: what besides the content decides a report, such as suppressions by name
@@ -62,7 +62,7 @@ class SameContent:
                 self._digest(entry, False)
 
     def _met(self, entry: Entry, sha256: str) -> None:
-        """A content: its first entry is judged, the others follow it."""
+        """A content: its first entry is checked, the others follow it."""
         key = sha256, self._context(entry)
         first = self._first.setdefault(key, entry.url)
         named = entry._replace(sha256=sha256)
@@ -72,7 +72,7 @@ class SameContent:
             self._follow(named, first)
 
     def digested(self, entry: Entry, digest: str | None, whole: bool) -> None:
-        """Take a digest; None for a file that could not be read, which is judged for what it is."""
+        """Take a digest; None for a file that could not be read, which is checked for what it is."""
         if digest is None:
             self._judge(entry)
         elif whole:

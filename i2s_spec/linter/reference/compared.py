@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from i2s_spec.gguf.reader import Tensor
     from i2s_spec.inspect.compare.tensor_rows import Rows
-    from i2s_spec.linter.reference.comparison import Outcome
-    from i2s_spec.linter.reference.weights import Weights
+    from i2s_spec.linter.reference.comparison import ReferenceOutcome
+    from i2s_spec.linter.reference.weights import ReferenceWeights
     from i2s_spec.schema.dialect import Dialect
 
 
@@ -30,7 +30,7 @@ class Compared(NamedTuple):
     """What came of it: rows of the table with what was found, those that could not be compared with the reason, and how
     many tensors there are."""
 
-    outcomes: tuple[tuple[int, Outcome], ...]
+    outcomes: tuple[tuple[int, ReferenceOutcome], ...]
     left: tuple[tuple[int, str], ...]
     tensors: int
 
@@ -46,7 +46,7 @@ def compared(subject: Subject) -> Compared | None:
     from i2s_spec.schema.dialect import parse
 
     expected, odd = parse(weights.expected), extent_anomalies(subject).rows
-    outcomes: list[tuple[int, Outcome]] = []
+    outcomes: list[tuple[int, ReferenceOutcome]] = []
     left: list[tuple[int, str]] = []
     budget = comparison.Budget()
     for part in parts(range(len(survey))):
@@ -75,7 +75,7 @@ def compared(subject: Subject) -> Compared | None:
     return Compared(tuple(outcomes), tuple(left), len(survey))
 
 
-def _alike(subject: Subject, weights: Weights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
+def _alike(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
     """What the reference has of the other I2_S tensors of this shape."""
     from i2s_spec.inspect.compare.tensor_rows import flat_rows
 
@@ -87,7 +87,7 @@ def _alike(subject: Subject, weights: Weights, tensor: Tensor) -> Iterator[tuple
         yield other.name, flat_rows(known.shape, known.unit, known.trits, 0.0)
 
 
-def _equal(subject: Subject, weights: Weights, rows: list[int], expected: Dialect) -> set[int]:
+def _equal(subject: Subject, weights: ReferenceWeights, rows: list[int], expected: Dialect) -> set[int]:
     """The rows of small tensors that have the bits of the reference's, if that is a GGUF file: all are read at once."""
     from i2s_spec.inspect.compare.small_tensors import small_tensors
     from i2s_spec.schema.dialect import parse

@@ -70,7 +70,7 @@ class Budget:
                 return
 
 
-class Difference(NamedTuple):
+class WeightDifference(NamedTuple):
     """Where two tensors differ: how many weights of how many, the first of them, the bytes that hold them all."""
 
     weights: int
@@ -80,14 +80,14 @@ class Difference(NamedTuple):
     stop: int
 
 
-class Outcome(NamedTuple):
+class ReferenceOutcome(NamedTuple):
     """How a tensor fits what is known of it; each part is None where there is nothing to say.
 
     `difference` is what is wrong, `match` the dialect that explains it, `how` another explanation in words, `scale` the
     two scales where they differ.
     """
 
-    difference: Difference | None
+    difference: WeightDifference | None
     match: Match | None
     how: str
     scale: tuple[float, float] | None
@@ -114,7 +114,7 @@ def compared(
     threads: int = 1,
     whole: bool = True,
     budget: Budget | None = None,
-) -> Outcome:
+) -> ReferenceOutcome:
     """Compare a tensor with what is known of it.
 
     :param expected: how the tensor is meant to be packed
@@ -129,7 +129,7 @@ def compared(
     difference = _difference(ours, known, threads, whole)
     scale = _scales(ours.scale, known)
     if difference is None or (not known.exact and difference.weights <= (1 - AGREES) * difference.compared):
-        return Outcome(None, None, "", scale)
+        return ReferenceOutcome(None, None, "", scale)
     budget = budget or Budget()
     rows = rows_compared(tensor, DECIDING)
     how = ""
@@ -137,7 +137,7 @@ def compared(
         trits = known.first_rows(rows)
         best = _decided(matched(file, tensor, trits, known.scale).matches, expected)
         if best is not None:
-            return Outcome(difference, best, "", scale)
+            return ReferenceOutcome(difference, best, "", scale)
         how = _how(file, tensor, ours.first_rows(rows), trits)
         if not how and twin is not None and known.dialect is not None:
             other = _decided(matched(*twin, ours.first_rows(rows), None).matches, known.dialect)
@@ -148,12 +148,12 @@ def compared(
         right = flat_rows(known.shape, known.unit, known.trits, 0.0)
         how = explanation(rows_of(file, tensor, expected), right, lambda: budget.some(others()))
         if how:
-            return Outcome(difference, None, how, None)  # of another tensor the scale is that tensor's
+            return ReferenceOutcome(difference, None, how, None)  # of another tensor the scale is that tensor's
     alien = not how and difference.weights > (1 - AGREES) * difference.compared
-    return Outcome(difference, None, how, None if alien else scale)
+    return ReferenceOutcome(difference, None, how, None if alien else scale)
 
 
-def _difference(ours: Known, known: Known, threads: int, whole: bool) -> Difference | None:
+def _difference(ours: Known, known: Known, threads: int, whole: bool) -> WeightDifference | None:
     """Where the trits differ, window by window; bytes that are equal are not decoded."""
     assert ours.payload is not None
     assert ours.dialect is not None
@@ -182,7 +182,7 @@ def _difference(ours: Known, known: Known, threads: int, whole: bool) -> Differe
     parts = [part for part in in_order(look, range(0, total, step), threads) if part is not None]
     if not parts:
         return None
-    return Difference(
+    return WeightDifference(
         sum(part.weights for part in parts), total, parts[0].first,
         min(part.start for part in parts), max(part.stop for part in parts),
     )  # fmt: skip
@@ -220,10 +220,10 @@ def _how(file: File, tensor: Tensor, ours: NDArray[np.int8], known: NDArray[np.i
         return one.size >= ENOUGH and bool(np.mean(one == other) >= AGREES)
 
     if agrees(-ours, known):
-        return "all signs are turned"
+        return "all signs are inverted"
     orders: tuple[tuple[str, Callable[[NDArray[np.int8], int], NDArray[np.int8]]], ...] = (
         ("its rows are in the order of checkpoints, which rotate halves of heads", to_gguf_rows),
-        ("its rows are in the order of architectures that rotate neighbours", to_checkpoint_rows),
+        ("its rows are in the order of architectures that rotate neighbors", to_checkpoint_rows),
     )
     for heads in _heads(file, tensor):
         size = tensor.shape[0] // heads

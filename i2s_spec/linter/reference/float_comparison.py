@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.reader import Tensor
     from i2s_spec.linter.analysis.subject import Subject
     from i2s_spec.linter.reference.comparison import Budget
-    from i2s_spec.linter.reference.weights import Weights
+    from i2s_spec.linter.reference.weights import ReferenceWeights
 
 
 class FloatsDiffer(NamedTuple):
@@ -34,7 +34,9 @@ class FloatsDiffer(NamedTuple):
     how: str
 
 
-def differs(subject: Subject, weights: Weights, row: int, tensor: Tensor, budget: Budget) -> FloatsDiffer | None:
+def differs(
+    subject: Subject, weights: ReferenceWeights, row: int, tensor: Tensor, budget: Budget
+) -> FloatsDiffer | None:
     """How a tensor differs from the reference.
 
     :param budget: of the file, for what is done to explain a difference
@@ -67,7 +69,7 @@ def differs(subject: Subject, weights: Weights, row: int, tensor: Tensor, budget
     return FloatsDiffer(row, values, seen, first, how)
 
 
-def _alike(subject: Subject, weights: Weights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
+def _alike(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
     """What the reference has of the other tensors of this shape."""
     for other in alike(subject, tensor):
         try:
@@ -76,7 +78,7 @@ def _alike(subject: Subject, weights: Weights, tensor: Tensor) -> Iterator[tuple
             continue
 
 
-def _bytes_differ(subject: Subject, weights: Weights, row: int, tensor: Tensor) -> FloatsDiffer | None:
+def _bytes_differ(subject: Subject, weights: ReferenceWeights, row: int, tensor: Tensor) -> FloatsDiffer | None:
     twin = weights.twin(tensor)
     name = tensor.type.name if tensor.type is not None else f"type {tensor.number}"
     if twin is None or weights.file is None:

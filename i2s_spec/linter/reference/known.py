@@ -59,7 +59,7 @@ class Known(NamedTuple):
 def of_tensor(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") -> Known:
     """What a tensor of a GGUF file holds.
 
-    :param dialect: of I2_S, which the file does not say; the code that stands for nothing is taken for 0
+    :param dialect: of I2_S, which the file does not say; the unused code is taken for 0
     :raises ValueError: for types that hold neither trits nor floats, and shapes that have no place in them
     :raises FormatError: where the file does not hold the tensor
     """

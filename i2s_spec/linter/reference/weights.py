@@ -1,7 +1,7 @@
 """This module opens a file of known weights and finds in it what belongs to a tensor of another file.
 
 A GGUF file calls a tensor what the other one calls it. A checkpoint has names of its own, and for architectures that
-rotate neighbouring rows the rows of attn_q and attn_k in another order (`convert.hugging_face`).
+rotate neighboring rows the rows of attn_q and attn_k in another order (`convert.hugging_face`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PACKED: Final = 4
 _NPY: Final = b"\x93NUMPY"
 
 
-class Weights:
+class ReferenceWeights:
     """The weights that a reference holds; a context that closes it.
 
     :raises ValueError: for a dialect that does not exist, and for an array without names (.npy)
@@ -54,7 +54,7 @@ class Weights:
         else:
             self.file = open_file(origin)
 
-    def __enter__(self) -> Weights:
+    def __enter__(self) -> ReferenceWeights:
         return self
 
     def __exit__(self, *exc: object) -> None:

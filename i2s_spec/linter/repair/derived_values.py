@@ -108,7 +108,7 @@ def _divided(known: ArchitectureView, tensor: str) -> Iterator[int]:
         width = embd // heads
     for rows in _rows(known, tensor):
         if rows % width:
-            raise Undecided(f"the {counted(rows, 'row')} of {tensor} are no whole heads of {width:,}")
+            raise Undecided(f"the {counted(rows, 'row')} of {tensor} are not whole heads of {width:,}")
         yield rows // width
 
 
@@ -118,7 +118,7 @@ def _value_width(known: ArchitectureView) -> Derived:
         raise Undecided("nothing in the file says how many value heads there are")
     widths = {rows / heads for rows in _rows(known, "attn_v")}
     if len(widths) != 1 or (width := widths.pop()) % 1:
-        raise Undecided("the rows of attn_v are no whole heads")
+        raise Undecided("the rows of attn_v are not whole heads")
     return int(width)
 
 

@@ -26,7 +26,7 @@ from i2s_spec.linter.engine import lint
 from i2s_spec.linter.repair.byte_changes import ByteChange, byte_changes
 from i2s_spec.linter.repair.recode import recodings, write_recoded
 from i2s_spec.linter.repair.registry import REPAIRS, Action, Declined
-from i2s_spec.linter.repair.repair_plan import Plan, chosen, plan
+from i2s_spec.linter.repair.repair_plan import RepairPlan, chosen, plan
 from i2s_spec.linter.repair.tensor_bytes import TensorBytes
 from i2s_spec.linter.repair.workspace import ExtraRepairs
 from i2s_spec.linter.report_data import Report
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.writer import Progress
 
 
-class Weights(NamedTuple):
+class WeightIdentity(NamedTuple):
     """The identity of the weights before and after, as `i2s hash` gives it; None, and why, where it has none.
 
     `changed_by` are the codes of the repairs that change names, shapes, types or contents of tensors, or take some out.
@@ -71,7 +71,7 @@ class Fixed(NamedTuple):
     changes: tuple[ByteChange, ...]
     changed: int
     recoded: tuple[str, ...]
-    weights: Weights
+    weights: WeightIdentity
     size_before: int
     size: int
     remaining: Report
@@ -93,20 +93,20 @@ def fix(
 ) -> Fixed:
     """Repair what the linter finds, and write the result to a new file.
 
-    Repairing the result again changes nothing, and none of the findings that were repaired is left in it. A file in
-    which there is nothing to repair is copied. Of a rule with more than 10,000 findings none is repaired.
+    Repairing the result again changes nothing, and none of the findings that were repaired is left in it. A file
+    without anything to repair is copied. If a rule has more than 10,000 findings, none of them is repaired.
 
     :param origin: a path, a buffer, a seekable stream or a `Source`
     :param target: a path, or a binary stream; without it nothing is written
-    :param unsafe: make repairs that somebody has to review, too
+    :param unsafe: also make repairs that need a review
     :param select: codes, or beginnings of codes, of the findings to repair; without any, all
     :param ignore: codes, or beginnings of codes, of findings to leave alone
-    :param dialect: what the I2_S tensors are packed in; they are brought into the canonical dialect (needs `unsafe`)
+    :param dialect: dialect of the I2_S tensors; they are converted to the canonical dialect (needs `unsafe`)
     :param scrub_tail: overwrite stale bytes after the scales with zeros
     :param force: replace an existing file, but never the one that is read
     :param threads: how many threads decode tensors
     :param progress: called now and then with (bytes done, bytes to do), for each of several stages
-    :raises FormatError: where the input cannot be read or is no GGUF file
+    :raises FormatError: where the input cannot be read or is not a GGUF file
     :raises ValueError: for unknown codes or dialects, a dialect without `unsafe`, and a target that is the origin
     :raises FileExistsError, OSError: as `OutputFile` does; then the target is as it was
     """
@@ -147,7 +147,7 @@ def _refuse_in_place(target: Target, source: Source) -> None:
 
 def _finished(
     original: File,
-    made: Plan,
+    made: RepairPlan,
     dialect: Dialect,
     target: Target | None,
     path: str | None,
@@ -160,7 +160,7 @@ def _finished(
 
     file = _file(made.source)
     recoded = {} if file.fault is not None else recodings(file, dialect, threads)
-    weights = Weights(None, None, "nothing was repaired")
+    weights = WeightIdentity(None, None, "nothing was repaired")
     if made.actions or recoded:
         codes = tuple(dict.fromkeys(action.code for action in made.actions if REPAIRS[action.code].weights))
         held = TensorBytes(original)
@@ -202,7 +202,7 @@ def _remaining(made: Origin, original: File, threads: int) -> Report:
     return lint(made, threads=threads)
 
 
-def _weights(before: File, after: File, dialect: Dialect, threads: int, progress: Progress | None) -> Weights:
+def _weights(before: File, after: File, dialect: Dialect, threads: int, progress: Progress | None) -> WeightIdentity:
     """The identity of the weights before and after the edits, both read in the dialect that the file is in."""
     from i2s_spec.inspect.compare.identity import weights_digest
 
@@ -219,4 +219,4 @@ def _weights(before: File, after: File, dialect: Dialect, threads: int, progress
         except ValueError as error:
             found.append(None)
             why = why or f"the file {name} the repair has none ({error})"
-    return Weights(found[0], found[1], why)
+    return WeightIdentity(found[0], found[1], why)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from i2s_spec.linter.repair.workspace import Workspace
 
 
-class Layout(NamedTuple):
+class DataPlacement(NamedTuple):
     """Where the data section begins before the repair, and what tensors are aligned to after it."""
 
     base: int
@@ -31,7 +31,7 @@ class Action(NamedTuple):
     does: str
     edits: tuple[Edit, ...]
     safe: bool
-    layout: Layout | None = None
+    layout: DataPlacement | None = None
 
 
 class Declined(NamedTuple):

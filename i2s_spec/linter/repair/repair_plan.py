@@ -15,7 +15,7 @@ from i2s_spec.convert.container.edits import Edit, EditedSource, zeros
 from i2s_spec.errors import Span, quote
 from i2s_spec.gguf.source import Source
 from i2s_spec.linter.repair import actions
-from i2s_spec.linter.repair.registry import REPAIRS, Action, Declined, Layout, Outcome, Repair
+from i2s_spec.linter.repair.registry import REPAIRS, Action, DataPlacement, Declined, Outcome, Repair
 from i2s_spec.linter.repair.workspace import (
     MOST_REPAIRED,
     NO_EXTRA_REPAIRS,
@@ -27,7 +27,7 @@ from i2s_spec.linter.rule import REGISTRY, Fix
 from i2s_spec.schema.checks import KEY_COUNT_SPAN, TENSOR_COUNT_SPAN
 from i2s_spec.schema.types import padded
 
-__all__ = ["Plan", "actions", "chosen", "plan"]
+__all__ = ["RepairPlan", "actions", "chosen", "plan"]
 
 #: No file needs as many passes: each one repairs something, and few repairs make room for another.
 PASSES: Final = 64
@@ -36,7 +36,7 @@ PASSES: Final = 64
 MOST_EDITS: Final = 1 << 16
 
 
-class Plan(NamedTuple):
+class RepairPlan(NamedTuple):
     """A repaired file that is not written yet, and how it came about.
 
     `actions` were taken; `declined` are findings whose repair does not fit; `withheld` is what could be repaired too if
@@ -83,7 +83,7 @@ def plan(
     unsafe: bool = False,
     path: str | None = None,
     extra: ExtraRepairs = NO_EXTRA_REPAIRS,
-) -> Plan:
+) -> RepairPlan:
     """Repair a file, without writing it.
 
     :param unsafe: whether repairs that need review are made
@@ -109,10 +109,10 @@ def plan(
                 else:
                     taken.take(outcome)
         if not taken.actions:
-            return Plan(edited, tuple(actions), tuple(declined), tuple(withheld))
+            return RepairPlan(edited, tuple(actions), tuple(declined), tuple(withheld))
         actions += taken.actions
         edited = edited.edited(taken.settled(workspace))
-    raise RuntimeError("the repairs do not settle")
+    raise RuntimeError("the repairs do not converge")
 
 
 def _outcomes(repair: Repair, workspace: Workspace) -> list[Outcome]:
@@ -180,7 +180,7 @@ class _Pass:
         self.actions: list[Action] = []
         self._edits: dict[Edit, None] = {}
         self._spans: list[tuple[int, int]] = []
-        self._layout: Layout | None = None
+        self._layout: DataPlacement | None = None
 
     def take(self, action: Action) -> bool:
         """Take an action, unless it is in the way of one that was taken."""
@@ -235,13 +235,15 @@ class _Pass:
         return edits
 
 
-def _with_padding(workspace: Workspace, edits: list[Edit], end: int, grown: int, layout: Layout | None) -> list[Edit]:
+def _with_padding(
+    workspace: Workspace, edits: list[Edit], end: int, grown: int, layout: DataPlacement | None
+) -> list[Edit]:
     """The edits with the padding before the data section that fits the new end of the tensor infos."""
     file, size = workspace.file, workspace.source.size
     if layout is None:
         if file.data_start is None or file.alignment is None:
             return edits
-        layout = Layout(file.data_start, file.alignment)
+        layout = DataPlacement(file.data_start, file.alignment)
     stop = min(layout.base, size)
     if stop == end == size:  # a file without tensors that ends with its header
         return edits

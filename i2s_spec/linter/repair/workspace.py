@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from i2s_spec.convert.container.edits import Edit
 from i2s_spec.errors import Span, quote
-from i2s_spec.gguf.encode_value import Kind, completed, encoded
+from i2s_spec.gguf.encoding.encode_value import Kind, completed, encoded
 from i2s_spec.gguf.header_index import TensorInfo
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.source import Source
@@ -60,10 +60,10 @@ class Workspace:
     def __init__(self, source: Source, path: str | None = None, extra: ExtraRepairs = NO_EXTRA_REPAIRS) -> None:
         self.source = source
         self.file = File(source)
-        # Stale tails are recognised by the payloads of other tensors.
+        # Stale tails are recognized by the payloads of other tensors.
         self.subject = Subject(self.file, path, Reading("full" if extra.scrub_tail else "none"))
         self.extra = extra
-        self.mark = order_prefix(self.file.byte_order)
+        self.prefix = order_prefix(self.file.byte_order)
 
     def findings(self, code: str) -> Iterator[Finding]:
         """The findings of a rule.
@@ -117,22 +117,22 @@ class Workspace:
         """Another name for a key."""
         name = key.encode("utf-8", "surrogateescape")
         span = Span(entry.span.start, entry.span.start + 8 + len(entry.name), f"{entry.span.path}.key")
-        return Edit(span, struct.pack(self.mark + "Q", len(name)) + name)
+        return Edit(span, struct.pack(self.prefix + "Q", len(name)) + name)
 
     def new_key(self, key: str, value: Any, kind: Kind) -> Edit:
         """A key-value after the last one."""
         name = key.encode("ascii")
         index = self.file.index
         at = index.key(index.keys - 1).stop if index.keys else 24
-        record = struct.pack(self.mark + "Q", len(name)) + name + self._typed(value, kind)
+        record = struct.pack(self.prefix + "Q", len(name)) + name + self._typed(value, kind)
         return Edit(Span(at, at, f"key_values[+].{key}"), record, keys=1)
 
     def _typed(self, value: Any, kind: Kind) -> bytes:
         kinds = completed(kind, None, value)
-        return struct.pack(self.mark + "I", kinds[0]) + encoded(value, kinds, self.mark)
+        return struct.pack(self.prefix + "I", kinds[0]) + encoded(value, kinds, self.prefix)
 
     def u32(self, value: int) -> bytes:
-        return struct.pack(self.mark + "I", value)
+        return struct.pack(self.prefix + "I", value)
 
     # Tensor infos.
 
@@ -153,7 +153,7 @@ class Workspace:
         """Another name for a tensor."""
         start = tensor.info_span.start
         span = Span(start, start + 8 + len(tensor.raw_name), f"{tensor.info_span.path}.name")
-        return Edit(span, struct.pack(self.mark + "Q", len(name)) + name)
+        return Edit(span, struct.pack(self.prefix + "Q", len(name)) + name)
 
     def without_tensor(self, info: TensorInfo) -> Edit:
         """A tensor taken out of the table; its bytes are then in no tensor."""
@@ -161,7 +161,7 @@ class Workspace:
 
     def with_offset(self, row: int, offset: int) -> Edit:
         """Another offset for a tensor."""
-        return Edit(self.subject.info_span(row, "offset"), struct.pack(self.mark + "Q", offset))
+        return Edit(self.subject.info_span(row, "offset"), struct.pack(self.prefix + "Q", offset))
 
 
 def number_of(span: Span) -> int:

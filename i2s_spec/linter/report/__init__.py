@@ -9,10 +9,10 @@ own syntax needs, a format escapes.
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
-from importlib import import_module
 
 from i2s_spec.light_typing import Any, ClassVar
 from i2s_spec.linter.report_data import FileReport, Report, Totals
@@ -26,7 +26,7 @@ class Format(ABC):
     `Subject` while the file is open. It may run in another process: it must be a function of a module, and give plain
     data. They are `details` of the report.
 
-    :param colour: whether the output is a terminal that shows colours
+    :param colour: whether the output is a terminal that shows colors
     :param quiet: leave out what is not a finding, where the format has such lines
     :param fail_on: the severity from which on a finding fails the run; None for never
     """
@@ -118,7 +118,8 @@ def kind(name: str) -> type[Format]:
     :raises KeyError: for an unknown name
     """
     module, attribute = FORMATS[name]
-    found: type[Format] = getattr(import_module(module), attribute)
+    __import__(module)  # `importlib` brings `warnings`, and takes longer to import than most formats
+    found: type[Format] = getattr(sys.modules[module], attribute)
     return found
 
 

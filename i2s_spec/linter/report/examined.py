@@ -26,7 +26,7 @@ def examined(subject: Subject) -> dict[str, Any] | None:
         type, the most frequent first; `rules`, how many were asked, and `ignored`, how many of the profile were not;
         `reading`, how much of the weights was to be read, and `read`, how many bytes of the file were, None where the
         header ends too early; `layout`, whether the weights decide it: `decided`, `undecided`, or
-        None where nobody asked them. None for what is no GGUF file
+        None where nobody asked them. None for what is not a GGUF file
     """
     if subject.file.version is None:
         return None

@@ -26,7 +26,7 @@ def reading_words(report: FileReport) -> list[str]:
         words.append(f"sampled: {part}{'; '.join(clauses)}")
     if "remote" in report:
         remote = report["remote"]
-        version = f"version {remote['version']}" if remote["version"] else "the server names no version"
+        version = f"version {remote['version']}" if remote["version"] else "the server gives no version"
         words.append(
             f"from a server: {counted(remote['requests'], 'request')}, {counted(remote['bytes'], 'byte')}; {version}"
         )

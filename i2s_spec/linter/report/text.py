@@ -24,13 +24,13 @@ WIDE = 80
 #: Findings from which on those that are alike are counted.
 MANY = 8
 
-#: The codes that a terminal has for colours.
+#: The codes that a terminal has for colors.
 _SGR = {"red": 31, "green": 32, "yellow": 33, "cyan": 36}
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
 class Text(Format):
-    """Lines of text; colours only on a terminal. The bytes are shown of the first finding of each code. Where findings
+    """Lines of text; colors only on a terminal. The bytes are shown of the first finding of each code. Where findings
     say the same of many tensors, the first of them are listed and the others counted.
 
     With `quiet` there are only findings, each with its bytes, and verdicts; files without findings are not mentioned.

@@ -42,7 +42,7 @@ def citation(source: str) -> dict[str, Any] | None:
             return {"kind": kind} | {
                 name: int(value) if name in ("number", "line") else value for name, value in parts.items()
             }
-    raise ValueError(f"{source!r} is no citation")
+    raise ValueError(f"{source!r} is not a citation")
 
 
 def _run(record: RunRecord) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def _layout(runtime: Runtime, dialect: Dialect) -> Iterator[Reason]:
 
 
 def _shapes(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
-    """Rows that are no whole blocks, and rows that are too short."""
+    """Rows that are not whole blocks, and rows that are too short."""
     narrow = runtime.fact("narrow")
     if narrow is not None:
         for i, ne in subject.i2s():

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import Span, counted, quote
 from i2s_spec.gguf.string_arrays import is_utf8
-from i2s_spec.inspect.placement import INT64_END
 from i2s_spec.linter.analysis.lenient_records import SeenTensor
 from i2s_spec.linter.runtimes.lenient_header import Header, SeenKey, indexed, lenient_header
 from i2s_spec.linter.runtimes.reason import Reason
 from i2s_spec.linter.runtimes.tensor_table_checks import placed, shown
 from i2s_spec.schema import faults
+from i2s_spec.schema.limits import INT64_END
 from i2s_spec.schema.programs.runtimes import Container, Runtime
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _alignment(header: Header, policy: Container, source: str) -> tuple[int, Rea
         outcome = policy.alignment_zero
         return 32, None if outcome == "yes" else Reason("general.alignment is 0", source, outcome, key.span)
     if value & (value - 1) and policy.alignment_odd != "yes":
-        text = f"general.alignment is {value:,}, which is no power of two"
+        text = f"general.alignment is {value:,}, which is not a power of two"
         return value, Reason(text, source, policy.alignment_odd, key.span)
     return value, None
 

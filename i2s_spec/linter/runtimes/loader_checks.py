@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.linter.runtimes import loader_faults
 from i2s_spec.linter.runtimes.reason import Reason
-from i2s_spec.schema.architectures.architecture import PREFIXES, Architecture
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES, PREFIXES, Architecture, names_a_bitnet
 from i2s_spec.schema.architectures.hyperparameters import KEY_MISSING, KEY_TYPE, hyperparameters
 from i2s_spec.schema.architectures.keys import REQUIRED, TOKENIZERS
 from i2s_spec.schema.architectures.sizes import Hyperparameters
@@ -63,7 +63,7 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
         yield _vocabulary(subject, runtime, name)
         return
     if name not in runtime.architectures:
-        known = name in PREFIXES or name.startswith("bitnet")
+        known = name in PREFIXES or names_a_bitnet(name)
         text = f"it does not know the architecture {quote(name, 64)}"
         if name in runtime.unsure or not known:
             text = f"not tried: the architecture {quote(name, 64)}"
@@ -119,9 +119,8 @@ def _vocabulary(subject: Subject, runtime: Runtime, name: str) -> Reason:
 
 
 def _architecture_source(runtime: Runtime, name: str) -> str:
-    if name in ("bitnet-b1.58", "bitnet-25"):
-        return runtime.bitnet_names
-    return runtime.source
+    declared = ARCHITECTURES.get(name)
+    return runtime.bitnet_names if declared is not None and declared.one_model else runtime.source
 
 
 def _text(subject: Subject, key: str) -> str | None:

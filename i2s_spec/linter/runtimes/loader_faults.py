@@ -139,7 +139,7 @@ def of_vocabulary(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
 
 
 def token_array(subject: Subject, runtime: Runtime, key: str) -> Reason | None:
-    """What a loader makes of tokens or merges that are no array of text; None where its table does not say."""
+    """What a loader makes of tokens or merges that are not arrays of text; None where its table does not say."""
     if key not in (_TOKENS, _MERGES) or "token-arrays" not in dict(runtime.endings):
         return None
     label = subject.file.metadata.entry(key).label

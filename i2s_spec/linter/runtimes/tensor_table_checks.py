@@ -8,11 +8,11 @@ from math import prod
 from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import Span, counted, quote
-from i2s_spec.inspect.placement import INT64_END
 from i2s_spec.linter.analysis.lenient_records import SeenTensor
 from i2s_spec.linter.runtimes.lenient_header import Header
 from i2s_spec.linter.runtimes.reason import Reason
 from i2s_spec.linter.runtimes.tried import refused_type
+from i2s_spec.schema.limits import INT64_END
 from i2s_spec.schema.programs.runtimes import RETIRED_SLOTS, Runtime
 from i2s_spec.schema.types import READINGS, TensorType, padded
 

@@ -4,7 +4,7 @@
               dies, or never returns); not tried
     computes  correctly; wrongly; depends on the machine; not tried; nothing where it does not load, or only reads headers
 
-Every reason cites who says so (`citation`): a record of a run, a thread, a line of source, recorded behaviour. Where there
+Every reason cites who says so (`citation`): a record of a run, a thread, a line of source, recorded behavior. Where there
 is nobody, the verdict is `not tried`, and nothing is claimed. Verdicts are about the
 file as it is; the dialect, which no file states, is canonical unless the caller knows better.
 """

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from i2s_spec.convert.container.rewrite import Replacement, Value
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf import _scanner
+from i2s_spec.gguf.ranges import chunks
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
-from i2s_spec.gguf.source import chunks
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import Finding
@@ -122,7 +122,7 @@ def _cleaned(file: File, entry: KeyValue, left_out: list[Removed]) -> Value | No
         lost = sum(len(text.encode("utf-8", "surrogateescape")) for text in texts) - sum(
             map(len, map(str.encode, clean))
         )
-        left_out.append(Removed(entry.value_span, "control characters, or bytes that are no text", lost))
+        left_out.append(Removed(entry.value_span, "control characters, or bytes that are not text", lost))
         if isinstance(found, str):
             return Value(ValueType.STRING, clean[0])
         return Value(ValueType.ARRAY, clean, ValueType.STRING)

@@ -52,16 +52,16 @@ def sanitize(
     threads: int = 1,
     progress: Progress | None = None,
 ) -> Sanitized:
-    """Write a file anew from what is understood of it.
+    """Write a copy with only the known parts of a file.
 
     :param origin: a path, a buffer, a seekable stream or a `Source`
     :param target: a path, or a binary stream; without it nothing is written
     :param keep_unknown: keep keys that the specification does not know, as far as they have printable names
-    :param drop_template: leave the chat template out, which is a program
+    :param drop_template: remove the chat template, which is a program
     :param force: replace an existing file, but never the one that is read
     :param threads: how many threads decode tensors for the proof
     :param progress: called now and then with (bytes done, bytes to do), for each of several stages
-    :returns: what was left out, and the proof
+    :returns: the removed parts, and the proof
     :raises FormatError: where the file cannot be read or understood: the linter's finding
     :raises ValueError: for an architecture whose keys are not known, without `keep_unknown`; for a target that is the
         origin, and for a file that consists of holes

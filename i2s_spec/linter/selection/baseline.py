@@ -54,7 +54,7 @@ class Baseline:
     @classmethod
     def read(cls, path: str, rules: Collection[str]) -> Baseline:
         """
-        :raises SettingError: where the file cannot be read or is no baseline
+        :raises SettingError: where the file cannot be read or is not a baseline
         """
         try:
             document = json.loads(read_regular(path, LARGEST))
@@ -62,9 +62,9 @@ class Baseline:
             reason = error.strerror or type(error).__name__
             raise SettingError(f"{_shown(path)}: {reason}; --write-baseline makes a baseline") from None
         except (ValueError, RecursionError) as error:
-            raise SettingError(f"{_shown(path)}: this is no baseline: {quote(str(error), bare=True)}") from None
+            raise SettingError(f"{_shown(path)}: this is not a baseline: {quote(str(error), bare=True)}") from None
         if not _is_baseline(document):
-            raise SettingError(f"{_shown(path)}: this is no baseline of schema_version {SCHEMA_VERSION}")
+            raise SettingError(f"{_shown(path)}: this is not a baseline of schema_version {SCHEMA_VERSION}")
         return cls(path, rules, document["files"])
 
     def apply(self, path: str, report: FileReport, write: bool = False) -> FileReport:

@@ -13,6 +13,7 @@ that close to a tie.
 from __future__ import annotations
 
 from decimal import Decimal, localcontext
+from functools import lru_cache
 from math import factorial
 from typing import TYPE_CHECKING, Final
 
@@ -105,12 +106,18 @@ def cos_sin(angle: Doubles) -> tuple[Doubles, Doubles]:
     return c, np.where(quadrant >= 2, -s, s)
 
 
-def power(base: float, exponents: list[tuple[int, int]]) -> Doubles:
-    """base ** (numerator / denominator) of each exponent, correctly rounded to float64 by way of 50 digits."""
+@lru_cache(maxsize=64)  # every layer of a model asks for the same ones, which take many multiplications of 50 digits
+def power(base: float, exponents: tuple[tuple[int, int], ...]) -> Doubles:
+    """base ** (numerator / denominator) of each exponent, correctly rounded to float64 by way of 50 digits.
+
+    :returns: an array that cannot be written to, as others get it too
+    """
     with localcontext() as context:
         context.prec = 50
         b = Decimal(base)
-        return np.array([float(b ** (Decimal(n) / Decimal(d))) for n, d in exponents])
+        made = np.array([float(b ** (Decimal(n) / Decimal(d))) for n, d in exponents])
+    made.flags.writeable = False
+    return made
 
 
 def silu(x: NDArray[np.float32]) -> NDArray[np.float32]:

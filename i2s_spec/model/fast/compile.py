@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.model import _fast
-from i2s_spec.model.fast.plan import NotTranslated, Plan, Rotation, Slot, address
+from i2s_spec.model.fast.plan import FastPlan, NotTranslated, RotationAngles, Slot, address
 from i2s_spec.model.fast.slots import SlotAllocator
 from i2s_spec.model.graph.graph import Graph, Node
 from i2s_spec.model.grouped import Grouped
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def translate(graph: Graph, weights: ModelWeights, tables: dict[str, EmbeddingTable]) -> Plan:
+def translate(graph: Graph, weights: ModelWeights, tables: dict[str, EmbeddingTable]) -> FastPlan:
     """The program of a graph.
 
     :param tables: embedding tables and heads by name, which are kept
@@ -49,7 +49,7 @@ class _Translation:
         first = graph.nodes[0]
         if first.op != "embed" or len(graph.results) != 1:
             raise NotTranslated(first.op)
-        self.plan = Plan(
+        self.plan = FastPlan(
             _fast.Program(), 0, 0, self.allocator.new(first.name, weights.tensor(first.weight).shape[1]), done=1
         )
         for at, node in enumerate(graph.nodes[1:], 1):
@@ -172,7 +172,7 @@ class _Translation:
             raise NotTranslated("rope")
         out = self.allocator.new(node.name, x.width, inner)
         how = float(settings["base"]), dims, float(settings["scale"]), node.weight if node.weights else None
-        self.plan.rotations.append(Rotation(len(self.steps), *how))
+        self.plan.rotations.append(RotationAngles(len(self.steps), *how))
         kind = 0 if settings["pairs"] == "neox" else 1
         self._step("rope", x=x.at, out=out.at, kind=kind, width=x.width, heads=heads, inner=inner, groups=dims // 2)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from i2s_spec.model.fast.plan import Plan
+    from i2s_spec.model.fast.plan import FastPlan
     from i2s_spec.model.graph.graph import Graph, Node
     from i2s_spec.model.numeric_profile import NumericProfile
     from i2s_spec.model.reference.run import Run
@@ -104,7 +104,7 @@ class FastOperations(Operations):
         self._sets = chosen(kernel_sets()).row, chosen(matmul.kernel_sets()).row
         super().__init__(profile, threads, FastProjections(profile, threads, self._sets[0]))
         self._lock = Lock()
-        self._programs: dict[int, tuple[Graph, Plan | None]] = {}
+        self._programs: dict[int, tuple[Graph, FastPlan | None]] = {}
         self._memory = Memory()
 
     # Operations
@@ -148,7 +148,7 @@ class FastOperations(Operations):
                 return None
             return self._passed(plan, graph, given, run)
 
-    def plan(self, graph: Graph, weights: ModelWeights, tables: dict[str, Any]) -> Plan | None:
+    def plan(self, graph: Graph, weights: ModelWeights, tables: dict[str, Any]) -> FastPlan | None:
         if id(graph) not in self._programs:
             try:
                 plan = compile.translate(graph, weights, tables) if is_original(self.profile) else None
@@ -157,7 +157,7 @@ class FastOperations(Operations):
             self._programs[id(graph)] = graph, plan
         return self._programs[id(graph)][1]
 
-    def _passed(self, plan: Plan, graph: Graph, given: Mapping[str, Any], run: Run) -> dict[str, Any]:
+    def _passed(self, plan: FastPlan, graph: Graph, given: Mapping[str, Any], run: Run) -> dict[str, Any]:
         first = graph.nodes[0]
         x = executor.evaluate(first, [given[name] for name in first.inputs], run, self)
         tokens, memory = len(x), self._memory
@@ -181,7 +181,7 @@ class FastOperations(Operations):
             return {graph.results[0]: result}
         return self._rest(plan, graph, run, tokens, len(rows))
 
-    def _rest(self, plan: Plan, graph: Graph, run: Run, tokens: int, rows: int) -> dict[str, Any]:
+    def _rest(self, plan: FastPlan, graph: Graph, run: Run, tokens: int, rows: int) -> dict[str, Any]:
         """What is after the program: one node."""
         (node,) = graph.nodes[plan.done :]
         assert plan.end is not None
@@ -190,7 +190,7 @@ class FastOperations(Operations):
         value = self._memory.values[start : start + count * width].reshape(count, width).copy()
         return {node.name: executor.evaluate(node, [value], run, self)}
 
-    def _turn(self, plan: Plan, weights: ModelWeights, positions: int) -> None:
+    def _turn(self, plan: FastPlan, weights: ModelWeights, positions: int) -> None:
         """Have the angles of so many positions."""
         if positions <= plan.positions:
             return
@@ -213,7 +213,7 @@ class Memory:
         self.codes = self.arranged = np.empty(0, dtype=np.int8)
         self.sums = np.empty(0, dtype=np.int32)
 
-    def fit(self, plan: Plan, tokens: int, positions: int) -> None:
+    def fit(self, plan: FastPlan, tokens: int, positions: int) -> None:
         """Grow to what a pass over so many tokens at so many positions needs."""
         arranged = (tokens + 7) * (plan.columns + 128)  # tiles are of up to eight tokens, and whole
         self.values = _at_least(self.values, tokens * plan.width)

@@ -53,7 +53,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Rotation:
+class RotationAngles:
     """What the angles of rotations depend on, and the step (by number) that wants them."""
 
     step: int
@@ -64,7 +64,7 @@ class Rotation:
 
 
 @dataclass
-class Plan:
+class FastPlan:
     """A program and what it needs.
 
     :param width: floats of all slots, for every token
@@ -83,7 +83,7 @@ class Plan:
     done: int = 0
     result: int = 0
     end: Slot | None = None
-    rotations: list[Rotation] = field(default_factory=list)
+    rotations: list[RotationAngles] = field(default_factory=list)
     arrays: list[Any] = field(default_factory=list)
     #: Cosines and sines by position, and of how many positions.
     angles: list[Any] = field(default_factory=list)

@@ -47,7 +47,7 @@ def resolve_activation(
 
     :param override: `relu2`, `silu`, `gelu`, or None
     :param vocab: number of tokens
-    :raises SettingError: for an override, or a value of the key, that is no activation
+    :raises SettingError: for an override, or a value of the key, that is not an activation
     """
     if override is not None:
         return ActivationRule(_known(override, "the override"), "override", f"the caller asked for {override}")

@@ -69,7 +69,7 @@ def bitnet(g: Builder, h: Hyperparameters, s: GraphSettings, *, gated: str) -> G
 
 
 def llama(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
-    """Llama with ternary projections: no sub-norms, rows of q and k permuted for neighbouring pairs, head of its own."""
+    """Llama with ternary projections: no sub-norms, rows of q and k permuted for neighboring pairs, head of its own."""
     x = _embedded(g)
     for i in range(h.layers):
         with g.in_layer(i):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from i2s_spec.inspect.identify.identification import Identification
     from i2s_spec.model.forward import Model
 
-#: Characters of a text that are tokenised: enough for the tokens of a race, and no more.
+#: Characters of a text that are tokenized: enough for the tokens of a race, and no more.
 CHARACTERS: Final = 1 << 16
 
 

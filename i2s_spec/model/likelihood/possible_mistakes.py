@@ -44,7 +44,7 @@ FEW_LAYERS: Final = 6
 MOST: Final = np.float32(127)
 
 
-class Hypothesis(NamedTuple):
+class PossibleMistake(NamedTuple):
     """One thing that may be wrong: a name, a sentence, and the change that undoes it.
 
     `shift` is how many rows further down the embedding of a token lies.
@@ -56,9 +56,9 @@ class Hypothesis(NamedTuple):
     shift: int = 0
 
 
-def hypotheses(model: Model) -> Iterator[Hypothesis]:
+def hypotheses(model: Model) -> Iterator[PossibleMistake]:
     """Everything that is considered for a model, the file as it is foremost."""
-    yield Hypothesis("as it is", "nothing is wrong", lambda model: model)
+    yield PossibleMistake("as it is", "nothing is wrong", lambda model: model)
     ternary = ternary_roles(model)
     yield from _codes(model, ternary)
     yield from _orders(model, ternary)
@@ -82,7 +82,7 @@ def _weights(matrix: changed.ChangeMatrix | None = None, vector: changed.ChangeV
     return lambda model: model.replace(weights=changed.ChangedWeights(model.weights, matrix, vector))
 
 
-def _codes(model: Model, ternary: frozenset[str]) -> Iterator[Hypothesis]:
+def _codes(model: Model, ternary: frozenset[str]) -> Iterator[PossibleMistake]:
     """Other meanings of codes, of all tensors and of those of one role."""
     if not ternary:
         return
@@ -99,19 +99,19 @@ def _codes(model: Model, ternary: frozenset[str]) -> Iterator[Hypothesis]:
         worth = ", ".join(f"{trit:+d}" if trit else "0" for trit in trits)
         shown = f"codes {', '.join(map(str, used))} stand for {worth}"
         if read == [1, 0, -1]:
-            title = f"the signs of all weights, or of ffn_gate alone, are turned: {shown}"
-            yield Hypothesis("signs turned", title, _weights(changed.recoded(read)))
+            title = f"the signs of all weights, or of ffn_gate alone, are inverted: {shown}"
+            yield PossibleMistake("signs turned", title, _weights(changed.recoded(read)))
         else:
             name = names.get(trits, worth)
-            yield Hypothesis(f"code map {name}", shown, _weights(changed.recoded(read)))
+            yield PossibleMistake(f"code map {name}", shown, _weights(changed.recoded(read)))
     for one, other in TWINS:
         if one not in ternary:
             continue
-        title = f"the signs of {one}, or of {other}, are turned in every layer"
-        yield Hypothesis(f"signs of {one} turned", title, _weights(changed.recoded((1, 0, -1), {one})))
+        title = f"the signs of {one}, or of {other}, are inverted in every layer"
+        yield PossibleMistake(f"signs of {one} turned", title, _weights(changed.recoded((1, 0, -1), {one})))
 
 
-def _orders(model: Model, ternary: frozenset[str]) -> Iterator[Hypothesis]:
+def _orders(model: Model, ternary: frozenset[str]) -> Iterator[PossibleMistake]:
     """Elements, rows and heads in another order."""
     h = model.hyperparameters
     shapes = {each: shape for each in ROLES if each in ternary and (shape := _shape(model, each))}
@@ -120,21 +120,21 @@ def _orders(model: Model, ternary: frozenset[str]) -> Iterator[Hypothesis]:
     if len(square) > 1:
         how = dict.fromkeys(square, changed.transposed)
         title = f"{', '.join(square)} are stored column by column"
-        yield Hypothesis("square matrices transposed", title, _weights(changed.rearranged(how)))
+        yield PossibleMistake("square matrices transposed", title, _weights(changed.rearranged(how)))
     for each in (*square, *oblong):
         title = f"{each} is stored column by column"
-        yield Hypothesis(f"{each} transposed", title, _weights(changed.rearranged({each: changed.transposed})))
+        yield PossibleMistake(f"{each} transposed", title, _weights(changed.rearranged({each: changed.transposed})))
     other = "norm" if model.settings.rope == "neox" else "neox"
     halves = {"norm": "neighbors are rotated together", "neox": "halves of a head are rotated together"}
-    yield Hypothesis("other RoPE order", f"rows of attn_q and attn_k are in the order where {halves[other]}",
-                     partial(_graph, rope=other))  # fmt: skip
+    yield PossibleMistake("other RoPE order", f"rows of attn_q and attn_k are in the order where {halves[other]}",
+                          partial(_graph, rope=other))  # fmt: skip
     if not h.varying and 1 < h.heads_kv < h.heads and {"attn_q", "attn_output"} <= ternary:
         spread = np.arange(h.heads).reshape(-1, h.heads_kv).T.reshape(-1)
         for name, order in {"spread": spread, "gathered": np.argsort(spread)}.items():
             if name == "spread" or not np.array_equal(order, spread):
                 title = f"query heads that share a key head are {name}, not side by side" if name == "spread" else (
                     "query heads are gathered as if they had been spread")  # fmt: skip
-                yield Hypothesis(f"heads {name}", title, _weights(changed.rearranged(_by_heads(order, h))))
+                yield PossibleMistake(f"heads {name}", title, _weights(changed.rearranged(_by_heads(order, h))))
 
 
 def _by_heads(
@@ -162,23 +162,25 @@ def _present(model: Model, role: str) -> list[str]:
     return [name for name in (f"blk.{i}.{role}.weight" for i in range(model.graph.layers)) if name in model.weights]
 
 
-def _exchanges(model: Model) -> Iterator[Hypothesis]:
+def _exchanges(model: Model) -> Iterator[PossibleMistake]:
     """Tensors under each other's names."""
     layers = range(model.graph.layers)
     for one, other in (("ffn_gate", "ffn_up"), ("attn_k", "attn_v"), ("attn_q", "attn_output")):
         if _shape(model, one) and _shape(model, one) == _shape(model, other):
             pairs = [(f"blk.{i}.{one}.weight", f"blk.{i}.{other}.weight") for i in layers]
-            yield Hypothesis(f"{one} and {other} exchanged", f"{one} stands under the name of {other}",
-                             _weights(changed.exchanged(_both(pairs))))  # fmt: skip
+            yield PossibleMistake(f"{one} and {other} exchanged", f"{one} stands under the name of {other}",
+                                  _weights(changed.exchanged(_both(pairs))))  # fmt: skip
     for i, j in combinations(layers, 2) if len(layers) <= FEW_LAYERS else ():
         prefix, other = f"blk.{i}.", f"blk.{j}."
         names = _both([(name, other + name[len(prefix) :]) for name in _names(model) if name.startswith(prefix)])
         if all(name in model.weights and _same_shape(model, name, names[name]) for name in names):
             change = _weights(changed.exchanged(names), changed.exchanged_vectors(names))
-            yield Hypothesis(f"layers {i} and {j} exchanged", f"layer {i} stands under the name of layer {j}", change)
+            yield PossibleMistake(
+                f"layers {i} and {j} exchanged", f"layer {i} stands under the name of layer {j}", change
+            )
     for shift in (1, -1):
         title = f"the embedding of each token lies one row {'further down' if shift > 0 else 'further up'}"
-        yield Hypothesis(f"embedding shifted by {shift:+d}", title, lambda model: model, shift)
+        yield PossibleMistake(f"embedding shifted by {shift:+d}", title, lambda model: model, shift)
 
 
 def _names(model: Model) -> list[str]:
@@ -194,17 +196,18 @@ def _both(pairs: list[tuple[str, str]]) -> dict[str, str]:
     return {**dict(pairs), **{other: one for one, other in pairs}}
 
 
-def _graphs(model: Model) -> Iterator[Hypothesis]:
+def _graphs(model: Model) -> Iterator[PossibleMistake]:
     """Another graph for the same weights: what metadata and architecture say, and should not."""
     for each in STEPS:
         if each != model.settings.activation:
-            yield Hypothesis(f"activation {each}", f"the activation is {each}, not {model.settings.activation}",
-                             partial(_graph, activation=each))  # fmt: skip
+            yield PossibleMistake(f"activation {each}", f"the activation is {each}, not {model.settings.activation}",
+                                  partial(_graph, activation=each))  # fmt: skip
     h = model.hyperparameters
     for base in ROPE_BASES:
         if base != h.rope_base:
-            yield Hypothesis(f"RoPE base {base:,.0f}", f"heads are rotated with base {base:,.0f}, not {h.rope_base:,.0f}",
-                             partial(_sized, h._replace(rope_base=base)))  # fmt: skip
+            yield PossibleMistake(f"RoPE base {base:,.0f}",
+                                  f"heads are rotated with base {base:,.0f}, not {h.rope_base:,.0f}",
+                                  partial(_sized, h._replace(rope_base=base)))  # fmt: skip
     halved = h._replace(
         heads=h.heads // 2, heads_kv=h.heads_kv // 2, head_dim=h.head_dim * 2, value_dim=h.value_dim * 2
     )
@@ -216,7 +219,7 @@ def _graphs(model: Model) -> Iterator[Hypothesis]:
         whole = (sizes.q_width, sizes.k_width, sizes.v_width) == (h.q_width, h.k_width, h.v_width) and sizes.heads_kv
         if whole and not h.varying and sizes.head_dim % 2 == 0 and h.rope_dims in (0, h.head_dim):
             title = f"there are {counted(sizes.heads, 'head')} of {sizes.head_dim}, not {h.heads} of {h.head_dim}"
-            yield Hypothesis(name, title, partial(_sized, rotated))
+            yield PossibleMistake(name, title, partial(_sized, rotated))
 
 
 def _graph(model: Model, **settings: Any) -> Model:
@@ -232,7 +235,7 @@ def _regraphed(model: Model, sizes: Hyperparameters, settings: GraphSettings) ->
     return replace(model, graph=graph, hyperparameters=sizes, settings=settings)
 
 
-def _scales(ternary: bool) -> Iterator[Hypothesis]:
+def _scales(ternary: bool) -> Iterator[PossibleMistake]:
     """Other scales, where matrices have one, and gains."""
     scales: dict[str, tuple[str, Callable[[np.float32], Any]]] = {
         "scale reciprocal": ("the reciprocal of each scale is meant", lambda scale: 1 / scale if scale else scale),
@@ -242,7 +245,7 @@ def _scales(ternary: bool) -> Iterator[Hypothesis]:
         "scale rooted": ("each scale was squared", lambda scale: np.sqrt(np.abs(scale))),
     }
     for name, (title, change) in scales.items() if ternary else ():
-        yield Hypothesis(name, title, _weights(changed.rescaled(change)))
-    yield Hypothesis(
+        yield PossibleMistake(name, title, _weights(changed.rescaled(change)))
+    yield PossibleMistake(
         "gains plus 1", "gains are stored without the 1 that is added to them", _weights(vector=changed.plus_one)
     )

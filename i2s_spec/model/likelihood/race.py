@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from i2s_spec.model.cache import Cache
     from i2s_spec.model.forward import Model
-    from i2s_spec.model.likelihood.possible_mistakes import Hypothesis
+    from i2s_spec.model.likelihood.possible_mistakes import PossibleMistake
 
 #: By how much a hypothesis that is dropped is behind: in nats (a chance of 10^-9), and in standard errors.
 NATS: Final = 20.723266
@@ -64,7 +64,7 @@ class Runner:
     `lost` says why it was dropped, and is empty while it is not.
     """
 
-    def __init__(self, hypothesis: Hypothesis) -> None:
+    def __init__(self, hypothesis: PossibleMistake) -> None:
         self.hypothesis = hypothesis
         self.losses: NDArray[np.float64] = np.empty(0)
         self.lost = ""

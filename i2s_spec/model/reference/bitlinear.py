@@ -83,7 +83,7 @@ def dot(payload: Any, rows: int, columns: int, codes: NDArray[np.int8]) -> NDArr
     :param codes: int8 [T, columns]
     :returns: int32 [T, rows]
     :raises TypeError: for activation codes of another type
-    :raises ValueError: for a matrix that is no whole number of blocks, for a payload or activation codes of another size,
+    :raises ValueError: for a matrix that is not a whole number of blocks, for a payload or activation codes of another size,
         and for more than `MAX_COLUMNS` columns, where int32 might not hold the sums
     """
     check_product(codes, rows, columns)

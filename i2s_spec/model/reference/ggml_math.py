@@ -88,7 +88,7 @@ def sums(x: Floats, w: Floats) -> Floats:
     """The dot products of rows of x, float32 [T, K], with rows of w, float32 [N, K]: float32 [T, N].
 
     Element k goes to lane k % 32 by a fused multiply-add; the lanes are added pairwise, vectors 0+2 and 1+3, then halves of
-    the vector, then neighbours twice. What is after the last 32 is multiplied in float32 and added in float64.
+    the vector, then neighbors twice. What is after the last 32 is multiplied in float32 and added in float64.
     """
     whole = x.shape[1] // STEP * STEP
     lanes = np.zeros((len(x), len(w), STEP), dtype=np.float32)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from i2s_spec.codec.payload import pack_codes
-from i2s_spec.codec.quantization.remainder import held
+from i2s_spec.codec.quantization.remainder import whole_blocks
 from i2s_spec.schema.dialect import CODES_PER_BYTE, LAYOUTS
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Emulation = Callable[[NDArray[np.uint8], NDArray[np.int8]], NDArray[np.int32]]
 
-#: Columns of a block, lanes of 16 bits, and neighbouring columns that go to one lane, by kernel.
+#: Columns of a block, lanes of 16 bits, and neighboring columns that go to one lane, by kernel.
 _KERNELS: Final = {"avx2": (128, 16, 2), "neon": (64, 8, 1)}
 #: Blocks that are added before the lanes are widened.
 _GROUP: Final = 32
@@ -39,25 +39,18 @@ def int16_wrap(weights: NDArray[np.uint8], codes: NDArray[np.int8], kernel: Kern
 
     A lane takes 256 products of up to 254 there, or of -256. Sums that fit are right; one that does not is off by 65,536.
 
-    :param kernel: `avx2`: lanes take neighbouring pairs, 4,096 columns at a time; `neon`, ARM since November 2025: every
+    :param kernel: `avx2`: lanes take neighboring pairs, 4,096 columns at a time; `neon`, ARM since November 2025: every
         eighth column, 2,048 at a time
     """
-    block, lanes, neighbours = _KERNELS[kernel]
+    block, lanes, neighbors = _KERNELS[kernel]
     sums = np.zeros((len(codes), len(weights)), dtype=np.int32)
     step = block * _GROUP
     for start in range(0, weights.shape[1], step):
-        part = weights[:, start : start + step].astype(np.int32).reshape(len(weights), -1, lanes, neighbours)
+        part = weights[:, start : start + step].astype(np.int32).reshape(len(weights), -1, lanes, neighbors)
         for token, row in enumerate(codes[:, start : start + step].astype(np.int32)):
-            lane = (part * row.reshape(-1, lanes, neighbours)).sum(axis=(1, 3), dtype=np.int32)
+            lane = (part * row.reshape(-1, lanes, neighbors)).sum(axis=(1, 3), dtype=np.int32)
             sums[token] += lane.astype(np.int16).sum(axis=1, dtype=np.int32)
     return sums
-
-
-def least_columns(kernel: Kernel) -> int:
-    """The shortest row of whole blocks of which a lane can leave 16 bits: codes 2 and activations of 127 throughout."""
-    block, lanes, _ = _KERNELS[kernel]
-    largest = block // lanes * 2 * 127
-    return block * (np.iinfo(np.int16).max // largest + 1)
 
 
 def rows_of_four(weights: NDArray[np.uint8], codes: NDArray[np.int8]) -> NDArray[np.int32]:
@@ -66,7 +59,7 @@ def rows_of_four(weights: NDArray[np.uint8], codes: NDArray[np.int8]) -> NDArray
 
 
 def truncated_rows(weights: NDArray[np.uint8], codes: NDArray[np.int8]) -> NDArray[np.int32]:
-    """Rows read from byte row * K // 4 in whole blocks, where K is no multiple of 128.
+    """Rows read from byte row * K // 4 in whole blocks, where K is not a multiple of 128.
 
     Such rows begin inside a block, and their last K % 128 columns are left out. Where K is a multiple, nothing is wrong.
     """
@@ -93,7 +86,7 @@ KERNEL_BUGS: Final[Mapping[str, Emulation]] = MappingProxyType(
 
 def _packed(weights: NDArray[np.uint8], layout: str) -> NDArray[np.uint8]:
     """The payload as released quantizers write it: bytes of what is in no whole block are 0."""
-    rows, columns = held(LAYOUTS[layout], *weights.shape)
+    rows, columns = whole_blocks(LAYOUTS[layout], *weights.shape)
     payload = np.zeros(weights.size // CODES_PER_BYTE, dtype=np.uint8)
     whole = pack_codes(weights.reshape(-1)[: rows * columns].reshape(rows, columns), LAYOUTS[layout])
     payload[: len(whole)] = np.frombuffer(whole, dtype=np.uint8)

@@ -1,9 +1,10 @@
 """This module is the fast path of BitLinear: the definition of `bitlinear`, with compiled kernels on the packed bytes.
 
-Same names, same answers and same errors; two more parameters, `threads` and `out`. No matrix is unpacked in memory: kernels
-read the payload once for every four tokens, or once in all for one; where that is faster (`pyx/matmul_panel.h`), many tokens
-share a few rows that are unpacked into cache. Rows that begin inside a block have no bytes of their
-own; they are repacked first, each time, unless `whole_rows` did that once. Laws hold the two equal, bit for bit.
+Same names, same answers and same errors; two more parameters, `threads` and `out`. No matrix is unpacked in memory:
+kernels read the payload once for every four tokens, or once in all for one; where that is faster
+(`pyx/matmul_panel.h`), many tokens share a few rows that are unpacked into cache. Rows that begin inside a block have
+no bytes of their own; they are repacked first, each time, unless `whole_rows` did that once. Property tests compare
+both, bit for bit.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ def whole_rows(payload: Any, rows: int, columns: int) -> tuple[NDArray[np.uint8]
     wide = -(-columns // _BLOCK) * _BLOCK
     if wide == columns:
         return raw, columns
-    scheme = kernels.scheme(CANONICAL.layout, rows, columns)
+    scheme = kernels.run_layout(CANONICAL.layout, rows, columns)
     codes = np.empty(rows * columns, dtype=np.uint8)
     kernels.unpack(raw, scheme, None, codes, 1)
     padded = np.zeros((rows, wide), dtype=np.uint8)

@@ -63,7 +63,7 @@ def cos_sin(
 def _f64(
     positions: NDArray[np.int64], base: float, dims: int, scale: float, factors: Floats | None
 ) -> NDArray[np.float64]:
-    frequencies = transcendental.power(base, [(-2 * i, dims) for i in range(dims // 2)])
+    frequencies = transcendental.power(base, tuple((-2 * i, dims) for i in range(dims // 2)))
     if factors is not None:
         frequencies = frequencies / factors.astype(np.float64)
     return (positions.astype(np.float64) * scale)[:, None] * frequencies
@@ -72,7 +72,7 @@ def _f64(
 def _recurrence(
     positions: NDArray[np.int64], base: float, dims: int, scale: float, factors: Floats | None
 ) -> NDArray[np.float64]:
-    step = np.float32(transcendental.power(base, [(-2, dims)])[0])
+    step = np.float32(transcendental.power(base, ((-2, dims),))[0])
     theta = positions.astype(np.float32)
     angles = np.empty((len(positions), dims // 2), dtype=np.float32)
     for i in range(dims // 2):
@@ -84,7 +84,7 @@ def _recurrence(
 def _f32(
     positions: NDArray[np.int64], base: float, dims: int, scale: float, factors: Floats | None
 ) -> NDArray[np.float64]:
-    powers = transcendental.power(base, [(2 * i, dims) for i in range(dims // 2)]).astype(np.float32)
+    powers = transcendental.power(base, tuple((2 * i, dims) for i in range(dims // 2))).astype(np.float32)
     frequencies = np.float32(1) / powers
     if factors is not None:
         frequencies = frequencies / factors

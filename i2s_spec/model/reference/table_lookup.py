@@ -58,11 +58,11 @@ def lookup_tables(codes: NDArray[np.int8]) -> NDArray[np.int16]:
 
     :param codes: int8 [T, K] activation codes, K a multiple of 128
     :returns: int16 [T, K/4, 2, 16], by byte of a row, half and pair
-    :raises ValueError: for rows that are no whole blocks
+    :raises ValueError: for rows that are not whole blocks
     """
     tokens, columns = codes.shape
     if columns % _BLOCK:
-        raise ValueError(f"rows of {counted(columns, 'code')} are no whole blocks of {_BLOCK}")
+        raise ValueError(f"rows of {counted(columns, 'code')} are not whole blocks of {_BLOCK}")
     fields = codes.reshape(tokens, columns // _BLOCK, 4, _BLOCK_BYTES).astype(
         np.int16
     )  # the four columns that a byte holds
@@ -95,7 +95,7 @@ class LookupMatrix:
     """A matrix with 32 rows side by side, as the compiled kernels look it up; it takes the memory of its payload.
 
     :param payload: rows * columns / 4 bytes in the canonical layout
-    :raises ValueError: for sizes that do not fit, and rows that are no whole blocks
+    :raises ValueError: for sizes that do not fit, and rows that are not whole blocks
     """
 
     def __init__(self, payload: Any, rows: int, columns: int) -> None:
@@ -138,7 +138,7 @@ def _checked(payload: Any, rows: int, columns: int, codes: NDArray[np.int8]) -> 
     """The payload as bytes [rows, columns / 4]."""
     check_product(codes, rows, columns)
     if columns % _BLOCK:
-        raise ValueError(f"rows of {counted(columns, 'weight')} are no whole blocks of {_BLOCK}")
+        raise ValueError(f"rows of {counted(columns, 'weight')} are not whole blocks of {_BLOCK}")
     raw = octets(payload)
     if raw.size != (want := rows * columns // CODES_PER_BYTE):
         raise ValueError(

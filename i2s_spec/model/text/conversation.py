@@ -1,7 +1,7 @@
 """This module holds a conversation with a model: turn after turn, each answer generated from all that was said before.
 
 What was computed for earlier turns is kept in the cache. The history is kept as tokens, so that an answer is what the
-model said, and not how its text would be tokenised again; only a rendered template (which sees text) starts from text.
+model said, and not how its text would be tokenized again; only a rendered template (which sees text) starts from text.
 """
 
 from __future__ import annotations

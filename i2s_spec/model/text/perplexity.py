@@ -1,6 +1,6 @@
 """This module measures perplexity by the convention of llama.cpp's `llama-perplexity`, so that numbers can be compared.
 
-The text is tokenised once, with a first token where the vocabulary adds one, and cut into chunks of `context` tokens
+The text is tokenized once, with a first token where the vocabulary adds one, and cut into chunks of `context` tokens
 that do not overlap; what is left over is not used. In each chunk the first token is replaced by the vocabulary's first
 token, if it adds one. The chunk goes through the model with an empty cache, and the logits at positions context//2 to
 context-2 are scored on the token that follows: so every scored token has at least half a chunk before it. Perplexity is
@@ -109,7 +109,7 @@ class Estimate(NamedTuple):
 
 
 class Running:
-    """Sums over scored tokens, from which an estimate can be had at any time."""
+    """Sums over scored tokens, from which an estimate is possible at any time."""
 
     def __init__(self) -> None:
         self.chunks = 0

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from i2s_spec.linter.rules import REGISTRY
+from i2s_spec.linter.rules.tokenizer.token_lists import duplicate_token, merge_form
+from i2s_spec.linter.rules.tokenizer.tokenizer_keys import (
+    tokenizer_array_length,
+    tokenizer_key_missing,
+    tokenizer_unknown,
+)
 from i2s_spec.schema.architectures.hyperparameters import KEY_TYPE
 from i2s_spec.schema.faults import (
     MERGE_OF_NO_TOKENS as BAD_MERGE,
@@ -25,11 +30,11 @@ from i2s_spec.schema.faults import (
     TOKENIZER_UNSUPPORTED as MODEL_UNSUPPORTED,
 )
 
-KEY_MISSING: Final = REGISTRY["T001"].fault
-MODEL_UNKNOWN: Final = REGISTRY["T002"].fault
-MERGE_FORM: Final = REGISTRY["T003"].fault
-LENGTH: Final = REGISTRY["T004"].fault
-DUPLICATE: Final = REGISTRY["T006"].fault
+KEY_MISSING: Final = tokenizer_key_missing.fault
+MODEL_UNKNOWN: Final = tokenizer_unknown.fault
+MERGE_FORM: Final = merge_form.fault
+LENGTH: Final = tokenizer_array_length.fault
+DUPLICATE: Final = duplicate_token.fault
 
 __all__ = [
     "BAD_MERGE",

@@ -1,6 +1,6 @@
 """This module encodes text with a SentencePiece-style vocabulary: characters are joined to pieces, best score first.
 
-Neighbours are joined where the joined text is a piece; of all such pairs the one with the highest score comes first, of
+Neighbors are joined where the joined text is a piece; of all such pairs the one with the highest score comes first, of
 equal ones the leftmost. A character that is left over and is no piece becomes the tokens of its bytes (`<0xNN>`). This
 is what loaders do with `tokenizer.ggml.model` = llama, for vocabularies trained as BPE and as unigrams alike.
 """
@@ -33,7 +33,7 @@ class Pieces:
         self._scores = vocabulary.scores
         self._unknown = vocabulary.special("unknown")
         self._bytes = [self._ids.get(f"<0x{byte:02X}>") for byte in range(256)]
-        # Two characters that are neighbours in no piece are never joined: text falls apart into words there.
+        # Two characters that are neighbors in no piece are never joined: text falls apart into words there.
         self._pairs: set[str] | None = None
         if sum(map(len, self._ids)) <= _PAIRS_WORTH:
             self._pairs = {a + b for piece in self._ids for a, b in pairwise(piece)}
@@ -63,7 +63,7 @@ class Pieces:
         return [text[a:b] for a, b in zip((0, *cuts), (*cuts, len(text)), strict=True) if b > a]
 
     def _joined(self, word: str) -> list[int]:
-        """The pieces of a word, by repeatedly joining the best pair of neighbours."""
+        """The pieces of a word, by repeatedly joining the best pair of neighbors."""
         ids, scores = self._ids, self._scores
         parts: list[str] = list(word)
         after = [*range(1, len(parts)), -1]

@@ -16,7 +16,7 @@ Part = str | int
 
 
 class SpecialTokens:
-    """The tokens of a vocabulary that are found in text before it is tokenised.
+    """The tokens of a vocabulary that are found in text before it is tokenized.
 
     Looking takes time in proportion to the text and to how many different lengths of tokens begin with the same
     character, not to the number of tokens.

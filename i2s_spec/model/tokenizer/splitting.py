@@ -92,7 +92,7 @@ class Splitting:
         return ids
 
     def _merged(self, letters: str) -> list[int]:
-        """The ids of one part, by merging the pair of neighbours with the lowest rank until there is none."""
+        """The ids of one part, by merging the pair of neighbors with the lowest rank until there is none."""
         if self._ignore_merges and letters in self._words:
             return [self._words[letters]]
         ranks, parts = self._ranks, list(letters)

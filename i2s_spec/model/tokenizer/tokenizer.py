@@ -39,7 +39,7 @@ CHECK_TEXT: Final = (
 
 
 def load_tokenizer(file: Origin, pre: str | None = None) -> Tokenizer:
-    """The tokenizer that a file carries.
+    """The tokenizer of a file.
 
     Its parts are read when they are first used: decoding needs no merges.
 
@@ -139,9 +139,9 @@ class Tokenizer:
         bos: bool | None = None,
         eos: bool | None = None,
     ) -> list[int]:
-        """The token ids of a text in pieces: some are marks, in which control tokens are recognised, some are tokens.
+        """The token ids of a text in pieces: some are marks, in which control tokens are recognized, some are tokens.
 
-        Text that meets text is tokenised as one; a piece begins no new word by itself.
+        Text that meets text is tokenized as one; a piece begins no new word by itself.
 
         :param pieces: (text, whether it is a mark), or a token id; the rest as for `encode`
         :raises SettingError: as `encode`
@@ -182,7 +182,7 @@ class Tokenizer:
         yield from self._user_defined(text)
 
     def _user_defined(self, text: str) -> list[Part]:
-        """A run of text, split at the tokens that are always recognised."""
+        """A run of text, split at the tokens that are always recognized."""
         try:
             text.encode()
         except UnicodeEncodeError as error:

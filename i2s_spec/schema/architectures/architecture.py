@@ -39,7 +39,7 @@ class Architecture:
     :param prefix: the value of `general.architecture`, with which its keys begin
     :param inventory: its tensors, in the order of real files
     :param activation: of the feed-forward's gate: `relu2`, `silu` or `gelu`
-    :param rope: how rotated pairs lie in a head: `neox` (halves) or `norm` (neighbours, rows permuted at conversion)
+    :param rope: how rotated pairs lie in a head: `neox` (halves) or `norm` (neighbors, rows permuted at conversion)
     :param head: `tied` (always the embedding), `untied` (output.weight, else the embedding) or `none`
     :param whole_head_rope: whether loaders refuse rope.dimension_count unless it is the width of a head
     :param rope_base: of the published models, where it is another than what loaders take for a missing rope.freq_base
@@ -49,6 +49,12 @@ class Architecture:
     :param chat_format: of the published models, where the vocabulary has its special tokens (`model/text/chat_template.py`)
     :param small_vocab: tokens of a small vocabulary: all bytes, the special tokens and some words
     :param embedding_model: whether its result is a vector, not logits
+    :param is_bitnet: whether every file of it is a BitNet model, whatever its tensors
+    :param one_model: whether all its files are of one published model, so that what that one has can be asked of them
+    :param renamed_to: the name that took its place
+    :param other_activation: the architecture with the same tensors and another activation
+    :param takes_activation: whether models with another activation are written under it, and say so by hidden_activation
+    :param gains_less_one: whether checkpoints store w of gains 1 + w
     """
 
     def __init__(
@@ -69,6 +75,12 @@ class Architecture:
         chat_format: str | None = None,
         small_vocab: int = 272,
         embedding_model: bool = False,
+        is_bitnet: bool = False,
+        one_model: bool = False,
+        renamed_to: str | None = None,
+        other_activation: str | None = None,
+        takes_activation: bool = False,
+        gains_less_one: bool = False,
     ) -> None:
         self.name = name
         self.prefix = name if prefix is None else prefix
@@ -85,8 +97,19 @@ class Architecture:
         self.chat_format = chat_format
         self.small_vocab = small_vocab
         self.embedding_model = embedding_model
+        self.is_bitnet = is_bitnet
+        self.one_model = one_model
+        self.renamed_to = renamed_to
+        self.other_activation = other_activation
+        self.takes_activation = takes_activation
+        self.gains_less_one = gains_less_one
         self._keys: dict[str, Key] | None = None
         self._specs: dict[str, TensorSpec] | None = None
+
+    @property
+    def has_input_norms(self) -> bool:
+        """Whether there may be a norm inside each projection, in front of its matrix, which upstream llama.cpp lacks."""
+        return any(spec.name.endswith("_norm_in.weight") for spec in self.inventory)
 
     @property
     def keys(self) -> Mapping[str, Key]:
@@ -157,7 +180,7 @@ def placed(spec: TensorSpec, h: Hyperparameters, layer: int | None = None) -> Pl
     return Placed(name, tuple(getattr(h, size) for size in spec.ne), spec)
 
 
-def _bitnet_2b(name: str, title: str) -> Architecture:
+def _bitnet_2b(name: str, title: str, renamed_to: str | None = None) -> Architecture:
     """BitNet b1.58 2B-4T by one of the two names that converters have given it."""
     return Architecture(
         name,
@@ -170,12 +193,16 @@ def _bitnet_2b(name: str, title: str) -> Architecture:
         rope_base=500000.0,
         pre_tokenizer="llama-bpe",
         chat_format="bitnet",
+        is_bitnet=True,
+        one_model=True,
+        renamed_to=renamed_to,
+        other_activation="bitnet",
     )
 
 
 _ALL: Final = (
     _bitnet_2b("bitnet-b1.58", "BitNet b1.58 2B-4T"),
-    _bitnet_2b("bitnet-25", "BitNet b1.58 2B-4T, files made before 22 April 2025"),
+    _bitnet_2b("bitnet-25", "BitNet b1.58 2B-4T, files made before 22 April 2025", renamed_to="bitnet-b1.58"),
     Architecture(
         "bitnet",
         "bitnet_b1_58-large and -3B",
@@ -187,6 +214,9 @@ _ALL: Final = (
         eps=(1e-6, 1e-5),
         tokenizer="llama",
         pre_tokenizer="llama-bpe",
+        is_bitnet=True,
+        other_activation="bitnet-b1.58",
+        takes_activation=True,
     ),
     Architecture(
         "llama",
@@ -238,6 +268,7 @@ _ALL: Final = (
         tokenizer="llama",
         embedding_model=True,
         small_vocab=320,
+        gains_less_one=True,
     ),
 )
 
@@ -287,6 +318,11 @@ ELSEWHERE: Final = frozenset((
 ))  # fmt: skip
 
 
+def names_a_bitnet(name: str) -> bool:
+    """Whether a value of `general.architecture` is one of the BitNet lineage, declared or not."""
+    return name.startswith("bitnet")
+
+
 def _plain(name: str) -> str:
     return "".join(char for char in name.lower() if char.isascii() and char.isalnum())
 
@@ -297,4 +333,4 @@ def resembles(name: str) -> str | None:
     for declared in PREFIXES:
         if plain == _plain(declared):
             return declared
-    return "bitnet-b1.58" if plain.startswith("bitnet") else None
+    return "bitnet-b1.58" if names_a_bitnet(plain) else None

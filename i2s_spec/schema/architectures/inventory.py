@@ -84,7 +84,7 @@ def _half(spec: TensorSpec) -> TensorSpec:
 
 TOKEN_EMBD: Final = TensorSpec(
     "token_embd.weight", ("embd", "vocab"), EMBEDDING_TYPES, REQUIRED, "embedding", "The token vectors.", "4.1",
-    note="Q8_0 where the width is no multiple of 256 and llama-quantize made it; I2_S is known not to work everywhere",
+    note="Q8_0 where the width is not a multiple of 256 and llama-quantize made it; I2_S is known not to work everywhere",
 )  # fmt: skip
 OUTPUT_NORM: Final = TensorSpec(
     "output_norm.weight", ("embd",), NORM_TYPES, REQUIRED, "norm", "Gains on the last hidden state.", "4.1"

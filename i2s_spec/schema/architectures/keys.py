@@ -2,7 +2,7 @@
 
 Keys that all architectures share are declared once, with `{arch}` where the architecture's name stands. The linter's
 metadata rules, the tables of the specification, the mutators and `i2s new` read these declarations. Only the standard
-library is needed, so that a header can be judged without loading anything else.
+library is needed, so that a header can be checked without loading anything else.
 
 Evidence: the loaders of microsoft/BitNet's llama.cpp fork and of ik_llama.cpp with every key removed in turn.
 """
@@ -98,11 +98,11 @@ GENERAL: Final[tuple[Key, ...]] = (
     Key(
         "general.file_type", _U32, OPTIONAL, ("people",), "What most of the tensors are; 40 is I2_S.", "3.1",
         otherwise="guessed from the commonest tensor type", values=tuple(FILE_TYPES),
-        note="to upstream llama.cpp 38 to 40 mean MXFP4_MOE, NVFP4 and Q1_0; another value type kills the fork",
+        note="upstream llama.cpp reads 38 to 40 as MXFP4_MOE, NVFP4 and Q1_0; another value type ends the fork's process",
     ),
     Key(
         "general.quantization_version", _U32, EXPECTED, ("people",), "The version of ggml's quantized layouts.", "3.1",
-        default=2, when="quantized", note="GGUF demands it; no loader does, and the Python converters leave it out",
+        default=2, when="quantized", note="GGUF requires it; no loader does, and the Python converters leave it out",
     ),
     Key(
         "general.alignment", _U32, OPTIONAL, ("container",), "What tensor data is aligned to, in bytes.", "2.7",
@@ -263,7 +263,7 @@ TOKENIZER: Final[tuple[Key, ...]] = (
     ),
     Key(
         "tokenizer.ggml.scores", ("arr[f32]",), EXPECTED, ("tokenizer",), "Which piece is taken first.", "3.5",
-        when="llama", note="read through a bare pointer: neither length nor type is checked",
+        when="llama", note="read through a pointer without a check of length or type",
     ),
     Key(
         "tokenizer.ggml.token_type", ("arr[i32]",), OPTIONAL, ("tokenizer",), "What each token is.", "3.5",
@@ -299,7 +299,7 @@ TOKENIZER: Final[tuple[Key, ...]] = (
     Key("tokenizer.ggml.token_type_count", _U32, OPTIONAL, ("tokenizer",), "Kinds of segments (BERT).", "3.5"),
     Key(
         "tokenizer.ggml.precompiled_charsmap", ("arr[u8]", "arr[i8]"), OPTIONAL, ("tokenizer",),
-        "How characters are normalised (T5).", "3.5",
+        "How characters are normalized (T5).", "3.5",
     ),
     Key("tokenizer.huggingface.json", _STR, OPTIONAL, ("tokenizer",), "A whole tokenizer.json.", "3.5"),
     Key(

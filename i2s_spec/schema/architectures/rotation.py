@@ -97,7 +97,7 @@ class Rotation(NamedTuple):
         return self.signs[width]
 
     def require_width(self, width: int) -> None:
-        """Refuse rows that are no whole blocks.
+        """Refuse rows that are not whole blocks.
 
         :raises RotationError: for them
         """
@@ -124,7 +124,7 @@ def declared(metadata: Mapping[str, Any]) -> Rotation | None:
             raise RotationError(name, f"is {quote(str(found[name]))}; there is {known}")
     block = found["block_size"]
     if not isinstance(block, int) or block < 2 or block & (block - 1):
-        raise RotationError("block_size", f"is {quote(str(block))}, which is no power of two")
+        raise RotationError("block_size", f"is {quote(str(block))}, which is not a power of two")
     names = tuple(str(name) for name in found["weight_names"] or ())
     tables = tuple(str(name) for name in found["inverse_weight_names"] or ())
     return Rotation(block, names, tables, _signs(found) if found["sign_mode"] == "explicit" else {})

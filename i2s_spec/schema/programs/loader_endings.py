@@ -10,7 +10,7 @@ no-layers          block_count 0
 context-length     context_length 0
 rope-base          a base of the rotation that is negative, 0, infinite or not a number
 epsilon            an epsilon of norms that is not above 0
-token-arrays       tokens or merges that are no array of text
+token-arrays       tokens or merges that are not arrays of text
 merge-empty        an empty merge
 token-twice        two tokens of the same text
 special-token      the number of the first or the last token of texts is beyond the tokens

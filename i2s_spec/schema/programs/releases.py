@@ -82,7 +82,7 @@ RELEASES: Final[tuple[Release, ...]] = (
         "microsoft/BitNet README",
     ),
     Release(
-        "bitnet_b1_58-3B", "1bitLLM/bitnet_b1_58-3B quantized by llama-quantize: rows of 8,640 are no whole blocks",
+        "bitnet_b1_58-3B", "1bitLLM/bitnet_b1_58-3B quantized by llama-quantize: rows of 8,640 are not whole blocks",
         "bitnet", None, 916_098_400, "", 288, (("F32", 105), ("Q8_0", 1), ("I2_S", 182)),
         _sizes(26, 3200, 8640, 32, 32), CHECKED, "ikawrakow/ik_llama.cpp discussion 95",
         note="its feed-forward is wrong in every runtime that reads row by row",

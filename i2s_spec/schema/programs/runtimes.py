@@ -197,12 +197,12 @@ _BITNET_NAMES: Final = "microsoft/BitNet#212"
 _METAL: Final = (("Metal", 256, "XsquirrelC/llama.cpp@0f0e7dae:ggml/src/ggml-metal.metal:3349"),)
 
 _GIBBERISH: Final = Fact(
-    "x86 without AVX2: the kernels are empty functions there, and what they should write stays as it was",
+    "x86 without AVX2: the kernels are empty functions there, so that their output keeps its old content",
     "microsoft/BitNet#547",
 )
 _NO_DEQUANT: Final = Fact("code 3 is 0 to its dequantizer and +2 to its kernels", "tests/oracle/code3")
 _ROW: Final = Fact(
-    "its kernels and get_rows begin at a row: where rows are no whole blocks, every other row is read wrong",
+    "its kernels and get_rows begin at a row: where rows are not whole blocks, every other row is read wrong",
     "ikawrakow/ik_llama.cpp discussion 95",
 )
 _INT16: Final = Fact(
@@ -303,7 +303,7 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         (("WebGPU", "interleave-128"),), (("bitnet", "relu2"),), "norm", columns=(128, "its shaders"), code3="+2",
         loader=(("missing", _OXBITNET + "nn/model.ts:100"),),
         facts=(
-            ("rope", Fact("it rotates neighbours, and takes files whose rows lie for rotating halves as they are",
+            ("rope", Fact("it rotates neighbors, and does not reorder the rows of files made for rotating halves",
                           _OXBITNET + "shaders/rope.wgsl:1")),
             ("activation", Fact("it applies ReLU² to every architecture whose name begins with bitnet",
                                 _OXBITNET + "model/loader.ts:342")),

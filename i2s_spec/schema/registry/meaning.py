@@ -18,7 +18,7 @@ PRISM: Final = "PrismML"
 OWN_KEYS: Final = {PRISM: "prism."}
 
 
-class Size(NamedTuple):
+class BlockSize(NamedTuple):
     """Elements and bytes of a block, and bytes in front of a row, of a type that `types` does not declare."""
 
     block: int
@@ -45,7 +45,7 @@ class Meaning(NamedTuple):
     source: str = ""
     tell: str = ""
     files: bool = True
-    size: Size | None = None
+    size: BlockSize | None = None
     tensors: tuple[str, ...] = ()
 
     @property

@@ -18,7 +18,7 @@ from i2s_spec.errors import counted
 from i2s_spec.light_typing import Final
 from i2s_spec.schema import types
 from i2s_spec.schema.registry.file_types import FILE_TYPES
-from i2s_spec.schema.registry.meaning import OWN_KEYS, Meaning, Size
+from i2s_spec.schema.registry.meaning import OWN_KEYS, BlockSize, Meaning
 from i2s_spec.schema.registry.tensor_types import TENSOR_TYPES
 
 
@@ -66,7 +66,7 @@ def telling(meaning: Meaning) -> str:
         return named
     kind, size = meaning.type, meaning.size
     if kind is not None and kind.size is None:
-        size = Size(kind.block, kind.bytes, kind.row_bytes)
+        size = BlockSize(kind.block, kind.bytes, kind.row_bytes)
     if size is None:
         alone = len({each.name for each in tensor_meanings(meaning.number)}) == 1
         return "no other meaning is known" if alone else "its size is not known here; only its program tells"

@@ -6,7 +6,7 @@ of microsoft/BitNet's submodule. The likeliest meaning in a file of a number com
 """
 
 from i2s_spec.light_typing import Final
-from i2s_spec.schema.registry.meaning import BITNET, IK, PRISM, UPSTREAM, Meaning, Size, periods
+from i2s_spec.schema.registry.meaning import BITNET, IK, PRISM, UPSTREAM, BlockSize, Meaning, periods
 
 _GGML: Final = "ggml-org/ggml include/ggml.h"
 _IK: Final = "ikawrakow/ik_llama.cpp ggml/include/ggml.h"
@@ -40,11 +40,12 @@ _OF_UPSTREAM: Final = (
     35 TQ2_0 2024-09-08@05904467
     """),
     Meaning(36, "IQ4_NL_4_4", UPSTREAM, "2024-12-03 bb693904", "2024-12-10 b3a469a1", _GGML,
-            "18 bytes for 32 weights; today's llama.cpp refuses the number and calls it by this name", size=Size(32, 18)),
+            "18 bytes for 32 weights; today's llama.cpp refuses the number and calls it by this name",
+            size=BlockSize(32, 18)),
     Meaning(37, "IQ4_NL_4_8", UPSTREAM, "2024-12-10 b3a469a1", "2024-12-10 b3a469a1", _GGML,
-            "named in a comment, and never written by a release", size=Size(32, 18)),
+            "named in a comment, and never written by a release", size=BlockSize(32, 18)),
     Meaning(38, "IQ4_NL_8_8", UPSTREAM, "2024-12-10 b3a469a1", "2024-12-10 b3a469a1", _GGML,
-            "named in a comment, and never written by a release", size=Size(32, 18)),
+            "named in a comment, and never written by a release", size=BlockSize(32, 18)),
     Meaning(39, "MXFP4", UPSTREAM, "2025-08-14 3b145175", "", _GGML, "17 bytes for 32 weights"),
     Meaning(40, "NVFP4", UPSTREAM, "2026-03-15 ac55e3cd", "", _GGML, "36 bytes for 64 weights"),
     Meaning(41, "Q1_0", UPSTREAM, "2026-04-09 b5dafbb0", "", _GGML, "18 bytes for 128 weights"),
@@ -148,13 +149,13 @@ _OF_IK: Final = (
     399 Q8_K_R8 2024-12-14@e885c1e59
     """),
     Meaning(41, "IQ2_TN", IK, "2024-08-07 58a323f58", "2024-08-09 81266c22d", _IK, "66 bytes for 256 weights",
-            size=Size(256, 66)),
+            size=BlockSize(256, 66)),
     Meaning(42, "IQ2_TN", IK, "2024-08-09 81266c22d", "2024-09-09 4a5d5e207", _IK, "66 bytes for 256 weights",
-            size=Size(256, 66)),
+            size=BlockSize(256, 66)),
     Meaning(142, "IQ2_TN", IK, "2024-09-09 4a5d5e207", "2024-10-25 4b35340f4", _IK,
-            "66 bytes for 256 weights, later 64 and a float32 in front of a row", size=Size(256, 66)),
+            "66 bytes for 256 weights, later 64 and a float32 in front of a row", size=BlockSize(256, 66)),
     Meaning(143, "IQ1_TN", IK, "2024-09-09 4a5d5e207", "2024-10-25 4b35340f4", _IK,
-            "54 bytes for 256 weights, later 52 and a float16 in front of a row", size=Size(256, 54)),
+            "54 bytes for 256 weights, later 52 and a float16 in front of a row", size=BlockSize(256, 54)),
 )  # fmt: skip
 
 #: Types of ik_llama.cpp that activations have while products are computed, which no file holds.
@@ -188,7 +189,7 @@ _OF_OTHERS: Final = (
         "",
         "its README",
         "the bytes of PQ2_0, 34 for 128 weights, in older files",
-        size=Size(128, 34),
+        size=BlockSize(128, 34),
     ),
     Meaning(143, "G8_0", "mortar.cpp", "2026", "", "mortar.cpp", "no keys prism.*; its size is not known here"),
     *(
@@ -223,12 +224,12 @@ _OF_OTHERS: Final = (
     *(
         Meaning(number, name, "ROCmFPX", "2026", "", "charlie12345/ROCmFPX ggml/include/ggml.h", tell, size=size)
         for number, name, tell, size in (
-            (100, "Q4_0_ROCMFP4", "18 bytes for 32 weights", Size(32, 18)),
-            (101, "Q4_0_ROCMFP4_FAST", "17 bytes for 32 weights", Size(32, 17)),
+            (100, "Q4_0_ROCMFP4", "18 bytes for 32 weights", BlockSize(32, 18)),
+            (101, "Q4_0_ROCMFP4_FAST", "17 bytes for 32 weights", BlockSize(32, 17)),
             (102, "Q6_0_ROCMFPX", "", None),
             (103, "Q8_0_ROCMFPX", "", None),
-            (104, "Q3_0_ROCMFPX", "14 bytes for 32 weights", Size(32, 14)),
-            (107, "Q2_0_ROCMFPX", "10 bytes for 32 weights", Size(32, 10)),
+            (104, "Q3_0_ROCMFPX", "14 bytes for 32 weights", BlockSize(32, 14)),
+            (107, "Q2_0_ROCMFPX", "10 bytes for 32 weights", BlockSize(32, 10)),
             (108, "Q4_0_ROCMI4", "", None),
         )
     ),

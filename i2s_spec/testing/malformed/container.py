@@ -99,7 +99,7 @@ def cut_before(path: str, keep: int = 0) -> bytes:
     return draft.data[: draft.span(path)[0] + keep]
 
 
-_LONG = b"\xff" * 24  # so that a count that is one too high runs into something that is no record
+_LONG = b"\xff" * 24  # so that a count that is one too high runs into something that is not a record
 
 
 def one_more(path: str) -> bytes:

@@ -16,7 +16,7 @@ _I2S = BY_NAME["I2_S"].number
 SIZE = 8192
 
 
-class Weights(NamedTuple):
+class TernaryTensor(NamedTuple):
     """An I2_S tensor: name, ne, payload, and what is after it."""
 
     name: bytes
@@ -39,7 +39,7 @@ def scaled(scale: float, rest: bytes = bytes(28)) -> bytes:
     return struct.pack("<f", scale) + rest
 
 
-def model(*tensors: Weights) -> bytes:
+def model(*tensors: TernaryTensor) -> bytes:
     """A sound file with these I2_S tensors and no other."""
     draft = Draft()
     file = draft.records()
@@ -50,9 +50,9 @@ def model(*tensors: Weights) -> bytes:
     return draft.built(file)
 
 
-def matrix(payload: bytes, name: bytes = b"first.weight", cols: int = 512, tail: bytes = scaled(0.5)) -> Weights:
+def matrix(payload: bytes, name: bytes = b"first.weight", cols: int = 512, tail: bytes = scaled(0.5)) -> TernaryTensor:
     """A payload as a matrix of rows of `cols` weights."""
-    return Weights(name, (cols, 4 * len(payload) // cols), payload, tail)
+    return TernaryTensor(name, (cols, 4 * len(payload) // cols), payload, tail)
 
 
 def _alone(payload: bytes) -> bytes:

@@ -15,7 +15,7 @@ from i2s_spec.testing.sample import Draft, tensor_info
 _COLS = 512
 
 
-class Compared(NamedTuple):
+class ReferenceCase(NamedTuple):
     """A file whose weights are not those of a reference, the code that a linter must give, and the path of the span."""
 
     name: str
@@ -68,7 +68,7 @@ def _with_gains(payload: bytes, gains: Sequence[float], name: bytes = b"gains.we
     return draft.built(file)
 
 
-def compared() -> Iterator[Compared]:
+def compared() -> Iterator[ReferenceCase]:
     """Every case; the bytes are made when the case is reached.
 
     >>> [case.code for case in compared()]
@@ -82,18 +82,20 @@ def compared() -> Iterator[Compared]:
         ("four-rows-a-byte", _by_rows(codes)),
         ("zero-first-codes", _interleaved([(2, 0, 1)[code] for code in codes], 128)),
     ):
-        yield Compared(name, "I401", "data[0]", _file(payload), sound)
+        yield ReferenceCase(name, "I401", "data[0]", _file(payload), sound)
     odd = bytearray(right)
     odd[1000:1016] = bytes(0xAA - byte for byte in odd[1000:1016])  # -1 for +1, and the other way round
     odd[1000], odd[1015] = (0x55 if right[at] != 0x55 else 0xAA for at in (1000, 1015))
-    yield Compared("a-few-weights", "I402", "data[0]", _file(bytes(odd)), sound)
-    yield Compared("signs-turned", "I402", "data[0]", _file(_interleaved([2 - code for code in codes], 128)), sound)
-    yield Compared("another-model", "I402", "data[0]", _file(trits(SIZE, 9)), sound)
-    yield Compared("another-scale", "I403", "data[0].tail.scale", _file(right, scale=2.0), sound)
-    yield Compared("another-name", "I404", "tensor_infos[0].name", _file(right, b"second.weight"), sound)
+    yield ReferenceCase("a-few-weights", "I402", "data[0]", _file(bytes(odd)), sound)
+    yield ReferenceCase(
+        "signs-turned", "I402", "data[0]", _file(_interleaved([2 - code for code in codes], 128)), sound
+    )
+    yield ReferenceCase("another-model", "I402", "data[0]", _file(trits(SIZE, 9)), sound)
+    yield ReferenceCase("another-scale", "I403", "data[0].tail.scale", _file(right, scale=2.0), sound)
+    yield ReferenceCase("another-name", "I404", "tensor_infos[0].name", _file(right, b"second.weight"), sound)
     seeded = random.Random(2)
     gains = [seeded.uniform(0.5, 2.0) for _ in range(64)]
     floats = _with_gains(right, gains)
-    yield Compared("gains-less-1", "I405", "data[1]", _with_gains(right, [gain - 1 for gain in gains]), floats)
+    yield ReferenceCase("gains-less-1", "I405", "data[1]", _with_gains(right, [gain - 1 for gain in gains]), floats)
     other = _with_gains(right, gains, b"other.weight")
-    yield Compared("gains-of-another-name", "I406", "tensor_infos[1].name", other, floats)
+    yield ReferenceCase("gains-of-another-name", "I406", "tensor_infos[1].name", other, floats)

@@ -6,7 +6,7 @@ import struct
 from functools import partial
 
 from i2s_spec.testing.malformed.case import add
-from i2s_spec.testing.malformed.payload import SIZE, Weights, matrix, model, scaled, trits
+from i2s_spec.testing.malformed.payload import SIZE, TernaryTensor, matrix, model, scaled, trits
 
 _NAN, _INFINITY = float("nan"), float("inf")
 
@@ -46,7 +46,7 @@ def _by_rows(form: str) -> bytes:
     """Rows of 512 weights with a scale in front of each, and nothing after them."""
     codes, scale = trits(), struct.pack(form, 0.03125)
     rows = b"".join(scale + codes[at : at + 128] for at in range(0, SIZE, 128))
-    return model(Weights(b"first.weight", (512, 64), rows, b""))
+    return model(TernaryTensor(b"first.weight", (512, 64), rows, b""))
 
 
 def _left_behind() -> bytes:
@@ -85,5 +85,5 @@ add("scales-identical", "I313", "data[0].tail.scale", partial(_several, 1.0, 1.0
 add("scales-far-apart", "I314", "data[1].tail.scale", partial(_attention, 0.02, 4.1, 0.03),
     also=("M001",))  # fmt: skip
 add("zeros-with-a-scale", "I315", "data[0].tail.scale", partial(
-    model, Weights(b"first.weight", (512, 4), b"\x55" * 512, scaled(5e-3))), also=("I205",))  # fmt: skip
+    model, TernaryTensor(b"first.weight", (512, 4), b"\x55" * 512, scaled(5e-3))), also=("I205",))  # fmt: skip
 add("same-codes-other-scale", "I316", "data[1].tail.scale", _same_codes)

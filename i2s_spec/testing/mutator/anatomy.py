@@ -23,7 +23,7 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.inspect.dump.file_walk import file_nodes
 from i2s_spec.schema.checks import ByteOrder
-from i2s_spec.schema.field import Node
+from i2s_spec.schema.field import FieldNode
 from i2s_spec.schema.types import padded
 from i2s_spec.schema.walk import Elided, Scope, is_leaf
 
@@ -50,25 +50,25 @@ class Anatomy:
 
     data: bytes
     order: ByteOrder
-    leaves: tuple[Node, ...]
-    records: Mapping[str, tuple[Node, ...]]
+    leaves: tuple[FieldNode, ...]
+    records: Mapping[str, tuple[FieldNode, ...]]
     infos_end: int | None
     data_start: int | None
     alignment: int | None
     sound: bool
 
     @cached_property
-    def places(self) -> Mapping[str, Node]:
+    def places(self) -> Mapping[str, FieldNode]:
         """Every leaf by its path."""
         return {leaf.path: leaf for leaf in self.leaves}
 
     @cached_property
-    def numbers(self) -> tuple[Node, ...]:
+    def numbers(self) -> tuple[FieldNode, ...]:
         """The leaves that are numbers, and the fault of a broken file where it is as wide as one."""
         return tuple(leaf for leaf in self.leaves if is_number(leaf))
 
     @cached_property
-    def texts(self) -> tuple[Node, ...]:
+    def texts(self) -> tuple[FieldNode, ...]:
         """The leaves that are texts behind a length."""
         return tuple(leaf for leaf in self.leaves if leaf.path.endswith(".text"))
 
@@ -79,7 +79,7 @@ class Anatomy:
             sorted({at for leaf in self.leaves for at in (leaf.start, leaf.stop) if 0 <= at <= len(self.data)})
         )
 
-    def number(self, leaf: Node) -> int:
+    def number(self, leaf: FieldNode) -> int:
         """The bytes of a field as an unsigned number."""
         return int.from_bytes(self.data[leaf.start : leaf.stop], self.order)
 
@@ -109,7 +109,7 @@ class Anatomy:
         return data[: leaf.start] + self.packed(self.number(leaf) + by, leaf.stop - leaf.start) + data[leaf.stop :]
 
 
-def is_number(leaf: Node) -> bool:
+def is_number(leaf: FieldNode) -> bool:
     """Whether a field is a number that can be another one."""
     if leaf.stop - leaf.start not in WIDTHS or isinstance(leaf.value, TrustedText | Elided):
         return False
@@ -120,8 +120,8 @@ def is_number(leaf: Node) -> bool:
 def dissect(data: bytes) -> Anatomy:
     """Find the parts of some bytes, whatever they are."""
     file = File(BufferSource(data))
-    leaves: list[Node] = []
-    records: dict[str, list[Node]] = {section: [] for section in COUNTED_BY}
+    leaves: list[FieldNode] = []
+    records: dict[str, list[FieldNode]] = {section: [] for section in COUNTED_BY}
     try:
         for node in file_nodes(file, SCOPE):
             section, _, rest = node.path.partition("[")

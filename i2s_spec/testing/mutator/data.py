@@ -19,7 +19,7 @@ from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS, Dialect
 from i2s_spec.schema.gguf import ALIGNMENT_KEY
 from i2s_spec.schema.types import I2_S, TENSOR_TYPES, TensorType, ValueType, padded
 from i2s_spec.testing.mutator.anatomy import Anatomy
-from i2s_spec.testing.mutator.edit import Edit, operator
+from i2s_spec.testing.mutator.edit import Mutation, operator
 from i2s_spec.testing.mutator.fields import dictionary
 from i2s_spec.testing.sample import i2s_bytes, key_value, tensor_info
 
@@ -77,11 +77,11 @@ def _extent(file: File, i: int) -> tuple[int, int]:
     try:
         return start, max(start, start + tensor.nbytes)
     except FormatError:
-        return start, start + (file.tensors.room(tensor.offset) or 0)
+        return start, start + (file.tensors.allotted_bytes(tensor.offset) or 0)
 
 
 @operator(10)
-def add_tensor(anatomy: Anatomy, chance: Random) -> Edit | None:
+def add_tensor(anatomy: Anatomy, chance: Random) -> Mutation | None:
     """A tensor is made, of any type, with the bytes that it takes."""
     opened = _opened(anatomy)
     if opened is None:
@@ -96,11 +96,11 @@ def add_tensor(anatomy: Anatomy, chance: Random) -> Edit | None:
     records.tensor_infos.insert(at, tensor_info(name, ne, kind.number, 0))
     contents.insert(at, content)
     data = laid_out(records, contents, anatomy.alignment or limits.DEFAULT_ALIGNMENT)
-    return Edit(data, f"a tensor of {kind.name} made", f"tensor_infos[{at}]")
+    return Mutation(data, f"a tensor of {kind.name} made", f"tensor_infos[{at}]")
 
 
 @operator(5)
-def retype(anatomy: Anatomy, chance: Random) -> Edit | None:
+def retype(anatomy: Anatomy, chance: Random) -> Mutation | None:
     """A tensor becomes one of another type, with the bytes that it then takes, or with those it has."""
     opened = _opened(anatomy)
     if opened is None or not opened[1]:
@@ -115,11 +115,11 @@ def retype(anatomy: Anatomy, chance: Random) -> Edit | None:
             return None
         contents[at] = content
     data = laid_out(records, contents, anatomy.alignment or limits.DEFAULT_ALIGNMENT)
-    return Edit(data, f"made {kind.name}", f"tensor_infos[{at}]")
+    return Mutation(data, f"made {kind.name}", f"tensor_infos[{at}]")
 
 
 @operator(6)
-def realign(anatomy: Anatomy, chance: Random) -> Edit | None:
+def realign(anatomy: Anatomy, chance: Random) -> Mutation | None:
     """The file gets another alignment, and is laid out for it, or is not."""
     opened = _opened(anatomy)
     if opened is None:
@@ -132,21 +132,23 @@ def realign(anatomy: Anatomy, chance: Random) -> Edit | None:
     if not held:
         place = chance.randrange(len(records.key_values) + 1)
         records.key_values.insert(place, key_value(ALIGNMENT_KEY, ValueType.UINT32, alignment))
-    honoured = chance.random() < 0.8
-    data = laid_out(records, contents, alignment if honoured else limits.DEFAULT_ALIGNMENT)
-    return Edit(data, f"aligned to {alignment}" if honoured else f"said to be aligned to {alignment}", "padding")
+    honored = chance.random() < 0.8
+    data = laid_out(records, contents, alignment if honored else limits.DEFAULT_ALIGNMENT)
+    return Mutation(data, f"aligned to {alignment}" if honored else f"said to be aligned to {alignment}", "padding")
 
 
 @operator(4)
-def shift(anatomy: Anatomy, chance: Random) -> Edit | None:
+def shift(anatomy: Anatomy, chance: Random) -> Mutation | None:
     """The data section begins some bytes further, or nearer, than the header says."""
     if anatomy.infos_end is None or anatomy.data_start is None or anatomy.data_start > len(anatomy.data):
         return None
     start, data = anatomy.data_start, anatomy.data
     by = chance.choice((1, 4, 8, 16, 32, 64, 4096, -1, -4, -(start - anatomy.infos_end)))
     if by < 0:
-        return Edit(data[: start + by] + data[start:], f"the data section moved by {counted(by, 'byte')}", "padding")
-    return Edit(
+        return Mutation(
+            data[: start + by] + data[start:], f"the data section moved by {counted(by, 'byte')}", "padding"
+        )
+    return Mutation(
         data[:start] + chance.choice((b"\0", b"\xa5")) * by + data[start:], f"the data section "
                                                                             f"moved by {counted(by, 'byte')}",
         "padding",
@@ -154,7 +156,7 @@ def shift(anatomy: Anatomy, chance: Random) -> Edit | None:
 
 
 @operator(5)
-def recode(anatomy: Anatomy, chance: Random) -> Edit | None:
+def recode(anatomy: Anatomy, chance: Random) -> Mutation | None:
     """An I2_S tensor is written in another dialect: the same weights, other bytes."""
     file = File(BufferSource(anatomy.data))
     if file.fault is not None:
@@ -180,11 +182,11 @@ def recode(anatomy: Anatomy, chance: Random) -> Edit | None:
     except ValueError:
         return None  # a shape that one of the layouts cannot hold
     data = anatomy.data[:start] + bytes(new) + anatomy.data[start + len(new) :]
-    return Edit(data, f"written as {target}", f"data[{tensor.index}]")
+    return Mutation(data, f"written as {target}", f"data[{tensor.index}]")
 
 
 @operator(3)
-def turn(anatomy: Anatomy, chance: Random) -> Edit | None:
+def turn(anatomy: Anatomy, chance: Random) -> Mutation | None:
     """The header is written in the other byte order; the data stay as they are, or their scales are swapped too."""
     opened = _opened(anatomy)
     if opened is None:
@@ -197,14 +199,14 @@ def turn(anatomy: Anatomy, chance: Random) -> Edit | None:
             if info.type == I2_S.number and len(contents[i]) >= 32:
                 contents[i] = contents[i][:-32] + contents[i][-32:-28][::-1] + contents[i][-28:]
     data = laid_out(records, contents, anatomy.alignment or limits.DEFAULT_ALIGNMENT)
-    return Edit(data, f"written in {records.byte_order}-endian order{'' if swapped else ', its data not'}")
+    return Mutation(data, f"written in {records.byte_order}-endian order{'' if swapped else ', its data not'}")
 
 
 @operator(2)
-def behind(anatomy: Anatomy, chance: Random) -> Edit | None:
+def behind(anatomy: Anatomy, chance: Random) -> Mutation | None:
     """Something is put after the file."""
     more = chance.choice((bytes(32), b"\xff" * 7, b"PK\x03\x04" + bytes(60), begun(), b"\0"))
-    return Edit(anatomy.data + more, f"{counted(len(more), 'byte')} put after the file")
+    return Mutation(anatomy.data + more, f"{counted(len(more), 'byte')} put after the file")
 
 
 def _opened(anatomy: Anatomy) -> tuple[Any, list[bytes]] | None:

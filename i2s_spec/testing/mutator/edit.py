@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from i2s_spec.testing.mutator.anatomy import Anatomy
 
 
-class Edit(NamedTuple):
+class Mutation(NamedTuple):
     """A changed file: its bytes, what was done, and the path of the field (or record) that it was done to."""
 
     data: bytes
@@ -18,7 +18,7 @@ class Edit(NamedTuple):
 
 
 #: Changes a file by chance; None where it does not apply.
-Operator = Callable[[Anatomy, Random], Edit | None]
+Operator = Callable[[Anatomy, Random], Mutation | None]
 
 #: Every operator with its weight: how often it is taken, next to the others.
 OPERATORS: Final[list[tuple[Operator, int]]] = []

@@ -7,10 +7,10 @@ from random import Random
 from typing import Final
 
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
-from i2s_spec.schema.field import Node
+from i2s_spec.schema.field import FieldNode
 from i2s_spec.schema.gguf import ALIGNMENT_KEY
 from i2s_spec.testing.mutator.anatomy import Anatomy
-from i2s_spec.testing.mutator.edit import Edit, operator
+from i2s_spec.testing.mutator.edit import Mutation, operator
 from i2s_spec.testing.mutator.numbers import edges, floats, lies
 
 #: Texts that readers have stumbled over.
@@ -32,7 +32,7 @@ def dictionary() -> tuple[bytes, ...]:
 
 
 @operator(24)
-def edge(anatomy: Anatomy, chance: Random) -> Edit | None:
+def edge(anatomy: Anatomy, chance: Random) -> Mutation | None:
     """A number becomes a value at the edge of its width."""
     if not anatomy.numbers:
         return None
@@ -45,7 +45,7 @@ def edge(anatomy: Anatomy, chance: Random) -> Edit | None:
 
 
 @operator(16)
-def lie(anatomy: Anatomy, chance: Random) -> Edit | None:
+def lie(anatomy: Anatomy, chance: Random) -> Mutation | None:
     """A number contradicts the bytes around it."""
     if not anatomy.numbers:
         return None
@@ -55,7 +55,7 @@ def lie(anatomy: Anatomy, chance: Random) -> Edit | None:
 
 
 @operator(4)
-def borrow(anatomy: Anatomy, chance: Random) -> Edit | None:
+def borrow(anatomy: Anatomy, chance: Random) -> Mutation | None:
     """A number becomes that of another field of its width."""
     if not anatomy.numbers:
         return None
@@ -66,7 +66,7 @@ def borrow(anatomy: Anatomy, chance: Random) -> Edit | None:
 
 
 @operator(10)
-def rewrite(anatomy: Anatomy, chance: Random) -> Edit | None:
+def rewrite(anatomy: Anatomy, chance: Random) -> Mutation | None:
     """A text becomes another one; its length follows, or does not."""
     if not anatomy.texts:
         return None
@@ -82,22 +82,22 @@ def rewrite(anatomy: Anatomy, chance: Random) -> Edit | None:
     ))()  # fmt: skip
     length = anatomy.places.get(leaf.path.removesuffix("text") + "length")
     if length is None or chance.random() < 1 / 8:
-        return Edit(anatomy.replaced(leaf.start, leaf.stop, new), "another text, the same length field", leaf.path)
+        return Mutation(anatomy.replaced(leaf.start, leaf.stop, new), "another text, the same length field", leaf.path)
     data = anatomy.packed(len(new), 8) + anatomy.data[length.stop : leaf.start] + new
-    return Edit(anatomy.replaced(length.start, leaf.stop, data), "another text", leaf.path)
+    return Mutation(anatomy.replaced(length.start, leaf.stop, data), "another text", leaf.path)
 
 
 @operator(6)
-def cut(anatomy: Anatomy, chance: Random) -> Edit | None:
+def cut(anatomy: Anatomy, chance: Random) -> Mutation | None:
     """The file ends where a field begins or ends, or a byte beside."""
     at = chance.choice(anatomy.boundaries or (0,)) + chance.choice((0, 0, 0, -1, 1))
     if not 0 <= at < len(anatomy.data):
         return None
-    return Edit(anatomy.data[:at], f"cut at byte {at}")
+    return Mutation(anatomy.data[:at], f"cut at byte {at}")
 
 
 @operator(4)
-def flip(anatomy: Anatomy, chance: Random) -> Edit | None:
+def flip(anatomy: Anatomy, chance: Random) -> Mutation | None:
     """A bit of a field is flipped; fields count alike, however long they are."""
     filled = [leaf for leaf in anatomy.leaves if leaf.start < leaf.stop]
     if not filled:
@@ -105,11 +105,13 @@ def flip(anatomy: Anatomy, chance: Random) -> Edit | None:
     leaf = chance.choice(filled)
     at = chance.randrange(leaf.start, leaf.stop)
     byte = anatomy.data[at] ^ (1 << chance.randrange(8))
-    return Edit(anatomy.data[:at] + bytes((byte,)) + anatomy.data[at + 1 :], f"a bit of byte {at} flipped", leaf.path)
+    return Mutation(
+        anatomy.data[:at] + bytes((byte,)) + anatomy.data[at + 1 :], f"a bit of byte {at} flipped", leaf.path
+    )
 
 
 @operator(4)
-def stir(anatomy: Anatomy, chance: Random) -> Edit | None:
+def stir(anatomy: Anatomy, chance: Random) -> Mutation | None:
     """Bytes anywhere are replaced, doubled, removed, or others are put between; the file need not be one."""
     data, size = anatomy.data, len(anatomy.data)
     start = chance.randrange(size + 1)
@@ -122,10 +124,10 @@ def stir(anatomy: Anatomy, chance: Random) -> Edit | None:
         lambda: chance.randbytes(stop - start or 1),
         lambda: chance.choice(dictionary()),
     ))()  # fmt: skip
-    return Edit(data[:start] + new + data[stop:], f"bytes {start} to {stop} replaced by {len(new)}")
+    return Mutation(data[:start] + new + data[stop:], f"bytes {start} to {stop} replaced by {len(new)}")
 
 
-def _put(anatomy: Anatomy, leaf: Node, raw: bytes, what: str) -> Edit | None:
+def _put(anatomy: Anatomy, leaf: FieldNode, raw: bytes, what: str) -> Mutation | None:
     if raw == anatomy.data[leaf.start : leaf.stop]:
         return None
-    return Edit(anatomy.data[: leaf.start] + raw + anatomy.data[leaf.stop :], what, leaf.path)
+    return Mutation(anatomy.data[: leaf.start] + raw + anatomy.data[leaf.stop :], what, leaf.path)

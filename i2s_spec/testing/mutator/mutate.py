@@ -33,11 +33,11 @@ from i2s_spec.testing.mutator import data as mutator_data
 from i2s_spec.testing.mutator import fields as mutator_fields
 from i2s_spec.testing.mutator import records as mutator_records
 from i2s_spec.testing.mutator.anatomy import Anatomy, dissect
-from i2s_spec.testing.mutator.edit import OPERATORS, Edit, Operator
+from i2s_spec.testing.mutator.edit import OPERATORS, Mutation, Operator
 from i2s_spec.testing.mutator.numbers import edges, floats, lies
 
 __all__ = [
-    "Edit",
+    "Mutation",
     "crossover",
     "custom_crossover",
     "custom_mutator",
@@ -60,14 +60,14 @@ _TRIES: Final = 24
 def mutate(data: bytes, seed: int | str, max_size: int | None = None) -> bytes:
     """Another file: one to five changes by chance.
 
-    :param data: any bytes; what is no GGUF file becomes one now and then
+    :param data: any bytes; what is not a GGUF file becomes one now and then
     :param seed: the same one gives the same file
     :param max_size: longest result in bytes
     """
     return mutation(data, Random(seed), max_size).data
 
 
-def mutation(data: bytes, chance: Random, max_size: int | None = None) -> Edit:
+def mutation(data: bytes, chance: Random, max_size: int | None = None) -> Mutation:
     """The same by a generator of numbers, with what was done: the sentences of all changes, the path of the last."""
     done: list[str] = []
     path = ""
@@ -80,26 +80,26 @@ def mutation(data: bytes, chance: Random, max_size: int | None = None) -> Edit:
         edit = _once(data, chance, max_size)
         data, path = edit.data, edit.path or path
         done.append(f"{edit.path}: {edit.what}" if edit.path else edit.what)
-    return Edit(data, "; ".join(done), path)
+    return Mutation(data, "; ".join(done), path)
 
 
-def _once(data: bytes, chance: Random, max_size: int | None) -> Edit:
+def _once(data: bytes, chance: Random, max_size: int | None) -> Mutation:
     """One change, of a kind that applies and keeps to the size."""
     if not data.startswith(b"GGUF") and chance.random() < 0.5:
         order = "little" if chance.random() < 0.8 else "big"
         start = mutator_data.begun(order)
         if max_size is None or len(start) <= max_size:
-            return Edit(start, "begun with a header")
+            return Mutation(start, "begun with a header")
     anatomy = dissect(data)
     for function in chance.choices(_FUNCTIONS, _WEIGHTS, k=_TRIES):
         edit = applied(function, anatomy, chance)
         if edit is not None and edit.data != data and (max_size is None or len(edit.data) <= max_size):
             return edit
     flipped = bytes((data[0] ^ 1,)) + data[1:] if data else b"G"
-    return Edit(flipped[:max_size], "the first byte changed")
+    return Mutation(flipped[:max_size], "the first byte changed")
 
 
-def applied(function: Operator, anatomy: Anatomy, chance: Random) -> Edit | None:
+def applied(function: Operator, anatomy: Anatomy, chance: Random) -> Mutation | None:
     """What an operator makes of a file; None where the file breaks off under it."""
     try:
         return function(anatomy, chance)
@@ -117,7 +117,7 @@ def crossover(first: bytes, second: bytes, seed: int | str, max_size: int | None
     made = mutator_records.splice(ours, theirs, chance) if chance.random() < 0.75 else None
     if made is None:
         at, other = chance.choice(ours.boundaries or (0,)), chance.choice(theirs.boundaries or (0,))
-        made = Edit(first[:at] + second[other:], "two files joined")
+        made = Mutation(first[:at] + second[other:], "two files joined")
     return made.data if max_size is None else made.data[:max_size]
 
 
@@ -131,14 +131,14 @@ def custom_crossover(first: bytes, second: bytes, max_size: int, seed: int) -> b
     return crossover(bytes(first), bytes(second), seed, max_size)
 
 
-def truncations(data: bytes) -> Iterator[Edit]:
+def truncations(data: bytes) -> Iterator[Mutation]:
     """The file cut at every place where a field begins or ends, and a byte before."""
     for end in sorted({at - back for at in dissect(data).boundaries for back in (0, 1)}):
         if 0 <= end < len(data):
-            yield Edit(data[:end], f"cut at byte {end}")
+            yield Mutation(data[:end], f"cut at byte {end}")
 
 
-def edits(data: bytes) -> Iterator[Edit]:
+def edits(data: bytes) -> Iterator[Mutation]:
     """Every change of one number to an edge or a lie, in the order of the file, then every truncation."""
     anatomy = dissect(data)
     for leaf in anatomy.numbers:
@@ -151,7 +151,7 @@ def edits(data: bytes) -> Iterator[Edit]:
         for raw, what in values:
             if raw not in seen:
                 seen.add(raw)
-                yield Edit(data[: leaf.start] + raw + data[leaf.stop :], what, leaf.path)
+                yield Mutation(data[: leaf.start] + raw + data[leaf.stop :], what, leaf.path)
     yield from truncations(data)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from i2s_spec.schema import limits
-from i2s_spec.schema.field import Node
+from i2s_spec.schema.field import FieldNode
 from i2s_spec.schema.types import READINGS, RETIRED, ValueType
 from i2s_spec.testing.mutator.anatomy import Anatomy
 
@@ -67,7 +67,7 @@ def edges(width: int) -> Iterator[int]:
     yield from sorted(value for value in found if 0 <= value < top)
 
 
-def lies(anatomy: Anatomy, leaf: Node) -> Iterator[tuple[int, str]]:
+def lies(anatomy: Anatomy, leaf: FieldNode) -> Iterator[tuple[int, str]]:
     """What a number can be so that it contradicts the bytes around it, each with the words for it."""
     width, value, size = leaf.stop - leaf.start, anatomy.number(leaf), len(anatomy.data)
     top, left = 1 << 8 * width, size - leaf.stop

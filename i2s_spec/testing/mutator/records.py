@@ -15,7 +15,7 @@ from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 from i2s_spec.schema.gguf import ALIGNMENT_KEY
 from i2s_spec.schema.types import VALUE_FORMATS, VALUE_LABELS, ValueType
 from i2s_spec.testing.mutator.anatomy import Anatomy, dissect
-from i2s_spec.testing.mutator.edit import Edit, operator
+from i2s_spec.testing.mutator.edit import Mutation, operator
 from i2s_spec.testing.mutator.fields import dictionary
 from i2s_spec.testing.sample import array, key_value
 
@@ -26,28 +26,28 @@ _ITEM: Final = re.compile(r"(.*)\.items\[(\d+)\](.*)")
 
 
 @operator(6)
-def double(anatomy: Anatomy, chance: Random) -> Edit | None:
+def double(anatomy: Anatomy, chance: Random) -> Mutation | None:
     """A record occurs twice: after itself, or somewhere else in its section."""
     section, record = _record(anatomy, chance)
     if record is None:
         return None
     at = chance.choice(anatomy.records[section]).start
     data = anatomy.replaced(at, at, anatomy.data[record.start : record.stop])
-    return Edit(_following(anatomy, data, section, 1, chance), "the record doubled", record.path)
+    return Mutation(_following(anatomy, data, section, 1, chance), "the record doubled", record.path)
 
 
 @operator(5)
-def remove(anatomy: Anatomy, chance: Random) -> Edit | None:
+def remove(anatomy: Anatomy, chance: Random) -> Mutation | None:
     """A record is gone."""
     section, record = _record(anatomy, chance)
     if record is None:
         return None
     data = anatomy.replaced(record.start, record.stop, b"")
-    return Edit(_following(anatomy, data, section, -1, chance), "the record removed", record.path)
+    return Mutation(_following(anatomy, data, section, -1, chance), "the record removed", record.path)
 
 
 @operator(4)
-def swap(anatomy: Anatomy, chance: Random) -> Edit | None:
+def swap(anatomy: Anatomy, chance: Random) -> Mutation | None:
     """Two records of a section change places."""
     section, record = _record(anatomy, chance)
     if record is None or len(anatomy.records[section]) < 2:
@@ -58,11 +58,11 @@ def swap(anatomy: Anatomy, chance: Random) -> Edit | None:
         data[: first.start], data[second.start : second.stop], data[first.stop : second.start],
         data[first.start : first.stop], data[second.stop :],
     )  # fmt: skip
-    return Edit(b"".join(parts), f"changed places with {second.path}", first.path)
+    return Mutation(b"".join(parts), f"changed places with {second.path}", first.path)
 
 
 @operator(5)
-def element(anatomy: Anatomy, chance: Random) -> Edit | None:
+def element(anatomy: Anatomy, chance: Random) -> Mutation | None:
     """An element of an array is doubled or removed."""
     found: dict[tuple[str, str], list[Any]] = {}
     for leaf in anatomy.leaves:
@@ -79,11 +79,11 @@ def element(anatomy: Anatomy, chance: Random) -> Edit | None:
     if count is not None and chance.random() > _FORGETFUL:
         value = anatomy.number(count) + (1 if twice else -1)
         data = data[: count.start] + anatomy.packed(value, 8) + data[count.stop :]
-    return Edit(data, "the element doubled" if twice else "the element removed", f"{array_path}.items[{number}]")
+    return Mutation(data, "the element doubled" if twice else "the element removed", f"{array_path}.items[{number}]")
 
 
 @operator(8)
-def add_key(anatomy: Anatomy, chance: Random) -> Edit | None:
+def add_key(anatomy: Anatomy, chance: Random) -> Mutation | None:
     """A key-value is made: a name that means something, with a value of a type that it may have, or of any."""
     records = anatomy.records["key_values"]
     count = anatomy.places.get("header.key_count")
@@ -92,10 +92,10 @@ def add_key(anatomy: Anatomy, chance: Random) -> Edit | None:
     at = chance.choice(records).start if records else count.stop
     made = new_key(anatomy.order, chance)
     data = anatomy.replaced(at, at, made)
-    return Edit(_following(anatomy, data, "key_values", 1, chance), "a key-value put in front", f"byte {at}")
+    return Mutation(_following(anatomy, data, "key_values", 1, chance), "a key-value put in front", f"byte {at}")
 
 
-def splice(anatomy: Anatomy, donor: Anatomy, chance: Random) -> Edit | None:
+def splice(anatomy: Anatomy, donor: Anatomy, chance: Random) -> Mutation | None:
     """A record of another file of the same byte order is put into this one, or replaces one."""
     sections = [name for name, records in donor.records.items() if records and anatomy.records[name]]
     if not sections or donor.order != anatomy.order:
@@ -106,7 +106,7 @@ def splice(anatomy: Anatomy, donor: Anatomy, chance: Random) -> Edit | None:
     data = anatomy.replaced(here.start, here.stop if instead else here.start, donor.data[given.start : given.stop])
     if not instead:
         data = _following(anatomy, data, section, 1, chance)
-    return Edit(data, f"{'replaced by' if instead else 'preceded by'} {given.path} of another file", here.path)
+    return Mutation(data, f"{'replaced by' if instead else 'preceded by'} {given.path} of another file", here.path)
 
 
 @cache

@@ -281,7 +281,7 @@ def test_code_3_is_a_weight_or_reserved(name: str, codec: Any) -> None:
     assert codec.unpack(data, shape, name, unused_code="zero")[0].max() == 0
     assert codec.dequantize(data, shape, name, unused_code="plus-two")[1, 5] == 1
     assert codec.dequantize(data, shape, name, unused_code="zero").max() == 0
-    with pytest.raises(UnusedCodeError, match=rf"code 3 stands for nothing in {name}; it occurs once, at element"):
+    with pytest.raises(UnusedCodeError, match=rf"code 3 has no meaning in {name}; it occurs once, at element"):
         codec.unpack(data, shape, name, unused_code="reject")
     if layout.fourth == "weight":
         assert codec.dequantize(data, shape, name)[1, 5] == 1
@@ -301,7 +301,7 @@ def test_other_answers_for_code_3_are_refused(codec: Any) -> None:
 
 def test_what_does_not_fit_is_refused(codec: Any) -> None:
     zeros = np.zeros((2, 128), dtype=np.int8)
-    with pytest.raises(ValueError, match="rows of 130 elements are no whole blocks"):
+    with pytest.raises(ValueError, match="rows of 130 elements are not whole blocks"):
         codec.pack(np.zeros((2, 130), dtype=np.int8), 1, "PQ2_0")
     with pytest.raises(ValueError, match=r"2 x 128 elements of PTQ1_0 take 56 bytes; there are 55 bytes"):
         codec.unpack(bytes(55), (2, 128), "PTQ1_0")

@@ -54,9 +54,9 @@ def test_what_does_not_fit_is_refused() -> None:
         unpack_tl1(data, (64, 128), Tiles(32, 64, 16))
     with pytest.raises(ValueError, match="groups of TL2 have 32 rows, not 64"):
         unpack_tl2(packed("tl2", (32, 352)), (32, 352), Tiles(32, 96, 64))
-    with pytest.raises(ValueError, match="128 columns are no whole groups of 48"):
+    with pytest.raises(ValueError, match="128 columns are not whole groups of 48"):
         unpack_tl1(data, (64, 128), Tiles(32, 48, 32))
-    with pytest.raises(ValueError, match="64 rows are no whole groups of 0"):
+    with pytest.raises(ValueError, match="64 rows are not whole groups of 0"):
         unpack_tl1(data, (64, 128), Tiles(0, 64, 32))
     with pytest.raises(ValueError, match="the number 15 stands for no two weights"):
         unpack_tl1(b"\xff" * (len(data) - 32) + bytes(32), (64, 128), Tiles(32, 64, 32))

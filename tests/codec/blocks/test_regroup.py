@@ -143,7 +143,7 @@ def test_what_cannot_be_converted_is_refused() -> None:
         convert(data, (1, 128), "PQ2_0", "Q2_0")
     with pytest.raises(ValueError, match="F16 cannot be converted exactly"):
         convert(data, (1, 128), "PQ2_0", "F16")
-    with pytest.raises(ValueError, match="rows of 128 elements are no whole blocks"):
+    with pytest.raises(ValueError, match="rows of 128 elements are not whole blocks"):
         convert(data, (1, 128), "PQ2_0", "TQ2_0")
     small = native.pack(np.ones((1, 128), dtype=np.int8), 1e-9)
     with pytest.raises(ValueError, match="has no float16"):
@@ -155,7 +155,7 @@ def test_rows_of_8640_fit_groups_of_64_alone() -> None:
     assert len(convert(data, (4, 8640), ONE_SCALE, "Q2_0").data) == 4 * 135 * 18
     for target in BLOCK_LAYOUTS:
         if BLOCK_LAYOUTS[target].block > 64:
-            with pytest.raises(ValueError, match="rows of 8,640 elements are no whole blocks"):
+            with pytest.raises(ValueError, match="rows of 8,640 elements are not whole blocks"):
                 convert(data, (4, 8640), ONE_SCALE, target)
 
 

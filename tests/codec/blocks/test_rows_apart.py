@@ -123,7 +123,7 @@ def test_code_3_and_other_values_are_refused() -> None:
         assert caught.value.first == 256 + 6
         with pytest.raises(ValueError, match=r"no codes for|has codes for"):
             codec.pack(np.full((1, 128), 3, np.int8), 1.0, NAME)  # type: ignore[attr-defined]
-        with pytest.raises(ValueError, match="no whole blocks"):
+        with pytest.raises(ValueError, match="not whole blocks"):
             codec.unpack(bytes(16 + 4 + 32), (1, 64), NAME)  # type: ignore[attr-defined]
         with pytest.raises(ValueError, match="bytes"):
             codec.unpack(data[:-1], (3, 256), NAME)  # type: ignore[attr-defined]

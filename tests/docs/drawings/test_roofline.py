@@ -8,7 +8,7 @@ import re
 import pytest
 
 from i2s_spec.docs import benchmarks, checkout
-from i2s_spec.docs.drawings.roofline import ABOVE, FLOOR, LEFT, RIGHT, TOP, Place, Roof, roofline
+from i2s_spec.docs.drawings.roofline import ABOVE, FLOOR, LEFT, RIGHT, TOP, Roof, RooflinePoint, roofline
 
 ROOF = Roof(10.0, 1000.0, "reading: 10", "multiplying: 1,000")
 UNITS = ("work for each byte", "G/s")
@@ -27,7 +27,11 @@ def line(drawn: str) -> list[tuple[float, float]]:
 
 def test_a_kernel_at_the_limit_touches_the_roof() -> None:
     """On the slope: as many bytes as arrive; at the knee and beyond: the peak."""
-    places = [Place(10, 100, "g0", "slope"), Place(100, 1000, "g1", "knee"), Place(1000, 1000, "g2", "flat")]
+    places = [
+        RooflinePoint(10, 100, "g0", "slope"),
+        RooflinePoint(100, 1000, "g1", "knee"),
+        RooflinePoint(1000, 1000, "g2", "flat"),
+    ]
     drawn = roofline(ROOF, places, "title", "more", UNITS)
     slope, knee, flat = circles(drawn)
     left, corner, right = line(drawn)
@@ -44,14 +48,14 @@ def test_a_kernel_at_the_limit_touches_the_roof() -> None:
 
 def test_an_axis_upwards_has_several_numbers() -> None:
     """Also where the speeds are within one power of ten."""
-    drawn = roofline(Roof(14, 369, "m", "a"), [Place(4, 46, "g0", "a")], "title", "more", UNITS)
+    drawn = roofline(Roof(14, 369, "m", "a"), [RooflinePoint(4, 46, "g0", "a")], "title", "more", UNITS)
     labels = re.findall(r'class="offset" text-anchor="end">([\d,]+)<', drawn)
     assert labels == ["20", "50", "100", "200", "500"]
 
 
 def test_less_is_lower() -> None:
     (x, y), (same, lower) = circles(
-        roofline(ROOF, [Place(4, 40, "g0", "a"), Place(4, 20, "g0", "b")], "title", "more", UNITS)
+        roofline(ROOF, [RooflinePoint(4, 40, "g0", "a"), RooflinePoint(4, 20, "g0", "b")], "title", "more", UNITS)
     )
     assert x == same
     assert y < lower
@@ -59,7 +63,7 @@ def test_less_is_lower() -> None:
 
 def test_no_kernel_touches_the_names_of_the_limits() -> None:
     """They stand over the roof, in letters of both sizes, whatever is measured under it or on it."""
-    places = [Place(work, min(10 * work, 1000), "g0", "a") for work in (10, 20, 32, 50, 80, 100, 400, 1000)]
+    places = [RooflinePoint(work, min(10 * work, 1000), "g0", "a") for work in (10, 20, 32, 50, 80, 100, 400, 1000)]
     drawn = roofline(ROOF, places, "title", "more", UNITS)
     left, corner, right = line(drawn)
     found = re.search(r'transform="translate\(([\d.]+) ([\d.]+)\) rotate\((-[\d.]+)\)"[^>]*>reading: 10<', drawn)
@@ -80,7 +84,7 @@ def test_no_kernel_touches_the_names_of_the_limits() -> None:
 @pytest.mark.parametrize("speed", [0.0, -1.0, math.inf, math.nan])
 def test_numbers_that_have_no_place(speed: float) -> None:
     with pytest.raises(ValueError, match="positive and finite"):
-        roofline(ROOF, [Place(4, speed, "g0", "a")], "title", "more", UNITS)
+        roofline(ROOF, [RooflinePoint(4, speed, "g0", "a")], "title", "more", UNITS)
     with pytest.raises(ValueError, match="has kernels"):
         roofline(ROOF, [], "title", "more", UNITS)
 

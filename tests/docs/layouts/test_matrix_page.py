@@ -9,7 +9,7 @@ import pytest
 from i2s_spec.docs.fences import Drift, render
 from i2s_spec.docs.layouts.matrix import MODELS, PACKED, code_maps, confusion
 from i2s_spec.docs.layouts.matrix_page import page, stable_text
-from i2s_spec.draw.heat_map import Cell, heat_map
+from i2s_spec.draw.heat_map import HeatCell, heat_map
 from i2s_spec.schema.dialect import CODE_MAPS
 
 
@@ -65,7 +65,9 @@ def test_pictures_that_there_are_not() -> None:
 
 
 def test_cells_are_deeper_for_larger_numbers() -> None:
-    svg = heat_map(["<a>"], ["x", "y"], [[Cell(10, "10", True, "ten & more"), Cell(0, "0")]], "t", "", "read", "made")
+    svg = heat_map(
+        ["<a>"], ["x", "y"], [[HeatCell(10, "10", True, "ten & more"), HeatCell(0, "0")]], "t", "", "read", "made"
+    )
     assert svg.count('class="frame"') == 1
     assert re.findall(r'fill-opacity="([^"]+)"', svg) == [".75", "0"]
     assert "&lt;a&gt;" in svg

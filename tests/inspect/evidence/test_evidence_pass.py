@@ -13,7 +13,7 @@ from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FileSource
 from i2s_spec.inspect.evidence import _bit_sums, profiles
-from i2s_spec.inspect.evidence.comparisons import Comparison, profile_comparisons
+from i2s_spec.inspect.evidence.comparisons import MatrixComparison, profile_comparisons
 from i2s_spec.inspect.evidence.counted import count, room
 from i2s_spec.inspect.evidence.reading import comparison_plan
 from i2s_spec.inspect.evidence.reading.comparison_plan import Plan, of_rows
@@ -52,11 +52,11 @@ FILES = {
 }
 
 
-def shown(comparisons: list[Comparison]) -> list[Any]:
+def shown(comparisons: list[MatrixComparison]) -> list[Any]:
     return [(each.matrix, each.text, each.gram, each.partners, each.found.tobytes()) for each in comparisons]
 
 
-def by_definition(file: File, found: Roles, code_map: str) -> tuple[Any, list[Comparison]]:
+def by_definition(file: File, found: Roles, code_map: str) -> tuple[Any, list[MatrixComparison]]:
     counts = {
         key: count(file.source, each.start, each.rows, each.cols, CODE_MAPS[code_map], of_rows=of_rows(each))
         for key, each in found.matrices.items()

@@ -83,11 +83,19 @@ static void attention(const i2s_fast_set *set, int64_t rows, int64_t count, int6
     for (int64_t i = 0; i < count * width; i++) v[i] = i2s_half_of_float(some());
     memcpy(before, sums, (size_t)(rows * width) * 4);
     memcpy(again, sums, (size_t)(rows * width) * 4);
-    set->weighted_sum(I2S_F16, p, count, rows, (const uint8_t *)v, width * 2, count, width, sums, width);
+    set->weighted_sum(I2S_F16, p, count, rows, (const uint8_t *)v, width * 2, count, width, sums, width, NULL);
+    const char *first = (const char *)v, *last = first + 64 * (count < 4 ? count : 4);
+    i2s_asking ask = {first, last, 1}; /* and while other memory is asked for: the same bits */
+    float *asked = obtain(rows * width * 4);
+    memcpy(asked, before, (size_t)(rows * width) * 4);
+    set->weighted_sum(I2S_F16, p, count, rows, (const uint8_t *)v, width * 2, count, width, asked, width, &ask);
+    compare(set->name, "weighted_sum that asks", count, memcmp(asked, sums, (size_t)(rows * width) * 4), 0, 0);
+    if (rows >= 4 && width >= 64) compare(set->name, "lines asked for", count, (double)(ask.at - first), (double)(last - first), 0);
+    free(asked);
     set->widen(v, count * width, wide);
     for (int64_t s = 0; s < count; s += 5) /* in pieces, as floats: the same bits */
         set->weighted_sum(I2S_F32, p + s, count, rows, (const uint8_t *)(wide + s * width), width * 4,
-                          s + 5 < count ? 5 : count - s, width, again, width);
+                          s + 5 < count ? 5 : count - s, width, again, width, NULL);
     compare(set->name, "weighted_sum in pieces", count, memcmp(again, sums, (size_t)(rows * width) * 4), 0, 0);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < width; c++) {

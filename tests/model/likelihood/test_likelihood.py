@@ -182,6 +182,6 @@ def test_only_what_applies_to_a_type_is_tried(type: str) -> None:
     assert names & about_codes == (set() if type == "F16" else about_codes)
     text = "".join(piece.text for line in lines(found) for piece in line)
     assert "read as" not in text
-    left_out = {"F16": "all matrices", "TQ2_0": "ffn_down"}.get(type)  # rows of ffn_down are no whole blocks of 256
+    left_out = {"F16": "all matrices", "TQ2_0": "ffn_down"}.get(type)  # rows of ffn_down are not whole blocks of 256
     assert ("not tried: codes, signs" in text) == (left_out is not None)
     assert left_out is None or f"of {left_out}:" in as_dict(found)["not_tried"]

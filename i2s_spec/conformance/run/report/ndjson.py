@@ -63,7 +63,7 @@ def _visible(value: Any) -> str:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{quote(str(value), limit=80)} is no text")
+        raise TypeError(f"{quote(str(value), limit=80)} is not a text")
     return value
 
 
@@ -85,7 +85,7 @@ def _require(values: Mapping[str, Any], kind: type) -> None:
 def read_ndjson(path: str | Path) -> RunResult:
     """A run from its record.
 
-    :raises SettingError: for a file that is no whole record
+    :raises SettingError: for a file that is not a whole record
     """
     name = quote(str(path), limit=4096, bare=True)
     try:

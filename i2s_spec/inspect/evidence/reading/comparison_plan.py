@@ -1,6 +1,6 @@
 """This module plans which profiles of a file are compared, in tables that `_bit_sums.Pass` follows without Python.
 
-`comparisons.profile_comparisons` defines what they are and what is found; a test holds both equal.
+`comparisons.profile_comparisons` defines what they are and what is found; a test checks that both are equal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from i2s_spec.inspect.evidence import _bit_sums, profiles
 from i2s_spec.inspect.evidence.bit_sums import kernel_row
-from i2s_spec.inspect.evidence.comparisons import SOURCES, Comparison, heads_that_share
+from i2s_spec.inspect.evidence.comparisons import SOURCES, MatrixComparison, heads_that_share
 from i2s_spec.inspect.evidence.counted import counted_bits, counts_size, step_of
 from i2s_spec.inspect.evidence.hypotheses import BLOCK, HYPOTHESES, orders
 from i2s_spec.inspect.evidence.roles import GAINS, WRITERS
@@ -100,11 +100,11 @@ class Plan:
             np.zeros(len(self.layers), dtype=np.int64),
         )  # fmt: skip
 
-    def comparisons(self) -> list[Comparison]:
+    def comparisons(self) -> list[MatrixComparison]:
         """The comparisons that were made, in the order of the file."""
         place = {key: number for number, key in enumerate(self._found.matrices)}
         made = [
-            Comparison(matrix, use.text, False, use.partners, found)
+            MatrixComparison(matrix, use.text, False, use.partners, found)
             for (matrix, use), found, there in zip(self._uses, self._scores, self._made.tolist(), strict=True)
             if there
         ]

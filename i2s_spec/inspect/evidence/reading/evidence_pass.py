@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from i2s_spec.gguf.source import FileSource
 from i2s_spec.inspect.evidence.comparisons import (
-    Comparison,
+    MatrixComparison,
     gram_comparisons,
     profile_comparisons,
     written_grams,
@@ -45,7 +45,7 @@ class EvidencePass:
         self._pass = self._plan.compiled(code_map)
         self._stopped = False
 
-    def run(self, threads: int) -> tuple[dict[Key, Counted], list[Comparison]]:
+    def run(self, threads: int) -> tuple[dict[Key, Counted], list[MatrixComparison]]:
         """With so many threads, the caller's among them: the counts, and the comparisons in the order of the file."""
         threads = min(threads, len(self._found.matrices))
         if threads < 2:
@@ -65,7 +65,7 @@ class EvidencePass:
         made = list(profile_comparisons(self._found, counts)) if self._plan.too_large else self._plan.comparisons()
         return counts, [*made, *zero_channel_comparisons(self._found, counts), *grams]
 
-    def grams(self) -> list[Comparison]:
+    def grams(self) -> list[MatrixComparison]:
         """The comparisons of Grams, of a few layers."""
         few, reader = _few(self._found), GramReader(self._source, self._code_map)
         written = written_grams(reader, few)

@@ -13,11 +13,11 @@ from i2s_spec.linter.rule import Finding, Fix
 
 
 def _without(workspace: Workspace, finding: Finding, entry: KeyValue, why: str) -> Action:
-    does = f"key {quote(entry.name)} is taken out: {why}"
+    does = f"key {quote(entry.name)} is removed: {why}"
     return Action(finding.code, finding.span, does, (workspace.without_key(entry),), safe=False)
 
 
-@repair("G202", Fix.UNSAFE, "key-values without a name are taken out")
+@repair("G202", Fix.UNSAFE, "key-values without a name are removed")
 def drop_nameless(workspace: Workspace) -> Iterator[Outcome]:
     """No loader can look them up (clause 2.4)."""
     for finding in workspace.findings("G202"):
@@ -37,21 +37,21 @@ def keep_first_value(workspace: Workspace) -> Iterator[Outcome]:
         met.add(name)
 
 
-@repair("G205", Fix.UNSAFE, "keys that are not ASCII are taken out")
+@repair("G205", Fix.UNSAFE, "keys that are not ASCII are removed")
 def drop_look_alikes(workspace: Workspace) -> Iterator[Outcome]:
     """No loader asks for such a key; which one it imitates is not guessed (clause 2.4)."""
     for finding in workspace.findings("G205"):
         yield _without(workspace, finding, workspace.entry(finding), "no loader asks for a key that is not ASCII")
 
 
-@repair("G206", Fix.UNSAFE, "keys with control characters are taken out")
+@repair("G206", Fix.UNSAFE, "keys with control characters are removed")
 def drop_controls(workspace: Workspace) -> Iterator[Outcome]:
     """No loader asks for such a key; C code that stops at a NUL may take it for another (clause 2.4)."""
     for finding in workspace.findings("G206"):
         yield _without(workspace, finding, workspace.entry(finding), "no loader asks for a key with control characters")
 
 
-@repair("G221", Fix.UNSAFE, "keys that are not UTF-8 are taken out")
+@repair("G221", Fix.UNSAFE, "keys that are not UTF-8 are removed")
 def drop_garbled(workspace: Workspace) -> Iterator[Outcome]:
     """No loader asks for such a key (clause 2.4)."""
     for finding in workspace.findings("G221"):
@@ -111,12 +111,12 @@ def fitted(value: Any, label: str) -> Any:
     if isinstance(value, str):
         raise TypeError("it is text")
     if label == "bool" and isinstance(value, float):
-        raise TypeError("it is no truth value")
+        raise TypeError("it is not a truth value")
     if isinstance(value, bool):
         return int(value) if label != "bool" else value
     if isinstance(value, float) and label[0] in "ui":
         if not value.is_integer():
-            raise ValueError(f"{value} is no whole number")
+            raise ValueError(f"{value} is not a whole number")
         return int(value)
     if label in {"f32", "arr[f32]"}:
         _require_exact(value)

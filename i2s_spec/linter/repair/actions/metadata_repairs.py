@@ -111,7 +111,7 @@ def _derived(workspace: Workspace, code: str, names: tuple[str, ...] = ()) -> It
             yield Declined(code, finding.span, why)
 
 
-@repair("M002", Fix.UNSAFE, "missing keys are added where the tensors say what they must be")
+@repair("M002", Fix.UNSAFE, "missing keys are added where their values follow from the tensors")
 def missing_keys(workspace: Workspace) -> Iterator[Outcome]:
     """See `derived` for which they are (clause 3.1)."""
     known = architecture_view(workspace.subject)
@@ -125,25 +125,25 @@ def missing_keys(workspace: Workspace) -> Iterator[Outcome]:
         yield outcome
 
 
-@repair("M004", Fix.UNSAFE, "impossible values become those that the tensors say")
+@repair("M004", Fix.UNSAFE, "impossible values are replaced by those that follow from the tensors")
 def impossible_values(workspace: Workspace) -> Iterator[Outcome]:
     """See `derived` for which they are (clause 3.2)."""
     yield from _derived(workspace, "M004")
 
 
-@repair("M005", Fix.UNSAFE, "arrays get the number that each layer's tensors say")
+@repair("M005", Fix.UNSAFE, "arrays get the numbers that follow from the tensors of each layer")
 def layer_arrays(workspace: Workspace) -> Iterator[Outcome]:
     """See `derived` for which they are (clause 3.2)."""
     yield from _derived(workspace, "M005")
 
 
-@repair("M006", Fix.UNSAFE, "the number of heads becomes what attn_q says")
+@repair("M006", Fix.UNSAFE, "the number of heads is taken from attn_q")
 def heads_that_fill(workspace: Workspace) -> Iterator[Outcome]:
     """Where a key or a norm says how wide a head is (clause 3.3)."""
     yield from _derived(workspace, "M006", ("attention.head_count", "attention.key_length", "attention.value_length"))
 
 
-@repair("M007", Fix.UNSAFE, "the number of key heads becomes what attn_k says")
+@repair("M007", Fix.UNSAFE, "the number of key heads is taken from attn_k")
 def key_heads(workspace: Workspace) -> Iterator[Outcome]:
     """Where a key or a norm says how wide a head is (clause 3.3)."""
     yield from _derived(workspace, "M007", ("attention.head_count_kv",))
@@ -155,7 +155,7 @@ def vocabulary_size(workspace: Workspace) -> Iterator[Outcome]:
     yield from _derived(workspace, "M013", ("vocab_size",))
 
 
-@repair("M014", Fix.UNSAFE, "expert_used_count is taken out where there are no experts")
+@repair("M014", Fix.UNSAFE, "expert_used_count is removed where there are no experts")
 def no_experts(workspace: Workspace) -> Iterator[Outcome]:
     """A model without experts uses none (clause 3.2)."""
     known = architecture_view(workspace.subject)
@@ -165,15 +165,15 @@ def no_experts(workspace: Workspace) -> Iterator[Outcome]:
             yield Declined("M014", finding.span, "how many experts a token passes is not in the file")
             continue
         edit = workspace.without_key(workspace.file.metadata.entry(key))
-        yield Action("M014", finding.span, f"key {quote(key)} is taken out: there are no experts", (edit,), safe=False)
+        yield Action("M014", finding.span, f"key {quote(key)} is removed: there are no experts", (edit,), safe=False)
 
 
-@repair("M015", Fix.UNSAFE, "rope.scale_linear is taken out")
+@repair("M015", Fix.UNSAFE, "rope.scale_linear is removed")
 def one_scaling(workspace: Workspace) -> Iterator[Outcome]:
     """Loaders that know the present name take that one (clause 3.4)."""
     for finding in workspace.findings("M015"):
         entry = workspace.entry(finding)
-        does = f"key {quote(entry.name)} is taken out: rope.scaling.factor wins"
+        does = f"key {quote(entry.name)} is removed: rope.scaling.factor wins"
         yield Action("M015", finding.span, does, (workspace.without_key(entry),), safe=False)
 
 
@@ -211,7 +211,7 @@ def known_architecture(workspace: Workspace) -> Iterator[Outcome]:
         former = str(finding.got)
         arch = resembles(former)
         if arch is None:
-            yield Declined("M001", finding.span, "the name resembles none that is known")
+            yield Declined("M001", finding.span, "the name resembles no known architecture")
         else:
             yield _renamed(workspace, finding, former, arch)
 

@@ -8,8 +8,8 @@ from i2s_spec.convert.container.edits import Edit, zeros
 from i2s_spec.errors import Span, counted, quote
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.byte_order import swapped_tail
+from i2s_spec.gguf.ranges import chunks
 from i2s_spec.gguf.regular_file import require_written
-from i2s_spec.gguf.source import chunks
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.repair.registry import Action, Declined, Outcome, repair
 from i2s_spec.linter.repair.workspace import Workspace
@@ -55,7 +55,9 @@ def plain_booleans(workspace: Workspace) -> Iterator[Outcome]:
             odd += len(part) - part.count(0) - part.count(1)
             if odd > MOST_BOOLEANS:
                 yield Declined(
-                    "G215", finding.span, f"more than {MOST_BOOLEANS:,} bytes are no booleans: it is no array of them"
+                    "G215",
+                    finding.span,
+                    f"more than {MOST_BOOLEANS:,} bytes are not booleans: it is not an array of them",
                 )
                 break
             if part.strip(b"\0\1"):

@@ -12,7 +12,7 @@ from typing import Final
 from i2s_spec.convert.container.edits import Edit, zeros
 from i2s_spec.errors import Span
 from i2s_spec.linter.repair.actions.tensor_layout import Unclear, places_of, relaid, require_clear_sizes
-from i2s_spec.linter.repair.registry import Action, Declined, Layout, Outcome, repair
+from i2s_spec.linter.repair.registry import Action, DataPlacement, Declined, Outcome, repair
 from i2s_spec.linter.repair.workspace import Workspace
 from i2s_spec.linter.rule import Finding, Fix
 from i2s_spec.schema import limits
@@ -61,7 +61,7 @@ def _realigned(workspace: Workspace, code: str, steps: tuple[int, ...], wanted: 
         moved = "" if step == wanted else ", and tensors are moved to it"
         safe = step == wanted == _alignment_value(workspace, finding)
         yield Action(
-            code, finding.span, f"general.alignment becomes {wanted}{moved}", edits, safe, Layout(base, wanted)
+            code, finding.span, f"general.alignment becomes {wanted}{moved}", edits, safe, DataPlacement(base, wanted)
         )
 
 
@@ -98,7 +98,7 @@ def multiple_of_eight(workspace: Workspace) -> Iterator[Outcome]:
 
 
 @repair("G222", Fix.UNSAFE, "the alignment that the offsets show is stated")
-def honoured_alignment(workspace: Workspace) -> Iterator[Outcome]:
+def honored_alignment(workspace: Workspace) -> Iterator[Outcome]:
     """The data begin where the file's end says (clause 2.7)."""
     yield from _realigned(workspace, "G222", (32,))
 
@@ -140,5 +140,5 @@ def _from_stated(workspace: Workspace, code: str) -> Iterator[Outcome]:
             continue
         value = workspace.with_value(workspace.entry(finding), limits.DEFAULT_ALIGNMENT, ValueType.UINT32)
         does = "general.alignment becomes 32, and tensors are moved to it"
-        layout = Layout(base, limits.DEFAULT_ALIGNMENT)
+        layout = DataPlacement(base, limits.DEFAULT_ALIGNMENT)
         yield Action(code, finding.span, does, (value, *edits), False, layout)

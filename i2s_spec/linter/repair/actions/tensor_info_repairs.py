@@ -21,7 +21,7 @@ _OLD_DIALECT = "sequential-msb/twos-complement"
 
 
 def _without(workspace: Workspace, finding: Finding, info: TensorInfo, why: str) -> Action:
-    does = f"tensor {quote(info.name)} is taken out of the table: {why}"
+    does = f"tensor {quote(info.name)} is removed from the table: {why}"
     return Action(finding.code, finding.span, does, (workspace.without_tensor(info),), safe=False)
 
 
@@ -46,14 +46,14 @@ def keep_first_tensor(workspace: Workspace) -> Iterator[Outcome]:
         met.add(name)
 
 
-@repair("G304", Fix.UNSAFE, "tensors without a name are taken out", weights=True)
+@repair("G304", Fix.UNSAFE, "tensors without a name are removed", weights=True)
 def drop_nameless(workspace: Workspace) -> Iterator[Outcome]:
     """No loader can look them up (clause 2.6)."""
     for finding in workspace.findings("G304"):
         yield _without(workspace, finding, workspace.info(finding), "nothing can look it up")
 
 
-@repair("G310", Fix.UNSAFE, "tensors without elements are taken out", weights=True)
+@repair("G310", Fix.UNSAFE, "tensors without elements are removed", weights=True)
 def drop_empty(workspace: Workspace) -> Iterator[Outcome]:
     """They hold nothing, and loaders end the process over them (clause 2.6)."""
     for finding in workspace.findings("G310"):
@@ -100,7 +100,7 @@ def text_name(workspace: Workspace) -> Iterator[Outcome]:
 def one_dimension(workspace: Workspace) -> Iterator[Outcome]:
     """A tensor of no dimensions is a single number, and so is one of shape 1 (clause 2.6)."""
     for finding in workspace.findings("G309"):
-        edit = Edit(finding.span, struct.pack(workspace.mark + "IQ", 1, 1))
+        edit = Edit(finding.span, struct.pack(workspace.prefix + "IQ", 1, 1))
         does = f"tensor {quote(workspace.tensor(finding).raw_name)} gets one dimension of 1"
         yield Action("G309", finding.span, does, (edit,), safe=False)
 
@@ -126,7 +126,7 @@ def scale_into_tail(workspace: Workspace) -> Iterator[Outcome]:
                 path = f"{tail.path}.scale"
                 edits.append(Edit(tail._replace(stop=tail.start + 4, path=path), scale))
                 stated = f"its value becomes the scale of {quote(name)}"
-            does = f"tensor {quote(companion.raw_name)} is taken out of the table: {stated}"
+            does = f"tensor {quote(companion.raw_name)} is removed from the table: {stated}"
             yield Action("G319", finding.span, does, tuple(edits), safe=False)
 
 
@@ -140,7 +140,7 @@ def present_number(workspace: Workspace) -> Iterator[Outcome]:
             yield Declined("I111", finding.span, why)
             continue
         name = workspace.subject.name(number_of(finding.span))
-        edit = Edit(finding.span, struct.pack(workspace.mark + "I", I2_S.number))
+        edit = Edit(finding.span, struct.pack(workspace.prefix + "I", I2_S.number))
         yield Action("I111", finding.span, f"tensor {quote(name)} gets type {I2_S.number}", (edit,), safe=False)
 
 

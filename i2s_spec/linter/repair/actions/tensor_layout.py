@@ -21,7 +21,7 @@ from i2s_spec.schema.types import padded
 _NOTHING: Final[Mapping[int, bytes]] = MappingProxyType({})
 
 
-class Place(NamedTuple):
+class TensorPlace(NamedTuple):
     """A tensor as its info says: offset, row, exact size."""
 
     offset: int
@@ -33,7 +33,7 @@ class Unclear(Exception):
     """Why the tensors are not laid out anew; the text is a sentence."""
 
 
-def places_of(workspace: Workspace) -> list[Place]:
+def places_of(workspace: Workspace) -> list[TensorPlace]:
     """Every tensor in the order of the offsets, each with a size that nothing contradicts."""
     if not workspace.whole:
         raise Unclear("the tensor table could not be read to its end")
@@ -43,12 +43,12 @@ def places_of(workspace: Workspace) -> list[Place]:
             size = tensor.nbytes
         except FormatError as error:
             raise Unclear(f"the size of tensor {quote(tensor.raw_name)} is not known ({error.code})") from None
-        places.append(Place(tensor.offset, tensor.index, size))
+        places.append(TensorPlace(tensor.offset, tensor.index, size))
     return sorted(places)
 
 
 def relaid(
-    workspace: Workspace, places: list[Place], base: int, alignment: int, new: Mapping[int, bytes] = _NOTHING
+    workspace: Workspace, places: list[TensorPlace], base: int, alignment: int, new: Mapping[int, bytes] = _NOTHING
 ) -> tuple[Edit, ...]:
     """What brings every tensor to where the padded one before it ends, in the order of the offsets.
 

@@ -21,11 +21,11 @@ MOST_FLOATS: Final = 256 << 20
 
 def _without(workspace: Workspace, finding: Finding, why: str) -> Action:
     tensor = workspace.file.tensors.by_index(number_of(finding.span))
-    does = f"tensor {quote(tensor.raw_name)} is taken out of the table: {why}"
+    does = f"tensor {quote(tensor.raw_name)} is removed from the table: {why}"
     return Action(finding.code, finding.span, does, (workspace.without_tensor(tensor.info),), safe=False)
 
 
-@repair("M102", Fix.UNSAFE, "tensors that the architecture does not have are taken out", weights=True)
+@repair("M102", Fix.UNSAFE, "tensors that the architecture does not have are removed", weights=True)
 def drop_unknown(workspace: Workspace) -> Iterator[Outcome]:
     """Loaders count tensors and refuse a file with more than they know (clause 4.1)."""
     findings = list(workspace.findings("M102"))
@@ -38,14 +38,14 @@ def drop_unknown(workspace: Workspace) -> Iterator[Outcome]:
         yield _without(workspace, finding, "the architecture has no tensor of that name")
 
 
-@repair("M113", Fix.UNSAFE, "a head that no graph uses is taken out", weights=True)
+@repair("M113", Fix.UNSAFE, "a head that no graph uses is removed", weights=True)
 def drop_head(workspace: Workspace) -> Iterator[Outcome]:
     """One runtime does use it, so it is not done unasked (clause 4.1)."""
     for finding in workspace.findings("M113"):
         yield _without(workspace, finding, "the graph multiplies by token_embd.weight")
 
 
-@repair("M114", Fix.UNSAFE, "scales beside those in tails are taken out", weights=True)
+@repair("M114", Fix.UNSAFE, "scales beside those in tails are removed", weights=True)
 def drop_second_scale(workspace: Workspace) -> Iterator[Outcome]:
     """Where the tail has the right one (clause 4.5)."""
     for finding in workspace.findings("M114"):
@@ -69,7 +69,7 @@ def embedding_rows(workspace: Workspace) -> Iterator[Outcome]:
         yield Action("M105", finding.span, f"key {quote(key)} becomes {finding.got:,}", (edit,), safe=False)
 
 
-@repair("M106", Fix.UNSAFE, "halves become F32 where loaders read only those", weights=True)
+@repair("M106", Fix.UNSAFE, "F16 tensors become F32 where loaders read only F32", weights=True)
 def widened_floats(workspace: Workspace) -> Iterator[Outcome]:
     """Every half is a float32, so that nothing is rounded; the tensors after them move (clause 4.4)."""
     import numpy as np
@@ -85,9 +85,9 @@ def widened_floats(workspace: Workspace) -> Iterator[Outcome]:
     try:
         for tensor in remaining:
             assert tensor.type is not None
-            halves = np.frombuffer(tensor.read(), dtype=workspace.mark + "u2").astype("u2")
+            halves = np.frombuffer(tensor.read(), dtype=workspace.prefix + "u2").astype("u2")
             floats = widened(halves, tensor.type.name).astype(np.float32)
-            new[tensor.index] = floats.astype(workspace.mark + "f4").tobytes()
+            new[tensor.index] = floats.astype(workspace.prefix + "f4").tobytes()
         edits = relaid_with(workspace, new) if new else ()
         why = ""
     except Unclear as error:
@@ -120,8 +120,8 @@ def gemma_norms(workspace: Workspace) -> Iterator[Outcome]:
             tensor = workspace.file.tensors.by_index(row.i)
             if tensor.span.stop > workspace.source.size or tensor.nbytes > MOST_FLOATS // 64:
                 continue
-            values = np.frombuffer(tensor.read(), dtype=workspace.mark + kind)
-            edits.append(Edit(tensor.span, (values + values.dtype.type(1)).astype(workspace.mark + kind).tobytes()))
+            values = np.frombuffer(tensor.read(), dtype=workspace.prefix + kind)
+            edits.append(Edit(tensor.span, (values + values.dtype.type(1)).astype(workspace.prefix + kind).tobytes()))
         yield Action("M116", finding.span, f"1 is added to {counted(len(edits), 'norm')}", tuple(edits), safe=False)
 
 
@@ -130,8 +130,8 @@ def other_graph(workspace: Workspace) -> Iterator[Outcome]:
     """Only the model's config.json can tell, so it has to be asked for by its code (clause 4.3)."""
     known = architecture_view(workspace.subject)
     for finding in workspace.findings("M117"):
-        arch = "bitnet" if known.name != "bitnet" else "bitnet-b1.58"
-        yield _as_architecture(workspace, finding, known, arch)
+        if known.model is not None and known.model.other_activation is not None:
+            yield _as_architecture(workspace, finding, known, known.model.other_activation)
 
 
 @repair("M118", Fix.UNSAFE, "hidden_activation becomes what the architecture's graph has", by_name=True)

@@ -44,7 +44,7 @@ FAMILIES: Final = (
 )  # fmt: skip
 
 
-@repair("T008", Fix.UNSAFE, "ids beyond the vocabulary are taken out")
+@repair("T008", Fix.UNSAFE, "ids beyond the vocabulary are removed")
 def ids_in_range(workspace: Workspace) -> Iterator[Outcome]:
     """Loaders drop them with a warning (clause 3.5)."""
     known = architecture_view(workspace.subject)
@@ -54,9 +54,9 @@ def ids_in_range(workspace: Workspace) -> Iterator[Outcome]:
             yield Declined("T008", finding.span, "no id is there to take out: the vocabulary is too short")
             continue
         if default_id(known.tokenizer, entry.name.decode()) >= (known.tokens or 0):
-            yield Declined("T008", finding.span, "what stands for a missing id is beyond the vocabulary, too")
+            yield Declined("T008", finding.span, "the default for a missing id is beyond the vocabulary, too")
             continue
-        does = f"key {quote(entry.name)} is taken out: there is no such token"
+        does = f"key {quote(entry.name)} is removed: there is no such token"
         yield Action("T008", finding.span, does, (workspace.without_key(entry),), safe=False)
 
 
@@ -117,7 +117,7 @@ def shown_kind(workspace: Workspace) -> Iterator[Outcome]:
         if str(finding.details["key"]) == "tokenizer.ggml.model":
             yield from _kind(workspace, finding)
         else:
-            yield Declined("T001", finding.span, "a vocabulary is not made up: convert the model again")
+            yield Declined("T001", finding.span, "a vocabulary cannot be invented: convert the model again")
 
 
 @repair("T002", Fix.UNSAFE, "the kind of tokenizer becomes what the vocabulary shows")
@@ -140,4 +140,4 @@ def _kind(workspace: Workspace, finding: Any) -> Iterator[Outcome]:
     if len(kinds) == 1:
         yield _set(workspace, finding, "tokenizer.ggml.model", kinds.pop())
     else:
-        yield Declined(finding.code, finding.span, "the vocabulary does not show of which kind it is")
+        yield Declined(finding.code, finding.span, "the vocabulary does not show its kind")

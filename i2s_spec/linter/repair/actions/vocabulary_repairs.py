@@ -37,7 +37,7 @@ class Item(NamedTuple):
 
     def edit(self, workspace: Workspace, entry: KeyValue, text: bytes) -> Edit:
         span = Span(self.at, self.at + 8 + len(self.text), f"{entry.value_span.path}.items[{self.number}]")
-        return Edit(span, struct.pack(workspace.mark + "Q", len(text)) + text)
+        return Edit(span, struct.pack(workspace.prefix + "Q", len(text)) + text)
 
 
 def items_of(workspace: Workspace, entry: KeyValue) -> list[Item] | None:
@@ -47,7 +47,7 @@ def items_of(workspace: Workspace, entry: KeyValue) -> list[Item] | None:
         return None
     data, at, items = workspace.source.read(start, stop - start), 0, []
     for index in range(entry.count):
-        (length,) = struct.unpack_from(workspace.mark + "Q", data, at)
+        (length,) = struct.unpack_from(workspace.prefix + "Q", data, at)
         items.append(Item(index, start + at, data[at + 8 : at + 8 + length]))
         at += 8 + length
     return items
@@ -87,14 +87,14 @@ def _filled(workspace: Workspace, code: str) -> Iterator[Outcome]:
             yield Declined(
                 code,
                 finding.span,
-                f"{counted(len(edits), 'token is', 'tokens are')} empty or equal: it is no vocabulary",
+                f"{counted(len(edits), 'token is', 'tokens are')} empty or equal: it is not a vocabulary",
             )
             continue
         does = f"fillers such as [PAD7] replace {counted(len(edits), 'token')} that is empty or there already"
         yield Action(code, finding.span, does, tuple(edits), safe=False)
 
 
-@repair("T003", Fix.UNSAFE, "merges that are no pairs are taken out")
+@repair("T003", Fix.UNSAFE, "merges that are not pairs are removed")
 def paired_merges(workspace: Workspace) -> Iterator[Outcome]:
     """They never apply; the others keep their order (clause 3.5)."""
     for finding in workspace.findings("T003"):
@@ -102,15 +102,15 @@ def paired_merges(workspace: Workspace) -> Iterator[Outcome]:
         items = items_of(workspace, entry)
         odd = [item for item in items or () if not _is_pair(item.text)]
         if items is None or len(odd) > MOST:
-            yield Declined("T003", finding.span, "the list is too large, or too much of it is no merge")
+            yield Declined("T003", finding.span, "the list is too large, or too much of it is not a merge")
             continue
         start = entry.value_span.start
         count = Edit(
             Span(start - 8, start, f"{entry.value_span.path}.count"),
-            struct.pack(workspace.mark + "Q", len(items) - len(odd)),
+            struct.pack(workspace.prefix + "Q", len(items) - len(odd)),
         )
         edits = [item.edit(workspace, entry, b"")._replace(new=b"") for item in odd]
-        does = f"{counted(len(odd), 'merge')} not of two parts taken out"
+        does = f"{counted(len(odd), 'merge')} not of two parts removed"
         yield Action("T003", finding.span, does, (count, *edits), safe=False)
 
 
@@ -130,8 +130,8 @@ def equal_lengths(workspace: Workspace) -> Iterator[Outcome]:
         if count < wanted and entry.key.endswith("scores") and known.tokenizer == "llama":
             yield Declined("T004", finding.span, "the scores that are missing are not in the file")
             continue
-        length = Edit(Span(start - 8, start, f"{path}.count"), struct.pack(workspace.mark + "Q", wanted))
-        fill = struct.pack(workspace.mark + "i", _NORMAL) if entry.key.endswith("token_type") else bytes(4)
+        length = Edit(Span(start - 8, start, f"{path}.count"), struct.pack(workspace.prefix + "Q", wanted))
+        fill = struct.pack(workspace.prefix + "i", _NORMAL) if entry.key.endswith("token_type") else bytes(4)
         if count > wanted:
             change = Edit(Span(start + 4 * wanted, stop, path), b"")
         else:

@@ -12,7 +12,7 @@ from typing import Any
 from i2s_spec.draw.plot import Segment, wrapped
 from i2s_spec.draw.text import size_words
 from i2s_spec.errors import counted
-from i2s_spec.linter.report.html.regions import KINDS, Region
+from i2s_spec.linter.report.html.regions import KINDS, FileRegion
 from i2s_spec.linter.report.html.table import framed, span_words
 
 #: Fewest and most lines that a map runs over.
@@ -21,7 +21,7 @@ LINES = 3, 24
 
 def file_map(name: str, details: dict[str, Any], size: int, findings: Sequence[Mapping[str, Any]]) -> str:
     """The map of one file, from what `gather` gave; `name` begins the ids of its elements."""
-    found = [Region(*region) for region in details["regions"]]
+    found = [FileRegion(*region) for region in details["regions"]]
     if not found:
         return ""
     labels = [label(region, details["keys"], details["tensors"]) for region in found]
@@ -54,7 +54,7 @@ def file_map(name: str, details: dict[str, Any], size: int, findings: Sequence[M
     )  # fmt: skip
 
 
-def label(region: Region, keys: Sequence[dict[str, Any]], tensors: Sequence[dict[str, Any]]) -> str:
+def label(region: FileRegion, keys: Sequence[dict[str, Any]], tensors: Sequence[dict[str, Any]]) -> str:
     """What a region is, in words; names of the file in it are escaped already."""
     words, number = KINDS[region.kind], region.number
     if number is None:
@@ -67,13 +67,13 @@ def label(region: Region, keys: Sequence[dict[str, Any]], tensors: Sequence[dict
     return f"{words} {'after' if region.kind == 'padding' else 'of'} {name}"
 
 
-def _place(region: Region) -> str:
+def _place(region: FileRegion) -> str:
     length = region.stop - region.start
     more = f" ({counted(length, 'byte')})" if length >= 1024 else ""
     return f"{span_words(region.start, region.stop)}, {size_words(length)}{more}"
 
 
-def _legend(found: Iterable[Region]) -> str:
+def _legend(found: Iterable[FileRegion]) -> str:
     kinds = {region.kind for region in found}
     marks = "".join(f'<li><i class="{kind}"></i>{escape(words)}</li>' for kind, words in KINDS.items() if kind in kinds)
     return f'<ul class="legend">{marks}</ul>\n'
@@ -101,12 +101,12 @@ def _magnifier(name: str) -> str:
     )
 
 
-def _list(found: Sequence[Region], labels: Sequence[str]) -> str:
+def _list(found: Sequence[FileRegion], labels: Sequence[str]) -> str:
     titles = '<th scope="col">bytes</th><th scope="col" class="n">size</th><th scope="col">region</th>'
     return framed(titles, "".join(_rows(found, labels)), "regions")
 
 
-def _rows(found: Sequence[Region], labels: Sequence[str]) -> Iterator[str]:
+def _rows(found: Sequence[FileRegion], labels: Sequence[str]) -> Iterator[str]:
     for region, words in zip(found, labels, strict=True):
         start, stop, kind, _ = region
         yield (

@@ -39,7 +39,7 @@ KINDS: Final = {
 }
 
 
-class Region(NamedTuple):
+class FileRegion(NamedTuple):
     """Bytes of a file that are one thing; `number` is the key, the tensor, or how many things there are."""
 
     start: int
@@ -48,7 +48,7 @@ class Region(NamedTuple):
     number: int | None = None
 
 
-def regions(file: File, records: int = RECORDS) -> Iterator[Region]:
+def regions(file: File, records: int = RECORDS) -> Iterator[FileRegion]:
     """The regions of a file, which may carry a fault."""
     index, size = file.index, file.size
     if file.version is None:
@@ -63,7 +63,7 @@ def regions(file: File, records: int = RECORDS) -> Iterator[Region]:
     if not firsts and file.fault is not None:
         cursor = min(cursor, file.fault.span.start)
     if cursor:
-        yield Region(0, cursor, "header")
+        yield FileRegion(0, cursor, "header")
     for kind, count, record in tables:
         yield from _table(kind, count, record, records)
         cursor = record(count - 1).stop if count else cursor
@@ -72,32 +72,32 @@ def regions(file: File, records: int = RECORDS) -> Iterator[Region]:
         return
     start = min(file.data_start, size)
     if start > cursor:
-        yield Region(cursor, start, "padding")
+        yield FileRegion(cursor, start, "padding")
     yield from _data(file, start, records)
 
 
-def _table(kind: str, count: int, record: Record, records: int) -> Iterator[Region]:
+def _table(kind: str, count: int, record: Record, records: int) -> Iterator[FileRegion]:
     for i in range(min(count, records)):
         found = record(i)
-        yield Region(found.start, found.stop, kind, i)
+        yield FileRegion(found.start, found.stop, kind, i)
     if count > records:
-        yield Region(record(records).start, record(count - 1).stop, "rest", count - records)
+        yield FileRegion(record(records).start, record(count - 1).stop, "rest", count - records)
 
 
-def _unindexed(file: File, cursor: int) -> Iterator[Region]:
+def _unindexed(file: File, cursor: int) -> Iterator[FileRegion]:
     """What follows the last record that could be indexed: the broken one up to its fault, the fault, and the rest."""
     if file.fault is not None:
         start = min(max(file.fault.span.start, cursor), file.size)
         stop = min(max(file.fault.span.stop, start), file.size)
         if start > cursor:
-            yield Region(cursor, start, "broken")
-        yield Region(start, stop, "fault")
+            yield FileRegion(cursor, start, "broken")
+        yield FileRegion(start, stop, "fault")
         cursor = stop
     if cursor < file.size:
-        yield Region(cursor, file.size, "unexamined")
+        yield FileRegion(cursor, file.size, "unexamined")
 
 
-def _data(file: File, cursor: int, records: int) -> Iterator[Region]:
+def _data(file: File, cursor: int, records: int) -> Iterator[FileRegion]:
     """The data section: each byte belongs to the tensor that starts first."""
     size, alignment, count = file.size, file.alignment or 1, file.index.tensors
     in_order = sorted(range(count), key=lambda i: file.index.tensor(i).offset)
@@ -105,7 +105,7 @@ def _data(file: File, cursor: int, records: int) -> Iterator[Region]:
     for place, i in enumerate(in_order):
         if place == records:
             if cursor < size:
-                yield Region(cursor, size, "rest", count - records)
+                yield FileRegion(cursor, size, "rest", count - records)
             return
         tensor = file.tensors.by_index(i)
         start, stop = (min(at, size) for at in extent(file, tensor))
@@ -115,19 +115,19 @@ def _data(file: File, cursor: int, records: int) -> Iterator[Region]:
         split = max(cursor, extent(file, tensor)[1] - TAIL_BYTES) if has_tail else stop
         split = min(split, stop)
         if split > cursor:
-            yield Region(cursor, split, "payload" if has_tail else "elements", i)
+            yield FileRegion(cursor, split, "payload" if has_tail else "elements", i)
         if has_tail and stop > max(split, cursor):
-            yield Region(max(split, cursor), stop, "tail", i)
+            yield FileRegion(max(split, cursor), stop, "tail", i)
         cursor, previous = max(cursor, stop), i
     yield from _between(cursor, size, alignment, previous, "trailing")
 
 
-def _between(start: int, stop: int, alignment: int, previous: int | None, kind: str = "gap") -> Iterator[Region]:
+def _between(start: int, stop: int, alignment: int, previous: int | None, kind: str = "gap") -> Iterator[FileRegion]:
     """Bytes that no tensor claims: padding up to the next multiple of the alignment, then a gap."""
     if stop <= start:
         return
     split = min(stop, padded(start, alignment)) if previous is not None else start
     if split > start:
-        yield Region(start, split, "padding", previous)
+        yield FileRegion(start, split, "padding", previous)
     if stop > split:
-        yield Region(split, stop, kind)
+        yield FileRegion(split, stop, kind)

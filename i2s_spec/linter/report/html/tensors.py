@@ -13,14 +13,14 @@ from html import escape
 from statistics import median
 from typing import Any
 
-from i2s_spec.draw.layer_lines import Line, Value, layer_lines
+from i2s_spec.draw.layer_lines import LayerValue, Line, layer_lines
 from i2s_spec.draw.plot import Point, Share, bars, columns, points, strip
 from i2s_spec.draw.text import float32_words
 from i2s_spec.errors import counted
 from i2s_spec.linter.report.html.table import framed, table
 from i2s_spec.linter.report.html.weights import CODES
 
-#: The colours of kinds of tensors in the plot of scales.
+#: The colors of kinds of tensors in the plot of scales.
 GROUPS = 8
 
 _TENSOR = re.compile(r"(?:data|tensor_infos)\[(\d+)\]")
@@ -105,11 +105,11 @@ def _scales(scaled: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def _by_kind(rows: Sequence[dict[str, Any]]) -> dict[str, list[Value]]:
+def _by_kind(rows: Sequence[dict[str, Any]]) -> dict[str, list[LayerValue]]:
     """The scales of each kind of tensor, by rising layer."""
-    found: dict[str, list[Value]] = {}
+    found: dict[str, list[LayerValue]] = {}
     for row in sorted(rows, key=_by_layer):
-        found.setdefault(row["group"], []).append(Value(row["layer"], _value(row), _scale_words(row), row["row"]))
+        found.setdefault(row["group"], []).append(LayerValue(row["layer"], _value(row), _scale_words(row), row["row"]))
     return found
 
 

@@ -41,13 +41,13 @@ def _stated(known: ArchitectureView) -> tuple[int, Span] | None:
 def file_type_contents(subject: Subject) -> Iterator[Finding]:
     """general.file_type names another type than most projections have.
 
-    Why: loaders print the number and nothing else, so people and programs choose files by it. BitNet's converter writes
-    40 over F16 tensors where it fails to quantize a Llama model: 14.9 GB where 2.7 GB are due. The same number means
-    different types to different forks; the message says to whom it means what.
+    Why: loaders only print the number, but people and programs choose files by it. BitNet's converter writes 40
+    although the tensors are F16 when it fails to quantize a Llama model: 14.9 GB instead of 2.7 GB. The same number
+    means different types in different forks; the message lists the meanings.
 
     Example: 40 in a file whose projections are F16.
 
-    Fix: write the number of the type that most projections have; and look why they have it.
+    Fix: write the number of the type that most projections have, and find out why they have this type.
     """
     known = architecture_view(subject)
     stated, common = _stated(known), _commonest(known)
@@ -81,14 +81,15 @@ def file_type_contents(subject: Subject) -> Iterator[Finding]:
       clause="3.1", when="models whose file_type means different things to different forks",
       provenance=("microsoft/BitNet#620",))  # fmt: skip
 def file_type_collision(subject: Subject) -> Iterator[Finding]:
-    """general.file_type is a number that several forks gave out.
+    """general.file_type is a number that several forks use for different types.
 
-    Why: another program shows another type. Nothing is computed from the number, so it costs no more than confusion.
-    40 over I2_S tensors is not reported: every published I2_S file has it, and upstream shows Q1_0 for all of them.
+    Why: other programs display another type. No program computes anything from the number, so the only harm is
+    confusion. The number 40 in I2_S files is not reported: every published I2_S file has it, and upstream displays Q1_0
+    for all of them.
 
     Example: 39 in a TL2 file, which upstream llama.cpp calls NVFP4.
 
-    Fix: none in the file; tell whoever reads the number which fork wrote it.
+    Fix: the file needs no repair. Tell its users which fork wrote it.
     """
     known = architecture_view(subject)
     stated, common = _stated(known), _commonest(known)
@@ -111,12 +112,12 @@ def file_type_collision(subject: Subject) -> Iterator[Finding]:
 def retired_type_size(subject: Subject) -> Iterator[Finding]:
     """A tensor has the size that its number meant in llama.cpp before the number was retired.
 
-    Why: for some weeks of 2024 llama.cpp gave 36 to 38 to types that were packed for ARM, with 18 bytes for 32 weights.
-    Files of that time have the numbers of I2_S, I8_S and TL1, and other bytes; read as I2_S they are noise.
+    Why: for some weeks of 2024 llama.cpp used 36 to 38 for types packed for ARM, with 18 bytes for 32 weights. Files of
+    that time have the type numbers of I2_S, I8_S and TL1 but other data; read as I2_S, they are noise.
 
-    Example: a Q4_0 model that llama-quantize packed as Q4_0_4_4, IQ4_NL_4_4 or their kin in November 2024.
+    Example: a model that llama-quantize packed as Q4_0_4_4, IQ4_NL_4_4 or a similar type in November 2024.
 
-    Fix: none in the file; quantize the model again.
+    Fix: the file cannot be repaired. Quantize the model again.
     """
     block, size = TAKEN_OVER_BLOCK
     if TAKEN_OVER.keys().isdisjoint(_numbers(subject)):

@@ -59,14 +59,14 @@ def _impossible(key: Key, value: Any) -> tuple[Any, str] | None:
 @rule(KEY_VALUE, clause="3.2", fix=Fix.UNSAFE, cwe=1284, when=MODELS,
       provenance=("CVE-2024-8063", "ggml-org/llama.cpp#25821"))  # fmt: skip
 def key_value(subject: Subject) -> Iterator[Finding]:
-    """A key has a value that no model can have.
+    """A key has a value that is impossible for any model.
 
-    Why: sizes of 0 are divided by, an unknown name of a scaling ends in an assertion, and more layers than loaders have
-    room for are refused. A base or an epsilon that is not above 0 is not checked at all and makes every output NaN.
+    Why: loaders divide by sizes, fail an assertion at an unknown scaling type, and refuse more layers than they
+    support. They do not check a base or an epsilon; if it is not above 0, every output is NaN.
 
     Example: attention.head_count = 0, rope.scaling.type = 'other', or an epsilon of 0.
 
-    Fix: write the value of the config.json that the model came with.
+    Fix: write the value from the config.json of the model.
     """
     known = architecture_view(subject)
     for key, value in _usable_values(known):
@@ -80,13 +80,13 @@ def key_value(subject: Subject) -> Iterator[Finding]:
 
 @rule(LAYER_ARRAY, clause="3.2", fix=Fix.UNSAFE, cwe=125, when=MODELS)
 def layer_array_length(subject: Subject) -> Iterator[Finding]:
-    """An array that has a number for each layer has another length than there are layers.
+    """The length of an array with one number for each layer is not the number of layers.
 
     Why: loaders compare the length with block_count and refuse: 'key has wrong array length'.
 
     Example: feed_forward_length of 24 numbers with a block_count of 30.
 
-    Fix: write one number for each layer, or a single one for all.
+    Fix: write one number for each layer, or a single number for all layers.
     """
     known = architecture_view(subject)
     layers = known.keys.own("block_count")
@@ -110,14 +110,14 @@ def _each(value: Any) -> tuple[int, ...]:
 
 @rule(HEADS, clause="3.3", fix=Fix.UNSAFE, cwe=369, when=MODELS)
 def heads_do_not_fill(subject: Subject) -> Iterator[Finding]:
-    """The query heads do not divide the hidden state, and nothing else says how wide a head is.
+    """embedding_length is not a multiple of head_count, and no other key gives the width of a head.
 
-    Why: without key_length and value_length loaders take embedding_length / head_count, rounded down, and then expect
-    narrower tensors than there are.
+    Why: without key_length and value_length, loaders take embedding_length / head_count, rounded down. They then expect
+    narrower tensors than the file has.
 
     Example: head_count = 3 with embedding_length = 2,560.
 
-    Fix: write the right head_count; where heads do not fill the hidden state, write both lengths.
+    Fix: write the right head_count. If the heads do not fill the hidden state, write key_length and value_length.
     """
     known = architecture_view(subject)
     embd, heads = known.keys.own("embedding_length"), _each(known.keys.own("attention.head_count"))
@@ -133,13 +133,14 @@ def heads_do_not_fill(subject: Subject) -> Iterator[Finding]:
 
 @rule(HEAD_GROUPS, clause="3.3", fix=Fix.UNSAFE, when=MODELS)
 def head_groups(subject: Subject) -> Iterator[Finding]:
-    """The key heads do not divide the query heads.
+    """head_count is not a multiple of head_count_kv.
 
-    Why: each key head serves equally many query heads; loaders divide, and end in an assertion of the graph.
+    Why: each key head serves the same number of query heads. Loaders divide, and fail an assertion when they build the
+    graph.
 
     Example: head_count_kv = 3 with head_count = 20.
 
-    Fix: write the number of key heads of the config.json that the model came with.
+    Fix: write the number of key heads from the config.json of the model.
     """
     known = architecture_view(subject)
     name = f"{known.name}.attention.head_count_kv"
@@ -173,7 +174,7 @@ def rope_dimensions(subject: Subject) -> Iterator[Finding]:
 
     Example: rope.dimension_count = 64 with heads of 128.
 
-    Fix: write the width of a head, or drop the key.
+    Fix: write the width of a head, or remove the key.
     """
     known = architecture_view(subject)
     if known.model is None or not known.model.whole_head_rope:
@@ -189,8 +190,8 @@ def rope_dimensions(subject: Subject) -> Iterator[Finding]:
 def rope_dimensions_unsaid(subject: Subject) -> Iterator[Finding]:
     """The heads do not fill the hidden state, and rope.dimension_count is missing.
 
-    Why: some loaders then rotate as many dimensions as a head would have if the heads did fill it, others the whole
-    head: the file runs everywhere and gives two results.
+    Why: some loaders then rotate embedding_length / head_count dimensions, others the whole head. The file runs
+    everywhere, but gives two different results.
 
     Example: key_length = 128 with embedding_length / head_count = 64.
 
@@ -212,8 +213,8 @@ def rope_dimensions_unsaid(subject: Subject) -> Iterator[Finding]:
 def rope_base_missing(subject: Subject) -> Iterator[Finding]:
     """rope.freq_base is missing where the architecture's published models need it.
 
-    Why: loaders take 10000 without a word; every position is then rotated by other angles, and the logits are others.
-    With the key taken away, the official loader ran BitNet b1.58 and gave logits that differ by 2.
+    Why: loaders silently take 10000. Every position is then rotated by other angles, and the logits change. Without the
+    key, the official loader ran BitNet b1.58 and gave logits that differ by 2.
 
     Example: a bitnet-b1.58 file without bitnet-b1.58.rope.freq_base.
 
@@ -227,21 +228,22 @@ def rope_base_missing(subject: Subject) -> Iterator[Finding]:
         yield rope_base_missing.at(KEY_COUNT_SPAN, want=want, name=TrustedText(known.name))
 
 
-@rule("M022", "rope-base-default", "rope.freq_base is {got}, what loaders take where it is missing; the published models of "
+@rule("M022", "rope-base-default", "rope.freq_base is {got}, the default of loaders; the published models of "
       "{name} have {want}", severity=WARNING, clause="3.4",
       when="bitnet-25 and bitnet-b1.58 with a byte-level vocabulary")  # fmt: skip
 def rope_base_default(subject: Subject) -> Iterator[Finding]:
     """rope.freq_base is the default of loaders, and not the base of the architecture's published models.
 
-    Why: a converter that does not find rope_theta writes 10000. Every position is then rotated by other angles: the model
-    speaks, and its perplexity rises by half. 'i2s identify FILE --likelihood' tells which base a trained model has.
+    Why: a converter that does not find rope_theta writes 10000. Every position is then rotated by other angles: the
+    model still writes text, but its perplexity rises by half. 'i2s identify FILE --likelihood' finds the base that a
+    trained model needs.
 
     Example: bitnet-b1.58.rope.freq_base = 10000.
 
     Fix: write the base that the model was trained with (rope_theta in its config.json).
     """
     known = architecture_view(subject)
-    if known.model is None or known.name not in ("bitnet-25", "bitnet-b1.58") or known.tokenizer != "gpt2":
+    if known.model is None or not known.model.one_model or known.tokenizer != "gpt2":
         return
     base = known.keys.own("rope.freq_base")
     if base == DEFAULT_ROPE_BASE and known.model.rope_base not in (None, DEFAULT_ROPE_BASE):
@@ -256,12 +258,12 @@ def rope_base_default(subject: Subject) -> Iterator[Finding]:
 def unusual_value(subject: Subject) -> Iterator[Finding]:
     """A key has a value that is far from those of all known models.
 
-    Why: loaders take it as it is. A context_length beyond reason makes them reserve a cache of that size; an epsilon
-    above 0.0001 damps norms; published models have 0.00001 or less.
+    Why: loaders do not check such values. With a huge context_length they reserve a cache of that size. An epsilon
+    above 0.0001 weakens the norms; published models have 0.00001 or less.
 
     Example: an epsilon of 0.1, or a context_length of 2^31.
 
-    Fix: write the value of the config.json that the model came with.
+    Fix: write the value from the config.json of the model.
     """
     known = architecture_view(subject)
     for key, value in _usable_values(known):
@@ -275,17 +277,17 @@ def unusual_value(subject: Subject) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-@rule("M013", "vocabulary-size", "vocab_size is {got}, and {want:token is|tokens are} listed", clause="3.2",
+@rule("M013", "vocabulary-size", "vocab_size is {got}, but the vocabulary has {want:token}", clause="3.2",
       fix=Fix.UNSAFE, cwe=125, when=MODELS)  # fmt: skip
 def vocabulary_size(subject: Subject) -> Iterator[Finding]:
-    """vocab_size is not the number of tokens that are listed.
+    """vocab_size is not the number of tokens in the vocabulary.
 
-    Why: loaders compare the two and refuse: 'vocab size mismatch'. One that does not would look up rows of the
-    embedding that are not there.
+    Why: loaders compare the two and refuse the file: 'vocab size mismatch'. A loader that does not would look up rows
+    that the embedding does not have.
 
     Example: vocab_size = 128,256 with 128,000 tokens.
 
-    Fix: write the number of rows of token_embd.weight to both, filling up the tokens.
+    Fix: write the number of rows of token_embd.weight, and add filler tokens up to this number.
     """
     known = architecture_view(subject)
     size = known.keys.own("vocab_size")
@@ -295,13 +297,13 @@ def vocabulary_size(subject: Subject) -> Iterator[Finding]:
         yield vocabulary_size.at(known.keys.value_span(f"{known.name}.vocab_size"), got=size, want=known.tokens)
 
 
-@rule("M014", "experts-used", "{got:expert is|experts are} used for a token, and the model has {want}", clause="3.2",
+@rule("M014", "experts-used", "expert_used_count is {got}, and expert_count is {want}", clause="3.2",
       fix=Fix.UNSAFE, cwe=617, when=MODELS)  # fmt: skip
 def experts_used(subject: Subject) -> Iterator[Finding]:
     """expert_used_count does not fit expert_count.
 
-    Why: loaders end in an assertion where there are experts and none is used, where more are used than there are, and
-    where some are used of 0.
+    Why: loaders fail an assertion if the model has experts and uses none, if it uses more than it has, or if it uses
+    some and has none.
 
     Example: expert_count = 8 without expert_used_count.
 
@@ -316,16 +318,16 @@ def experts_used(subject: Subject) -> Iterator[Finding]:
         yield experts_used.at(known.keys.value_span(f"{known.name}.{name}"), got=used, want=count)
 
 
-@rule("M015", "rope-scaling-twice", "both rope.scaling.factor, {got}, and its older name rope.scale_linear, {want}, are "
-      "there", severity=WARNING, clause="3.4", fix=Fix.UNSAFE, when=MODELS)  # fmt: skip
+@rule("M015", "rope-scaling-twice", "the file has both rope.scaling.factor, {got}, and its old name "
+      "rope.scale_linear, {want}", severity=WARNING, clause="3.4", fix=Fix.UNSAFE, when=MODELS)  # fmt: skip
 def rope_scaling_twice(subject: Subject) -> Iterator[Finding]:
-    """The factor of rope scaling is given by its present and by its older name.
+    """The factor of rope scaling is given under its current and under its old name.
 
-    Why: loaders that know the present name take it; older ones take the other.
+    Why: loaders that know the current name use it; older ones use the other.
 
     Example: rope.scaling.factor = 1 and rope.scale_linear = 4.
 
-    Fix: drop rope.scale_linear.
+    Fix: remove rope.scale_linear.
     """
     known = architecture_view(subject)
     factor, older = known.keys.own("rope.scaling.factor"), known.keys.own("rope.scale_linear")
@@ -334,18 +336,18 @@ def rope_scaling_twice(subject: Subject) -> Iterator[Finding]:
         yield rope_scaling_twice.at(span, got=_words(factor), want=_words(older))
 
 
-@rule("M020", "epsilon-of-family", "the epsilon is {got}; sources give {want} for the model of these sizes, {name}: only "
-      "its config.json can tell", severity=NOTE, clause="3.3",
+@rule("M020", "epsilon-of-family", "the epsilon is {got}; sources give {want} for {name}, which has these sizes: "
+      "only its config.json decides", severity=NOTE, clause="3.3",
       when="models of the sizes of a published one")  # fmt: skip
 def epsilon_of_family(subject: Subject) -> Iterator[Finding]:
-    """The epsilon may not be that of the model that the sizes are of.
+    """The epsilon may not be the one that the model was trained with.
 
-    Why: sources give 1e-6 and 1e-5 for the models of 1bitLLM, and converters wrote either; the file alone cannot tell
-    which was trained with. The difference costs quality and breaks nothing.
+    Why: sources give 1e-6 and 1e-5 for the models of 1bitLLM, and converters wrote both. The file alone does not show
+    which one the model was trained with. A wrong epsilon costs quality but breaks nothing.
 
-    Example: bitnet_b1_58-large with either, or a model of 2B-4T's sizes with 1e-6.
+    Example: bitnet_b1_58-large with either value, or a model with the sizes of 2B-4T and 1e-6.
 
-    Fix: compare with rms_norm_eps in the config.json that the model came with.
+    Fix: compare with rms_norm_eps in the config.json of the model.
     """
     known = architecture_view(subject)
     eps = known.keys.own("attention.layer_norm_rms_epsilon")
@@ -364,18 +366,18 @@ def epsilon_of_family(subject: Subject) -> Iterator[Finding]:
             return
 
 
-@rule("M021", "pooling", "pooling_type is {got}; the published ternary embedding models were trained with 3, the last "
-      "token: only the model's settings can tell", severity=NOTE, clause="3.6",
+@rule("M021", "pooling", "pooling_type is {got}; the published ternary embedding models were trained with 3, the "
+      "last token: only the model's settings decide", severity=NOTE, clause="3.6",
       when="ternary embedding models")  # fmt: skip
 def pooling(subject: Subject) -> Iterator[Finding]:
-    """The vectors of tokens may be pooled in another way than the model was trained with.
+    """The pooling type may not be the one that the model was trained with.
 
-    Why: the converter writes 1, the mean, where it finds no settings of sentence-transformers, and the graph takes the
-    key by its word. The vectors are then of no use, and nothing says so.
+    Why: the converter writes 1, the mean, if it finds no settings of sentence-transformers, and the graph follows the
+    key. With the wrong pooling the vectors are useless, and no program reports it.
 
     Example: bitnet-embedding-0.6b converted without its modules.json.
 
-    Fix: compare with the pooling of the model's card, and write 3 for the last token.
+    Fix: compare with the pooling that the model card gives, and write 3 for the last token.
     """
     known = architecture_view(subject)
     if known.model is None or not known.model.embedding_model or not known.is_ternary:

@@ -1,4 +1,4 @@
-"""Rules about the keys that a model has: which are there, of which type, under which name."""
+"""Rules about the keys of a model: which ones it has, their types and their names."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -24,14 +24,14 @@ _ARCHITECTURE: Final = "general.architecture"
 def architecture_unknown(subject: Subject) -> Iterator[Finding]:
     """No loader knows the architecture.
 
-    Why: graphs are chosen by this name, letter by letter: loaders end with 'unknown model architecture'. Names that
-    differ from a known one in case or signs are mistakes; any other is one where the tensors have the names of
-    llama.cpp's models, some are I2_S, and no loader of that family knows the name. Other names are not reported, since
-    new architectures appear every month.
+    Why: loaders choose the graph by this exact name, and refuse other names: 'unknown model architecture'. A name that
+    differs from a known one only in case or punctuation is a mistake. Another unknown name is reported only if the
+    tensors have llama.cpp's names, some are I2_S, and no loader of that family knows the name, since new architectures
+    appear every month.
 
     Example: 'bitnet-b1_58' or 'BitNet'.
 
-    Fix: write the name of the architecture whose graph the weights were trained with, and the keys with it in front.
+    Fix: write the name of the architecture that the weights were trained for, and use it as the prefix of the keys.
     """
     known = architecture_view(subject)
     if not known.keys.has(_ARCHITECTURE) or not subject.file.index.tensors:
@@ -86,12 +86,12 @@ def _missing(known: ArchitectureView) -> list[str]:
 def key_missing(subject: Subject) -> Iterator[Finding]:
     """A key is missing that loaders need.
 
-    Why: loaders derive from it which tensors there are, how they are shaped, or what the graph computes, and have no
-    value to fall back on: 'key not found in model'. ik_llama.cpp reads two of them as 0 instead.
+    Why: loaders derive the tensors, their shapes or the graph from it, and have no default: 'key not found in model'.
+    ik_llama.cpp reads two of these keys as 0 instead.
 
     Example: a bitnet-b1.58 file without bitnet-b1.58.context_length.
 
-    Fix: write the key; its value is in the config.json that the model came with.
+    Fix: write the key; its value is in the config.json of the model.
     """
     known = architecture_view(subject)
     if known.holds_model and _ARCHITECTURE not in known.keys.places:
@@ -109,16 +109,16 @@ _DOCUMENT = ", as the GGUF document has it and no loader takes it"
 @rule(KEY_TYPE, clause="3.1", fix=Fix.UNSAFE, cwe=843,
       provenance=("ggml-org/llama.cpp#26690",), when="files of a declared architecture")  # fmt: skip
 def key_type(subject: Subject) -> Iterator[Finding]:
-    """A key has another type than loaders ask for.
+    """A key does not have the type that loaders expect.
 
-    Why: loaders compare types strictly: most keys of a wrong type end in a refusal, general.file_type ends the process
-    of the BitNet fork, and arrays of the tokenizer are read through a pointer whatever they hold. The GGUF document has
-    u64 for most counts and lengths, and asks readers to take u32 as well; loaders of I2_S take u32 only. Under
-    --profile spec, such a u64 is no finding.
+    Why: loaders compare types strictly and refuse most keys of a wrong type. general.file_type ends the process of the
+    BitNet fork, and arrays of the tokenizer are read through a pointer whatever their element type is. The GGUF
+    document uses u64 for most counts and lengths and asks readers to accept u32 as well; loaders of I2_S accept u32
+    only. With --profile spec, such a u64 is not reported.
 
     Example: llama.vocab_size as an i32, or tokenizer.ggml.tokens as one string.
 
-    Fix: write the key with the type of the specification; the value may need to be converted.
+    Fix: write the key with the type that the specification gives; the value may have to be converted.
     """
     known = architecture_view(subject)
     index = subject.file.index
@@ -146,8 +146,8 @@ def key_type(subject: Subject) -> Iterator[Finding]:
 def quantization_version_missing(subject: Subject) -> Iterator[Finding]:
     """general.quantization_version is missing in a file with quantized tensors.
 
-    Why: the GGUF document requires it there. No loader asks for it, and BitNet's Python converters leave it out;
-    llama-quantize writes 2.
+    Why: the GGUF document requires the key in such files. No loader needs it, and BitNet's Python converters leave it
+    out; llama-quantize writes 2.
 
     Example: a file that convert-hf-to-gguf-bitnet.py wrote with --outtype i2_s.
 
@@ -165,7 +165,7 @@ def quantization_version_missing(subject: Subject) -> Iterator[Finding]:
 def name_missing(subject: Subject) -> Iterator[Finding]:
     """The model has no name.
 
-    Why: programs show general.name to people; without it they list the file as unknown.
+    Why: programs display general.name; without it they list the file as unknown.
 
     Example: a file that was assembled by hand.
 
@@ -186,11 +186,12 @@ _OTHERS: Final = (b"split.", b"quantize.", b"adapter.", b"general.base_model.", 
 def keys_undeclared(subject: Subject) -> Iterator[Finding]:
     """The file has keys that are not declared for its architecture.
 
-    Why: loaders pass over what they do not ask for, so a misspelt key is as good as a missing one and nobody says so.
+    Why: loaders ignore keys that they do not know, so a misspelled key has the same effect as a missing one, without a
+    message.
 
     Example: bitnet-b1.58.rope.freq_bass.
 
-    Fix: compare the names with the tables of the specification; drop what nothing reads.
+    Fix: compare the names with the tables of the specification, and remove keys that no program reads.
     """
     known = architecture_view(subject)
     if not known.is_bitnet:
@@ -209,13 +210,13 @@ def keys_undeclared(subject: Subject) -> Iterator[Finding]:
         yield keys_undeclared.at(subject.key_span(first[0]), got=count, want=0, key=first[1])
 
 
-@rule("M018", "foreign-prefix", "the key {key} is missing; there is {got}, which is of another architecture", clause="3.1",
-      fix=Fix.UNSAFE, when=MODELS, provenance=("microsoft/BitNet#212",))  # fmt: skip
+@rule("M018", "foreign-prefix", "the key {key} is missing; the file has {got}, which belongs to another architecture",
+      clause="3.1", fix=Fix.UNSAFE, when=MODELS, provenance=("microsoft/BitNet#212",))  # fmt: skip
 def foreign_prefix(subject: Subject) -> Iterator[Finding]:
-    """A key stands under the name of another architecture.
+    """A key has the prefix of another architecture.
 
-    Why: keys begin with the value of general.architecture. Where only that was changed, loaders do not find the others:
-    'key not found in model'.
+    Why: keys begin with the value of general.architecture. If only that value was changed, loaders do not find the
+    other keys: 'key not found in model'.
 
     Example: bitnet-25.block_count in a file whose architecture is bitnet-b1.58.
 
@@ -226,19 +227,21 @@ def foreign_prefix(subject: Subject) -> Iterator[Finding]:
         yield foreign_prefix.at(subject.key_span(i), got=name, want=TrustedText(key), key=TrustedText(key))
 
 
-@rule("M019", "former-name", "the architecture is called bitnet-25, as until 22 April 2025; its name today is bitnet-b1.58",
-      severity=NOTE, clause="3.1", fix=Fix.UNSAFE, when="models of architecture bitnet-25",
+@rule("M019", "former-name", "the architecture is called bitnet-25, its name until 22 April 2025; the current name is "
+      "bitnet-b1.58", severity=NOTE, clause="3.1", fix=Fix.UNSAFE, when="models of architecture bitnet-25",
       provenance=("microsoft/BitNet#212", "ikawrakow/ik_llama.cpp#366"))  # fmt: skip
 def former_name(subject: Subject) -> Iterator[Finding]:
-    """The architecture has the name that it had before April 2025.
+    """The architecture has the name that was used before April 2025.
 
-    Why: the graph and the tensors are the same, and loaders of the BitNet lineage know both names; programs that were
-    written for the published file of today may know the new one only.
+    Why: the graph and the tensors are the same, and loaders of the BitNet family know both names. Programs that were
+    written for the current published file may know only the new name.
 
     Example: a file that convert-ms-to-gguf-bitnet.py wrote.
 
-    Fix: rename the architecture and the keys, where the programs in use ask for it.
+    Fix: rename the architecture and the keys if your programs need the new name.
     """
     known = architecture_view(subject)
-    if known.model is not None and known.name == "bitnet-25":
-        yield former_name.at(known.keys.value_span(_ARCHITECTURE), got=known.name, want=TrustedText("bitnet-b1.58"))
+    if known.model is not None and known.model.renamed_to is not None:
+        yield former_name.at(
+            known.keys.value_span(_ARCHITECTURE), got=known.name, want=TrustedText(known.model.renamed_to)
+        )

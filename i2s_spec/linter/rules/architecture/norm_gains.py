@@ -1,4 +1,4 @@
-"""Rules about the gains of norms: what training leaves there, and what a converter or nobody has put there."""
+"""Rules about the gains of norms: whether they were trained, and whether they were converted correctly."""
 
 import struct
 from collections.abc import Iterator
@@ -46,15 +46,15 @@ def _is_norm(row: Row) -> bool:
     return row.spec is not None and row.spec.role == "norm"
 
 
-@rule("M121", "gains-all-one", "all gains are exactly 1 in {got:norm}, all that were read; the first is {name}",
+@rule("M121", "gains-all-one", "all gains are exactly 1 in {got:norm} (all that were read); the first is {name}",
       severity=WARNING, clause="4.4", when=WITH_NORMS, payload=True, sampled=Sampled.SPREAD)  # fmt: skip
 def gains_all_one(subject: Subject) -> Iterator[Finding]:
     """The gains of all norms are exactly 1.
 
-    Why: training begins with 1 and moves every gain. A model whose gains are all 1 was not trained, or its gains were
-    lost: the matrices are right, and every layer weighs its channels wrongly.
+    Why: training begins with gains of 1 and changes all of them. A model whose gains are all 1 was not trained, or its
+    gains were lost: the matrices are right, but every layer scales its channels wrongly.
 
-    Example: a converter that made norms for a checkpoint in which it did not find them.
+    Example: a converter did not find the norms of a checkpoint, and wrote new ones.
 
     Fix: convert the model again, with its norms.
     """
@@ -67,20 +67,21 @@ def gains_all_one(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M122", "gains-around-zero", "the gains of {name} have a mean of {got}, and {share} of them are below 0: the 1 that "
-      "is added to them seems to be missing (norms like that: {norms} of {want})", severity=WARNING, clause="4.4",
+      "is added to them seems to be missing (such norms: {norms} of {want})", severity=WARNING, clause="4.4",
       when=WITH_NORMS, payload=True, sampled=Sampled.SPREAD)  # fmt: skip
 def gains_around_zero(subject: Subject) -> Iterator[Finding]:
-    """Gains lie around 0, where trained ones are positive.
+    """Gains are close to 0; trained gains are positive.
 
-    Why: some checkpoints store w of gains 1 + w, and graphs multiply by what is stored. Then every hidden state is all but
-    zero, or has other signs.
+    Why: some checkpoints store w for a gain of 1 + w, but graphs multiply by the stored value. Hidden states then
+    become almost zero, or change their signs.
 
     Example: gains of -0.01 and 0.03 in a bitnet-b1.58 file.
 
     Fix: convert the model again, adding 1 to its norms.
     """
     known = architecture_view(subject)
-    norms = [] if known.name == "gemma3" else _norms(subject)  # M116 speaks of those
+    # M116 speaks of the norms of those whose checkpoints store w.
+    norms = [] if known.model is not None and known.model.gains_less_one else _norms(subject)
     like = []
     for row, values in norms:
         mean = sum(values) / len(values)

@@ -1,4 +1,4 @@
-"""Rules about the Hadamard rotation that PrismML's models fold into their weights, and the keys that say so."""
+"""Rules about the Hadamard rotation that PrismML's models fold into their weights, and the keys that declare it."""
 
 from collections.abc import Iterator
 
@@ -47,18 +47,18 @@ def _declared(subject: Subject) -> Rotation | RotationError | None:
         return RotationError("version", "or another key has a value of another type than it should")
 
 
-@rule("M040", "rotation-keys", "prism.hadamard.{key} {why}: which rotation the weights have cannot be known", clause="3.8",
+@rule("M040", "rotation-keys", "prism.hadamard.{key} {why}: the rotation of the weights is unknown", clause="3.8",
       when=_WHEN, provenance=("PrismML-Eng/llama.cpp#119", "PrismML-Eng/llama.cpp#120"))  # fmt: skip
 def rotation_keys(subject: Subject) -> Iterator[Finding]:
-    """The keys of a rotation are not all there, or say what cannot be computed.
+    """The keys of a rotation are incomplete or invalid.
 
-    Why: the weights are rotated, and the inputs of their products have to be. PrismML's loader refuses the file; one that
-    went on would compute noise. Blocks are a power of two that divides every row; signs are -1 and +1, as many for each
-    width as it has elements, and every folded weight has a width that is among them.
+    Why: the weights are rotated, so the inputs of their products must be rotated too. PrismML's loader refuses the
+    file; a loader that continues would compute noise. The block size is a power of two that divides every row. The
+    signs are -1 and +1, as many for each width as it has elements, and the width of every folded weight is listed.
 
     Example: sign_mode explicit without sign_values, or a sign of 0.
 
-    Fix: none in the file; make it again from the checkpoint.
+    Fix: the file cannot be repaired. Convert the checkpoint again.
     """
     found, places = _declared(subject), _places(subject)
     if isinstance(found, Rotation):
@@ -85,19 +85,20 @@ def _misfit(subject: Subject, rotation: Rotation) -> RotationError | None:
     return None
 
 
-@rule("M041", "rotation-ignored", "{count} of {total} weights that prism.hadamard says are rotated have types that programs "
-      "load without looking at the keys, the first {name} of type {kind}: they compute something else", severity=WARNING,
+@rule("M041", "rotation-ignored", "{count} of {total} weights that are rotated according to prism.hadamard have "
+      "types that programs load without checking these keys; the first is {name} of type {kind}: such programs "
+      "compute something else", severity=WARNING,
       clause="3.8", when=_WHEN, provenance=("ggml-org/llama.cpp#29058", "ggml-org/llama.cpp#29077"))  # fmt: skip
 def rotation_ignored(subject: Subject) -> Iterator[Finding]:
-    """Weights are rotated, and of types that programs read that know nothing of the rotation.
+    """Rotated weights have a type that programs without support for the rotation read.
 
-    Why: types 142 and 143 are read by programs that know the keys, or by none. Q2_0 and others are read by all:
-    llama.cpp, whose request for the rotation was closed unmerged, loads such a file, says nothing, and the model talks
-    nonsense.
+    Why: only programs that know the keys read the types 142 and 143. Other programs read Q2_0 and similar types, too:
+    llama.cpp, which closed the request for the rotation without merging it, loads such a file without a message, and
+    the model writes nonsense.
 
     Example: prism.hadamard.* over tensors of type 42.
 
-    Fix: none in the file; run it with PrismML's fork, or take a file whose weights are not rotated.
+    Fix: run the file with PrismML's fork, or take a file whose weights are not rotated.
     """
     found = _declared(subject)
     if not isinstance(found, Rotation):
@@ -114,19 +115,19 @@ def rotation_ignored(subject: Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-@rule("M042", "rotation-unsaid", "{count:tensor has|tensors have} type {got}, and no key says how "
-      "their rows are rotated: programs take these for not rotated", severity=NOTE, clause="3.8",
+@rule("M042", "rotation-unsaid", "{count:tensor has|tensors have} type {got}, but no key declares how the rows "
+      "are rotated: programs treat them as not rotated", severity=NOTE, clause="3.8",
       when="files with tensors of types 142 and 143",
       provenance=("PrismML-Eng/llama.cpp#242",))  # fmt: skip
 def rotation_unsaid(subject: Subject) -> Iterator[Finding]:
-    """Tensors are of types that PrismML made for rotated weights, and no key speaks of a rotation.
+    """Tensors have types that PrismML made for rotated weights, but no key declares a rotation.
 
-    Why: it may be that nothing is rotated, as in files that llama-quantize makes of other models. If the weights are,
-    and the keys were lost on the way, the file loads everywhere that it should and the model talks nonsense.
+    Why: the weights may not be rotated, as in files that llama-quantize makes of other models. But if they are rotated
+    and the keys were lost, the file loads without an error and the model writes nonsense.
 
-    Example: a Bonsai 2 file that a tool copied without keys that it does not know.
+    Example: a tool copied a Bonsai 2 file and left out the keys that it does not know.
 
-    Fix: none in the file; compare its keys with those of the file that it was made from.
+    Fix: compare the keys with those of the file that it was made from.
     """
     tensor = subject.file.index.tensor
     rows = [i for i in range(subject.file.index.tensors) if tensor(i).type in _OF_PRISM]

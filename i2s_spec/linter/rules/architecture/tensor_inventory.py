@@ -1,4 +1,4 @@
-"""Rules about the tensors that an architecture needs: which there are, and their shapes."""
+"""Rules about the tensors that an architecture needs: which ones the file has, and their shapes."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ MODELS: Final = "models of a declared architecture that are ternary, or say so"
 @rule("M101", "tensor-missing", "tensor {name} is missing ({meaning})", clause="4.1", when=MODELS,
       provenance=("microsoft/BitNet#226",))  # fmt: skip
 def tensor_missing(subject: Subject) -> Iterator[Finding]:
-    """A tensor is missing that the architecture's graph needs.
+    """A tensor that the architecture's graph needs is missing.
 
-    Why: loaders look every tensor of the architecture up by its name and refuse: 'tensor not found'. Readers that go on
-    without it, as some do without sub-norms, compute something else.
+    Why: loaders look up every tensor of the architecture by name, and refuse the file: 'tensor not found'. Readers that
+    continue without it, as some do without sub-norms, compute something else.
 
     Example: a bitnet-b1.58 file without blk.0.attn_sub_norm.weight.
 
-    Fix: convert the model again; where the tensors are those of another architecture, name that one.
+    Fix: convert the model again. If the tensors belong to another architecture, write the name of that one.
     """
     known = architecture_view(subject)
     for name, spec in known.wanted:
@@ -53,13 +53,13 @@ def _others(name: str, known: ArchitectureView) -> str:
 def tensor_unknown(subject: Subject) -> Iterator[Finding]:
     """A tensor does not belong to the architecture.
 
-    Why: loaders count the tensors that they know against those that the file has, and refuse: 'wrong number of
-    tensors'. Typical cases are sub-norms under llama, scales beside the tails under any architecture but bitnet, and
-    output.weight under bitnet.
+    Why: loaders compare the number of tensors that they know with the number in the file, and refuse the file: 'wrong
+    number of tensors'. Typical cases are sub-norms in a llama file, separate scale tensors in a file of any
+    architecture but bitnet, and output.weight in a bitnet file.
 
     Example: blk.0.attn_sub_norm.weight in a file of architecture llama.
 
-    Fix: name the architecture that has these tensors, or drop the tensor.
+    Fix: write the name of the architecture that has these tensors, or remove the tensor.
     """
     known = architecture_view(subject)
     absent = _absent(known)
@@ -98,15 +98,15 @@ def _stripped(ne: tuple[int, ...]) -> tuple[int, ...]:
     return ne
 
 
-@rule("M103", "tensor-shape", "tensor {name} has the shape {got}; {want} follows from the metadata{hint}", clause="4.2",
+@rule("M103", "tensor-shape", "tensor {name} has the shape {got}; the metadata require {want}{hint}", clause="4.2",
       when=MODELS, cwe=1284)  # fmt: skip
 def tensor_shape(subject: Subject) -> Iterator[Finding]:
-    """A tensor has another shape than the metadata say.
+    """A tensor's shape does not follow from the metadata.
 
-    Why: loaders compute every shape from the metadata and refuse: 'has wrong shape'. A reader that takes the shape from
-    the table multiplies matrices that do not fit.
+    Why: loaders compute every shape from the metadata, and refuse the file: 'has wrong shape'. A reader that takes the
+    shape from the tensor info multiplies matrices that do not fit.
 
-    Example: attn_k of 512 rows where head_count_kv asks for 128; a matrix that was transposed.
+    Example: attn_k has 512 rows, and head_count_kv requires 128; or a matrix was transposed.
 
     Fix: correct the metadata, or convert the model again.
     """
@@ -121,18 +121,18 @@ def tensor_shape(subject: Subject) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-@rule("M104", "block-count", "block_count is {want}, and the number of layers that have tensors is {got}{which}",
+@rule("M104", "block-count", "block_count is {want}, but the file has tensors of {got:layer}{which}",
       clause="4.1", when=MODELS,
       provenance=("ggml-org/llama.cpp#25821", "ggml-org/llama.cpp#26051"))  # fmt: skip
 def block_count(subject: Subject) -> Iterator[Finding]:
-    """The layers that have tensors are not those that block_count says.
+    """The layers that have tensors do not match block_count.
 
-    Why: loaders ask for the tensors of every layer from 0 to block_count - 1, and for no others: one that is missing is
-    'not found', one too many makes a 'wrong number of tensors'.
+    Why: loaders expect the tensors of the layers 0 to block_count - 1, and no others. They refuse a missing tensor
+    ('not found') and an additional one ('wrong number of tensors').
 
-    Example: block_count = 30 with tensors up to blk.27; blk.3 left out.
+    Example: block_count = 30 with tensors up to blk.27, or with none for blk.3.
 
-    Fix: write the number of layers that are there, or convert the model again.
+    Fix: write the number of layers that the file has, or convert the model again.
     """
     known = architecture_view(subject)
     if known.h is None or known.in_parts or not known.is_bitnet:
@@ -140,7 +140,7 @@ def block_count(subject: Subject) -> Iterator[Finding]:
     wanted = set(range(known.h.layers))
     missing, extra = sorted(wanted - known.layers), sorted(known.layers - wanted)
     if missing or extra:
-        which = "; the first that is missing is blk.{:,}" if missing else "; the first that is too many is blk.{:,}"
+        which = "; the first missing layer is blk.{:,}" if missing else "; the first additional layer is blk.{:,}"
         span = known.keys.value_span(f"{known.name}.block_count")
         words = TrustedText(which.format((missing or extra)[0]))
         yield block_count.at(span, got=len(known.layers), want=known.h.layers, which=words)
@@ -151,12 +151,12 @@ def block_count(subject: Subject) -> Iterator[Finding]:
 def embedding_rows(subject: Subject) -> Iterator[Finding]:
     """The embedding, or the head, has another number of rows than there are tokens.
 
-    Why: loaders refuse it: 'has wrong shape'. A reader that does not look reads beyond the embedding for the last
-    tokens.
+    Why: loaders refuse the file: 'has wrong shape'. A reader that does not check this reads beyond the embedding for
+    the last tokens.
 
     Example: token_embd.weight with 32,000 rows and 32,002 tokens.
 
-    Fix: fill up the tokens, or convert the model again with its added tokens.
+    Fix: add filler tokens, or convert the model again with its added tokens.
     """
     known = architecture_view(subject)
     size = known.keys.own("vocab_size")
@@ -167,18 +167,18 @@ def embedding_rows(subject: Subject) -> Iterator[Finding]:
                 yield embedding_rows.at(subject.info_span(row.i, "ne"), got=row.ne[1], want=ne[1], name=row.name)
 
 
-@rule("M112", "head-missing", "output.weight is missing: loaders take token_embd.weight for the head; whether the model was "
-      "trained so cannot be told from the file", severity=NOTE, clause="4.1",
+@rule("M112", "head-missing", "output.weight is missing: loaders use token_embd.weight as the head; the file does "
+      "not show whether the model was trained so", severity=NOTE, clause="4.1",
       when="ternary models of architecture llama")  # fmt: skip
 def head_missing(subject: Subject) -> Iterator[Finding]:
-    """The head of a model is missing that published models have untied.
+    """The head is missing, which published models of this kind have.
 
-    Why: loaders fall back on the embedding without a word. Llama3-8B-1.58 and Falcon3-1.58bit have a head of their own;
-    without it they answer nonsense. A model that was trained with a tied head is sound.
+    Why: loaders silently use the embedding instead. Llama3-8B-1.58 and Falcon3-1.58bit have a separate head; without it
+    they write nonsense. A model that was trained with a tied head is sound.
 
     Example: a Llama3-8B-1.58 file of 290 tensors.
 
-    Fix: compare with tie_word_embeddings in the config.json that the model came with.
+    Fix: compare with tie_word_embeddings in the config.json of the model.
     """
     known = architecture_view(subject)
     if known.is_ternary:
@@ -191,14 +191,14 @@ def head_missing(subject: Subject) -> Iterator[Finding]:
       fix=Fix.UNSAFE, when="models of architecture bitnet-25 or bitnet-b1.58",
       provenance=("microsoft/BitNet#226", "ikawrakow/ik_llama.cpp#388"))  # fmt: skip
 def head_ignored(subject: Subject) -> Iterator[Finding]:
-    """There is a head, and the architecture's graph multiplies by the embedding.
+    """The file has a head, but the architecture's graph uses the embedding instead.
 
-    Why: the file is larger than it need be; 657 MB of 1.84 GB in the file of 2B-4T before 22 April 2025. ik_llama.cpp
-    does use it, so that a head that is not the embedding gives two results.
+    Why: the head wastes space: 657 MB of 1.84 GB in the file of 2B-4T before 22 April 2025. ik_llama.cpp does use it,
+    so a head that differs from the embedding gives another result there.
 
     Example: output.weight in a bitnet-25 file.
 
-    Fix: drop the tensor.
+    Fix: remove the tensor.
     """
     known = architecture_view(subject)
     row = known.present.get("output.weight")
@@ -208,14 +208,14 @@ def head_ignored(subject: Subject) -> Iterator[Finding]:
         yield head_ignored.at(subject.name_span(row.i), got=got, want=0, name=row.name)
 
 
-@rule("M115", "input-norms-missing", "{got:input norm is|input norms are} missing (each normalizes "
-      "what enters a projection); the first is {name}",
+@rule("M115", "input-norms-missing", "{got:input norm is|input norms are} missing (each normalizes the input of a "
+      "projection); the first is {name}",
       severity=WARNING, clause="4.6", when="ternary embedding models")  # fmt: skip
 def input_norms_missing(subject: Subject) -> Iterator[Finding]:
-    """Norms on what enters projections are missing in a ternary embedding model.
+    """Norms on the inputs of projections are missing in a ternary embedding model.
 
-    Why: the models were trained with a norm before each projection's activations are quantized. Loaders take them as
-    optional: without them the graph runs, and the vectors are wrong.
+    Why: the models were trained with a norm before the activations of each projection are quantized. Loaders treat
+    these norms as optional: without them the graph runs, but the vectors are wrong.
 
     Example: a bitnet-embedding-0.6b file without blk.0.attn_q_norm_in.weight.
 
@@ -233,15 +233,15 @@ def input_norms_missing(subject: Subject) -> Iterator[Finding]:
 _PUBLISHED_NAMES: Final = frozenset({"bitnet2b", "bitnet2b_2501"})
 
 
-@rule("M120", "release-changed", "the name, the sizes and the tensors are those of {name}, whose file has {want:byte}; "
-      "this one has {got}", severity=NOTE, clause="4.7", when="files that bear a published model's name",
+@rule("M120", "release-changed", "the name, the sizes and the tensors are those of {name}, whose published file "
+      "has {want:byte}; this file has {got}", severity=NOTE, clause="4.7", when="files that bear a published model's name",
       provenance=("microsoft/BitNet#226",))  # fmt: skip
 def release_changed(subject: Subject) -> Iterator[Finding]:
     """A file with the name and the tensors of a published one has another size.
 
-    Why: somebody changed its metadata, or appended something. That may be a repair; it is not the published file.
+    Why: somebody changed the metadata or appended data. This may be a repair, but it is not the published file.
 
-    Example: bitnet2b with another chat template.
+    Example: the file of 2B-4T (general.name bitnet2b) with another chat template.
 
     Fix: compare the SHA-256 with that of the published file.
     """
@@ -263,12 +263,12 @@ def release_changed(subject: Subject) -> Iterator[Finding]:
 def input_norms_upstream(subject: Subject) -> Iterator[Finding]:
     """The file has norms that stock loaders of qwen3 and gemma3 do not know.
 
-    Why: only BitNet's fork of 2026 looks for them. Upstream llama.cpp, and what is built on it, counts one tensor too
-    many for each and refuses: 'wrong number of tensors'.
+    Why: only BitNet's fork of 2026 reads these norms. For upstream llama.cpp and programs built on it, each of them is
+    one tensor too many, and they refuse the file: 'wrong number of tensors'.
 
     Example: every file of bitnet-embedding-0.6b.
 
-    Fix: none in the file; run it with BitNet's fork.
+    Fix: run the file with BitNet's fork.
     """
     known = architecture_view(subject)
     rows = [row for row in known.rows if row.spec is not None and row.name.endswith("_norm_in.weight")]

@@ -1,4 +1,4 @@
-"""Rules about what tensors are for: the types that fit it, and what two models with the same tensors differ in."""
+"""Rules about the roles of tensors: the types that fit a role, and differences of models with the same tensors."""
 
 import struct
 from collections import Counter
@@ -25,17 +25,17 @@ _BLOCK: Final = 128
 _FLOAT_ROLES: Final = frozenset({"norm", "bias", "scale", "rope", "router"})
 
 
-@rule("M106", "float-type", "tensor {name} is {got}; holding {role}, it is read as {want}", clause="4.4",
+@rule("M106", "float-type", "tensor {name} is {got}; as {role}, it is read as {want}", clause="4.4",
       fix=Fix.UNSAFE, when=MODELS, provenance=("microsoft/BitNet#468",))  # fmt: skip
 def float_type(subject: Subject) -> Iterator[Finding]:
-    """A norm, a bias or another tensor of plain floats has a type that it cannot be used in.
+    """A norm, a bias or another float tensor has a type that runtimes cannot use for it.
 
-    Why: the BitNet fork loads norms of another type than F32 and ends the process at the first token; other runtimes
-    read halves as floats, or take zeros. Only the loaders of the embedding models read halves.
+    Why: the BitNet fork loads norms that are not F32, and ends the process at the first token. Other runtimes read
+    F16 values as F32, or take zeros. Only the loaders of the embedding models read F16 norms.
 
     Example: blk.0.attn_norm.weight as F16 in a bitnet-b1.58 file.
 
-    Fix: convert the tensor to F32, which loses nothing.
+    Fix: convert the tensor to F32, which is lossless.
     """
     known = architecture_view(subject)
     for row in known.ternary_model_rows:
@@ -53,9 +53,9 @@ def float_type(subject: Subject) -> Iterator[Finding]:
 def embedding_type(subject: Subject) -> Iterator[Finding]:
     """The embedding or the head has a type that is unusual for it.
 
-    Why: rows of an I2_S embedding can be read only since November 2025, and on ARM of that time wrongly; an embedding
-    of such weights is rarely meant. Types with a scale for each group are not meant here: their rows can be read. Q8_0 is
-    what llama-quantize falls back to where the width is no multiple of 256, and unusual elsewhere.
+    Why: runtimes can read rows of an I2_S embedding only since November 2025, and ARM builds of that time read them
+    wrongly; such an embedding is rarely intended. Types with a scale for each group are not reported, since their rows
+    can be read. llama-quantize falls back to Q8_0 if the width is not a multiple of 256; elsewhere Q8_0 is unusual.
 
     Example: token_embd.weight as I2_S, after llama-quantize --pure.
 
@@ -83,14 +83,14 @@ def embedding_type(subject: Subject) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-@rule("M108", "projection-left-over", "{got} of {total} projections are not ternary in a file whose file_type is I2_S; the "
+@rule("M108", "projection-left-over", "{got} of {total} projections are not ternary, but file_type is I2_S; the "
       "first is {name}, {kind}", severity=WARNING, clause="4.2",
       when="models whose file_type is I2_S", provenance=("microsoft/BitNet#621",))  # fmt: skip
 def projection_left_over(subject: Subject) -> Iterator[Finding]:
     """Some projections of a file that says it is I2_S were not quantized.
 
-    Why: they run as they are, as slow and as large as before; the converter passed over them without a word. Those whose
-    rows are not whole blocks of 128 are not meant: they have to stay.
+    Why: the converter skipped them without a message. They work, but stay as slow and as large as before. Projections
+    whose rows are not whole blocks of 128 are not reported, since they cannot be I2_S.
 
     Example: attn_v left as F16 where all others are I2_S.
 
@@ -108,12 +108,12 @@ def projection_left_over(subject: Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-@rule("M109", "ternary-types-mixed", "projections are of several ternary types: {got}", severity=WARNING, clause="4.2",
+@rule("M109", "ternary-types-mixed", "the projections have several ternary types: {got}", severity=WARNING, clause="4.2",
       when=TERNARY)  # fmt: skip
 def ternary_types_mixed(subject: Subject) -> Iterator[Finding]:
-    """Projections of one model are of several ternary types.
+    """Projections of one model have several ternary types.
 
-    Why: no tool writes such a file, and builds have kernels for some of these types only: it loads in few of them.
+    Why: no tool writes such a file, and most builds have kernels for only some of these types, so few of them load it.
 
     Example: attn_q as I2_S and attn_k as TL1.
 
@@ -128,16 +128,17 @@ def ternary_types_mixed(subject: Subject) -> Iterator[Finding]:
         yield ternary_types_mixed.at(subject.info_span(row.i, "type"), got=words, want=1)
 
 
-@rule("M114", "scale-twice", "tensor {name} is a scale beside that in the tail of {other}: the graph multiplies by both",
-      severity=WARNING, clause="4.5", fix=Fix.UNSAFE, when="models of architecture bitnet")  # fmt: skip
+@rule("M114", "scale-twice", "tensor {name} is a second scale of {other}, which has one in its tail: the graph "
+      "multiplies by both", severity=WARNING, clause="4.5", fix=Fix.UNSAFE,
+      when="models of architecture bitnet")  # fmt: skip
 def scale_twice(subject: Subject) -> Iterator[Finding]:
-    """A projection has a scale of its own beside the one in its tail.
+    """A projection has a separate scale tensor and a scale in its tail.
 
-    Why: the scales beside the tensors are from before I2_S kept them in tails. The graph of bitnet applies both.
+    Why: separate scales are older than the scale in the I2_S tail. The graph of bitnet applies both.
 
     Example: blk.0.attn_q.scale beside blk.0.attn_q.weight of type I2_S.
 
-    Fix: drop the scale if the tail has the right one; the file does not show which is right.
+    Fix: remove the separate scale if the one in the tail is right; the file does not show which is right.
     """
     known = architecture_view(subject)
     for row in known.rows:
@@ -174,15 +175,15 @@ def _mean(known: ArchitectureView, row: Row) -> float | None:
 def gemma_norm(subject: Subject) -> Iterator[Finding]:
     """Norms of a Gemma model seem to be stored without the 1 that is added to them.
 
-    Why: Gemma multiplies by 1 + w; graphs multiply by what is stored, so converters add 1. Without it every hidden state
-    is all but zero. Norms on what enters projections are stored as they are.
+    Why: Gemma multiplies by 1 + w, but graphs multiply by the stored value, so converters add 1. Without this every
+    hidden state is almost zero. Norms on the inputs of projections are stored unchanged.
 
     Example: a gemma3 file whose attn_norm has a mean of 0.02.
 
-    Fix: convert the model again, or add 1 to its native norms.
+    Fix: convert the model again, or add 1 to its own norms (not to those on the inputs of projections).
     """
     known = architecture_view(subject)
-    if known.name != "gemma3" or known.model is None:
+    if known.model is None or not known.model.gains_less_one:
         return
     rows = [known.present[name] for name in _GEMMA_NORMS if name in known.present]
     means = [_mean(known, row) for row in rows]
@@ -195,23 +196,23 @@ def gemma_norm(subject: Subject) -> Iterator[Finding]:
         )
 
 
-@rule("M117", "activation-uncertain", "architecture {arch} has a graph with {got}, and its vocabulary is a {kind} one, as "
-      "in models with {other}: only the model's config.json can tell", severity=NOTE, clause="4.3",
+@rule("M117", "activation-uncertain", "architecture {arch} has a graph with {got}, but its vocabulary is {kind}, "
+      "as in models with {other}: only the model's config.json decides", severity=NOTE, clause="4.3",
       fix=Fix.UNSAFE, fix_with="--unsafe --select M117", when="bitnet models whose vocabulary is of another family",
       provenance=("microsoft/BitNet#588", "microsoft/BitNet#602"))  # fmt: skip
 def activation_uncertain(subject: Subject) -> Iterator[Finding]:
     """The activation of the feed-forward may not be the one that the architecture's name chooses.
 
-    Why: bitnet is a graph with SiLU, bitnet-b1.58 one with squared ReLU, over the same tensors. Converters of 2026 write
-    bitnet-b1.58 over the SiLU models of 1bitLLM, whose vocabulary is SentencePiece; 2B-4T has a byte-level one. With the
-    wrong activation perplexity goes from 17 to 100.
+    Why: the graph of bitnet has SiLU, that of bitnet-b1.58 has squared ReLU, and both use the same tensors. Converters
+    of 2026 write bitnet-b1.58 for the SiLU models of 1bitLLM, whose vocabulary is SentencePiece; 2B-4T has a byte-level
+    vocabulary. With the wrong activation, perplexity rises from 17 to 100.
 
-    Example: a SentencePiece vocabulary under bitnet-b1.58, or a byte-level one under bitnet.
+    Example: a SentencePiece vocabulary in a bitnet-b1.58 file, or a byte-level one in a bitnet file.
 
-    Fix: compare with hidden_act in the config.json that the model came with; rename the architecture if it differs.
+    Fix: compare with hidden_act in the config.json of the model, and rename the architecture if it differs.
     """
     known = architecture_view(subject)
-    if known.model is None or not known.name.startswith("bitnet") or known.keys.own("hidden_activation") is not None:
+    if known.model is None or not known.model.is_bitnet or known.keys.own("hidden_activation") is not None:
         return
     kinds = {"gpt2": "byte-level", "llama": "SentencePiece"}
     if known.tokenizer in kinds and known.tokenizer != known.model.tokenizer:
@@ -228,8 +229,8 @@ def activation_uncertain(subject: Subject) -> Iterator[Finding]:
 def activation_contradicted(subject: Subject) -> Iterator[Finding]:
     """The file asks for another activation than the architecture's graph has.
 
-    Why: released runtimes go by the architecture's name and never look at the key (llama.cpp closed the requests for it);
-    programs that obey it, as this package does, get another result of the same file.
+    Why: released runtimes choose the activation by the architecture's name and ignore the key (llama.cpp closed the
+    requests for it). Programs that follow the key, as this package does, compute another result from the same file.
 
     Example: bitnet-b1.58.hidden_activation = 'silu'.
 
@@ -237,7 +238,7 @@ def activation_contradicted(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     name = f"{known.name}.hidden_activation"
-    if known.model is None or known.keys.value(name) is None or known.name == "bitnet":
+    if known.model is None or known.keys.value(name) is None or known.model.takes_activation:
         return  # under `bitnet` it is what the key is for
     if known.is_bitnet and known.keys.value(name) != known.model.activation:
         want = TrustedText(known.model.activation)
@@ -246,17 +247,17 @@ def activation_contradicted(subject: Subject) -> Iterator[Finding]:
         )
 
 
-@rule("M119", "permutation-uncertain", "tensor {name} has rows for rotation by {got} under {arch}, and the sub-norms are of "
-      "an architecture that rotates by {want}: no key states whether its rows were permuted", severity=NOTE,
+@rule("M119", "permutation-uncertain", "tensor {name} belongs to a {arch} model, whose rows are ordered for "
+      "rotation by {got}, but its sub-norms belong to an architecture that rotates by {want}: no key states "
+      "whether the rows were permuted", severity=NOTE,
       clause="4.2", when="models of architecture llama with tensors of bitnet")  # fmt: skip
 def permutation_uncertain(subject: Subject) -> Iterator[Finding]:
     """The rows of queries and keys may be in the order of another architecture.
 
-    Why: llama rotates neighbouring rows of a head, bitnet its halves, and converters permute the rows of llama models
-    for it. A model whose other tensors are bitnet's was probably converted as bitnet, without this permutation. The
-    header does not state the order of rows. Trained I2_S weights often show it (I215 compares them), random ones never
-    do; with the
-    wrong order perplexity doubles.
+    Why: llama rotates neighboring rows of a head, bitnet rotates its halves, and converters permute the rows of llama
+    models accordingly. A model with bitnet's sub-norms was probably converted as bitnet, without this permutation. The
+    header does not state the order of the rows. Trained I2_S weights often show it (I215 compares them), random ones
+    never do. With the wrong order, perplexity doubles.
 
     Example: a bitnet-b1.58 file that was renamed to llama.
 
@@ -269,7 +270,7 @@ def permutation_uncertain(subject: Subject) -> Iterator[Finding]:
     if row is not None and known.model is not None and known.model.rope == "norm" and subs:
         yield permutation_uncertain.at(
             subject.name_span(row.i),
-            got=TrustedText("neighbours"),
+            got=TrustedText("neighbors"),
             want=TrustedText("halves"),
             name=row.name,
             arch=TrustedText(known.name),

@@ -26,8 +26,8 @@ _NUMBERED: Final = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.safetensors", re.ASCII)
 def checkpoint_index(facts: CheckpointFacts) -> Iterator[Finding]:
     """The index of a checkpoint and its shards differ.
 
-    Why: a loader takes every tensor from the shard that the index names. A shard that is missing, or a tensor in another
-    shard, leaves layers at their random start values, and some loaders only warn of that.
+    Why: a loader takes every tensor from the shard that the index names. If a shard is missing, or a tensor is in
+    another shard, layers keep their random initial values, and some loaders only warn.
 
     Example: `model.safetensors.index.json` names two shards, and one was not downloaded.
 
@@ -85,12 +85,12 @@ def _numbered(facts: CheckpointFacts) -> Iterator[str]:
 def checkpoint_family(facts: CheckpointFacts) -> Iterator[Finding]:
     """The checkpoint belongs to no known family of ternary models.
 
-    Why: which tensors a checkpoint must have, and their shapes, follow from its family. The rules about them do not
-    apply to other checkpoints, so a report without findings then says little.
+    Why: the family determines which tensors a checkpoint must have, and their shapes. The rules about them do not apply
+    to other checkpoints, so a report without findings then means little.
 
     Example: `architectures` names a class that no declared family has, or the weights are ordinary floats.
 
-    Fix: nothing, if the model is not a ternary one. `i2s import` lists the families that are known.
+    Fix: nothing has to be done if the model is not ternary. `i2s import` lists the known families.
     """
     if facts.family is None and facts.unknown:
         yield checkpoint_family.at(_CONFIG, reason=TrustedText(facts.unknown))
@@ -101,8 +101,8 @@ def checkpoint_family(facts: CheckpointFacts) -> Iterator[Finding]:
 def tensor_missing(facts: CheckpointFacts) -> Iterator[Finding]:
     """A tensor of the model is missing.
 
-    Why: transformers gives a tensor that is missing random values and only warns; a converter that skips it writes a file
-    that loads nowhere or computes something else.
+    Why: transformers fills a missing tensor with random values and only warns. A converter that skips it writes a file
+    that no program loads, or that computes something else.
 
     Example: `model.layers.3.mlp.up_proj.weight` was not saved.
 
@@ -116,17 +116,17 @@ def tensor_missing(facts: CheckpointFacts) -> Iterator[Finding]:
             yield tensor_missing.at(_CONFIG, name=name, family=TrustedText(family.name))
 
 
-@rule("H204", "checkpoint-sub-norm-missing", "the checkpoint has no {name}: {family} models normalise there", clause="12.1",
+@rule("H204", "checkpoint-sub-norm-missing", "the checkpoint has no {name}, which {family} models need", clause="12.1",
       when=CHECKPOINTS, needs=Needs.OTHER_FORMAT, provenance=("huggingface/transformers#47957",))  # fmt: skip
 def sub_norm_missing(facts: CheckpointFacts) -> Iterator[Finding]:
-    """A norm inside of attention or of the feed-forward block is missing.
+    """A norm inside the attention or the feed-forward block is missing.
 
-    Why: BitNet models normalise what enters the output projection and the way down. Without the gains a runtime leaves the
-    norm out, or multiplies by random ones, and the text is wrong though every matrix is right.
+    Why: BitNet models normalize the inputs of the output projection and of the down projection. Without the gains a
+    runtime leaves the norm out, or uses random gains, and the text is wrong although every matrix is right.
 
     Example: a fine-tune was saved by a class without `attn_sub_norm`.
 
-    Fix: take the gains from the model that the checkpoint was made of.
+    Fix: take the gains from the model that the checkpoint was made from.
     """
     family = facts.family
     if family is None:
@@ -136,13 +136,13 @@ def sub_norm_missing(facts: CheckpointFacts) -> Iterator[Finding]:
             yield sub_norm_missing.at(_CONFIG, name=name, family=TrustedText(family.name))
 
 
-@rule("H205", "checkpoint-tensor-unknown", "tensor {name} is not one of {family} models; a conversion has no place for it",
+@rule("H205", "checkpoint-tensor-unknown", "tensor {name} does not belong to {family} models; a conversion cannot keep it",
       clause="12.1", when=CHECKPOINTS, needs=Needs.OTHER_FORMAT)  # fmt: skip
 def tensor_unknown(facts: CheckpointFacts) -> Iterator[Finding]:
-    """A tensor belongs to nothing that the model computes.
+    """The model's graph does not use a tensor.
 
-    Why: a file without it would be another model, if the tensor counts; converters drop it without a word. Adapters of a
-    fine-tune that were not merged are such tensors, and so are layers beyond those of config.json.
+    Why: converters silently leave it out. If the tensor matters, the converted file is another model. Typical cases are
+    adapters of a fine-tune that were not merged, and more layers than config.json states.
 
     Example: `model.layers.0.self_attn.q_proj.lora_A.weight` in a folder with the matrices of the base model.
 
@@ -161,10 +161,10 @@ def tensor_unknown(facts: CheckpointFacts) -> Iterator[Finding]:
 def tensor_shape(facts: CheckpointFacts) -> Iterator[Finding]:
     """A tensor has another shape than config.json gives.
 
-    Why: sizes are read from config.json, and weights by them. A matrix that is packed has a fourth of the rows; one of
-    another shape gives other weights, or ends the program that reads it.
+    Why: programs take the sizes from config.json and read the weights accordingly. A packed matrix has a quarter of the
+    rows. Another shape gives wrong weights, or ends the program that reads it.
 
-    Example: `vocab_size` was raised in config.json, and the embedding was not.
+    Example: `vocab_size` was increased in config.json, but the embedding was not.
 
     Fix: correct config.json, or fetch the files again, all of one revision.
     """
@@ -187,13 +187,13 @@ def tensor_shape(facts: CheckpointFacts) -> Iterator[Finding]:
 def head(facts: CheckpointFacts) -> Iterator[Finding]:
     """The head and config.json contradict each other.
 
-    Why: with `tie_word_embeddings` the embedding is the head, and `lm_head.weight` is not read; without it,
-    `lm_head.weight` has to be there. Where both disagree, programs choose differently, and one
-    of them computes with other logits.
+    Why: with `tie_word_embeddings` the embedding is also the head, and `lm_head.weight` is not read; without it,
+    `lm_head.weight` is required. If the two contradict each other, programs choose differently and compute different
+    logits.
 
-    Example: `tie_word_embeddings` is true, and lm_head.weight was trained on.
+    Example: `tie_word_embeddings` is true, but lm_head.weight was trained separately.
 
-    Fix: set `tie_word_embeddings` as the model was trained, and save it again.
+    Fix: set `tie_word_embeddings` to the value that the model was trained with, and save it again.
     """
     family = facts.family
     if family is None:

@@ -1,4 +1,4 @@
-"""Rules about the weights of a checkpoint: packing, what weight_scale does, the trap of quantizing twice."""
+"""Rules about the weights of a checkpoint: packing, the meaning of weight_scale, weights that are quantized twice."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ LIKELY: Final = (1e-3, 0.125)
 def packing(facts: CheckpointFacts) -> Iterator[Finding]:
     """A packed matrix and its scale are not a pair.
 
-    Why: packed weights are trits, and what they stand for is in `weight_scale`. Without it the size of every output is
-    unknown; beside floats nothing says whether they still are to be multiplied by it.
+    Why: packed weights are trits, and `weight_scale` gives the value of +1. Without it the size of every output is
+    unknown. With a `weight_scale` beside float weights, it is unclear whether they must still be multiplied by it.
 
     Example: `q_proj.weight` in uint8, and no `q_proj.weight_scale`.
 
@@ -64,7 +64,8 @@ def _pair(facts: CheckpointFacts, name: str) -> Iterator[str]:
 def code_3(facts: CheckpointFacts) -> Iterator[Finding]:
     """A packed matrix has a code that stands for no trit.
 
-    Why: two bits hold four codes, and three are used. Unpacked without a look, the fourth is a weight of +2.
+    Why: two bits hold four codes, and only three are used. A program that does not check this unpacks the fourth as a
+    weight of +2.
 
     Example: bytes of another layout under the name of a packed matrix.
 
@@ -86,14 +87,14 @@ def code_3(facts: CheckpointFacts) -> Iterator[Finding]:
 @rule("H209", "checkpoint-quantization", "quantization_config of config.json does not fit the weights: {reason}",
       clause="12.1", when=CHECKPOINTS, needs=Needs.OTHER_FORMAT, provenance=("microsoft/BitNet#588",))  # fmt: skip
 def quantization(facts: CheckpointFacts) -> Iterator[Finding]:
-    """config.json does not say how packed weights are meant.
+    """config.json does not say how to read the packed weights.
 
-    Why: `linear_class` says whether `weight_scale` multiplies or divides, and `quantization_mode` whether it is read at
-    all: the mode online makes trits of floats on every pass, and forgets the scale of weights that are packed.
+    Why: `linear_class` states whether `weight_scale` multiplies or divides, and `quantization_mode` whether it is read
+    at all: the mode online quantizes float weights in every pass, and ignores the scale of packed weights.
 
     Example: packed matrices, and `quantization_mode: online`.
 
-    Fix: write `quant_method`, `linear_class` and `quantization_mode: offline` as the weights were packed.
+    Fix: write `quant_method`, the `linear_class` that the weights were packed with, and `quantization_mode: offline`.
     """
     about = facts.config.get("quantization_config")
     if about is None:
@@ -121,18 +122,19 @@ def quantization(facts: CheckpointFacts) -> Iterator[Finding]:
         yield quantization.at(_CONFIG, reason=TrustedText(reason))
 
 
-@rule("H210", "checkpoint-scale-convention", "by config.json weight_scale {word}, and scales are about {got}; turned round "
-      "they would be about {want}, as those of trained models are", severity=WARNING, clause="12.1",
+@rule("H210", "checkpoint-scale-convention", "according to config.json weight_scale {word}, but scales are about "
+      "{got}; their reciprocals are about {want}, like the scales of trained models", severity=WARNING, clause="12.1",
       when=CHECKPOINTS, needs=Needs.OTHER_FORMAT, provenance=("microsoft/BitNet#616",))  # fmt: skip
 def scale_convention(facts: CheckpointFacts) -> Iterator[Finding]:
     """Scales look like the reciprocals of what config.json says.
 
-    Why: transformers' AutoBitLinear multiplies by `weight_scale`, its BitLinear divides. A wrong choice leaves the trits
-    right and every output wrong by the square of the scale. Scales near 1 fit both, so that silence proves nothing.
+    Why: transformers' AutoBitLinear multiplies by `weight_scale`, its BitLinear divides. With the wrong choice the
+    trits are right, but every output is wrong by the square of the scale. Scales near 1 fit both, so the absence of
+    this finding proves nothing.
 
     Example: a model that was packed by BitLinear, with scales of 60, under `linear_class: autobitlinear`.
 
-    Fix: correct `linear_class` in config.json, or say it to `i2s import` with --weight-scale.
+    Fix: correct `linear_class` in config.json, or pass --weight-scale to `i2s import`.
     """
     word = facts.quantization.get("linear_class") or "bitlinear"
     if not facts.quantization or not isinstance(word, str) or word not in MULTIPLIES:
@@ -151,15 +153,14 @@ def scale_convention(facts: CheckpointFacts) -> Iterator[Finding]:
         )
 
 
-@rule("H211", "checkpoint-quantized-twice", "{got:matrix is|matrices are} ternary already, the "
-      "first is {name}, and quantization_mode "
-      "online makes trits of them once more", clause="12.1",
+@rule("H211", "checkpoint-quantized-twice", "{got:matrix is|matrices are} already ternary, the first is {name}, "
+      "and quantization_mode online would quantize them again", clause="12.1",
       when=CHECKPOINTS, needs=Needs.OTHER_FORMAT, payload=True)  # fmt: skip
 def quantized_twice(facts: CheckpointFacts) -> Iterator[Finding]:
-    """Weights that are ternary already would be quantized once more.
+    """Weights that are already ternary would be quantized again.
 
-    Why: the mode online takes the mean of the absolute weights as the scale. For floats that are -s, 0 and +s that mean
-    is s times the share of weights that are not 0: the trits stay, and every scale shrinks by a third to a half.
+    Why: the mode online takes the mean of the absolute weights as the scale. For floats that are -s, 0 and +s, this
+    mean is s times the share of nonzero weights: the trits stay the same, but every scale shrinks by a third to a half.
 
     Example: weights of a ternary model in bf16, under `quantization_mode: online`.
 
@@ -193,11 +194,11 @@ def _is_ternary(stored: Stored | None) -> bool:
 def not_finite(facts: CheckpointFacts) -> Iterator[Finding]:
     """Weights are infinite or NaN.
 
-    Why: one of them in a matrix makes its mean, and so its scale, infinite or NaN, and every output with it.
+    Why: one such weight in a matrix makes its mean and therefore its scale infinite or NaN, and with it every output.
 
-    Example: a training that diverged was saved all the same, or float16 overflowed when the weights were cast.
+    Example: the training diverged, or float16 overflowed when the weights were cast.
 
-    Fix: go back to a checkpoint from before; cast to bfloat16 instead.
+    Fix: go back to an earlier checkpoint, or cast to bfloat16 instead.
     """
     import numpy as np
 

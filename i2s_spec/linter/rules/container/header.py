@@ -28,7 +28,7 @@ raised(
     faults.VERSION_ZERO,
     """The version is 0.
 
-    Why: no such version exists; upstream refuses it, the BitNet fork reads on and misparses.
+    Why: no such version exists. Upstream refuses it; the BitNet fork reads on and misparses the file.
 
     Example: a version field of four zero bytes.
 
@@ -54,13 +54,14 @@ raised(
 
 raised(
     faults.VERSION_UNKNOWN,
-    """The version is newer than any that exists.
+    """The version is newer than any known version.
 
-    Why: what follows may have another layout. Upstream refuses; the BitNet fork does not look and may misparse.
+    Why: the rest of the file may have another layout. Upstream refuses the file; the BitNet fork does not check the
+    version and may misparse it.
 
     Example: version 4.
 
-    Fix: if the file is in truth of version 3, write 3.
+    Fix: if the rest of the file has the form of version 3, write 3.
     """,
     clause="2.3",
     provenance=("llama.cpp tests/test-gguf.cpp HEADER_BAD_VERSION_FUTURE",),
@@ -68,10 +69,10 @@ raised(
 
 raised(
     faults.BYTE_ORDER_UNCLEAR,
-    """The version is of neither byte order.
+    """The version is valid in neither byte order.
 
-    Why: a file does not state its byte order; readers infer it from the version, whose low 16 bits are zero in a
-    foreign order. Here they are zero and the swapped number is no version either.
+    Why: a file does not state its byte order; readers infer it from the version, whose low 16 bits are zero in the
+    wrong order. Here they are zero, but the byte-swapped number is not a known version either.
 
     Example: a version field of 00 00 00 09.
 
@@ -82,10 +83,10 @@ raised(
 
 raised(
     faults.KEY_COUNT,
-    """The header promises more key-values than the file can hold.
+    """The header counts more key-values than the file can hold.
 
-    Why: the smallest key-value takes 13 bytes. A reader that allocates by the count first can be made to allocate any
-    amount, or to multiply past 64 bits.
+    Why: the smallest key-value takes 13 bytes. A reader that trusts the count can be made to allocate any amount of
+    memory, or its multiplication overflows 64 bits.
 
     Example: a key count of 2^64 - 1 in a file of 64 bytes.
 
@@ -99,10 +100,10 @@ raised(
 
 raised(
     faults.TENSOR_COUNT,
-    """The header promises more tensors than the file can hold.
+    """The header counts more tensors than the file can hold.
 
-    Why: the smallest tensor info takes 24 bytes. A reader that allocates by the count first can be made to allocate any
-    amount, or to multiply past 64 bits.
+    Why: the smallest tensor info takes 24 bytes. A reader that trusts the count can be made to allocate any amount of
+    memory, or its multiplication overflows 64 bits.
 
     Example: a tensor count of 2^32 - 1 in a file of 64 bytes.
 
@@ -119,26 +120,26 @@ raised(
 def big_endian(subject: Subject) -> Iterator[Finding]:
     """The file is big-endian.
 
-    Why: it is legal since version 3, and nothing but the version field tells. Loaders on little-endian machines refuse
-    it; the float32 scale of every I2_S tensor must be big-endian too.
+    Why: version 3 allows it, and only the version field shows it. Loaders on little-endian machines refuse such a file.
+    The float32 scale of every I2_S tensor must be big-endian too.
 
     Example: a version field of 00 00 00 03.
 
-    Fix: convert the byte order if the file is meant for common machines.
+    Fix: convert the file to little-endian if it is meant for common machines.
     """
     if subject.file.version is not None and subject.file.byte_order == "big":
         yield big_endian.at(VERSION_SPAN, got="big", want="little")
 
 
-@rule("G107", "version-two", "the file is of version {got}", severity=NOTE, clause="2.3")
+@rule("G107", "version-two", "the file has version {got}", severity=NOTE, clause="2.3")
 def version_two(subject: Subject) -> Iterator[Finding]:
-    """The file is of version 2.
+    """The file has version 2.
 
-    Why: the layout is that of version 3 and every loader accepts it; only big-endian files need version 3.
+    Why: it has the same layout as version 3, and every loader accepts it. Only big-endian files need version 3.
 
     Example: a file written before October 2023.
 
-    Fix: none is needed.
+    Fix: nothing has to be done.
     """
     if subject.file.version == 2:
         yield version_two.at(VERSION_SPAN, got=2, want=3)

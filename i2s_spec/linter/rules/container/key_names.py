@@ -23,8 +23,8 @@ raised(
     faults.METADATA_TRUNCATED,
     """The file ends inside its metadata.
 
-    Why: fewer key-values are there than the header counts, or the file was cut. What follows the last complete one
-    cannot be located.
+    Why: the file has fewer key-values than the header counts, or it was truncated. Nothing after the last complete
+    key-value can be located.
 
     Example: a download that stopped after 100 kB.
 
@@ -40,7 +40,7 @@ raised(
     faults.KEY_TOO_LONG,
     """A key is longer than 65,535 bytes.
 
-    Why: the GGUF document limits keys to 65,535 bytes. No loader looks, so such a key only serves to fill memory.
+    Why: the GGUF document limits keys to 65,535 bytes. No loader checks this, so a longer key only fills memory.
 
     Example: a key of 70,000 times 'a'.
 
@@ -55,8 +55,9 @@ raised(
     faults.STRING_PAST_END,
     """A string is longer than the rest of the file.
 
-    Why: the length is wrong, or bytes before it are missing or too many, so that something else is read as a length. A
-    reader that adds 1 for a NUL wraps at 2^64 - 1; one that allocates first can be made to allocate anything.
+    Why: the length is wrong, or bytes before it are missing or inserted, so that other bytes are read as a length. A
+    reader that adds 1 for a NUL overflows at 2^64 - 1; one that allocates before it checks can be made to allocate any
+    amount.
 
     Example: a key length of 2^63.
 
@@ -74,11 +75,11 @@ raised(
 def empty_key(subject: Subject) -> Iterator[Finding]:
     """A key is empty.
 
-    Why: upstream refuses the file since July 2026; older loaders accept it and can never look the value up.
+    Why: upstream has refused such files since July 2026. Older loaders accept them but cannot look the value up.
 
     Example: a key-value that begins with a length of 0.
 
-    Fix: name the key or drop the key-value.
+    Fix: name the key, or remove the key-value.
     """
     for i, name in subject.odd_keys:
         if not name:
@@ -86,18 +87,18 @@ def empty_key(subject: Subject) -> Iterator[Finding]:
             yield empty_key.at(_length_span(start, i), got=0, index=i)
 
 
-@rule("G203", "duplicate-key", "key {key} is given {got:time}; loaders disagree which one counts", clause="2.4",
+@rule("G203", "duplicate-key", "key {key} is given {got:time}; loaders disagree about which value counts", clause="2.4",
       fix=Fix.UNSAFE, cwe=694,
       provenance=("ggml 41c67eea", "llama.cpp tests/test-gguf.cpp KV_DUPLICATE_KEY"), ambiguous=True)  # fmt: skip
 def duplicate_key(subject: Subject) -> Iterator[Finding]:
     """A key occurs twice.
 
-    Why: upstream refuses the file, the BitNet fork takes the first value, JavaScript readers take the last: a scanner
-    and a loader can see two different files.
+    Why: upstream refuses the file, the BitNet fork takes the first value, and JavaScript readers take the last. A
+    scanner and a loader can therefore see different files.
 
     Example: two key-values 'general.architecture', 'llama' and 'bitnet-b1.58'.
 
-    Fix: keep the one that is meant.
+    Fix: keep the intended value.
     """
     if subject.file.index.all_differ(tensors=False):
         return
@@ -119,8 +120,7 @@ def duplicate_key(subject: Subject) -> Iterator[Finding]:
 def key_not_ascii(subject: Subject) -> Iterator[Finding]:
     """A key has characters beyond ASCII.
 
-    Why: the GGUF document requires ASCII. Look-alike letters and invisible marks make a key that reads like another and
-    differs from it.
+    Why: the GGUF document requires ASCII. With look-alike letters or invisible marks, two different keys look the same.
 
     Example: 'general.аrchitecture' with a Cyrillic first letter.
 
@@ -142,8 +142,8 @@ def _is_utf8(name: bytes) -> bool:
 def key_control_character(subject: Subject) -> Iterator[Finding]:
     """A key contains NUL or another control character.
 
-    Why: C code compares keys up to the first NUL, so two different keys are one to it; other control characters write
-    to whoever prints the key.
+    Why: C code compares keys up to the first NUL, so it takes two different keys for one. Other control characters act
+    on the terminal that prints the key.
 
     Example: 'general.name\\x00.hidden'.
 
@@ -160,11 +160,11 @@ def key_not_snake_case(subject: Subject) -> Iterator[Finding]:
     """A key is not made of lower_snake_case segments.
 
     Why: the GGUF document asks for segments of lower-case letters, digits and underscores, joined by dots. Loaders do
-    not look, and the architecture names of BitNet themselves ('bitnet-b1.58') break it; those are not reported.
+    not check this. BitNet's own architecture names ('bitnet-b1.58') break the rule; they are not reported.
 
     Example: 'General.Name'.
 
-    Fix: rename the key where nothing reads it by the present name.
+    Fix: rename the key if no program reads it under its current name.
     """
     for i, name in subject.odd_keys:
         if name and name.isascii() and not _CONTROL.search(name):
@@ -176,11 +176,11 @@ def key_not_snake_case(subject: Subject) -> Iterator[Finding]:
 def key_look_alike(subject: Subject) -> Iterator[Finding]:
     """Two keys differ only in case, blanks or what follows a NUL.
 
-    Why: a reader that folds case, trims, or stops at a NUL takes them for one key, another reader for two.
+    Why: a reader that ignores case, trims blanks or stops at a NUL sees one key; another reader sees two.
 
     Example: 'general.name' and 'General.Name'.
 
-    Fix: keep the one that is meant.
+    Fix: keep the intended key.
     """
     if subject.file.index.keys > limits.MANY_KEYS:
         return
@@ -196,8 +196,8 @@ def key_look_alike(subject: Subject) -> Iterator[Finding]:
 def key_not_utf8(subject: Subject) -> Iterator[Finding]:
     """A key is not valid UTF-8.
 
-    Why: strings of a GGUF file are UTF-8, and keys ASCII. Loaders written in C do not look, others fail with an
-    exception of their own.
+    Why: strings in a GGUF file are UTF-8, and keys are ASCII. Loaders written in C do not check this; others fail with
+    an exception.
 
     Example: a key with the byte 0xFF.
 
@@ -213,11 +213,11 @@ def key_not_utf8(subject: Subject) -> Iterator[Finding]:
 def string_not_utf8(subject: Subject) -> Iterator[Finding]:
     """A string value is not valid UTF-8.
 
-    Why: strings of a GGUF file are UTF-8. Loaders written in C pass the bytes on; others fail when they decode them.
+    Why: strings in a GGUF file are UTF-8. Loaders written in C pass the bytes on; others fail when they decode them.
 
-    Example: a token that holds half a character.
+    Example: a token that contains half of a multi-byte character.
 
-    Fix: write the text as UTF-8; a byte-level vocabulary has printable stand-ins for single bytes.
+    Fix: write the text as UTF-8. A byte-level vocabulary represents single bytes by printable characters.
     """
     file = subject.file
     singles: list[tuple[int, int, int]] = []

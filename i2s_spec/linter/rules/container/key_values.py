@@ -16,8 +16,8 @@ raised(
     faults.VALUE_TYPE_UNKNOWN,
     """A value has a type that does not exist.
 
-    Why: the size of an unknown type is unknown, so nothing after it can be located. Upstream refuses; the BitNet fork
-    ends the process.
+    Why: the size of an unknown type is unknown, so nothing after the value can be located. Upstream refuses the file;
+    the BitNet fork ends the process.
 
     Example: value type 99.
 
@@ -33,8 +33,8 @@ raised(
     faults.ARRAY_TYPE_UNKNOWN,
     """An array has elements of a type that does not exist.
 
-    Why: the size of an unknown type is unknown, so the array's end cannot be located. Upstream refuses; the BitNet fork
-    ends the process.
+    Why: the size of an unknown type is unknown, so the end of the array cannot be located. Upstream refuses the file;
+    the BitNet fork ends the process.
 
     Example: an array of element type 99.
 
@@ -49,8 +49,8 @@ raised(
     faults.ARRAY_PAST_END,
     """An array has more elements than the rest of the file can hold.
 
-    Why: the count is wrong or the file was cut. A reader that multiplies count and size wraps; one that allocates or
-    loops first never comes back.
+    Why: the count is wrong, or the file was truncated. A reader that multiplies count and size can overflow; one that
+    allocates or loops before it checks may never return.
 
     Example: an array of 2^63 bytes in a file of 64.
 
@@ -66,8 +66,8 @@ raised(
     faults.ARRAY_TOO_DEEP,
     """Arrays are nested deeper than four levels.
 
-    Why: the GGUF document lets arrays nest, and a reader that recurses can be driven out of its stack by 20,000 levels
-    in a few kilobytes. No loader accepts even two levels.
+    Why: the GGUF document allows nested arrays. In a few kilobytes, 20,000 levels overflow the stack of a recursive
+    reader. No loader accepts even two levels.
 
     Example: an array of arrays, five levels deep.
 
@@ -82,7 +82,7 @@ raised(
     faults.ALIGNMENT_TYPE,
     """general.alignment is not a u32.
 
-    Why: loaders ask for a u32 and abort, some by an assertion that ends the process.
+    Why: loaders expect a u32 and refuse any other type; some end the process with an assertion.
 
     Example: general.alignment as an i32.
 
@@ -99,11 +99,11 @@ raised(
     faults.ALIGNMENT_ZERO,
     """general.alignment is 0.
 
-    Why: the place of the data section is computed by dividing by it; the BitNet fork and others die of that division.
+    Why: readers divide by the alignment to find the data section. The BitNet fork and others crash at this division.
 
     Example: general.alignment = 0.
 
-    Fix: write the alignment that the offsets were counted with, or drop the key if that is 32.
+    Fix: write the alignment that the offsets were computed with, or remove the key if that is 32.
     """,
     clause="2.7",
     provenance=("CVE-2025-0317", "antirez/gguf-tools#28"),
@@ -116,8 +116,8 @@ raised(
     faults.ALIGNMENT_NOT_POWER_OF_TWO,
     """general.alignment is not a power of two.
 
-    Why: the GGUF document asks for a multiple of 8 only, but loaders round with bit masks: upstream refuses the file,
-    the BitNet fork computes wrong places.
+    Why: the GGUF document requires only a multiple of 8, but loaders round with bit masks. Upstream refuses the file;
+    the BitNet fork computes wrong positions.
 
     Example: general.alignment = 24.
 
@@ -134,8 +134,8 @@ raised(
 def nested_array(subject: Subject) -> Iterator[Finding]:
     """A value is an array of arrays.
 
-    Why: the GGUF document allows it, and no loader does: upstream reports an invalid type, the BitNet fork and
-    ik_llama.cpp end the process.
+    Why: the GGUF document allows it, but no loader accepts it: upstream reports an invalid type, and the BitNet fork
+    and ik_llama.cpp end the process.
 
     Example: a key of type array with element type 9.
 
@@ -147,12 +147,12 @@ def nested_array(subject: Subject) -> Iterator[Finding]:
             yield nested_array.at(entry.element_span, got=entry.element, key=entry.name)
 
 
-@rule("G215", "odd-bool", "a boolean of key {key} is {got}; 0 and 1 are defined", severity=WARNING, clause="2.5",
+@rule("G215", "odd-bool", "a boolean of key {key} is {got}; only 0 and 1 are defined", severity=WARNING, clause="2.5",
       fix=Fix.SAFE)  # fmt: skip
 def odd_bool(subject: Subject) -> Iterator[Finding]:
     """A boolean is neither 0 nor 1.
 
-    Why: loaders take any other byte for true; languages in which a boolean has two values may not.
+    Why: loaders in C take any other byte as true. Readers in languages with a strict boolean type may behave otherwise.
 
     Example: tokenizer.ggml.add_bos_token = 2.
 
@@ -180,8 +180,8 @@ def odd_bool(subject: Subject) -> Iterator[Finding]:
 def alignment_not_multiple_of_eight(subject: Subject) -> Iterator[Finding]:
     """general.alignment is 1, 2 or 4.
 
-    Why: the GGUF document requires a multiple of 8. Loaders accept any power of two; readers that view 64-bit numbers
-    in place do not.
+    Why: the GGUF document requires a multiple of 8. Loaders accept any power of two, but readers that access 64-bit
+    numbers in place fail.
 
     Example: general.alignment = 4.
 
@@ -194,17 +194,17 @@ def alignment_not_multiple_of_eight(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("G222", "alignment-not-honoured",
-      "general.alignment is {got}, but the offsets of the tensors were counted in steps of {want}", clause="2.7",
+      "general.alignment is {got}, but the offsets of the tensors were computed with an alignment of {want}", clause="2.7",
       fix=Fix.UNSAFE, ambiguous=True, reads_table=True)  # fmt: skip
 def alignment_not_honoured(subject: Subject) -> Iterator[Finding]:
-    """general.alignment is not what the offsets were counted with.
+    """general.alignment differs from the alignment that the offsets were computed with.
 
-    Why: llama-quantize copies the key from its input and pads with 32 all the same, so readers compute another place
-    for the data section than the writer did.
+    Why: llama-quantize copies the key from its input but still pads to 32 bytes. Readers then compute another start of
+    the data section than the writer.
 
     Example: a file with general.alignment = 64 that was quantized to I2_S.
 
-    Fix: drop the key if the data section really begins at a multiple of 32.
+    Fix: remove the key if the data section begins at a multiple of 32.
     """
     if subject.ignores_alignment and (subject.file.alignment or 0) % 8 == 0:  # else the value is wrong anyway
         i = subject.file.index.alignment_key

@@ -7,7 +7,7 @@ raised(
     faults.EMPTY_FILE,
     """The file is empty.
 
-    Why: a download that failed at once, or a file that was created and never written, has no bytes to read.
+    Why: a download failed at its start, or the file was created and never written.
 
     Example: a model file of 0 bytes.
 
@@ -23,7 +23,7 @@ raised(
     faults.NOT_GGUF,
     """The file does not start with the GGUF magic.
 
-    Why: every loader compares the first four bytes with 'GGUF' and refuses anything else, often with a sentence that
+    Why: every loader compares the first four bytes with 'GGUF' and refuses anything else, often with a message that
     names another cause.
 
     Example: a text file that was renamed to model.gguf.
@@ -39,8 +39,8 @@ raised(
     faults.LFS_POINTER,
     """The file is a Git LFS pointer.
 
-    Why: a repository was cloned without Git LFS, so a few lines of text lie where the model should be; loaders call it a
-    file with an invalid magic.
+    Why: a repository was cloned without Git LFS, so the file contains a few lines of text instead of the model. Loaders
+    report an invalid magic.
 
     Example: a file of about 130 bytes that begins with 'version https://git-lfs.github.com/spec/v1'.
 
@@ -55,7 +55,7 @@ raised(
     faults.HTML_PAGE,
     """The file is an HTML page.
 
-    Why: a download link that needs a login, an agreement or a redirect gave a web page, and it was saved under the
+    Why: a download link that needs a login, an agreement or a redirect returned a web page, which was saved under the
     model's name.
 
     Example: a file that begins with '<!DOCTYPE html>'.
@@ -70,7 +70,7 @@ raised(
     faults.ARCHIVE,
     """The file is an archive or a compressed file.
 
-    Why: loaders read GGUF only as it is, never from inside a zip, gzip or similar file.
+    Why: loaders read plain GGUF files only, never from inside a zip, gzip or similar file.
 
     Example: a file that begins with 'PK', as zip archives and PyTorch checkpoints do.
 
@@ -82,9 +82,9 @@ raised(
 
 raised(
     faults.LEGACY_GGML,
-    """The file is of a format that preceded GGUF.
+    """The file has a format that preceded GGUF.
 
-    Why: the formats ggml, ggmf and ggjt of 2023 had no metadata to speak of, and no loader of today reads them.
+    Why: the formats ggml, ggmf and ggjt of 2023 had almost no metadata, and no current loader reads them.
 
     Example: a file that begins with 'tjgg', which is 'ggjt' as a little-endian number.
 
@@ -98,12 +98,12 @@ raised(
     faults.SWAPPED_MAGIC,
     """The magic is byte-swapped.
 
-    Why: the magic is four characters, not a number: it reads 'GGUF' in big-endian files too. A writer that swapped it
-    makes a file that nobody loads.
+    Why: the magic is four characters, not a number: it reads 'GGUF' in big-endian files too. A writer that swaps it
+    makes a file that no loader accepts.
 
     Example: a file that begins with 'FUGG'.
 
-    Fix: write the characters G, G, U, F in this order whatever the byte order of the rest.
+    Fix: write the characters G, G, U, F in this order, in both byte orders.
     """,
     clause="2.2",
     stops=NOT_GGUF,
@@ -111,15 +111,15 @@ raised(
 
 raised(
     faults.OTHER_FORMAT,
-    """The file is of another known format.
+    """The file has another known format.
 
-    Why: naming the format saves the search: safetensors and pickle checkpoints need converting, programs and documents
-    do not belong under this name.
+    Why: no loader of GGUF reads it. Safetensors and pickle checkpoints must be converted; a program or a document has
+    the wrong name.
 
     Example: a safetensors file that was renamed to model.gguf.
 
-    Fix: convert it with the converter of its format, or find the right file. Of a folder with `config.json` and
-    safetensors `i2s import FOLDER -o OUT.gguf` makes one.
+    Fix: convert it with the converter of its format, or find the right file. `i2s import FOLDER -o OUT.gguf` converts a
+    folder with `config.json` and safetensors files.
     """,
     clause="12.1",
     stops=NOT_GGUF,
@@ -130,14 +130,14 @@ raised(
     """The file went through a text decoder.
 
     Why: a program read the model as text and wrote it again. Bytes that are not UTF-8 became U+FFFD, the bytes EF BF
-    BD, and everything after the first of them has moved: what readers take for a length or a count is in the wrong
-    place. The whole file is UTF-8 now, which no file with float weights is.
+    BD, and everything after the first of them has moved, so that readers find lengths and counts in the wrong places.
+    The whole file is valid UTF-8, which a file with float weights never is.
 
     Example: a script that copies a model with open(path, errors='replace').read(), or a web server that serves it as
     text.
 
-    Fix: fetch or copy the file again, as bytes. What became U+FFFD is lost; a file that went through Latin-1 can be
-    undone, by decoding it as UTF-8 and encoding it as Latin-1.
+    Fix: fetch or copy the file again, as bytes. Bytes that became U+FFFD are lost. A file that was decoded as Latin-1
+    can be restored: decode it as UTF-8 and encode it as Latin-1.
     """,
     clause="12.1",
     stops=NOT_GGUF,
@@ -162,11 +162,12 @@ raised(
     faults.UNREADABLE,
     """The file cannot be read.
 
-    Why: it does not exist, may not be read by this user, or the device reports an error; nothing is known about it.
+    Why: the file does not exist, this user may not read it, or the device reports an error. Nothing is known about its
+    content.
 
     Example: a path with a typing error.
 
-    Fix: mend the path or the permissions.
+    Fix: correct the path or the permissions.
     """,
     clause="12.4",
 )
@@ -175,7 +176,7 @@ raised(
     faults.NOT_A_FILE,
     """The path is not a regular file.
 
-    Why: a FIFO or a device can block for ever or never end, so only regular files are opened.
+    Why: a FIFO or a device can block forever or never end, so i2s opens regular files only.
 
     Example: /dev/zero, a named pipe, a directory.
 
@@ -188,12 +189,12 @@ raised(
     faults.CHANGED,
     """The file changed while it was read.
 
-    Why: parts of two different files were seen; the verdict on the one and on the other could both be wrong. A reader
-    that maps such a file can be killed by the operating system.
+    Why: parts of two different contents were read, so the result may be right for neither. The operating system can
+    kill a reader that maps such a file into memory.
 
-    Example: a download that was still running, or that was restarted, during the check.
+    Example: a download that was running, or was restarted, during the check.
 
-    Fix: wait until nothing writes to the file, and check it again.
+    Fix: wait until no program writes to the file, and check it again.
     """,
     clause="12.4",
     cwe=367,

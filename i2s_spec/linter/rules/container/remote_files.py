@@ -1,4 +1,4 @@
-"""Faults of servers: why the bytes of a remote file cannot be had. Nothing is known of the file itself then."""
+"""Faults of servers: why the bytes of a remote file cannot be fetched. They say nothing about the file itself."""
 
 from i2s_spec.linter.rule import raised
 from i2s_spec.schema import faults
@@ -8,7 +8,7 @@ raised(
     """The server does not give the file to this caller.
 
     Why: the repository is gated or private, and the token is missing, has expired or has no access; or the server
-    answers 401 or 403 for a reason of its own.
+    answers 401 or 403 for another reason.
 
     Example: a gated repository without HF_TOKEN.
 
@@ -21,8 +21,8 @@ raised(
     faults.REMOTE_MISSING,
     """The server has no file of that name.
 
-    Why: the repository, the revision or the file does not exist. Hubs say the same of private repositories to those
-    who may not see them.
+    Why: the repository, the revision or the file does not exist. Hubs give the same answer for private repositories to
+    users without access.
 
     Example: an address with a typing error, or a file that was renamed.
 
@@ -33,26 +33,28 @@ raised(
 
 raised(
     faults.REMOTE_RATE_LIMITED,
-    """The server answers 429, and the wait that it asks for is too long.
+    """The server answers 429 and asks for a wait that is too long.
 
-    Why: hubs count requests by address and by token. i2s waits as it is told, but not beyond the budget of the file.
+    Why: hubs limit requests by network address and by token. i2s waits as the server asks, but not longer than the
+    time budget of the file.
 
     Example: many files checked in a row without a token.
 
-    Fix: wait, set HF_TOKEN (signed-in callers may ask more), or raise the budget of seconds.
+    Fix: wait, set HF_TOKEN (users who are signed in have higher limits), or raise the time budget (`--remote-limit
+    seconds=N`).
     """,
     clause="12.4",
 )
 
 raised(
     faults.REMOTE_OFFLINE,
-    """No server is to be asked, and the file is not in the cache of the hub.
+    """The offline mode is on, and the file is not in the cache of the hub.
 
-    Why: HF_HUB_OFFLINE is set.
+    Why: HF_HUB_OFFLINE is set, so i2s contacts no server.
 
     Example: HF_HUB_OFFLINE=1 on a machine that never downloaded the file.
 
-    Fix: unset the variable, or download the file before.
+    Fix: unset the variable, or download the file first.
     """,
     clause="12.4",
 )
@@ -61,7 +63,8 @@ raised(
     faults.REMOTE_UNREACHABLE,
     """The server cannot be reached, or fails.
 
-    Why: no such host, no connection, a certificate that does not fit, no answer in time, or answers of the 500s.
+    Why: the host does not exist, there is no connection, the certificate is invalid, the answer takes too long, or the
+    server answers with a 5xx status.
 
     Example: a machine without a network.
 
@@ -72,15 +75,15 @@ raised(
 
 raised(
     faults.REMOTE_REFUSED,
-    """The address leads where i2s does not go.
+    """i2s refuses to follow the address.
 
-    Why: an address or a redirect names a private or local network, plain HTTP after HTTPS, another scheme, credentials
-    in the address, or goes round in circles. Programs that follow such addresses can be made to ask servers inside a
-    network that the outside cannot reach.
+    Why: the address or a redirect names a private or local network, leads from HTTPS to plain HTTP, has another scheme,
+    contains credentials, or forms a loop. A program that follows such addresses can be made to contact servers inside a
+    network that is closed to the outside.
 
-    Example: a redirect to 169.254.169.254, where cloud providers keep credentials of the machine.
+    Example: a redirect to 169.254.169.254, where cloud providers serve the machine's credentials.
 
-    Fix: --allow-private, if the server is your own.
+    Fix: use --allow-private if the server is your own.
     """,
     clause="12.4",
     cwe=918,
@@ -88,13 +91,13 @@ raised(
 
 raised(
     faults.REMOTE_OVER_BUDGET,
-    """Reading the file takes more bytes, requests or time than is allowed for one remote file.
+    """Reading the file takes more bytes, requests or time than allowed for one remote file.
 
-    Why: a server can send bytes without end, or one byte at a time; and a header can declare strings of gigabytes.
+    Why: a server can send bytes without end, or one byte at a time, and a header can declare strings of gigabytes.
 
     Example: a server that sends one byte a second.
 
-    Fix: --payload sample, --header-only, or a larger budget: --remote-limit seconds=7200.
+    Fix: use --payload sample or --header-only, or raise the limit, for example --remote-limit seconds=7200.
     """,
     clause="12.4",
     cwe=400,
@@ -102,15 +105,14 @@ raised(
 
 raised(
     faults.REMOTE_MISBEHAVES,
-    """The server does not answer a request for a range as HTTP wants it.
+    """The server does not answer a range request as HTTP requires.
 
-    Why: the whole file for a range, another range than was asked for, fewer bytes than were announced, compressed
-    bytes, or more headers than clients take. Whoever takes such bytes as they come reads another file than the one that
-    is there.
+    Why: it sent the whole file, another range, fewer bytes than announced, compressed bytes, or too many headers. A
+    client that accepts such bytes reads something else than the file.
 
-    Example: a development server that does not know ranges, and answers 200.
+    Example: a development server that does not support ranges and answers 200.
 
-    Fix: download the file and check it on the disk, or use another server.
+    Fix: download the file and check the local copy, or use another server.
     """,
     clause="12.4",
 )

@@ -19,12 +19,12 @@ _WANTED = {
 }
 
 
-@rule("G230", "split-number", "split.no is {got} in a model of {want:part}, numbered from 0", clause="2.8",
+@rule("G230", "split-number", "split.no is {got} in a model of {want:part}; parts are numbered from 0", clause="2.8",
       cwe=129)  # fmt: skip
 def split_number(subject: Subject) -> Iterator[Finding]:
-    """The number of a part is not below the number of parts.
+    """The number of a part is not smaller than the number of parts.
 
-    Why: loaders use the numbers to build file names and to fill a list; a part beyond the end is refused at best.
+    Why: loaders use the number to build file names and to index a list. At best they refuse a part beyond the end.
 
     Example: split.no = 3 with split.count = 3.
 
@@ -37,10 +37,10 @@ def split_number(subject: Subject) -> Iterator[Finding]:
 
 @rule("G231", "split-incomplete", "this is part {got} of a model of {want:part}, and {reason}", clause="2.8")  # fmt: skip
 def split_incomplete(subject: Subject) -> Iterator[Finding]:
-    """The other parts of a split model are not there.
+    """Other parts of a split model are missing.
 
-    Why: a part alone does not load: loaders find the others by the name pattern '-00001-of-00003.gguf' beside the first
-    part and refuse when one is missing or the name does not fit the pattern.
+    Why: a single part does not load. Loaders look for the others beside the first part, by the name pattern
+    '-00001-of-00003.gguf', and refuse the model if a part is missing or a name does not match the pattern.
 
     Example: model-00001-of-00003.gguf without its two companions.
 
@@ -59,13 +59,13 @@ def split_incomplete(subject: Subject) -> Iterator[Finding]:
 @rule(
     "G232",
     "split-type",
-    "{key} is of type {got}; loaders ask for {want}",
+    "{key} has type {got}; loaders expect {want}",
     clause="2.8",
     cwe=843,
     fix=Fix.UNSAFE,
 )
 def split_type(subject: Subject) -> Iterator[Finding]:
-    """A key about splitting has another type than loaders ask for.
+    """A key about splitting does not have the type that loaders expect.
 
     Why: loaders compare types strictly and refuse the file.
 

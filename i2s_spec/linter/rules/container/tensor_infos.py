@@ -1,23 +1,24 @@
-"""Rules about single rows of the tensor table: names, shapes, types."""
+"""Rules about single tensor infos: names, shapes, types."""
 
 from collections.abc import Iterator
 from math import prod
 
 from i2s_spec.errors import TrustedText
 from i2s_spec.gguf.reader import Tensor
-from i2s_spec.inspect.placement import INT64_END, sound_shape
+from i2s_spec.inspect.placement import sound_shape
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import BYTES_MISSING, DATA_MISSING, WARNING, Finding, Fix, Stops, raised, rule
 from i2s_spec.pattern import pattern
 from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.checks import TENSOR_COUNT_SPAN
+from i2s_spec.schema.limits import INT64_END
 
 raised(
     faults.TENSOR_INFOS_TRUNCATED,
     """The file ends inside its tensor table.
 
-    Why: fewer tensor infos are there than the header counts, or the file was cut. Upstream refuses; the BitNet fork may
-    end in an assertion.
+    Why: the file has fewer tensor infos than the header counts, or it was truncated. Upstream refuses the file; the
+    BitNet fork may fail an assertion.
 
     Example: a download that stopped in the header.
 
@@ -32,7 +33,7 @@ raised(
     faults.TOO_MANY_DIMENSIONS,
     """A tensor has more than four dimensions.
 
-    Why: ggml keeps four; a reader that copies as many as the file says writes past its array.
+    Why: ggml stores four. A reader that copies as many as the file states writes past its array.
 
     Example: n_dims = 5.
 
@@ -50,8 +51,8 @@ raised(
 def name_too_long(subject: Subject) -> Iterator[Finding]:
     """A tensor's name is longer than 63 bytes.
 
-    Why: ggml keeps names in 64 bytes with a closing NUL. Upstream refuses the file; the BitNet fork cuts the name, which
-    is then not found, or found twice.
+    Why: ggml stores names in 64 bytes including a final NUL. Upstream refuses the file; the BitNet fork truncates the
+    name, which is then not found, or found twice.
 
     Example: a name of 64 bytes.
 
@@ -68,12 +69,12 @@ def name_too_long(subject: Subject) -> Iterator[Finding]:
 def duplicate_name(subject: Subject) -> Iterator[Finding]:
     """A tensor's name occurs twice.
 
-    Why: C++ loaders refuse the file, JavaScript readers take one of the two: a scanner and a loader can see different
-    weights.
+    Why: C++ loaders refuse the file, and JavaScript readers take one of the two tensors. A scanner and a loader can
+    therefore see different weights.
 
     Example: two tensors 'output_norm.weight'.
 
-    Fix: keep the one that is meant.
+    Fix: keep the intended tensor.
     """
     if subject.file.index.all_differ(tensors=True):
         return
@@ -95,11 +96,11 @@ def duplicate_name(subject: Subject) -> Iterator[Finding]:
 def empty_name(subject: Subject) -> Iterator[Finding]:
     """A tensor has no name.
 
-    Why: loaders accept it and can never find it; the count of tensors they expect is then wrong.
+    Why: loaders accept the tensor but cannot find it, so the number of tensors differs from the one they expect.
 
     Example: a tensor info that begins with a length of 0.
 
-    Fix: name the tensor or drop it.
+    Fix: name the tensor, or remove it.
     """
     for i, name in subject.odd_names:
         if not name:
@@ -107,13 +108,13 @@ def empty_name(subject: Subject) -> Iterator[Finding]:
             yield empty_name.at(span._replace(start=span.start - 8, path=f"{span.path}.length"), got=0, index=i)
 
 
-@rule("G305", "name-control-character", "the name of tensor {index}, {name}, contains a character that does not print",
+@rule("G305", "name-control-character", "the name of tensor {index}, {name}, contains a character that is not printable",
       clause="2.6", fix=Fix.UNSAFE, cwe=158)  # fmt: skip
 def name_control_character(subject: Subject) -> Iterator[Finding]:
     """A tensor's name contains NUL, another control character or an invisible mark.
 
-    Why: C code compares names up to the first NUL; control characters write to whoever prints the name, invisible marks
-    make a name that reads like another.
+    Why: C code compares names up to the first NUL. Control characters act on the terminal that prints the name. With
+    invisible marks, two different names look the same.
 
     Example: 'output.weight\\x00x'.
 
@@ -130,7 +131,7 @@ def name_control_character(subject: Subject) -> Iterator[Finding]:
 def name_not_utf8(subject: Subject) -> Iterator[Finding]:
     """A tensor's name is not valid UTF-8.
 
-    Why: strings of a GGUF file are UTF-8. Loaders written in C do not look, others fail with an exception of their own.
+    Why: strings in a GGUF file are UTF-8. Loaders written in C do not check this; others fail with an exception.
 
     Example: a name with the byte 0xFF.
 
@@ -146,11 +147,11 @@ def name_not_utf8(subject: Subject) -> Iterator[Finding]:
 def name_like_a_path(subject: Subject) -> Iterator[Finding]:
     """A tensor's name looks like a path.
 
-    Why: tools that write each tensor to a file of its name would write outside their folder.
+    Why: a tool that writes each tensor to a file with the tensor's name would write outside its folder.
 
     Example: '../../etc/passwd'.
 
-    Fix: name tensors with dots.
+    Fix: separate the parts of the name by dots.
     """
     for i, name in subject.odd_names:
         if b"/" in name or b"\\" in name or name in (b".", b".."):
@@ -161,7 +162,8 @@ def name_like_a_path(subject: Subject) -> Iterator[Finding]:
 def no_dimensions(subject: Subject) -> Iterator[Finding]:
     """A tensor has no dimensions.
 
-    Why: upstream takes it for a single number; the BitNet fork asserts at least one dimension and ends the process.
+    Why: upstream reads it as a single number; the BitNet fork asserts that there is at least one dimension, and ends
+    the process.
 
     Example: n_dims = 0.
 
@@ -179,11 +181,12 @@ def no_dimensions(subject: Subject) -> Iterator[Finding]:
 def empty_dimension(subject: Subject) -> Iterator[Finding]:
     """A tensor has a dimension of 0.
 
-    Why: upstream accepts it, the BitNet fork and ik_llama.cpp assert and end the process, others divide by it.
+    Why: upstream accepts it. The BitNet fork and ik_llama.cpp fail an assertion and end the process; other readers
+    divide by zero.
 
     Example: ne = (256, 0).
 
-    Fix: drop the tensor.
+    Fix: remove the tensor.
     """
     for tensor in subject.odd_tensors:
         if 0 in tensor.ne:
@@ -197,11 +200,11 @@ def empty_dimension(subject: Subject) -> Iterator[Finding]:
 def huge_dimension(subject: Subject) -> Iterator[Finding]:
     """A tensor has a dimension that is negative as a signed number.
 
-    Why: loaders keep dimensions as signed 64-bit integers; as such it is below zero.
+    Why: loaders store dimensions as signed 64-bit integers, in which this value is negative.
 
     Example: ne = (2^64 - 1, 1).
 
-    Fix: write the dimension that is meant.
+    Fix: write the intended dimension.
     """
     for tensor in subject.odd_tensors:
         if tensor.ne and max(tensor.ne) >= INT64_END:
@@ -217,11 +220,11 @@ def huge_dimension(subject: Subject) -> Iterator[Finding]:
 def too_many_elements(subject: Subject) -> Iterator[Finding]:
     """The product of a tensor's dimensions does not fit 63 bits.
 
-    Why: computed with 64-bit integers it wraps to something small, and the size check passes.
+    Why: in 64-bit integers the product wraps around to a small number, and the size check passes.
 
     Example: ne = (4194305, 4194305, 211106198978564), whose product wraps to 4.
 
-    Fix: write the shape that is meant.
+    Fix: write the intended shape.
     """
     for tensor in subject.odd_tensors:
         if tensor.ne and 0 not in tensor.ne and max(tensor.ne) < INT64_END <= prod(tensor.ne):
@@ -234,14 +237,15 @@ def too_many_elements(subject: Subject) -> Iterator[Finding]:
       ambiguous=True,
       stops=Stops("tensors", "the size of a tensor of this type cannot be known", "never a type"))  # fmt: skip
 def type_unknown(subject: Subject) -> Iterator[Finding]:
-    """A tensor's type is a number that no ggml defines.
+    """A tensor has a type number that ggml does not define.
 
-    Why: loaders index a table with it; those that do not look read beyond the table or divide by zero. Forks take numbers
-    that are free where they look; which fork is known to have taken one is said. All tensors of one number are one finding.
+    Why: loaders use the number as an index of a table. Those that do not check it read beyond the table or divide by
+    zero. Forks add types under numbers that are free at the time; where a fork is known to use the number, the message
+    names it. One finding covers all tensors with the same number.
 
     Example: type 99, or -1.
 
-    Fix: write the type that the data have.
+    Fix: write the type that the data has.
     """
     unknown: dict[int, list[Tensor]] = {}
     for tensor in subject.odd_tensors:
@@ -261,9 +265,10 @@ def type_unknown(subject: Subject) -> Iterator[Finding]:
 @rule("G314", "type-retired", "tensor {name} has type {got}, {was}, which ggml has retired", clause="2.6",
       provenance=("ggml-org/llama.cpp#17105",), ambiguous=True)  # fmt: skip
 def type_retired(subject: Subject) -> Iterator[Finding]:
-    """A tensor's type is a number that ggml has retired.
+    """A tensor has a type number that ggml has retired.
 
-    Why: loaders keep a hole there, of block size 0, and refuse the tensor; its size is not known.
+    Why: the tables of loaders have an empty entry there, with block size 0. They refuse the tensor, since its size is
+    unknown.
 
     Example: type 33, once Q4_0_8_8.
 
@@ -281,11 +286,11 @@ def type_retired(subject: Subject) -> Iterator[Finding]:
 def row_not_whole_blocks(subject: Subject) -> Iterator[Finding]:
     """A row is not a whole number of the type's blocks.
 
-    Why: quantized types pack blocks of 32, 64, 128 or 256 elements along a row; a part of a block does not exist.
+    Why: quantized types pack blocks of 32, 64, 128 or 256 elements along a row, and there are no partial blocks.
 
     Example: Q8_0 with ne0 = 100.
 
-    Fix: use a type whose blocks fit, or an unquantized one.
+    Fix: use a type whose block size divides the row, or an unquantized type.
     """
     for tensor in subject.odd_tensors:
         kind = tensor.type
@@ -300,12 +305,12 @@ def number_collision(subject: Subject) -> Iterator[Finding]:
     """A tensor's type number means different types in different forks.
 
     Why: 39 is TL2 in BitNet files before May 2026 and MXFP4 elsewhere, 42 is TL2 in newer ones and Q2_0 elsewhere, 40
-    is I2_SR in one fork and NVFP4 elsewhere. Here the size fits the fork's reading only; another loader computes another
-    size and reads other bytes. All tensors of one type are one finding.
+    is I2_SR in one fork and NVFP4 elsewhere. Here the size fits only the fork's meaning; another loader computes
+    another size and reads other bytes. One finding covers all tensors with the same type.
 
     Example: type 39 with the size of a TL2 tensor.
 
-    Fix: none in the file; load it with the fork that wrote it, or convert it.
+    Fix: the file itself needs no repair. Load it with the fork that wrote it, or convert it.
     """
     found: dict[types.TensorType, list[Tensor]] = {}
     for tensor in subject.odd_tensors:
@@ -322,17 +327,18 @@ def number_collision(subject: Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-@rule("G319", "scale-companion", "tensor {name} ends in '_scale', which BitNet's writer leaves out of the table",
+@rule("G319", "scale-companion", "tensor {name} ends in '_scale', which BitNet's writer does not list in the tensor table",
       severity=WARNING, clause="2.6", fix=Fix.UNSAFE)  # fmt: skip
 def scale_companion(subject: Subject) -> Iterator[Finding]:
     """A tensor's name ends in '_scale'.
 
-    Why: BitNet's own Python writer never lists such tensors (it hides their bytes behind their parent), so a listed one
-    comes from another writer, and the fork's loader counts one tensor too many: 'wrong number of tensors'.
+    Why: BitNet's own Python writer does not list such tensors; it stores their bytes after the weights that they belong
+    to. A listed one therefore comes from another writer, and the fork's loader finds one tensor too many: 'wrong number
+    of tensors'.
 
     Example: 'blk.0.attn_q.weight_scale'.
 
-    Fix: store the scale in the tail of the I2_S tensor and drop the companion.
+    Fix: store the scale in the tail of the I2_S tensor, and remove this tensor.
     """
     for i, name in subject.odd_names:
         if _SCALE.search(name):
@@ -347,10 +353,10 @@ _SCALE = pattern(rb"_scale\Z")
 def tensor_count_short(subject: Subject) -> Iterator[Finding]:
     """There are more tensor infos than the header counts.
 
-    Why: the data section begins after the last info that is counted, so readers look for every payload in the wrong
-    place: weights and scales are noise to them, and nothing says so.
+    Why: readers expect the data section after the last counted info, so they look for every payload in the wrong place.
+    They read noise as weights and scales, without an error.
 
-    Example: a header that counts 331 tensors in front of a table of 332.
+    Example: a header that counts 331 tensors, and a table of 332.
 
     Fix: write the right count.
     """

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 from i2s_spec.errors import Span, TrustedText
-from i2s_spec.inspect.placement import INT64_END, Placement
+from i2s_spec.inspect.placement import Placement
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.analysis.tensor_extents import oversized, size_mistake
 from i2s_spec.linter.rule import DATA_MISSING, NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.linter.rules.ternary.i2s_extent import tail_cut
 from i2s_spec.schema import faults, limits
+from i2s_spec.schema.limits import INT64_END
 from i2s_spec.schema.types import padded
 
 
@@ -20,8 +21,8 @@ from i2s_spec.schema.types import padded
 def data_truncated(subject: Subject) -> Iterator[Finding]:
     """The file ends before its tensors do.
 
-    Why: a download or a conversion was cut short. Readers that map the file die when they touch the missing part, or
-    read what happens to lie after it.
+    Why: a download or a conversion stopped early. Readers that map the file into memory crash when they touch the
+    missing part, or read whatever follows it.
 
     Example: a file 200 bytes shorter than its tensor table says.
 
@@ -46,8 +47,8 @@ def data_truncated(subject: Subject) -> Iterator[Finding]:
 def offset_past_end(subject: Subject) -> Iterator[Finding]:
     """A tensor's offset lies after the end of the file.
 
-    Why: added to the start of the data section it can wrap around and point into the header; a reader that looks at the
-    sum only reads foreign memory.
+    Why: the sum of the offset and the start of the data section can wrap around and point into the header. A reader
+    that checks only the sum reads memory that is not the tensor's.
 
     Example: offset 2^64 - 32.
 
@@ -71,7 +72,8 @@ def _astray(subject: Subject, placement: Placement) -> bool:
 def offset_misaligned(subject: Subject) -> Iterator[Finding]:
     """A tensor's offset is not a multiple of the alignment.
 
-    Why: the GGUF document requires it and upstream refuses; kernels that load aligned vectors fault.
+    Why: the GGUF document requires aligned offsets, and upstream refuses others. Kernels that load aligned vectors
+    crash.
 
     Example: offset 100 with an alignment of 32.
 
@@ -97,8 +99,8 @@ def offset_misaligned(subject: Subject) -> Iterator[Finding]:
 def tensors_overlap(subject: Subject) -> Iterator[Finding]:
     """Two tensors share bytes.
 
-    Why: upstream refuses the file, the BitNet fork reads the same bytes twice: one of the two tensors is wrong, or the
-    file is built to look different to different readers.
+    Why: upstream refuses the file; the BitNet fork reads the same bytes twice. Either one of the two tensors is wrong,
+    or the file was made to look different to different readers.
 
     Example: two tensors at offset 0.
 
@@ -130,11 +132,11 @@ def tensors_overlap(subject: Subject) -> Iterator[Finding]:
 def sizes_overflow(subject: Subject) -> Iterator[Finding]:
     """The sum of the tensors' padded sizes does not fit 63 bits.
 
-    Why: added up with 64-bit integers it wraps, and a reader allocates a small buffer for a large amount of data.
+    Why: in 64-bit integers the sum wraps around, and a reader allocates a small buffer for a large amount of data.
 
     Example: two tensors of 0x7FFFFFFFFFFFFFC0 bytes.
 
-    Fix: write the shapes that are meant.
+    Fix: write the intended shapes.
     """
     if subject.total >= INT64_END:
         largest = max(subject.placements, key=lambda p: p.size or 0)
@@ -147,7 +149,7 @@ def sizes_overflow(subject: Subject) -> Iterator[Finding]:
 def last_tensor_unpadded(subject: Subject) -> Iterator[Finding]:
     """The last tensor is not padded to the alignment.
 
-    Why: most loaders do not mind; upstream, when it loads the whole data section at once, wants the padding too.
+    Why: most loaders accept it. Upstream requires the padding where it loads the whole data section at once.
 
     Example: a last tensor of 100 bytes, and nothing after it.
 
@@ -169,8 +171,8 @@ def last_tensor_unpadded(subject: Subject) -> Iterator[Finding]:
 def gap_between_tensors(subject: Subject) -> Iterator[Finding]:
     """Bytes between two tensors belong to neither.
 
-    Why: upstream wants each tensor where the padded one before it ends and refuses anything else; the BitNet fork reads
-    on. Foreign data can hide in the gap.
+    Why: upstream requires each tensor to begin at the padded end of the one before it, and refuses anything else; the
+    BitNet fork accepts gaps. Other data can be hidden in the gap.
 
     Example: a second tensor that begins 4,096 bytes late.
 
@@ -198,10 +200,10 @@ def gap_between_tensors(subject: Subject) -> Iterator[Finding]:
 def tensors_out_of_order(subject: Subject) -> Iterator[Finding]:
     """The tensor table is not in the order of the offsets.
 
-    Why: upstream compares each offset with the running sum of sizes in table order and refuses the file; the BitNet fork
-    does not mind.
+    Why: upstream compares each offset with the running sum of sizes in table order, and refuses the file; the BitNet
+    fork accepts it.
 
-    Example: two table rows that were exchanged.
+    Example: two tensor infos that were exchanged.
 
     Fix: write the table in the order of the offsets.
     """
@@ -220,8 +222,8 @@ def tensors_out_of_order(subject: Subject) -> Iterator[Finding]:
 def first_tensor_not_at_start(subject: Subject) -> Iterator[Finding]:
     """The data section does not begin with a tensor.
 
-    Why: upstream wants the first tensor at offset 0 and refuses anything else; the BitNet fork reads on. Foreign data
-    can hide before it.
+    Why: upstream requires the first tensor at offset 0 and refuses anything else; the BitNet fork accepts it. Other
+    data can be hidden before the first tensor.
 
     Example: a first tensor at offset 64.
 
@@ -238,16 +240,17 @@ def first_tensor_not_at_start(subject: Subject) -> Iterator[Finding]:
 @rule("G414", "data-shifted", "tensors begin at byte {got}, where the header puts them at byte {want}: all lie {shift} "
       "{where}{why}", clause="2.7", fix=Fix.UNSAFE, ambiguous=True, reads_table=True)  # fmt: skip
 def data_shifted(subject: Subject) -> Iterator[Finding]:
-    """All tensors lie the same number of bytes beside where the header puts them.
+    """All tensors are shifted by the same number of bytes from where the header places them.
 
-    Why: the writer left out the padding before the data section, counted offsets from the start of the file, or put
-    something in front of the first tensor. Readers find noise in every payload, and the last tensor is cut or followed
-    by bytes of no tensor. Found where the offsets are in the running order, the file ends where they say once moved,
-    and scales or other floats make sense there and not where the header puts them.
+    Why: the writer left out the padding before the data section, counted offsets from the start of the file, or wrote
+    other bytes before the first tensor. Readers find noise in every payload, and the last tensor is truncated or
+    followed by bytes that belong to no tensor. The rule requires three things: the offsets are in running order, the
+    end of the file fits them once they are shifted, and scales or other floats make sense at the shifted places but not
+    where the header places them.
 
     Example: a data section that begins right after the last tensor info, at byte 1,003 instead of 1,024.
 
-    Fix: lay the data section where the alignment puts it, with offsets that count from there.
+    Fix: write the data section at the aligned position, with offsets from its start.
     """
     shift, end = subject.shift, subject.file.infos_end
     if shift is None or end is None:

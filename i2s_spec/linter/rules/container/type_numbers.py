@@ -19,15 +19,15 @@ _OLD: Final = BY_NAME["Q2_0_G128"]
 def groups_of_128(subject: Subject) -> Iterator[Finding]:
     """Tensors of type 42 are packed in groups of 128 weights.
 
-    Why: PrismML gave out 42 for its Q2_0 before llama.cpp did, with one scale for 128 weights; llama.cpp has had one for
-    64 since July 2026, and PrismML's own fork since August. Every program of today computes larger sizes for these tensors,
-    and refuses the file with one sentence and two numbers: a tensor has one offset, and another was expected. Only
-    PrismML's branch prism-v5 loads it.
+    Why: PrismML used the number 42 for its Q2_0 before llama.cpp did, with one scale for 128 weights. llama.cpp has
+    used one scale for 64 weights since July 2026, and PrismML's own fork since August. Current programs compute larger
+    sizes for these tensors and refuse the file with a message about the offset of a tensor. Only PrismML's branch
+    prism-v5 loads it.
 
-    Example: Ternary-Bonsai-27B-Q2_0.gguf, whose output_norm.weight has offset 337715200, expected 357580800.
+    Example: Ternary-Bonsai-27B-Q2_0.gguf, whose output_norm.weight has offset 337715200 where 357580800 is expected.
 
-    Fix: i2s convert FILE OUT --to Q2_0 writes each scale twice, which is exact; --to PQ2_0 keeps the bytes and gives
-    them the number 142, for PrismML's fork.
+    Fix: `i2s convert FILE OUT --to Q2_0` writes each scale twice, which is exact. `--to PQ2_0` keeps the bytes under
+    the number 142, for PrismML's fork.
     """
     rows = [tensor for tensor in subject.odd_tensors if tensor.type is _OLD]
     if not rows:

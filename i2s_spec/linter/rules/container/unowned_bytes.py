@@ -1,4 +1,4 @@
-"""Rules about bytes that belong to no tensor, and about data that were never written."""
+"""Rules about bytes that belong to no tensor, and about data that was never written."""
 
 from collections.abc import Iterator, Set
 from itertools import chain
@@ -52,13 +52,13 @@ def _padding(subject: Subject, least: int = 1) -> Iterator[tuple[int, int, str]]
             yield start, min(start + wide, size_of_file), f"padding[{placement.row}]"
 
 
-@rule("G406", "padding-not-zero", "byte {at} is padding and is 0x{got_hex}, not zero", severity=WARNING, clause="2.7",
+@rule("G406", "padding-not-zero", "padding byte {at} is 0x{got_hex}, not zero", severity=WARNING, clause="2.7",
       fix=Fix.SAFE)  # fmt: skip
 def padding_not_zero(subject: Subject) -> Iterator[Finding]:
     """Padding is not zero.
 
-    Why: the GGUF document fills with zero bytes. Loaders do not look, so anything can hide there, and old memory can
-    leak into a published file.
+    Why: the GGUF document requires zero bytes. Loaders do not check them, so data can be hidden there, and old memory
+    can leak into a published file.
 
     Example: a byte of 0x41 between the tensor table and the data section.
 
@@ -103,28 +103,28 @@ def _behind_the_last(subject: Subject) -> tuple[int, int] | None:
 def trailing_bytes(subject: Subject) -> Iterator[Finding]:
     """Bytes follow the last tensor.
 
-    Why: no loader reads them. They are left over from a wrong size, or something is attached to the file.
+    Why: no loader reads them. Some size was wrong, or other data was appended to the file.
 
     Example: 100 bytes of text after the data section.
 
-    Fix: cut the file at the padded end of the last tensor; where only zeros go, that is safe.
+    Fix: cut the file at the padded end of the last tensor. This is safe if the bytes are all zero.
     """
     trailing = _behind_the_last(subject)
     if trailing is not None and subject.uncounted is None:  # else they may be those of tensors that are not counted
         yield trailing_bytes.at(Span(*trailing, "trailing"), got=trailing[1] - trailing[0], want=0)
 
 
-@rule("S107", "hidden-file", "{what} begins at byte {got}, where no tensor is", severity=WARNING, clause="12.3",
+@rule("S107", "hidden-file", "{what} begins at byte {got}, outside all tensors", severity=WARNING, clause="12.3",
       cwe=506, provenance=("safetensors attacks/README.md",))  # fmt: skip
 def hidden_file(subject: Subject) -> Iterator[Finding]:
     """Another file hides between or behind the tensors.
 
-    Why: a file can be a model to one program and an archive to another; scanners that look at the beginning only see
-    the model.
+    Why: the same file can be a model to one program and an archive to another. Scanners that look only at the beginning
+    see only the model.
 
     Example: a zip archive appended to a GGUF file.
 
-    Fix: find out how it came there; sanitising the file drops it.
+    Fix: find out where it came from. `i2s sanitize` writes a copy without it.
     """
     trailing = _behind_the_last(subject)
     behind = [] if trailing is None else [(*trailing, "trailing")]
@@ -174,8 +174,9 @@ def _looked_at(subject: Subject, start: int, stop: int) -> Iterator[tuple[int, b
 def zero_run(subject: Subject) -> Iterator[Finding]:
     """A long stretch of a tensor is zero bytes.
 
-    Why: an interrupted download that reserved its space leaves zeros, and loaders take them for weights. Without payload
-    checks a megabyte of them is found by probing; with them, 4,096 bytes in a row inside an I2_S tensor are.
+    Why: an interrupted download that reserved its space leaves zeros, and loaders take them for weights. With payload
+    checks, the rule finds 4,096 zero bytes in a row inside an I2_S tensor; without them, it finds stretches of a
+    megabyte by probing.
 
     Example: 1 MiB of zeros inside blk.0.ffn_up.weight.
 
@@ -233,8 +234,12 @@ def _zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
 
 def _asked_for(subject: Subject, places: list[int]) -> Set[int]:
     """The places that are probed: all, but of a server that gives one range at a time some, evenly spread."""
+    if not subject.on_server:
+        return frozenset(places)
+    from i2s_spec.gguf.ranges import affordable
+
     ranges = [(at, at + 64) for at in places]
-    chosen = subject.affordable(ranges)
+    chosen = affordable(subject.file.source, ranges)
     subject.prefetch(ranges[number] for number in chosen)
     return frozenset(places[number] for number in chosen)
 
@@ -261,13 +266,13 @@ def _zeros_behind(source: Source, at: int, stop: int) -> int:
     return at
 
 
-@rule("G412", "sparse-hole", "bytes {start} to {stop} of the file were never written: they are a hole in tensor {name}",
+@rule("G412", "sparse-hole", "bytes {start} to {stop} of the file were never written: tensor {name} has a hole there",
       severity=WARNING, clause="5.4", provenance=("microsoft/BitNet#608",))  # fmt: skip
 def sparse_hole(subject: Subject) -> Iterator[Finding]:
     """A tensor lies in a hole of a sparse file.
 
     Why: the file system has no data there: a download or a copy reserved the space and never filled it. Loaders read
-    zeros.
+    zeros instead.
 
     Example: a download tool that fetches parts in parallel and was interrupted.
 

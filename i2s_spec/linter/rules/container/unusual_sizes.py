@@ -1,4 +1,4 @@
-"""Rules about unusual amounts: what is legal, bounded, and worth a word."""
+"""Rules about unusual sizes and counts: legal, but bounded here and worth a finding."""
 
 from collections.abc import Iterator
 
@@ -9,9 +9,10 @@ from i2s_spec.schema.checks import KEY_COUNT_SPAN, TENSOR_COUNT_SPAN
 
 raised(
     faults.TOO_MANY_KEYS,
-    """The file has more key-values than any reader should walk.
+    """The file has more key-values than any reader should accept.
 
-    Why: the count is honest but of no use; readers of quadratic time never finish. This tool stops at 1,048,576.
+    Why: the key-values exist, but no model needs so many, and readers that take quadratic time never finish. i2s stops
+    at 1,048,576.
 
     Example: 2,000,000 keys in a file of 30 MB.
 
@@ -23,9 +24,10 @@ raised(
 
 raised(
     faults.TOO_MANY_TENSORS,
-    """The file has more tensors than any reader should walk.
+    """The file has more tensors than any reader should accept.
 
-    Why: the count is honest but of no use; readers of quadratic time never finish. This tool stops at 1,048,576.
+    Why: the tensors exist, but no model needs so many, and readers that take quadratic time never finish. i2s stops at
+    1,048,576.
 
     Example: 2,000,000 tensors of one element each.
 
@@ -39,8 +41,8 @@ raised(
     faults.ALIGNMENT_TOO_LARGE,
     """general.alignment is larger than 1 MiB.
 
-    Why: padding grows with it, sums of padded sizes wrap, and a file of a few bytes claims a data section gigabytes
-    away.
+    Why: the padding grows with the alignment, sums of padded sizes can overflow, and the data section of a tiny file
+    begins gigabytes after its header.
 
     Example: general.alignment = 2^31.
 
@@ -52,13 +54,13 @@ raised(
 )
 
 
-@rule("S103", "many-keys", "the file has {got:key-value}; more than {want} are unusual", severity=WARNING, clause="12.2",
+@rule("S103", "many-keys", "the file has {got:key-value}; more than {want} is unusual", severity=WARNING, clause="12.2",
       cwe=407)  # fmt: skip
 def many_keys(subject: Subject) -> Iterator[Finding]:
     """The file has an unusual number of key-values.
 
-    Why: readers that look for duplicates pair by pair take minutes or hours over it: 200,000 keys in 4 MB keep common
-    ones busy for more than a minute.
+    Why: readers that compare keys pair by pair to find duplicates take minutes or hours: for 200,000 keys in 4 MB,
+    common readers need more than a minute.
 
     Example: 200,000 keys.
 
@@ -69,13 +71,13 @@ def many_keys(subject: Subject) -> Iterator[Finding]:
         yield many_keys.at(KEY_COUNT_SPAN, got=count, want=limits.MANY_KEYS)
 
 
-@rule("S104", "many-tensors", "the file has {got:tensor}; more than {want} are unusual", severity=WARNING, clause="12.2",
+@rule("S104", "many-tensors", "the file has {got:tensor}; more than {want} is unusual", severity=WARNING, clause="12.2",
       cwe=407)  # fmt: skip
 def many_tensors(subject: Subject) -> Iterator[Finding]:
     """The file has an unusual number of tensors.
 
-    Why: readers that look for duplicates pair by pair take minutes or hours over it: 100,000 tensors in 4 MB keep common
-    ones busy for more than a minute.
+    Why: readers that compare names pair by pair to find duplicates take minutes or hours: for 100,000 tensors in 4 MB,
+    common readers need more than a minute.
 
     Example: 100,000 tensors of one element.
 
@@ -91,8 +93,8 @@ def many_tensors(subject: Subject) -> Iterator[Finding]:
 def large_alignment(subject: Subject) -> Iterator[Finding]:
     """general.alignment is unusually large.
 
-    Why: 32 serves every processor and a page is 4 KiB to 64 KiB; beyond that it only adds padding, in which data can
-    hide.
+    Why: 32 is enough for every processor, and memory pages have 4 KiB to 64 KiB. A larger alignment only adds padding,
+    in which data can be hidden.
 
     Example: general.alignment = 262,144.
 

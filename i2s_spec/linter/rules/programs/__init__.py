@@ -1,1 +1,1 @@
-"""Rules about what runtimes, conversions and programs that use a model make of a file."""
+"""Rules about what runtimes, conversions and programs that use a model do with a file."""

@@ -1,6 +1,6 @@
-"""Rules that other programs of this package apply: those that use a model, and those that convert other formats.
+"""Rules that other commands of this package apply: those that use a model, and those that convert other formats.
 
-The linter does not apply them: a GGUF file with such a fault can still be of use, and the others are not GGUF files.
+The linter does not apply them: a GGUF file with such a fault can still be useful, and other inputs are not GGUF files.
 """
 
 from i2s_spec.linter.rule import Needs, raised
@@ -10,10 +10,10 @@ WHEN = "text is turned into tokens, or tokens into text"
 
 raised(
     faults.TOKENIZER_UNSUPPORTED,
-    """The tokenizer is of a kind that is not implemented here.
+    """i2s does not implement this kind of tokenizer.
 
-    Why: byte-level vocabularies with merges and SentencePiece vocabularies with scores are what models with ternary weights
-    have. A vocabulary of another kind read as one of these would give tokens that the model was not trained on.
+    Why: ternary models have byte-level vocabularies with merges, or SentencePiece vocabularies with scores. A
+    vocabulary of another kind, read as one of these, would give tokens that the model was not trained on.
 
     Example: tokenizer.ggml.model = bert.
 
@@ -25,13 +25,13 @@ raised(
 
 raised(
     faults.TOKENIZER_TOO_LARGE,
-    """A list of the vocabulary is longer than any tokenizer should read.
+    """A list of the vocabulary is longer than any tokenizer should accept.
 
-    Why: tables in memory take many times the bytes of the list, so a small file could ask for all memory.
+    Why: the tables in memory are many times larger than the list, so a small file could use all memory.
 
     Example: ten million merges.
 
-    Fix: none in the file; no known model comes near the limits.
+    Fix: shorten the list; no known model comes near the limits.
     """,
     clause="3.5",
     when=WHEN,
@@ -42,8 +42,8 @@ raised(
     faults.MERGE_OF_NO_TOKENS,
     """A merge joins texts that are not tokens.
 
-    Why: each merge takes two tokens and gives a third; where one of the three is missing, its rank means nothing, and
-    programs differ in what they make of it.
+    Why: each merge takes two tokens and gives a third. If one of the three is missing, the rank of the merge has no
+    meaning, and programs treat it differently.
 
     Example: the merge 'a b' in a vocabulary without 'ab'.
 
@@ -57,7 +57,7 @@ raised(
     faults.SCORE_NOT_A_NUMBER,
     """The score of a token is not a number.
 
-    Why: pieces are joined in the order of their scores, and NaN has no place in any order.
+    Why: pieces are joined in the order of their scores, and NaN cannot be ordered.
 
     Example: tokenizer.ggml.scores with a NaN for one token.
 
@@ -69,14 +69,14 @@ raised(
 
 raised(
     faults.PRE_UNSUPPORTED,
-    """The pre-tokenizer is not implemented here.
+    """i2s does not implement this pre-tokenizer.
 
-    Why: it says how text is split before merges apply. With another one, the same text gives other tokens, and the model
-    answers a little worse without a word.
+    Why: it defines how text is split before merges apply. With another one, the same text gives other tokens, and the
+    model answers a little worse, without a message.
 
     Example: tokenizer.ggml.pre = tekken.
 
-    Fix: choose one with --pre if you know that it splits alike; or give token ids.
+    Fix: choose one with --pre if you know that it splits text in the same way, or give token ids.
     """,
     clause="3.5",
     when=WHEN,
@@ -86,10 +86,10 @@ raised(
     faults.TEMPLATE_FAILED,
     """The chat template cannot be rendered.
 
-    Why: a template is a program from the file. It is only run when somebody asks, in a sandbox and in a process of its own
-    that is bounded in time, memory and output; what goes beyond is stopped.
+    Why: a template is a program from the file. i2s runs it only on request, in a sandbox and in a separate process with
+    limits on time, memory and output. A template that exceeds a limit is stopped.
 
-    Example: a template that loops a thousand million times.
+    Example: a template that loops 10^9 times.
 
     Fix: choose a format by name with --format, or write the prompt yourself.
     """,
@@ -102,12 +102,12 @@ raised(
     faults.LOGITS_NOT_FINITE,
     """The model computes infinities or NaN.
 
-    Why: among logits that are no numbers no token can be chosen. A scale or a norm of the file is not finite, or so large
+    Why: no token can be chosen from logits that are NaN. A scale or a norm of the file is not finite, or is so large
     that sums overflow.
 
     Example: a file that llama-quantize wrote with two threads.
 
-    Fix: `i2s lint` names the tensor; `i2s golden record` shows where the first such number appears.
+    Fix: `i2s lint` names the tensor. `i2s golden record` shows where the first such number appears.
     """,
     clause="9.11",
     when="a model is run",
@@ -117,10 +117,10 @@ raised(
     faults.CHECKPOINT_MALFORMED,
     """A safetensors file cannot be read.
 
-    Why: its header is a length and JSON that says where every tensor lies. Where the length is beyond the file, the JSON
-    is invalid, or two tensors share bytes, the weights cannot be found.
+    Why: its header is a length and JSON text with the place of every tensor. The weights cannot be located if the
+    length exceeds the file, the JSON is invalid, or two tensors share bytes.
 
-    Example: a download that ended early, or a Git LFS pointer under the name model.safetensors.
+    Example: a download that stopped early, or a Git LFS pointer with the name model.safetensors.
 
     Fix: fetch the checkpoint again.
     """,
@@ -134,8 +134,8 @@ raised(
     faults.CHECKPOINT_TENSOR_MALFORMED,
     """A tensor of a safetensors file has an invalid shape, type or place.
 
-    Why: a tensor whose bytes are not as many as its shape and type take, or that lies outside the file, would be read as
-    other weights; packed ternary weights need a scale beside them, of one element.
+    Why: if the number of bytes does not match shape and type, or the tensor lies outside the file, other weights would
+    be read. Packed ternary weights also need a scale with one element.
 
     Example: a packed weight of shape 640 x 2560 in uint8 without its weight_scale.
 
@@ -149,14 +149,16 @@ raised(
 
 raised(
     faults.CHECKPOINT_REFUSED,
-    """A checkpoint cannot be imported, or checked, as it is.
+    """A checkpoint cannot be imported or checked in its current state.
 
-    Why: what its files say does not fit together, or is not known here: a shard that the index names is missing, shapes
-    differ from config.json, weights are not finite, a tokenizer has holes. A file made of it would load and be wrong.
+    Why: its files contradict each other, or i2s does not support what they contain: a shard that the index names is
+    missing, shapes differ from config.json, weights are not finite, a tokenizer has gaps. A GGUF file made from it
+    would load and be wrong.
 
     Example: `model.safetensors.index.json` names two shards, and one was not downloaded.
 
-    Fix: the message names the file or the tensor; fetch it again, or choose by hand what the checkpoint leaves open.
+    Fix: the message names the file or the tensor. Fetch it again, or pass what the checkpoint does not state as an
+    option.
     """,
     clause="12.1",
     when="the input of an import, of `verify --against` and of `lint`",
@@ -170,7 +172,7 @@ raised(
 
     Why: `i2s verify` compares a file with what its receipt records. An incomplete receipt leaves nothing to compare.
 
-    Example: another JSON file under the name of the receipt, or one that a later version wrote.
+    Example: a JSON file that is not a receipt, or a receipt that a later version wrote.
 
     Fix: make the receipt again with `i2s import --receipt`, from the checkpoint.
     """,
@@ -184,8 +186,8 @@ raised(
     faults.NPY_MALFORMED,
     """A .npy file cannot be read.
 
-    Why: arrays of Python objects would have to be unpickled, which executes what the file says, so they are refused; and
-    an array that ends early would be filled with whatever is in memory.
+    Why: reading an array of Python objects would execute code from the file, so such arrays are refused. An array that
+    ends early would be filled with old memory.
 
     Example: `numpy.save` of a list of arrays, which stores objects.
 

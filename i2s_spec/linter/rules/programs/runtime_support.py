@@ -1,7 +1,7 @@
-"""Rules about what runtimes make of the file; they apply where a report on runtimes is asked for.
+"""Rules about what runtimes do with the file; they apply if a report on runtimes is requested.
 
-Each finding is about one runtime; `linter.runtimes` has the verdicts that these are made of, and `schema.runtimes` the
-facts with their sources.
+Each finding is about one runtime. Its verdict comes from `linter.runtimes`; the facts with their sources are in
+`schema.runtimes`.
 """
 
 from collections.abc import Iterator
@@ -46,10 +46,10 @@ def _details(verdict: "Verdict", reason: "Reason") -> dict[str, TrustedText]:
 def runtime_refuses(subject: Subject) -> Iterator[Finding]:
     """A runtime does not load the file, or crashes on it.
 
-    Why: most often the runtime does not know type 36, and reports something else: that the magic is
-    invalid, or that a row is no multiple of 0. The file is sound; the runtime is not for it.
+    Why: most often the runtime does not know type 36, and reports another cause: an invalid magic, or a row that is not
+    a multiple of 0. The file may be sound, but the runtime does not support it.
 
-    Example: any I2_S file in llama.cpp, in Ollama and LM Studio that are made with it, and in gguf-py.
+    Example: any I2_S file in llama.cpp, in Ollama and LM Studio, which use it, and in gguf-py.
 
     Fix: use a runtime that loads it, or convert the file for the runtime (`i2s convert`).
     """
@@ -62,19 +62,19 @@ def runtime_refuses(subject: Subject) -> Iterator[Finding]:
             )
 
 
-@rule("P202", "runtime-computes-wrongly", "{runtime} loads this file and computes something else: {why} ({source})",
+@rule("P202", "runtime-computes-wrongly", "{runtime} loads this file but computes something else: {why} ({source})",
       severity=NOTE, clause="7.6", provenance=("microsoft/BitNet#588", "microsoft/BitNet#602"),
       when=_WHEN, late=True,
       needs=Needs.RUNTIMES)  # fmt: skip
 def runtime_computes_wrongly(subject: Subject) -> Iterator[Finding]:
-    """A runtime loads the file and computes something else than the model.
+    """A runtime loads the file but computes something else than the model.
 
-    Why: nothing fails. Text comes out, fluent or not, and the file is blamed. What differs is in the runtime: the
-    activation of the feed-forward, the rotation, the layout that it expects.
+    Why: no error is reported. The model writes wrong text, and the file seems to be the cause, but the difference is in
+    the runtime: the activation of the feed-forward, the rotation, or the layout that it expects.
 
     Example: bitnet-b1.58-2B-4T in bitnet.cpp of 2026, which applies SiLU instead of ReLU².
 
-    Fix: use another runtime, or a version of this one in which it is repaired; compare with `i2s golden`.
+    Fix: use another runtime, or a version of this one without the fault. Compare values with `i2s golden`.
     """
     for verdict in _verdicts(subject):
         if verdict.computes == "wrongly":
@@ -85,19 +85,19 @@ def runtime_computes_wrongly(subject: Subject) -> Iterator[Finding]:
             )
 
 
-@rule("P203", "runtime-depends-on-machine", "{runtime} computes this file rightly on some machines only: {why} ({source})",
+@rule("P203", "runtime-depends-on-machine", "{runtime} computes this file correctly only on some machines: {why} ({source})",
       severity=NOTE, clause="7.6", provenance=("microsoft/BitNet#585", "microsoft/BitNet#547"),
       when=_WHEN, late=True,
       needs=Needs.RUNTIMES)  # fmt: skip
 def runtime_depends_on_machine(subject: Subject) -> Iterator[Finding]:
-    """A runtime computes the file rightly on some machines, and wrongly on others.
+    """A runtime computes the file correctly on some machines, and wrongly on others.
 
-    Why: kernels for different processors expect different layouts, or are missing, and the file is the same. The same
-    bytes give correct text on one machine and garbage on another, without a message.
+    Why: kernels for different processors expect different layouts, or are missing. The same file gives correct text on
+    one machine and garbage on another, without a message.
 
     Example: a published file in bitnet.cpp of December 2025 on a Raspberry Pi.
 
-    Fix: on such a machine, use a runtime that reads the file's layout there.
+    Fix: on the other machines, use a runtime that reads the file's layout there.
     """
     for verdict in _verdicts(subject):
         if verdict.computes.startswith("depends"):
@@ -113,15 +113,15 @@ def runtime_depends_on_machine(subject: Subject) -> Iterator[Finding]:
       provenance=("ikawrakow/ik_llama.cpp#365", "ikawrakow/ik_llama.cpp#167"), when=_WHEN, late=True,
       needs=Needs.RUNTIMES)  # fmt: skip
 def runtime_needs_conversion(subject: Subject) -> Iterator[Finding]:
-    """A runtime loads the file as it is, and can only compute it once it is converted.
+    """A runtime loads the file, but must convert it before it can compute it.
 
-    Why: it reads the type to convert it, and has no kernels for it. Run as it is, the model crashes, or every product
-    with such a tensor is 0, without a message.
+    Why: the runtime reads the type only for conversion and has no kernels for it. Without the conversion it crashes, or
+    every product with such a tensor is 0, without a message.
 
-    Example: an I2_S file given to ik_llama.cpp without llama-quantize --allow-requantize --token-embedding-type
-    f16 before.
+    Example: an I2_S file in ik_llama.cpp without a conversion by llama-quantize --allow-requantize
+    --token-embedding-type f16.
 
-    Fix: convert first, as the runtime says.
+    Fix: convert the file first, with the runtime's own tool.
     """
     for verdict in _verdicts(subject):
         if verdict.loads == "with option":
@@ -132,18 +132,18 @@ def runtime_needs_conversion(subject: Subject) -> Iterator[Finding]:
             )
 
 
-@rule("P205", "no-runtime", "no runtime that is known here loads this file and computes it rightly", severity=WARNING,
+@rule("P205", "no-runtime", "no known runtime loads this file and computes it correctly", severity=WARNING,
       clause="7.6", provenance=("microsoft/BitNet#588",), when=_WHEN, late=True,
       needs=Needs.RUNTIMES)  # fmt: skip
 def no_runtime(subject: Subject) -> Iterator[Finding]:
-    """No known runtime loads the file and computes it rightly, on any machine.
+    """No known runtime loads the file and computes it correctly, on any machine.
 
-    Why: whoever fetches the file has no use for it. Each runtime has its own reason, which the findings beside this one
-    give.
+    Why: nobody can use the file as it is. The other findings give the reason of each runtime.
 
     Example: an I2_S model of architecture bitnet-b1.58 with a tensor that no loader knows.
 
-    Fix: repair what the other findings name; for a model of a new architecture there may be nothing to repair.
+    Fix: repair the faults that the other findings name. For a model of a new architecture there may be nothing to
+    repair.
     """
     report = _verdicts(subject)
     useful = [v for v in report if v.loads in ("yes", "with option") and v.computes[:7] in ("correct", "depends")]

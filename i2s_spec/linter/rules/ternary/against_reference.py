@@ -1,6 +1,6 @@
-"""Rules about what only another file of the same model tells: where codes lie, and whether they are the right ones.
+"""Rules that compare a file with another file of the same model: the dialect of its tensors, and their weights.
 
-The evidence that they need is a reference; without one they do not apply.
+They apply only where a reference is given.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from i2s_spec.schema.types import I2_S, TAIL_BYTES
 
 if TYPE_CHECKING:
     from i2s_spec.linter.reference.compared import Compared
-    from i2s_spec.linter.reference.comparison import Outcome
+    from i2s_spec.linter.reference.comparison import ReferenceOutcome
     from i2s_spec.linter.reference.floats import FloatsCompared
 
 #: Which files these rules apply to.
@@ -41,7 +41,7 @@ def _compared_floats(subject: Subject) -> FloatsCompared | None:
     return compared_floats(subject)
 
 
-def _outcomes(subject: Subject) -> Iterator[tuple[int, int, int, Outcome]]:
+def _outcomes(subject: Subject) -> Iterator[tuple[int, int, int, ReferenceOutcome]]:
     """Row, start, bytes of payload, and what was found, of the tensors where something was."""
     found = _compared(subject)
     for row, outcome in found.outcomes if found is not None else ():
@@ -49,22 +49,22 @@ def _outcomes(subject: Subject) -> Iterator[tuple[int, int, int, Outcome]]:
         yield row, (subject.file.data_start or 0) + info.offset, I2_S.nbytes(info.ne) - TAIL_BYTES, outcome
 
 
-@rule("I401", "packed-otherwise", "I2_S tensor {name} is packed as {got}, not as {want}: decoded in that way, "
-      "{share} of its weights are those of the reference", clause="5.5", when=WITH_REFERENCE,
+@rule("I401", "packed-otherwise", "I2_S tensor {name} is packed as {got}, not as {want}: decoded as {got}, "
+      "{share} of its weights equal those of the reference", clause="5.5", when=WITH_REFERENCE,
       needs=Needs.REFERENCE, payload=True, command=REPACK,
       provenance=("microsoft/BitNet 112f853", "microsoft/BitNet without ACT_PARALLEL"))  # fmt: skip
 def packed_otherwise(subject: Subject) -> Iterator[Finding]:
     """A tensor holds the right weights in another dialect.
 
-    Why: nothing in a file says how its codes are laid out, and each layout decodes as well as the others, to other
-    weights. An ARM build of November 2025 packs blocks of 64, an x86 build without ACT_PARALLEL packs four rows to a
-    byte, and released readers expect neither. Trained weights show their layout themselves (I213), random ones do not;
-    known weights always decide it: the checkpoint, or another file of the model.
+    Why: a file does not state the layout of its codes, and every layout decodes without an error, to different weights.
+    An ARM build of November 2025 packs blocks of 64; an x86 build without ACT_PARALLEL packs four rows into a byte;
+    released readers expect neither. Trained weights show their layout (I213), random ones do not. Known weights always
+    decide it: those of the checkpoint, or of another file of the model.
 
     Example: 'i2s lint model.gguf --reference model-f32.gguf' for a file whose tensors are rows-1x4.
 
-    Fix: 'i2s convert --from rows-1x4 --to canonical' with the dialect named; where that dialect is intended, name
-    it with --expect.
+    Fix: 'i2s convert --from rows-1x4 --to canonical', with the dialect that the finding names. If that dialect is
+    intended, declare it with --expect.
     """
     for row, start, size, outcome in _outcomes(subject):
         if outcome.match is not None and subject.weights is not None:
@@ -75,19 +75,20 @@ def packed_otherwise(subject: Subject) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-@rule("I402", "weights-differ", "{got} of {of} weights of I2_S tensor {name} are not those of the reference, from element "
-      "{first} on{how}", clause="5.4", when=WITH_REFERENCE, needs=Needs.REFERENCE, payload=True)  # fmt: skip
+@rule("I402", "weights-differ", "{got} of {of} weights of I2_S tensor {name} differ from the reference, from "
+      "element {first} on{how}", clause="5.4", when=WITH_REFERENCE, needs=Needs.REFERENCE, payload=True)  # fmt: skip
 def weights_differ(subject: Subject) -> Iterator[Finding]:
-    """A tensor holds other weights than the reference.
+    """A tensor has other weights than the reference.
 
-    Why: in no dialect are these weights those of the reference. A part was overwritten or is from another model, rows were
-    put in another order than the architecture has them, or the weights were made ternary by another rule. Where one of
-    the usual mistakes explains it, the finding says which: another tensor of the model, transposed, swapped words,
+    Why: the weights equal those of the reference in no dialect. A part was overwritten or comes from another model, the
+    rows are not in the order of the architecture, or the weights were made ternary by another rule. If a common mistake
+    explains the difference, the finding names it: another tensor of the model, a transposed matrix, swapped words,
     inverted signs, rows or columns in another order.
 
     Example: the rows of attn_q in the order of the checkpoint, in a file of architecture llama.
 
-    Fix: convert the checkpoint again. If the reference is another model, or packed in another dialect, say so.
+    Fix: convert the checkpoint again. If the reference is another model, give the right one; if it is packed in another
+    dialect, name that dialect.
     """
     for row, start, _, outcome in _outcomes(subject):
         difference = outcome.difference
@@ -105,8 +106,9 @@ def weights_differ(subject: Subject) -> Iterator[Finding]:
 def scale_differs(subject: Subject) -> Iterator[Finding]:
     """A tensor has another scale than the reference.
 
-    Why: the codes can be right and every output wrong: a weight_scale that divides was taken for one that multiplies, a
-    mean for a maximum, or the scale of one tensor for that of another. Scales that differ by rounding are the same.
+    Why: with right codes and a wrong scale, every output is wrong. The writer multiplied by a weight_scale that must
+    divide, took a mean instead of a maximum, or used the scale of another tensor. Differences within rounding are not
+    reported.
 
     Example: 0.703 where the reference has 1.42, its reciprocal.
 
@@ -139,10 +141,10 @@ def _scale_words(subject: Subject, got: float, want: float) -> str:
 @rule("I404", "not-compared", "{got} of {of} I2_S tensors could not be compared with the reference; of {name}: {reason}",
       severity=WARNING, clause="5.5", when=WITH_REFERENCE, needs=Needs.REFERENCE, payload=True)  # fmt: skip
 def not_compared(subject: Subject) -> Iterator[Finding]:
-    """The reference says nothing about some tensors.
+    """Some I2_S tensors could not be compared with the reference.
 
-    Why: without their weights nothing tells whether these tensors are packed as they should be. The reference is another
-    model, calls them by other names, has other shapes, or holds them in a type that is neither ternary nor of floats.
+    Why: without reference weights, the packing of these tensors cannot be checked. The reference is another model, has
+    other names or shapes, or stores the tensors in a type that is neither ternary nor float.
 
     Example: a reference with the first shard of a model only.
 
@@ -160,15 +162,15 @@ def not_compared(subject: Subject) -> Iterator[Finding]:
         )
 
 
-@rule("I405", "floats-differ", "{got} of {of} values of tensor {name} are not those of the reference, from value {first} "
-      "on{how}", clause="7.4", when=WITH_REFERENCE, needs=Needs.REFERENCE, payload=True)  # fmt: skip
+@rule("I405", "floats-differ", "{got} of {of} values of tensor {name} differ from the reference, from value "
+      "{first} on{how}", clause="7.4", when=WITH_REFERENCE, needs=Needs.REFERENCE, payload=True)  # fmt: skip
 def floats_differ(subject: Subject) -> Iterator[Finding]:
-    """A tensor that is not I2_S holds other values than the reference.
+    """A tensor that is not I2_S has other values than the reference.
 
-    Why: nothing else checks gains, embeddings and biases, and wrong ones spoil the output as much as wrong trits do:
-    gains of another layer, gains that are 1 too small because a converter took them for offsets, rows of the embedding
-    shifted by one token. Where one of these explains it, the finding says which. Types of floats may differ; what is
-    stored with fewer bits counts as equal where rounding explains the difference.
+    Why: no other rule checks gains, embeddings and biases, and wrong ones spoil the output as much as wrong trits:
+    gains of another layer, gains that are too small by 1 because a converter took them for offsets, rows of the
+    embedding shifted by one token. If one of these explains the difference, the finding names it. The float types may
+    differ: values count as equal where rounding to the shorter type explains the difference.
 
     Example: blk.3.ffn_norm.weight that holds the gains of blk.4.ffn_norm.weight.
 
@@ -187,14 +189,14 @@ def floats_differ(subject: Subject) -> Iterator[Finding]:
       "{name}: {reason}", severity=NOTE, clause="7.4", when=WITH_REFERENCE, needs=Needs.REFERENCE,
       payload=True)  # fmt: skip
 def floats_not_compared(subject: Subject) -> Iterator[Finding]:
-    """The reference says nothing about some tensors that are not I2_S.
+    """Some tensors that are not I2_S could not be compared with the reference.
 
-    Why: a comparison that finds nothing is worth as much as what was compared. The reference lacks these tensors, holds
-    them in another type or shape, or they are of a type that is compared as bytes only.
+    Why: these tensors are unchecked. The reference lacks them, has them in another type or shape, or their type is
+    compared only byte by byte.
 
-    Example: a reference that holds the matrices of a model without its norms.
+    Example: a reference that contains the matrices of a model without its norms.
 
-    Fix: give a reference with all tensors, or look at those that are left by other means.
+    Fix: give a reference with all tensors, or check the remaining ones by other means.
     """
     found = _compared_floats(subject)
     if found is not None and found.left:

@@ -1,4 +1,5 @@
-"""Rules about types with a scale for each group: codes, digits, scales; thresholds stand in `analysis.group_anomalies`."""
+"""Rules about types with a scale for each group: codes, digits, scales; the thresholds are in
+`analysis.group_anomalies`."""
 
 from __future__ import annotations
 
@@ -44,10 +45,11 @@ def _of_codes(other: OtherSurvey, groups: Groups, layout: BlockLayout) -> dict[s
 @rule("B101", "reserved-code", "{type} tensor {name} has {got:weight} of code 3, {share} of all; the first is in byte "
       "{first} of its payload", clause="5.6", when=WITH_TYPES.format("TQ2_0, IQ2_BN or I2_SR"), payload=True)  # fmt: skip
 def reserved_code(subject: Subject) -> Iterator[Finding]:
-    """A payload holds a code that the type does not use.
+    """A payload contains a code that the type does not use.
 
-    Why: three codes stand for -1, 0 and +1, and no quantizer of TQ2_0, IQ2_BN or I2_SR writes the fourth. Readers compute
-    +2 times the scale from it, which is a weight that no ternary model has: the bytes are something else, or damaged.
+    Why: three codes stand for -1, 0 and +1, and no quantizer of TQ2_0, IQ2_BN or I2_SR writes the fourth. Readers
+    decode it as +2 times the scale, a weight that no ternary model has. The bytes are damaged, or are not a payload of
+    this type.
 
     Example: a byte of 0xff inside a TQ2_0 tensor.
 
@@ -61,31 +63,30 @@ def reserved_code(subject: Subject) -> Iterator[Finding]:
       "is in byte {first} of its payload", severity=WARNING, clause="5.6",
       when=WITH_TYPES.format("Q2_0 or PQ2_0"), payload=True)  # fmt: skip
 def plus_two_code(subject: Subject) -> Iterator[Finding]:
-    """Weights are twice their scale.
+    """Some weights are +2 times their scale.
 
-    Why: Q2_0 has a fourth code, for +2, and programs compute with it. ggml's quantizer never writes it, as the scale is
-    the largest magnitude of the group; nor does a ternary model have such weights. No other ternary type can hold them,
-    so that the tensor cannot be converted.
+    Why: Q2_0 has a fourth code, for +2, and programs compute with it. ggml's quantizer never writes it, since the scale
+    is the largest magnitude of the group, and a ternary model has no such weights. No other ternary type can store
+    them, so the tensor cannot be converted.
 
     Example: a byte of 0xff in a Q2_0 tensor of a ternary model.
 
-    Fix: compare with the checkpoint. Where the weights are meant, nothing has to be done.
+    Fix: compare with the checkpoint. If the weights are intended, nothing has to be done.
     """
     for other, groups, layout in odd_groups(subject, "beyond"):
         yield plus_two_code.at(block_span(other, layout, groups.first_odd), **_of_codes(other, groups, layout))
 
 
 @rule("B103", "foreign-digits", "{type} tensor {name} has {got:byte that|bytes that} no packer "
-      "writes, {share} of its digits' bytes; "
-      "the first is byte {first} of its payload", severity=WARNING, clause="5.6",
+      "writes, {share} of its bytes of digits; the first is byte {first} of its payload", severity=WARNING, clause="5.6",
       when=WITH_TYPES.format("TQ1_0, PTQ1_0 or IQ1_BN"), payload=True)  # fmt: skip
 def foreign_digits(subject: Subject) -> Iterator[Finding]:
-    """Bytes of digits have values that no packer writes.
+    """Bytes that store base-3 digits have values that no packer writes.
 
-    Why: five digits of base 3 are a number N below 243, and packers write the byte ceil(256 N / 243): 13 of the 256
-    values never occur. In a byte with an unused digit that digit is 0, so that most of its values never occur either.
-    Readers decode all of them without a warning. Of arbitrary bytes one in twenty has such a value, so these show a
-    payload that is something else: cut, shifted, encrypted or damaged.
+    Why: five base-3 digits form a number N below 243, and packers write the byte ceil(256 N / 243), so 13 of the 256
+    byte values never occur. An unused digit of a byte is 0, which excludes most values of such a byte. Readers decode
+    all values without a warning. One in twenty arbitrary bytes has an excluded value, so these values show a payload
+    that is truncated, shifted, encrypted or damaged.
 
     Example: 5 % of the bytes of a PTQ1_0 tensor whose payload was read from the wrong offset.
 
@@ -113,9 +114,9 @@ def _of_scales(other: OtherSurvey, groups: Groups, count: int, group: int) -> di
 def group_scale_not_finite(subject: Subject) -> Iterator[Finding]:
     """The scale of a group is infinite or NaN.
 
-    Why: all weights of the group are infinite or NaN then, and every output of the model is NaN from there on. llama.cpp
-    looks only when it is asked to (--check-tensors). The largest magnitude of a group was beyond 65,504, the largest
-    float16, or the bytes are no scale.
+    Why: all weights of the group become infinite or NaN, and then every output of the model. llama.cpp checks this only
+    on request (--check-tensors). The largest magnitude of the group exceeded 65,504, the largest float16, or the bytes
+    are not a scale.
 
     Example: the bytes 00 7c in place of a scale.
 
@@ -131,9 +132,9 @@ def group_scale_not_finite(subject: Subject) -> Iterator[Finding]:
 def group_scale_negative(subject: Subject) -> Iterator[Finding]:
     """The scale of a group is negative.
 
-    Why: a scale is the largest magnitude of its group, which no quantizer writes with a sign. A model that computes with it
-    has all weights of the group negated. About half of all arbitrary bytes are negative scales: payloads that are shifted,
-    or in the other byte order, have many.
+    Why: a scale is the largest magnitude of its group, and no quantizer writes a negative one. It negates all weights
+    of the group. About half of all arbitrary bytes read as negative scales, so payloads that are shifted or
+    byte-swapped have many.
 
     Example: the bytes 00 bc, -1 as a float16, in place of a scale.
 
@@ -149,16 +150,16 @@ def group_scale_negative(subject: Subject) -> Iterator[Finding]:
       "of all; the first is that of group {group}", severity=WARNING, clause="5.6",
       when=WITH_TYPES.format("TQ1_0, TQ2_0, Q2_0, PQ2_0 or PTQ1_0"), payload=True)  # fmt: skip
 def group_scale_zero(subject: Subject) -> Iterator[Finding]:
-    """The scale of a group is 0, and its codes are not.
+    """The scale of a group is 0, but its codes are not.
 
-    Why: then every weight of the group is 0, whatever its code. A group of zeros has the scale 0 and codes of 0; a
-    group of weights below 3e-8 loses its scale to the rounding of float16 and keeps its codes. Otherwise scales were
-    overwritten, or never written. Types with a scale for each row are not checked: their quantizers write codes of +1
-    for a row of zeros.
+    Why: every weight of the group is then 0, whatever its code. There are two harmless cases: a group of zeros has the
+    scale 0 and codes of 0, and the scale of weights below 3e-8 is rounded to 0 in float16 while their codes remain. In
+    all other cases scales were overwritten, or never written. Types with a scale for each row are not checked, since
+    their quantizers write codes of +1 for a row of zeros.
 
-    Example: a block of 28 bytes whose last two are 0 in the middle of a PTQ1_0 tensor.
+    Example: a block of 28 bytes in the middle of a PTQ1_0 tensor whose last two bytes are 0.
 
-    Fix: compare with the checkpoint, and convert it again where the weights are more than nothing.
+    Fix: compare with the checkpoint, and convert it again if its weights are not that small.
     """
     for other, groups, layout in odd_groups(subject, "lost"):
         span = scale_span(other, layout, groups.first_lost)
@@ -170,12 +171,12 @@ def group_scale_zero(subject: Subject) -> Iterator[Finding]:
       "others, {share} of all; the largest is {largest}, that of group {group}", severity=WARNING, clause="5.6",
       when=WITH_GROUPS, payload=True)  # fmt: skip
 def group_scales_far_apart(subject: Subject) -> Iterator[Finding]:
-    """Scales of one tensor differ wildly.
+    """Some scales of a tensor are far larger than the others.
 
-    Why: scales are the largest magnitudes of the groups of one matrix, and mostly differ by a small factor; heavy
-    tails, outliers and rows near 0 make it larger. More than 4,096 times the upper quartile of a tensor is beyond what
-    any useful matrix has; a flipped bit in the exponent multiplies a scale by 65,536. Where the upper quartile is that
-    far above the lower one, the bytes are not scales at all. Tensors of fewer than 64 groups are not checked.
+    Why: scales are the largest magnitudes of the groups of one matrix, and usually differ by a small factor; outliers
+    and rows near 0 increase it. No useful matrix has a scale of more than 4,096 times the tensor's upper quartile. A
+    flipped bit in the exponent can multiply a scale by 65,536. If the upper quartile is that far above the lower one,
+    the bytes are not scales. Tensors with fewer than 64 groups are not checked.
 
     Example: one scale of 1,310.7 among thousands near 0.02.
 

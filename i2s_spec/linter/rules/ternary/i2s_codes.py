@@ -1,4 +1,4 @@
-"""Rules about the codes of I2_S tensors, and about values that are no numbers; thresholds stand in `linter.weighing`."""
+"""Rules about the codes of I2_S tensors, and about values that are not finite; thresholds are in `linter.analysis`."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def _percent(share: float) -> TrustedText:
     return TrustedText(f"{100 * share:.3g} %")
 
 
-@rule("I201", "unused-code", "I2_S tensor {name} has {got:weight} of code 3{partly}, which means nothing; the first "
-      "is in byte {first} of its payload", clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
+@rule("I201", "unused-code", "I2_S tensor {name} has {got:weight} of code 3{partly}, which has no meaning; the "
+      "first is in byte {first} of its payload", clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
 def unused_code(subject: Subject) -> Iterator[Finding]:
-    """A payload holds code 3.
+    """A payload contains code 3.
 
-    Why: three codes stand for -1, 0 and +1; the fourth stands for nothing. Released programs disagree on it: the
-    dequantizer takes it for 0, the kernels for +2. No quantizer writes it, so that the bytes are something else.
+    Why: codes 0, 1 and 2 stand for -1, 0 and +1; code 3 has no meaning. Released programs disagree about it: the
+    dequantizer reads it as 0, the kernels as +2. No quantizer writes it, so the bytes are damaged or not codes.
 
     Example: a byte of 0xff inside blk.0.ffn_up.weight.
 
@@ -78,12 +78,12 @@ def unused_code(subject: Subject) -> Iterator[Finding]:
 def foreign_code_map(subject: Subject) -> Iterator[Finding]:
     """A payload uses another code map.
 
-    Why: pre-release files have the codes 0, 1 and 3 for 0, +1 and -1, and tensors for T-MAC the codes 1, 2 and 3. No
-    released reader knows either: they decode other weights, and disagree on which.
+    Why: pre-release files use the codes 0, 1 and 3 for 0, +1 and -1, and tensors for T-MAC use the codes 1, 2 and 3.
+    Released readers know neither code map. They decode wrong weights, and not all the same ones.
 
     Example: a tensor of June 2024, with code 3 in a quarter of its weights and no code 2.
 
-    Fix: convert the file with the code map named, or make it again with a released quantizer.
+    Fix: convert the file from the code map that the finding names, or make it again with a released quantizer.
     """
     for tensor in _tensors(subject, "foreign"):
         absent, name = (2, "twos-complement") if tensor.counts[2] == 0 else (0, "offset-2")
@@ -97,8 +97,8 @@ def foreign_code_map(subject: Subject) -> Iterator[Finding]:
 def float_payload(subject: Subject) -> Iterator[Finding]:
     """A payload looks like floats.
 
-    Why: a tensor whose type was set to 36 while its data stayed as they were has the wrong size as well, unless it was
-    cut to fit. Each byte of a float is then taken for four weights.
+    Why: somebody changed the type number to 36 and left the data as it was. Such a tensor also has the wrong size,
+    unless it was cut to fit. Readers take each byte of a float for four weights.
 
     Example: a quarter of an F16 matrix under the type I2_S.
 
@@ -119,8 +119,8 @@ def float_payload(subject: Subject) -> Iterator[Finding]:
 def unfilled_end(subject: Subject) -> Iterator[Finding]:
     """A payload ends in zero bytes.
 
-    Why: a cleared buffer that was not filled to its end, by a quantizer that stopped early or worked in chunks, or a
-    download that did, leaves zeros. A zero byte is four weights of -1, and a loader takes them for that.
+    Why: the zeros remain where a buffer was cleared and not filled to its end, by a quantizer that stopped early or
+    worked in chunks, or by an interrupted download. Loaders read a zero byte as four weights of -1.
 
     Example: the last third of blk.0.ffn_down.weight is zero.
 
@@ -142,12 +142,12 @@ def _span(region: Region) -> Span:
 def constant_payload(subject: Subject) -> Iterator[Finding]:
     """All bytes of a payload are the same.
 
-    Why: no trained matrix is like that. Zero bytes are weights of -1, which means that nothing was written there; 0x55 is
-    a matrix of zeros, which does nothing.
+    Why: no trained matrix is like that. Zero bytes are weights of -1 and show that nothing was written; bytes of 0x55
+    are a matrix of zeros, which has no effect.
 
     Example: an all-zero blk.3.ffn_up.weight in a file whose download was interrupted.
 
-    Fix: fetch or convert the file again; leave out a tensor that is meant to do nothing.
+    Fix: fetch or convert the file again. Leave out a tensor that is intended to have no effect.
     """
     for tensor in _tensors(subject, "constant"):
         value = tensor.constant
@@ -161,14 +161,14 @@ def constant_payload(subject: Subject) -> Iterator[Finding]:
 @rule("I206", "constant-region", "I2_S tensor {name} has {got:byte} of 0x{hex} in a row: {weights:weight} without a "
       "change", severity=WARNING, clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
 def constant_region(subject: Subject) -> Iterator[Finding]:
-    """A long stretch of a payload is one byte.
+    """A long stretch of a payload repeats one byte.
 
-    Why: trained weights vary. A stretch of one value is what is left where something was overwritten, masked out, or
-    never came to be; 0x55 is a stretch of zeros, as pruning leaves.
+    Why: trained weights vary. Such a stretch was overwritten, masked out or never written. Bytes of 0x55 are weights of
+    0, as pruning leaves them.
 
     Example: 64 KiB of 0x55 inside blk.0.attn_q.weight.
 
-    Fix: compare with the checkpoint; where it is not meant, convert or fetch the file again.
+    Fix: compare with the checkpoint. If the stretch is not intended, convert or fetch the file again.
     """
     verdict = payload_anomalies(subject)
     for region in verdict.regions if verdict is not None else ():
@@ -184,7 +184,8 @@ def constant_region(subject: Subject) -> Iterator[Finding]:
 def rows_repeat_rule(subject: Subject) -> Iterator[Finding]:
     """All rows of a tensor are the same.
 
-    Why: every output of such a layer is the same number. A writer repeated one row, by a stride of zero or a broadcast.
+    Why: all outputs of such a matrix are the same number. A writer repeated one row, through a stride of zero or a
+    broadcast.
 
     Example: 2,560 times the same 640 bytes.
 
@@ -209,12 +210,12 @@ def rows_repeat_rule(subject: Subject) -> Iterator[Finding]:
 def repeated_tensor(subject: Subject) -> Iterator[Finding]:
     """Two tensors are equal.
 
-    Why: training does not make the same matrix twice. A converter wrote one tensor under two names, or a program put
-    layers together from copies.
+    Why: training does not produce the same matrix twice. A converter wrote one tensor under two names, or a program
+    built layers from copies of others.
 
     Example: blk.1.ffn_up.weight has all the bytes of blk.0.ffn_up.weight.
 
-    Fix: convert the checkpoint again, unless the layers are copies on purpose.
+    Fix: convert the checkpoint again, unless the copies are intended.
     """
     survey = subject.survey
     for pair in duplicate_payloads(subject) if survey is not None else ():
@@ -234,14 +235,14 @@ def _one_for_all(subject: Subject, made: Rule, topic: str, share: int) -> Iterat
         )
 
 
-@rule("I209", "no-zeros", "{got} of the weights of I2_S tensor {name} are 0 (tensors like that: {tensors}): latent weights "
-      "were quantized", severity=WARNING, clause="6.2", when=WITH_I2S, payload=True)  # fmt: skip
+@rule("I209", "no-zeros", "{got} of the weights of I2_S tensor {name} are 0 (such tensors: {tensors}): latent "
+      "weights were quantized", severity=WARNING, clause="6.2", when=WITH_I2S, payload=True)  # fmt: skip
 def no_zeros(subject: Subject) -> Iterator[Finding]:
-    """Next to no weight is zero.
+    """Almost no weight is zero.
 
-    Why: a ternary model has zeros, about half of its weights. The released quantizer does not round: of weights that are
-    not ternary yet it keeps the sign and nothing else, so that zeros vanish. The file is well-formed and the model is
-    not what was trained.
+    Why: about half of the weights of a ternary model are zero. The released quantizer does not round: of weights that
+    are not ternary yet, it keeps only the sign, so that there are no zeros. The file is well-formed, but it is not the
+    model that was trained.
 
     Example: 'llama-quantize model-f32.gguf out.gguf I2_S' on the latent weights of a checkpoint.
 
@@ -250,13 +251,13 @@ def no_zeros(subject: Subject) -> Iterator[Finding]:
     yield from _one_for_all(subject, no_zeros, "few_zeros", 1)
 
 
-@rule("I210", "nearly-all-zeros", "{got} of the weights of I2_S tensor {name} are 0 (tensors like that: {tensors})",
+@rule("I210", "nearly-all-zeros", "{got} of the weights of I2_S tensor {name} are 0 (such tensors: {tensors})",
       severity=WARNING, clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
 def nearly_all_zeros(subject: Subject) -> Iterator[Finding]:
     """Nearly all weights of a tensor are zero.
 
-    Why: such a matrix does next to nothing. A scale that was too large when the weights were rounded, its reciprocal for
-    instance, leaves only the largest of them.
+    Why: such a matrix has almost no effect. The weights were rounded with a scale that was too large, for example the
+    reciprocal of the right one, and only the largest of them remained.
 
     Example: 99.8 % zeros in blk.0.attn_k.weight.
 
@@ -270,12 +271,12 @@ def nearly_all_zeros(subject: Subject) -> Iterator[Finding]:
 def lopsided_signs(subject: Subject) -> Iterator[Finding]:
     """There are far more weights of one sign than of the other.
 
-    Why: trained matrices have as many weights of +1 as of -1, within a few hundredths. Zero bytes are weights of -1, so
-    that a part that was not written shifts the balance; so does a code map that another program meant.
+    Why: trained matrices have as many weights of +1 as of -1, within a few percent. Zero bytes are weights of -1, so an
+    unwritten part shifts the balance. Another code map does so too.
 
     Example: 70 % of -1 and 10 % of +1.
 
-    Fix: look for the cause in the converter.
+    Fix: look for the mistake in the converter.
     """
     tensors = _tensors(subject, "lopsided")
     first = next(tensors, None)
@@ -286,13 +287,13 @@ def lopsided_signs(subject: Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-@rule("I212", "uncommon-zeros", "{got} of the weights of I2_S tensor {name} are 0; 25 to 75 % are common (tensors outside: "
-      "{tensors})", severity=NOTE, clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
+@rule("I212", "uncommon-zeros", "{got} of the weights of I2_S tensor {name} are 0; 25 to 75 % are common (tensors "
+      "outside this range: {tensors})", severity=NOTE, clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
 def uncommon_zeros(subject: Subject) -> Iterator[Finding]:
     """The share of zeros is uncommon.
 
-    Why: trained BitNet models have about 50 % zeros, and rounding normally distributed weights by their mean gives 31 %.
-    Another share is no fault; it tells that the model was made in another way.
+    Why: trained BitNet models have about 50 % zeros. Rounding normally distributed weights with their mean as the scale
+    gives 31 %. Another share is not a fault, but shows that the model was made in another way.
 
     Example: 15 % zeros.
 
@@ -306,14 +307,14 @@ def uncommon_zeros(subject: Subject) -> Iterator[Finding]:
       "{first}", clause="2.7", when="files with F16, BF16, F32 or F64 tensors that are read",
       payload=True, provenance=("llama.cpp --check-tensors",))  # fmt: skip
 def not_finite(subject: Subject) -> Iterator[Finding]:
-    """A tensor of floats holds an infinity or a NaN.
+    """A float tensor contains an infinity or a NaN.
 
-    Why: one such value in a norm or an embedding makes every output NaN from there on. llama.cpp looks only when it is
-    asked to, the BitNet fork likewise.
+    Why: one such value in a norm or an embedding makes all later outputs NaN. llama.cpp and the BitNet fork check this
+    only on request.
 
     Example: a norm weight of NaN after a training run that diverged.
 
-    Fix: convert the checkpoint again; look whether it holds the value too.
+    Fix: check whether the checkpoint contains the value too, and convert it again.
     """
     verdict, survey = payload_anomalies(subject), subject.survey
     if verdict is None or survey is None:

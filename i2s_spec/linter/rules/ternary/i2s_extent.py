@@ -1,4 +1,4 @@
-"""Rules about the extent of I2_S tensors: how many elements, how many bytes, and what tells a wrong writer."""
+"""Rules about the extent of I2_S tensors: how many elements and bytes, and sizes that show a mistake of the writer."""
 
 import struct
 from array import array
@@ -33,12 +33,12 @@ def tail_cut(subject: Subject) -> Placement | None:
 def elements_not_in_fours(subject: Subject) -> Iterator[Finding]:
     """An I2_S tensor's number of elements is not a multiple of four.
 
-    Why: four codes fill a byte. With a remainder, readers disagree where the payload ends and the scale begins: released
-    code rounds down, others round up.
+    Why: a byte holds four codes. With a remainder, readers disagree about where the payload ends and the scale begins:
+    released code rounds down, other code rounds up.
 
     Example: ne = (129, 3).
 
-    Fix: keep the tensor in another type.
+    Fix: store the tensor in another type.
     """
     for i, ne in subject.odd_i2s:
         if prod(ne) % 4:
@@ -52,8 +52,8 @@ def elements_not_in_fours(subject: Subject) -> Iterator[Finding]:
 def partial_block(subject: Subject) -> Iterator[Finding]:
     """An I2_S tensor ends inside a block of 128.
 
-    Why: the released quantizer writes whole blocks only, so the last elements stay code 0, which is -1; the released
-    dequantizer reads that part from the scale and the tail.
+    Why: the released quantizer writes whole blocks only, so the last elements keep code 0, which means -1. The released
+    dequantizer reads these elements from the scale and the rest of the tail.
 
     Example: ne = (132, 1): the last four elements are lost.
 
@@ -72,8 +72,9 @@ def partial_block(subject: Subject) -> Iterator[Finding]:
 def row_not_whole_blocks_of_128(subject: Subject) -> Iterator[Finding]:
     """An I2_S tensor's rows do not end at block boundaries.
 
-    Why: blocks are cut over the flattened tensor, so a block spans two rows. Decoding the whole tensor is right; every
-    reader that starts at a row, such as the mat-mul kernels, reads most of the weights of odd rows wrong.
+    Why: blocks divide the flattened tensor, so some blocks span two rows. Decoding the whole tensor gives the right
+    weights. A reader that starts at a row, such as a matrix multiplication kernel, reads most weights of the odd rows
+    wrongly.
 
     Example: bitnet_b1_58-3B, whose ffn_down has rows of 8,640 elements, 67.5 blocks.
 
@@ -91,8 +92,8 @@ def row_not_whole_blocks_of_128(subject: Subject) -> Iterator[Finding]:
 def tail_missing(subject: Subject) -> Iterator[Finding]:
     """The file ends inside the tail of its last I2_S tensor.
 
-    Why: the scale is the float32 after the payload. Readers take four bytes there without looking at the size; a writer
-    that assumes n/4 bytes, or n/4 + 4, leaves bytes out.
+    Why: the scale is the float32 after the payload, and readers take four bytes there without checking the size. A
+    writer that assumes a size of n/4 or n/4 + 4 bytes leaves bytes out.
 
     Example: a file that ends with the payload of its last tensor.
 
@@ -110,12 +111,12 @@ def tail_missing(subject: Subject) -> Iterator[Finding]:
 def tail_overlapped(subject: Subject) -> Iterator[Finding]:
     """The next tensor begins inside an I2_S tensor's tail.
 
-    Why: the writer took the size for n/4 bytes, or for n/4 + 4. Readers then take the next tensor's first bytes for the
+    Why: the writer assumed a size of n/4 or n/4 + 4 bytes. Readers then take the first bytes of the next tensor as the
     scale.
 
-    Example: an I2_S tensor of 16,384 weights whose successor begins 4,096 bytes later.
+    Example: an I2_S tensor of 16,384 weights, and the next tensor begins 4,096 bytes later.
 
-    Fix: lay the tensors out again, each I2_S tensor with its 32 bytes of tail.
+    Fix: lay the tensors out again, each I2_S tensor with its tail of 32 bytes.
     """
     listed, last = limits.FINDINGS_PER_RULE, None
     for placement, allotted, after in mis_sized(subject, "no-tail"):
@@ -136,10 +137,10 @@ def tail_overlapped(subject: Subject) -> Iterator[Finding]:
 @rule("I106", "unpacked-size", "I2_S tensor {name} has room for {got:byte}, one for each weight; packed it takes {want}",
       clause="5.2", ambiguous=True)  # fmt: skip
 def unpacked_size(subject: Subject) -> Iterator[Finding]:
-    """An I2_S tensor has the room of one byte for each weight.
+    """An I2_S tensor has one byte of space for each weight.
 
-    Why: the type's row size in the BitNet fork is that of unpacked codes, and a writer that uses it leaves four times
-    the space; what it wrote there is probably not packed either.
+    Why: the row size of the type in the BitNet fork is that of unpacked codes. A writer that uses it reserves four
+    times the space, and its codes are probably not packed either.
 
     Example: 16,384 weights in 16,384 bytes.
 
@@ -153,7 +154,8 @@ def unpacked_size(subject: Subject) -> Iterator[Finding]:
 def whole_block_size(subject: Subject) -> Iterator[Finding]:
     """An I2_S tensor's payload seems padded to whole blocks.
 
-    Why: one reader expects ceil(n/128) * 32 bytes of payload and the scale after it; all others find the scale at n/4.
+    Why: one reader expects a payload of ceil(n/128) * 32 bytes and the scale after it; all others read the scale at
+    n/4.
 
     Example: 132 weights with 64 bytes of payload.
 
@@ -174,8 +176,9 @@ def _rooms(subject: Subject, idea: str, made: Rule) -> Iterator[Finding]:
 def chunked_payload(subject: Subject) -> Iterator[Finding]:
     """An I2_S tensor was quantized in chunks.
 
-    Why: llama-quantize with more than one thread gives each thread some rows; each then writes its own scale and tail,
-    at places counted in unpacked bytes. The result is no I2_S tensor; no loader notices, and the output is NaN.
+    Why: with more than one thread, llama-quantize gives some rows to each thread. Each thread writes its own scale and
+    tail, at positions computed for unpacked bytes. The result is not an I2_S tensor, but no loader notices it, and the
+    output is NaN.
 
     Example: 'llama-quantize in.gguf out.gguf I2_S 8'.
 
@@ -187,15 +190,15 @@ def chunked_payload(subject: Subject) -> Iterator[Finding]:
         yield chunked_payload.at(span, got=allotted, want=placement.size, name=name, chunks=count)
 
 
-@rule("I109", "one-dimensional", "tensor {name} has type I2_S and one dimension; only matrices can be ternary",
+@rule("I109", "one-dimensional", "tensor {name} has type I2_S and one dimension; only matrices can be I2_S",
       clause="5.1", ambiguous=True)  # fmt: skip
 def one_dimensional(subject: Subject) -> Iterator[Finding]:
     """An I2_S tensor has one dimension.
 
-    Why: the type is for projection matrices. Norms and biases are added or multiplied as floats, and no kernel reads
-    them as I2_S.
+    Why: the type is meant for projection matrices. Norms and biases are used as floats, and no kernel reads them as
+    I2_S.
 
-    Example: blk.0.attn_norm.weight of type 36.
+    Example: blk.0.attn_norm.weight with type 36.
 
     Fix: write the tensor as F32.
     """
@@ -204,17 +207,17 @@ def one_dimensional(subject: Subject) -> Iterator[Finding]:
             yield one_dimensional.at(subject.info_span(i, "n_dims"), got=1, want=2, name=subject.name(i))
 
 
-@rule("I110", "three-dimensional", "I2_S tensor {name} has shape {shape}; where each slice's scale lies is not defined",
+@rule("I110", "three-dimensional", "I2_S tensor {name} has shape {shape}; the place of each slice's scale is not defined",
       severity=WARNING, clause="5.1", ambiguous=True)  # fmt: skip
 def three_dimensional(subject: Subject) -> Iterator[Finding]:
     """An I2_S tensor has more than two dimensions.
 
-    Why: one lineage counts one tail for the whole tensor, another one for each slice, and the quantizer of the first
-    writes slices at unpacked distances: no two programs agree.
+    Why: one family of programs counts one tail for the whole tensor, another counts one tail for each slice, and the
+    quantizer of the first family writes the slices at the distances of unpacked data. No two programs agree.
 
     Example: expert weights of shape (2560, 6912, 8).
 
-    Fix: store each expert as a matrix of its own.
+    Fix: store each expert as a separate matrix.
     """
     for i, ne in subject.odd_i2s:
         if prod(ne[2:]) > 1:
@@ -226,8 +229,8 @@ def three_dimensional(subject: Subject) -> Iterator[Finding]:
 def legacy_number(subject: Subject) -> Iterator[Finding]:
     """An I2_S tensor carries a type number from before its release.
 
-    Why: development versions of mid-2024 used 30 and 31, which mean BF16 and a retired type today. Their codes were
-    other ones too.
+    Why: development versions of mid-2024 used the numbers 30 and 31, which today mean BF16 and a retired type. Their
+    code map differed as well.
 
     Example: type 31 where the next tensor begins n/4 + 32 bytes later.
 
@@ -246,12 +249,12 @@ def legacy_number(subject: Subject) -> Iterator[Finding]:
 def scale_byte_order(subject: Subject) -> Iterator[Finding]:
     """The scales are in the other byte order than the file.
 
-    Why: tools that swap a file's byte order swap arrays by their element type, and an I2_S tensor is an array of bytes
-    to them: its float32 scale stays as it was. Read in the file's order it is off by many powers of ten.
+    Why: tools that convert the byte order of a file swap arrays by their element type. They treat an I2_S tensor as an
+    array of bytes, so its float32 scale keeps its old order. Read in the new order, it is wrong by many powers of ten.
 
     Example: a big-endian file whose scales read 4.6e-41.
 
-    Fix: swap the four bytes after each payload; that changes what the weights are, so look at the result.
+    Fix: swap the four bytes after each payload. This changes the weights, so check the result.
     """
     wrong, seen = foreign_scales(subject)
     order = subject.file.byte_order
@@ -300,12 +303,14 @@ def foreign_scales(subject: Subject) -> tuple[list[Placement], int]:
 
 def _too_far(subject: Subject, base: int, size: int) -> Set[int]:
     """Rows of I2_S tensors whose scales are not read, where each would be a request of its own."""
+    from i2s_spec.gguf.ranges import affordable
+
     ends = [
         (each.row, base + each.offset + each.size - TAIL_BYTES)
         for each in subject.placements
         if each.number == I2_S.number and each.size and each.offset + each.size <= size
     ]
-    chosen = subject.affordable([(start, start + 4) for _, start in ends])
+    chosen = affordable(subject.file.source, [(start, start + 4) for _, start in ends])
     return frozenset(row for row, _ in ends) - {ends[number][0] for number in chosen}
 
 

@@ -1,4 +1,4 @@
-"""Rules about what trained weights tell of their own layout; the thresholds stand in `inspect.evidence.decision`."""
+"""Rules that infer the layout from trained weights; the thresholds are in `inspect.evidence.decision`."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ def _score(decision: Decision, name: str) -> TrustedText:
     return TrustedText(f"{decision.sums.get(name, 0.0):,.0f}")
 
 
-@rule("I213", "layout-contradicted", "the weights are laid out as {got}, not as {want}: "
-      "{comparisons:comparison scores|comparisons score} "
-      "{score} read so, and {canonical} read canonically", clause="7.7", when=WITH_LAYERS, payload=True,
+@rule("I213", "layout-contradicted", "the weights are laid out as {got}, not as {want}: in "
+      "{comparisons:comparison}, {got} scores {score} and {want} {canonical}", clause="7.7", when=WITH_LAYERS, payload=True,
       sampled=Sampled.LOCAL, command=REPACK,
       provenance=("microsoft/BitNet 112f853", "microsoft/BitNet without ACT_PARALLEL"))  # fmt: skip
 def layout_contradicted(subject: Subject) -> Iterator[Finding]:
     """The weights themselves contradict the canonical layout.
 
-    Why: nothing in a file marks how its codes are laid out, and every layout decodes. Trained weights show it: only in
-    the right layout do the gains of a norm rise and fall with the share of zeros in the columns that they feed, and are
-    channels that one matrix writes alike read alike by the next. A finding needs a lead over every other layout that
-    chance gives once in 10^9 files, and twice the score of the next best; random weights do not reach that.
+    Why: a file does not state the layout of its codes, and every layout decodes without an error. Trained weights show
+    their layout by correlations that exist only if the weights are decoded correctly: between the gains of a norm and
+    the shares of zeros in the columns that they scale, and between the rows of one matrix and the columns of the next.
+    A finding requires twice the score of the next best layout, and a lead that chance gives once in 10^9 files. Random
+    weights do not reach this.
 
     Example: a trained model that an ARM build of November 2025 quantized, whose tensors are interleave-64.
 
-    Fix: 'i2s convert --from interleave-64 --to canonical' with the layout named.
+    Fix: 'i2s convert --from interleave-64 --to canonical', with the layout that the finding names.
     """
     found = weight_layout(subject)
     if found is None or found.usual in (None, CANONICAL.layout.name):
@@ -69,18 +69,18 @@ def layout_contradicted(subject: Subject) -> Iterator[Finding]:
     )
 
 
-@rule("I214", "layouts-mixed", "I2_S tensor {name} is laid out as {got}, and most others as {want}: its weights score "
-      "{score} read so, and {usual} read as the others", clause="7.7", when=WITH_LAYERS, payload=True,
+@rule("I214", "layouts-mixed", "I2_S tensor {name} is laid out as {got}, but most others as {want}: its weights "
+      "score {score} in {got} and {usual} in {want}", clause="7.7", when=WITH_LAYERS, payload=True,
       sampled=Sampled.LOCAL)  # fmt: skip
 def layouts_mixed(subject: Subject) -> Iterator[Finding]:
     """Tensors of one file are laid out differently.
 
-    Why: a runtime reads all I2_S tensors of a file alike, so that one of them is wrong whichever way it reads. Such files
-    come from merging tensors of two conversions, or from a payload whose words were swapped or shifted by a block.
+    Why: a runtime reads all I2_S tensors of a file in one layout, so it reads some of these tensors wrongly. Such files
+    result from merging tensors of two conversions, or from a payload whose words were swapped or shifted by a block.
 
-    Example: blk.3.ffn_up.weight as interleave-64 in a file that is canonical otherwise.
+    Example: blk.3.ffn_up.weight as interleave-64 in an otherwise canonical file.
 
-    Fix: take all tensors from one conversion, or convert the one that is named.
+    Fix: take all tensors from one conversion, or convert the tensor that the finding names.
     """
     found = weight_layout(subject)
     if found is None or found.usual is None:
@@ -98,8 +98,8 @@ def layouts_mixed(subject: Subject) -> Iterator[Finding]:
 _ROTATED: Final = {"neox": "rows in the two halves", "norm": "neighboring rows"}
 
 
-@rule("I215", "rows-for-other-rotation", "the densities of {got} of a head go together in attn_q and attn_k, and {arch} "
-      "rotates {want} together: {comparisons:comparison scores|comparisons score} {halves} for the "
+@rule("I215", "rows-for-other-rotation", "in attn_q and attn_k the densities of {got} of a head are correlated, "
+      "but {arch} rotates {want}: {comparisons:comparison scores|comparisons score} {halves} for the "
       "halves of heads, {neighbors} for "
       "neighbors",
       severity=WARNING, clause="7.7", when=WITH_LAYERS, payload=True,
@@ -107,14 +107,15 @@ _ROTATED: Final = {"neox": "rows in the two halves", "norm": "neighboring rows"}
 def rows_for_other_rotation(subject: Subject) -> Iterator[Finding]:
     """The rows of queries and keys are in the order of another architecture.
 
-    Why: rotation mixes two rows of a head, and training makes these two alike: they have about the same number of
-    weights that are not 0. Converters permute the rows for architectures that rotate neighbors (llama), and leave them
-    for those that rotate halves
-    (bitnet). With the wrong order a model still writes text, but its perplexity doubles. Random weights show nothing.
+    Why: rotary embedding combines pairs of rows of a head, and training makes the two rows of a pair similar: they have
+    about the same number of nonzero weights. Converters permute the rows for architectures that rotate neighboring rows
+    (llama), and do not permute them for those that rotate the halves of a head (bitnet). With the wrong order a model
+    still writes text, but its perplexity doubles. Random weights show no order.
 
-    Example: a bitnet-b1.58 whose rows a converter for llama has permuted.
+    Example: a bitnet-b1.58 file whose rows were permuted by a converter for llama.
 
-    Fix: convert the checkpoint again under the right architecture. 'i2s identify FILE --likelihood' tells by a text.
+    Fix: convert the checkpoint again under the right architecture. 'i2s identify FILE --likelihood' compares both
+    orders on a text.
     """
     found, known = weight_layout(subject), architecture_view(subject)
     if found is None or known.model is None:
@@ -134,19 +135,20 @@ def rows_for_other_rotation(subject: Subject) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-@rule("I216", "code-map-contradicted", "the weights have the codes of {got}, not of {want}: in {want} {minus} of them would "
-      "be -1 and {plus} +1, and trained weights have as many of either sign", clause="7.7", when=WITH_LAYERS, payload=True,
+@rule("I216", "code-map-contradicted", "the weights have the codes of {got}, not of {want}: read as {want}, "
+      "{minus} of them would be -1 and {plus} +1, but trained weights have equally many of both",
+      clause="7.7", when=WITH_LAYERS, payload=True,
       sampled=Sampled.LOCAL, command=REPACK)  # fmt: skip
 def code_map_contradicted(subject: Subject) -> Iterator[Finding]:
     """The weights themselves contradict the canonical code map.
 
-    Why: nothing in a file marks what its codes stand for, and every code map decodes. Trained weights have as many of -1 as
-    of +1. Where two other codes are equally frequent instead, the codes mean something else, and a canonical reader
-    takes zeros for -1, for example. This balance does not show which of the two is -1.
+    Why: a file does not state its code map, and every code map decodes without an error. Trained weights have as many
+    values of -1 as of +1. If two other codes are equally frequent instead, the file uses another code map, and a
+    canonical reader takes, for example, zeros for -1. This balance does not show which of the two codes is -1.
 
-    Example: a trained model whose writer took 0, 1, 2 for 0, +1, -1, as a description of the format has it.
+    Example: a trained model whose writer used 0, 1, 2 for 0, +1, -1, as one description of the format says.
 
-    Fix: 'i2s convert --from LAYOUT/CODE-MAP --to canonical', with the code map that is named.
+    Fix: 'i2s convert --from LAYOUT/CODE-MAP --to canonical', with the code map that the finding names.
     """
     found = weight_layout(subject)
     if found is None or found.usual not in (None, CANONICAL.layout.name):  # I213 names both
@@ -166,20 +168,22 @@ def code_map_contradicted(subject: Subject) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-@rule("I217", "tensor-without-agreement", "I2_S tensor {name} agrees with its layer in no layout: its weights score "
-      "{score} at best, which chance gives, and those of the other {role} {least} and more", severity=WARNING, clause="7.7",
+@rule("I217", "tensor-without-agreement", "I2_S tensor {name} agrees with its layer in no layout: its weights "
+      "score {score} at best, as chance gives, but those of the other {role} score {least} and more", severity=WARNING,
+      clause="7.7",
       when=WITH_LAYERS, payload=True, sampled=Sampled.LOCAL)  # fmt: skip
 def tensor_without_agreement(subject: Subject) -> Iterator[Finding]:
-    """One tensor does not go with the rest of the model.
+    """One tensor does not fit the rest of the model.
 
-    Why: in a trained model the channels that a matrix reads are those that others write, in the same order. One whose order
-    agrees with nothing, where those of the same role in other layers do, was transposed, shifted by something else than
-    whole blocks, shuffled, exchanged with a matrix of the same shape, or overwritten. A model with one such tensor still
-    speaks, and worse.
+    Why: in a trained model, a matrix reads its channels in the order in which other matrices write them, and its
+    weights show this. If a matrix fits no other, but the matrices of the same role in other layers do, then it was
+    transposed, shifted by a part of a block, shuffled, exchanged with a matrix of the same shape, or overwritten. A
+    model with one such tensor still writes text, but worse.
 
     Example: blk.1.attn_q.weight written column by column, in a file whose other matrices are sound.
 
-    Fix: convert the tensor again. 'i2s lint --reference' and 'i2s diff' name what was done to it, if there is a right copy.
+    Fix: convert the tensor again. With a right copy of the model, 'i2s lint --reference' and 'i2s diff' name the
+    mistake.
     """
     found = weight_layout(subject)
     if found is None or found.usual is None:

@@ -1,4 +1,4 @@
-"""Rules about the scale of I2_S tensors: its place, its value alone and beside its siblings, the 28 bytes after it."""
+"""Rules about the scale of I2_S tensors: its place, its value, the scales of other tensors, the 28 bytes after it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ATTENTION: Final = frozenset({b"attn_q.weight", b"attn_k.weight", b"attn_v.weig
 def scale_nan(subject: Subject) -> Iterator[Finding]:
     """A scale is NaN.
 
-    Why: every weight of the tensor is NaN then, and so is every output of the model. No loader looks.
+    Why: every weight of the tensor is then NaN, and so is every output of the model. No loader checks this.
 
     Example: the bytes 00 00 c0 7f after a payload.
 
@@ -52,7 +52,8 @@ def scale_nan(subject: Subject) -> Iterator[Finding]:
 def scale_infinite(subject: Subject) -> Iterator[Finding]:
     """A scale is infinite.
 
-    Why: weights of 0 become NaN, the others infinite. A checkpoint held an infinity, or a maximum overflowed.
+    Why: weights of 0 become NaN, and the others infinite. The checkpoint contained an infinity, or a maximum
+    overflowed.
 
     Example: the bytes 00 00 80 7f after a payload.
 
@@ -62,13 +63,13 @@ def scale_infinite(subject: Subject) -> Iterator[Finding]:
         yield scale_infinite.at(tensor.scale_span, got=tensor.scale, name=tensor.name)
 
 
-@rule("I304", "scale-zero", "the scale of I2_S tensor {name} is 0, and {weights} of its weights have a sign", clause="6.2",
+@rule("I304", "scale-zero", "the scale of I2_S tensor {name} is 0, but {weights} of its weights are not", clause="6.2",
       when=WITH_I2S, payload=True)  # fmt: skip
 def scale_zero(subject: Subject) -> Iterator[Finding]:
-    """A scale is zero where weights are not.
+    """A scale is zero, but trits are not.
 
-    Why: all weights of the tensor are 0 then. A tail that was never written is zero; the released quantizer writes 0
-    only for a matrix of zeros, whose codes all mean 0.
+    Why: all weights of the tensor are then 0. A tail that was never written is zero. The released quantizer writes a
+    scale of 0 only for a matrix of zeros, whose codes all mean 0.
 
     Example: 32 zero bytes after a payload of all codes.
 
@@ -86,8 +87,8 @@ def scale_zero(subject: Subject) -> Iterator[Finding]:
 def scale_negative(subject: Subject) -> Iterator[Finding]:
     """A scale is negative.
 
-    Why: it turns every sign of the tensor round. No released writer makes one. A quantizer of June 2024 did, with codes
-    that were relative to it and another code map.
+    Why: it inverts the sign of every weight of the tensor. No released program writes one. A quantizer of June 2024
+    did, with codes relative to that scale and another code map.
 
     Example: a scale of -0.75.
 
@@ -102,12 +103,12 @@ def scale_negative(subject: Subject) -> Iterator[Finding]:
 def scale_vanishing(subject: Subject) -> Iterator[Finding]:
     """A scale is so small that it acts as 0.
 
-    Why: the tensor's outputs vanish. What looks like so small a number is mostly something else: an integer, codes, or a
-    float in the wrong byte order.
+    Why: the outputs of the tensor become 0. Bytes that read as so small a number are usually not a scale: they are an
+    integer, codes, or a float in the wrong byte order.
 
     Example: a scale of 1e-41, which is the integer 7,136.
 
-    Fix: find out what was written there, and convert again.
+    Fix: find out what was written there, and convert the checkpoint again.
     """
     for _, tensor in odd(subject, "vanishing"):
         yield scale_vanishing.at(tensor.scale_span, got=tensor.scale, name=tensor.name)
@@ -118,30 +119,30 @@ def scale_vanishing(subject: Subject) -> Iterator[Finding]:
 def scale_unusual(subject: Subject) -> Iterator[Finding]:
     """A scale is far from those of trained models.
 
-    Why: trained scales are means of absolute weights, between a few thousandths and a few units. What is far from that
-    is the scale of something that was not ternary, or of something that was scaled twice.
+    Why: trained scales are means of absolute weights, between a few thousandths and a few units. A scale far outside
+    this range belongs to weights that were not ternary, or was applied twice.
 
     Example: a scale of 3,000.
 
-    Fix: compare with the checkpoint; convert again if it is not there.
+    Fix: compare with the checkpoint, and convert it again if its scale differs.
     """
     for _, tensor in odd(subject, "unusual"):
         yield scale_unusual.at(tensor.scale_span, got=tensor.scale, name=tensor.name)
 
 
-@rule("I308", "scale-reciprocal", "the scale of I2_S tensor {name} is {got}; its reciprocal {inverse} would be like those "
-      "of its siblings, which are about {want}", severity=WARNING, clause="6.2",
+@rule("I308", "scale-reciprocal", "the scale of I2_S tensor {name} is {got}; its reciprocal {inverse} would be "
+      "close to the scales of similar tensors, about {want}", severity=WARNING, clause="6.2",
       when=WITH_I2S, payload=True, sampled=Sampled.WHOLE,
       provenance=("microsoft/BitNet#616",))  # fmt: skip
 def scale_reciprocal(subject: Subject) -> Iterator[Finding]:
     """A scale looks like the reciprocal of what it should be.
 
-    Why: checkpoints hold a weight_scale that some models multiply by and others divide by. A wrong choice leaves the
-    codes right and every output wrong by the square of the scale.
+    Why: checkpoints contain a weight_scale. Some models multiply by it, others divide by it. With the wrong choice the
+    codes are right, but every output is wrong by the square of the scale.
 
     Example: 41.7 among scales of about 0.024.
 
-    Fix: invert the scale, or convert again with the right branch.
+    Fix: invert the scale, or convert the checkpoint again with the right choice.
     """
     medians = odd_scales(subject).medians
     for place, tensor in odd(subject, "reciprocal"):
@@ -158,10 +159,10 @@ def _digits(value: float) -> TrustedText:
 @rule("I309", "tail-replicated", "the tails of {got} of {of} I2_S tensors repeat the scale eight times; the first is {name}",
       severity=NOTE, clause="6.1", when=WITH_I2S, payload=True, sampled=Sampled.WHOLE)  # fmt: skip
 def tail_replicated(subject: Subject) -> Iterator[Finding]:
-    """The scale stands in the tail eight times.
+    """The tail repeats the scale eight times.
 
-    Why: files of June 2024 and tensors for T-MAC are like that, with other code maps than today's; third-party writers
-    do it after a description that says so. It is no fault, and tells something about who wrote the file.
+    Why: files of June 2024 and tensors for T-MAC have such tails, together with other code maps than today's. Some
+    third-party writers follow a description that asks for them. This is not a fault, but it is evidence of the writer.
 
     Example: 00 00 40 3f eight times.
 
@@ -188,14 +189,14 @@ def _tails(subject: Subject, kind: str) -> Iterator[Finding]:
       when=WITH_I2S, payload=True, sampled=Sampled.WHOLE, fix_with="--scrub-tail",
       provenance=("microsoft/BitNet src/ggml-bitnet-mad.cpp",))  # fmt: skip
 def tail_stale(subject: Subject) -> Iterator[Finding]:
-    """A tail holds old memory.
+    """A tail contains old memory.
 
-    Why: 28 of its 32 bytes mean nothing, and the released quantizer does not write them: whatever lay in its buffer is
-    published with the model. Readers must ignore them. It is normal, and a leak all the same.
+    Why: 28 of its 32 bytes have no meaning, and the released quantizer does not write them, so that old content of its
+    buffer is published with the model. Readers must ignore these bytes. They are common, but leak memory of the writer.
 
     Example: 28 bytes that are in no tensor of the file.
 
-    Fix: zeros can be written there; no reader sees a difference.
+    Fix: write zeros there; no reader sees a difference.
     """
     yield from _tails(subject, "unknown")
 
@@ -205,15 +206,15 @@ def tail_stale(subject: Subject) -> Iterator[Finding]:
       fix=Fix.SAFE, fix_with="--scrub-tail", when=WITH_I2S, payload=True,
       provenance=("microsoft/BitNet src/ggml-bitnet-mad.cpp",))  # fmt: skip
 def tail_of_another(subject: Subject) -> Iterator[Finding]:
-    """A tail holds bytes of another tensor of the file.
+    """A tail contains bytes of another tensor of the file.
 
-    Why: llama-quantize makes all tensors in one buffer and clears no more than the payload. What follows the scale is
-    what the last larger tensor had at the same place, byte for byte. Nothing leaks that is not in the file anyhow; and
-    it says who wrote the file.
+    Why: llama-quantize uses one buffer for all tensors and clears only the payload. The bytes after the scale are those
+    that the last larger tensor had at the same place. They leak nothing, since they occur elsewhere in the file, and
+    they are evidence of the writer.
 
     Example: the tail of blk.0.attn_k.weight ends in 28 bytes of blk.0.ffn_up.weight.
 
-    Fix: nothing has to be done; zeros can be written there.
+    Fix: nothing has to be done. Zeros may be written there.
     """
     yield from _tails(subject, "known")
 
@@ -222,10 +223,11 @@ def tail_of_another(subject: Subject) -> Iterator[Finding]:
       clause="6.2", when="files with four such tensors, if payloads are read", payload=True,
       sampled=Sampled.WHOLE)  # fmt: skip
 def scales_identical(subject: Subject) -> Iterator[Finding]:
-    """Every tensor has the same scale.
+    """All tensors have the same scale.
 
-    Why: each matrix of a trained model has a scale of its own. One for all of those with 16,384 weights or more is a
-    constant in a converter: 1 where the scales were kept elsewhere and forgotten, or the scale of the last tensor.
+    Why: the matrices of a trained model have different scales. If all those with 16,384 weights or more have the same
+    scale, a converter wrote a constant: 1 because the scales were stored elsewhere and forgotten, or the scale of the
+    last tensor.
 
     Example: a scale of 1.0 in all 210 tensors.
 
@@ -246,8 +248,8 @@ def scales_identical(subject: Subject) -> Iterator[Finding]:
 def scales_far_apart(subject: Subject) -> Iterator[Finding]:
     """Scales within one attention layer are far apart.
 
-    Why: queries, keys and values see the same input and are trained together: their scales are of one order. A factor of
-    100 between them is a mistake of a writer, such as another rule for one of them.
+    Why: queries, keys and values have the same input and are trained together, so their scales have the same order of
+    magnitude. A factor of 100 between them is a mistake of a writer, for example another rule for one of them.
 
     Example: 0.02 for attn_q and 4.1 for attn_v.
 
@@ -276,8 +278,8 @@ def scales_far_apart(subject: Subject) -> Iterator[Finding]:
 def zeros_with_scale(subject: Subject) -> Iterator[Finding]:
     """A tensor of zeros has a scale.
 
-    Why: the released quantizer takes weights below 1e-6 for 0 and still stores their maximum. It changes nothing, and
-    tells that the weights were tiny, not absent.
+    Why: the released quantizer rounds weights below 1e-6 to 0 but still stores their maximum. The scale has no effect;
+    it shows that the original weights were tiny, not zero.
 
     Example: a payload of 0x55 with a scale of 5e-7.
 
@@ -296,8 +298,9 @@ def zeros_with_scale(subject: Subject) -> Iterator[Finding]:
 def same_codes_other_scale(subject: Subject) -> Iterator[Finding]:
     """Equal payloads have different scales.
 
-    Why: the scale of a matrix follows from its weights, within the rounding of one rule. Of two equal matrices one was
-    written by another rule (largest value, mean, first value, weight_scale), or has the scale of another tensor.
+    Why: the scale of a matrix follows from its weights, within rounding. If two matrices are equal and their scales are
+    not, then one scale was computed by another rule (largest value, mean, first value, weight_scale), or belongs to
+    another tensor.
 
     Example: the codes of blk.0.attn_q.weight twice, with 0.61 and 1.64.
 
@@ -317,13 +320,13 @@ def same_codes_other_scale(subject: Subject) -> Iterator[Finding]:
       "{type} in front of each", clause="6.1", provenance=("ikawrakow/ik_llama.cpp IQ2_BN",),
       ambiguous=True)  # fmt: skip
 def scale_in_rows(subject: Subject) -> Iterator[Finding]:
-    """Every row of a tensor has a scale in front.
+    """Every row of a tensor begins with a scale.
 
-    Why: related types keep a scale for each row, IQ2_BN of ik_llama.cpp for instance, and some writers do as they do under
-    the number of I2_S. A loader takes the first payload bytes that come for codes, so that scales become weights and each
-    row lies further off than the one before.
+    Why: related types, such as IQ2_BN of ik_llama.cpp, have a scale for each row, and some writers use this form under
+    the type number of I2_S. A loader reads the scales as codes, so that every row is shifted further than the one
+    before it.
 
-    Example: 64 rows of 256 weights in 64 times 68 bytes.
+    Example: 64 rows of 256 weights in 64 × 68 bytes.
 
     Fix: convert the checkpoint with a released writer; do not change type numbers by hand.
     """
@@ -341,10 +344,10 @@ def scale_in_rows(subject: Subject) -> Iterator[Finding]:
       "payload", clause="6.1", when="files with I2_S tensors whose payloads are read", payload=True,
       provenance=("Scottcjn/BitNet",))  # fmt: skip
 def scale_in_front(subject: Subject) -> Iterator[Finding]:
-    """The scale stands in front of the codes.
+    """The scale is stored before the codes.
 
-    Why: a fork for PowerPC writes a header of 32 bytes with a float16 scale, then blocks of its own; other writers put the
-    float32 in front. Type and size are those of I2_S, the weights are not: all of them are shifted.
+    Why: a fork for PowerPC writes a header of 32 bytes with a float16 scale, followed by blocks of its own form. Other
+    writers store the float32 scale before the codes. Type and size are those of I2_S, but all weights are shifted.
 
     Example: 00 3c and 30 zero bytes at the start of a tensor, and no scale at its end.
 

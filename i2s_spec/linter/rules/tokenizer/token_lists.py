@@ -22,8 +22,8 @@ _LEAST_TYPE, _MOST_TYPE, _BYTE = 0, 6, 6
 def merge_form(subject: Subject) -> Iterator[Finding]:
     """A merge is not two tokens joined by one space.
 
-    Why: loaders cut it at the first space after its first character. What they get is no pair of tokens, so the merge
-    never applies and text is cut into other tokens.
+    Why: loaders split a merge at the first space after its first character. If the parts are not two tokens, the merge
+    never applies, and text is split into other tokens.
 
     Example: 'ab', or 'a b c'.
 
@@ -43,7 +43,8 @@ def merge_form(subject: Subject) -> Iterator[Finding]:
 def token_type_value(subject: Subject) -> Iterator[Finding]:
     """A token has a type that does not exist.
 
-    Why: loaders take it for a token of no kind, so a control token becomes text, or text is never produced.
+    Why: loaders treat it as a token without a type, so a control token becomes text, or the model never produces a
+    piece of text.
 
     Example: a token type of 7.
 
@@ -70,11 +71,12 @@ def token_type_value(subject: Subject) -> Iterator[Finding]:
 def duplicate_token(subject: Subject) -> Iterator[Finding]:
     """Two tokens are the same text.
 
-    Why: loaders keep a map from text to token and compare its size with that of the list: they end in an assertion.
+    Why: loaders build a map from text to token and compare its size with that of the list. If they differ, an assertion
+    fails.
 
-    Example: added tokens of which one was in the vocabulary already.
+    Example: an added token that was already in the vocabulary.
 
-    Fix: give fillers names of their own, such as [PAD32001].
+    Fix: give filler tokens unique names, such as [PAD32001].
     """
     known = architecture_view(subject)
     seen = known.vocabulary if known.has_usual_vocabulary else None
@@ -96,11 +98,11 @@ def duplicate_token(subject: Subject) -> Iterator[Finding]:
 def empty_token(subject: Subject) -> Iterator[Finding]:
     """A token is an empty text.
 
-    Why: loaders give it a name of their own, [EMPTY_0], with a warning; others loop over it for ever.
+    Why: some loaders replace it by a name such as [EMPTY_0] and warn; others loop forever.
 
-    Example: a hole in a list of tokens that was filled with ''.
+    Example: a gap in a list of tokens that was filled with ''.
 
-    Fix: give fillers names of their own, such as [PAD32001].
+    Fix: give filler tokens unique names, such as [PAD32001].
     """
     known = architecture_view(subject)
     seen = known.vocabulary if known.has_usual_vocabulary else None
@@ -114,7 +116,7 @@ def empty_token(subject: Subject) -> Iterator[Finding]:
 def newline_token_missing(subject: Subject) -> Iterator[Finding]:
     """No token stands for a newline.
 
-    Why: loaders look it up when they make the vocabulary; without it they take the padding token, or end.
+    Why: loaders look it up when they build the vocabulary. Without it they use the padding token, or stop.
 
     Example: a byte-level vocabulary without U+010A, a SentencePiece one without <0x0A>.
 
@@ -129,17 +131,17 @@ def newline_token_missing(subject: Subject) -> Iterator[Finding]:
             yield newline_token_missing.at(known.keys.value_span(_TOKENS), want=TrustedText(shown))
 
 
-@rule("T014", "filler-tokens", "tokens that only fill up the vocabulary: {got}; the first is token {index}, {text}",
+@rule("T014", "filler-tokens", "filler tokens in the vocabulary: {got}; the first is token {index}, {text}",
       severity=NOTE, clause="3.5", when=VOCABULARIES)  # fmt: skip
 def filler_tokens(subject: Subject) -> Iterator[Finding]:
-    """The vocabulary is filled up with tokens that mean nothing.
+    """The vocabulary contains filler tokens.
 
-    Why: converters fill it up to the rows of the embedding. That is sound where the model has spare rows; it also
-    happens where the file with the added tokens was not found.
+    Why: converters add filler tokens up to the number of rows of the embedding. This is right if the model has spare
+    rows. It also happens if the converter did not find the file with the added tokens.
 
     Example: [PAD32000], <dummy00001>.
 
-    Fix: compare the number of real tokens with the tokenizer that the model came with.
+    Fix: compare the number of real tokens with the model's tokenizer.
     """
     known = architecture_view(subject)
     seen = known.vocabulary if known.has_usual_vocabulary else None
@@ -148,13 +150,13 @@ def filler_tokens(subject: Subject) -> Iterator[Finding]:
         yield filler_tokens.at(span, got=seen.numbered, want=0, index=seen.first_numbered, text=known.item(span))
 
 
-@rule("T017", "byte-token-form", "token {index}, {text}, is of type byte and not of the form <0xNN>", severity=WARNING,
+@rule("T017", "byte-token-form", "token {index}, {text}, has type byte but not the form <0xNN>", severity=WARNING,
       clause="3.5", fix=Fix.UNSAFE, cwe=20, when="files with a llama vocabulary",
       provenance=("ggml-org/llama.cpp#25969",))  # fmt: skip
 def byte_token_form(subject: Subject) -> Iterator[Finding]:
-    """A token that stands for a byte does not say which.
+    """A token of type byte does not have the form of a byte.
 
-    Why: loaders read two hexadecimal digits after '<0x' without looking; what they get need not be a byte.
+    Why: loaders read two hexadecimal digits after '<0x' without checking them, so the result may not be a byte.
 
     Example: '<0x-1>'.
 

@@ -37,14 +37,14 @@ def _of_need(known: ArchitectureView, need: str) -> Iterator[Key]:
 @rule("T001", "vocabulary-key-missing", "the key {key} is missing", clause="3.5", fix=Fix.UNSAFE,
       when=MODELS)  # fmt: skip
 def tokenizer_key_missing(subject: Subject) -> Iterator[Finding]:
-    """A key is missing that the tokenizer cannot do without.
+    """A key that the tokenizer needs is missing.
 
-    Why: loaders make the vocabulary before anything else and refuse: 'key not found', 'cannot find tokenizer vocab',
-    'cannot find tokenizer merges'.
+    Why: loaders build the vocabulary first and refuse the file: 'key not found', 'cannot find tokenizer vocab', 'cannot
+    find tokenizer merges'.
 
     Example: tokenizer.ggml.model = gpt2 without tokenizer.ggml.merges.
 
-    Fix: convert the model again with its tokenizer files beside it.
+    Fix: convert the model again with its tokenizer files in the same folder.
     """
     known = architecture_view(subject)
     for key in _of_need(known, REQUIRED):
@@ -57,11 +57,11 @@ def tokenizer_key_missing(subject: Subject) -> Iterator[Finding]:
 def tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
     """Loaders do not know the kind of tokenizer.
 
-    Why: they refuse: 'unknown tokenizer'.
+    Why: they refuse the file: 'unknown tokenizer'.
 
     Example: tokenizer.ggml.model = 'hf'.
 
-    Fix: write gpt2 for byte-level BPE, llama for SentencePiece; the tokens must be written as that kind has them.
+    Fix: write gpt2 for byte-level BPE or llama for SentencePiece; the tokens must have the form of that kind.
     """
     known = architecture_view(subject)
     if known.is_bitnet and known.keys.has(_MODEL) and known.tokenizer not in TOKENIZERS:
@@ -74,9 +74,10 @@ def tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
       fix=Fix.UNSAFE, cwe=125, when="files with tokens",
       provenance=("ggml-org/llama.cpp#26690",))  # fmt: skip
 def tokenizer_array_length(subject: Subject) -> Iterator[Finding]:
-    """The scores or types of tokens are not as many as the tokens.
+    """The number of scores or types differs from the number of tokens.
 
-    Why: loaders read one for each token through a pointer and compare nothing: a short array is read beyond its end.
+    Why: loaders read one for each token through a pointer, without comparing the lengths. They read beyond the end of a
+    short array.
 
     Example: 128,000 token types for 128,256 tokens.
 
@@ -100,14 +101,15 @@ def default_id(tokenizer: str, name: str) -> int:
       fix=Fix.UNSAFE, cwe=125, when="files with tokens",
       provenance=("GHSA-g4cc-763q-h9h6",))  # fmt: skip
 def token_id_range(subject: Subject) -> Iterator[Finding]:
-    """A special token's number is beyond the vocabulary.
+    """The id of a special token is beyond the vocabulary.
 
-    Why: loaders of the BitNet lineage warn and keep a default, so that texts begin or end with another token; programs
-    that look the token up without comparing read beyond the list.
+    Why: loaders of the BitNet family warn and keep a default, so that texts begin or end with another token. Programs
+    that look up the token without a check read beyond the list.
 
-    Example: eos_token_id = 128,009 with 128,000 tokens; a vocabulary of one token, for which the defaults are beyond.
+    Example: eos_token_id = 128,009 with 128,000 tokens; or a vocabulary of one token, in which the default ids do not
+    exist.
 
-    Fix: write the number that the token has.
+    Fix: write the id of the token.
     """
     known = architecture_view(subject)
     if known.tokens is None:
@@ -129,15 +131,15 @@ def token_id_range(subject: Subject) -> Iterator[Finding]:
       "'llama3'", severity=WARNING, clause="3.5", fix=Fix.UNSAFE, when="models with a gpt2 vocabulary",
       provenance=("microsoft/BitNet#102", "microsoft/BitNet#508", "ikawrakow/ik_llama.cpp#337"))  # fmt: skip
 def pre_tokenizer_missing(subject: Subject) -> Iterator[Finding]:
-    """The file does not say how text is cut before merges apply.
+    """The pre-tokenizer is missing, which defines how text is split before merges apply.
 
-    Why: loaders take 'default', which cuts numbers and spaces in another way than the model was trained with, and say
-    that quality will be degraded; ik_llama.cpp takes llama3. The official 2B-4T file lacks the key, and needs llama-bpe.
+    Why: loaders take 'default' and warn that quality will be degraded: it splits numbers and spaces in another way than
+    in training. ik_llama.cpp takes llama3. The official 2B-4T file lacks the key and needs llama-bpe.
 
     Example: any file that convert-ms-to-gguf-bitnet.py wrote.
 
-    Fix: write the name of the model's family: llama-bpe for 2B-4T and Llama3-8B-1.58; or pass
-    --override-kv tokenizer.ggml.pre=str:llama-bpe.
+    Fix: write the pre-tokenizer of the model's family (llama-bpe for 2B-4T and Llama3-8B-1.58), or pass --override-kv
+    tokenizer.ggml.pre=str:llama-bpe to the loader.
     """
     known = architecture_view(subject)
     if known.model is not None and known.tokenizer == "gpt2" and _PRE not in known.keys.places:
@@ -147,14 +149,14 @@ def pre_tokenizer_missing(subject: Subject) -> Iterator[Finding]:
 @rule("T010", "pre-unknown", "tokenizer.ggml.pre is {got}, which no loader knows", clause="3.5",
       fix=Fix.UNSAFE, when="ternary models with a gpt2 vocabulary")  # fmt: skip
 def pre_tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
-    """The way in which text is cut before merges apply has a name that no loader knows.
+    """No loader knows the name of the pre-tokenizer.
 
-    Why: they refuse: 'unknown pre-tokenizer type'. A name that came after this tool's release is an error here, too: no
-    loader that knows I2_S has it.
+    Why: loaders refuse the file: 'unknown pre-tokenizer type'. A name that is newer than this version of i2s is also
+    reported as an error: no loader that supports I2_S knows it.
 
     Example: 'llama-bpe3'.
 
-    Fix: write the name of the family that the tokenizer is of, such as llama-bpe or qwen2.
+    Fix: write the name of the tokenizer's family, such as llama-bpe or qwen2.
     """
     known = architecture_view(subject)
     pre = known.keys.value(_PRE) if known.is_bitnet and known.tokenizer == "gpt2" else None
@@ -166,14 +168,14 @@ def pre_tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
       severity=WARNING, clause="3.5", when="models with a gpt2 vocabulary and I2_S tensors",
       provenance=("ikawrakow/ik_llama.cpp#551", "microsoft/BitNet#622"))  # fmt: skip
 def pre_tokenizer_newer(subject: Subject) -> Iterator[Finding]:
-    """The way in which text is cut before merges apply has a name that only newer loaders know.
+    """Only some loaders know the name of the pre-tokenizer.
 
-    Why: the others refuse the file: 'unknown pre-tokenizer type'. BitNet's snapshot of May 2025 knows falcon_e; those of
-    before do not, and the fork of 2026 does not know it either. Later names never came to the forks of 2024 and 2025.
+    Why: the others refuse the file: 'unknown pre-tokenizer type'. BitNet's snapshot of May 2025 knows falcon_e; older
+    snapshots and the fork of 2026 do not. The forks of 2024 and 2025 know no later names.
 
     Example: falcon_e in a build of BitNet's main of July 2026.
 
-    Fix: use a build that knows the name; where the family is another one's copy, write that one's name.
+    Fix: use a build that knows the name. If the pre-tokenizer equals an older one, write the older name.
     """
     known = architecture_view(subject)
     pre = known.keys.value(_PRE) if known.model is not None and known.tokenizer == "gpt2" else None
@@ -182,14 +184,14 @@ def pre_tokenizer_newer(subject: Subject) -> Iterator[Finding]:
         yield pre_tokenizer_newer.at(known.keys.value_span(_PRE), got=pre)
 
 
-@rule("T013", "chat-template-missing", "token {got} ends a turn of a conversation, and there is no tokenizer.chat_template",
+@rule("T013", "chat-template-missing", "token {got} ends a turn of a conversation, but tokenizer.chat_template is missing",
       severity=NOTE, clause="3.5", when="models that end a text with the end of a turn",
       provenance=("ikawrakow/ik_llama.cpp#339",))  # fmt: skip
 def chat_template_missing(subject: Subject) -> Iterator[Finding]:
-    """A model for conversations has no template for them.
+    """A conversation model has no chat template.
 
-    Why: front ends then take a template of their own, and the model sees other marks than it was trained with. A model
-    whose texts end with the end of a turn was trained for conversations; others are not reported.
+    Why: front ends use a default template, and the model sees other markers than in training. The rule assumes that a
+    model was trained for conversations if its end-of-text token ends a turn; other models are not reported.
 
     Example: eos_token_id is that of <|eot_id|>, without tokenizer.chat_template.
 
@@ -207,21 +209,21 @@ def chat_template_missing(subject: Subject) -> Iterator[Finding]:
         yield chat_template_missing.at(known.keys.value_span("tokenizer.ggml.eos_token_id"), got=ends[eos])
 
 
-@rule("T015", "add-bos-unsaid", "tokenizer.ggml.add_bos_token is missing, and the model was trained with a first token",
+@rule("T015", "add-bos-unsaid", "tokenizer.ggml.add_bos_token is missing, but the model was trained with a first token",
       severity=WARNING, clause="3.5", fix=Fix.UNSAFE,
       when="models of architecture bitnet-25 or bitnet-b1.58 with a byte-level vocabulary")  # fmt: skip
 def add_bos_unsaid(subject: Subject) -> Iterator[Finding]:
-    """The file does not say whether texts get a first token.
+    """The file does not state whether texts begin with a first token (BOS).
 
-    Why: with a gpt2 vocabulary and no pre-tokenizer of the llama3 family loaders add none, and 2B-4T was trained with
-    one: its first answers get worse without it.
+    Why: with a gpt2 vocabulary and without a pre-tokenizer of the llama3 family, loaders add no first token. 2B-4T was
+    trained with one, and its first answers are worse without it.
 
     Example: a bitnet-b1.58 file with bos_token_id and without add_bos_token.
 
     Fix: write tokenizer.ggml.add_bos_token = true.
     """
     known = architecture_view(subject)
-    if known.model is None or known.name not in ("bitnet-25", "bitnet-b1.58") or known.tokenizer != "gpt2":
+    if known.model is None or not known.model.one_model or known.tokenizer != "gpt2":
         return
     if (
         "tokenizer.ggml.add_bos_token" not in known.keys.places
@@ -235,12 +237,12 @@ def add_bos_unsaid(subject: Subject) -> Iterator[Finding]:
 def scores_missing(subject: Subject) -> Iterator[Finding]:
     """The scores of a SentencePiece vocabulary are missing.
 
-    Why: loaders take 0 for every token, so the order in which pieces are joined is lost and text is cut into other
+    Why: loaders take 0 for every token. The order in which pieces are joined is then lost, and text is split into other
     tokens.
 
     Example: tokenizer.ggml.model = llama without tokenizer.ggml.scores.
 
-    Fix: convert the model again with its tokenizer.model beside it.
+    Fix: convert the model again with its tokenizer.model in the same folder.
     """
     known = architecture_view(subject)
     for key in _of_need(known, EXPECTED):

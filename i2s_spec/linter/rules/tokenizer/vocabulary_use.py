@@ -1,6 +1,6 @@
-"""Rules about what tokens and merges are for: special tokens and their types, markers of templates, order of merges.
+"""Rules about the use of tokens and merges: special tokens and their types, markers of templates, order of merges.
 
-Lists are looked at from their beginning only (`LOOKED_AT`): what a converter gets wrong, it gets wrong in all of a list.
+Only the beginning of a list is checked (`LOOKED_AT`): a mistake of a converter affects the whole list.
 """
 
 import struct
@@ -46,12 +46,12 @@ def _first(known: ArchitectureView, name: str, having: bytes = b"") -> list[byte
     """The first strings of an array; none where too few of them have some bytes to be reported."""
     if not known.keys.has(name) or known.file.fault is not None:
         return []
-    entry, mark = known.file.index.key(known.keys.places[name]), order_prefix(known.file.byte_order)
+    entry, prefix = known.file.index.key(known.keys.places[name]), order_prefix(known.file.byte_order)
     data = known.file.source.read(entry.value_start, min(_BYTES, entry.stop - entry.value_start))
     if having and data.count(having) < LEAST:
         return []
     found: list[bytes] = []
-    at, room, length = 0, len(data) - 8, struct.Struct(f"{mark}Q").unpack_from
+    at, room, length = 0, len(data) - 8, struct.Struct(f"{prefix}Q").unpack_from
     for _ in range(min(LOOKED_AT, entry.count)):
         if at > room:
             break
@@ -85,14 +85,14 @@ def _count_of(known: ArchitectureView, wanted: int) -> int:
 @rule("T018", "special-token-normal", "{key} is token {got}, {text}, whose type is normal", severity=WARNING, clause="3.5",
       when="files with tokens")  # fmt: skip
 def special_token_normal(subject: Subject) -> Iterator[Finding]:
-    """A special token is of type normal.
+    """A special token has the type normal.
 
-    Why: a normal token is text: programs print it, and cut text that holds it into that token. The end of a text is then
-    either shown to the user, or an ordinary word that ends every answer in its middle.
+    Why: a normal token is text: programs print it, and recognize it in the user's text. Either the end-of-text token is
+    shown to the user, or an ordinary word ends every answer early.
 
     Example: eos_token_id is the number of 'the', or that of <|end_of_text|> with type 1.
 
-    Fix: write the number of the token that ends a text, and 3 (control) for its type.
+    Fix: write the id of the token that ends a text, and 3 (control) as its type.
     """
     known = architecture_view(subject)
     if not known.has_usual_vocabulary or known.tokens is None:
@@ -107,14 +107,14 @@ def special_token_normal(subject: Subject) -> Iterator[Finding]:
 @rule("T019", "special-tokens-exchanged", "{key} is token {got}, {text}, which {want} a text", severity=WARNING,
       clause="3.5", when=VOCABULARIES)  # fmt: skip
 def special_tokens_exchanged(subject: Subject) -> Iterator[Finding]:
-    """The first token of texts is one that ends them, or the last one begins them.
+    """The token that begins texts and the token that ends them are exchanged.
 
-    Why: programs put the first token before every text, and stop at the last one. Exchanged, a model sees the end of a text
-    where it should see a beginning, and never stops.
+    Why: programs put the first token before every text, and stop at the end token. If the two are exchanged, the model
+    sees the end of a text at its beginning, and never stops.
 
     Example: bos_token_id is that of <|end_of_text|>, and eos_token_id that of <|begin_of_text|>.
 
-    Fix: exchange the two numbers.
+    Fix: exchange the two ids.
     """
     known = architecture_view(subject)
     found = known.vocabulary if known.has_usual_vocabulary else None
@@ -136,12 +136,12 @@ def special_tokens_exchanged(subject: Subject) -> Iterator[Finding]:
 def template_marker_missing(subject: Subject) -> Iterator[Finding]:
     """A chat template has markers that are not in the vocabulary.
 
-    Why: the marker is then cut into pieces of ordinary text, which the model has never seen around a turn. Models whose
-    vocabulary has no markers at all are trained with such text; they are not reported.
+    Why: the marker is then split into pieces of ordinary text, which the model never saw around a turn in training.
+    Models without any markers in their vocabulary are trained with such text; they are not reported.
 
     Example: the template of Llama 3 with <|start_header_id|>, and a vocabulary without it.
 
-    Fix: take the template and the tokenizer of one model.
+    Fix: take the template and the tokenizer from the same model.
     """
     known = architecture_view(subject)
     templates = [text for text in texts_of(subject).texts if text.is_template]
@@ -174,14 +174,14 @@ def _places(known: ArchitectureView, seen: Strings, markers: list[bytes]) -> tup
 @rule("T021", "merge-order", "of the first {want:merge}, {got} join parts that no earlier merge makes; the first is "
       "merge {index}, {text}", severity=WARNING, clause="3.5", when=BYTE_LEVEL)  # fmt: skip
 def merge_order(subject: Subject) -> Iterator[Finding]:
-    """Merges stand in another order than they were learned in, or some are missing.
+    """Merges are not in the order in which they were learned, or some are missing.
 
-    Why: a merge applies to parts that are there: single bytes, or what merges of higher rank have made. In another order or
-    with gaps, most never apply, and text is cut into other tokens than the model was trained with.
+    Why: a merge applies to existing parts: single bytes, or results of earlier merges. In another order or with gaps,
+    most merges never apply, and text is split into other tokens than in training.
 
-    Example: merges in reverse, or every second one.
+    Example: merges in reverse order, or only every second one.
 
-    Fix: write the merges as they stand in tokenizer.json or merges.txt.
+    Fix: write the merges in the order of tokenizer.json or merges.txt.
     """
     known = architecture_view(subject)
     merges = _first(known, _MERGES) if known.tokenizer == "gpt2" else []
@@ -202,17 +202,17 @@ def merge_order(subject: Subject) -> Iterator[Finding]:
         yield merge_order.at(span, got=len(wrong), want=len(merges), index=wrong[0], text=known.item(span))
 
 
-@rule("T022", "merges-missing", "the file has {got:merge} for {want:token} that merges make", severity=WARNING, clause="3.5",
-      when=BYTE_LEVEL)  # fmt: skip
+@rule("T022", "merges-missing", "the file has {got:merge} for {want:token that needs|tokens that need} one",
+      severity=WARNING, clause="3.5", when=BYTE_LEVEL)  # fmt: skip
 def merges_missing(subject: Subject) -> Iterator[Finding]:
-    """There are far fewer merges than tokens that are made by merges.
+    """The file has far fewer merges than tokens that need one.
 
-    Why: each token of a byte-level vocabulary that is neither a byte nor special is made by a merge. Tokens that none makes
-    never occur in a text, and the text is cut into smaller pieces.
+    Why: in a byte-level vocabulary, each token that is neither a byte nor special is the result of a merge. Tokens
+    without a merge never occur in a text, which is split into smaller pieces.
 
-    Example: a list of merges that was cut in the middle.
+    Example: a list of merges that was truncated in the middle.
 
-    Fix: write the merges as they stand in tokenizer.json or merges.txt.
+    Fix: write all merges, in the order of tokenizer.json or merges.txt.
     """
     known = architecture_view(subject)
     merges, seen = known.keys.count(_MERGES), known.vocabulary if known.tokenizer == "gpt2" else None
@@ -227,12 +227,12 @@ def merges_missing(subject: Subject) -> Iterator[Finding]:
 @rule("T023", "blank-in-token", "tokens with a blank among the first {want}: {got}; the first is token {index}, {text}",
       severity=WARNING, clause="3.5", when=BYTE_LEVEL)  # fmt: skip
 def blank_in_token(subject: Subject) -> Iterator[Finding]:
-    """Tokens of a byte-level vocabulary have blanks as they are, not in the alphabet of bytes.
+    """Tokens of a byte-level vocabulary contain plain blanks instead of U+0120.
 
-    Why: byte-level vocabularies write each byte as a printable character, a blank as U+0120. Programs translate back; a
-    plain blank is no letter of that alphabet, so that the token is never found and is printed wrongly or not at all.
+    Why: byte-level vocabularies represent each byte by a printable character, and a blank by U+0120. A plain blank does
+    not belong to that alphabet, so programs never find the token, and print it wrongly or not at all.
 
-    Example: ' the' where U+0120 'the' is meant.
+    Example: ' the' in place of U+0120 'the'.
 
     Fix: convert the tokenizer again, from its own files.
     """

@@ -55,7 +55,7 @@ def _kinds(type: Kind) -> _Kinds:
     label, bracket, rest = type.partition("[")
     kind = ValueType(VALUE_LABELS.index(label)) if label in VALUE_LABELS else ValueType.__members__.get(label.upper())
     if kind is None or (bracket and (kind != ValueType.ARRAY or rest[-1:] != "]")):
-        raise ValueError(f"{quote(type)} is no value type; the types are {', '.join(VALUE_LABELS)}, arr[u8], ...")
+        raise ValueError(f"{quote(type)} is not a value type; the types are {', '.join(VALUE_LABELS)}, arr[u8], ...")
     return (kind, *_kinds(rest[:-1])) if bracket else (kind,)
 
 

@@ -10,19 +10,16 @@ import operator
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from math import prod
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from i2s_spec.errors import counted, quote
-from i2s_spec.gguf.encode_value import unsigned
+from i2s_spec.gguf.encoding.encode_value import unsigned
 from i2s_spec.gguf.source import CHUNK
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.types import TensorType
 
 if TYPE_CHECKING:
     import numpy as np
-
-#: Elements of a tensor, and bytes of a file, are fewer than this: runtimes count them in int64.
-INT64_END: Final = 1 << 63
 
 
 class Planned(NamedTuple):
@@ -85,7 +82,7 @@ def tensor_type(type: TensorType | str | int, ne: tuple[int, ...], size: int | N
         return type
     if isinstance(type, str):
         if type.upper() not in types.BY_NAME:
-            raise ValueError(f"{quote(type)} is no tensor type")
+            raise ValueError(f"{quote(type)} is not a tensor type")
         return types.BY_NAME[type.upper()]
     found = types.reading(operator.index(type), ne, size, alignment=1)
     if found is None:
@@ -99,7 +96,7 @@ def check_shape(shape: tuple[int, ...], kind: TensorType) -> None:
         raise ValueError(f"it has {counted(len(shape), 'dimension')}; 1 to {limits.MAX_DIMENSIONS} are possible")
     if min(shape) < 1:
         raise ValueError(f"its shape is {list(shape)}; every length must be at least 1")
-    if prod(shape) >= INT64_END:
+    if prod(shape) >= limits.INT64_END:
         raise ValueError(
             f"its shape {list(shape)} has {counted(prod(shape), 'element')}; there must be fewer than 2^63"
         )

@@ -1,0 +1,129 @@
+"""This module times products beside their probes: weights where they lie, undisturbed rounds, and what is possible.
+
+Reading and multiplying are done in the threads that do the products, by probes that the extension has for it.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable
+from resource import RUSAGE_SELF, getrusage
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from bench.measure import Contender, interleaved
+from bench.parts import Setting
+from i2s_spec.codec.isa import KernelSet
+from i2s_spec.gguf.huge_pages import HUGE_PAGE, huge_pages
+from i2s_spec.model import _matmul
+
+#: How often a measurement is taken at most, where somebody else had the processor meanwhile.
+TRIES = 5
+#: Seconds for all rounds of the contenders of a table or, where a table has several shapes, of one of them; a table is
+#: measured three times however long that takes. All tables together take less than three minutes on a quiet machine.
+SECONDS = 20.0
+SECONDS_OF_SHAPE = 4.0
+#: A job that is so many times as long as it has to be is done once: what the first of several lacks is not seen in it.
+LONG = 8
+
+
+def memory_at(nbytes: int, start: int, huge: bool) -> Any:
+    """Bytes that begin at a multiple of `start` and of nothing larger, in pages of the kind."""
+    raw = huge_pages(nbytes + 2 * HUGE_PAGE) if huge else mmap.mmap(-1, nbytes + 2 * HUGE_PAGE)
+    whole = np.frombuffer(raw, dtype=np.uint8)
+    skip = -_matmul.address(whole) % HUGE_PAGE + start
+    return whole[skip : skip + nbytes]
+
+
+def weights(shapes: list[tuple[int, int]], start: int, huge: bool) -> tuple[Any, list[Any]]:
+    """Payloads one behind the other, as in a file: 32 bytes of tail, then the next multiple of `start`."""
+    sizes = [rows * columns // 4 for rows, columns in shapes]
+    steps = [-(-(size + 32) // start) * start for size in sizes]
+    whole = memory_at(sum(steps), start, huge)
+    noise = np.frombuffer(np.random.Generator(np.random.PCG64(1)).bytes(1 << 20), dtype=np.uint8)
+    for at in range(0, whole.size, noise.size):
+        part = whole[at : at + noise.size]
+        part[:] = noise[: part.size]
+    starts = np.cumsum([0, *steps[:-1]])
+    return whole, [whole[at : at + size] for at, size in zip(starts, sizes, strict=True)]
+
+
+def codes_of(tokens: int, columns: int) -> Any:
+    return np.random.Generator(np.random.PCG64(2)).integers(-127, 128, (tokens, columns)).astype(np.int8)
+
+
+def _undisturbed(run: Callable[[], float], deadline: float) -> Callable[[], float]:
+    """What a run says once nobody took the processor from it, which the system counts; the least of several otherwise.
+
+    After the deadline nothing is taken again.
+    """
+
+    def again() -> float:
+        seen = []
+        for _ in range(TRIES):
+            before = getrusage(RUSAGE_SELF).ru_nivcsw
+            seen.append(run())
+            if getrusage(RUSAGE_SELF).ru_nivcsw == before:
+                return seen[-1]
+            if perf_counter() > deadline:
+                break
+        return min(seen)
+
+    return again
+
+
+def calm_rounds(
+    contenders: list[Contender], setting: Setting, least: int, seconds: float = SECONDS_OF_SHAPE
+) -> dict[str, tuple[float, ...]]:
+    """Rounds as everywhere, and many of them: each takes milliseconds, and machines are shared."""
+    deadline = perf_counter() + seconds
+    calm = [contender._replace(run=_undisturbed(contender.run, deadline)) for contender in contenders]
+    return interleaved(calm, 1 if setting.quick else max(setting.rounds, least), setting.say, seconds)
+
+
+def seconds_of(job: Callable[[], object], least: float = 0.0) -> float:
+    """How long a job takes: of several in turn, for at least so long; the first is not counted, unless it is long."""
+    if least:
+        start = perf_counter()
+        job()
+        if (first := perf_counter() - start) >= LONG * least:
+            return first
+    start, count = perf_counter(), 0
+    while True:
+        job()
+        count += 1
+        if (now := perf_counter()) - start >= least:
+            return (now - start) / count
+
+
+def peak_run(each: KernelSet, products: int, threads: int, least: float, tokens: int = 0) -> Callable[[], float]:
+    """How long so many products take at the set's most, with the masks that so many tokens share if there are such."""
+    # A round has twelve multiplications or, with masks, as many for each token: six cycles or twelve. The probe takes no
+    # longer than the kernels, so that a shared machine interrupts it no more often.
+    rounds = max(1, round(least * 4e8 / (tokens + 1)))
+
+    def run() -> float:
+        _matmul.probe_multiplications(each.row, rounds // 100, threads, tokens)
+        start = perf_counter()
+        done = _matmul.probe_multiplications(each.row, rounds, threads, tokens)
+        return products / done * (perf_counter() - start)
+
+    return run
+
+
+def sixteenth(run: Callable[[], float]) -> Callable[[], float]:
+    return lambda: run() / 16
+
+
+def reading_run(payload: Any, threads: int, least: float = 0.0) -> Callable[[], float]:
+    """How long it takes to read all bytes; again and again for about so long, where they stay in cache."""
+    repeats = max(1, round(least * 50e9 / payload.size))
+
+    def run() -> float:
+        start = perf_counter()
+        _matmul.probe_reading(payload, repeats, threads)
+        return (perf_counter() - start) / repeats
+
+    return run

@@ -1,0 +1,16 @@
+"""Texts that would act on a terminal, or hide what is written; no output may have them as they are."""
+
+from __future__ import annotations
+
+HARMFUL = [
+    "\x1b]52;c;aGk=\x07",
+    "\x1b[2J",
+    "\r\n",
+    "\u202e",
+    "\u2066x\u2069",
+    "\x9b31m",
+    "\x7f",
+    "\ufeff",
+    "\u200b",
+    "\x00",
+]
