@@ -120,10 +120,10 @@ def test_checkpoints_are_checked_there_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--scheduler", "tcp://127.0.0.1:9"], "--scheduler says how a run over many files is done"),
-        (["--results", "r.jsonl"], "--results says how"),
-        (["--rate", "hub=1/2"], "--rate says how"),
-        (["--in-flight", "5"], "--in-flight says how"),
+        (["--scheduler", "tcp://127.0.0.1:9"], "--scheduler applies only with --engine dask"),
+        (["--results", "r.jsonl"], "--results applies only with"),
+        (["--rate", "hub=1/2"], "--rate applies only with"),
+        (["--in-flight", "5"], "--in-flight applies only with"),
         (["--engine", "dask", "--rate", "hub"], "is not of the form HOST=REQUESTS/SECONDS"),
         (["--engine", "dask", "--rate", "hub=0/5"], "is not of the form"),
         (["--engine", "dask", "--rate", "hub=nan/5"], "is not of the form"),
