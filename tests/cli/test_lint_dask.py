@@ -198,7 +198,10 @@ def test_all_workers_wait_where_one_is_told_to(tmp_path: Path, server: Server) -
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """A scheduler and two workers under nannies, each a process of its own."""
+    """A scheduler and two workers under nannies, each a process of its own.
+
+    Both workers have registered: a nanny whose worker is killed before that ends the other worker too.
+    """
     with ExitStack() as stack:
 
         def start(*args: str) -> subprocess.Popen[bytes]:
@@ -216,6 +219,8 @@ def cluster(tmp_path: Path) -> Iterator[dict[str, Any]]:
             found = json.loads(address.read_text())["address"]
             workers = start("distributed.cli.dask_worker", found, "--nworkers", "2", "--nthreads", "1", "--no-dashboard",
                             "--local-directory", str(tmp_path))  # fmt: skip
+            log_of_workers = tmp_path / "1.log"
+            waited(lambda: log_of_workers.read_bytes().count(b"Registered to:") == 2)
             yield {"address": found, "scheduler": scheduler, "workers": workers}
         finally:
             for process in started:
