@@ -1,4 +1,6 @@
-"""Estimated cycles of the ARM kernels: the committed result is whole and names its model; the same tools give the same."""
+"""Estimated cycles of the ARM kernels: the committed result is complete and names its model; the same tools give the
+same result.
+"""
 
 from __future__ import annotations
 

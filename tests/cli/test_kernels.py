@@ -1,4 +1,6 @@
-"""Which kernels are in use: every table for itself, here and as on lesser processors; a wrong name ends in one sentence."""
+"""The kernels in use: each table by itself, here and with features of the processor hidden; a wrong name gives one
+sentence.
+"""
 
 from __future__ import annotations
 

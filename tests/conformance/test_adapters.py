@@ -1,4 +1,6 @@
-"""The adapters: short, and what those from the text decode is right; what is known of those of other programs holds."""
+"""The adapters are short; those written from the text decode correctly, and those of other programs give the recorded
+results.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every bug that the suite is for: a program that has it fails a vector whose flag names it; what is right passes all."""
+"""Every bug that the suite covers: a program with the bug fails a vector whose flag names it; a correct program passes
+all.
+"""
 
 from __future__ import annotations
 

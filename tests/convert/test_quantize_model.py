@@ -1,4 +1,6 @@
-"""Whole models as trits: what was ternary comes back, of other weights the loss is what the formula says."""
+"""Quantization of whole models: ternary weights are restored exactly, and other weights have the loss that the formula
+gives.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interactive page: its arithmetic is the schema's, and in a browser everything that it promises happens."""
+"""The interactive page: its arithmetic is the schema's, and all its functions work in a browser."""
 
 from __future__ import annotations
 

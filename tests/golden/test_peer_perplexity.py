@@ -1,4 +1,6 @@
-"""llama-perplexity and we read each other's files of --kl-divergence-base: built from sources of npm where that can be."""
+"""llama-perplexity and this package read each other's --kl-divergence-base files; it is built from npm's sources if
+possible.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A roofline puts kernels where their work and their speed belong, and says each of them."""
+"""A roofline places kernels by their work and their speed, and lists each of them in words."""
 
 from __future__ import annotations
 
