@@ -28,7 +28,7 @@ def main(words: list[str]) -> int:
     text = subprocess.run([COMPILER, *flags, "-E", "-P"], capture_output=True, check=False)
     version = subprocess.run([COMPILER, "-v"], capture_output=True, check=False).stderr
     of_the_text = ("-I", "-fmacro-prefix-map=")
-    kinds = [word for word in flags if not word.startswith(of_the_text) and not word.endswith(".c")]  # flags of the compilation
+    kinds = [word for word in flags if not word.startswith(of_the_text) and not word.endswith(".c")]  # of compilation
     kept = Path(os.environ["CI_OBJECTS"]) / hashlib.sha256(repr((text.stdout, kinds, version)).encode()).hexdigest()
     if text.returncode == 0 and kept.is_file():
         shutil.copyfile(kept, target)

@@ -70,7 +70,9 @@ def accepted() -> list[str]:
         if floor is None:
             wrong.append(f"{each['id']} is about {each['package']}, which is not used")
         elif version(floor) < version(each["mended_in"]):
-            wrong.append(f"{each['package']} {floor} is accepted, but {each['id']} is fixed only in {each['mended_in']}")
+            wrong.append(
+                f"{each['package']} {floor} is accepted, but {each['id']} is fixed only in {each['mended_in']}"
+            )
     return wrong
 
 

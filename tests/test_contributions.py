@@ -1,5 +1,7 @@
-"""Patches for other projects: what they say is what the schema says, they carry no more of others' code than context,
-and in clones (`I2S_UPSTREAM`) they apply and do what the request says."""
+"""Patches for other projects: they agree with the schema, and contain only context lines of the other project's code.
+
+In clones (`I2S_UPSTREAM`) they apply, and do what the request says.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The kernels in use: each table by itself, here and with features of the processor hidden; a wrong name gives one
-sentence.
-"""
+"""The kernels in use: each table alone, here and with processor features hidden; a wrong name gives one sentence."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The payload kernels without Python: a C driver makes the calls listed in a file of cases, natively and under
-emulation.
+"""The payload kernels without Python: a C driver makes the calls listed in a file, natively and under emulation.
 
 The cases come from the definition and from the output of the reference implementations. This tests kernels that this
 processor cannot run, and uses sanitizers that this interpreter was not built with.

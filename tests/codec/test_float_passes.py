@@ -1,6 +1,4 @@
-"""Passes over float words: kernels equal their definition, bit for bit, and the definition is the arithmetic of the
-rules.
-"""
+"""Passes over float words: kernels equal their definition, bit for bit, and the definition equals the rules."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Compiled objects shared by threads: any number of threads may read, and operations that would move the bytes are
-refused.
-"""
+"""Compiled objects shared by threads: any number may read, and operations that would move the bytes are refused."""
 
 from __future__ import annotations
 

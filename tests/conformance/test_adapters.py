@@ -1,6 +1,4 @@
-"""The adapters are short; those written from the text decode correctly, and those of other programs give the recorded
-results.
-"""
+"""The adapters: short; those written from the text decode correctly, the others give the recorded results."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Every bug that the suite covers: a program with the bug fails a vector whose flag names it; a correct program passes
-all.
-"""
+"""Every bug that the suite covers makes a program fail a vector whose flag names it; a correct program passes all."""
 
 from __future__ import annotations
 

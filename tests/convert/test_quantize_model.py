@@ -1,6 +1,4 @@
-"""Quantization of whole models: ternary weights are restored exactly, and other weights have the loss that the formula
-gives.
-"""
+"""Quantization of whole models: ternary weights are restored exactly, others have the loss given by the formula."""
 
 from __future__ import annotations
 

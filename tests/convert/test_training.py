@@ -1,6 +1,4 @@
-"""The training script: a run of a few steps gives a valid model, the same each time, with the same values in this
-package.
-"""
+"""The training script: a run of a few steps gives a valid model, reproducibly, with the same values in this package."""
 
 from __future__ import annotations
 

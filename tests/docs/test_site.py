@@ -1,4 +1,4 @@
-"""The built site: complete, usable from plain files, fetching nothing, with a working search and no barriers found by
+"""The built site: complete, usable as plain files, fetching nothing, with a working search, without barriers known to
 axe.
 """
 

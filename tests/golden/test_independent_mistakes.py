@@ -1,6 +1,4 @@
-"""Mistakes are named independently of our code: the forward pass here is a few lines of NumPy and shares nothing with
-it.
-"""
+"""Mistakes are named independently of our code: a forward pass in a few lines of NumPy that shares nothing with it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""llama-perplexity and this package read each other's --kl-divergence-base files; it is built from npm's sources if
-possible.
-"""
+"""llama-perplexity, built from npm's sources, and this package read each other's --kl-divergence-base files."""
 
 from __future__ import annotations
 

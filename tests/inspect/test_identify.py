@@ -1,6 +1,4 @@
-"""Producers of files, for files whose producers are known: reference tools, this package, and copies with one mark
-changed.
-"""
+"""Producers of files whose producers are known: reference tools, this package, and copies with one mark changed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Small I2_S tensors that are read together have the same identities and differences as tensors that are read
-separately.
-"""
+"""Small I2_S tensors that are read together have the same identities and differences as when read separately."""
 
 from __future__ import annotations
 
