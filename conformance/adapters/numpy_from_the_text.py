@@ -1,4 +1,4 @@
-"""An adapter in Python with NumPy alone, written from the specification: payloads of I2_S and of types with groups.
+"""An adapter in Python with only NumPy, written from the specification: payloads of I2_S and of types with groups.
 
 i2s conform run -- python conformance/adapters/numpy_from_the_text.py
 """
