@@ -279,7 +279,7 @@ def test_modelaudit_finds_tensors_without_their_scale(tmp_path: Path) -> None:
     applied(folder, "modelaudit")
     after = found()
     assert after[paths[0]] == []
-    assert "64 bytes are there, and 64 of codes with 32 of the tail are needed" in after[paths[1]][0]
+    assert "64 bytes of codes and a tail of 32 are needed, but only 64 bytes remain" in after[paths[1]][0]
     assert "its scale is 0.0" in after[paths[2]][0]
     assert "its scale is nan" in after[paths[3]][0]
 
