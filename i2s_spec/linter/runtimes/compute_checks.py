@@ -176,7 +176,7 @@ def _values(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
             )
             return
         if tensor.counts[3]:
-            text = f"{name} holds code 3, which is {runtime.code3 or 'something else in each runtime'} here"
+            text = f"{name} holds code 3, which is {runtime.unused_code or 'something else in each runtime'} here"
             fact = runtime.fact("code3")
             yield Reason(text, fact.source if fact else runtime.source, "wrong", tensor.span(0, tensor.payload_bytes))
             return

@@ -120,7 +120,7 @@ class Runtime(NamedTuple):
     rope: str = ""
     half_norms: Outcome = "yes"
     columns: tuple[int, str] | None = None
-    code3: str = ""
+    unused_code: str = ""
     embeddings: bool = False
     pre: str = ""
     of: str = ""
@@ -220,7 +220,7 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         "bitnet.cpp-2024", "bitnet.cpp, October 2024 to March 2025", "engine", "6cfd883 to a8ac7072", _FORK_CONTAINER,
         _FORK_TYPES, _FORK, "computes", ("bitnet", "llama"), (),
         (("x86 with AVX2", "interleave-128"), ("ARM", "interleave-128"), ("x86 without AVX2", "")),
-        half_norms="crash", columns=(128, "all of its kernels"), code3="+2 in kernels", loader=_loader(_MISSING),
+        half_norms="crash", columns=(128, "all of its kernels"), unused_code="+2 in kernels", loader=_loader(_MISSING),
         vocabularies=_VOCABULARIES, bitnet_names=_BITNET_NAMES, narrower=_METAL, endings=FORK_ENDINGS,
         pre="takes the default and warns", pre_unknown=FORK_2024_PRE, no_first_token=_FALCON,
         facts=(("no-avx2", _GIBBERISH), ("rows", _ROW), ("int16", _INT16), ("first-token", _FALCON_BOS)),
@@ -230,7 +230,7 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         _FORK_TYPES, _FORK, "computes", ("bitnet", "bitnet-25", "bitnet-b1.58", "llama"), (),
         (("x86 with AVX2", "interleave-128"), ("ARM, built before 19 November 2025", "interleave-128"),
          ("ARM, built since 19 November 2025", "interleave-64"), ("x86 without AVX2", "")),
-        half_norms="crash", columns=(128, "all of its kernels"), code3="0 in the dequantizer, +2 in kernels",
+        half_norms="crash", columns=(128, "all of its kernels"), unused_code="0 in the dequantizer, +2 in kernels",
         embeddings=True, loader=_loader(_MISSING), vocabularies=_VOCABULARIES, bitnet_names=_BITNET_NAMES, narrower=_METAL,
         endings=FORK_ENDINGS, pre="takes the default and warns", pre_unknown=FORK_2025_PRE, no_first_token=_FALCON,
         facts=(
@@ -245,7 +245,8 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         _FORK_2026, "computes", ("bitnet", "bitnet-b1.58", "llama", "qwen3", "gemma3"), ("bitnet-25",),
         (("x86 with AVX2", "interleave-128"), ("x86 without AVX2", ""), ("ARM", "")),
         activations=(("bitnet-b1.58", "silu"),), columns=(128, "all of its kernels"),
-        code3="0 in the dequantizer, +2 in kernels", embeddings=True, loader=_loader(_FORK_2026), vocabularies=_VOCABULARIES,
+        unused_code="0 in the dequantizer, +2 in kernels", embeddings=True, loader=_loader(_FORK_2026),
+        vocabularies=_VOCABULARIES,
         bitnet_names=_BITNET_NAMES, narrower=_METAL, pre="takes the default and warns",
         pre_unknown=(frozenset({"falcon_e"}), _FORK_2026),
         facts=(
@@ -277,8 +278,8 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         _FORK_CONTAINER._replace(unknown_type="crash", retired_type="crash"),
         _COMMON | {36, 39, 41, 134, 135}, _IK, "converts",
         ("bitnet", "bitnet-25", "bitnet-b1.58", "llama", "qwen3", "gemma3"), (),
-        (("every machine, once converted", "interleave-128"),), code3="+2", pre="takes llama3", loader=_loader(_MISSING),
-        vocabularies=_VOCABULARIES, norm_in="no", endings=IK_ENDINGS, pre_unknown=IK_PRE,
+        (("every machine, once converted", "interleave-128"),), unused_code="+2", pre="takes llama3",
+        loader=_loader(_MISSING), vocabularies=_VOCABULARIES, norm_in="no", endings=IK_ENDINGS, pre_unknown=IK_PRE,
         required=(("gemma3", "gemma3.attention.sliding_window",
                    "ikawrakow/ik_llama.cpp@8337e4c:src/llama-hparams.cpp:835"),),
         refusal=Fact(
@@ -300,7 +301,7 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
                   duplicate_name="yes", dimensions=None),
         _COMMON | {36}, _OXBITNET + "model/gguf.ts:111", "computes",
         ("bitnet", "bitnet-25", "bitnet-b1.58", "llama"), (),
-        (("WebGPU", "interleave-128"),), (("bitnet", "relu2"),), "norm", columns=(128, "its shaders"), code3="+2",
+        (("WebGPU", "interleave-128"),), (("bitnet", "relu2"),), "norm", columns=(128, "its shaders"), unused_code="+2",
         loader=(("missing", _OXBITNET + "nn/model.ts:100"),),
         facts=(
             ("rope", Fact("it rotates neighbors, and does not reorder the rows of files made for rotating halves",
