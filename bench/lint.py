@@ -1,8 +1,8 @@
 """This module measures the linter on whole files: payloads at memory speed, headers alone, memory, and many small files.
 
-The probe reads the same parts of the same file by the same `pread`s into a buffer of the same size, with as many threads,
-and does nothing with them. It stands beside every measurement, in the same round. What is read is every tensor: codes and
-tails of the I2_S ones, values and runs of the others.
+The probe reads the same parts of the same file by the same `pread` calls into a buffer of the same size, with as many
+threads, and does nothing else. It runs beside every measurement, in the same round. The linter reads every tensor: codes
+and tails of I2_S tensors, values and runs of the others.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Every prefix of every small file, and every byte of the small sound files at its edges, gets a verdict: none is left out.
+"""Every prefix of every small file, and every byte of the small valid files at extreme values, is checked without a gap.
 
-A verdict is that of the scanner and the schema, which must agree, and that of the linter, which must name the same fault,
-point into the file and find nothing wrong with itself. The linter judges every prefix of the sound files, and a share of
-the other inputs. No reader of headers looks beyond the end of a header or its first fault: of longer prefixes a share is
-judged. Files begin alike: what is a prefix of two is judged once. The workers count what they were given, and the counts
-are held against what there is by arithmetic.
+Scanner and schema must agree, and the linter must name the same fault, point inside the file and report no bug of its
+own. The linter checks every prefix of the valid files, and a share of the other inputs. No reader of headers reads past
+the end of a header or its first fault, so only a share of the longer prefixes is checked. Files have common beginnings:
+a prefix of two files is checked once. The workers count their inputs, and the counts are compared with the number that
+arithmetic gives.
 """
 
 from __future__ import annotations

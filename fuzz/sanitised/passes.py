@@ -1,4 +1,4 @@
-"""The passes of a run: which tests, with which set of kernels, in which environment, and what came of each."""
+"""The passes of a run: their tests, kernel sets, environments and results."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What pytest loads in a pass: the extensions of the built copy, one set of kernels, and tight buffers.
+"""The pytest plug-in of a pass: it loads the extensions of the built copy, one set of kernels, and tight buffers.
 
-Its settings come from the environment, as it is loaded before anything else: `passes` sets them.
+Its settings come from the environment, because it is loaded before anything else; `passes` sets them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files become checkpoints, and these the same files again."""
+"""Exporting files to checkpoints and importing these gives the same files."""
 
 from __future__ import annotations
 

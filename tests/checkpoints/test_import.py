@@ -1,4 +1,4 @@
-"""Checkpoints of every family become GGUF files: what is in them, and what is refused."""
+"""Import of checkpoints of every family as GGUF files: content of the result, and refused inputs."""
 
 from __future__ import annotations
 

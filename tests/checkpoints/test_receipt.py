@@ -1,4 +1,4 @@
-"""Receipts: sound files pass, and every mistake that is put into the importer on purpose is caught."""
+"""Receipts: valid files pass, and every mistake that is injected into the importer is detected."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Every verb over hostile files: for one of 10 MB it takes at most 5 s of processor time, and 256 MiB above its imports.
+"""Every command on hostile files: at most 5 s of processor time for 10 MB, and 256 MiB of memory above its imports.
 
-The files are a 32nd of that here, and so are the bounds; `I2S_HOSTILE_SCALE=1` takes the whole ones. Each call runs in
-a fork of a process that has imported everything already.
+Files and bounds are a 32nd of that here; `I2S_HOSTILE_SCALE=1` uses the full size. Each call runs in a fork of a
+process that has already imported everything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`i2s identify`: golden transcripts, JSON that fits its schema, options that belong together, exit codes."""
+"""`i2s identify`: golden transcripts, JSON that matches its schema, combinations of options, exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`i2s new` as a person runs it: what it says, how it exits, what it leaves."""
+"""`i2s new` on the command line: output, exit codes, and files left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`i2s lint --engine dask` as people call it: a cluster of processes, of which some are killed, and the scheduler too."""
+"""`i2s lint --engine dask` with a cluster of processes, while workers and the scheduler are killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a newcomer gets wrong is answered in the field's words, with what to type instead."""
+"""Typical mistakes of new users get a message in the usual terms of the field, with the right command."""
 
 from __future__ import annotations
 

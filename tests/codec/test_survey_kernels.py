@@ -1,4 +1,4 @@
-"""The compiled survey sees what its definition says, in every instruction set, however the payload is cut."""
+"""The compiled survey equals its definition, with every instruction set, however the payload is split."""
 
 from __future__ import annotations
 

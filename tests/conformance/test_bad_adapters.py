@@ -1,4 +1,4 @@
-"""Adapters that do what none may do: each gets one clear sentence, and nothing of it stays behind."""
+"""Adapters that violate the protocol: each gets one clear sentence, and no process or file of it remains."""
 
 from __future__ import annotations
 

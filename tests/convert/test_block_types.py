@@ -1,4 +1,4 @@
-"""Files with a scale for each group: every way from type to type that is exact, and what is said of the others."""
+"""Files with a scale for each group: every exact conversion between types, and the messages for the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole files in another type or dialect: what is proved, what is kept, what is refused."""
+"""Conversion of whole files to another type or dialect: proofs, unchanged parts, refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New models in every type of projections: what is in the file, and that nothing is wrong with it."""
+"""New models with every type of projections: the tensors have that type, and the linter finds no error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packed checkpoints of Hugging Face: as transformers writes them, there and back, and what is refused."""
+"""Packed checkpoints of Hugging Face: the form that transformers writes, conversion both ways, and refusals."""
 
 from __future__ import annotations
 

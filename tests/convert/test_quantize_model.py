@@ -1,4 +1,4 @@
-"""Whole models as trits: what was ternary comes back, of other weights the loss is what the formula says."""
+"""Quantization of whole models: ternary weights are restored exactly, others have the loss given by the formula."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A copy is the source with exactly the changes that were asked for."""
+"""A copy equals the source except for the requested changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files with I2_SR tensors: read, converted both ways, refused where a type has too few scales."""
+"""Files with I2_SR tensors: read, converted both ways, and refused if the target type has too few scales."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trits and a scale as every type, and what becomes of the scale."""
+"""Trits and a scale stored as every type, and how each type stores the scale."""
 
 from __future__ import annotations
 

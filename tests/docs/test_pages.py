@@ -1,4 +1,4 @@
-"""The published text: pages of rules are current, links resolve, and what chapters say is what the schema declares."""
+"""The published text: pages of rules are current, links resolve, and chapters agree with the schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The site as it is built: complete, from plain files, nothing fetched, search works, no barriers that axe knows."""
+"""The built site: complete, usable as plain files, fetching nothing, with a working search, without barriers known to
+axe.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawings of flows, of measurements and of values by layer, and who made them: everything inside, everything said."""
+"""Drawings of flows, measurements, values by layer and their producers: nothing outside the frame, everything labeled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The harness of the sanitizers notices what it is there for; fuzz/sanitised itself takes minutes and runs in CI."""
+"""The harness of the sanitizers detects faults; fuzz/sanitised itself takes minutes and runs in CI."""
 
 from __future__ import annotations
 

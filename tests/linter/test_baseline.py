@@ -1,4 +1,4 @@
-"""The baseline: what was there is not reported, what is new is, and what has gone must be taken out."""
+"""The baseline: known findings are not reported, new ones are, and entries without a finding must be removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many files: what names stand for, one pure function for each file, processes that may die, and the counts of a run."""
+"""Many files: expansion of names, one pure function for each file, processes that may die, and the counts of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configuration: where it is looked for, which counts before which, and what is said of a wrong one."""
+"""Configuration: where it is looked for, precedence, and messages about a wrong one."""
 
 from __future__ import annotations
 

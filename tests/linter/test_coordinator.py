@@ -1,4 +1,4 @@
-"""The coordinator of a run over many files, driven by an engine of this process in which batches return, die, or vanish."""
+"""The coordinator of a run over many files, with a simulated engine in which batches return, die, or disappear."""
 
 from __future__ import annotations
 

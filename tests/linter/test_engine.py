@@ -1,4 +1,4 @@
-"""The engine: whatever the input is, a report; the world outside the file; bounds."""
+"""The engine: any input gives a report; conditions outside the file; limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fuzzing found in the linter, its repairs, the sanitiser and the writer, made anew from the sound sample."""
+"""Failures that fuzzing found in the linter, its repairs, `sanitize` and the writer, reproduced from the valid sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file against another one of its model: every dialect, every kind of reference, what is wrong, references of no use."""
+"""A file against another file of its model: every dialect, every kind of reference, wrong weights, unusable references."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifests, keys of options, rates by host, and the log of results: what a run over many files is made of."""
+"""Parts of a run over many files: manifests, keys of options, rates by host, and the log of results."""
 
 from __future__ import annotations
 

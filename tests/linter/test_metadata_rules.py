@@ -1,4 +1,4 @@
-"""Rules on metadata: what the official loaders refuse is an error, what they take is none; numbers and templates."""
+"""Rules on metadata: values that the official loaders refuse are errors, accepted ones are not; numbers and templates."""
 
 from __future__ import annotations
 

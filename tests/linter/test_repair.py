@@ -1,4 +1,4 @@
-"""Repairs keep their promises: what they say they repaired is gone, again changes nothing, and safe means safe."""
+"""Repairs keep their promises: repaired findings are gone, a second run changes nothing, and a safe repair is safe."""
 
 from __future__ import annotations
 

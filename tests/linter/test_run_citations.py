@@ -1,4 +1,4 @@
-"""No statement about a runtime without its record or source, and what records say is what verdicts say."""
+"""Every statement about a runtime cites a record or a source, and our results agree with the records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sanitised file holds what was understood, laid out in one way only, with the same weights; and nothing else."""
+"""A sanitized file contains only known parts, in a single possible arrangement, with the same weights."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""BitLinear's definition: the edge vectors, and what the reference kernels gave on the recorded ones.
+"""BitLinear's definition: edge cases, and recorded results of the reference kernels.
 
-Of every recorded product one of three things holds: it is exact, a named emulation reproduces it bit for bit, or it is one
-of the `UNDEFINED`, whose values depend on what was in memory.
+Every recorded product is exact, or a named emulation reproduces it bit for bit, or it is one of the `UNDEFINED`, whose
+values depend on uninitialized memory.
 """
 
 from __future__ import annotations

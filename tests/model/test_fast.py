@@ -1,4 +1,4 @@
-"""Profile `fast`: programs against the walked graph and the normative profile, kernels of every set against NumPy."""
+"""Profile `fast`: programs against the interpreted graph and the normative profile, kernels of every set against NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model as its users see it: caches, batches, taps, embedding tables of every type, and what it refuses."""
+"""The public interface of models: caches, batches, taps, embedding tables of every type, and refusals."""
 
 from __future__ import annotations
 

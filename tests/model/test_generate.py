@@ -1,4 +1,4 @@
-"""Generation, conversations and perplexity, on a model that is arithmetic and on small real ones."""
+"""Generation, conversations and perplexity, on a synthetic arithmetic model and on small real ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs: data that can be executed whole, from a layer, one operation at a time, and with something changed."""
+"""Graphs as data: executed whole, from a layer, one operation at a time, and with a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled core of BitLinear is its definition, bit for bit: every set of kernels, any number of threads."""
+"""The compiled core of BitLinear equals its definition, bit for bit, with every set of kernels and number of threads."""
 
 from __future__ import annotations
 

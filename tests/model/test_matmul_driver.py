@@ -1,7 +1,7 @@
-"""The kernels of BitLinear without Python: a C driver makes the calls that a file of cases lists, here and under emulation.
+"""The kernels of BitLinear without Python: a C driver makes the calls listed in a file, natively and under emulation.
 
-So kernels are held against the definition that this processor cannot run, and with sanitizers that this interpreter does
-not have. All memory they get lies between pages that must not be touched.
+This tests kernels that this processor cannot run, and uses sanitizers that this interpreter was not built with. All
+memory that the kernels get lies between guard pages.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One projection outside of a model: what is public is the definition, whatever form the weights have."""
+"""A single projection outside a model: the public function equals the definition, in whatever form the weights are."""
 
 from __future__ import annotations
 

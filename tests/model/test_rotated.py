@@ -1,4 +1,4 @@
-"""Rotated weights: the forward pass is that of the weights before they were folded, and a rotation in part is refused."""
+"""Rotated weights: the forward pass equals that of the unrotated weights, and a partial rotation is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products by tables are those by multiplication, bit for bit: the definition, and every set of kernels."""
+"""Products by table lookup equal those by multiplication, bit for bit: the definition, and every set of kernels."""
 
 from __future__ import annotations
 

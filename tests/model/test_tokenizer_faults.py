@@ -1,4 +1,4 @@
-"""Vocabularies that are broken on purpose: an answer with a code and a place, in bounded time."""
+"""Broken vocabularies: each gets an error with a code and a span, in bounded time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file of a web server: what is asked for, and servers that answer anything else."""
+"""Files on a web server: the requests that are made, and servers that answer something else."""
 
 from __future__ import annotations
 

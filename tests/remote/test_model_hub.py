@@ -1,4 +1,4 @@
-"""Files of a hub: repositories, commits, tokens, the cache, and what a hub refuses."""
+"""Files on a hub: repositories, commits, tokens, the cache, and refusals by the hub."""
 
 from __future__ import annotations
 

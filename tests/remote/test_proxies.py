@@ -1,4 +1,4 @@
-"""Variables of the environment: proxies, and the hub's own seconds."""
+"""Environment variables: proxies, and the hub's own timeouts."""
 
 from __future__ import annotations
 

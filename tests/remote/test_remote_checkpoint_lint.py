@@ -1,4 +1,4 @@
-"""A checkpoint on a hub is linted as the folder that it would be: by ranges, of one commit, without its weights."""
+"""A checkpoint on a hub is linted like a local folder: by ranges, at one commit, without its weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint on a hub is imported as the folder that it would be: by ranges, of one commit, with nothing else written."""
+"""A checkpoint on a hub is imported like a local folder: by ranges, at one commit, writing nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that several forks gave out: every meaning, and whose it is."""
+"""Numbers that several forks assigned: every meaning and its owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of a folded rotation: what they declare, and each way in which they declare nothing that can be computed."""
+"""The keys of a folded rotation: their meaning, and every way in which they describe no computable rotation."""
 
 from __future__ import annotations
 

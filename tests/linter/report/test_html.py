@@ -1,4 +1,4 @@
-"""The HTML page: it says what the report says, needs nothing else, and makes nothing of the text of a file."""
+"""The HTML page: it agrees with the report, is self-contained, and escapes the text of a file."""
 
 from __future__ import annotations
 

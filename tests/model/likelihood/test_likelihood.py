@@ -1,4 +1,4 @@
-"""A text tells what is wrong with a trained model, and nothing of one that is random."""
+"""The loss on a text reveals what is wrong with a trained model, and nothing about a random one."""
 
 from __future__ import annotations
 
