@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from i2s_spec.errors import counted
 from i2s_spec.gguf.source import Origin
 from i2s_spec.inspect.survey.result import Mode
 from i2s_spec.light_typing import TYPE_CHECKING, Any
