@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import cache
 
+from i2s_spec.errors import counted
 from i2s_spec.gguf.source import Origin
 from i2s_spec.inspect.survey.result import Mode
 from i2s_spec.light_typing import TYPE_CHECKING, Any
@@ -79,7 +80,7 @@ class Options:
         if payload not in (None, *READINGS):
             raise ValueError(f"unknown reading {payload!r} of payloads; there are: {', '.join(READINGS)}")
         if threads < 1:
-            raise ValueError(f"threads={threads}: at least 1 thread is needed to read")
+            raise ValueError(f"{counted(threads, 'thread')} cannot read: at least 1 is needed")
         self.profile = profile
         self.select = select
         self.ignore = ignore

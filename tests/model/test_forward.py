@@ -164,7 +164,7 @@ def test_taps_by_name_base_and_pattern(model: Model) -> None:
         assert pieces[name].tobytes() == tap.tobytes()
     with pytest.raises(SettingError, match=r"no value is called 'Qcur-7'; there are inp_embd, norm, attn_norm"):
         names("Qcur-7")
-    with pytest.raises(TypeError, match="put the one into a tuple"):
+    with pytest.raises(TypeError, match="put a single name into a tuple"):
         model.forward(TOKENS, taps="Qcur")
 
 
@@ -370,7 +370,9 @@ def test_what_is_no_model_is_refused(shared: Path) -> None:
 def test_types_that_no_operation_reads(data: bytes, model: Model) -> None:
     rows, columns = model.file.tensors["blk.0.attn_q.weight"].shape
     content = bytes(rows * columns // 256 * 210)
-    with pytest.raises(SettingError, match=r"is Q6_K; there it can be I2_S, Q2_0, .*, F32, F16, BF16 to be run here"):
+    with pytest.raises(
+        SettingError, match=r"is Q6_K; in this place, only I2_S, Q2_0, .*, F32, F16, BF16 can be run here"
+    ):
         load_model(rewritten(data, {"blk.0.attn_q.weight": ("Q6_K", content)}), force=True)
 
 

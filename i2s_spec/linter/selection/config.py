@@ -237,7 +237,7 @@ def _suppression(path: str, table: dict[str, Any]) -> Suppression:
         if wrong is None and key == "codes" and not value:
             wrong = "is empty"
         if wrong is None and key == "reason" and not str(value).strip():
-            wrong = "must give the reason"
+            wrong = "must not be empty"
         if wrong is not None:
             raise SettingError(f"{_shown(path)}: ignore: {key} {wrong}")
     suppression = Suppression(

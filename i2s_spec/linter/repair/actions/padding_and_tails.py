@@ -59,7 +59,7 @@ def plain_booleans(workspace: Workspace) -> Iterator[Outcome]:
                 yield Declined(
                     "G215",
                     finding.span,
-                    f"more than {MOST_BOOLEANS:,} bytes are neither 0 nor 1: it is no array of booleans",
+                    f"more than {MOST_BOOLEANS:,} bytes are neither 0 nor 1: it is not an array of booleans",
                 )
                 break
             if part.strip(b"\0\1"):
