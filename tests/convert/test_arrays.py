@@ -91,7 +91,7 @@ def test_arrays_become_i2_s() -> None:
     with pytest.warns(NotTernaryWarning):
         encode_array(np.random.default_rng(0).standard_normal((1, 128)))
     for array, options, reason in (
-        (trits, {}, "their scale is not given"),
+        (trits, {}, "their scale must be given"),
         (trits, {"rule": "absmax", "scale": 1}, "holds trits already"),
         (weights, {"rule": "absmax", "scale": 1}, "only 'given' takes one"),
         (trits * 2, {"scale": 1}, "not -1, 0 or"),

@@ -198,7 +198,7 @@ def test_rows_without_a_place_need_a_fallback() -> None:
     file, result = converted(data, to="TQ2_0", fallback="F16")
     assert {proof.name: proof.target for proof in result.proofs}["blk.0.ffn_down.weight"] == "F16"
     assert str(file.tensors["blk.0.ffn_up.weight"].type) == "TQ2_0"
-    with pytest.raises(ValueError, match="not a type to fall back to"):
+    with pytest.raises(ValueError, match="is not a fallback type"):
         converted(data, to="TQ2_0", fallback="Q8_0")
 
 
@@ -224,7 +224,7 @@ def test_codes_that_stand_for_nothing() -> None:
         ({"to": "TQ2_0", "dialect": "interleave-64"}, "TQ2_0 has no dialects"),
         ({"to": "interleave-64", "dialect": "rows-1x4"}, "both interleave-64 and rows-1x4"),
         ({"to": "F16", "source_dialect": "nothing"}, "no layout is called 'nothing'"),
-        ({"arch": "gpt2"}, "there is no architecture 'gpt2' here"),
+        ({"arch": "gpt2"}, "unknown architecture 'gpt2'"),
         ({"arch": "llama"}, "would have to be put in another order"),
         ({"arch": "qwen3"}, "architecture qwen3 has no tensor"),
         ({"hidden_activation": "tanh"}, "'tanh' is not an activation"),

@@ -172,7 +172,7 @@ def test_scales() -> None:
     for scale, convention, kind, reason in (
         (0.0, "divide", "F32", "no reciprocal"),
         (1e-45, "multiply", "BF16", "no bfloat16"),
-        (1.0, "multiply", "F16", "stored as F32 or BF16"),
+        (1.0, "multiply", "F16", "can be stored as F32 or BF16"),
         (1.0, "times", "F32", "to multiply or to divide"),
     ):
         with pytest.raises(ValueError, match=reason):
@@ -290,7 +290,7 @@ def test_files_that_have_no_such_checkpoint_are_refused(tmp_path: Path) -> None:
         writer.add_tensor("token_embd.weight", (4, 128), "I2_S")
     with pytest.raises(ValueError, match="matrices of layers only"):
         to_checkpoint(open_file(out.getvalue()), path)
-    with pytest.raises(ValueError, match="rows in fours"):
+    with pytest.raises(ValueError, match="a multiple of 4 rows"):
         write_packed(path, {"m": (np.ones((3, 4), dtype=np.int8), 1)})
     assert list(tmp_path.iterdir()) == []
 
