@@ -397,7 +397,7 @@ def test_the_address_behind_a_redirect_is_asked_until_it_expires(server: Server,
 @pytest.mark.parametrize(
     ("target", "reason"),
     [
-        ("/loop", "circles"), ("ftp://example.org/x", "other than a web server"), ("file:///etc/passwd", "other than a web server"),
+        ("/loop", "circles"), ("ftp://example.org/x", "than a web server"), ("file:///etc/passwd", "than a web server"),
         ("http://[::1", "other than a web server"), ("//", "circles"), ("/a\x1bb", "cannot be printed"),
     ],
 )  # fmt: skip

@@ -122,7 +122,7 @@ def _copied(file: File, tensor: Tensor, module: str) -> NewTensor:
     """A float tensor unchanged, in little-endian order."""
     name = tensor.type.name if tensor.type is not None else f"type {tensor.number}"
     if name not in FLOAT_WORDS:
-        raise ValueError(f"tensor {quote(tensor.name)} is {name}, which checkpoints have no type for")
+        raise ValueError(f"tensor {quote(tensor.name)} is {name}, a type that checkpoints do not have")
     span = tensor.span
     tensor.require(span)
     if file.byte_order == "big":

@@ -152,7 +152,7 @@ def byte_level(size: int, merges: int | None = None, special: Sequence[Special] 
     if not len(splits) + len(words) <= wanted <= most:
         raise ValueError(
             f"{counted(size, 'token needs', 'tokens need')} {len(splits) + len(words):,} to "
-            f"{counted(most, 'merge')}, not by {wanted:,}"
+            f"{counted(most, 'merge')}, not {wanted:,}"
         )
     spare = wanted - len(splits) - len(words)
     for _, pairs in words:
