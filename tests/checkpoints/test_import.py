@@ -556,13 +556,13 @@ def test_choices_that_do_not_exist(tmp_path: Path) -> None:
 def test_the_mode_online_has_a_note(tmp_path: Path) -> None:
     """What transformers would do with the weights, and what was done, for each way to take them."""
     result, _ = imported(tmp_path / "a", bf16_2b4t())
-    assert [note for note in result.notes if "online: transformers makes trits of the floats on every pass" in note]
+    assert [note for note in result.notes if "online: transformers quantizes the floats to trits in every pass" in note]
     tiny = packed_2b4t()
     assert imported(tmp_path / "b", tiny)[0].notes == ()
     tiny.config["quantization_config"]["quantization_mode"] = "online"
     result, _ = imported(tmp_path / "c", tiny)
     assert [
-        note for note in result.notes if "reads no weight_scale; the packed matrices were taken with theirs" in note
+        note for note in result.notes if "ignores weight_scale; the packed matrices were converted with theirs" in note
     ]
     tiny = bf16_2b4t()
     tiny.tensors = Maker(2, "BF16", SIZES).model("ternary", SUB_NORMS, tied=True)

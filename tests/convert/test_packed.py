@@ -288,7 +288,7 @@ def test_files_that_have_no_such_checkpoint_are_refused(tmp_path: Path) -> None:
     with Writer(out) as writer:
         writer.add("general.architecture", "bitnet")
         writer.add_tensor("token_embd.weight", (4, 128), "I2_S")
-    with pytest.raises(ValueError, match="matrices of layers only"):
+    with pytest.raises(ValueError, match="only the matrices of layers"):
         to_checkpoint(open_file(out.getvalue()), path)
     with pytest.raises(ValueError, match="a multiple of 4 rows"):
         write_packed(path, {"m": (np.ones((3, 4), dtype=np.int8), 1)})

@@ -1,6 +1,6 @@
-"""Each rule by its module: code, slug, severity, what it needs, and whether it is about payloads, is late, names a
-weakness, has a function of its own and is about every file. Written by i2s_spec.docs.annexes.rule_index: run `i2s spec
-write`."""
+"""Each rule by its module: code, slug, severity, what it needs, and whether it is about payloads, is late, names
+a weakness, has a function of its own and is about every file. Written by i2s_spec.docs.annexes.rule_index: run
+`i2s spec write`."""
 
 from i2s_spec.light_typing import Final
 
