@@ -111,5 +111,5 @@ def test_likelihood(folder: Path) -> None:
         del bare.keys[key]
     (folder / "bare.gguf").write_bytes(bare.written())
     found = told("i2s identify bare.gguf --likelihood --json", folder)
-    assert found["why_not"] == "the file has no tokenizer, which a text needs to become tokens"
+    assert found["why_not"] == "the file has no tokenizer, so no text can be tokenized"
     assert f"cannot tell: {found['why_not']}" in run("i2s identify bare.gguf --likelihood", folder)
