@@ -47,11 +47,15 @@ cdef extern from "survey.h" nogil:
     void i2s_part_begin(i2s_part *) noexcept
     void i2s_part_feed(i2s_part *, const i2s_survey_set *, const uint8_t *, int64_t) noexcept
     void i2s_part_join(i2s_part *, const i2s_part *) noexcept
-    int i2s_survey_work(i2s_survey_list *, uint8_t *, int64_t, int64_t) noexcept
+    ctypedef struct i2s_read_buffer:
+        uint8_t *start
+        int64_t room, span, at
+    int64_t i2s_survey_turns() noexcept
+    int i2s_survey_work(i2s_survey_list *, i2s_read_buffer *, int64_t) noexcept
     void i2s_survey_stop(i2s_survey_list *) noexcept
     int64_t i2s_survey_done(const i2s_survey_list *) noexcept
     int64_t i2s_survey_failed(const i2s_survey_list *) noexcept
-    int i2s_survey_probe(i2s_survey_list *, uint8_t *, int64_t) noexcept
+    int i2s_survey_probe(i2s_survey_list *, i2s_read_buffer *) noexcept
 
 #: Places from here on are in no file: sums of two of them and a tail do not wrap.
 cdef int64_t FAR = <int64_t>1 << 61
@@ -75,18 +79,21 @@ def kernel_needs():
 
 
 cdef class Buffer:
-    """Bytes to read into, at an address that no vector load has to look at two lines for."""
+    """Memory to read into, `room` bytes at a time, for one thread at a time; it begins where a page does."""
 
-    cdef uint8_t *start
+    cdef i2s_read_buffer place
     cdef void *held
 
-    def __cinit__(self, int64_t size):
-        if not 0 < size <= 1 << 30:
+    def __cinit__(self, int64_t room):
+        if not 0 < room <= 1 << 28:
             raise ValueError("no such buffer")
-        self.held = malloc(size + 4096)
+        if room % I2S_BLOCK:
+            raise ValueError("the buffer must be whole blocks")
+        self.place.room, self.place.span = room, room * i2s_survey_turns()
+        self.held = malloc(self.place.span + 4096)
         if self.held == NULL:
             raise MemoryError
-        self.start = <uint8_t *>((<size_t>self.held + 4095) // 4096 * 4096)
+        self.place.start = <uint8_t *>((<size_t>self.held + 4095) // 4096 * 4096)
 
     def __dealloc__(self):
         free(self.held)
@@ -247,18 +254,16 @@ cdef class Parts:
         self.list.next = self.list.count
         self.unclaim()
 
-    def work(self, int64_t room, int64_t budget):
-        """Take parts and read them, `room` bytes at a time, until about `budget` bytes were read; False once there is
-        nothing more to take. `room` is a multiple of `BLOCK`."""
-        cdef Buffer buffer = Buffer(room)
+    def work(self, room, int64_t budget):
+        """Take parts and read them, until about `budget` bytes were read; False once there is nothing more to take.
+        `room` is how many bytes are read at a time, a multiple of `BLOCK`, or a `Buffer` for as many."""
+        cdef Buffer buffer = room if isinstance(room, Buffer) else Buffer(room)
         cdef int more
-        if room % I2S_BLOCK:
-            raise ValueError("the buffer must be whole blocks")
         if self.list.fd < 0 and self.list.memory == NULL and self.list.next < self.list.count:
             raise ValueError("nothing to read from")
         self.enter()
         with nogil:
-            more = i2s_survey_work(&self.list, buffer.start, room, budget)
+            more = i2s_survey_work(&self.list, &buffer.place, budget)
         self.leave()
         return bool(more)
 
@@ -270,7 +275,7 @@ cdef class Parts:
             raise ValueError("nothing to read from")
         self.enter()
         with nogil:
-            good = i2s_survey_probe(&self.list, buffer.start, room)
+            good = i2s_survey_probe(&self.list, &buffer.place)
         self.leave()
         return bool(good)
 
