@@ -166,6 +166,9 @@ cdef class Parts:
         """Append a part: where it is in the file, where in its payload (a multiple of `BLOCK`), how many bytes it has,
         how many of the tail are behind them; `width` is 0 for codes, that of a float whose exponent's bits are `mask`, or
         1 for anything else."""
+        self.append(at, pos, size, tail_bytes, width, mask)
+
+    cdef int append(self, int64_t at, int64_t pos, int64_t size, int tail_bytes, int width, uint64_t mask) except -1:
         cdef i2s_part *grown
         cdef int64_t room
         if not (0 <= at < FAR and 0 <= pos < FAR and 0 <= size < FAR):
@@ -187,6 +190,20 @@ cdef class Parts:
         part.tail_bytes, part.width, part.mask = tail_bytes, width, mask
         i2s_part_begin(part)
         self.list.count += 1
+        return 0
+
+    @cython.critical_section
+    def add_pieces(self, int64_t at, int64_t size, int64_t step, int tail_bytes=0, int width=0, uint64_t mask=0):
+        """Append the parts of a whole payload of `size` bytes, `step` bytes each, the tail behind the last one; how many."""
+        cdef int64_t pos = 0, count = 0, here
+        if size < 0 or step < 1:
+            raise ValueError("no such part")
+        while pos < size or count == 0:
+            here = min(step, size - pos)
+            self.append(at + pos, pos, here, tail_bytes if pos + here == size else 0, width, mask)
+            pos += here
+            count += 1
+        return count
 
     @cython.critical_section
     def of_groups(self, int kind, int64_t unit, bint swap=False, bint octaves=True):
@@ -323,6 +340,21 @@ cdef class Parts:
             p.first_unused, p.run_at, p.run, p.run_value, p.last, p.last_value if p.open else -1,
             p.digest, p.non_finite, p.first_non_finite,
         )
+
+    @cython.critical_section
+    def counts(self, int64_t number):
+        """How often each code was seen in a part, as `found` has it."""
+        if not 0 <= number < self.list.count:
+            raise IndexError(number)
+        cdef i2s_part *p = &self.list.parts[number]
+        return 4 * p.seen - p.lows - p.highs + p.boths, p.lows - p.boths, p.highs - p.boths, p.boths
+
+    @cython.critical_section
+    def fingerprint(self, int64_t number):
+        """How many bytes were seen of a part, and their fingerprint, as `found` has them."""
+        if not 0 <= number < self.list.count:
+            raise IndexError(number)
+        return self.list.parts[number].seen, self.list.parts[number].digest
 
     @cython.critical_section
     def groups(self, int64_t number):

@@ -358,7 +358,13 @@ class Subject:
     @property
     def extents(self) -> Iterator[Extent]:
         """The extent of every tensor, in the order of the offsets; made anew each time."""
-        return self.extents_of(range(len(self.placements)))
+        placements = iter(self.placements)
+        placement = next(placements, None)
+        while placement is not None:
+            after = next(placements, None)
+            stop = self.data_size if after is None else after.offset
+            yield Extent(placement, stop - placement.offset, after)
+            placement = after
 
     def extents_of(self, places: Iterable[int]) -> Iterator[Extent]:
         """The extents of the tensors at some places in the order of the offsets."""
