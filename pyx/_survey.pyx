@@ -194,16 +194,14 @@ cdef class Parts:
 
     @cython.critical_section
     def add_pieces(self, int64_t at, int64_t size, int64_t step, int tail_bytes=0, int width=0, uint64_t mask=0):
-        """Append the parts of a whole payload of `size` bytes, `step` bytes each, the tail behind the last one; how many."""
-        cdef int64_t pos = 0, count = 0, here
-        if size < 0 or step < 1:
+        """Append the parts of a payload of `size` bytes, `step` bytes each, the tail behind the last one; how many."""
+        cdef int64_t pos = 0
+        if not (0 < size < FAR and 0 < step < FAR):
             raise ValueError("no such part")
-        while pos < size or count == 0:
-            here = min(step, size - pos)
-            self.append(at + pos, pos, here, tail_bytes if pos + here == size else 0, width, mask)
-            pos += here
-            count += 1
-        return count
+        while pos < size:
+            self.append(at + pos, pos, min(step, size - pos), tail_bytes if size - pos <= step else 0, width, mask)
+            pos += step
+        return (size + step - 1) // step
 
     @cython.critical_section
     def of_groups(self, int kind, int64_t unit, bint swap=False, bint octaves=True):

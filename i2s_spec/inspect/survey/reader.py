@@ -241,7 +241,7 @@ class SurveyReader:
             rows.append(row)
             numbers.append(number)
             sizes.append(size)
-            if not sample and groups is None:  # nearly all tensors of most files
+            if size and not sample and groups is None:  # nearly all tensors of most files
                 count = self._parts.add_pieces(base + offset, size, -(-step // cut) * cut, tail, width, mask)
                 self._total += size + tail
                 self._counts.append(count)

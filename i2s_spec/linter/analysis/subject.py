@@ -358,13 +358,7 @@ class Subject:
     @property
     def extents(self) -> Iterator[Extent]:
         """The extent of every tensor, in the order of the offsets; made anew each time."""
-        placements = iter(self.placements)
-        placement = next(placements, None)
-        while placement is not None:
-            after = next(placements, None)
-            stop = self.data_size if after is None else after.offset
-            yield Extent(placement, stop - placement.offset, after)
-            placement = after
+        return self.placements.extents(self.data_size)
 
     def extents_of(self, places: Iterable[int]) -> Iterator[Extent]:
         """The extents of the tensors at some places in the order of the offsets."""
