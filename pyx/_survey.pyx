@@ -79,17 +79,18 @@ def kernel_needs():
 
 
 cdef class Buffer:
-    """Memory to read into, `room` bytes at a time, for one thread at a time; it begins where a page does."""
+    """Memory to read into, `room` bytes at a time, for one thread at a time; it begins where a page does. It has `turns`
+    places for them, by default as many as the processor reads fastest into."""
 
     cdef i2s_read_buffer place
     cdef void *held
 
-    def __cinit__(self, int64_t room):
-        if not 0 < room <= 1 << 28:
+    def __cinit__(self, int64_t room, int64_t turns=0):
+        if not (0 < room <= 1 << 26 and 0 <= turns <= 16):
             raise ValueError("no such buffer")
         if room % I2S_BLOCK:
             raise ValueError("the buffer must be whole blocks")
-        self.place.room, self.place.span = room, room * i2s_survey_turns()
+        self.place.room, self.place.span = room, room * (turns or i2s_survey_turns())
         self.held = malloc(self.place.span + 4096)
         if self.held == NULL:
             raise MemoryError
@@ -282,9 +283,8 @@ cdef class Parts:
         self.leave()
         return bool(more)
 
-    def probe(self, int64_t room):
+    def probe(self, Buffer buffer not None):
         """Read all parts that nobody took and do nothing with them: what benchmarks are held against."""
-        cdef Buffer buffer = Buffer(room)
         cdef int good
         if self.list.fd < 0:
             raise ValueError("nothing to read from")

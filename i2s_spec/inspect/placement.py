@@ -70,6 +70,15 @@ class Placements:
     def __iter__(self) -> Iterator[Placement]:
         return map(Placement, self._offsets, self._rows, self._numbers, self._sizes)
 
+    @property
+    def end(self) -> int:
+        """Where the tensor that reaches furthest ends."""
+        return max((offset + (size or 0) for offset, size in self.sizes()), default=0)
+
+    def sizes(self) -> Iterator[tuple[int, int | None]]:
+        """The offset and the size of each, which need no object for each."""
+        return zip(self._offsets, self._sizes, strict=True)
+
     def extents(self, data_size: int) -> Iterator[Extent]:
         """The extent of each, where they are in the order of the offsets; the last one ends with the data section."""
         placements = iter(self)

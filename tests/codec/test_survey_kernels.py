@@ -177,7 +177,9 @@ def test_reads_of_a_file(parts: _survey.Parts, tmp_path: Path) -> None:
         assert not parts.work(BLOCK, 1 << 20)
         assert PayloadObservation(*parts.found(0)) == observe(data[:100])
         parts.again()
-        assert parts.probe(BLOCK)
+        for turns in (0, 1, 3):
+            assert parts.probe(_survey.Buffer(BLOCK, turns))
+            parts.again()
         path.write_bytes(data[:50])
         parts.again()
         assert not parts.work(BLOCK, 1 << 20)
@@ -198,7 +200,9 @@ def test_what_is_refused(parts: _survey.Parts) -> None:
     with pytest.raises(ValueError, match="nothing to read"):
         parts.work(BLOCK, 1)
     with pytest.raises(ValueError, match="no such buffer"):
-        parts.probe(0)
+        _survey.Buffer(0)
+    with pytest.raises(ValueError, match="no such buffer"):
+        _survey.Buffer(BLOCK, -1)
     with pytest.raises(ValueError, match="too many"):
         parts.feed(0, bytes(101), b"")
     for wrong_size, wrong_step in [(0, 1), (1, 0), (-1, 1)]:

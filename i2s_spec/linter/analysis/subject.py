@@ -134,7 +134,7 @@ class Subject:
         stated, start = (file.data_start, file.alignment or wanted), padded(file.infos_end, wanted)
         if start == file.data_start or not self.placements or not self._is_contiguous(wanted):
             return False
-        end = max(placement.end for placement in self.placements)
+        end = self.placements.end
         ends = [{base + end, base + padded(end, step)} for base, step in (stated, (start, wanted))]
         if file.size in ends[0] or file.size not in ends[1]:
             return False
@@ -150,8 +150,7 @@ class Subject:
     @property
     def data_size_unexplained(self) -> bool:
         """Whether the header was read and the file holds much more than its tensors."""
-        end = max((placement.end for placement in self.placements), default=0)
-        return bool(self.placements) and self.data_size > padded(end, limits.DEFAULT_ALIGNMENT)
+        return bool(self.placements) and self.data_size > padded(self.placements.end, limits.DEFAULT_ALIGNMENT)
 
     def _uncounted(self) -> Uncounted | None:
         """Tensor infos after the last that is counted; what reads them is imported where the length of a name is there."""
@@ -325,7 +324,8 @@ class Subject:
     @cached_property
     def total(self) -> int:
         """The sum of all padded sizes, in exact arithmetic."""
-        return sum(padded(p.size or 0, self.effective_alignment) for p in self.placements)
+        alignment = self.effective_alignment
+        return sum(padded(size or 0, alignment) for _, size in self.placements.sizes())
 
     @cached_property
     def ignores_alignment(self) -> bool:
@@ -349,10 +349,10 @@ class Subject:
 
     def _is_contiguous(self, alignment: int) -> bool:
         expected = 0
-        for placement in self.in_table_order:
-            if placement.offset != expected or placement.size is None:
+        for offset, size in self.in_table_order.sizes():
+            if offset != expected or size is None:
                 return False
-            expected += padded(placement.size, alignment)
+            expected += padded(size, alignment)
         return True
 
     @property
