@@ -50,7 +50,7 @@ cdef extern from "survey.h" nogil:
     ctypedef struct i2s_read_buffer:
         uint8_t *start
         int64_t room, span, at
-    int64_t i2s_survey_turns() noexcept
+    void i2s_read_sizes(i2s_read_buffer *, int64_t, int64_t) noexcept
     int i2s_survey_work(i2s_survey_list *, i2s_read_buffer *, int64_t) noexcept
     void i2s_survey_stop(i2s_survey_list *) noexcept
     int64_t i2s_survey_done(const i2s_survey_list *) noexcept
@@ -79,8 +79,8 @@ def kernel_needs():
 
 
 cdef class Buffer:
-    """Memory to read into, `room` bytes at a time, for one thread at a time; it begins where a page does. It has `turns`
-    places for them, by default as many as the processor reads fastest into."""
+    """Memory to read into, for one thread at a time: `room` bytes at a time in `turns` places. Without the latter, both are
+    what the processor reads fastest with, at least `room`."""
 
     cdef i2s_read_buffer place
     cdef void *held
@@ -90,7 +90,7 @@ cdef class Buffer:
             raise ValueError("no such buffer")
         if room % I2S_BLOCK:
             raise ValueError("the buffer must be whole blocks")
-        self.place.room, self.place.span = room, room * (turns or i2s_survey_turns())
+        i2s_read_sizes(&self.place, room, turns)
         self.held = malloc(self.place.span + 4096)
         if self.held == NULL:
             raise MemoryError

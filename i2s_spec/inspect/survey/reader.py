@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from i2s_spec.gguf.reader import File
 
-#: How much a thread reads at once: it is looked at in the second-level cache.
+#: How much a thread reads at once, so that it is looked at in the second-level cache; on some processors more (`Buffer`).
 BUFFER: Final = 1 << 18
 #: What a thread takes from the list; of huge files more, so that the list stays short.
 PART: Final = 1 << 22
@@ -72,7 +72,7 @@ def kernel_sets() -> tuple[KernelSet, ...]:
 def survey(file: File, reading: Reading | None = None) -> Survey | None:
     """Read every tensor of a file once, and say what is there.
 
-    Memory is about a megabyte for each thread and some hundred bytes for each tensor, whatever their size.
+    Memory is a megabyte or two for each thread and some hundred bytes for each tensor, whatever their size.
 
     :param reading: how; in full by one thread where nothing is said
     :returns: None where `reading.mode` is `none`, or where the header does not say where the data section is
