@@ -70,6 +70,25 @@ class Placements:
     def __iter__(self) -> Iterator[Placement]:
         return map(Placement, self._offsets, self._rows, self._numbers, self._sizes)
 
+    @property
+    def end(self) -> int:
+        """Where the tensor that reaches furthest ends."""
+        return max((offset + (size or 0) for offset, size in self.sizes()), default=0)
+
+    def sizes(self) -> Iterator[tuple[int, int | None]]:
+        """The offset and the size of each, which need no object for each."""
+        return zip(self._offsets, self._sizes, strict=True)
+
+    def extents(self, data_size: int) -> Iterator[Extent]:
+        """The extent of each, where they are in the order of the offsets; the last one ends with the data section."""
+        placements = iter(self)
+        placement = next(placements, None)
+        while placement is not None:
+            after = next(placements, None)
+            stop = data_size if after is None else after.offset
+            yield Extent(placement, stop - placement.offset, after)
+            placement = after
+
 
 class Extent(NamedTuple):
     """The bytes from a tensor's first one to where the next tensor begins, or the data end if there is no next."""

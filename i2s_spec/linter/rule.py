@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from i2s_spec.errors import Fault, FormatError, Span, render
 from i2s_spec.light_enum import StrEnum
-from i2s_spec.light_typing import TYPE_CHECKING, Any, NamedTuple
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,7 +30,10 @@ class Severity(StrEnum):
     @property
     def rank(self) -> int:
         """0 for a note, 2 for an error."""
-        return ("note", "warning", "error").index(self.value)
+        return _RANKS[self]
+
+
+_RANKS: Final = {Severity.NOTE: 0, Severity.WARNING: 1, Severity.ERROR: 2}
 
 
 class Fix(StrEnum):

@@ -72,11 +72,11 @@ def _end(placements: Placements, step: int) -> int | None:
     """Where the last tensor ends, by the offsets; None if the offsets do not follow each other in the order of the
     table."""
     expected = end = placements[0].offset
-    for placement in placements.by_row():
-        if not placement.size or placement.offset != expected:
+    for offset, size in placements.by_row().sizes():
+        if not size or offset != expected:
             return None
-        end = placement.end
-        expected += padded(placement.size, step)
+        end = offset + size
+        expected += padded(size, step)
     return end
 
 

@@ -135,7 +135,7 @@ class Subject:
         stated, start = (file.data_start, file.alignment or wanted), padded(file.infos_end, wanted)
         if start == file.data_start or not self.placements or not self._is_contiguous(wanted):
             return False
-        end = max(placement.end for placement in self.placements)
+        end = self.placements.end
         ends = [{base + end, base + padded(end, step)} for base, step in (stated, (start, wanted))]
         if file.size in ends[0] or file.size not in ends[1]:
             return False
@@ -151,8 +151,7 @@ class Subject:
     @property
     def data_size_unexplained(self) -> bool:
         """Whether the header was read and the file holds much more than its tensors."""
-        end = max((placement.end for placement in self.placements), default=0)
-        return bool(self.placements) and self.data_size > padded(end, limits.DEFAULT_ALIGNMENT)
+        return bool(self.placements) and self.data_size > padded(self.placements.end, limits.DEFAULT_ALIGNMENT)
 
     def _uncounted(self) -> Uncounted | None:
         """Tensor infos after the last counted one; their reader is imported only if the bytes could be a name's length."""
@@ -326,7 +325,8 @@ class Subject:
     @cached_property
     def total(self) -> int:
         """The sum of all padded sizes, in exact arithmetic."""
-        return sum(padded(p.size or 0, self.effective_alignment) for p in self.placements)
+        alignment = self.effective_alignment
+        return sum(padded(size or 0, alignment) for _, size in self.placements.sizes())
 
     @cached_property
     def ignores_alignment(self) -> bool:
@@ -350,16 +350,16 @@ class Subject:
 
     def _is_contiguous(self, alignment: int) -> bool:
         expected = 0
-        for placement in self.in_table_order:
-            if placement.offset != expected or placement.size is None:
+        for offset, size in self.in_table_order.sizes():
+            if offset != expected or size is None:
                 return False
-            expected += padded(placement.size, alignment)
+            expected += padded(size, alignment)
         return True
 
     @property
     def extents(self) -> Iterator[Extent]:
         """The extent of every tensor, in the order of the offsets; computed anew each time."""
-        return self.extents_of(range(len(self.placements)))
+        return self.placements.extents(self.data_size)
 
     def extents_of(self, places: Iterable[int]) -> Iterator[Extent]:
         """The extents of the tensors at some positions in the order of the offsets."""

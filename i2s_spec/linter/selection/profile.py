@@ -121,9 +121,9 @@ def selected(
 
 def _belongs(rule: Facts, level: Severity, profile: Profile) -> bool:
     """Whether a rule is one of a profile's."""
-    if level.rank < profile.least.rank or rule.code.startswith(profile.ignore or "\0"):
+    if not rule.code.startswith(profile.select) and not (profile.weaknesses and rule.weakness):
         return False
-    return rule.code.startswith(profile.select) or (profile.weaknesses and rule.weakness)
+    return level.rank >= profile.least.rank and not rule.code.startswith(profile.ignore or "\0")
 
 
 def suppressed_codes(reasons: Mapping[str, str]) -> dict[str, str]:

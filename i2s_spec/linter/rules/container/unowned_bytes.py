@@ -89,13 +89,11 @@ def _behind_the_last(subject: Subject) -> tuple[int, int] | None:
     file = subject.file
     if file.data_start is None or file.index.tensors != file.index.tensor_count:
         return None
-    if any(placement.size is None for placement in subject.placements):
+    if any(size is None for _, size in subject.placements.sizes()):
         return None
     if subject.placements and subject.placements[-1].row in extent_anomalies(subject).rows:
         return None
-    start = file.data_start + padded(
-        max((placement.end for placement in subject.placements), default=0), subject.effective_alignment
-    )
+    start = file.data_start + padded(subject.placements.end, subject.effective_alignment)
     return (start, file.size) if start < file.size else None
 
 
