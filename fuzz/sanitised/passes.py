@@ -165,7 +165,9 @@ def run(each: Pass, project: Path, folder: Path, more: bool) -> Outcome:
     }  # fmt: skip
     if each.isa:
         settings["I2S_ISA"] = each.isa
-        del settings["PYTHONMALLOC"]  # kernels get arrays, and tight copies; the pass of files has what reads small objects
+        del settings[
+            "PYTHONMALLOC"
+        ]  # kernels get arrays, and tight copies; the pass of files has what reads small objects
 
     began = time.monotonic()
     with log.open("wb") as out:
