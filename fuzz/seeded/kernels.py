@@ -193,7 +193,7 @@ _SURVEYS = [
         ("survey-outside", "a tail may lie outside the buffer",
          ".size + self.list.parts[i].tail_bytes > data.shape[0]:", ".size > data.shape[0]:"),
         ("survey-zeros", "codes 3 are taken from codes 0 twice",
-         "4 * p.seen - p.lows - p.highs + p.boths", "4 * p.seen - p.lows - p.highs"),
+         "(4 * p.seen - p.lows - p.highs + p.boths, p.lows", "(4 * p.seen - p.lows - p.highs, p.lows"),
     ),
 ]
 

@@ -74,7 +74,7 @@ _STRINGS = [
         ("look-compared", "one string more is compared than was asked for",
          "if self.index < self.limit:", "if self.index <= self.limit:"),
         ("look-pair-end", "a merge that ends with a space is a pair",
-         "if seen.spaces != 1 or p[0] == 0x20 or p[length - 1] == 0x20:", "if seen.spaces != 1 or p[0] == 0x20:"),
+         "if spaces != 1 or p[0] == 0x20 or p[length - 1] == 0x20:", "if spaces != 1 or p[0] == 0x20:"),
         ("look-long-text", "a long text that is looked for is not found",
          "self.text_length[i] == length\n", "self.text_length[i] == (length & 63)\n"),
         ("look-byte-form", "a byte token may end as it likes",

@@ -122,8 +122,7 @@ class Subject:
 
     @property
     def ranges_are_few(self) -> bool:
-        """Whether a sample was requested from a server that gives one range per request: only some tensors were read
-        then."""
+        """Whether a sample came from a server that gives one range per request: only some tensors were read then."""
         return self.reading.mode == "sample" and self.survey is not None and self.survey.is_selection
 
     def _override_data_start(self) -> bool:
@@ -377,8 +376,7 @@ class Subject:
         return next(self.extents_of((place,)))
 
     def is_legacy(self, placement: Placement) -> bool:
-        """Whether a tensor of type 30 or 31 has exactly the extent of an I2_S tensor: the file is older than type
-        number 36."""
+        """Whether a tensor of type 30 or 31 has exactly the extent of an I2_S tensor, as in files older than type 36."""
         if placement.number not in LEGACY_I2_S or placement.size is None:
             return False
         ne = self.file.index.tensor(placement.row).ne
