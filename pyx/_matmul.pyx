@@ -91,7 +91,7 @@ def force_panels(int row, int64_t tokens, fewer=None):
 
 
 def kernel_needs():
-    """What each set asks of a processor, as bits in the order of `_cpu.features()`."""
+    """The processor features that each set needs, as bits in the order of `_cpu.features()`."""
     return [i2s_cpu_needs(i2s_matmul_sets[i].available) for i in range(I2S_MATMUL_SETS)]
 
 
@@ -213,7 +213,7 @@ def lookup_product(int row, const uint8_t[::1] arranged, const uint8_t[::1] tabl
 
 
 def address(const uint8_t[::1] data):
-    """Where a buffer lies in memory."""
+    """The address of a buffer."""
     return <size_t>&data[0] if data.shape[0] else 0
 
 

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 # cython: freethreading_compatible=True
-"""The compiled survey: a list of parts of payloads, which threads take from it and look at without the GIL.
+"""The compiled survey: a list of parts of payloads, which threads take from it and examine without the GIL.
 
 What is found in a part is defined by `i2s_spec.codec.observation`.
 """
@@ -53,7 +53,7 @@ cdef extern from "survey.h" nogil:
     int64_t i2s_survey_failed(const i2s_survey_list *) noexcept
     int i2s_survey_probe(i2s_survey_list *, uint8_t *, int64_t) noexcept
 
-#: Places from here on are in no file: sums of two of them and a tail do not wrap.
+#: Larger offsets occur in no file: sums of two smaller ones and a tail do not wrap.
 cdef int64_t FAR = <int64_t>1 << 61
 
 i2s_groups_init()
@@ -70,12 +70,12 @@ def kernel_sets():
 
 
 def kernel_needs():
-    """What each set asks of a processor, as bits in the order of `_cpu.features()`."""
+    """The processor features that each set needs, as bits in the order of `_cpu.features()`."""
     return [i2s_cpu_needs(i2s_survey_sets[i].available) for i in range(I2S_SURVEY_SETS)]
 
 
 cdef class Buffer:
-    """Bytes to read into, at an address that no vector load has to look at two lines for."""
+    """A buffer to read into, aligned so that no vector load crosses a cache line."""
 
     cdef uint8_t *start
     cdef void *held
@@ -101,7 +101,7 @@ cdef class Parts:
 
     cdef i2s_survey_list list
     cdef int64_t room
-    cdef int64_t workers  # threads that read; -1 while one has the parts for itself
+    cdef int64_t workers  # threads that read; -1 while one thread has exclusive access to the parts
     cdef const uint8_t[::1] held
 
     def __cinit__(self, str set):
@@ -138,7 +138,7 @@ cdef class Parts:
 
     @cython.critical_section
     cdef int claim(self) except -1:
-        """Have the parts for this thread alone."""
+        """Take exclusive access to the parts for this thread."""
         if self.workers:
             raise RuntimeError("the parts are being read by another thread")
         self.workers = -1
@@ -221,7 +221,7 @@ cdef class Parts:
 
     @cython.critical_section
     def release(self):
-        """Let go of the buffer or the descriptor; what was found stays."""
+        """Release the buffer or the descriptor; the findings stay."""
         self.require_idle()
         self.held = None
         self.list.memory = NULL
@@ -263,7 +263,7 @@ cdef class Parts:
         return bool(more)
 
     def probe(self, int64_t room):
-        """Read all parts that nobody took and do nothing with them: what benchmarks are held against."""
+        """Read all parts that no thread has taken and do nothing with them: benchmarks are compared with this."""
         cdef Buffer buffer = Buffer(room)
         cdef int good
         if self.list.fd < 0:
@@ -275,12 +275,12 @@ cdef class Parts:
         return bool(good)
 
     def stop(self):
-        """Ask every thread to leave off."""
+        """Ask every thread to stop."""
         i2s_survey_stop(&self.list)
 
     @cython.critical_section
     def again(self):
-        """All parts can be taken anew."""
+        """Make all parts available again."""
         self.require_idle()
         self.list.next = self.list.done = self.list.stop = 0
         self.list.failed = -1
@@ -292,11 +292,11 @@ cdef class Parts:
 
     @property
     def failed(self):
-        """Where in the file a read gave nothing or failed, or -1."""
+        """The offset in the file at which a read returned nothing or failed, or -1."""
         return i2s_survey_failed(&self.list)
 
     def join(self, int64_t first, int64_t count):
-        """Put `count` parts of one payload, in order, together in the first of them."""
+        """Merge the findings of `count` parts of one payload, in order, into the first of them."""
         cdef int64_t i
         if first < 0 or count < 1 or first + count > self.list.count:
             raise IndexError(first)
@@ -308,7 +308,7 @@ cdef class Parts:
 
     @cython.critical_section
     def found(self, int64_t number):
-        """What was found in a part, as `i2s_spec.codec.payload_facts.PayloadObservation` names it."""
+        """The findings in a part, with the names of `i2s_spec.codec.payload_facts.PayloadObservation`."""
         if not 0 <= number < self.list.count:
             raise IndexError(number)
         cdef i2s_part *p = &self.list.parts[number]
@@ -321,7 +321,7 @@ cdef class Parts:
 
     @cython.critical_section
     def groups(self, int64_t number):
-        """What was found in the groups of a part, as `i2s_spec.codec.payload_facts.Groups` names it, or None."""
+        """The findings in the groups of a part, with the names of `i2s_spec.codec.payload_facts.Groups`, or None."""
         if not 0 <= number < self.list.count:
             raise IndexError(number)
         cdef i2s_groups *g = self.list.parts[number].groups
@@ -336,7 +336,7 @@ cdef class Parts:
 
     @cython.critical_section
     def tail(self, int64_t number):
-        """The tail behind a part."""
+        """The tail after a part."""
         if not 0 <= number < self.list.count:
             raise IndexError(number)
         cdef i2s_part *p = &self.list.parts[number]
@@ -359,7 +359,7 @@ cdef class Parts:
 
     @cython.critical_section
     def tail_bytes(self, int64_t number):
-        """Bytes of tail behind a part."""
+        """Bytes of tail after a part."""
         if not 0 <= number < self.list.count:
             raise IndexError(number)
         return self.list.parts[number].tail_bytes
