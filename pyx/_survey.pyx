@@ -75,7 +75,7 @@ def kernel_needs():
 
 
 cdef class Buffer:
-    """A buffer to read into, aligned so that no vector load crosses a cache line."""
+    """Bytes to read into, at an address that no vector load has to look at two lines for."""
 
     cdef uint8_t *start
     cdef void *held
@@ -93,10 +93,10 @@ cdef class Buffer:
 
 
 cdef class Parts:
-    """A list of parts; where they are read from is set once, by `of_file` or `of_memory`, or each is fed by hand.
+    """A list of parts; `of_file` or `of_memory` sets once where they are read from, or `feed` passes the bytes of each.
 
-    Threads may share one: any number of them in `work` at a time. What changes the list, or what it is read from, is refused
-    with a RuntimeError while one of them is there, and they while it happens.
+    Threads may share a list: any number of them may be in `work` at a time. Methods that change the list or its source raise
+    a RuntimeError while a thread is in `work`, and `work` raises one while such a method runs.
     """
 
     cdef i2s_survey_list list
@@ -183,9 +183,8 @@ cdef class Parts:
 
     @cython.critical_section
     def of_groups(self, int kind, int64_t unit, bint swap=False, bint octaves=True):
-        """The part that was added last is of a type with a scale for each group: which one, as `kernel_kinds` has it, how
-        many bytes a group has, whether scales are in the other byte order than little, and whether they are sorted by
-        their octaves."""
+        """Declare that the part added last has a scale for each group: its type as a number of `kernel_kinds`, the bytes
+        of a group, whether scales are big-endian, and whether they are sorted by octave."""
         cdef i2s_part *part
         cdef i2s_groups *groups
         self.require_idle()
@@ -204,13 +203,13 @@ cdef class Parts:
 
     @cython.critical_section
     def of_file(self, int fd, bint sparse=False):
-        """Parts are read from this descriptor; with `sparse`, those that were never written are not read."""
+        """Read parts from this descriptor; with `sparse`, parts in holes of the file are not read."""
         self.require_idle()
         self.list.fd, self.list.sparse = fd, sparse
 
     @cython.critical_section
     def of_memory(self, const uint8_t[::1] data):
-        """Parts lie in this buffer."""
+        """Read parts from this buffer."""
         cdef int64_t i
         self.require_idle()
         for i in range(self.list.count):
@@ -228,7 +227,7 @@ cdef class Parts:
         self.list.fd = -1
 
     def feed(self, int64_t number, const uint8_t[::1] data, const uint8_t[::1] tail):
-        """Bytes of one part, by hand: whole blocks but for the last, and with the last the tail."""
+        """Pass the bytes of one part: whole blocks except at the end, and the tail with the last bytes."""
         if not 0 <= number < self.list.count or tail.shape[0] > 32:
             raise IndexError(number)
         cdef i2s_part *part = &self.list.parts[number]
@@ -263,7 +262,7 @@ cdef class Parts:
         return bool(more)
 
     def probe(self, int64_t room):
-        """Read all parts that no thread has taken and do nothing with them: benchmarks are compared with this."""
+        """Read all parts that nobody took and do nothing with them: what benchmarks are held against."""
         cdef Buffer buffer = Buffer(room)
         cdef int good
         if self.list.fd < 0:
