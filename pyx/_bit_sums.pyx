@@ -64,7 +64,7 @@ def kernel_sets():
 
 
 def kernel_needs():
-    """What each set asks of a processor, as bits in the order of `_cpu.features()`."""
+    """The processor features that each set needs, as bits in the order of `_cpu.features()`."""
     return [i2s_cpu_needs(i2s_sums_sets[i].available) for i in range(I2S_SUMS_SETS)]
 
 
@@ -78,8 +78,8 @@ def add_bit_sums(int row, const uint8_t[::1] data, int64_t width, int64_t segmen
     """Add the sums of whole rows of `width` bytes to `columns` [4, width], and write those of each stretch of `segment`
     bytes to `segments` [stretches, 4], from the stretch `first` on, unless that is None.
 
-    `planes` keeps a part of the sums, as many as are returned at most, which the next call takes as `held`: zeros and 0 at
-    first, and again after the `last` rows, when all is in `columns`."""
+    `planes` keeps a part of the sums between calls. The return value is the most that it holds, which the next call takes
+    as `held`. At first, and again after the `last` rows, `planes` is zeros and `held` is 0: all sums are in `columns`."""
     cdef int64_t rows
     if not 0 <= row < I2S_SUMS_SETS or not i2s_sums_sets[row].available():
         raise ValueError("no such kernel set")

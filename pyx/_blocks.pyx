@@ -31,7 +31,7 @@ def kernel_sets():
 
 
 def kernel_needs():
-    """What each set asks of a processor, as bits in the order of `_cpu.features()`."""
+    """The processor features that each set needs, as bits in the order of `_cpu.features()`."""
     return [i2s_cpu_needs(i2s_block_sets[i].available) for i in range(I2S_BLOCK_SETS)]
 
 

@@ -33,7 +33,7 @@ cdef extern from "kernels.h" nogil:
     int I2S_KERNEL_SETS
     int I2S_PAST, I2S_UNFENCED
 
-#: Bytes of rows that are asked for code 3 and then made floats, while they are in the nearest cache.
+#: Bytes of rows that are checked for code 3 and then unpacked to floats while they are in the nearest cache.
 cdef int64_t STRIP = 16384
 
 
@@ -43,7 +43,7 @@ def kernel_sets():
 
 
 def kernel_needs():
-    """What each set asks of a processor, as bits in the order of `_cpu.features()`."""
+    """The processor features that each set needs, as bits in the order of `_cpu.features()`."""
     return [i2s_cpu_needs(i2s_kernels[i].available) for i in range(I2S_KERNEL_SETS)]
 
 
@@ -52,12 +52,12 @@ cdef const uint8_t *start_of(const uint8_t[::1] data) noexcept nogil:
 
 
 def owns():
-    """Whether this processor writes lines that were asked for faster than past its cache."""
+    """Whether this processor writes prefetched lines faster than it streams past its cache."""
     return bool(i2s_cpu_owns())
 
 
 def unpack(int row, const uint8_t[::1] src, int64_t blocks, int64_t group, bint lsb, int map, uint8_t[::1] dst, int way):
-    """`blocks` runs of `group` bytes to one byte an element; `way` is how they are stored (`kernels.h`)."""
+    """`blocks` runs of `group` bytes to one byte per element; `way` is how they are stored (`kernels.h`)."""
     cdef const uint8_t *s = start_of(src)
     cdef uint8_t *d = <uint8_t *>start_of(dst)
     if blocks:
@@ -86,7 +86,7 @@ def floats(int row, const uint8_t[::1] src, int64_t blocks, int64_t group, bint 
 
 
 def row_floats(int row, const uint8_t[::1] src, int map, const float[::1] scales, float[::1] dst, int way):
-    """Rows of whole blocks of interleave-128 to float32, each row with a scale of its own; True where a code is 3."""
+    """Rows of whole blocks of interleave-128 to float32, with one scale per row; True where a code is 3."""
     cdef const uint8_t *s = start_of(src)
     cdef int64_t rows = scales.shape[0], n = src.shape[0] // rows, r, strip = max(1, STRIP // n)
     cdef int seen = 0, unfenced = I2S_UNFENCED if way == I2S_PAST else way
@@ -157,12 +157,12 @@ def fresh_bytes(Py_ssize_t n):
 
 
 def address(const uint8_t[::1] data):
-    """Where a buffer lies in memory: streaming stores want a multiple of 16."""
+    """The address of a buffer; streaming stores need a multiple of 16."""
     return <size_t>start_of(data)
 
 
 def read(int row, const uint8_t[::1] src):
-    """Read every byte and do next to nothing with it: the probe that benchmarks are held against."""
+    """Read every byte and do almost nothing with it: the probe with which benchmarks are compared."""
     cdef const uint8_t *s = start_of(src)
     cdef int64_t n = src.shape[0]
     cdef uint64_t found
@@ -172,7 +172,7 @@ def read(int row, const uint8_t[::1] src):
 
 
 def write(int row, uint8_t[::1] dst):
-    """Write every byte and compute nothing: the probe that benchmarks are held against where results stay in the cache."""
+    """Write every byte and compute nothing: the probe with which benchmarks are compared where results stay in the cache."""
     cdef uint8_t *d = <uint8_t *>start_of(dst)
     cdef int64_t n = dst.shape[0]
     if n:

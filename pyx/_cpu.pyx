@@ -1,13 +1,13 @@
 # cython: language_level=3
 # cython: freethreading_compatible=True
-"""Which instruction sets this processor offers, and what the extensions were built with."""
+"""Which instruction sets this processor offers, and the compiler that built the extensions."""
 
 cdef extern from *:
     """
     #include "cpu.h"
 
-    /* Every name that a set of kernels has anywhere, and the least that a set of this name asks for: each table of kernels
-     * has its own. From the slowest to the fastest. */
+    /* Every name of a set of kernels, and the minimum that a set of this name needs: each table of kernels has
+     * its own sets. From the slowest to the fastest. */
     static int i2s_cpu_always(void) { return 1; }
     static const struct {
         const char *name;
@@ -47,12 +47,12 @@ cdef extern from *:
 
 
 def features():
-    """Every feature that matters here, and whether this processor has it; what is hidden counts as missing."""
+    """Every relevant feature, and whether this processor has it; hidden features count as missing."""
     return {i2s_cpu_names[i].decode("ascii"): bool((i2s_cpu_found & ~i2s_cpu_hidden) >> i & 1) for i in range(I2S_CPU_COUNT)}
 
 
 def hidden():
-    """The features that the processor has and that count as missing."""
+    """The features that the processor has but that are hidden."""
     return [i2s_cpu_names[i].decode("ascii") for i in range(I2S_CPU_COUNT) if (i2s_cpu_found & i2s_cpu_hidden) >> i & 1]
 
 

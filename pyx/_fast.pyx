@@ -69,13 +69,13 @@ cdef extern from "fast.h" nogil:
     int I2S_F32, I2S_F16, I2S_BF16, I2S_RELU, I2S_SQUARE, I2S_RELU2, I2S_SILU, I2S_GELU
     void i2s_fast_run(i2s_pass *, int64_t) noexcept
 
-#: Steps, types of weights and activations by their names.
+#: Steps, weight types and activation functions by their names.
 OPS = {"norm": I2S_NORM, "quantize": I2S_QUANTIZE, "ternary": I2S_TERNARY, "dense": I2S_DENSE, "activate": I2S_ACTIVATE,
        "add": I2S_ADD, "multiply": I2S_MULTIPLY, "bias": I2S_BIAS, "times": I2S_TIMES, "rope": I2S_ROPE,
        "store_kv": I2S_STORE_KV, "attend": I2S_ATTEND, "select_rows": I2S_SELECT_ROWS, "head": I2S_HEAD}
 TYPES = {"float32": I2S_F32, "float16": I2S_F16, "uint16": I2S_BF16}
 ACTIVATIONS = {"relu": I2S_RELU, "square": I2S_SQUARE, "relu2": I2S_RELU2, "silu": I2S_SILU, "gelu": I2S_GELU}
-#: Most matrices in a step, the widest head, floats of room that attention takes, keys of a token that are looked at together.
+#: Most matrices in a step, the widest head, floats of scratch memory for attention, keys of a token processed together.
 MOST_MATRICES, WIDEST, ROOM, SPLIT = I2S_MOST_MATRICES, I2S_WIDEST, I2S_ROOM * I2S_PARTS, I2S_SPLIT
 
 cdef const i2s_matmul_interface *_shared = <const i2s_matmul_interface *>PyCapsule_GetPointer(
@@ -88,7 +88,7 @@ def kernel_sets():
 
 
 def kernel_needs():
-    """What each set asks of a processor, as bits in the order of `_cpu.features()`."""
+    """The processor features that each set needs, as bits in the order of `_cpu.features()`."""
     return [i2s_cpu_needs(i2s_fast_sets[i].available) for i in range(I2S_FAST_SETS)]
 
 
@@ -122,7 +122,7 @@ cdef class Program:
         self.count += 1
 
     def matrix(self, uintptr_t weights, int64_t rows, int64_t out, float scale):
-        """A ternary matrix: its number, for a step."""
+        """Add a ternary matrix; returns its number, for a step."""
         cdef i2s_matrix *more = <i2s_matrix *>realloc(self.matrices, (self.found + 1) * sizeof(i2s_matrix))
         if more == NULL:
             raise MemoryError
@@ -133,7 +133,7 @@ cdef class Program:
         return self.found - 1
 
     def tables(self, int64_t step, uintptr_t cosine, uintptr_t sine):
-        """Other tables for a rotation."""
+        """Replace the tables of a rotation."""
         self.steps[step].weight, self.steps[step].weight2 = <const void *>cosine, <const void *>sine
 
     def run(self, int fast, int ternary, int64_t threads, int64_t layers, int64_t[:, ::1] sequences,

@@ -31,12 +31,12 @@ def kernel_sets():
 
 
 def kernel_needs():
-    """What each set asks of a processor, as bits in the order of `_cpu.features()`."""
+    """The processor features that each set needs, as bits in the order of `_cpu.features()`."""
     return [i2s_cpu_needs(i2s_floats_sets[i].available) for i in range(I2S_FLOATS_SETS)]
 
 
 def sums(int row, int kind, const uint8_t[::1] words, int64_t rows, float[:, ::1] out):
-    """Sums of magnitudes in columns, so many rows at a time; whether infinities or NaN are among them."""
+    """Sums of magnitudes in columns, a number of rows at a time; whether infinities or NaN are among them."""
     cdef int64_t runs = out.shape[0]
     cdef int odd = 0
     if runs and rows:

@@ -67,8 +67,8 @@ def kernel_sets():
 
 
 def panels_from(int row):
-    """Tokens from which on a set uses panels, or one after the other kernels for fewer tokens; None if it has none, or never
-    does on this processor."""
+    """The least number of tokens for which a set uses panels or its next kernel for several tokens; None if it has none,
+    or never uses them on this processor."""
     cdef const i2s_matmul_many_kernel *many = i2s_matmul_sets[row].many
     cdef int64_t tokens = INT64_MAX
     while many != NULL:
@@ -78,8 +78,8 @@ def panels_from(int row):
 
 
 def force_panels(int row, int64_t tokens, fewer=None):
-    """Have a set use panels from so many tokens on, in this process, and its other kernel of several tokens from `fewer` on,
-    or as panels; -1 leaves it to the processor. For tests and benchmarks."""
+    """Make a set use panels from this number of tokens on, in this process, and its other kernel for several tokens from
+    `fewer` on (by default the same number); -1 leaves the choice to the processor. For tests and benchmarks."""
     cdef const i2s_matmul_many_kernel *many = i2s_matmul_sets[row].many
     if many == NULL:
         raise ValueError("this set has no panels")
@@ -91,16 +91,16 @@ def force_panels(int row, int64_t tokens, fewer=None):
 
 
 def kernel_needs():
-    """What each set asks of a processor, as bits in the order of `_cpu.features()`."""
+    """The processor features that each set needs, as bits in the order of `_cpu.features()`."""
     return [i2s_cpu_needs(i2s_matmul_sets[i].available) for i in range(I2S_MATMUL_SETS)]
 
 
 def product(int row, const uint8_t[::1] payload, int64_t rows, const int8_t[:, ::1] codes, int32_t[:, ::1] out,
             int64_t threads, const float[::1] scales=None, const int32_t[::1] sums=None, float weight_scale=1.0,
             int64_t repeats=1):
-    """out[t, r] = the sum of weight code times activation code; with `scales` the bits of the float that this stands for.
+    """out[t, r] = the sum of weight code times activation code; with `scales` the bits of the resulting float.
 
-    `codes` has whole blocks of columns. `repeats` is how often it is done: for measurements of kernels, not of calls.
+    `codes` has whole blocks of columns. `repeats` is how often the product is computed, to measure kernels without calls.
     """
     cdef i2s_matmul_job job
     cdef int8_t *scratch
@@ -127,7 +127,7 @@ def product(int row, const uint8_t[::1] payload, int64_t rows, const int8_t[:, :
 
 
 def quantize(int row, const float[:, ::1] x, int8_t[:, ::1] codes, float[::1] scales, int32_t[::1] sums, int64_t threads):
-    """Each token as int8 codes, with the scale that made them and their sum; no token without columns."""
+    """Quantize each token to int8 codes, with their scale and their sum; a token has at least one column."""
     cdef i2s_quantize_job job
     if x.shape[0] == 0:
         return
@@ -143,9 +143,9 @@ def quantize(int row, const float[:, ::1] x, int8_t[:, ::1] codes, float[::1] sc
 
 
 def probe_multiplications(int row, int64_t rounds, int64_t threads, int64_t tokens=0):
-    """Do a set's widest multiplications, `rounds` times twelve in each thread; how many products, 0 if there is no probe.
+    """Do a set's widest multiplications, `rounds` times twelve in each thread; returns how many products, 0 without a probe.
 
-    With `tokens` a round masks weights as often as a kernel must, and has twelve multiplications for each of so many tokens.
+    With `tokens`, a round masks weights as often as a kernel must, and has twelve multiplications for each token.
     """
     cdef i2s_probe_job job
     cdef int64_t each
@@ -160,9 +160,9 @@ def probe_multiplications(int row, int64_t rounds, int64_t threads, int64_t toke
 
 
 def probe_reading(const uint8_t[::1] data, int64_t repeats, int64_t threads):
-    """Read every byte so many times, shared out among threads, and do next to nothing with it.
+    """Read every byte `repeats` times, divided among threads, and do almost nothing with it.
 
-    What is read once is taken to lie in memory, the rest in a cache.
+    Bytes that are read once are assumed to lie in memory, others in a cache.
     """
     cdef i2s_probe_job job
     job.peak = NULL
@@ -185,12 +185,12 @@ cdef extern from "lookup.h" nogil:
 
 
 def lookup_sets():
-    """The kernel sets that look up, as `kernel_sets`."""
+    """The kernel sets that use look-ups, in the form of `kernel_sets`."""
     return [(i2s_lookup_sets[i].name.decode("ascii"), bool(i2s_lookup_sets[i].available())) for i in range(I2S_LOOKUP_SETS)]
 
 
 def lookup_arrange(const uint8_t[::1] payload, int64_t rows, int64_t row_bytes, uint8_t[::1] arranged):
-    """32 rows side by side; `arranged` has whole groups of them."""
+    """Arrange rows side by side in groups of 32; `arranged` holds whole groups."""
     if rows > 0 and row_bytes > 0:
         with nogil:
             i2s_lookup_arrange(&payload[0], rows, row_bytes, &arranged[0])
@@ -204,7 +204,7 @@ def lookup_tables(const int8_t[::1] codes, uint8_t[::1] tables):
 
 
 def lookup_product(int row, const uint8_t[::1] arranged, const uint8_t[::1] tables, int32_t[::1] out, int64_t repeats=1):
-    """The sums of one token, for whole groups of 32 rows: out[r] = the sum of what its pairs make in the tables."""
+    """The sums of one token, for whole groups of 32 rows: out[r] = the sum of the table entries of its pairs."""
     cdef int64_t row_bytes = tables.shape[0] // 64
     if out.shape[0] > 0 and row_bytes > 0:
         with nogil:
@@ -213,7 +213,7 @@ def lookup_product(int row, const uint8_t[::1] arranged, const uint8_t[::1] tabl
 
 
 def address(const uint8_t[::1] data):
-    """Where a buffer lies in memory."""
+    """The address of a buffer."""
     return <size_t>&data[0] if data.shape[0] else 0
 
 

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 # cython: freethreading_compatible=True
-"""The fast reader of GGUF headers: one linear pass that notes where everything is and decodes nothing.
+"""The fast reader of GGUF headers: one linear pass that records where everything is and decodes nothing.
 
-It is held to `i2s_spec.schema.gguf.parse`: the same files are accepted with the same content, the others are refused
-with the same fault at the same bytes. It reads through a window of at most 256 KiB, so that its memory is what it notes
-of each key and tensor, never the header itself, and it keeps a small stack of its own instead of recursing.
+It has to agree with `i2s_spec.schema.gguf.parse`: it accepts the same files with the same content, and refuses the others
+with the same fault at the same bytes. It reads through a window of at most 256 KiB, so it keeps only its notes of each key
+and tensor in memory, never the header itself, and it uses a small stack instead of recursion.
 """
 
 cimport cython
@@ -44,7 +44,7 @@ include "header_values.pxi"
 
 
 cdef int64_t skim_strings(const uint8_t *start, int64_t room, bint big, int64_t *left) noexcept nogil:
-    """Pass over at most `left` strings that lie whole in `room` bytes: how many bytes they take; `left` counts down."""
+    """Skip at most `left` strings that lie whole in `room` bytes; returns how many bytes they take and decreases `left`."""
     cdef const uint8_t *p = start
     cdef const uint8_t *last = start + room - 8
     cdef int64_t todo = left[0]
@@ -75,7 +75,7 @@ cdef class _Scan:
         return p
 
     cdef int64_t length(self, object fault, Py_ssize_t item, str path) except -1:
-        """The length of the string that starts here, after comparing it with what is left."""
+        """The length of the string that starts here, checked against the bytes that are left."""
         cdef uint64_t length = u64(self.word(8, fault, item, path), self.big)
         cdef int64_t left = self.window.size - self.pos
         if length > <uint64_t>left:
@@ -84,7 +84,7 @@ cdef class _Scan:
         return <int64_t>length
 
     cdef int64_t text(self, int64_t limit, object too_long, object fault, Py_ssize_t item, str path) except -1:
-        """Keep the name that starts here; its length."""
+        """Keep the name that starts here; returns its length."""
         cdef int64_t length = self.length(fault, item, path)
         if length > limit:
             span = Span(self.pos - 8, self.pos, path.format(item))
@@ -159,7 +159,7 @@ cdef class _Scan:
         return 0
 
     cdef void skim(self, int64_t *left) noexcept:
-        """Pass over the strings of an array as far as they lie in the window whole; what is special is left to `length`."""
+        """Skip the strings of an array that lie whole in the window; `length` handles the special cases."""
         cdef Window window = self.window
         cdef int64_t room = window.base + window.filled - self.pos
         cdef const uint8_t *p

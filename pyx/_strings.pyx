@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 # cython: freethreading_compatible=True
-"""The fast look at arrays of strings: one walk over their bytes that decodes nothing.
+"""The fast check of arrays of strings: one walk over their bytes that decodes nothing.
 
-It is held to `i2s_spec.gguf.string_arrays.definition`. The bytes come in parts, so that an array of any size needs no more
-memory than one part and the table in which repeated strings are found; both are bounded.
+It has to agree with `i2s_spec.gguf.string_arrays.definition`. The bytes come in parts, so that an array of any size needs no
+more memory than one part and the table in which repeated strings are found; both are bounded.
 """
 
 cimport cython
@@ -27,7 +27,7 @@ DEF NEEDLES = 64
 DEF MARKER = 64  # bytes of the longest string that is kept as a marker
 DEF BLOOM = 64  # words; a power of two
 DEF WAITING = 16  # a power of two
-DEF CANDIDATES = 16  # equal hashes of different strings hardly come about by chance: the first one is the answer
+DEF CANDIDATES = 16  # different strings almost never have equal hashes by chance: the first one is the answer
 
 
 cdef inline bint digit(uint8_t c) noexcept nogil:
@@ -55,7 +55,7 @@ cdef struct Waiting:
 
 @cython.final
 cdef class Walk:
-    """What was seen so far of one array of strings; `feed` goes on with the bytes that follow, for one thread at a time."""
+    """The findings so far in one array of strings; `feed` continues with the bytes that follow, for one thread at a time."""
 
     cdef readonly int64_t index        # strings that were passed over
     cdef readonly int64_t position     # where the next one begins
@@ -67,10 +67,10 @@ cdef class Walk:
     cdef int64_t count, limit, kept_forms, kept_marked
     cdef bint big
     cdef uint64_t seed, key, mask
-    cdef uint64_t bloom[BLOOM]         # bits that hashes of the texts choose: other strings hardly meet one
+    cdef uint64_t bloom[BLOOM]         # bits chosen by the hashes of the texts: other strings rarely hit one
     cdef uint8_t[::1] table
     cdef uint32_t *slots               # the same
-    cdef Waiting waiting[WAITING]      # strings whose slots are being fetched: the table lies in no near cache
+    cdef Waiting waiting[WAITING]      # strings whose slots are being fetched, since the table is in no near cache
     cdef uint64_t arrived, entered
     cdef list texts
     cdef const uint8_t *text[NEEDLES]
@@ -97,7 +97,7 @@ cdef class Walk:
         self.first_empty = self.first_odd_pair = self.first_numbered = self.longest_at = -1
         self.longest = -1
         self.byte_forms, self.marked = [], {}
-        self.texts = texts = list(texts)  # their bytes are kept alive by this list, which nobody else has
+        self.texts = texts = list(texts)  # this list, which has no other owner, keeps their bytes alive
         self.needles = [-1] * len(texts)
         self.texts_count = len(texts)
         for i, text in enumerate(texts):
@@ -143,7 +143,7 @@ cdef class Walk:
                 break
             length = i2s_length(base + at, self.big)
             if length > <uint64_t>most:
-                # Its content need not be here: it is passed over, and only its length noted.
+                # Its content need not be in memory: it is skipped, and only its length is recorded.
                 if length > <uint64_t>FAR:
                     length = FAR
                 self.note_length(<int64_t>length)
@@ -228,7 +228,7 @@ cdef class Walk:
         return 0
 
     cdef inline int enter(self, list candidates) except -1:
-        """Put the string that waits longest into the table."""
+        """Put the longest-waiting string into the table."""
         cdef Waiting *one = &self.waiting[self.entered % WAITING]
         self.entered += 1
         if i2s_enter(self.slots, self.mask, one.hash) and len(candidates) < CANDIDATES:

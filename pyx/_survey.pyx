@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 # cython: freethreading_compatible=True
-"""The compiled survey: a list of parts of payloads, which threads take from it and look at without the GIL.
+"""The compiled survey: a list of parts of payloads, which threads take from it and examine without the GIL.
 
 What is found in a part is defined by `i2s_spec.codec.observation`.
 """
@@ -57,7 +57,7 @@ cdef extern from "survey.h" nogil:
     int64_t i2s_survey_failed(const i2s_survey_list *) noexcept
     int i2s_survey_probe(i2s_survey_list *, i2s_read_buffer *) noexcept
 
-#: Places from here on are in no file: sums of two of them and a tail do not wrap.
+#: Larger offsets occur in no file: sums of two smaller ones and a tail do not wrap.
 cdef int64_t FAR = <int64_t>1 << 61
 
 i2s_groups_init()
@@ -74,7 +74,7 @@ def kernel_sets():
 
 
 def kernel_needs():
-    """What each set asks of a processor, as bits in the order of `_cpu.features()`."""
+    """The processor features that each set needs, as bits in the order of `_cpu.features()`."""
     return [i2s_cpu_needs(i2s_survey_sets[i].available) for i in range(I2S_SURVEY_SETS)]
 
 
@@ -101,15 +101,15 @@ cdef class Buffer:
 
 
 cdef class Parts:
-    """A list of parts; where they are read from is set once, by `of_file` or `of_memory`, or each is fed by hand.
+    """A list of parts; `of_file` or `of_memory` sets once where they are read from, or `feed` passes the bytes of each.
 
-    Threads may share one: any number of them in `work` at a time. What changes the list, or what it is read from, is refused
-    with a RuntimeError while one of them is there, and they while it happens.
+    Threads may share a list: any number of them may be in `work` at a time. Methods that change the list or its source raise
+    a RuntimeError while a thread is in `work`, and `work` raises one while such a method runs.
     """
 
     cdef i2s_survey_list list
     cdef int64_t room
-    cdef int64_t workers  # threads that read; -1 while one has the parts for itself
+    cdef int64_t workers  # threads that read; -1 while one thread has exclusive access to the parts
     cdef const uint8_t[::1] held
 
     def __cinit__(self, str set):
@@ -146,7 +146,7 @@ cdef class Parts:
 
     @cython.critical_section
     cdef int claim(self) except -1:
-        """Have the parts for this thread alone."""
+        """Take exclusive access to the parts for this thread."""
         if self.workers:
             raise RuntimeError("the parts are being read by another thread")
         self.workers = -1
@@ -206,9 +206,8 @@ cdef class Parts:
 
     @cython.critical_section
     def of_groups(self, int kind, int64_t unit, bint swap=False, bint octaves=True):
-        """The part that was added last is of a type with a scale for each group: which one, as `kernel_kinds` has it, how
-        many bytes a group has, whether scales are in the other byte order than little, and whether they are sorted by
-        their octaves."""
+        """Declare that the part added last has a scale for each group: its type as a number of `kernel_kinds`, the bytes
+        of a group, whether scales are big-endian, and whether they are sorted by octave."""
         cdef i2s_part *part
         cdef i2s_groups *groups
         self.require_idle()
@@ -227,13 +226,13 @@ cdef class Parts:
 
     @cython.critical_section
     def of_file(self, int fd, bint sparse=False):
-        """Parts are read from this descriptor; with `sparse`, those that were never written are not read."""
+        """Read parts from this descriptor; with `sparse`, parts in holes of the file are not read."""
         self.require_idle()
         self.list.fd, self.list.sparse = fd, sparse
 
     @cython.critical_section
     def of_memory(self, const uint8_t[::1] data):
-        """Parts lie in this buffer."""
+        """Read parts from this buffer."""
         cdef int64_t i
         self.require_idle()
         for i in range(self.list.count):
@@ -244,14 +243,14 @@ cdef class Parts:
 
     @cython.critical_section
     def release(self):
-        """Let go of the buffer or the descriptor; what was found stays."""
+        """Release the buffer or the descriptor; the findings stay."""
         self.require_idle()
         self.held = None
         self.list.memory = NULL
         self.list.fd = -1
 
     def feed(self, int64_t number, const uint8_t[::1] data, const uint8_t[::1] tail):
-        """Bytes of one part, by hand: whole blocks but for the last, and with the last the tail."""
+        """Pass the bytes of one part: whole blocks except at the end, and the tail with the last bytes."""
         if not 0 <= number < self.list.count or tail.shape[0] > 32:
             raise IndexError(number)
         cdef i2s_part *part = &self.list.parts[number]
@@ -295,12 +294,12 @@ cdef class Parts:
         return bool(good)
 
     def stop(self):
-        """Ask every thread to leave off."""
+        """Ask every thread to stop."""
         i2s_survey_stop(&self.list)
 
     @cython.critical_section
     def again(self):
-        """All parts can be taken anew."""
+        """Make all parts available again."""
         self.require_idle()
         self.list.next = self.list.done = self.list.stop = 0
         self.list.failed = -1
@@ -312,11 +311,11 @@ cdef class Parts:
 
     @property
     def failed(self):
-        """Where in the file a read gave nothing or failed, or -1."""
+        """The offset in the file at which a read returned nothing or failed, or -1."""
         return i2s_survey_failed(&self.list)
 
     def join(self, int64_t first, int64_t count):
-        """Put `count` parts of one payload, in order, together in the first of them."""
+        """Merge the findings of `count` parts of one payload, in order, into the first of them."""
         cdef int64_t i
         if first < 0 or count < 1 or first + count > self.list.count:
             raise IndexError(first)
@@ -328,7 +327,7 @@ cdef class Parts:
 
     @cython.critical_section
     def found(self, int64_t number):
-        """What was found in a part, as `i2s_spec.codec.payload_facts.PayloadObservation` names it."""
+        """The findings in a part, with the names of `i2s_spec.codec.payload_facts.PayloadObservation`."""
         if not 0 <= number < self.list.count:
             raise IndexError(number)
         cdef i2s_part *p = &self.list.parts[number]
@@ -356,7 +355,7 @@ cdef class Parts:
 
     @cython.critical_section
     def groups(self, int64_t number):
-        """What was found in the groups of a part, as `i2s_spec.codec.payload_facts.Groups` names it, or None."""
+        """The findings in the groups of a part, with the names of `i2s_spec.codec.payload_facts.Groups`, or None."""
         if not 0 <= number < self.list.count:
             raise IndexError(number)
         cdef i2s_groups *g = self.list.parts[number].groups
@@ -371,7 +370,7 @@ cdef class Parts:
 
     @cython.critical_section
     def tail(self, int64_t number):
-        """The tail behind a part."""
+        """The tail after a part."""
         if not 0 <= number < self.list.count:
             raise IndexError(number)
         cdef i2s_part *p = &self.list.parts[number]
@@ -394,7 +393,7 @@ cdef class Parts:
 
     @cython.critical_section
     def tail_bytes(self, int64_t number):
-        """Bytes of tail behind a part."""
+        """Bytes of tail after a part."""
         if not 0 <= number < self.list.count:
             raise IndexError(number)
         return self.list.parts[number].tail_bytes

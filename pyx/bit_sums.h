@@ -30,7 +30,7 @@ enum { I2S_PLANES = 8, I2S_MOST_BYTES = 64 };
         (low) = i2s_u ^ i2s_c;                                                                                          \
     } while (0)
 
-/* The bytes of each number of 64 bits, added up: what one instruction does where there is one. */
+/* The bytes of each 64-bit number, added up; one instruction where the processor has it. */
 #define I2S_SAD_STEP(x, by, mask) (((x) & (mask)) + ((x) >> (by) & (mask)))
 #define I2S_SUMS_SAD(V, x)                                                                                              \
     I2S_SAD_STEP(I2S_SAD_STEP(I2S_SAD_STEP(x, 8, 0x00FF00FF00FF00FFu), 16, 0x0000FFFF0000FFFFu), 32, 0xFFFFFFFFu)

@@ -21,13 +21,13 @@
 
 /* Elements of a tile: whole blocks of every kind. */
 #define I2S_TILE 2048
-/* Bytes of blocks that wait to be moved on, whole lines together: more than some tiles make. */
+/* Bytes of blocks that wait to be moved, whole lines together: more than a few tiles produce. */
 #define I2S_PACK_ROOM 6144
 
 #if defined(__GNUC__) || defined(__clang__)
 #define I2S_ALWAYS static inline __attribute__((always_inline))
 #define I2S_ALIGNED __attribute__((aligned(64)))
-/* How far ahead of its use memory is asked for; behind the end of a buffer too, which is allowed and does nothing. */
+/* How far ahead of its use memory is prefetched; past the end of a buffer too, which is allowed and does nothing. */
 #define I2S_BLOCKS_AHEAD 8192
 #define I2S_ASK_AT(p, ahead) __builtin_prefetch((const char *)((uintptr_t)(p) + (uintptr_t)(ahead)))
 #else
@@ -98,7 +98,7 @@ typedef struct {
     void (*count)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front, uint64_t count[3]);
 } i2s_block_set;
 
-/* Moves a tile to where it belongs; past the cache where that is wanted and the address allows it. */
+/* Moves a tile to its place; past the cache where that is wanted and the address allows it. */
 I2S_ALWAYS void i2s_pour_portable(void *dst, const void *src, size_t n, int stream) {
     (void)stream;
     memcpy(dst, src, n);

@@ -1,4 +1,4 @@
-/* The block kernels, once for each instruction set, over what blocks_portable.h or blocks_vector.h does with one block. */
+/* The block kernels, once for each instruction set, over the functions for one block of blocks_portable.h or blocks_vector.h. */
 
 /* Memory is asked for before it is used: what is computed keeps the processor from seeing the next lines early enough. */
 I2S_ALWAYS I2S_TARGET void I2S_NAME(ask_ahead)(const uint8_t *src, int64_t n) {

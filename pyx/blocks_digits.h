@@ -48,7 +48,7 @@ static const I2S_ALIGNED uint32_t i2s_field_shifts[2][32] = {
     {I2S_4(0), I2S_4(2), I2S_4(4), I2S_4(6)}, {I2S_8(0), I2S_8(2), I2S_8(4), I2S_8(6)},
 };
 
-/* What a value is worth as a digit or a field, from that of 0 on: a vector looks -1 up as 0. */
+/* The weight of a value as a digit or a field, starting with that of 0: a vector looks -1 up as 0. */
 static const I2S_ALIGNED uint8_t i2s_digit_worth[5][16] = {{81, 162}, {27, 54}, {9, 18}, {3, 6}, {1, 2}};
 static const I2S_ALIGNED uint8_t i2s_pair_worth[2][16] = {{9, 18}, {1, 2}};
 static const I2S_ALIGNED uint8_t i2s_field_worth[4][16] = {{1, 2, 3}, {4, 8, 12}, {16, 32, 48}, {64, 128, 192}};

@@ -1,4 +1,4 @@
-/* What the vectors of NEON do in an instruction or a few, for blocks_vector.h. */
+/* Operations that NEON does in one or a few instructions, for blocks_vector.h. */
 
 I2S_ALWAYS void i2s_pour_neon(void *dst, const void *src, size_t n, int stream) { i2s_pour_portable(dst, src, n, stream); }
 

@@ -129,7 +129,7 @@ I2S_ON_VBMI int tile_bytes_avx512(int kind, const int8_t *values, int64_t blocks
     int64_t b;
     int k;
     for (b = 0; b < blocks; b++, values += shape.elements, dst += shape.bytes) {
-        /* Memory is asked for between the blocks: it takes few requests at a time. */
+        /* Memory is prefetched between the blocks, since it accepts few requests at a time. */
         for (k = 0; k < shape.elements; k += 64) {
             I2S_ASK_AT(values + k, ahead);
             largest = _mm512_max_epu8(largest, _mm512_add_epi8(_mm512_loadu_si512(values + k), _mm512_set1_epi8(1)));

@@ -173,7 +173,7 @@ I2S_ALWAYS I2S_TARGET void I2S_NAME(values_to_floats)(const int8_t *values, int 
     }
 }
 
-/* Values to the bytes of a block, all but its scale; up to 15 bytes behind it are written, too. */
+/* Values to the bytes of a block, all but its scale; up to 15 bytes after it are also written. */
 I2S_ALWAYS I2S_TARGET void I2S_NAME(q2_bytes)(const int8_t *values, int n, uint8_t *dst) {
     int j;
     for (j = 0; j < n; j += I2S_WIDTH / 4) {
@@ -184,7 +184,7 @@ I2S_ALWAYS I2S_TARGET void I2S_NAME(q2_bytes)(const int8_t *values, int n, uint8
     }
 }
 
-/* What runs of `width` elements, `step` apart and `count` of them, are worth together, in each byte. */
+/* The combined value of `count` runs of `width` elements, `step` apart, in each byte. */
 I2S_ALWAYS I2S_TARGET I2S_B16 I2S_NAME(worth)(const uint8_t (*by)[16], int count, const int8_t *values, int step) {
     I2S_B16 sum = {0};
     int n;
@@ -283,7 +283,7 @@ I2S_ALWAYS I2S_TARGET int I2S_NAME(tile_bytes)(int kind, const int8_t *values, i
     int64_t b;
     int k;
     for (b = 0; b < blocks; b++, values += shape.elements, dst += shape.bytes) {
-        /* Memory is asked for between the blocks: it takes few requests at a time. */
+        /* Memory is prefetched between the blocks, since it accepts few requests at a time. */
         for (k = 0; k < shape.elements; k += I2S_WIDTH) {
             if (k % 64 == 0) I2S_ASK_AT(values + k, ahead);
             memcpy(&v, values + k, I2S_WIDTH);

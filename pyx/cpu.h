@@ -1,4 +1,4 @@
-/* Which instruction sets this processor offers, asked at run time: one wheel serves every processor of a platform. */
+/* Which instruction sets this processor offers, detected at run time: one wheel serves every processor of a platform. */
 #ifndef I2S_CPU_H
 #define I2S_CPU_H
 
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Features by the names that compilers have for them. What another architecture has is missing here. */
+/* Features by the names that compilers have for them. Those of other architectures are missing. */
 #define I2S_CPU_FEATURES(X)                                                                                             \
     X(ssse3) X(popcnt) X(avx2) X(fma) X(f16c) X(avxvnni) X(avx512f) X(avx512bw) X(avx512vl) X(avx512dq) X(avx512vnni)  \
     X(avx512vbmi) X(avx512vpopcntdq) X(amxint8) X(neon) X(dotprod) X(i8mm)
@@ -53,7 +53,7 @@ static inline unsigned i2s_cpu_needs(int (*available)(void)) {
 #include <cpuid.h>
 #if defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11  /* older compilers do not know it */
 #define I2S_KNOWS_AVXVNNI 1
-#if defined(__x86_64__) && defined(__linux__)  /* elsewhere a program cannot ask for what it needs */
+#if defined(__x86_64__) && defined(__linux__)  /* on other systems a program cannot request what it needs */
 #define I2S_KNOWS_AMX 1
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -66,12 +66,12 @@ static inline unsigned i2s_cpu_needs(int (*available)(void)) {
 #endif
 #if defined(__linux__)
 #include <sys/auxv.h>
-#define I2S_HWCAP_ASIMDDP (1UL << 20) /* by names of our own, because headers of older systems lack theirs */
+#define I2S_HWCAP_ASIMDDP (1UL << 20) /* with our own names, because headers of older systems lack them */
 #define I2S_HWCAP2_I8MM (1UL << 13)
 #elif defined(__APPLE__)
 #include <sys/types.h>
 #include <sys/sysctl.h>
-/* What the system says of a feature; `unknown` where it has no such name yet. */
+/* What the system reports for a feature; `unknown` where it does not know the name yet. */
 static int i2s_cpu_sysctl(const char *name, int unknown) {
     int there = 0;
     size_t size = sizeof there;
@@ -152,7 +152,7 @@ __attribute__((constructor)) static void i2s_cpu_ask(void) {
 #define I2S_BY_512 ",prefer-vector-width=512"
 #endif
 
-/* What sets of kernels ask for; whatever has AVX-512 is taken to have AVX2 only where it says so. */
+/* The requirements of sets of kernels; a processor with AVX-512 counts as having AVX2 only where it reports it. */
 static inline int i2s_cpu_avx2(void) { return I2S_HAS(avx2); }
 static inline int i2s_cpu_popcnt(void) { return I2S_HAS(popcnt); }
 static inline int i2s_cpu_avx2fma(void) { return I2S_HAS(avx2) && I2S_HAS(fma) && I2S_HAS(f16c); }
@@ -169,7 +169,7 @@ static inline int i2s_cpu_dotprod(void) { return I2S_HAS(neon) && I2S_HAS(dotpro
 static inline int i2s_cpu_i8mm(void) { return i2s_cpu_dotprod() && I2S_HAS(i8mm); }
 
 #if defined(I2S_CPU_X86)
-/* Whether the processor is of AMD's family 19h (Zen 3 and Zen 4). Asking takes long in a virtual machine. */
+/* Whether the processor is of AMD's family 19h (Zen 3 and Zen 4). This query is slow in a virtual machine. */
 static inline int i2s_cpu_amd_19h(void) {
     static _Atomic int known = -1; /* threads may ask at once */
     if (known < 0) {

@@ -4,7 +4,7 @@
 
 #include "fast_pass.h"
 
-/* What rows of queries have come to: sums of values, and the largest score and the total share of each row. */
+/* The state of rows of queries: sums of values, and the largest score and the total share of each row. */
 typedef struct {
     float *sums, *most, *total;
 } i2s_state;
@@ -61,7 +61,7 @@ static void i2s_attend_keys(const i2s_pass *p, const uint16_t *keys, const uint1
         seen = seen < 0 ? 0 : seen > count ? count : seen;
         const float before = state->most[r], added = p->fast->soft_max(z, seen, s->factor, state->most + r);
         if (seen < count) memset(z + seen, 0, (size_t)(count - seen) * 4);
-        if (before != state->most[r] && before != -INFINITY) { /* what was added by a smaller measure */
+        if (before != state->most[r] && before != -INFINITY) { /* what was added with a smaller maximum */
             const float less = expf(before - state->most[r]);
             state->total[r] *= less;
             p->fast->times(state->sums + r * s->value, less, s->value, state->sums + r * s->value);

@@ -18,7 +18,7 @@ INLINE FN(vf) FN(widen)(const int kind, const uint8_t *p) {
     return (FN(vf))bits;
 }
 
-/* The last few numbers of a row, with zeros behind them. */
+/* The last few numbers of a row, followed by zeros. */
 INLINE FN(vf) FN(widen_part)(const int kind, const uint8_t *p, int count) {
     uint8_t part[VB] = {0};
     memcpy(part, p, (size_t)(count * (kind == I2S_F32 ? 4 : 2)));
@@ -116,7 +116,7 @@ TARGET static void FN(dots)(int kind, const uint8_t *w, int64_t rows, int64_t pi
 
 INLINE FN(vf) FN(select)(FN(vi) which, FN(vf) a, FN(vf) b) { return (FN(vf))(((FN(vi))a & which) | ((FN(vi))b & ~which)); }
 
-/* e^x to about one unit in the last place; what is smaller than a normal float is 0. */
+/* e^x to about one unit in the last place; results below the smallest normal float are 0. */
 INLINE FN(vf) FN(exp)(FN(vf) x) {
     const FN(vf) shift = ALL(12582912.0f), high = ALL(88.8f), low = ALL(-87.3f);
     FN(vf) t = FN(select)(x > high, high, x);
@@ -266,7 +266,7 @@ TARGET static float FN(soft_max)(float *z, int64_t count, float scale, float *mo
     return FN(sum)(sum);
 }
 
-/* With `asking` memory is asked for at every step. */
+/* With `asking`, memory is prefetched at every step. */
 INLINE void FN(mix_tile)(const int kind, const int C, const int N, const float *p, int64_t p_pitch, const uint8_t *v,
                          int64_t pitch, int64_t count, float *out, int64_t stride, const int asking, i2s_asking *ask) {
     const int size = kind == I2S_F32 ? 4 : 2;

@@ -15,7 +15,7 @@
 enum { I2S_F32, I2S_F16, I2S_BF16 };                                  /* types of weights */
 enum { I2S_RELU, I2S_SQUARE, I2S_RELU2, I2S_SILU, I2S_GELU };         /* activations */
 
-/* Memory that is asked for a few lines at a time, while there is something to compute: [at, end). */
+/* Memory that is prefetched a few lines at a time during computation: [at, end). */
 typedef struct {
     const char *at, *end;
     int64_t lines; /* at a time */
@@ -81,7 +81,7 @@ static inline uint16_t i2s_half_of_float(float f) {
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* What every set has in the same words. */
+/* Code that is the same in every set. */
 #define I2S_FAST_VECTORS(T)                                                                                             \
     typedef float FN(vf) __attribute__((vector_size(VB)));                                                              \
     typedef int32_t FN(vi) __attribute__((vector_size(VB)));                                                            \

@@ -9,7 +9,7 @@
 
 enum {
     I2S_NORM,        /* in, inner, weight (gain or NULL), factor (eps) */
-    I2S_QUANTIZE,    /* in, width, inner (columns with zeros behind) */
+    I2S_QUANTIZE,    /* in, width, inner (columns padded with zeros) */
     I2S_TERNARY,     /* first, count (matrices), inner (columns) */
     I2S_DENSE,       /* in, width (columns), weight, kind, heads (rows), out */
     I2S_ACTIVATE,    /* in, in2 (or -1), kind, width, out */
@@ -46,7 +46,7 @@ typedef struct {
 #define I2S_SPLIT 256     /* keys of a single token that one thread looks at */
 #define I2S_WIDEST 512    /* widest head */
 #define I2S_WIDENED 32    /* keys or values that are floats at a time, for all rows of queries: they stay in the nearest cache */
-#define I2S_FEW 8         /* keys or values between two times that memory is asked for more of them */
+#define I2S_FEW 8         /* keys or values between two prefetches of more of them */
 #define I2S_PARTS 64
 #define I2S_NEAREST 6144  /* floats of a token, of all steps that go over it together, that the nearest cache holds */
 #define I2S_STREAM (4 << 20) /* bytes of a part that is read from memory once */

@@ -49,7 +49,7 @@ static void i2s_few_tokens(const i2s_pass *p, const i2s_step *s, int64_t from, i
     }
 }
 
-/* What a step writes the next one finds in the nearest cache. */
+/* The next step finds the output of a step in the nearest cache. */
 static void i2s_tokenwise(void *of, int64_t number) {
     const i2s_pass *p = (const i2s_pass *)of;
     const int64_t first = number * p->part, last = first + p->part < p->now ? first + p->part : p->now;
@@ -91,7 +91,7 @@ static void i2s_by_tokens(i2s_pass *p) {
     for (int64_t i = 0; i < p->together; i++) width += p->step[i].width;
     const int64_t work = p->now * width;
     p->few = width < I2S_NEAREST ? I2S_NEAREST / width : 1;
-    if (parts > work >> 14) parts = work >> 14; /* a part takes some microseconds, as waking a thread does */
+    if (parts > work >> 14) parts = work >> 14; /* a part takes a few microseconds, about as long as waking a thread */
     if (parts > p->now) parts = p->now;
     if (parts < 1 || p->threads == 1) parts = 1;
     p->part = (p->now + parts - 1) / parts;

@@ -53,7 +53,7 @@ static inline void i2s_gram_turn_bytes(const uint8_t *from, int64_t rows, int64_
         for (v = 0; v < n && v < 8; v++) to[v * width + i] = from[i * stride + v];
 }
 
-/* What is too much by the sum of the second vector; nothing is taken away where that is nothing. */
+/* The surplus from the sum of the second vector; nothing is subtracted where that sum is 0. */
 #define I2S_GRAM_TOO_MUCH(sum) (I2S_GRAM_MORE ? (sum) : 0)
 
 /* products[i * n + j], j at most i, of n vectors of `room` elements; n is a multiple of 4. Some sets multiply trits plus 1,

@@ -32,7 +32,7 @@ I2S_GRAM_TARGET static void I2S_GRAM(gram_trits)(const uint8_t *data, int64_t ro
                 i2s_gram_turn_bytes(data + i * stride + v, rows - i, stride, n - v, turned + v * rows + i, rows);
     for (v = 0; v < vectors; v++) {
         const uint8_t *p = down ? turned + v * rows : data + v * stride;
-        const int apart = down != mixed;  /* each pair is a vector of its own, or the next part of one */
+        const int apart = down != mixed;  /* each pair is a separate vector, or the next part of one */
         for (pair = 0; pair < 4; pair++)
             I2S_GRAM(gram_spread)(p, length, mixed ? 3 - pair : pair, table,
                                   apart ? out + (4 * v + pair) * room : out + v * room + pair * length);

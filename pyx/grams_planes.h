@@ -35,14 +35,14 @@ I2S_GRAM_POPCNT static inline void i2s_gram_append(const uint8_t *p, int64_t n, 
         }
         some[word] |= a << by;
         minus[word] |= b << by;
-        if (by && a >> (64 - by)) {  /* what is behind the last word are zeros, which are not written */
+        if (by && a >> (64 - by)) {  /* after the last word come zeros, which are not written */
             some[word + 1] |= a >> (64 - by);
             minus[word + 1] |= b >> (64 - by);
         }
     }
 }
 
-/* The planes of what `gram_trits` of other sets spreads, in its order. */
+/* The planes of the trits that `gram_trits` of other sets spreads, in the same order. */
 I2S_GRAM_POPCNT static void i2s_gram_trits_avx512vpopcntdq(const uint8_t *data, int64_t rows, int64_t stride, int64_t n,
                                                            int down, int mixed, const int8_t table[4], int64_t room,
                                                            int8_t *out, uint8_t *turned) {

@@ -13,11 +13,11 @@
 #include "carry_save.h"
 #include "cpu.h"
 
-/* What an unpacked byte stands for: the code itself, or the trit of a code map. */
+/* The meaning of an unpacked byte: the code itself, or the trit of a code map. */
 enum { I2S_CODES, I2S_OFFSET_1, I2S_ZERO_FIRST, I2S_TWOS_COMPLEMENT, I2S_OFFSET_2 };
 #define I2S_MAPS(M) M(I2S_CODES) M(I2S_OFFSET_1) M(I2S_ZERO_FIRST) M(I2S_TWOS_COMPLEMENT) M(I2S_OFFSET_2)
 
-/* Layouts in which 128 elements are 32 bytes of their own. */
+/* Layouts in which 128 elements are exactly 32 bytes. */
 enum { I2S_KIND_128, I2S_KIND_64, I2S_KIND_MSB, I2S_KIND_LSB };
 #define I2S_KINDS(K) K(I2S_KIND_128) K(I2S_KIND_64) K(I2S_KIND_MSB) K(I2S_KIND_LSB)
 #define I2S_PAIRS_OF(K, F) K(F, I2S_KIND_128) K(F, I2S_KIND_64) K(F, I2S_KIND_MSB) K(F, I2S_KIND_LSB)
@@ -78,7 +78,7 @@ typedef uint64_t v4qu __attribute__((vector_size(32), aligned(1), may_alias));
 typedef uint64_t v8q __attribute__((vector_size(64)));
 typedef uint64_t v8qu __attribute__((vector_size(64), aligned(1), may_alias));
 
-/* How far ahead of its use memory is asked for; behind the end of a buffer too, which is allowed and does nothing. */
+/* How far ahead of its use memory is prefetched; past the end of a buffer too, which is allowed and does nothing. */
 #define I2S_AHEAD 8192
 #define I2S_PREFETCH_AT(p, ahead) _mm_prefetch((const char *)((uintptr_t)(p) + (uintptr_t)(ahead)), _MM_HINT_T0)
 #define I2S_PREFETCH(p) I2S_PREFETCH_AT(p, I2S_AHEAD)
@@ -161,7 +161,7 @@ static inline __attribute__((always_inline)) I2S_COUNTED __m512i i2s_eighth(i2s_
     return eight;
 }
 
-/* The bits of what is left in the carries, and of `sixteens`, in which each counts 16 times. */
+/* The number of bits left in the carries, and in `sixteens`, where each counts 16 times. */
 static inline __attribute__((always_inline)) I2S_COUNTED uint64_t i2s_counted(const i2s_carries *c, __m512i sixteens) {
     const __m512i zero = _mm512_setzero_si512(), two = i2s_bytes_of(c->twos), eight = i2s_bytes_of(c->eights);
     const __m512i one = _mm512_add_epi8(i2s_bytes_of(c->ones), _mm512_add_epi8(two, two));

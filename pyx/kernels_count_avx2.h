@@ -10,7 +10,7 @@ typedef struct { v4q ones, twos, fours, eights; } i2s_carries_avx2;
 /* In bytes: bits of even places, of odd places, or of all. */
 typedef struct { v32 even, odd; } i2s_places_avx2;
 
-/* The sum of two vectors and of what was carried, and what is carried on. */
+/* The sum of two vectors and the carry, and the new carry. */
 I2S_COUNTED_INLINE v4q i2s_carry_avx2(v4q *sum, v4q a, v4q b) {
     const v4q either = a ^ b, on = (a & b) | (either & *sum);
     *sum ^= either;
@@ -42,7 +42,7 @@ I2S_COUNTED_INLINE uint64_t i2s_sum_avx2(v32 bytes) {
     return sums[0] + sums[1] + sums[2] + sums[3];
 }
 
-/* What is left in the carries: each vector counts as often as it stands for. */
+/* The rest in the carries: each vector counts with its weight. */
 I2S_COUNTED_INLINE void i2s_left_avx2(const i2s_carries_avx2 *c, uint64_t found[2]) {
     const v4q left[4] = {c->ones, c->twos, c->fours, c->eights};
     int k;

@@ -263,7 +263,7 @@ static I2S_TARGET int I2S_NAME(i2s_pack)(const uint8_t *src, int64_t blocks, int
 
 /* --- payload to float32: scale * trit, one multiplication, so that the sign of zero and NaN are those of C ---------- */
 
-/* A look-up takes two bits of each 32-bit word and minds no others, so that codes need not be cut out. */
+/* A look-up takes two bits of each 32-bit word and ignores the others, so that codes need not be masked. */
 I2S_INLINE v32 I2S_NAME(values)(const float table[4], __m256i words) {
     return (v32)_mm256_permutevar_ps(_mm256_broadcast_ps((const __m128 *)table), words);
 }

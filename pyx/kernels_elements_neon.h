@@ -2,7 +2,7 @@
 
 /* --- payload to one byte an element -------------------------------------------------------------------------------- */
 
-/* What the codes of a byte stand for: two look-ups of each nibble. */
+/* The values of the codes of a byte: two look-ups for each nibble. */
 typedef struct { uint8x16_t upper, lower; } i2s_neon_reading;
 
 static i2s_neon_reading i2s_neon_read(int map) {
@@ -70,7 +70,7 @@ static void i2s_unpack_neon(const uint8_t *src, int64_t blocks, int64_t group, i
 
 /* --- one byte an element to payload -------------------------------------------------------------------------------- */
 
-/* The codes of what a byte is with `judge` added, and the largest of these, which tells whether all were sound. */
+/* The codes of a byte plus `judge`, and the largest of these, which tells whether all were sound. */
 typedef struct { uint8x16_t judge, codes, worst; } i2s_neon_writing;
 
 I2S_INLINE uint8x16_t i2s_neon_join(uint8x16_t x[4], int lsb, i2s_neon_writing *how) {

@@ -80,7 +80,7 @@ static void i2s_unpack_portable(const uint8_t *src, int64_t blocks, int64_t grou
 
 /* --- one byte an element to payload -------------------------------------------------------------------------------- */
 
-/* Whether a byte, `judge` added, is above the bound: no trit, or no code. Four pieces at once: a maximum takes its time. */
+/* Whether a byte plus `judge` is above the bound: not a trit, or not a code. Four pieces at once: a maximum is slow. */
 static int i2s_unsound(const uint8_t *a, const uint8_t *b, const uint8_t *c, const uint8_t *d, int64_t n, uint8_t judge,
                        uint8_t bound) {
     uint8_t worst = 0;

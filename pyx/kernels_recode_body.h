@@ -2,7 +2,7 @@
 
 /* --- payload to payload, without an element ever leaving the registers --------------------------------------------- */
 
-/* What i2s_remap_portable does, by a look-up of each nibble; without coefficients a copy. n is a multiple of 32. */
+/* As i2s_remap_portable, by a look-up of each nibble; without coefficients a copy. n is a multiple of 32. */
 I2S_INLINE void I2S_NAME(pour_with)(const uint8_t *src, int64_t n, const uint8_t *remap, uint8_t *dst, int stream) {
     uint8_t each[32] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     v32 lows, highs;
@@ -141,7 +141,7 @@ I2S_INLINE void I2S_NAME(rows_with)(const uint8_t *planes, int64_t cols, int lsb
     }
 }
 
-/* What is streamed or remapped is put together in the cache and leaves row by row. */
+/* Data to stream or remap is assembled in the cache and written row by row. */
 static I2S_TARGET void I2S_NAME(i2s_to_rows)(const uint8_t *src, int64_t first, int64_t last, int64_t cols, int64_t step,
                                              int lsb, int to, const uint8_t *remap, uint8_t *dst, int stream) {
     const int hold = (stream = stream && I2S_CAN_STREAM(dst, 1)) || remap != NULL;

@@ -2,7 +2,7 @@
 
 /* --- payload to payload -------------------------------------------------------------------------------------------- */
 
-/* What i2s_remap_portable does: a look-up of each nibble. n is a multiple of 32. */
+/* As i2s_remap_portable, by a look-up of each nibble. n is a multiple of 32. */
 static void i2s_neon_remap(const uint8_t *src, int64_t n, const uint8_t *remap, uint8_t *dst) {
     const uint8x16_t low4 = vdupq_n_u8(15);
     uint8_t each[16];

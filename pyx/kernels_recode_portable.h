@@ -13,7 +13,7 @@ static void i2s_remap_portable(uint8_t *data, int64_t n, const uint8_t *remap) {
     int q;
     for (q = 0; q < 8; q++) c[q] = remap[q] * (uint64_t)0x0101010101010101u;
     for (j = 0; j < words; j++) {
-        const uint64_t v = i2s_word(data + 8 * j), hi = (v >> 1) & even;  /* odd bits of v do no harm: coefficients have none */
+        const uint64_t v = i2s_word(data + 8 * j), hi = (v >> 1) & even;  /* odd bits of v do not matter: coefficients have none */
         const uint64_t h = c[0] ^ (v & c[2]) ^ (hi & (c[1] ^ (v & c[3])));
         const uint64_t l = c[4] ^ (v & c[6]) ^ (hi & (c[5] ^ (v & c[7])));
         i2s_put(data + 8 * j, h << 1 | l);

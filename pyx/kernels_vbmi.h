@@ -9,7 +9,7 @@ static const uint8_t i2s_two_bytes[64] __attribute__((aligned(64))) = {
     I2S_EIGHT_TIMES(0, 1), I2S_EIGHT_TIMES(2, 3), I2S_EIGHT_TIMES(4, 5), I2S_EIGHT_TIMES(6, 7),
     I2S_EIGHT_TIMES(8, 9), I2S_EIGHT_TIMES(10, 11), I2S_EIGHT_TIMES(12, 13), I2S_EIGHT_TIMES(14, 15)};
 
-/* `less` is what plain maps subtract, `meanings` of each code are for the others. */
+/* `less` is the number that plain maps subtract; `meanings` has the value of each code for the other maps. */
 I2S_ON_VBMI inline __attribute__((always_inline)) int64_t i2s_unpack_1_vbmi(const uint8_t *src, int64_t blocks,
                                                                             uint64_t shifts, int plain, __m512i less,
                                                                             __m512i meanings, uint8_t *dst) {
@@ -25,7 +25,7 @@ I2S_ON_VBMI inline __attribute__((always_inline)) int64_t i2s_unpack_1_vbmi(cons
     return b;
 }
 
-/* How many bytes of payload are unpacked: as many as there are in whole vectors, and none without VBMI. */
+/* How many bytes of payload are unpacked: all those in whole vectors, or 0 without VBMI. */
 I2S_ON_VBMI int64_t i2s_unpack_vbmi(const uint8_t *src, int64_t blocks, int lsb, int map, uint8_t *dst) {
     const uint64_t shifts = lsb ? 0x0E0C0A0806040200u : 0x080A0C0E00020406u;
     const int plain = map != I2S_TWOS_COMPLEMENT && map != I2S_ZERO_FIRST;

@@ -1,4 +1,4 @@
-/* What all kernels over vectors of 32 bytes are made of: loads, stores, shifts of fields, and permutations of four vectors. */
+/* The parts of all kernels over vectors of 32 bytes: loads, stores, shifts of fields, and permutations of four vectors. */
 
 /* Before 32 bytes at `at` are taken from each of four pieces of one run of memory, of which 4 at bytes are behind us. Where
  * the run is short, lines are asked for in their order in memory, a whole run ahead; with four distant pieces, in each. */
@@ -24,14 +24,14 @@ I2S_INLINE void I2S_NAME(store)(void *p, v32 v, int way) {
     }
 }
 
-/* Asks for the lines of a result that are written a little later, so that the processor owns them by then. */
+/* Prefetches the lines of a result that are written a little later, so that the processor owns them by then. */
 I2S_INLINE void I2S_NAME(own)(const void *p, int bytes, int way) {
     int i;
     if (way == I2S_OWNED)
         for (i = 0; i < bytes; i += 64) I2S_PREFETCH_AT((const uint8_t *)p + i, I2S_OWN_AHEAD);
 }
 
-/* Shifts are of 16-bit words: what slips in from the neighbour is masked away, or is zero for sound codes. */
+/* Shifts are of 16-bit words: bits that come in from the neighbour are masked, or are zero for sound codes. */
 I2S_INLINE v32 I2S_NAME(right)(v32 v, int shift) { return (v32)((v16w)v >> shift); }
 
 I2S_INLINE v32 I2S_NAME(left)(v32 v, int shift) { return (v32)((v16w)v << shift); }

@@ -66,7 +66,7 @@ typedef struct {
     void (*quantize)(const float *x, int64_t columns, int8_t *codes, float *scale, int32_t *sum);
     void (*epilogue)(int32_t *acc, int64_t n, int32_t sum, float scale, float weight_scale);
     int64_t (*peak)(int64_t rounds); /* multiplications that were done */
-    int64_t (*masked)(int64_t rounds, int64_t tokens); /* the same with masks of weights that so many tokens share */
+    int64_t (*masked)(int64_t rounds, int64_t tokens); /* the same with masks of weights that this many tokens share */
     const i2s_matmul_many_kernel *many; /* or NULL */
 } i2s_matmul_set;
 
@@ -165,7 +165,7 @@ static inline int64_t i2s_matmul_pitch(const i2s_matmul_job *job) { /* arranged 
     return (job->blocks + step - 1) / step * step * I2S_MM_COLUMNS;
 }
 
-static inline int64_t i2s_matmul_scratch(const i2s_matmul_job *job) { /* what is in the last tile of many tokens is whole */
+static inline int64_t i2s_matmul_scratch(const i2s_matmul_job *job) { /* the last tile of many tokens is whole */
     const int64_t tokens = i2s_matmul_many(job) != NULL ? i2s_matmul_tiles(job) * i2s_matmul_tile(job) : job->tokens;
     return i2s_matmul_pitch(job) * tokens;
 }
@@ -251,7 +251,7 @@ static inline int i2s_matmul_streams(const i2s_matmul_job *job) {
            i2s_reuse_far(job->weights, job->rows * job->blocks * I2S_MM_BYTES);
 }
 
-/* Do a product in up to so many threads; `arranged` is scratch. */
+/* Do a product in at most the given number of threads; `arranged` is scratch memory. */
 static void i2s_matmul_run(i2s_matmul_job *job, int64_t threads) {
     if (job->rows == 0 || job->tokens == 0) return;
     i2s_matmul_cut(job, threads);
@@ -280,7 +280,7 @@ static void i2s_quantize_part(void *of, int64_t part) {
 }
 
 static void i2s_quantize_run(i2s_quantize_job *job, int64_t threads) {
-    const int64_t worth = job->tokens * job->columns >> 15; /* a part takes some microseconds, as waking a thread does */
+    const int64_t worth = job->tokens * job->columns >> 15; /* a part takes a few microseconds, as waking a thread does */
     if (threads > worth) threads = worth > 0 ? worth : 1;
     job->part = (job->tokens + threads - 1) / threads;
     i2s_pool_run(i2s_quantize_part, job, (job->tokens + job->part - 1) / job->part, threads);

@@ -75,11 +75,11 @@ I2S_MM_TARGET static void i2s_amx_arrange(const int8_t *codes, int64_t blocks, i
             _mm512_storeu_si512(arranged, t < tokens ? _mm512_loadu_si512(codes + t * columns + k) : _mm512_setzero_si512());
 }
 
-/* Where the sums of a tile are: in the result where it is whole, else in a place of its own. */
+/* Where the sums of a tile are: in the result where the tile is whole, else in a separate buffer. */
 typedef struct {
     int32_t *sums;
     int64_t pitch; /* bytes */
-    int32_t *out;  /* of the part that is there, or NULL */
+    int32_t *out;  /* of the existing part, or NULL */
     int64_t tokens, rows;
     int32_t own[16 * 16];
 } i2s_amx_place;

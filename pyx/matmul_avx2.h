@@ -36,7 +36,7 @@ I2S_MM_TARGET I2S_MM_INLINE void i2s_widen256(__m256i *wide, __m256i *narrow) {
     *narrow = _mm256_setzero_si256();
 }
 
-/* The next blocks of R rows, at most a run, into 16 bits: a quarter of what fits. */
+/* The next blocks of R rows, at most one run, into 16 bits: a quarter of what fits. */
 I2S_MM_TARGET I2S_MM_INLINE void i2s_vector_run_avx2(const int R, const uint8_t **w, int64_t pitch, int64_t blocks,
                                                      const int8_t **q, const uint8_t **ahead, __m256i acc[4]) {
     const __m256i four = _mm256_set1_epi8(0x0C), one = _mm256_set1_epi8(0x03);

@@ -43,7 +43,7 @@ I2S_MM_TARGET I2S_MM_INLINE void i2s_vector_step512(const int R, const uint8_t *
     }
 }
 
-/* R rows and one token. With TOUCH as many rows follow, and what was asked for is also read. */
+/* R rows and one token. With TOUCH, as many rows follow, and prefetched memory is also read. */
 I2S_MM_TARGET I2S_MM_INLINE void i2s_vector512(const int R, const int TOUCH, const uint8_t *w, int64_t blocks, const int8_t *q,
                                                int32_t *out) {
     const int64_t pitch = blocks * I2S_MM_BYTES;

@@ -18,7 +18,7 @@
 #define I2S_PANEL_ROWS (16 * I2S_PANEL_GROUPS)
 #define I2S_PANEL_TOKENS 8  /* in a tile */
 #define I2S_PANEL_BLOCKS 27 /* most blocks in a panel: it takes 162 KiB unpacked */
-#define I2S_PANEL_AHEAD 1024 /* bytes ahead that activations are asked for: those of many tokens are in the last cache */
+#define I2S_PANEL_AHEAD 1024 /* bytes ahead that activations are prefetched: those of many tokens are in the last cache */
 #define I2S_PANEL_STEPS 32  /* steps of four columns in a block */
 #define I2S_PANEL_LEAST 24  /* tokens from which on unpacking pays */
 #define I2S_PANEL_NEVER INT64_MAX
@@ -138,7 +138,7 @@ static const i2s_panel_kernel i2s_panel_kernels[I2S_PANEL_GROUPS][2] = {{i2s_pan
                                                                         {i2s_panel_tile_2_4, i2s_panel_tile_2_8},
                                                                         {i2s_panel_tile_3_4, i2s_panel_tile_3_8}};
 
-/* Lines of some rows that are needed next, the `part`th of `parts`, are asked for; past the end of a buffer too. */
+/* Prefetches lines of some rows that are needed next, the `part`th of `parts`; past the end of a buffer too. */
 static inline void i2s_panel_ask(uintptr_t rows, int64_t count, int64_t pitch, int64_t bytes, int64_t part, int64_t parts) {
     for (int64_t r = count * part / parts; r < count * (part + 1) / parts; r++)
         for (int64_t at = 0; at < bytes + 64; at += 64)
@@ -149,7 +149,7 @@ static inline void i2s_panel_ask(uintptr_t rows, int64_t count, int64_t pitch, i
 I2S_MM_TARGET static void i2s_panel_product(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *arranged,
                                             int64_t tokens, int32_t *out, int64_t stride) {
     static _Thread_local uint8_t memory[I2S_PANEL_ROWS * I2S_MM_COLUMNS * I2S_PANEL_BLOCKS + 63];
-    uint8_t *const panel = memory + (-(uintptr_t)memory & 63); /* Windows aligns what is a thread's own to 16 bytes */
+    uint8_t *const panel = memory + (-(uintptr_t)memory & 63); /* Windows aligns thread-local data to 16 bytes */
     const int64_t pitch = blocks * I2S_MM_BYTES, tiles = (tokens + I2S_PANEL_TOKENS - 1) / I2S_PANEL_TOKENS;
     const int64_t pieces = (blocks + I2S_PANEL_BLOCKS - 1) / I2S_PANEL_BLOCKS, most = (blocks + pieces - 1) / pieces;
     for (int64_t r = 0; r < rows; r += I2S_PANEL_ROWS) {

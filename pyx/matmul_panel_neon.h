@@ -51,7 +51,7 @@ I2S_MM_INLINE void i2s_panel_store(int32_t *out, int32x4_t sums, int64_t rows, i
 
 /* Blocks of eight rows into a strip of a panel. */
 typedef void (*i2s_panel_unpacker)(const uint8_t *const row[I2S_PANEL_STRIP], int64_t blocks, uint8_t *to);
-/* A strip, of which so many rows are there, by a tile, of which so many tokens are there. */
+/* A strip with the given number of rows by a tile with the given number of tokens. */
 typedef void (*i2s_panel_kernel)(const uint8_t *strip, int64_t blocks, const int8_t *x, int more, int tokens, int64_t rows,
                                  int32_t *out, int64_t stride);
 
@@ -177,7 +177,7 @@ I2S_MM_I8MM static void i2s_panel_i8mm_8(const uint8_t *strip, int64_t blocks, c
 
 /* ---- All tokens by some rows. ---- */
 
-/* Lines of some rows that are needed next, the `part`th of `parts`, are asked for; past the end of a buffer too. */
+/* Prefetches lines of some rows that are needed next, the `part`th of `parts`; past the end of a buffer too. */
 static inline void i2s_panel_ask(uintptr_t rows, int64_t count, int64_t pitch, int64_t bytes, int64_t part, int64_t parts) {
     for (int64_t r = count * part / parts; r < count * (part + 1) / parts; r++)
         for (int64_t at = 0; at < bytes + 64; at += 64)

@@ -38,7 +38,7 @@ _ITEM: Final = re.compile(
 _WORDS: Final = re.compile(r"\b(MUST NOT|MUST|SHOULD NOT|SHOULD|MAY)\b")
 _RULE: Final = re.compile(r"\(rules/([A-Z]\d{3})\.md\)")
 
-#: TrustedText that say whom a requirement binds.
+#: Words that say whom a requirement binds.
 _BOUND: Final = (
     ("reader", re.compile(r"\b(reader|readers)\b", re.IGNORECASE)),
     ("writer", re.compile(r"\b(writer|converter|writes)\b", re.IGNORECASE)),

@@ -1,6 +1,6 @@
 """This module draws values by layer as SVG: a line for each kind of tensor, on a logarithmic axis, with a legend outside.
 
->>> print(layer_lines([Line("g0", [Value(0, 1.0, "a"), LayerValue(1, 2.0, "b")])], "two", "", "scale")[:58])
+>>> print(layer_lines([Line("g0", [LayerValue(0, 1.0, "a"), LayerValue(1, 2.0, "b")])], "two", "", "scale")[:58])
 <svg viewBox="0 0 760 260" class="plot" role="img"><title>
 """
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from i2s_spec.exports import c_header, hexpat, json_form, ksy, registry_form
 
-#: What `export` can write: name of the form -> (file name, the function that makes its text).
+#: The forms that `export` can write: name -> (file name, the function that makes its text).
 FORMS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
     "json": ("i2s.json", json_form.text),
     "ksy": ("gguf_i2s.ksy", ksy.text),

@@ -1,10 +1,11 @@
-"""This module holds what of the C header no declaration writes: a cursor that never leaves its bytes, and a file's parts."""
+"""This module holds the parts of the C header that are not made from declarations: a cursor that never leaves its
+bytes, and the parts of a file."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: The cursor, and what it reads besides records.
+#: The cursor, and what it reads apart from records.
 CURSOR: Final = """\
 /* Where a walk is. It never reads at or beyond `end`. */
 typedef struct gguf_cursor {

@@ -14,7 +14,7 @@ from i2s_spec.schema.dialect import CODE_MAPS, CODES_PER_BYTE, LAYOUTS, TAILS, L
 from i2s_spec.schema.i2s import SCALE_BYTES
 from i2s_spec.schema.types import I2_S, TAIL_BYTES
 
-#: What stands in the table of trits for the code that means nothing.
+#: The entry in the table of trits for the code that has no meaning.
 NO_TRIT = 127
 
 
@@ -57,7 +57,7 @@ def _constants() -> str:
 
 
 def _place() -> str:
-    """Where the code of an element lies: one case for each layout."""
+    """The place of the code of an element: one case for each layout."""
     return "\n".join([
         "/* Byte of the payload that holds the code of element k (flat, row by row); clause 5.5. */",
         _formula("uint64_t i2s_byte_of", [(layout, layout.byte_of.text) for layout in LAYOUTS.values()]),

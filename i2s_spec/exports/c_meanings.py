@@ -12,18 +12,18 @@ from i2s_spec.exports.c_blocks import constant
 from i2s_spec.schema.block_layout import GROUP_LAYOUTS
 from i2s_spec.schema.types import READINGS, TensorType, tl2_size
 
-#: A type whose size is not a number of bytes for a block: it has 0 for both in a table.
+#: A type whose size is not a number of bytes per block has 0 for both in the table.
 OWN_SIZE: Final = tl2_size
 
 
 def shared_numbers() -> dict[int, tuple[TensorType, ...]]:
-    """All types of each number that a type with a scale for each group has and another type as well, in order."""
+    """All types of each number that a type with a scale for each group shares with another type, in order."""
     numbers = {layout.type.number for layout in GROUP_LAYOUTS.values()}
     return {number: READINGS[number] for number in sorted(numbers) if len(READINGS[number]) > 1}
 
 
 def text() -> str:
-    """The table, and what finds a tensor; they stand after the walk over files."""
+    """The table, and the function that finds a tensor; they come after the walk over files."""
     lines = []
     for number, kinds in shared_numbers().items():
         for kind in kinds:
@@ -33,7 +33,7 @@ def text() -> str:
 
 
 def block_size(kind: TensorType) -> tuple[int, int]:
-    """Elements and bytes of a block of a type; zeros where its layout or a rule of its own says the size."""
+    """Elements and bytes of a block of a type; zeros where its layout or a special rule gives the size."""
     if kind.name in GROUP_LAYOUTS or kind.size is OWN_SIZE:
         return 0, 0
     if kind.size is not None or kind.row_bytes:

@@ -1,4 +1,4 @@
-"""This module finds out what the schema's constructs read, as plain data that any language can be written from.
+"""This module describes what the schema's constructs read, as plain data from which code in any language can be made.
 
 A construct is a program; what an export needs of it is its shape. `shape` tells the few kinds apart that the schema
 uses: a number, a constant, bytes, a string, a repetition, a value chosen by a field before it, and the rest of the file.
@@ -21,7 +21,7 @@ from i2s_spec.schema.types import VALUE_LABELS
 
 Kind = Literal["number", "constant", "bytes", "string", "repeat", "choice", "record", "array", "rest"]
 
-#: Names of numbers by their `struct` letter, as the text calls them.
+#: Names of number types by their `struct` letter, as the text calls them.
 NUMBERS: Final = {
     "B": "u8", "b": "i8", "H": "u16", "h": "i16", "I": "u32", "i": "i32", "L": "u32", "l": "i32", "f": "f32",
     "Q": "u64", "q": "i64", "d": "f64",
@@ -30,7 +30,7 @@ NUMBERS: Final = {
 
 @dataclass(frozen=True)
 class Shape:
-    """What a field's bytes are.
+    """The content of a field's bytes.
 
     :param number: of a number, its name (`u32`); of a string, that of its length
     :param size: bytes, where they are always the same
@@ -50,7 +50,7 @@ class Shape:
 
 
 class _Asked:
-    """Stands for the values read so far, and notes which of them a count asks for."""
+    """Takes the place of the values read so far, and records which of them a count uses."""
 
     def __init__(self, path: tuple[str, ...] = ()) -> None:
         self._path = path
@@ -108,7 +108,7 @@ def _parts(record: RecordStruct) -> Iterator[RecordStruct]:
 
 @cache
 def value_shapes() -> dict[int, tuple[str, Shape]]:
-    """Of each value type number its label (`u32`, `str`, `arr`) and its shape."""
+    """For each value type number its label (`u32`, `str`, `arr`) and its shape."""
     return {number: (VALUE_LABELS[number], shape(construct)) for number, construct in _values()}
 
 
@@ -117,7 +117,7 @@ def _values() -> list[tuple[int, Construct]]:
 
 
 def fixed_offsets(record: RecordStruct) -> Iterator[tuple[Field, Shape, int | None]]:
-    """Each field of a record with its shape, and where it lies from the record's start; None after a field of any size."""
+    """Each field of a record with its shape and its offset from the record's start; None after a field of variable size."""
     at: int | None = 0
     for field in record.fields:
         is_what = shape(field.subcon)

@@ -1,4 +1,4 @@
-"""This module says the index arithmetic of the layouts in other languages, with no more brackets than are needed.
+"""This module writes the index arithmetic of the layouts in other languages, with no more brackets than needed.
 
 A `Formula` of the schema is Python over integers that are not negative: `+`, `-`, `*`, `//` and `%`. There, C's and
 Kaitai's `/` are Python's `//`; in JavaScript a division is floored, which is exact as far as the numbers are (2^53).
@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 from i2s_spec.schema.block_layout import BlockLayout
 
-#: Sign of each operation and how tightly it binds; the same in all of the languages.
+#: Sign and precedence of each operation; the same in all of these languages.
 _SIGNS: Final[dict[type[ast.operator], tuple[str, int]]] = {
     ast.Add: ("+", 1), ast.Sub: ("-", 1), ast.Mult: ("*", 2), ast.FloorDiv: ("//", 2), ast.Mod: ("%", 2),
 }  # fmt: skip
@@ -36,7 +36,7 @@ def in_javascript(text: str) -> str:
 
 
 def by_parts(layout: BlockLayout, what: Literal["byte_of", "place_of"], words: Callable[[str], str]) -> str:
-    """Byte or place of element `k` of a block in a language: the formula of the part that has it.
+    """Byte or place of element `k` of a block in a language: the formula of the part that contains it.
 
     >>> from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
     >>> by_parts(BLOCK_LAYOUTS["PTQ1_0"], "byte_of", in_c)
@@ -49,7 +49,7 @@ def by_parts(layout: BlockLayout, what: Literal["byte_of", "place_of"], words: C
 
 
 def _rendered(node: ast.expr, floored: bool) -> tuple[str, int]:
-    """The words of an expression, and how tightly its outermost operation binds."""
+    """The text of an expression, and the precedence of its outermost operation."""
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return str(node.value), _ATOM
     if isinstance(node, ast.Name):
@@ -57,7 +57,7 @@ def _rendered(node: ast.expr, floored: bool) -> tuple[str, int]:
     if isinstance(node, ast.BinOp) and type(node.op) in _SIGNS:
         sign, binds = _SIGNS[type(node.op)]
         left, right = _rendered(node.left, floored), _rendered(node.right, floored)
-        # left to right, as Python does: what binds as tightly needs brackets on the right alone
+        # left to right, as in Python: an operand of equal precedence needs brackets only on the right
         before = f"({left[0]})" if left[1] < binds else left[0]
         after = f"({right[0]})" if right[1] <= binds else right[0]
         if sign != "//":

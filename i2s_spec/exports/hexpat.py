@@ -17,7 +17,7 @@ from i2s_spec.schema.i2s import SHIFTS
 from i2s_spec.schema.magic import MAGIC
 from i2s_spec.schema.types import I2_S, READINGS, TAIL_BYTES, ValueType
 
-#: ImHex's names of numbers.
+#: ImHex's names of number types.
 NUMBERS = {
     "u8": "u8", "i8": "s8", "u16": "u16", "i16": "s16", "u32": "u32", "i32": "s32", "f32": "float", "bool": "u8",
     "u64": "u64", "i64": "s64", "f64": "double",
@@ -108,7 +108,7 @@ def _functions() -> str:
 
 
 def _lane() -> str:
-    """The four codes of a byte, by the bits that they lie at; ImHex counts fields from the lowest bit up."""
+    """The four codes of a byte, by their bits; ImHex counts fields from the lowest bit up."""
     lines = [f'    bits_{shift + 1}_{shift} : 2 [[format("trit")]];' for shift in reversed(SHIFTS)]
     return "\n".join(["// The codes in a byte of a payload: clause 5.3.", "bitfield Lane {", *lines, "};", ""])
 

@@ -13,13 +13,13 @@ from i2s_spec.exports.formula import by_parts, in_c
 from i2s_spec.schema.block_layout import DIGITS_PER_BYTE, FOURTH_CODE, GROUP_LAYOUTS, BlockLayout
 from i2s_spec.schema.types import READINGS, TAIL_BYTES
 
-#: Bits of the exponent of half precision, from the highest down, and what its fraction is divided by in the end.
+#: Bits of the exponent of half precision, from the highest down, and the final divisor of its fraction.
 _EXPONENT_BITS: Final = (16, 8, 4, 2, 1)
 _HALF_UNIT: Final = 25
 
 
 def types() -> str:
-    """Half precision, the codes of a byte, and of each type a block, a row, and where its codes are."""
+    """Half precision, the codes of a byte, and for each type a block, a row, and the places of its codes."""
     return "\n".join([_HALF, _codes(), *(_type(layout) for layout in GROUP_LAYOUTS.values())])
 
 
@@ -116,12 +116,12 @@ def _half() -> str:
 
 _HALF: Final = _half()
 
-#: Every type of a number that several have.
+#: Every type whose number several types share.
 _MEANINGS: Final = [kind for kinds in shared_numbers().values() for kind in kinds]
 
 
 def meanings() -> str:
-    """What decides between types that share a number; it stands after the tensor infos."""
+    """The code that decides between types that share a number; it comes after the tensor infos."""
     sizes = []
     for i, kind in enumerate(_MEANINGS):
         block, size = block_size(kind)
@@ -145,7 +145,7 @@ def meanings() -> str:
     return _ROOM.replace("@SIZES@", "\n".join(sizes)).replace("@RANGES@", "\n".join(ranges))
 
 
-#: The number of a meaning that is none.
+#: The number that stands for no meaning.
 _NONE: Final = 99
 
 _ROOM: Final = f"""\

@@ -1,5 +1,5 @@
-"""This module writes layouts, code maps, types and titles of rules as a script for the interactive page, which declares
-none of them itself."""
+"""This module writes layouts, code maps, types and titles of rules as a script for the interactive page, which does not
+declare any of them itself."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from i2s_spec.linter.explain import find
 from i2s_spec.schema.dialect import CODE_MAPS, CODES_PER_BYTE, LAYOUTS
 from i2s_spec.schema.types import TAIL_BYTES, TENSOR_TYPES, VALUE_LABELS
 
-#: Rules that the page asks of a file that is dropped on it: those that need a header, extents and tails only.
+#: Rules that the page checks in a file that is dropped on it: those that need only a header, extents and tails.
 PAGE_RULES: Final = ("G001", "G002", "G003", "G104", "G401", "G403", "I103", "I201", "I302", "I303", "I304", "I305")
 
-#: First line of the script; it is never edited.
+#: First line of the script, which is never edited by hand.
 MARK = "// Written by i2s_spec.exports.javascript from the schema: edit that.\n"
 
 
 def text() -> str:
-    """The script: it sets `I2S`, and needs no module loader, so that it works from plain files."""
+    """The script: it sets `I2S` and needs no module loader, so it works from plain files."""
     layouts = [
         f"    {{name: {json.dumps(each.name)}, block: {each.block}, rowBlock: {each.row_block}, "
         f"knownAs: {json.dumps(each.known_as)},\n"

@@ -1,4 +1,4 @@
-"""This module writes the schema as JSON: everything that is declared, for generators of code and of documents.
+"""This module writes the schema as JSON: all declarations, for generators of code and of documents.
 
 `schema.schema.json` beside it describes the document.
 """

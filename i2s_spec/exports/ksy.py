@@ -18,7 +18,7 @@ from i2s_spec.schema.field import RecordStruct
 from i2s_spec.schema.gguf import ALIGNMENT_KEY
 from i2s_spec.schema.types import I2_S, READINGS, TAIL_BYTES, ValueType
 
-#: Kaitai's names of numbers.
+#: Kaitai's names of number types.
 NUMBERS = {
     "u8": "u1", "i8": "s1", "u16": "u2", "i16": "s2", "u32": "u4", "i32": "s4", "f32": "f4", "bool": "u1", "u64": "u8",
     "i64": "s8", "f64": "f8",
@@ -46,7 +46,7 @@ def text() -> str:
 
 
 def snake(name: str) -> str:
-    """A name of the schema as Kaitai writes names.
+    """A name of the schema in Kaitai's style.
 
     >>> snake("interleave-128")
     'interleave_128'
@@ -147,7 +147,7 @@ def _layout(name: str) -> str:
 
 
 def _trit(trits: tuple[int | None, ...]) -> str:
-    """A trit of `code`; the code that means nothing is asked for by nobody."""
+    """The trit of `code`; the code without a meaning never reaches this expression."""
     known = [(code, trit) for code, trit in enumerate(trits) if trit is not None]
     expression = str(known[-1][1])
     for code, trit in reversed(known[:-1]):

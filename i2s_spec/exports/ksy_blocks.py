@@ -17,7 +17,7 @@ from i2s_spec.schema.types import READINGS, TAIL_BYTES
 
 
 def types() -> str:
-    """The types: of each layout a tensor, a row, a block and an element, and half precision."""
+    """The types: for each layout a tensor, a row, a block and an element, and half precision."""
     return "".join(
         part
         for layout in GROUP_LAYOUTS.values()
@@ -26,7 +26,7 @@ def types() -> str:
 
 
 def instances() -> str:
-    """What a tensor info has: the tensor under each type that its number can mean."""
+    """The instances of a tensor info: the tensor under each type that its number can mean."""
     lines = []
     for layout in GROUP_LAYOUTS.values():
         kind, others = layout.type, [each.name for each in READINGS[layout.type.number] if each is not layout.type]
@@ -120,7 +120,7 @@ def _block(layout: BlockLayout) -> str:
 
 
 def _around_scale(layout: BlockLayout, name: str, size: int) -> str:
-    """The scale in `size` bytes, and as a field called `name` the bytes beside it, which are all on one side of it."""
+    """The scale in `size` bytes, and in a field called `name` the other bytes, which are all on one side of it."""
     scale = layout.scale
     lines = ["      - id: scale", f"        type: {_number(layout)}"]
     rest = [f"      - id: {name}", f"        size: {size - scale.nbytes}"] if size > scale.nbytes else []
@@ -130,7 +130,7 @@ def _around_scale(layout: BlockLayout, name: str, size: int) -> str:
 
 
 def _element(layout: BlockLayout) -> str:
-    """The code of an element, found in the codes of its block."""
+    """The code of an element, taken from the codes of its block."""
     first = layout.scale.nbytes if layout.scale.per == "block" and layout.scale.offset == 0 else 0
     held = f"_parent.as<{layout.name.lower()}_block>.codes[byte{f' - {first}' if first else ''}]"
     code = f"({held} >> place) & 3"
@@ -159,12 +159,12 @@ def _element(layout: BlockLayout) -> str:
 """
 
 
-#: Exponents of half precision that are of numbers; the last one is of infinities and NaN.
+#: Exponents of half precision that numbers have; the last exponent is for infinities and NaN.
 _EXPONENTS: Final = 31
 
 
 def _power(exponent: int) -> str:
-    """What a fraction counts at an exponent, exactly."""
+    """The exact value of a fraction at an exponent."""
     return repr(2.0 ** (max(exponent, 1) - 25))
 
 

@@ -35,7 +35,7 @@ def tsv_text() -> str:
 
 
 def document() -> dict[str, Any]:
-    """The registry: which keys are whose, and every meaning."""
+    """The registry: the owners of keys, and every meaning."""
     return {
         "schema_version": SCHEMA_VERSION,
         "title": "Meanings of tensor type numbers and of general.file_type from 30 on",
@@ -45,7 +45,7 @@ def document() -> dict[str, Any]:
 
 
 def entries() -> list[dict[str, Any]]:
-    """Every meaning, with the same keys each."""
+    """Every meaning, each with the same keys."""
     tensors = [_entry("tensor_type", each, telling(each)) for each in all_tensor_meanings()]
     return tensors + [_entry("file_type", each, each.tell) for each in all_file_meanings()]
 

@@ -10,7 +10,7 @@
     False
 
 No part of an address is ever used as a path of this machine; a cached copy of a hub's file is found by names that were
-checked part by part (`hub_cache`).
+checked part by part (`hub`).
 """
 
 from __future__ import annotations

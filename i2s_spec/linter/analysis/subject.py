@@ -126,8 +126,7 @@ class Subject:
         return self.reading.mode == "sample" and self.survey is not None and self.survey.is_selection
 
     def _override_data_start(self) -> bool:
-        """Assume that the data section begins at a multiple of 32 if the offsets and the end of the file contradict
-        `general.alignment` (clause 2.7): otherwise one wrong key makes every payload look wrong."""
+        """Align the data section to 32 if offsets and file size contradict `general.alignment` (clause 2.7)."""
         file, wanted = self.file, limits.DEFAULT_ALIGNMENT
         if file.alignment in (None, wanted) or file.data_start is None or file.infos_end is None:
             return False

@@ -14,12 +14,12 @@ custom_crossover=custom_crossover)`. For Hypothesis: `i2s_spec.testing.strategie
     >>> next(edits(sound)).path
     'header.version'
 
-anatomy            the fields and records of any bytes, by the walk over the schema
-mutator_edit       the list of operators, and the record of a change
-mutator_numbers    edge values, and lies
-mutator_fields     changes of single fields
-mutator_records    changes of records
-mutator_data       changes of the data section
+anatomy     the fields and records of any bytes, by the walk over the schema
+edit        the list of operators, and the record of a change
+numbers     edge values, and lies
+fields      changes of single fields
+records     changes of records
+data        changes of the data section
 """
 
 from __future__ import annotations

@@ -20,14 +20,14 @@ _WHEN = "where runtimes are asked for (--runtimes)"
 
 
 def _verdicts(subject: Subject) -> tuple["Verdict", ...]:
-    """The verdicts; what they are made from is loaded only where somebody asks for them."""
+    """The verdicts; the code that makes them is loaded only where they are requested."""
     from i2s_spec.linter.runtimes.verdicts import verdicts
 
     return verdicts(subject)
 
 
 def _first(verdict: "Verdict", *effects: str) -> "Reason":
-    """The reason that decided."""
+    """The decisive reason."""
     return next(reason for reason in verdict.reasons if reason.effect in effects)
 
 

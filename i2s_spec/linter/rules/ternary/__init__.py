@@ -1,1 +1,1 @@
-"""Rules about I2_S tensors: extent, codes, layout, scale, and what only a reference file tells; and about block types."""
+"""Rules about I2_S tensors: extent, codes, layout, scale, and comparison with a reference file; and about block types."""

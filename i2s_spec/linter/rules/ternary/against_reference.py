@@ -24,7 +24,7 @@ WITH_REFERENCE = "files that are compared with a reference (--reference)"
 
 
 def _compared(subject: Subject) -> Compared | None:
-    """The I2_S tensors against the reference; what compares is loaded where there is one."""
+    """The I2_S tensors against the reference; the code that compares is loaded only where there is a reference."""
     if subject.weights is None:
         return None
     from i2s_spec.linter.reference.compared import compared
@@ -42,7 +42,7 @@ def _compared_floats(subject: Subject) -> FloatsCompared | None:
 
 
 def _outcomes(subject: Subject) -> Iterator[tuple[int, int, int, ReferenceOutcome]]:
-    """Row, start, bytes of payload, and what was found, of the tensors where something was."""
+    """Row, start, bytes of payload and findings of the tensors that have findings."""
     found = _compared(subject)
     for row, outcome in found.outcomes if found is not None else ():
         info = subject.file.index.tensor(row)
@@ -129,7 +129,7 @@ def scale_differs(subject: Subject) -> Iterator[Finding]:
 
 
 def _scale_words(subject: Subject, got: float, want: float) -> str:
-    """What a scale is instead, in words."""
+    """How a wrong scale is related to other scales, in words."""
     if abs(got * want - 1) < 1 / 64:
         return ": one is the reciprocal of the other"
     from i2s_spec.linter.reference.compared import owners_of

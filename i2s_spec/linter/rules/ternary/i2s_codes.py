@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 #: Which files these rules apply to.
 WITH_I2S = "files with I2_S tensors whose payloads are read"
 
-#: What a byte is that fills a payload.
+#: The meaning of a byte that fills a payload.
 _MEANINGS = {0x00: "-1", 0x55: "0", 0xAA: "+1", 0xFF: "code 3"}
 
 
 def _tensors(subject: Subject, topic: str) -> Iterator[TensorSurvey]:
-    """The surveyed tensors that a topic of `PayloadAnomalies` names."""
+    """The surveyed tensors that `PayloadAnomalies` lists under a topic."""
     verdict, survey = payload_anomalies(subject), subject.survey
     if verdict is None or survey is None:
         return
@@ -54,7 +54,7 @@ def unused_code(subject: Subject) -> Iterator[Finding]:
 
     Fix: fetch or convert the file again.
     """
-    in_front = {tensor.row for _, tensor in odd(subject, "header")}  # a payload after a header is reported as that
+    in_front = {tensor.row for _, tensor in odd(subject, "header")}  # a payload after a header has its own finding
     for tensor in _tensors(subject, "unused"):
         if tensor.row in in_front:
             continue

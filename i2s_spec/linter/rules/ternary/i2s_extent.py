@@ -13,7 +13,7 @@ from i2s_spec.linter.rule import WARNING, Finding, Fix, Rule, Stops, rule
 from i2s_spec.schema import limits
 from i2s_spec.schema.types import I2_S, TAIL_BYTES
 
-#: What is read at once of scales that lie close together.
+#: How much is read at once where scales lie close together.
 WINDOW = 4096
 
 
@@ -123,7 +123,7 @@ def tail_overlapped(subject: Subject) -> Iterator[Finding]:
         if after is not None:
             assert placement.size is not None
             if last is not None and listed <= 0:
-                yield last  # beyond what a report lists they are only counted
+                yield last  # those beyond the limit of a report are only counted
                 continue
             listed -= 1
             span = subject.info_span(after.row, "offset")
@@ -269,7 +269,7 @@ def scale_byte_order(subject: Subject) -> Iterator[Finding]:
 
 
 def foreign_scales(subject: Subject) -> tuple[list[Placement], int]:
-    """The I2_S tensors whose scale makes sense only in the other byte order, and of how many."""
+    """The I2_S tensors whose scale is plausible only in the other byte order, and the number of tensors examined."""
     source, size, base = subject.file.source, subject.data_size, subject.file.data_start or 0
     little, big = struct.Struct("<f").unpack_from, struct.Struct(">f").unpack_from
     ours, theirs = (little, big) if subject.file.byte_order == "little" else (big, little)
@@ -302,7 +302,7 @@ def foreign_scales(subject: Subject) -> tuple[list[Placement], int]:
 
 
 def _too_far(subject: Subject, base: int, size: int) -> Set[int]:
-    """Rows of I2_S tensors whose scales are not read, where each would be a request of its own."""
+    """Rows of I2_S tensors whose scales are not read because each would need a separate request."""
     from i2s_spec.gguf.ranges import affordable
 
     ends = [

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from i2s_spec.inspect.evidence.decision import Decision
     from i2s_spec.inspect.evidence.roles import Matrix
 
-#: What brings tensors of another dialect into the canonical one.
+#: The command that converts tensors of another dialect to the canonical one.
 REPACK = "i2s convert {path} OUT.gguf --from {got} --to canonical"
 
 #: Which files these rules apply to.
@@ -58,7 +58,7 @@ def layout_contradicted(subject: Subject) -> Iterator[Finding]:
     alike = [one.matrix for one in found.tensors if one.decision.name == name]
     first = min(alike or [one.matrix for one in found.tensors], key=lambda matrix: matrix.start)
     code_map = weight_code_map(subject)
-    foreign = name in LAYOUTS and code_map != CANONICAL.code_map  # who converts must name both
+    foreign = name in LAYOUTS and code_map != CANONICAL.code_map  # the command for the conversion must name both
     yield layout_contradicted.at(
         _span(subject, first),
         got=TrustedText(f"{name}/{code_map.name}" if foreign else name),
@@ -157,7 +157,7 @@ def code_map_contradicted(subject: Subject) -> Iterator[Finding]:
 
     counts = code_totals(subject)
     code_map = foreign_code_map(counts, code_counts(subject))
-    if code_map is None or code_map.unused != CANONICAL.code_map.unused:  # I202 tells by the codes in use
+    if code_map is None or code_map.unused != CANONICAL.code_map.unused:  # I202 detects it by the codes in use
         return
     usual = CANONICAL.code_map
     minus, plus = (f"{100 * counts[usual.code_of(trit)] / sum(counts):.1f} %" for trit in (-1, 1))

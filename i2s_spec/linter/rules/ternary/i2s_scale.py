@@ -27,7 +27,7 @@ from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, Sampled, rule
 #: Which files these rules apply to.
 WITH_I2S = "files with I2_S tensors whose payloads are read"
 
-#: How far scales of the projections of one attention layer may lie apart.
+#: The largest ratio between scales of the projections of one attention layer.
 APART: Final = 100
 _ATTENTION: Final = frozenset({b"attn_q.weight", b"attn_k.weight", b"attn_v.weight"})
 

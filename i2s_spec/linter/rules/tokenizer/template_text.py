@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 TEMPLATES: Final = "files with a chat template"
 TEXTS: Final = "files with text in their metadata"
 
-#: What of one text is looked at, of all other texts together, and of all templates together, which are looked at first.
+#: How many bytes are examined of one text, of all other texts together, and of all templates together, which come first.
 LOOKED_AT: Final = 1 << 18
 ALTOGETHER: Final = 1 << 22
 TEMPLATES_ALTOGETHER: Final = 1 << 22
 
-#: Longer texts than these are unusual: a value, one element of an array. What is looked at ends where this begins.
+#: Longer texts than these are unusual: a value, one element of an array. The examined part ends where this begins.
 LONG_TEXT: Final = LOOKED_AT
 LONG_ITEM: Final = 1 << 16
 
-#: A whole tokenizer.json: text, but of a program's own, and of tens of megabytes.
+#: A whole tokenizer.json: it is text, but made by a program, and tens of megabytes large.
 _JSON: Final = b"tokenizer.huggingface.json"
 _LONG_JSON: Final = 1 << 26
 _TEMPLATE: Final = b"tokenizer.chat_template"
@@ -45,19 +45,19 @@ _ADDRESS: Final = pattern(
 _PATH: Final = pattern(rb"(?:\.\./)+|/(?:home|root|etc|Users|var|tmp|mnt|proc|dev)/|[A-Za-z]:\\[A-Za-z]")
 _CONTROL_BYTES: Final = bytes({*range(32), 0x7F} - set(b"\t\n\r"))
 _CONTROL: Final = pattern(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
-#: Soft hyphen, zero-width and directional marks, tags, spare variation selectors. What joins emoji is left out.
+#: Soft hyphen, zero-width and directional marks, tags, spare variation selectors. Characters that join emoji are left out.
 _INVISIBLE: Final = pattern(
     rb"\xc2\xad|\xe1\xa0\x8e|\xe2\x80[\x8b\x8e\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf|\xf3\xa0[\x80-\x87]."
 )
 _IN_BLOB: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
-#: Everything else as a blank.
+#: A table that replaces all other characters with a blank.
 _APART: Final = bytes(c if c in _IN_BLOB else 0x20 for c in range(256))
 _BLOB: Final = pattern(rb"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{96,}={0,2}")
 _LEAST_BLOB: Final = 96
 
 
 class StringValue(NamedTuple):
-    """A value that is one text: place, key, whether it is a template, its bytes as far as they are looked at."""
+    """A value that is one text: place, key, whether it is a template, and its bytes as far as they are examined."""
 
     i: int
     key: bytes
@@ -67,12 +67,12 @@ class StringValue(NamedTuple):
     data: bytes
 
     def span(self, start: int, stop: int) -> Span:
-        """The bytes of a part of it."""
+        """The bytes of a part of the text."""
         return Span(self.start + start, self.start + stop, f"key_values[{self.i}].value")
 
 
 class ReadTexts(NamedTuple):
-    """What was read of a file's texts: all of them, and what is in its templates.
+    """The texts read from a file: all of them, and the hazards in its templates.
 
     `unread` are those that were not read to their end, each with as many of its bytes as were.
     """
@@ -93,7 +93,7 @@ def seen(subject: Subject) -> ReadTexts:
 
 
 def _in_templates(templates: list[StringValue]) -> Iterator[tuple[StringValue, Hazard]]:
-    """What is hazardous in templates; what finds it is loaded for files that have one."""
+    """The hazards in templates; the code that finds them is loaded only for files that have a template."""
     from i2s_spec.linter.analysis.template.hazards import hazards
 
     for text in templates:
@@ -102,7 +102,7 @@ def _in_templates(templates: list[StringValue]) -> Iterator[tuple[StringValue, H
 
 
 def _read(subject: Subject, templates: bool) -> Iterator[StringValue]:
-    """The templates of a file, or its other texts, each as far as it is looked at."""
+    """The templates of a file, or its other texts, each as far as it is examined."""
     index, left = subject.file.index, TEMPLATES_ALTOGETHER if templates else ALTOGETHER
     for i in index.keys_of(ValueType.STRING):
         entry = index.key(i)
@@ -113,7 +113,7 @@ def _read(subject: Subject, templates: bool) -> Iterator[StringValue]:
             yield StringValue(i, key, templates, start, stop, subject.file.source.read(start, size))
 
 
-# Most texts have none of what the expressions begin with, which then need not be compiled.
+# Most texts do not contain the beginnings of the expressions, which then need not be compiled.
 
 
 def _address(data: bytes) -> re.Match[bytes] | None:

@@ -13,7 +13,7 @@ VOCABULARIES: Final = "files with a gpt2 or llama vocabulary"
 
 _TOKENS, _MERGES, _TYPES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges", "tokenizer.ggml.token_type"
 
-#: What `tokenizer.ggml.token_type` may say, and what it says of a token that stands for a byte.
+#: The values that `tokenizer.ggml.token_type` may have, and its value for a token that stands for a byte.
 _LEAST_TYPE, _MOST_TYPE, _BYTE = 0, 6, 6
 
 

@@ -27,7 +27,7 @@ _TYPES, _TEMPLATE = "tokenizer.ggml.token_type", "tokenizer.chat_template"
 
 
 def _of_need(known: ArchitectureView, need: str) -> Iterator[Key]:
-    """The keys of the tokenizer that are needed so much, for the kind of tokenizer that the file names."""
+    """The keys of the tokenizer with this level of need, for the kind of tokenizer that the file names."""
     if known.model is not None:
         for key in known.model.keys.values():
             if key.name.startswith("tokenizer.") and key.need == need and key.when in ("", known.tokenizer):
@@ -93,7 +93,7 @@ def tokenizer_array_length(subject: Subject) -> Iterator[Finding]:
 
 
 def default_id(tokenizer: str, name: str) -> int:
-    """What loaders take where the key of a special token is missing; -1 where they do without."""
+    """The id that loaders use where the key of a special token is missing; -1 where they use none."""
     return DEFAULT_SPECIAL_TOKENS.get(tokenizer, {}).get(name, -1)
 
 

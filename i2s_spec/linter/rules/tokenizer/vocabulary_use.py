@@ -24,26 +24,26 @@ _TOKENS, _MERGES, _TYPES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges", "to
 _BOS, _EOS = "tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id"
 _NORMAL: Final = 1
 
-#: Strings at the beginning of a list that are looked at, and bytes that these are read from.
+#: How many strings at the beginning of a list are examined, and from how many bytes they are read.
 LOOKED_AT: Final = 1024
 _BYTES: Final = 1 << 16
-#: From this share of wrong ones on, and from so many, a list is wrong as a whole.
+#: From this share and this number of wrong entries on, a whole list counts as wrong.
 SHARE: Final = 0.1
 LEAST: Final = 8
-#: Merges for each token that they could make, below which many are missing.
+#: The ratio of merges to tokens that merges could make below which many are missing.
 MERGES_FOR_TOKENS: Final = 0.75
 #: Tokens that stand for bytes.
 BYTES: Final = 256
-#: Types of tokens that are counted.
+#: The largest number of token types that are counted.
 _COUNTED: Final = 1 << 20
 
 _MARKER: Final = pattern(rb"<\|[A-Za-z][A-Za-z0-9_]{1,40}\|>")
-#: Markers of templates that are looked for.
+#: The largest number of template markers to look for.
 _MARKERS: Final = 48
 
 
 def _first(known: ArchitectureView, name: str, having: bytes = b"") -> list[bytes]:
-    """The first strings of an array; none where too few of them have some bytes to be reported."""
+    """The first strings of an array; empty where too few of them contain the given bytes to be reported."""
     if not known.keys.has(name) or known.file.fault is not None:
         return []
     entry, prefix = known.file.index.key(known.keys.places[name]), order_prefix(known.file.byte_order)
@@ -74,7 +74,7 @@ def _types(known: ArchitectureView, start: int, count: int) -> tuple[int, ...]:
 
 
 def _count_of(known: ArchitectureView, wanted: int) -> int:
-    """How many tokens are of a type, of the first `_COUNTED`."""
+    """The number of tokens of a type among the first `_COUNTED` tokens."""
     total = known.keys.count(_TYPES)
     if total is None or known.file.fault is not None:
         return 0
@@ -164,7 +164,7 @@ def template_marker_missing(subject: Subject) -> Iterator[Finding]:
 
 
 def _places(known: ArchitectureView, seen: Strings, markers: list[bytes]) -> tuple[int, ...]:
-    """Which token each marker is, or -1; the tokens are walked over again only where there are more than were kept."""
+    """The token id of each marker, or -1; the tokens are read again only where there are more than were kept."""
     if seen.markers == len(seen.marked):
         return tuple(seen.marked.get(marker, -1) for marker in markers)
     entry, big = known.file.index.key(known.keys.places[_TOKENS]), known.file.byte_order == "big"
@@ -190,7 +190,7 @@ def merge_order(subject: Subject) -> Iterator[Finding]:
     for place, merge in enumerate(merges):
         parts = merge.split(b" ")
         if len(parts) != 2:
-            continue  # T003 speaks of those
+            continue  # T003 reports those
         left, right = parts
         if (len(left) > 1 and left not in made and len(left.decode("utf-8", "replace")) > 1) or (
             len(right) > 1 and right not in made and len(right.decode("utf-8", "replace")) > 1
