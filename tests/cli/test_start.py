@@ -40,8 +40,7 @@ CLICK = {"click", "typing", "re", "enum", "inspect", "threading"}
 class Start(NamedTuple):
     """A command line, how many modules it may import of this package and in all, and which heavy ones it needs.
 
-    FILE has three tensors and no declared architecture; MODEL is like real files, with a template to cut, which takes
-    expressions.
+    FILE has three tensors and no declared architecture; MODEL is like real files, with a template to cut.
     """
 
     words: list[str]
@@ -53,8 +52,8 @@ class Start(NamedTuple):
 STARTS = {
     "version": Start(["--version"], 5, 15, set()),
     "lint": Start(["lint", "FILE"], 96, 127, set()),
-    "header": Start(["lint", "--header-only", "MODEL"], 108, 147, {"re", "enum"}),
-    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 100, 139, {"re", "enum"}),
+    "header": Start(["lint", "--header-only", "MODEL"], 108, 140, set()),
+    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 100, 133, set()),
     "json": Start(["lint", "--json", "FILE"], 93, 136, {"json", "re", "enum"}),
     "rules": Start(["rules", "--format", "json"], 108, 214, CLICK | {"json", "pathlib"}),
     "help": Start(["lint", "--help"], 69, 159, CLICK),
