@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 #: Numbers that I2_S had before its release; BF16 and a retired type today.
 LEGACY_I2_S = frozenset({30, 31})
 
+#: As many placements are objects as well: most models have fewer tensors.
+MOST_OBJECTS = 4096
+
 #: Sizes of tensors of one shape, type and extent that are remembered at once.
 ALIKE = 1024
 
@@ -44,8 +47,10 @@ class Placements:
     def __init__(self) -> None:
         self._offsets, self._rows, self._numbers = array("Q"), array("Q"), array("q")
         self._sizes: list[int | None] = []  # those of tensors that are alike are one object
+        self._made: list[Placement] | None = None  # of few: many rules look at all of them
 
     def append(self, offset: int, row: int, number: int, size: int | None) -> None:
+        self._made = None
         self._offsets.append(offset)
         self._rows.append(row)
         self._numbers.append(number)
@@ -68,7 +73,22 @@ class Placements:
         return Placement(self._offsets[place], self._rows[place], self._numbers[place], self._sizes[place])
 
     def __iter__(self) -> Iterator[Placement]:
-        return map(Placement, self._offsets, self._rows, self._numbers, self._sizes)
+        made = map(Placement, self._offsets, self._rows, self._numbers, self._sizes)
+        if len(self) > MOST_OBJECTS:
+            return made
+        if self._made is None:
+            self._made = list(made)
+        return iter(self._made)
+
+    def extents(self, end: int) -> Iterator[Extent]:
+        """The bytes of each up to the next one, of the last up to where the data end."""
+        before: Placement | None = None
+        for placement in self:
+            if before is not None:
+                yield Extent(before, placement.offset - before.offset, placement)
+            before = placement
+        if before is not None:
+            yield Extent(before, end - before.offset, None)
 
 
 class Extent(NamedTuple):

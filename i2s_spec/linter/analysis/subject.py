@@ -218,6 +218,12 @@ class Subject:
         return [(i, name) for i, name in named if not plain_name(name)]
 
     @cached_property
+    def type_numbers(self) -> frozenset[int]:
+        """The numbers of the types of all tensors."""
+        tensor = self.file.index.tensor
+        return frozenset(tensor(i).type for i in range(self.file.index.tensors))
+
+    @cached_property
     def odd_tensors(self) -> list[Tensor]:
         """Tensors whose shape or type is not plainly sound: the only ones that the rules on shapes and types look at."""
         tensor = self.file.index.tensor
@@ -358,22 +364,15 @@ class Subject:
     @property
     def extents(self) -> Iterator[Extent]:
         """The extent of every tensor, in the order of the offsets; made anew each time."""
-        return self.extents_of(range(len(self.placements)))
+        return self.placements.extents(self.data_size)
 
     def extents_of(self, places: Iterable[int]) -> Iterator[Extent]:
         """The extents of the tensors at some places in the order of the offsets."""
         placements, last = self.placements, len(self.placements) - 1
         for place in places:
-            placement = placements[place]
-            if place == last:
-                yield Extent(placement, self.data_size - placement.offset, None)
-            else:
-                after = placements[place + 1]
-                yield Extent(placement, after.offset - placement.offset, after)
-
-    def extent(self, place: int) -> Extent:
-        """The extent of the tensor at a place in the order of the offsets."""
-        return next(self.extents_of((place,)))
+            placement, after = placements[place], placements[place + 1] if place < last else None
+            end = self.data_size if after is None else after.offset
+            yield Extent(placement, end - placement.offset, after)
 
     def is_legacy(self, placement: Placement) -> bool:
         """Whether a tensor of type 30 or 31 has exactly the extent of an I2_S tensor: a file from before the number 36."""

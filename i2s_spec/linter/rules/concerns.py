@@ -33,7 +33,7 @@ def _tokenizer(subject: Subject) -> bool:
 
 
 def _rotation(subject: Subject) -> bool:
-    return bool(_types(subject) & _ROTATED) or _has_key(subject, b"prism.")
+    return not _ROTATED.isdisjoint(subject.type_numbers) or _has_key(subject, b"prism.")
 
 
 def _split(subject: Subject) -> bool:
@@ -41,7 +41,7 @@ def _split(subject: Subject) -> bool:
 
 
 def _i2s(subject: Subject) -> bool:
-    return I2_S.number in _types(subject) or not LEGACY_I2_S.isdisjoint(_types(subject))
+    return I2_S.number in subject.type_numbers or not LEGACY_I2_S.isdisjoint(subject.type_numbers)
 
 
 def _i2s_layers(subject: Subject) -> bool:
@@ -51,21 +51,15 @@ def _i2s_layers(subject: Subject) -> bool:
 
 
 def _groups(subject: Subject) -> bool:
-    return bool(_types(subject) - _NO_GROUPS)
+    return not subject.type_numbers <= _NO_GROUPS
 
 
 def _groups_of_128(subject: Subject) -> bool:
-    return 42 in _types(subject)
+    return 42 in subject.type_numbers
 
 
 def _has_key(subject: Subject, prefix: bytes) -> bool:
     return any(name.startswith(prefix) for _, name in subject.key_names())
-
-
-def _types(subject: Subject) -> set[int]:
-    """The numbers of the types of all tensors."""
-    tensor = subject.file.index.tensor
-    return {tensor(i).type for i in range(subject.file.index.tensors)}
 
 
 #: Modules of rules, and what a file must be like for them to be asked.

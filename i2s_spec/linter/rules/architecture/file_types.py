@@ -120,24 +120,21 @@ def retired_type_size(subject: Subject) -> Iterator[Finding]:
     Fix: the file cannot be repaired. Quantize the model again.
     """
     block, size = TAKEN_OVER_BLOCK
-    if TAKEN_OVER.keys().isdisjoint(_numbers(subject)):
+    if TAKEN_OVER.keys().isdisjoint(subject.type_numbers):
         return
-    least = 4096 // block * size - subject.effective_alignment
+    step = subject.effective_alignment
+    least = 4096 // block * size - step
     for extent in subject.extents:
         number = extent.placement.number
         if extent.allotted_bytes < least or number not in TAKEN_OVER:
             continue
-        ne = subject.file.index.tensor(extent.placement.row).ne
+        ne, there = subject.file.index.tensor(extent.placement.row).ne, padded(extent.allotted_bytes, step)
         wanted = READINGS[number][0].nbytes(ne)
+        if padded(wanted, step) == there:  # a large alignment may fit both sizes
+            continue
         other = prod(ne) // block * size
         whole = sound_shape(ne) and prod(ne) >= 4096 and ne[0] % block == 0
-        need, there = (
-            padded(wanted, subject.effective_alignment),
-            padded(extent.allotted_bytes, subject.effective_alignment),
-        )
-        if (
-            whole and need != there and padded(other, subject.effective_alignment) == there
-        ):  # a large alignment may fit both sizes
+        if whole and padded(other, step) == there:
             from i2s_spec.schema import numbers
 
             yield retired_type_size.at(
@@ -145,8 +142,3 @@ def retired_type_size(subject: Subject) -> Iterator[Finding]:
                 name=subject.name(extent.placement.row), retired=TrustedText(TAKEN_OVER[number]),
                 kind=TrustedText(READINGS[number][0].name), meaning=TrustedText(numbers.tensor_type_words(number)),
             )  # fmt: skip
-
-
-def _numbers(subject: Subject) -> Iterator[int]:
-    tensor = subject.file.index.tensor
-    return (tensor(i).type for i in range(subject.file.index.tensors))

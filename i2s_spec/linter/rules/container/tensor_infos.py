@@ -274,9 +274,10 @@ def type_retired(subject: Subject) -> Iterator[Finding]:
 
     Fix: convert the original checkpoint again.
     """
-    legacy = {placement.row for placement in subject.placements if subject.is_legacy(placement)}
-    for tensor in subject.odd_tensors:
-        if tensor.number in types.RETIRED and tensor.index not in legacy:
+    retired = [tensor for tensor in subject.odd_tensors if tensor.number in types.RETIRED]
+    legacy = {placement.row for placement in subject.placements if subject.is_legacy(placement)} if retired else ()
+    for tensor in retired:
+        if tensor.index not in legacy:
             span = subject.info_span(tensor.index, "type")
             was = types.RETIRED[tensor.number]
             yield type_retired.at(span, got=tensor.number, name=tensor.raw_name, was=was)

@@ -28,7 +28,8 @@ def data_truncated(subject: Subject) -> Iterator[Finding]:
 
     Fix: fetch or write the file again.
     """
-    cut = [p for p in subject.placements if p.size and p.end > subject.data_size and not _astray(subject, p)]
+    data_size = subject.data_size
+    cut = [p for p in subject.placements if p.size and p.offset + p.size > data_size and not _astray(subject, p)]
     if not cut or subject.total >= INT64_END or tail_cut(subject) is not None:
         return
     first = cut[0]
@@ -54,8 +55,9 @@ def offset_past_end(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the tensor's offset from the start of the data section.
     """
+    data_size = subject.data_size
     for placement in subject.placements:
-        if _astray(subject, placement):
+        if placement.offset > data_size and _astray(subject, placement):
             span = subject.info_span(placement.row, "offset")
             name = subject.name(placement.row)
             yield offset_past_end.at(span, got=placement.offset, want=subject.data_size, name=name)

@@ -7,7 +7,7 @@ from i2s_spec.errors import Span, TrustedText
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.source import Source
 from i2s_spec.linter.analysis.payload_stats import holes, payload_anomalies
-from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import extent_anomalies, oversized, padding
 from i2s_spec.linter.rule import WARNING, Finding, Fix, rule
 from i2s_spec.schema.magic import EMBEDDABLE
@@ -82,6 +82,7 @@ def padding_not_zero(subject: Subject) -> Iterator[Finding]:
             )
 
 
+@analysis
 def _behind_the_last(subject: Subject) -> tuple[int, int] | None:
     """The bytes after the padded end of the last tensor, if there are any."""
     file = subject.file

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Set
 from math import isfinite, prod
 
 from i2s_spec.errors import TrustedText
-from i2s_spec.inspect.placement import Placement
+from i2s_spec.inspect.placement import LEGACY_I2_S, Placement
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.analysis.tensor_extents import BLOCK, chunks, mis_sized
 from i2s_spec.linter.rule import WARNING, Finding, Fix, Rule, Stops, rule
@@ -236,7 +236,7 @@ def legacy_number(subject: Subject) -> Iterator[Finding]:
 
     Fix: convert the original checkpoint again; renumbering alone gives wrong weights.
     """
-    for placement in subject.placements:
+    for placement in () if LEGACY_I2_S.isdisjoint(subject.type_numbers) else subject.placements:
         if subject.is_legacy(placement):
             span = subject.info_span(placement.row, "type")
             name = subject.name(placement.row)
