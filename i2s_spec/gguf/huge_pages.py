@@ -9,9 +9,9 @@ True
 from __future__ import annotations
 
 import mmap
-from contextlib import suppress
 
 from i2s_spec.errors import counted
+from i2s_spec.light_contexts import suppress
 from i2s_spec.light_typing import Final
 
 #: Bytes of a huge page.

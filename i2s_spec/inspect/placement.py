@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
 from itertools import chain, islice
 from math import prod
-from operator import le
 
-from i2s_spec.light_typing import TYPE_CHECKING, NamedTuple
+from i2s_spec.light_typing import TYPE_CHECKING, Iterator, NamedTuple
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.types import padded
 
@@ -59,7 +57,7 @@ class Placements:
     def by_row(self) -> Placements:
         """The same in the order of the tensor table, in which they mostly are already."""
         count, rows = len(self), self._rows
-        if all(map(le, rows, islice(rows, 1, None))):
+        if all(map(int.__le__, rows, islice(rows, 1, None))):
             return self
         found = Placements()
         for place in sorted(range(count), key=rows.__getitem__):

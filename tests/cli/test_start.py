@@ -51,12 +51,12 @@ class Start(NamedTuple):
 
 STARTS = {
     "version": Start(["--version"], 5, 15, set()),
-    "lint": Start(["lint", "FILE"], 96, 127, set()),
-    "header": Start(["lint", "--header-only", "MODEL"], 108, 140, set()),
-    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 100, 133, set()),
-    "json": Start(["lint", "--json", "FILE"], 93, 136, {"json", "re", "enum"}),
-    "rules": Start(["rules", "--format", "json"], 108, 214, CLICK | {"json", "pathlib"}),
-    "help": Start(["lint", "--help"], 69, 159, CLICK),
+    "lint": Start(["lint", "FILE"], 98, 125, set()),
+    "header": Start(["lint", "--header-only", "MODEL"], 110, 138, set()),
+    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 102, 131, set()),
+    "json": Start(["lint", "--json", "FILE"], 95, 138, {"json", "re", "enum"}),
+    "rules": Start(["rules", "--format", "json"], 110, 216, CLICK | {"json", "pathlib"}),
+    "help": Start(["lint", "--help"], 71, 161, CLICK),
 }
 
 

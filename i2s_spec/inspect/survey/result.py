@@ -6,13 +6,23 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from i2s_spec.codec.payload_facts import Groups, PayloadObservation
 from i2s_spec.codec.tail import TailKind, classify
 from i2s_spec.errors import Span
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, overload
+from i2s_spec.light_typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Final,
+    Iterable,
+    Iterator,
+    Literal,
+    NamedTuple,
+    Sequence,
+    overload,
+)
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import TAIL_BYTES
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 import struct
 from array import array
-from collections.abc import Callable, Sequence
 from math import isfinite, prod
 
-from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
+from i2s_spec.light_typing import TYPE_CHECKING, Callable, Final, NamedTuple, Sequence
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import BLOCK, CODES_PER_BYTE, extent_anomalies
 from i2s_spec.schema.checks import order_prefix

@@ -5,8 +5,6 @@ Time and memory stay linear in the header: keys and tensors are walked a few tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property, wraps
 from math import prod
 
 from i2s_spec.errors import Span
@@ -15,7 +13,8 @@ from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.gguf.text_decoded import text_decoded
 from i2s_spec.inspect.placement import LEGACY_I2_S, Extent, Placement, Placements, placements_of, sound_shape
 from i2s_spec.inspect.survey.result import Reading
-from i2s_spec.light_typing import TYPE_CHECKING, Any
+from i2s_spec.light_functools import cached_property, wraps
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator
 from i2s_spec.linter.analysis.shifted_data import Shift, shifted
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.architectures.architecture import Architecture, declared_architecture

@@ -6,12 +6,12 @@ here once for all rules: by the mistake about the size that explains them, what 
 
 import struct
 from array import array
-from collections.abc import Iterator
-from functools import lru_cache
 from itertools import chain, islice
 from math import prod
 
 from i2s_spec.inspect.placement import Extent, Placement
+from i2s_spec.light_functools import lru_cache
+from i2s_spec.light_typing import Iterator
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import I2_S, I2_S_BLOCK, TAIL_BYTES, padded

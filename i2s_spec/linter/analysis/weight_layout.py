@@ -7,11 +7,10 @@ taken to be the canonical one, and done again where it is another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 
 from i2s_spec.errors import FormatError
-from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
+from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterator, NamedTuple
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.pattern import pattern
 

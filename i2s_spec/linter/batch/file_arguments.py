@@ -10,11 +10,10 @@ same, with what is wrong with it, so that it gets its report.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
 
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.source import is_address
-from i2s_spec.light_typing import BinaryIO, NamedTuple
+from i2s_spec.light_typing import BinaryIO, Iterable, Iterator, NamedTuple
 
 SUFFIX = ".gguf"
 

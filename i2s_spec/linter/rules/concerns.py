@@ -6,11 +6,9 @@ rules of a module find nothing in a file that it is not about, and a test asks t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from i2s_spec.errors import FormatError
 from i2s_spec.inspect.placement import LEGACY_I2_S
-from i2s_spec.light_typing import TYPE_CHECKING, Final
+from i2s_spec.light_typing import TYPE_CHECKING, Callable, Final
 from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:

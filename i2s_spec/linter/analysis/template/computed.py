@@ -4,9 +4,7 @@ A name that is computed may be any, and what grows may grow to any size: neither
 passes may still do it by other ways. No template of a conversation needs them.
 """
 
-from collections.abc import Iterator
-
-from i2s_spec.light_typing import Final
+from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.template.lexer import Hazard, Part, Token
 from i2s_spec.linter.analysis.template.loops import MANY, number_in
 from i2s_spec.pattern import pattern

@@ -10,10 +10,9 @@ message holds a certain word. Places count bytes of the template.
     []
 """
 
-from collections.abc import Iterable, Iterator
 from itertools import islice, takewhile
 
-from i2s_spec.light_typing import Final
+from i2s_spec.light_typing import Final, Iterable, Iterator
 from i2s_spec.linter.analysis.template.computed import computed_names, grown, leads_out, recursions
 from i2s_spec.linter.analysis.template.lexer import Broken, Hazard, Part, Token, cut
 from i2s_spec.linter.analysis.template.loops import loops, powers

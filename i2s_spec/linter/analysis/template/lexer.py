@@ -9,9 +9,7 @@ keeps no more than `NamedTuple`s of what it found. Nothing is evaluated. Places 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
-from i2s_spec.light_typing import Final, NamedTuple
+from i2s_spec.light_typing import Callable, Final, Iterator, NamedTuple
 from i2s_spec.pattern import pattern
 
 

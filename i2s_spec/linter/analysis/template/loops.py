@@ -1,8 +1,6 @@
 """This module finds in the code of a template what would take any time or memory: loops, powers, repeated texts."""
 
-from collections.abc import Iterator
-
-from i2s_spec.light_typing import Final
+from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.template.lexer import Hazard, Part, Token
 
 #: Loops inside each other whose lists are remembered.

@@ -1,12 +1,11 @@
 """Rules about numbers that mean different things in different forks."""
 
-from collections import Counter
-from collections.abc import Iterator
 from math import prod
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.inspect.placement import sound_shape
-from i2s_spec.light_typing import Final
+from i2s_spec.light_functools import tally
+from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
@@ -22,11 +21,11 @@ _MIXED: Final = frozenset({0, 1, 32})
 
 def _commonest(known: ArchitectureView) -> tuple[str, int, int] | None:
     """The commonest type of the projections, how many are of it, and how many there are."""
-    counts = Counter(row.type for row in known.projections() if row.type)
+    counts = tally(row.type for row in known.projections() if row.type)
     if not counts:
         return None
-    name = max(counts, key=counts.__getitem__)  # the first of equals, as Counter.most_common has it
-    return name, counts[name], counts.total()
+    name = max(counts, key=counts.__getitem__)  # the first of equals
+    return name, counts[name], sum(counts.values())
 
 
 def _stated(known: ArchitectureView) -> tuple[int, Span] | None:

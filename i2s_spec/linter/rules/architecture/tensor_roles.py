@@ -1,11 +1,10 @@
 """Rules about the roles of tensors: the types that fit a role, and differences of models with the same tensors."""
 
 import struct
-from collections import Counter
-from collections.abc import Iterator
 
 from i2s_spec.errors import TrustedText, counted
-from i2s_spec.light_typing import Final
+from i2s_spec.light_functools import tally
+from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
@@ -120,11 +119,13 @@ def ternary_types_mixed(subject: Subject) -> Iterator[Finding]:
     Fix: quantize all projections in one go.
     """
     known = architecture_view(subject)
-    counts = Counter(row.type for row in known.projections() if row.is_ternary)
+    counts = tally(row.type for row in known.projections() if row.is_ternary)
     if len(counts) > 1:
         rarest = min(counts, key=lambda kind: (counts[kind], kind))
         row = next(row for row in known.projections() if row.type == rarest)
-        words = TrustedText(", ".join(f"{count:,} {kind}" for kind, count in counts.most_common()))
+        words = TrustedText(
+            ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items(), key=lambda each: -each[1]))
+        )
         yield ternary_types_mixed.at(subject.info_span(row.i, "type"), got=words, want=1)
 
 

@@ -1,11 +1,11 @@
 """Rules about single tensor infos: names, shapes, types."""
 
-from collections.abc import Iterator
 from math import prod
 
 from i2s_spec.errors import TrustedText
 from i2s_spec.gguf.reader import Tensor
 from i2s_spec.inspect.placement import sound_shape
+from i2s_spec.light_typing import Iterator
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import BYTES_MISSING, DATA_MISSING, WARNING, Finding, Fix, Stops, raised, rule
 from i2s_spec.pattern import pattern

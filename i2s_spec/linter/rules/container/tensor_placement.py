@@ -1,9 +1,8 @@
 """Rules about where tensors lie: overlaps, gaps, order, and what the end of the file cuts off."""
 
-from collections.abc import Iterator
-
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.inspect.placement import Placement
+from i2s_spec.light_typing import Iterator
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.analysis.tensor_extents import oversized, size_mistake
 from i2s_spec.linter.rule import DATA_MISSING, NOTE, WARNING, Finding, Fix, rule

@@ -2,11 +2,11 @@
 
 import struct
 from array import array
-from collections.abc import Iterator, Set
 from math import isfinite, prod
 
 from i2s_spec.errors import TrustedText
 from i2s_spec.inspect.placement import LEGACY_I2_S, Placement
+from i2s_spec.light_typing import Iterator, Set
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.analysis.tensor_extents import BLOCK, chunks, mis_sized
 from i2s_spec.linter.rule import WARNING, Finding, Fix, Rule, Stops, rule

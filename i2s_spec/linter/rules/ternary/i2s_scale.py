@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import isfinite
 
 from i2s_spec.errors import TrustedText, counted
-from i2s_spec.light_typing import Final
+from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.duplicates import duplicate_payloads
 from i2s_spec.linter.analysis.payload_stats import COMPARED, payload_anomalies
 from i2s_spec.linter.analysis.scales import (

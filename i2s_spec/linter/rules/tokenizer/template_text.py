@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from i2s_spec.errors import Span, TrustedText
-from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
+from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterator, NamedTuple
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, rule
