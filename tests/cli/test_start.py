@@ -30,11 +30,11 @@ print(status, sum(name.startswith("i2s_spec") for name in new), *sorted(new), fi
 """
 
 #: What costs most: libraries, and modules of Python's own that load many others.
-HEAVY = {"numpy", "construct", "rich", "click", "typing", "re", "inspect", "dataclasses", "pathlib", "json", "tempfile",
+HEAVY = {"numpy", "functools", "contextlib", "construct", "rich", "click", "typing", "re", "inspect", "dataclasses", "pathlib", "json", "tempfile",
          "enum", "threading", "subprocess", "importlib.metadata", "concurrent.futures", "multiprocessing"}  # fmt: skip
 #: Standard modules that CPython 3.14 split off from others, or no longer loads before a program: they are not counted.
 SINCE_314 = {"io", "abc", "_abc", "errno", "annotationlib", "_types", "_py_warnings", "_zstd", "compression"}
-CLICK = {"click", "typing", "re", "enum", "inspect", "threading"}
+CLICK = {"functools", "contextlib", "click", "typing", "re", "enum", "inspect", "threading"}
 
 
 class Start(NamedTuple):
@@ -51,12 +51,12 @@ class Start(NamedTuple):
 
 STARTS = {
     "version": Start(["--version"], 5, 15, set()),
-    "lint": Start(["lint", "FILE"], 98, 125, set()),
-    "header": Start(["lint", "--header-only", "MODEL"], 110, 138, set()),
-    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 102, 131, set()),
-    "json": Start(["lint", "--json", "FILE"], 95, 138, {"json", "re", "enum"}),
-    "rules": Start(["rules", "--format", "json"], 110, 216, CLICK | {"json", "pathlib"}),
-    "help": Start(["lint", "--help"], 71, 161, CLICK),
+    "lint": Start(["lint", "FILE"], 97, 123, set()),
+    "header": Start(["lint", "--header-only", "MODEL"], 105, 131, set()),
+    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 99, 125, set()),
+    "json": Start(["lint", "--json", "FILE"], 94, 135, {"json", "re", "enum", "functools"}),
+    "rules": Start(["rules", "--format", "json"], 107, 211, CLICK | {"json", "pathlib"}),
+    "help": Start(["lint", "--help"], 71, 160, CLICK),
 }
 
 

@@ -62,6 +62,7 @@ def _has_key(subject: Subject, prefix: bytes) -> bool:
 
 #: Modules of rules, and what a file must be like for them to be asked.
 _CONCERNS: Final[dict[str, Callable[[Subject], bool]]] = {
+    "architecture.file_types": _declared,
     "architecture.hyperparameters": _declared,
     "architecture.norm_gains": _declared,
     "architecture.tensor_inventory": _declared,

@@ -9,7 +9,6 @@ INDEX: Final[tuple[tuple[str, tuple[tuple[str, str, str, str, bool, bool, bool, 
     ("architecture.file_types", (
         ("M030", "file-type-contents", "warning", "NOTHING", False, False, False, True, False),
         ("M031", "file-type-collision", "note", "NOTHING", False, False, False, True, False),
-        ("M032", "retired-type-size", "warning", "NOTHING", False, False, False, True, True),
     )),
     ("architecture.hyperparameters", (
         ("M004", "key-value", "error", "NOTHING", False, False, True, True, False),
@@ -269,6 +268,7 @@ INDEX: Final[tuple[tuple[str, tuple[tuple[str, str, str, str, bool, bool, bool, 
         ("I110", "three-dimensional", "warning", "NOTHING", False, False, False, True, True),
         ("I111", "legacy-number", "error", "NOTHING", False, False, False, True, True),
         ("I301", "scale-byte-order", "error", "NOTHING", False, True, False, True, True),
+        ("M032", "retired-type-size", "warning", "NOTHING", False, False, False, True, True),
     )),
     ("ternary.i2s_layout", (
         ("I213", "layout-contradicted", "error", "NOTHING", True, True, False, True, False),

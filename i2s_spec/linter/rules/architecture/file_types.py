@@ -1,9 +1,6 @@
 """Rules about numbers that mean different things in different forks."""
 
-from math import prod
-
 from i2s_spec.errors import Span, TrustedText
-from i2s_spec.inspect.placement import sound_shape
 from i2s_spec.light_functools import tally
 from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
@@ -11,7 +8,6 @@ from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema.architectures import keys
 from i2s_spec.schema.architectures.inventory import TERNARY_TYPES
-from i2s_spec.schema.types import READINGS, TAKEN_OVER, TAKEN_OVER_BLOCK, padded
 
 _FILE_TYPE: Final = "general.file_type"
 
@@ -103,41 +99,3 @@ def file_type_collision(subject: Subject) -> Iterator[Finding]:
     if any(common[0] in meaning.tensors for meaning in meanings):
         words = TrustedText(numbers.file_type_words(value))
         yield file_type_collision.at(span, got=value, meaning=words, kind=TrustedText(common[0]))
-
-
-@rule("M032", "retired-type-size", "tensor {name} of type {got} has the size of {retired}, {size} bytes, not of {kind}, "
-      "{want}: {meaning}", severity=WARNING, clause="4.2",
-      provenance=("ggml-org/llama.cpp#12997",))  # fmt: skip
-def retired_type_size(subject: Subject) -> Iterator[Finding]:
-    """A tensor has the size that its number meant in llama.cpp before the number was retired.
-
-    Why: for some weeks of 2024 llama.cpp used 36 to 38 for types packed for ARM, with 18 bytes for 32 weights. Files of
-    that time have the type numbers of I2_S, I8_S and TL1 but other data; read as I2_S, they are noise.
-
-    Example: a model that llama-quantize packed as Q4_0_4_4, IQ4_NL_4_4 or a similar type in November 2024.
-
-    Fix: the file cannot be repaired. Quantize the model again.
-    """
-    block, size = TAKEN_OVER_BLOCK
-    if TAKEN_OVER.keys().isdisjoint(subject.type_numbers):
-        return
-    step = subject.effective_alignment
-    least = 4096 // block * size - step
-    for extent in subject.extents:
-        number = extent.placement.number
-        if extent.allotted_bytes < least or number not in TAKEN_OVER:
-            continue
-        ne, there = subject.file.index.tensor(extent.placement.row).ne, padded(extent.allotted_bytes, step)
-        wanted = READINGS[number][0].nbytes(ne)
-        if padded(wanted, step) == there:  # a large alignment may fit both sizes
-            continue
-        other = prod(ne) // block * size
-        whole = sound_shape(ne) and prod(ne) >= 4096 and ne[0] % block == 0
-        if whole and padded(other, step) == there:
-            from i2s_spec.schema import numbers
-
-            yield retired_type_size.at(
-                subject.info_span(extent.placement.row, "type"), got=number, want=wanted, size=other,
-                name=subject.name(extent.placement.row), retired=TrustedText(TAKEN_OVER[number]),
-                kind=TrustedText(READINGS[number][0].name), meaning=TrustedText(numbers.tensor_type_words(number)),
-            )  # fmt: skip

@@ -9,7 +9,6 @@ from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 from i2s_spec.schema.architectures.keys import EXPECTED, REQUIRED
 from i2s_spec.schema.checks import TENSOR_COUNT_SPAN
-from i2s_spec.schema.programs.releases import RELEASES
 
 MODELS: Final = "models of a declared architecture that are ternary, or say so"
 
@@ -246,6 +245,8 @@ def release_changed(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     if known.model is None or known.keys.value("general.name") not in _PUBLISHED_NAMES:
         return
+    from i2s_spec.schema.programs.releases import RELEASES
+
     types = tally(row.type for row in known.rows)
     for release in RELEASES:
         if release.architecture != known.name or release.size in (None, subject.file.size):

@@ -10,7 +10,6 @@ from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema.architectures.inventory import ROLES
 from i2s_spec.schema.architectures.keys import FILE_TYPE_I2_S
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 from i2s_spec.schema.checks import order_prefix
 
 MODELS: Final = "models of a declared architecture that are ternary, or say so"
@@ -47,6 +46,13 @@ def float_type(subject: Subject) -> Iterator[Finding]:
             )  # fmt: skip
 
 
+def _has_groups(kind: str) -> bool:
+    """Whether a type has a scale for each group of weights."""
+    from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+
+    return kind in BLOCK_LAYOUTS
+
+
 @rule("M107", "embedding-type", "tensor {name} is {got}: {reason}", severity=WARNING, clause="4.1",
       when=TERNARY)  # fmt: skip
 def embedding_type(subject: Subject) -> Iterator[Finding]:
@@ -66,8 +72,6 @@ def embedding_type(subject: Subject) -> Iterator[Finding]:
     for row in known.rows:
         if row.spec is None or row.spec.role not in ("embedding", "head") or len(row.ne) != 2 or not row.type:
             continue
-        if row.type in BLOCK_LAYOUTS:
-            continue
         reason = ""
         if row.is_ternary:
             reason = "rows of it are not read by every loader, and embeddings are not of that type"
@@ -75,7 +79,7 @@ def embedding_type(subject: Subject) -> Iterator[Finding]:
             reason = f"with {counted(row.ne[0], 'column')}, a multiple of 256, llama-quantize would not have chosen it"
         elif row.type not in row.spec.types:
             reason = "no published model has it so"
-        if reason:
+        if reason and not _has_groups(row.type):
             yield embedding_type.at(
                 subject.info_span(row.i, "type"), got=TrustedText(row.type), want=TrustedText(row.spec.usual), name=row.name,
                 reason=TrustedText(reason),
