@@ -31,7 +31,8 @@ print(status, sum(name.startswith("i2s_spec") for name in new), *sorted(new), fi
 
 #: What costs most: libraries, and modules of Python's own that load many others.
 HEAVY = {"numpy", "construct", "rich", "click", "typing", "re", "inspect", "dataclasses", "pathlib", "json", "tempfile",
-         "functools", "contextlib", "enum", "threading", "subprocess", "importlib.metadata", "concurrent.futures", "multiprocessing"}  # fmt: skip
+         "functools", "contextlib", "enum", "threading", "subprocess", "importlib.metadata", "concurrent.futures",
+         "multiprocessing"}  # fmt: skip
 #: Standard modules that CPython 3.14 split off from others, or no longer loads before a program: they are not counted.
 SINCE_314 = {"io", "abc", "_abc", "errno", "annotationlib", "_types", "_py_warnings", "_zstd", "compression"}
 CLICK = {"functools", "contextlib", "click", "typing", "re", "enum", "inspect", "threading"}
