@@ -225,6 +225,9 @@ else:
         def __getnewargs__(self):
             return tuple(self)
 
+    #: What gives a field by its place, for all classes.
+    _GETTERS = []
+
     class _Declared(type):
         """Makes a class of named tuples of a class statement."""
 
@@ -239,7 +242,9 @@ else:
                     defaults[field] = body[field]
                 elif defaults:
                     raise TypeError(f"{name}: field {field} without a default follows one that has one")
-                body[field] = _tuplegetter(place, f"Alias for field number {place}")
+                if place == len(_GETTERS):
+                    _GETTERS.append(_tuplegetter(place, f"Alias for field number {place}"))
+                body[field] = _GETTERS[place]
             body.setdefault("__doc__", f"{name}({', '.join(fields)})")
             body.setdefault("__slots__", ())
             body |= {"_fields": fields, "_field_defaults": defaults, "__match_args__": fields, "__new__": _FIRST}

@@ -4,6 +4,7 @@ In most files every extent is the padded size of its tensor, and no rule has any
 here once for all rules: by the mistake about the size that explains them, what is too large, and where padding lies.
 """
 
+import os
 import struct
 from array import array
 from itertools import chain, islice
@@ -21,6 +22,9 @@ USUAL = (struct.unpack("<f", struct.pack("<f", 1e-4))[0], 1e2)
 
 #: Codes of I2_S in a byte, and rows that are looked at for a scale in front.
 CODES_PER_BYTE, ROWS = 4, 8
+
+#: Holes of a sparse file that are looked at.
+HOLES = 64
 
 #: Elements of one block of the canonical layout, `interleave-128`.
 BLOCK = I2_S_BLOCK
@@ -173,3 +177,26 @@ def _scale_of_chunk(subject: Subject, placement: Placement, rows: int) -> bool:
     data = subject.file.source.read(at, 4) if at + 4 <= subject.file.size else b""
     prefix = order_prefix(subject.file.byte_order) + "f"
     return len(data) == 4 and USUAL[0] <= struct.unpack(prefix, data)[0] <= USUAL[1]
+
+
+@analysis
+def holes(subject: Subject) -> list[tuple[int, int]]:
+    """The first few holes of a sparse file in its data section; the end of the file, which counts as one, is left out."""
+    descriptor = getattr(subject.file.source, "fileno", None)
+    start, size = subject.file.data_start, subject.file.size
+    if descriptor is None or start is None or not hasattr(os, "SEEK_HOLE") or not subject.placements:
+        return []
+    found: list[tuple[int, int]] = []
+    try:
+        while start < size and len(found) < HOLES:
+            hole = os.lseek(descriptor(), start, os.SEEK_HOLE)
+            if hole >= size:
+                break
+            try:
+                start = os.lseek(descriptor(), hole, os.SEEK_DATA)
+            except OSError:
+                start = size  # a hole up to the end
+            found.append((hole, start))
+    except OSError:
+        pass  # this file system does not say
+    return found

@@ -6,9 +6,8 @@ from i2s_spec.errors import Span, TrustedText
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.source import Source
 from i2s_spec.light_typing import Iterator, Set
-from i2s_spec.linter.analysis.payload_stats import holes, payload_anomalies
 from i2s_spec.linter.analysis.subject import Subject, analysis
-from i2s_spec.linter.analysis.tensor_extents import extent_anomalies, oversized, padding
+from i2s_spec.linter.analysis.tensor_extents import extent_anomalies, holes, oversized, padding
 from i2s_spec.linter.rule import WARNING, Finding, Fix, rule
 from i2s_spec.schema.magic import EMBEDDABLE
 from i2s_spec.schema.types import I2_S, padded
@@ -192,6 +191,8 @@ def zero_run(subject: Subject) -> Iterator[Finding]:
 
 def _seen_zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
     """Runs of zero bytes that the survey saw; not those in holes of the file, which have a rule of their own."""
+    from i2s_spec.linter.analysis.payload_stats import payload_anomalies
+
     verdict = payload_anomalies(subject)
     for region in verdict.zero_regions if verdict is not None else ():
         yield region.row, region.start, region.stop

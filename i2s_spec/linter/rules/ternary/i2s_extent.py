@@ -8,7 +8,7 @@ from i2s_spec.errors import TrustedText
 from i2s_spec.inspect.placement import LEGACY_I2_S, Placement, sound_shape
 from i2s_spec.light_typing import Iterator, Set
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.analysis.tensor_extents import BLOCK, chunks, mis_sized
+from i2s_spec.linter.analysis.tensor_extents import BLOCK, chunks, mis_sized, row_scales
 from i2s_spec.linter.rule import WARNING, Finding, Fix, Rule, Stops, rule
 from i2s_spec.schema import limits
 from i2s_spec.schema.types import I2_S, READINGS, TAIL_BYTES, TAKEN_OVER, TAKEN_OVER_BLOCK, padded
@@ -241,6 +241,30 @@ def legacy_number(subject: Subject) -> Iterator[Finding]:
             span = subject.info_span(placement.row, "type")
             name = subject.name(placement.row)
             yield legacy_number.at(span, got=placement.number, want=I2_S.number, name=name)
+
+
+@rule("I112", "scale-in-rows", "I2_S tensor {name} has room for {got:byte} where {want} are expected: {rows} rows with a "
+      "{type} in front of each", clause="6.1", provenance=("ikawrakow/ik_llama.cpp IQ2_BN",),
+      ambiguous=True)  # fmt: skip
+def scale_in_rows(subject: Subject) -> Iterator[Finding]:
+    """Every row of a tensor begins with a scale.
+
+    Why: related types, such as IQ2_BN of ik_llama.cpp, have a scale for each row, and some writers use this form under
+    the type number of I2_S. A loader reads the scales as codes, so that every row is shifted further than the one
+    before it.
+
+    Example: 64 rows of 256 weights in 64 × 68 bytes.
+
+    Fix: convert the checkpoint with a released writer; do not change type numbers by hand.
+    """
+    for placement, allotted, _ in mis_sized(subject, "row-scales"):
+        found = row_scales(subject, placement, allotted)
+        assert found is not None
+        (rows, width), start = found, placement.offset
+        yield scale_in_rows.at(
+            subject.absolute(start, start + allotted, f"data[{placement.row}]"), got=allotted, want=placement.size,
+            name=subject.name(placement.row), rows=rows, type=TrustedText("float32" if width == 4 else "float16"),
+        )  # fmt: skip
 
 
 @rule("I301", "scale-byte-order", "the scales of {got} of {of} I2_S tensors make sense only in {other} order, while the "
