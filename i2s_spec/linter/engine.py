@@ -12,7 +12,7 @@ from i2s_spec._version import __version__
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FetchingSource, Origin, Source, is_address, source_of
-from i2s_spec.inspect.survey.result import Reading
+from i2s_spec.inspect.survey.reading import Reading
 from i2s_spec.light_contexts import ExitStack, nullcontext, suppress
 from i2s_spec.light_functools import lru_cache
 from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable

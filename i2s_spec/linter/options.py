@@ -13,7 +13,7 @@ import os
 
 from i2s_spec.errors import counted
 from i2s_spec.gguf.source import Origin
-from i2s_spec.inspect.survey.result import Mode
+from i2s_spec.inspect.survey.reading import Mode
 from i2s_spec.light_functools import cache
 from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable, Mapping
 from i2s_spec.linter.reference import Reference

@@ -52,12 +52,12 @@ class Start(NamedTuple):
 
 STARTS = {
     "version": Start(["--version"], 5, 15, set()),
-    "lint": Start(["lint", "FILE"], 97, 123, set()),
-    "header": Start(["lint", "--header-only", "MODEL"], 105, 131, set()),
-    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 99, 125, set()),
-    "json": Start(["lint", "--json", "FILE"], 94, 135, {"json", "re", "enum", "functools"}),
-    "rules": Start(["rules", "--format", "json"], 107, 211, CLICK | {"json", "pathlib"}),
-    "help": Start(["lint", "--help"], 71, 160, CLICK),
+    "lint": Start(["lint", "FILE"], 98, 124, set()),
+    "header": Start(["lint", "--header-only", "MODEL"], 98, 124, set()),
+    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 95, 121, set()),
+    "json": Start(["lint", "--json", "FILE"], 95, 136, {"json", "re", "enum", "functools"}),
+    "rules": Start(["rules", "--format", "json"], 106, 210, CLICK | {"json", "pathlib"}),
+    "help": Start(["lint", "--help"], 68, 157, CLICK),
 }
 
 

@@ -24,7 +24,8 @@ from i2s_spec.codec.isa import KernelSet, chosen, table
 from i2s_spec.codec.payload_facts import GROUPS_FROM
 from i2s_spec.errors import FormatError, Span, TrustedText, counted
 from i2s_spec.gguf.source import FetchingSource, FileSource
-from i2s_spec.inspect.survey.result import WINDOWS, Reading, Survey, Surveyed
+from i2s_spec.inspect.survey.reading import WINDOWS, Reading
+from i2s_spec.inspect.survey.result import Survey, Surveyed
 from i2s_spec.light_functools import cache
 from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterable, Iterator
 from i2s_spec.schema import faults, limits, types

@@ -1,5 +1,5 @@
 """This module defines what a survey says of the payloads of a file: codes, runs, scales, tails, and which floats are
-infinite or NaN. The bytes are read in `reader`.
+infinite or NaN. The bytes are read in `reader`, as `reading` says how much of them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from i2s_spec.light_typing import (
     TYPE_CHECKING,
     Any,
     Callable,
-    Final,
     Iterable,
     Iterator,
-    Literal,
     NamedTuple,
     Sequence,
     overload,
@@ -29,25 +27,7 @@ from i2s_spec.schema.types import TAIL_BYTES
 if TYPE_CHECKING:
     from i2s_spec.codec._survey import Parts
     from i2s_spec.gguf.reader import File
-
-Mode = Literal["full", "sample", "none"]
-
-
-#: Windows that a sample takes of a tensor.
-WINDOWS: Final = 16
-
-
-class Reading(NamedTuple):
-    """How much of the payloads is read, and by how many threads; `progress` is called with (bytes read, bytes in all).
-
-    `full` reads everything, `sample` a bounded part of each tensor: its beginning, its end, and windows spread evenly
-    between, so many in all; `none` nothing at all.
-    """
-
-    mode: Mode = "full"
-    threads: int = 1
-    progress: Callable[[int, int], None] | None = None
-    windows: int = WINDOWS
+    from i2s_spec.inspect.survey.reading import Mode
 
 
 class ByteRun(NamedTuple):

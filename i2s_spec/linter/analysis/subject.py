@@ -12,7 +12,7 @@ from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.gguf.text_decoded import text_decoded
 from i2s_spec.inspect.placement import LEGACY_I2_S, Extent, Placement, Placements, placements_of, sound_shape
-from i2s_spec.inspect.survey.result import Reading
+from i2s_spec.inspect.survey.reading import Reading
 from i2s_spec.light_functools import cached_property, wraps
 from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator
 from i2s_spec.linter.analysis.shifted_data import Shift, shifted
