@@ -1,6 +1,6 @@
 # i2s in a container: docker build -t i2s . && docker run --rm -v "$PWD:/work:ro" i2s lint model.gguf
 FROM python:3.13-slim AS build
-# Debian keeps one version of a package: a pinned one would be gone with the next.
+# Debian keeps only one version of a package; a pinned version would disappear with the next one.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install -y --no-install-recommends gcc libc6-dev \

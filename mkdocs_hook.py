@@ -1,4 +1,4 @@
-"""mkdocs calls this first: the package takes the text of this checkout, whatever way it was installed."""
+"""mkdocs calls this first, so that the package uses the text of this checkout, however it was installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from i2s_spec.docs import checkout
 def on_config(config: Any) -> Any:
     """Name the folder of `mkdocs.yml` as the checkout.
 
-    :raises SettingError: where the installed package is of another version
+    :raises SettingError: if the installed package has another version
     """
     checkout.use(Path(config.config_file_path).parent)
     return config

@@ -1,7 +1,7 @@
-"""Builds the extensions that pyproject.toml declares: side by side, and with one copy of Cython's own code.
+"""Builds the extensions that pyproject.toml declares: in parallel, and with one copy of Cython's own code.
 
-What Cython needs for typed memoryviews is as much C as a module of ours. It is compiled once, as `i2s_spec._cyutility`,
-which the extensions import. Translation happens where extensions are built, not where a tool asks for metadata.
+Cython's code for typed memoryviews is as long as the C code of one of our modules. It is compiled once, as
+`i2s_spec._cyutility`, which the extensions import. Cython runs when extensions are built, not when a tool reads metadata.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SHARED = "i2s_spec._cyutility"
 
 
 def processors() -> int:
-    """How many processors the build may use."""
+    """Number of processors that the build may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
@@ -36,18 +36,18 @@ class BuildExtensions(build_ext):
             self.parallel = processors()
 
     def build_extensions(self) -> None:
-        """Translate what is `.pyx`, then compile."""
+        """Translate the `.pyx` files, then compile."""
         from Cython.Build import cythonize
 
         folder = Path(self.build_temp)
         folder.mkdir(parents=True, exist_ok=True)
         for extension in self.extensions:
             if extension.name == SHARED:
-                extension.sources = [str(folder / "_cyutility.c")]  # which Cython writes
+                extension.sources = [str(folder / "_cyutility.c")]  # Cython writes this file
             if "pyx" not in extension.include_dirs:
                 extension.include_dirs.append("pyx")
             extension.extra_compile_args = compile_flags(self.compiler.compiler_type, extension.extra_compile_args)
-        # A process for each processor where processes are forked; elsewhere they would run this file anew.
+        # One process for each processor where processes are forked; elsewhere each would run this file again.
         workers = min(processors(), len(self.extensions)) if sys.platform == "linux" else 0
         made: list[Any] = cythonize(
             self.extensions,
@@ -58,11 +58,11 @@ class BuildExtensions(build_ext):
             shared_utility_qualified_name=SHARED,
             quiet=True,
         )
-        # Cython copies headers beside what it makes, and an older copy would be found before pyx/.
+        # Cython copies headers beside its output, and an older copy would be found before those in pyx/.
         for copy in folder.rglob("*.h"):
             copy.unlink()
         sources = {extension.name: extension.sources for extension in made}
-        for extension in self.extensions:  # these have what setuptools wrote on them
+        for extension in self.extensions:  # these objects have the attributes that setuptools set
             extension.sources = sources[extension.name]
         if self.compiler.compiler_type == "msvc":
             use_clang(self.compiler, self.extensions)
@@ -70,16 +70,16 @@ class BuildExtensions(build_ext):
 
 
 def compile_flags(compiler: str, declared: list[str]) -> list[str]:
-    """The declared flags as a compiler takes them: those of GCC and Clang pass through clang-cl by `/clang:`."""
+    """The declared flags in the form of a compiler: clang-cl takes those of GCC and Clang after `/clang:`."""
     if compiler != "msvc":
         return declared
     return [f"/clang:{flag}" if flag.startswith(("-O", "-f")) else flag for flag in declared if flag != "-g0"]
 
 
 def use_clang(compiler: Any, extensions: list[Extension]) -> None:
-    """Compile by clang-cl in the place of cl: the kernels are written in the vector types of GCC and Clang.
+    """Compile with clang-cl instead of cl, because the kernels use the vector types of GCC and Clang.
 
-    What asks the processor for its features is in Clang's own library, which Microsoft's linker has to be given.
+    The functions that query processor features are in Clang's own library, which Microsoft's linker needs as an argument.
     """
     if not compiler.initialized:
         compiler.initialize()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A C compiler that compiles nothing twice within one run of `.ci/run`, which builds the package in four environments.
+"""A wrapper of the C compiler that compiles each file once in a run of `.ci/run`, which builds the package four times.
 
-An object file is kept in the folder `CI_OBJECTS` under a hash of all that it is made of: the preprocessed text, the flags,
-and the compiler's version. The folder of a source, which differs from build to build, does not get into it (`__FILE__`).
-Only compilations without debug information (`-g0`) are kept, since that contains paths.
+It keeps object files in the folder `CI_OBJECTS`, under a hash of the preprocessed text, the flags and the compiler's
+version. The folder of a source differs between builds, and is kept out of the object file (`__FILE__`). Only compilations
+without debug information (`-g0`) are kept, because debug information contains paths.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COMPILER = "gcc"
 
 
 def main(words: list[str]) -> int:
-    """Compile, or copy what was compiled before; everything else is the compiler's."""
+    """Compile, or copy an earlier object file; pass all other calls on to the compiler."""
     if "-c" not in words or "-o" not in words or "-g0" not in words:
         return subprocess.run([COMPILER, *words], check=False).returncode
     target = Path(words[words.index("-o") + 1])

@@ -1,10 +1,10 @@
-"""What this package depends on: the lowest versions that it accepts, held against advisories, and a bill of materials.
+"""Compares the lowest accepted versions of dependencies with advisories, and writes a bill of materials.
 
-    python .ci/dependencies.py check            exits with 1 where a version is accepted that advisories.json lists
-    python .ci/dependencies.py floors           the lowest accepted versions, as pip-audit takes them
-    python .ci/dependencies.py sbom FILE        CycloneDX JSON of the package and what is installed for it
+    python .ci/dependencies.py check            exits with 1 if a version in advisories.json is accepted
+    python .ci/dependencies.py floors           the lowest accepted versions, in the form of pip-audit
+    python .ci/dependencies.py sbom FILE        CycloneDX JSON of the package and its installed dependencies
 
-It needs nothing but Python. The bill of materials has no date, so that the same environment gives the same bytes.
+It needs only Python. The bill of materials has no date, so the same environment gives the same bytes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def normal(name: str) -> str:
 
 
 def floors() -> dict[str, str]:
-    """The lowest version of each package that any place accepts."""
+    """The lowest accepted version of each package, over all requirements."""
     found: dict[str, str] = {}
     for name, floor in requirements():
         found[name] = min(found.get(name, floor), floor, key=version)
@@ -62,7 +62,7 @@ def advisories() -> list[dict[str, str]]:
 
 
 def accepted() -> list[str]:
-    """What is wrong: versions that are accepted though an advisory lists them, and advisories of nothing that is used."""
+    """Problems: accepted versions that an advisory lists, and advisories about packages that are not used."""
     lowest = floors()
     wrong = [f"{name} has no lowest version" for name, floor in lowest.items() if not floor]
     for each in advisories():
@@ -70,12 +70,14 @@ def accepted() -> list[str]:
         if floor is None:
             wrong.append(f"{each['id']} is about {each['package']}, which is not used")
         elif version(floor) < version(each["mended_in"]):
-            wrong.append(f"{each['package']} {floor} is accepted, and {each['id']} is mended in {each['mended_in']}")
+            wrong.append(
+                f"{each['package']} {floor} is accepted, but {each['id']} is fixed only in {each['mended_in']}"
+            )
     return wrong
 
 
 def sbom() -> dict[str, Any]:
-    """The package and what is installed for it, as CycloneDX 1.6."""
+    """The package and its installed dependencies, as CycloneDX 1.6."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     root = _component(project["name"], project["version"], project["license"])
     components: dict[str, dict[str, Any]] = {}
@@ -87,7 +89,7 @@ def sbom() -> dict[str, Any]:
         for name in names:
             try:
                 found = distribution(name)
-            except PackageNotFoundError:  # of an operating system or a Python that this is not
+            except PackageNotFoundError:  # for another operating system or version of Python
                 continue
             component = _component(found.metadata["Name"], found.version, _licence(found))
             edges[parent].append(component["bom-ref"])
@@ -123,10 +125,10 @@ def _name(requirement: str) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Do what the words ask for; the exit code."""
+    """Run the command line and return the exit code."""
     if words == ["check"]:
         wrong = accepted()
-        print("\n".join(wrong) or f"no accepted version is in {len(advisories())} advisories")
+        print("\n".join(wrong) or f"none of {len(advisories())} advisories lists an accepted version")
         return int(bool(wrong))
     if words == ["floors"]:
         print("\n".join(f"{name}=={floor}" for name, floor in sorted(floors().items()) if floor))

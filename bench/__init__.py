@@ -1,1 +1,1 @@
-"""The benchmarks: each part of the project against a named peer or limit, in the same run."""
+"""The benchmarks: each part of the project is compared with a named peer or limit in the same run."""

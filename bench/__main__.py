@@ -1,6 +1,6 @@
 """The command line of the benchmarks: `python -m bench [PART...]`, in a checkout.
 
-Tables go to stdout, what is going on to stderr. Nothing fails because it is slow, unless --check asks for it.
+Tables go to stdout, progress to stderr. A slow result is not a failure, unless --check asks for it.
 """
 
 from __future__ import annotations

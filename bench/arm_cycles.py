@@ -1,11 +1,12 @@
-"""This module estimates the cycles of the ARM kernels by llvm-mca: a model of the processor's pipes, not a measurement.
+"""This module estimates the cycles of the ARM kernels with llvm-mca: a model of the processor's pipelines, not a
+measurement.
 
-`python -m bench.arm_cycles` prints a table; `--write` puts it into `bench/estimates/arm.json`, which the page of benchmarks
-draws. It needs `aarch64-linux-gnu-gcc` and llvm-mca (Debian: `llvm-19`), of which older versions know fewer models.
+`python -m bench.arm_cycles` prints a table; `--write` writes it to `bench/estimates/arm.json`, which the page of
+benchmarks draws. It needs `aarch64-linux-gnu-gcc` and llvm-mca (Debian: `llvm-19`); older versions know fewer models.
 
-The headers of `pyx/` are compiled, and the loop of each kernel that does the work is given to llvm-mca. It takes every load
-to hit the first cache and every branch to be foreseen. Of a processor it knows what LLVM's scheduling model says: for
-Cortex-A76 that of Cortex-A57, which takes three instructions a cycle; for Apple M1 that of Cyclone, of 2013. Rows name it.
+The headers of `pyx/` are compiled, and llvm-mca gets the main loop of each kernel. It assumes that every load hits the
+first cache and every branch is predicted. It knows of a processor what LLVM's scheduling model contains: for Cortex-A76
+the model of Cortex-A57, with three instructions per cycle; for Apple M1 that of Cyclone, of 2013. Rows name the model.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""This module measures the codec of types with a scale for each group against a copy and a read of as many bytes, as a part
-of `codec`.
+"""This module measures the codec of types with a scale for each group, as a part of `codec`.
 
-Every job stands beside a copy that moves the bytes that it reads and writes, in the same round: a ratio of 1 says that it is
-as fast as memory is. Counting codes stands beside reading the same bytes.
+Every job is measured beside a copy that moves as many bytes as it reads and writes, in the same round: a ratio of 1
+means that it is as fast as memory. Counting codes is compared with reading the same bytes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """This module measures `import_checkpoint` against reading the same checkpoint and writing a file of the same size.
 
-The checkpoint is that of BitNet b1.58 2B-4T in bf16 by every size: 332 tensors, 4.8 GB, 128,256 tokens. Its weights are one
-random block over and over, and its tokens are made up. The probe reads every shard and writes as many bytes as the GGUF
-file has, in pieces, and does nothing with them.
+The checkpoint has all sizes of BitNet b1.58 2B-4T in bf16: 332 tensors, 4.8 GB, 128,256 tokens. Its weights are one
+random block, repeated, and its tokens are invented. The probe reads every shard and writes as many bytes as the GGUF
+file has, in pieces, without computing anything.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """This module measures a run over 100,000 files on a local Dask cluster against `--jobs`: two whole runs, in turns.
 
-Both are `i2s lint` with two processes and print the same reports. They take turns by blocks of files: while one is at its
-block all processes of the other are stopped (SIGSTOP), so that a machine whose speed drifts is equally fast for both, and no
-work is done in the other's time. The run on Dask looks for equal contents as well, keeps its results, and makes the Parquet
-table; what it takes beyond `--jobs` is the price of all that. The first block has the start of each, the last its end.
+Both are `i2s lint` with two processes and print the same reports. They take turns by blocks of files: while one
+processes its block, all processes of the other are stopped (SIGSTOP). So a machine whose speed drifts is equally fast
+for both, and neither works in the other's time. The run on Dask also detects equal contents, keeps its results, and
+makes the Parquet table; its additional time beyond `--jobs` is the cost of these. The first block contains the start of
+each run, the last its end.
 
-Files have some kilobytes, of different content: else one would be judged. `I2S_BENCH_FILES` says how many there are; 100,000
-take 400 MB on the disk.
+Files have some kilobytes and different content, because equal files would be checked once. `I2S_BENCH_FILES` sets their
+number; 100,000 take 400 MB on the disk.
 """
 
 from __future__ import annotations

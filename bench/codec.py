@@ -1,15 +1,15 @@
-"""This module measures the codec: payload kernels against what memory gives, the definition, and the `gguf` package.
+"""This module measures the codec: payload kernels against the speed of memory, the definition, and the `gguf` package.
 The types with a scale for each group follow, which `block_types` measures.
 
-Two probes stand beside every measurement, in the same round: reading every byte of the payload (`_codec.read`, an OR over
-it), and copying it (NumPy's copy, which is the C library's). A kernel's traffic is what it reads plus what it writes; a
-ratio of 1 to the copy probe says that it moves bytes as fast as a copy does. Results larger than a window are written into
-the same window again and again.
+Two probes run beside every measurement, in the same round: reading every byte of the payload (`_codec.read`, an OR over
+it), and copying it (NumPy's copy, which is the C library's). The traffic of a kernel is the bytes that it reads and
+writes; a ratio of 1 to the copy probe means that it moves bytes as fast as a copy. Results larger than a window are
+written into the same window repeatedly.
 
-Kernel sets are measured in turn, in one round: a neighbor on the same core makes everything slower for half a minute, and a
-set that is measured after the other would look slower than it is. In the cache a call is a third of the time, and what
-bounds a kernel is not copying but writing; there the least of many calls counts, less a call that does next to nothing. That
-call follows one that has filled the cache, as every other does: the interpreter's own data are no longer in it then.
+Kernel sets are measured in turn, in one round: other work on the same core slows everything down for half a minute, and
+a set that is measured later would look slower than it is. In the cache a call is a third of the time, and the limit of a
+kernel is not copying but storing; there the shortest of many calls counts, minus the time of an almost empty call. That
+call follows one that has filled the cache, like every other call, so the interpreter's own data are no longer in it.
 """
 
 from __future__ import annotations

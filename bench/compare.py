@@ -1,8 +1,8 @@
 """This module compares a run with the committed results of the same kind of processor, and names what got worse.
 
-Figures of two days differ with the machine's load. A ratio of a claim was taken inside one run and is compared as it is.
-A row is first corrected by the probes of its benchmark, which say how fast the machine was on either day. Something is
-worse only if its best round is beyond the committed median by more than the tolerance.
+Figures of different days vary with the machine's load. The ratio of a claim was measured inside one run and is compared
+directly. A row is first corrected by the probes of its benchmark, which show how fast the machine was on either day. A
+result is worse only if its best round is worse than the committed median by more than the tolerance.
 """
 
 from __future__ import annotations

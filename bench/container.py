@@ -1,8 +1,8 @@
-"""This module measures the container part: how fast and how lean headers are read, and what `i2s lint` costs.
+"""This module measures the container part: time and memory for reading headers, and the cost of `i2s lint`.
 
-The input is the header of BitNet-b1.58-2B-4T (`headers.bitnet`). Peers read the same bytes, but for the type number of the
-210 ternary tensors and the offsets that follow from it: GGUFReader refuses type 36, so all contenders of a comparison
-read a copy that says TQ2_0. The data section, which no reader of headers touches, is a hole in the file.
+The input is the header of BitNet-b1.58-2B-4T (`headers.bitnet`). All contenders of a comparison read a copy whose 210
+ternary tensors have type TQ2_0 and the offsets that follow from it, because GGUFReader refuses type 36. The data section
+is a hole in the file; no reader of headers reads it.
 """
 
 from __future__ import annotations

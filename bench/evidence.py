@@ -1,8 +1,8 @@
-"""This module measures the evidence of a file's weights against reading the payloads that it is made of.
+"""This module measures the evidence from a file's weights against reading their payloads.
 
-The probe reads the same payloads by the same `pread`s into a buffer of the same size, with as many threads, and does nothing
-with them. Gains are random and a few rows of the feed-forward are all zero, as in trained files, so that every comparison is
-made.
+The probe reads the same payloads by the same `pread` calls into a buffer of the same size, with as many threads, and
+does nothing else. Gains are random and a few rows of the feed-forward are all zero, as in trained files, so that every
+comparison is made.
 """
 
 from __future__ import annotations

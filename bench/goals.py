@@ -1,7 +1,7 @@
-"""This module declares the goals that depend on the class of the processor; the others stand beside what is measured.
+"""This module declares the goals that depend on the class of the processor; the other goals are beside the measurements.
 
-Intel's family 6, model 85 (Skylake-SP to Cooper Lake) has a class of its own, from what is possible on a Cascade Lake
-server. All others are held to the goals of Zen 4 and Sapphire Rapids.
+Intel's family 6, model 85 (Skylake-SP to Cooper Lake) is a separate class, with goals from what is possible on a Cascade
+Lake server. All other processors have the goals of Zen 4 and Sapphire Rapids.
 """
 
 from __future__ import annotations

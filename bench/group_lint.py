@@ -1,4 +1,4 @@
-"""This module measures the linter on payloads with a scale for each group, against reading them, as `lint` does for I2_S."""
+"""This module measures the linter on payloads with a scale for each group against reading them, like `lint` for I2_S."""
 
 from __future__ import annotations
 

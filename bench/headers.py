@@ -1,10 +1,10 @@
-"""This module makes the headers that the benchmarks read, out of `struct` alone and the same every time.
+"""This module makes the headers that the benchmarks read, with `struct` alone and the same every time.
 
 The first is that of BitNet-b1.58-2B-4T: its 24 key-values in their order, 128,256 tokens, 280,147 merges, 332 tensor
-infos, and 8,351,360 bytes up to the data section. The text of tokens and merges is made up; how many there are, how
-long they are together, and that every other token begins with a character beyond ASCII is as in the real file.
+infos, and 8,351,360 bytes up to the data section. The text of tokens and merges is invented; their number, their total
+length, and the share of tokens that begin with a character beyond ASCII (every other one) are those of the real file.
 
-The others are of hostile shapes: very many keys, very many tensors.
+The others are hostile: very many keys, very many tensors.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""This module simulates a run over the files of a hub, file by file, from what one file was measured to take.
+"""This module simulates a run over the files of a hub, file by file, from the measured cost of one file.
 
     python -m bench.hub            simulate, and write the tables of spec/hub.md and the numbers of bench/hub.json
     python -m bench.hub --measure  measure the processor time of headers first
 
-Workers take files one after another. A file asks the hub's resolver once, which a bucket of the hub bounds for all workers
-together, then reads ranges from where it is sent. What was measured here, what is documented by others and what is assumed
-is said in `COSTS`.
+Workers take files one after another. For each file a worker makes one request to the hub's resolver, whose rate is
+limited for all workers together, then reads ranges from the address that it gets. `COSTS` says which numbers were
+measured here, documented by others, or assumed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""This module says on what a benchmark ran: processor, memory, load, versions. Nothing in it names the machine."""
+"""This module describes where a benchmark ran: processor, memory, load, versions. Nothing in it identifies the machine."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""This module measures the integer core of BitLinear: products with packed weights, against what memory and processor give.
+"""This module measures the integer core of BitLinear: products with packed weights, against memory and processor limits.
 
-Probes stand beside every measurement, in the same round and in the threads that do the products: reading every byte of the
-weights, where they lie; the widest multiplications of a kernel set, over and over on registers; and these with the masks
-that weights of 2 bits need, as often as for so many tokens. Some processors do masks where they multiply: there one token
-has half of the multiplications at most. The slower of reading and of multiplying with masks is what no kernel can pass.
+Probes run beside every measurement, in the same round and in the threads that compute the products: reading every byte
+of the weights in place; the widest multiplications of a kernel set, repeated on registers; and these with the masks that
+2-bit weights need, as many as for that number of tokens. Some processors mask on the ports that multiply: there one
+token reaches at most half of the multiplications. The slower of reading and of multiplying with masks is the limit of
+any kernel.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """This module measures: rounds in which all contenders take their turn, medians, and ratios pair by pair.
 
-Machines are shared and their speed drifts, so figures that were taken minutes apart cannot be divided. Here every round
-runs each contender in turn; a ratio is taken inside each round, and what is reported is the median of those ratios with
-the lowest and the highest. A contender that is done in no time runs several times in its turn and counts with its
-median; a slow one runs once.
+Machines are shared and their speed drifts, so figures that were measured minutes apart cannot be divided. Every round
+runs each contender in turn; a ratio is computed inside each round, and the report has the median of these ratios with
+the lowest and the highest. A very short contender runs several times in its turn and counts with its median; a slow one
+runs once.
 """
 
 from __future__ import annotations

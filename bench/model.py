@@ -1,11 +1,11 @@
 """This module measures whole passes of profile `fast` through a model of the full size, against memory and processor.
 
-A token that is generated needs every byte of the weights once: the limit is how fast memory is read, and the probe reads the
-head, which is more than half of it, where it lies. A prompt needs every weight once for each of its tokens: the limit is the
-widest multiplication of vectors, over and over on registers. Both probes have their turn in every round. Processors with AMX
-multiply tiles, eight times as many at once; they are held to the same bound, because what else a prompt needs is no product.
+A generated token needs every byte of the weights once: the limit is the speed of reading memory, and the probe reads the
+head in place, which is more than half of the weights. A prompt needs every weight once for each token: the limit is the
+widest vector multiplication, repeated on registers. Both probes run in every round. Processors with AMX multiply tiles,
+eight times as many numbers at once; they have the same limit, because the rest of a prompt's work is not products.
 
-`I2S_BENCH_MODEL` names a file that `i2s new --shape 2b4t` has made before.
+`I2S_BENCH_MODEL` names a file that `i2s new --shape 2b4t` made before.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""This module finds the peers that the benchmarks compare with, says how to install them, and drives the one in node."""
+"""This module finds the peers of the benchmarks, says how to install them, and runs the one in node."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""This module measures whole processes: how long a command takes, and what a job costs a fresh interpreter in memory.
+"""This module measures whole processes: the time of a command, and the memory that a job takes in a fresh interpreter.
 
-The second half is the child: `python -m bench.processes JOB FILE` does one job and prints one line of JSON. Imports come
-before the measurement, and the peak is started anew, so that what is said is what the job itself took.
+The second half is the child process: `python -m bench.processes JOB FILE` does one job and prints one line of JSON.
+Imports come before the measurement, and the peak is reset after them, so the result is the memory of the job itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""This module names the kind of processor: results are committed for each kind, and compared within one."""
+"""This module names the kind of processor: results are committed for each kind, and compared within one kind."""
 
 from __future__ import annotations
 

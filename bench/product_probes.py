@@ -1,6 +1,6 @@
-"""This module times products beside their probes: weights where they lie, undisturbed rounds, and what is possible.
+"""This module measures products beside their probes: weights in place, undisturbed rounds, and limits.
 
-Reading and multiplying are done in the threads that do the products, by probes that the extension has for it.
+Probes of the extension read and multiply in the threads that compute the products.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""This module holds what each reader of GGUF files is asked to do, so that all of them do the same.
+"""This module holds the tasks for each reader of GGUF files, so that all of them do the same work.
 
-`table` opens a file, decodes every scalar value (text too) and makes the whole tensor table: name, shape, type and offset
-of each. `strings` does that and decodes every string of the two large arrays. Each gives what it read, in a form that can
-be compared. Imports are inside the functions that need them, so that a child process loads one reader only.
+`table` opens a file, decodes every scalar value (text too) and makes the whole tensor table: name, shape, type and
+offset of each. `strings` does that and decodes every string of the two large arrays. Each returns what it read, in a
+form that can be compared. Imports are inside the functions that need them, so that a child process loads only one
+reader.
 """
 
 from __future__ import annotations

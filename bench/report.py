@@ -1,4 +1,4 @@
-"""This module shows results: a table as text for people, one JSON object for everything else."""
+"""This module writes results: a table as text for people, one JSON object for programs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""This module measures starts: processor time of whole commands, in multiples of a bare start of Python in the same round.
+"""This module measures starts: processor time of whole commands, as multiples of a bare start of Python in the same
+round.
 
-A short run is imports, and how fast these are depends on the processor, so that seconds mean little from one machine to
-the next. The unit is `python -S -c pass`: an interpreter that imports nothing of its own accord. Processor time is what
-neighbors disturb least; of the windows of a round the shortest counts.
+Most of a short run is imports, whose time depends on the processor, so seconds cannot be compared between machines. The
+unit is `python -S -c pass`: an interpreter without additional imports. Processor time is affected least by other work;
+the shortest of a round's windows counts.
 """
 
 from __future__ import annotations

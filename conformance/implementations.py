@@ -1,6 +1,7 @@
-"""This module declares the implementations whose runs the site shows, and how each is reached here.
+"""This module declares the implementations whose runs the site shows, and how each is started.
 
-Programs of PyPI and npm are those of `runs`, each in an environment of its own; adapters from the text are built here.
+Programs of PyPI and npm are those of `runs`, each in a separate environment; adapters written from the text are built
+here.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Branch coverage of the rooms that read what strangers give, from the kept inputs of the harnesses alone.
+"""Branch coverage of the folders that read untrusted input, from the stored inputs of the harnesses alone.
 
     pip install coverage
     python fuzz/coverage_report.py              # corpus and regressions, then with the malformed files as well
-    python fuzz/coverage_report.py --missing    # and the branches that no input takes
+    python fuzz/coverage_report.py --missing    # also list the branches that no input takes
 
 Every input goes through `one_input` of its harness, in this process, as `pytest fuzz` replays it; nothing else runs. The
-exit code is 1 where a room stays below the floor. What no bytes can reach is left out by `UNREACHABLE`, each entry with
-its reason; one whose line is gone is refused, so that the list stays true.
+exit code is 1 if a folder stays below the minimum. `UNREACHABLE` excludes branches that no input can reach, each with
+its reason; an entry whose line no longer exists is refused.
 """
 
 from __future__ import annotations

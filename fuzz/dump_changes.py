@@ -1,4 +1,4 @@
-"""Changes of the taps of a dump that a small program describes: left out, renamed, reordered, of other values or kinds."""
+"""Changes of the taps of a dump, described by a small program: left out, renamed, reordered, with other values or types."""
 
 from __future__ import annotations
 

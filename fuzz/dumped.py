@@ -1,7 +1,7 @@
-"""Dumps that a small program describes: a model with a mistake, odd taps, a form, a mode, and a damaged record.
+"""Dumps described by a small program: a model with a mistake, unusual taps, a form, a mode, and a damaged record.
 
 Bytes are choices, in this order: architecture, tokens, set and form of the record, mistake; for each change of the taps
-what and where, until a 0; the form of the dump; mode, model, profile and prefix; what is wrong with the record.
+its kind and place, until a 0; the form of the dump; mode, model, profile and prefix; the damage of the record.
 """
 
 from __future__ import annotations

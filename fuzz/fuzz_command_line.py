@@ -1,7 +1,8 @@
-"""The command line: whatever words and whatever file it gets, it ends with a status of its own and says nothing raw.
+"""The command line: for any arguments and any file, it ends with a documented exit code and prints no control character.
 
-The first line of an input is the words, separated by spaces, `@` standing for the file; the rest is the file, which is
-standard input too. A word in front that begins with `=` names the file. Beside it are a sound file and a folder of two.
+The first line of an input contains the arguments, separated by spaces; `@` stands for the file. The rest is the file,
+which is also the standard input. A first word that begins with `=` names the file. A valid file and a folder of two
+files lie beside it.
 """
 
 from __future__ import annotations

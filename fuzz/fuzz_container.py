@@ -1,7 +1,8 @@
-"""The container: scanner and schema accept the same files with the same content, and refuse the same ones alike.
+"""The container: scanner and schema accept the same files with the same content, and refuse the others with the same
+error.
 
-Whatever is then asked of an open file is answered, or refused with a span inside it; a buffer, a file, a map and a stream
-answer alike; a file that is cut while it is open is noticed.
+Every later request to an open file is answered, or refused with a span inside the file; a buffer, a file, a map and a
+stream give the same answers; truncating an open file is detected.
 """
 
 from __future__ import annotations

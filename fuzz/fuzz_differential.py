@@ -1,7 +1,7 @@
-"""Other readers: what we say must be accepted or rejected, the packages `gguf` and `@huggingface/gguf` accept or reject.
+"""Other readers: `gguf` and `@huggingface/gguf` accept the files that must be accepted, and reject the invalid ones.
 
-`EXPLAINED` lists where they are known to differ, by the rule; everything else is a find: a fault of theirs to be reported,
-or of ours.
+`EXPLAINED` lists the known differences by rule; any other difference is a failure: a bug of theirs to report, or of
+ours.
 """
 
 from __future__ import annotations

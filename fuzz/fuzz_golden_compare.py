@@ -1,8 +1,8 @@
-"""Record comparison: a stranger's dump is compared, or refused with a sentence; nothing of it reaches a terminal.
+"""Record comparison: an untrusted dump is compared, or refused with a message; none of its text reaches a terminal.
 
-The first byte of an input below 128 chooses the file's name, and with it what it may be taken for; the rest is the file.
-From 128 on the rest is a small program (see `dumped`): which model, which mistake in it, what is odd about the taps,
-the form that they are dumped in, the mode of the comparison, and what is wrong with the record.
+A first byte below 128 chooses the file's name, and thus its possible types; the rest is the file. From 128 on the rest
+is a small program (see `dumped`): the model, its mistake, unusual properties of the taps, the form of the dump, the mode
+of the comparison, and the damage of the record.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The linter: it never raises, says the same each time, points into the file, prints nothing it got, and ends in time.
+"""The linter: it never raises, gives the same report each time, points inside the file, escapes all text, and ends in
+time.
 
-Inputs are files, or what is different from a sound model (see `overlay`), with settings: `profile`, `payload`, `format`,
-`runtimes`, `select`, `ignore`, `severity`, `excused`, `limits`, `threads`; `name`, with which the file is written to a
-disk, its zeros at the end as a hole; `reference`, a list of words for `references`, with `dialect` and `expected`;
-`vanishes`, with which the file goes away after so many reads.
+Inputs are files, or differences from a valid model (see `overlay`), with settings: `profile`, `payload`, `format`,
+`runtimes`, `select`, `ignore`, `severity`, `excused`, `limits`, `threads`; `name`, which writes the file to disk under
+this name, with its zeros at the end as a hole; `reference`, a list of words for `references`, with `dialect` and
+`expected`; `vanishes`, which removes the file after so many reads.
 """
 
 from __future__ import annotations

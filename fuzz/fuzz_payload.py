@@ -1,9 +1,8 @@
-"""The codec: every set of kernels gives what the definition gives, or refuses in the same words.
+"""The codec: every set of kernels gives the same result as the definition, or refuses with the same message.
 
-The first eight bytes of an input choose dialects, shape, byte order and strictness and threads, and in the end
-what is done: the tensor is unpacked and packed, or is taken for weights to be quantized, for a tensor of another type that
-can hold trits, for trits of odd values, or for a payload to be surveyed. The rest is the tensor, repeated or cut to its
-size, or left as it is.
+The first eight bytes of an input choose dialects, shape, byte order, strictness and threads, and the operation: the
+tensor is unpacked and packed, or taken as weights to quantize, as a tensor of another type that can hold trits, as trits
+with invalid values, or as a payload to survey. The rest is the tensor, repeated or cut to its size, or left as it is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Round trips: built again a file is the same, recoded there and back a tensor is, and what is repaired stays so.
+"""Round trips: a rebuilt file is unchanged, a tensor recoded there and back is too, and a second repair changes nothing.
 
-Inputs are files, or what is different from a sound model (see `overlay`), with the settings `dialect`, `select`, `ignore`
-and `scrub_tail` of repairs, `keep_unknown` and `drop_template` of sanitising, and `name`: then the file is on a disk.
+Inputs are files, or differences from a valid model (see `overlay`), with the settings `dialect`, `select`, `ignore` and
+`scrub_tail` of repairs, `keep_unknown` and `drop_template` of `sanitize`, and `name`, which puts the file on disk.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The writer: told to write whatever, it refuses with a sentence, or writes what both readers take and read the same.
+"""The writer: for any arguments, it refuses with a message, or writes a file that both readers read alike.
 
-An input is a small program: bytes choose the byte order, keys with values of all sorts and types, tensors with data of
-all sorts, and what is odd about them.
+An input is a small program: bytes choose the byte order, keys with values of all kinds and types, tensors with data of
+all kinds, and invalid properties.
 """
 
 from __future__ import annotations

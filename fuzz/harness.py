@@ -1,8 +1,8 @@
-"""What the harnesses share: where their inputs are.
+"""Parts shared by the harnesses: where their inputs are, and how they run.
 
-Each `fuzz_*.py` has `one_input(data)`, which says what must hold for any bytes. Under pytest it is called with everything
-in `corpus/` and `regressions/`; run as a program, it searches (`searching.py`). Where the bytes are a GGUF file, the mutator
-of `i2s_spec.testing` makes new ones.
+Each `fuzz_*.py` has `one_input(data)`, which checks properties that must hold for any bytes. Pytest calls it with all
+files in `corpus/` and `regressions/`; run as a program, it searches (`searching.py`). Where the bytes are a GGUF file,
+the mutator of `i2s_spec.testing` makes new ones.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Inputs for the corpus of a harness: those of other folders, and random changes of what is kept, where they reach more.
+"""Adds inputs to the corpus of a harness: from other folders, or random changes, if they increase coverage.
 
-    python fuzz/make_corpus.py lint --also found    # of a folder, as a search with Atheris leaves it
+    python fuzz/make_corpus.py lint --also found    # from a folder, such as a search with Atheris leaves
     python fuzz/make_corpus.py lint --seconds 60    # random changes for a minute
-    python fuzz/make_corpus.py lint --tidy          # of what was found, leave out what other inputs make superfluous
+    python fuzz/make_corpus.py lint --tidy          # remove found inputs that other inputs make superfluous
 
-What is in the corpus already stays; an input is added for branches that no kept input takes. The same corpus and the same
-code give the same choice.
+Inputs already in the corpus stay; an input is added for branches that no stored input takes. The same corpus and the
+same code give the same choice.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Files that are too large to be inputs, as small files that say what is different in them.
+"""Files that are too large as inputs, stored as small files that describe their differences.
 
-An input with the key `fuzz.base` is laid over a sound model of that architecture: keys and tensors of the same name take
-the place of the model's, others come behind them, and names in `fuzz.without` are left out. `fuzz.layers` and
-`fuzz.big_endian` choose the model; an empty base is no model at all. A tensor's bytes are those of the input from its
-offset to the next one's, repeated where it takes more; of I2_S the last 32 are the tail. `fuzz.size` cuts
-the file or adds zeros to it, `fuzz.fill` sets stretches of it to one byte, `fuzz.bare` leaves all tensors out.
+An input with the key `fuzz.base` is laid over a valid model of that architecture: its keys and tensors replace those of
+the same name, others are appended, and names in `fuzz.without` are left out. `fuzz.layers` and `fuzz.big_endian` choose
+the model; an empty base means no model. The bytes of a tensor are those of the input from its offset to the next one's,
+repeated up to its size; for I2_S the last 32 are the tail. `fuzz.size` truncates the file or appends zeros, `fuzz.fill`
+sets ranges of it to one byte, `fuzz.bare` leaves all tensors out.
 
-All other keys that begin with `fuzz.` are settings of a harness. An input is a GGUF file itself, so that the mutator
-changes it field by field, and any bytes that are no such file stand for themselves.
+All other keys that begin with `fuzz.` are settings of a harness. An input is a GGUF file itself, so the mutator can
+change it field by field; bytes that are not such a file stand for themselves.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""References that a few words describe: the weights of a model in another form, and what is odd about them.
+"""References described by a few words: the weights of a model in another form, with changes.
 
 The first word is the form: `gguf-TYPE`, `gguf-DIALECT`, `safetensors-TYPE`, `packed`, `npy`, `folder` or `broken`. The
-others are changes: `negated`, `checkpoint-rows`, `gguf-rows`, `noise`, `other`, `some`, `scale`, `short`, `nan`, `nothing`,
-`modules`, `named`, `multiply`, `divide`.
+others are changes: `negated`, `checkpoint-rows`, `gguf-rows`, `noise`, `other`, `some`, `scale`, `short`, `nan`,
+`nothing`, `modules`, `named`, `multiply`, `divide`.
 """
 
 from __future__ import annotations

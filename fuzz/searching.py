@@ -1,7 +1,7 @@
-"""This module searches with Atheris, in whatever a harness calls, modules that are imported late among it.
+"""This module searches with Atheris in all code that a harness calls, including modules that are imported late.
 
-Two faults of Atheris 3.0.0 are gone round: it keeps what a traced comparison gives unless that is a bool, so that comparing
-arrays fills the memory; and a process that is busy can end before libFuzzer has written the input of a find.
+It works around two bugs of Atheris 3.0.0: Atheris keeps the result of a traced comparison unless it is a bool, so that
+comparing arrays fills the memory; and a busy process can end before libFuzzer has written the input of a failure.
 """
 
 from __future__ import annotations

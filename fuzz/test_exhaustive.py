@@ -1,9 +1,10 @@
-"""Every prefix of every small file, and every byte of the small sound files at its edges, gets a verdict: none is left out.
+"""Every prefix of every small file, and every byte of the small valid files at extreme values, is checked without a gap.
 
-A verdict is that of the scanner and the schema, which must agree, and that of the linter, which must name the same fault,
-point into the file and find nothing wrong with itself. The linter judges every prefix of the sound files, and a share of
-the other inputs. Files begin alike: what is a prefix of two is judged once. The workers count what they judged, and the
-counts are held against what there is by arithmetic.
+Scanner and schema must agree, and the linter must name the same fault, point inside the file and report no bug of its
+own. The linter checks every prefix of the valid files, and a share of the other inputs. No reader of headers reads past
+the end of a header or its first fault, so only a share of the longer prefixes is checked. Files have common beginnings:
+a prefix of two files is checked once. The workers count their inputs, and the counts are compared with the number that
+arithmetic gives.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from harness import inputs, sentence
 from i2s_spec.errors import FormatError, SettingError
 from i2s_spec.golden.candidates.dumps import read_dump
 from i2s_spec.linter.engine import lint
+from i2s_spec.schema import gguf
 from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.sample import Draft
 from i2s_spec.testing.twins import scanner_against_schema
@@ -35,7 +37,10 @@ SMALL = 4096
 PIECE = 256
 
 #: Of so many inputs the linter judges one. It is chosen by its checksum, so that no place is left out in all files.
-LINTED = 5
+LINTED = 12
+
+#: Bytes behind a header, or behind its first fault, up to which all prefixes are judged.
+BEHIND = 8
 
 Verdict = Callable[[bytes], None]
 
@@ -81,6 +86,12 @@ def of_file(data: bytes) -> None:
 def of_header(data: bytes) -> None:
     """Scanner and schema are of one opinion."""
     scanner_against_schema(data)
+
+
+def of_a_share(data: bytes) -> None:
+    """All three judge a share of the files, and nobody the others."""
+    if crc32(data) % LINTED == 0:
+        of_file(data)
 
 
 def of_dump(data: bytes) -> None:
@@ -129,11 +140,22 @@ def cut_once(samples: list[bytes]) -> list[tuple[bytes, int]]:
 
 
 def pieces_of(verdict: Verdict, samples: list[bytes]) -> list[Piece]:
-    return [
-        (verdict, prefixes, data, at, min(at + PIECE, len(data) + 1))
-        for data, first in cut_once(samples)
-        for at in range(first, len(data) + 1, PIECE)
-    ]
+    """Every prefix once; what is longer than what a reader of headers looks at, where the verdict is theirs, by a share."""
+    pieces: list[Piece] = []
+    for data, first in cut_once(samples):
+        whole = len(data) + 1
+        end = min(whole, header_end(data) + BEHIND) if verdict in (of_header, of_some_files) else whole
+        for judge, start, stop in ((verdict, first, end), (of_a_share, max(first, end), whole)):
+            pieces += [(judge, prefixes, data, at, min(at + PIECE, stop)) for at in range(start, stop, PIECE)]
+    return pieces
+
+
+def header_end(data: bytes) -> int:
+    """Where a header, or what is wrong with it, ends."""
+    try:
+        return len(data) - len(gguf.parse(data).data)
+    except FormatError as error:
+        return error.span.stop
 
 
 def check_piece(piece: Piece) -> int:
@@ -206,5 +228,7 @@ def test_files_that_begin_alike_are_cut_once() -> None:
     made = [each for data, first in cut_once(samples) for each in prefixes(data, first, len(data) + 1)]
     assert sorted(made) == [b"", b"a", b"ab", b"abc", b"abd", b"x"]
     assert distinct(samples) == len(made)
+    assert header_end(Draft().data[:5]) == 5
+    assert 0 < header_end(Draft().data) < len(Draft().data)
     assert edges(0) == {1, 2, 4, 8, 16, 32, 64, 128, 255}
     assert len(edges(0x5A)) == 10

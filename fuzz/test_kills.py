@@ -1,10 +1,10 @@
-"""Verbs that write are killed at moments that nobody chose: nothing is lost then, and nothing is left after the next run.
+"""Commands that write are killed at random moments: nothing is lost, and after the next run no other file is left.
 
     python fuzz/test_kills.py 10000
 
-kills so many runs and prints what happened. A kill is SIGKILL, so that nothing of this package has a say. After each one the
-result is not there, or whole: the old one or the new one; the inputs are as they were. Now and then the verb then runs to
-its end: its result is the new one, and no other name is in the folder.
+kills this many runs and prints the results. A kill is SIGKILL, which this package cannot handle. After each kill the
+result is missing, or complete: the old one or the new one; the inputs are unchanged. From time to time the command then
+runs to its end: its result is the new one, and no other file is in the folder.
 """
 
 from __future__ import annotations

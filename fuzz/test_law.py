@@ -1,4 +1,4 @@
-"""Every harness asks for the law that no input makes the exit code of a bug: where a verb ends so, the harness fails."""
+"""Every harness also checks that no input leads to the exit code of a bug: if a command ends so, the harness fails."""
 
 from __future__ import annotations
 

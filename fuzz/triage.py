@@ -1,10 +1,10 @@
-"""This module turns what a search found into regressions: one small input and one page for each way to fail.
+"""This module turns failures of a search into regressions: one small input and one page for each kind of failure.
 
     python fuzz/triage.py lint found/crash-* found/timeout-*
 
-Finds that fail in the same place are one find; it is made small, written to `regressions/` with a page in
-`regressions/pages/`, and the command that replays it is printed. What was written before and still fails is known, and
-nothing is written twice. The exit status is 1 where something new was written, 2 where nothing could be run.
+Inputs that fail in the same place are one failure. It is minimized and written to `regressions/` with a page in
+`regressions/pages/`, and the command that replays it is printed. A failure that an existing regression still shows is
+known, and is not written again. The exit code is 1 if something new was written, 2 if the harness cannot run.
 """
 
 from __future__ import annotations

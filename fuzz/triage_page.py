@@ -1,4 +1,4 @@
-"""This module keeps finds: the input among the regressions of its harness, and a page that says what failed.
+"""This module stores failures: the input among the regressions of its harness, and a page that says what failed.
 
 regressions/lint/indexerror-in-rows.gguf        replayed by every run of pytest
 regressions/pages/lint/indexerror-in-rows.md    for people, and for the next triage, which reads the signature

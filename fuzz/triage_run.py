@@ -1,7 +1,8 @@
-"""This module runs inputs of a harness under bounds and says how each fails: the signature by which finds are told apart.
+"""This module runs inputs of a harness with limits and describes how each fails, by a signature that identifies
+failures.
 
-A harness runs in a process of its own (`triage_worker`), which is used again until an input ends it: by a signal, by an
-exit, or because it takes too long.
+A harness runs in a separate process (`triage_worker`), which is reused until an input ends it: by a signal, by an exit,
+or because it takes too long.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""This module makes a find as small as it gets: records, then stretches, then single bytes."""
+"""This module minimizes an input: it removes records, then ranges, then single bytes."""
 
 from __future__ import annotations
 

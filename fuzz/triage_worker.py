@@ -1,10 +1,10 @@
-"""This module runs one harness in a process of its own, input after input, and says how each ended.
+"""This module runs one harness in a separate process, input after input, and reports how each ended.
 
     python fuzz/triage_worker.py fuzz/fuzz_lint.py
 
-Inputs come through the standard input, each as eight bytes of length and the bytes; an answer is a line of JSON: null, or
-the type, the message and our own frames of what was raised. A signal makes it print where it is (`triage_run` asks for that
-where an input does not come to an end).
+Inputs come through the standard input, each as eight bytes of length and the bytes. An answer is a line of JSON: null,
+or the type, the message and our own frames of the exception. On a signal it prints its current position (`triage_run`
+sends the signal if an input does not end).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The law that every harness asks for: no input makes a verb end with the exit code of a bug in this package.
+"""A check that every harness makes: no input makes a command end with the exit code of a bug in this package.
 
-Harnesses call functions; here what they were given goes through the command line too, in this process, with its streams
-caught and in a folder of its own. Verbs cost more than functions: of the inputs a share is taken, chosen by their bytes,
-which is small for a replay, so that the tests stay quick, and larger for a search.
+Harnesses call functions; this module passes their inputs through the command line too, in this process, with captured
+streams and in a separate folder. Commands take longer than functions, so only a share of the inputs is used, chosen by
+their bytes: small for a replay, so that the tests stay quick, and larger for a search.
 """
 
 from __future__ import annotations

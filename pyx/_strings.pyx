@@ -18,6 +18,7 @@ cdef extern from "text.h" nogil:
         uint64_t hash, spaces
     uint64_t i2s_length(const uint8_t *p, bint big)
     bint i2s_look(const uint8_t *p, int64_t length, int64_t room, uint64_t seed, uint64_t key, Seen *seen)
+    bint i2s_look_alone(const uint8_t *p, int64_t length, int64_t room, Seen *seen)
     void I2S_FETCH(const void *p)
     bint i2s_enter(uint32_t *slots, uint64_t mask, uint64_t hash)
 
@@ -136,6 +137,7 @@ cdef class Walk:
         cdef int64_t at = 0, size = part.shape[0]
         cdef uint64_t length
         cdef list candidates = []
+        cdef bint compared = self.limit > 0 or self.texts_count > 0
         while self.index < self.count:
             if size - at < 8:
                 break
@@ -152,7 +154,10 @@ cdef class Walk:
                 break
             if <int64_t>length > size - at - 8:
                 break
-            self.look(base + at + 8, <int64_t>length, size - at - 8, candidates)
+            if compared:
+                self.look(base + at + 8, <int64_t>length, size - at - 8, candidates)
+            else:
+                self.look_alone(base + at + 8, <int64_t>length, size - at - 8)
             at += 8 + <int64_t>length
             self.position += 8 + <int64_t>length
             self.index += 1
@@ -170,6 +175,28 @@ cdef class Walk:
         if self.first_odd_pair < 0:
             self.first_odd_pair = self.index
 
+    cdef inline int look_alone(self, const uint8_t *p, int64_t length, int64_t room) except -1:
+        """`look` where strings are compared neither with each other nor with texts: the hash is what takes longest."""
+        cdef Seen seen
+        if length > self.longest:
+            self.longest = length
+            self.longest_at = self.index
+        if not i2s_look_alone(p, length, room, &seen):
+            self.is_utf8 = False
+        self.note_pair(p, length, seen.spaces)
+        if length > 3 and (p[0] == 0x5B or p[0] == 0x3C):
+            self.look_at_form(p, length)
+        return 0
+
+    cdef inline void note_pair(self, const uint8_t *p, int64_t length, uint64_t spaces) noexcept:
+        """Count what is not two parts with one space between them, and what is empty."""
+        if spaces != 1 or p[0] == 0x20 or p[length - 1] == 0x20:
+            self.odd_pair()
+        if length == 0:
+            self.empty += 1
+            if self.first_empty < 0:
+                self.first_empty = self.index
+
     cdef inline int look(self, const uint8_t *p, int64_t length, int64_t room, list candidates) except -1:
         cdef Seen seen
         cdef Waiting *place
@@ -179,8 +206,7 @@ cdef class Walk:
             self.longest_at = self.index
         if not i2s_look(p, length, room, self.seed, self.key, &seen):
             self.is_utf8 = False
-        if seen.spaces != 1 or p[0] == 0x20 or p[length - 1] == 0x20:
-            self.odd_pair()
+        self.note_pair(p, length, seen.spaces)
         if self.bloom[bloom_word(seen.hash)] & bloom_bit(seen.hash):
             for i in range(self.texts_count):
                 if (
@@ -188,10 +214,7 @@ cdef class Walk:
                     and memcmp(self.text[i], p, length) == 0 and self.needles[i] < 0
                 ):
                     self.needles[i] = self.index
-        if length == 0:  # empty ones are counted
-            self.empty += 1
-            if self.first_empty < 0:
-                self.first_empty = self.index
+        if length == 0:
             return 0
         if length > 3 and (p[0] == 0x5B or p[0] == 0x3C):
             self.look_at_form(p, length)

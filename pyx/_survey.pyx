@@ -47,11 +47,15 @@ cdef extern from "survey.h" nogil:
     void i2s_part_begin(i2s_part *) noexcept
     void i2s_part_feed(i2s_part *, const i2s_survey_set *, const uint8_t *, int64_t) noexcept
     void i2s_part_join(i2s_part *, const i2s_part *) noexcept
-    int i2s_survey_work(i2s_survey_list *, uint8_t *, int64_t, int64_t) noexcept
+    ctypedef struct i2s_read_buffer:
+        uint8_t *start
+        int64_t room, span, at
+    void i2s_read_sizes(i2s_read_buffer *, int64_t, int64_t) noexcept
+    int i2s_survey_work(i2s_survey_list *, i2s_read_buffer *, int64_t) noexcept
     void i2s_survey_stop(i2s_survey_list *) noexcept
     int64_t i2s_survey_done(const i2s_survey_list *) noexcept
     int64_t i2s_survey_failed(const i2s_survey_list *) noexcept
-    int i2s_survey_probe(i2s_survey_list *, uint8_t *, int64_t) noexcept
+    int i2s_survey_probe(i2s_survey_list *, i2s_read_buffer *) noexcept
 
 #: Places from here on are in no file: sums of two of them and a tail do not wrap.
 cdef int64_t FAR = <int64_t>1 << 61
@@ -75,18 +79,22 @@ def kernel_needs():
 
 
 cdef class Buffer:
-    """Bytes to read into, at an address that no vector load has to look at two lines for."""
+    """Memory to read into, for one thread at a time: `room` bytes at a time in `turns` places. Without the latter, both are
+    what the processor reads fastest with, at least `room`."""
 
-    cdef uint8_t *start
+    cdef i2s_read_buffer place
     cdef void *held
 
-    def __cinit__(self, int64_t size):
-        if not 0 < size <= 1 << 30:
+    def __cinit__(self, int64_t room, int64_t turns=0):
+        if not (0 < room <= 1 << 26 and 0 <= turns <= 16):
             raise ValueError("no such buffer")
-        self.held = malloc(size + 4096)
+        if room % I2S_BLOCK:
+            raise ValueError("the buffer must be whole blocks")
+        i2s_read_sizes(&self.place, room, turns)
+        self.held = malloc(self.place.span + 4096)
         if self.held == NULL:
             raise MemoryError
-        self.start = <uint8_t *>((<size_t>self.held + 4095) // 4096 * 4096)
+        self.place.start = <uint8_t *>((<size_t>self.held + 4095) // 4096 * 4096)
 
     def __dealloc__(self):
         free(self.held)
@@ -159,6 +167,9 @@ cdef class Parts:
         """Append a part: where it is in the file, where in its payload (a multiple of `BLOCK`), how many bytes it has,
         how many of the tail are behind them; `width` is 0 for codes, that of a float whose exponent's bits are `mask`, or
         1 for anything else."""
+        self.append(at, pos, size, tail_bytes, width, mask)
+
+    cdef int append(self, int64_t at, int64_t pos, int64_t size, int tail_bytes, int width, uint64_t mask) except -1:
         cdef i2s_part *grown
         cdef int64_t room
         if not (0 <= at < FAR and 0 <= pos < FAR and 0 <= size < FAR):
@@ -180,6 +191,18 @@ cdef class Parts:
         part.tail_bytes, part.width, part.mask = tail_bytes, width, mask
         i2s_part_begin(part)
         self.list.count += 1
+        return 0
+
+    @cython.critical_section
+    def add_pieces(self, int64_t at, int64_t size, int64_t step, int tail_bytes=0, int width=0, uint64_t mask=0):
+        """Append the parts of a payload of `size` bytes, `step` bytes each, the tail behind the last one; how many."""
+        cdef int64_t pos = 0
+        if not (0 < size < FAR and 0 < step < FAR):
+            raise ValueError("no such part")
+        while pos < size:
+            self.append(at + pos, pos, min(step, size - pos), tail_bytes if size - pos <= step else 0, width, mask)
+            pos += step
+        return (size + step - 1) // step
 
     @cython.critical_section
     def of_groups(self, int kind, int64_t unit, bint swap=False, bint octaves=True):
@@ -247,30 +270,27 @@ cdef class Parts:
         self.list.next = self.list.count
         self.unclaim()
 
-    def work(self, int64_t room, int64_t budget):
-        """Take parts and read them, `room` bytes at a time, until about `budget` bytes were read; False once there is
-        nothing more to take. `room` is a multiple of `BLOCK`."""
-        cdef Buffer buffer = Buffer(room)
+    def work(self, room, int64_t budget):
+        """Take parts and read them, until about `budget` bytes were read; False once there is nothing more to take.
+        `room` is how many bytes are read at a time, a multiple of `BLOCK`, or a `Buffer` for as many."""
+        cdef Buffer buffer = room if isinstance(room, Buffer) else Buffer(room)
         cdef int more
-        if room % I2S_BLOCK:
-            raise ValueError("the buffer must be whole blocks")
         if self.list.fd < 0 and self.list.memory == NULL and self.list.next < self.list.count:
             raise ValueError("nothing to read from")
         self.enter()
         with nogil:
-            more = i2s_survey_work(&self.list, buffer.start, room, budget)
+            more = i2s_survey_work(&self.list, &buffer.place, budget)
         self.leave()
         return bool(more)
 
-    def probe(self, int64_t room):
+    def probe(self, Buffer buffer not None):
         """Read all parts that nobody took and do nothing with them: what benchmarks are held against."""
-        cdef Buffer buffer = Buffer(room)
         cdef int good
         if self.list.fd < 0:
             raise ValueError("nothing to read from")
         self.enter()
         with nogil:
-            good = i2s_survey_probe(&self.list, buffer.start, room)
+            good = i2s_survey_probe(&self.list, &buffer.place)
         self.leave()
         return bool(good)
 
@@ -318,6 +338,21 @@ cdef class Parts:
             p.first_unused, p.run_at, p.run, p.run_value, p.last, p.last_value if p.open else -1,
             p.digest, p.non_finite, p.first_non_finite,
         )
+
+    @cython.critical_section
+    def counts(self, int64_t number):
+        """How often each code was seen in a part, as `found` has it."""
+        if not 0 <= number < self.list.count:
+            raise IndexError(number)
+        cdef i2s_part *p = &self.list.parts[number]
+        return 4 * p.seen - p.lows - p.highs + p.boths, p.lows - p.boths, p.highs - p.boths, p.boths
+
+    @cython.critical_section
+    def fingerprint(self, int64_t number):
+        """How many bytes were seen of a part, and their fingerprint, as `found` has them."""
+        if not 0 <= number < self.list.count:
+            raise IndexError(number)
+        return self.list.parts[number].seen, self.list.parts[number].digest
 
     @cython.critical_section
     def groups(self, int64_t number):

@@ -143,26 +143,36 @@ static inline i2s_sixteen i2s_sixteen_of(const uint8_t *p, int64_t length, int64
 }
 #endif
 
-static inline void i2s_see(i2s_seen *seen, const uint8_t *p, int64_t length, int64_t room, uint64_t key) {
+static inline void i2s_see(i2s_seen *seen, const uint8_t *p, int64_t length, int64_t room, int hashed, uint64_t key) {
     const i2s_sixteen some = i2s_sixteen_of(p, length, room);
     const uint64_t behind = (uint64_t)some.two << 1 | seen->carry;
     seen->spaces |= some.space ? some.space & (some.space - 1) || seen->spaces ? 3 : 1 : 0;
     seen->other |= (some.high ^ some.behind ^ some.two) | (some.behind ^ (behind & 0xFFFF));
     seen->carry = behind >> 16;
-    seen->hash = i2s_fold(seen->hash ^ some.first, some.second ^ key);
+    if (hashed) seen->hash = i2s_fold(seen->hash ^ some.first, some.second ^ key);
 }
 
 /* Look at a string behind whose start `room` bytes may be read; whether it is UTF-8. Nearly all are of at most sixteen
- * bytes: for these there is nothing that a processor would have to guess. */
-static inline int i2s_look(const uint8_t *p, int64_t length, int64_t room, uint64_t seed, uint64_t key, i2s_seen *seen) {
+ * bytes: for these there is nothing that a processor would have to guess. `hashed` is a constant: without, there is no hash. */
+static inline int i2s_look_at(const uint8_t *p, int64_t length, int64_t room, int hashed, uint64_t seed, uint64_t key,
+                              i2s_seen *seen) {
     int64_t at = 0;
     seen->hash = seed;
     seen->carry = seen->other = seen->spaces = 0;
-    for (; length - at > 16; at += 16) i2s_see(seen, p + at, 16, room - at, key);
-    i2s_see(seen, p + at, length - at, room - at, key);
+    for (; length - at > 16; at += 16) i2s_see(seen, p + at, 16, room - at, hashed, key);
+    i2s_see(seen, p + at, length - at, room - at, hashed, key);
     /* the length comes last: in front, a first byte could undo it */
-    seen->hash = i2s_fold(seen->hash ^ key, (seed | 1) + 2 * (uint64_t)length);
+    if (hashed) seen->hash = i2s_fold(seen->hash ^ key, (seed | 1) + 2 * (uint64_t)length);
     return !(seen->other | seen->carry) || i2s_is_utf8(p, length);
+}
+
+static inline int i2s_look(const uint8_t *p, int64_t length, int64_t room, uint64_t seed, uint64_t key, i2s_seen *seen) {
+    return i2s_look_at(p, length, room, 1, seed, key, seen);
+}
+
+/* The same of a string that is compared with no other one. */
+static inline int i2s_look_alone(const uint8_t *p, int64_t length, int64_t room, i2s_seen *seen) {
+    return i2s_look_at(p, length, room, 0, 0, 0, seen);
 }
 
 /* A table of tags, halves of hashes, in buckets of eight that lie in one line of the cache; 0 is an empty place. Puts a

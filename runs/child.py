@@ -1,9 +1,9 @@
-"""This module runs one program on one file, in a process of its own with bounds, and reads its answer.
+"""This module runs one program on one file, in a separate process with limits, and reads its answer.
 
-A script of `children/` gets the names of an answer and of the file, and, where it is to compute, tokens, the size of the
+A script in `children/` gets the names of an answer and of the file; if it is to compute, also tokens, the size of the
 vocabulary and the number of a token that is a letter, or a text. It writes its answer as JSON: `loads`, `shown` (what
-the program says of the file where it says something), and for tokens `log_probabilities`, a row of the vocabulary for
-each. A script that dies has answered, too: its status and what it printed last are what a user sees.
+the program prints about the file), and for tokens `log_probabilities`, a row of the vocabulary for each. If a script
+dies, its exit status and its last output are the answer, because that is what a user would see.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""This module declares the small files that programs are run on: each by the `i2s` commands that make it.
+"""This module declares the small files that programs are run on, each by the `i2s` commands that make it.
 
-The same commands give the same bytes on every machine, so that the SHA-256 in a record says which file it was.
+The same commands give the same bytes on every machine, so the SHA-256 in a record identifies the file.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""llama.cpp itself, as the packages `xllamacpp` (PyPI) and `node-llama-cpp` (npm) carry it: what it computes of a file.
+"""llama.cpp itself, from the packages `xllamacpp` (PyPI) and `node-llama-cpp` (npm): the probabilities that it computes.
 
     >>> log_probabilities("xllamacpp", path, [5, 6, 7])      # float64 [3, vocabulary]
 
-Both take tokens as numbers, so neither the tokenizer nor a token that it adds takes part. Each runs in a process of its
-own, on one thread, without a GPU.
+Both take tokens as numbers, so no tokenizer affects the result. Each runs in a separate process, with one thread and
+without a GPU.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""llama.cpp's library called node by node, and its tool llama-perplexity, both of the release that npm carries.
+"""llama.cpp's library, node by node, and its tool llama-perplexity, both of the release in npm.
 
-`dump` has what the library computes of a file: every value whole, and the text of the library's own printer.
-`perplexity_tool` builds llama-perplexity from the sources that node-llama-cpp brings (a bundle of git), against the built
-libraries beside them: two files to compile. `patched` builds the library with a patch: the files that it changes, before
-the released library, or all of it. Nothing of them is in this repository.
+`dump` returns what the library computes for a file: every value whole, and the text of the library's own printer.
+`perplexity_tool` builds llama-perplexity from the sources that node-llama-cpp contains (a git bundle), with the built
+libraries beside them: two files to compile. `patched` builds the library with a patch: only the changed files, loaded
+before the released library, or all of it. None of this code is in this repository.
 """
 
 from __future__ import annotations

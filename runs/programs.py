@@ -1,7 +1,7 @@
 """This module declares the programs that are run, finds where they are installed, and installs those that are missing.
 
-Each program has an environment of its own under the user's cache, and never shares one with this project. A program
-of PyPI that is installed beside this project (the extra `runtimes`) is taken from there.
+Each program has a separate environment in the user's cache, never shared with this project. A program of PyPI that is
+installed beside this project (the extra `runtimes`) is used from there.
 """
 
 from __future__ import annotations

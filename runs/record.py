@@ -1,4 +1,4 @@
-"""This module makes the records: each program on each small file, what it printed, and how what it computed compares."""
+"""This module makes the records: each program on each small file, its output, and how its values compare with ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files whose tensors have every type with a scale for each group, in several dimensions and either byte order."""
+"""Files with tensors of every type with a scale for each group, in several dimensions and either byte order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that tests of several rooms begin with, built in memory."""
+"""Files built in memory, for tests in several folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests that compile C have in common: the warnings that are errors, and what a sanitizer may not find here."""
+"""Settings shared by tests that compile C: warnings that are errors, and sanitizer reports that fail a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the files of other projects are: `I2S_SHARED`, or the folder `shared` beside the checkout."""
+"""Finds the files of other projects: `I2S_SHARED`, or the folder `shared` beside the checkout."""
 
 from __future__ import annotations
 

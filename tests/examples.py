@@ -1,8 +1,8 @@
-"""How much is tried in a quick run, and how much in a thorough one.
+"""The number of cases in quick and in thorough runs.
 
-Hypothesis tries a law as often as the test asks for in the profile `thorough`, and a seventh of that in `quick`. Of a long
-list of values of which each asks the same, a quick run takes a share: `share` for those of `parametrize`, `some` for those
-of a loop in a test. Of combinations of two lists it takes as many as have each value once: `pairs`.
+In the profile `thorough` Hypothesis tries as many examples as a test states, in `quick` a seventh of them. From a long
+list of similar values a quick run takes a share: `share` for `parametrize`, `some` for a loop in a test. From
+combinations of two lists, `pairs` takes as many as contain each value once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Texts that would act on a terminal, or hide what is written; no output may have them as they are."""
+"""Texts that would act on a terminal or hide other text; no output may contain them unescaped."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Files just below 10 MB that cost a careless reader most, for a stranger's byte: each kind of record as often as it fits.
+"""Files just below 10 MB that are the most expensive for a careless reader: each kind of record as often as it fits.
 
-They are built from bytes, not by the writer, which refuses most of them. `scale` makes them smaller in proportion.
+They are built from bytes, because the writer refuses most of them. `scale` makes them smaller in proportion.
 """
 
 from __future__ import annotations

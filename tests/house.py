@@ -1,4 +1,4 @@
-"""The modules of the package as the tests of the house read them: parsed once, by their names."""
+"""The modules of the package for the tests of its structure: parsed once, by name."""
 
 from __future__ import annotations
 

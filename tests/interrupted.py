@@ -1,4 +1,4 @@
-"""Ctrl-C while a verb writes its result: at a write that is counted, not at a moment that is hoped for."""
+"""Ctrl-C while a command writes its result, at a chosen write call instead of a random moment."""
 
 from __future__ import annotations
 

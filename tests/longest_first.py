@@ -1,8 +1,8 @@
-"""Which module of tests a processor takes next: the longest first, so that all processors end together.
+"""The order in which processors take modules of tests: the longest first, so that all processors end together.
 
-`--dist loadscope` hands out whole modules, those with the most tests first; a module of few tests that take long is begun
-last then, and the other processors wait for it. What takes long is measured: `python tests/longest_first.py FILE...` reads
-what `pytest --junit-xml=FILE` has written, and writes the list anew.
+`--dist loadscope` hands out whole modules, those with the most tests first. A module with few slow tests is then started
+last, and the other processors wait for it. `python tests/longest_first.py FILE...` reads times from the output of
+`pytest --junit-xml=FILE`, and writes the list of slow modules.
 """
 
 from __future__ import annotations

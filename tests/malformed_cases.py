@@ -1,4 +1,4 @@
-"""The broken copies of `i2s_spec.testing.malformed` by name. Nothing here makes their bytes."""
+"""The broken copies of `i2s_spec.testing.malformed` by name. This module does not build their bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line in this process, for tests whose subject is not the process: a start takes longer than most verbs."""
+"""The command line in this process, for tests that are not about the process: starting one takes longer."""
 
 from __future__ import annotations
 

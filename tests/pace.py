@@ -1,7 +1,7 @@
-"""How long something takes, in a unit of this very moment: no test compares a clock, and none assumes a processor.
+"""Processor time in a unit that is measured at the same moment: no test compares seconds, and none assumes a processor.
 
-A unit is the processor time of a fixed piece of work, done just before and just after. A slower processor, or one that is
-shared with others, makes the unit longer too. On a fast machine of 2024 a unit is about 8 ms.
+A unit is the processor time of a fixed piece of work, done just before and just after. On a slower or shared processor
+the unit is longer too. On a fast machine of 2024 a unit is about 8 ms.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Models whose weights were made with a known order in them, small enough for every test."""
+"""Models whose weights contain a known order, small enough for every test."""
 
 from __future__ import annotations
 

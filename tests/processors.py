@@ -1,4 +1,4 @@
-"""Older processors than this one, as features that are hidden (`I2S_HIDE`), and what is run as on each of them.
+"""Older processors, simulated by hiding features (`I2S_HIDE`), and the tests that run for each of them.
 
 python tests/processors.py [PROFILE...] [-- PYTEST ARGUMENTS]
 """

@@ -1,4 +1,4 @@
-"""Files of hundreds of small I2_S tensors of all sorts, for what works on many of them at once."""
+"""Files with hundreds of small I2_S tensors of all kinds, for code that processes many of them at once."""
 
 from __future__ import annotations
 

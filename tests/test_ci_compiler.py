@@ -1,4 +1,4 @@
-"""The compiler of `.ci/run` compiles nothing twice, and nothing that differs is taken for the same."""
+"""The compiler of `.ci/run` compiles nothing twice, and distinguishes all inputs that differ."""
 
 from __future__ import annotations
 

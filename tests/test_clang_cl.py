@@ -1,6 +1,6 @@
-"""The C sources as Clang reads them in the place of Microsoft's compiler (clang-cl), whose system headers are not here.
+"""The C sources as Clang reads them in place of Microsoft's compiler (clang-cl), without Microsoft's headers.
 
-Stand-ins declare what the sources use of these. They are only read, not compiled to the end: nothing is linked or run.
+Stand-ins declare what the sources use from those headers. The sources are only parsed, not compiled, linked or run.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Patches for other projects: what they say is what the schema says, they carry no more of others' code than context,
-and in clones (`I2S_UPSTREAM`) they apply and do what the request says."""
+"""Patches for other projects: they agree with the schema, and contain only context lines of the other project's code.
+
+In clones (`I2S_UPSTREAM`) they apply, and do what the request says.
+"""
 
 from __future__ import annotations
 
@@ -277,7 +279,7 @@ def test_modelaudit_finds_tensors_without_their_scale(tmp_path: Path) -> None:
     applied(folder, "modelaudit")
     after = found()
     assert after[paths[0]] == []
-    assert "64 bytes are there, and 64 of codes with 32 of the tail are needed" in after[paths[1]][0]
+    assert "64 bytes of codes and a tail of 32 are needed, but only 64 bytes remain" in after[paths[1]][0]
     assert "its scale is 0.0" in after[paths[2]][0]
     assert "its scale is nan" in after[paths[3]][0]
 

@@ -1,4 +1,4 @@
-"""No dependency is accepted in a version of which a weakness is known in what is used of it; what is used is listed."""
+"""No accepted version of a dependency has a known vulnerability in functions that we use; all dependencies are listed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors are data; words are made at the edge, and quote whatever came from a file."""
+"""Errors are data; their text is made when it is shown, and quotes everything that comes from a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The extensions do without the lock of the interpreter: where one does not say so, free-threaded CPython turns it on."""
+"""The extensions declare that they work without the interpreter lock; otherwise free-threaded CPython turns it on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Hostile files: each gets its verdict within a bounded amount of work, and 64 MiB above the import.
+"""Hostile files: each is checked with a bounded amount of work, and 64 MiB above the imports.
 
-The goal is 2 s of a processor of 2024. What is measured is processor time in units of a fixed piece of work (`pace`), so
-that a slower machine, or a busy one, gives the same verdict.
+The goal is 2 s of a processor of 2024. Processor time is measured in units of a fixed piece of work (`pace`), so a
+slower or busier machine gives the same result.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The house: which room may import which, what a light start loads, and how modules introduce themselves."""
+"""The structure of the package: allowed imports, the imports of a quick start, and the form of docstrings and messages."""
 
 from __future__ import annotations
 

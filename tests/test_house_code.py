@@ -1,4 +1,4 @@
-"""The house, module by module: how long things are, what they are called, what they may know, and what they leave alone."""
+"""The structure of each module: lengths, names, knowledge about other modules, and exceptions."""
 
 from __future__ import annotations
 

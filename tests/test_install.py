@@ -1,6 +1,7 @@
-"""What the README says first works as typed: its first command makes an environment, and then each of its lines works.
+"""The README's first commands work as typed: the first makes an environment, and then each of the others works.
 
-It takes minutes and a package index, so that it is asked for: `I2S_INSTALL=1 pytest tests/test_install.py`, as CI does.
+This takes minutes and a package index, so it runs only on request, as in CI: `I2S_INSTALL=1 pytest
+tests/test_install.py`.
 """
 
 from __future__ import annotations

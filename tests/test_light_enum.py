@@ -1,4 +1,4 @@
-"""`light_enum` gives what `enum` gives, to the modules that start without it."""
+"""`light_enum` behaves like `enum`, for the modules that start without it."""
 
 from __future__ import annotations
 

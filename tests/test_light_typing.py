@@ -1,4 +1,4 @@
-"""`light_typing` gives what `typing` gives, to the modules that start without it."""
+"""`light_typing` behaves like `typing`, for the modules that start without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules are handed out the longest first, each once and whole, and the list names modules that there are."""
+"""Modules are handed out longest first, each once and whole, and the list names only existing modules."""
 
 from __future__ import annotations
 

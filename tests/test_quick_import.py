@@ -1,4 +1,4 @@
-"""The finder of this package's modules finds what Python finds; what is not that simple it leaves alone."""
+"""The finder of this package's modules finds the same modules as Python, and leaves unusual cases to Python."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The source distribution is complete: outside the checkout a wheel builds from it, and its tests run with that.
+"""The source distribution is complete: a wheel can be built from it outside the checkout, and its tests run with that.
 
-Building takes minutes and a package index, so that it is asked for, as in `test_install.py`: `I2S_INSTALL=1 pytest
-tests/test_sdist.py`. That each file of the checkout is named in `MANIFEST.in` is a matter of reading.
+Building takes minutes and a package index, so it runs only on request, as in `test_install.py`: `I2S_INSTALL=1 pytest
+tests/test_sdist.py`. A separate test checks by reading that `MANIFEST.in` names each file of the checkout.
 """
 
 from __future__ import annotations

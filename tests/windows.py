@@ -1,4 +1,4 @@
-"""Programs in C for 64-bit Windows: compiled by Clang, linked with MinGW's libraries, run by Wine."""
+"""C programs for 64-bit Windows: compiled by Clang, linked with MinGW's libraries, run by Wine."""
 
 from __future__ import annotations
 

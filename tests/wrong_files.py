@@ -1,4 +1,4 @@
-"""Wrong copies of a trained model: what a converter, a merge of files or an editor of metadata gets wrong."""
+"""Wrong copies of a trained model: typical mistakes of converters, of merging files and of editing metadata."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""This module makes the corpus: short stories, each drawn from a seed of its own, so that any part can be made alone.
+"""This module makes the corpus: short stories, each generated from its own seed, so that any part can be made alone.
 
     python corpus.py 3              # three stories from the start of the training text
-    python corpus.py 3 --unseen     # three of those that are kept for measuring
+    python corpus.py 3 --unseen     # three of those reserved for measuring
 
-Stories of the measuring part are other draws from the same kinds, and none of them stands in the training part word for
-word. The text was written for this project; it is dedicated to the public domain (CC0 1.0), as are all stories drawn
-from it.
+Stories for measuring are other draws of the same kinds; none of them is in the training part word for word. The text was
+written for this project; it is dedicated to the public domain (CC0 1.0), as are all stories generated from it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """This module writes a trained network as a GGUF file, with the keys and tensors of real files of its architecture.
 
-Latent weights become trits and a scale, the mean of |W|: what the released quantizer writes, which takes the greatest
-|weight| of weights that are trit times scale already. The table is stored as F16, which holds it exactly, gains as F32.
+Latent weights become trits and a scale, the mean of |W|. The released quantizer writes the same scale, because it takes
+the largest |weight| of weights that already are trit times scale. The table is stored as F16, which holds it exactly,
+gains as F32.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """This module expands templates: text with choices and slots, drawn by a seeded generator.
 
-    [one|two|three]   one of these, each as likely as the others; choices may stand inside choices
+    [one|two|three]   one of these, each equally likely; choices may contain choices
     [maybe |]         something or nothing
-    {name}            a slot, filled from a dictionary; what fills it may hold choices itself
-    {Name}            the same with a capital letter, where the dictionary has no `Name` of its own
+    {name}            a slot, filled from a dictionary; its text may contain choices
+    {Name}            the same with a capital letter, if the dictionary has no entry `Name`
 
-Only `Random.random` is used, whose stream Python keeps from version to version; the same seed gives the same text.
+Only `Random.random` is used, whose stream is the same in all versions of Python; the same seed gives the same text.
 
     >>> from random import Random
     >>> expand("[A|One] {animal} sat [down|still].", {"animal": "hen"}, Random(2))

@@ -1,14 +1,15 @@
 """This module is the network that is trained: BitNet b1.58 in PyTorch, with quantization in its forward pass.
 
-It computes what clause 9 of the specification says, in float32: RMSNorm, ternary projections, rotary positions, grouped
-queries, a gated feed-forward, a head that is the embedding table. Weights and activations are quantized on the way
-forward; on the way back rounding counts as the identity (the straight-through estimator), as published for BitNet b1.58:
+It computes the graph of clause 9 of the specification, in float32: RMSNorm, ternary projections, rotary positions,
+grouped queries, a gated feed-forward, a head that is the embedding table. The forward pass quantizes weights and
+activations; the backward pass treats rounding as the identity (the straight-through estimator), as published for BitNet
+b1.58:
 
     weights       w = clip(round(W / m), -1, 1), times m, the mean of |W| over the matrix
     activations   q = clip(round(x * s), -128, 127), divided by s = 127 / max |x|, for each token
 
-The embedding table is rounded to multiples of 1/256 in the same way. F16 holds such numbers exactly, up to 8, so that a
-file can hold exactly the table that was trained.
+The embedding table is rounded to multiples of 1/256 in the same way. F16 holds such numbers exactly, up to 8, so a file
+can hold exactly the table that was trained.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""This script takes trained models into the package: python publish.py OUT, the folder that train.py wrote into.
+"""This script copies trained models into the package: python publish.py OUT, the output folder of train.py.
 
-Files and cards go into `i2s_spec/convert/trained/`, what tests compare with goes beside the tests, logs and loss curves
-stay here.
+Files and cards go into `i2s_spec/convert/trained/`, data for tests goes beside the tests, logs and loss curves stay
+here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""This module tells the stories of the corpus: twelve kinds, each a chain of causes with its people, places and things.
+"""This module generates the stories of the corpus: twelve kinds, each a chain of causes with its people, places and
+things.
 
-A story is one template for each of its sentences. What is drawn first (who, where, what breaks) holds to the end, so that
-a later sentence can be foretold from an earlier one: this is what a model can learn here, beside spelling and grammar.
+A story has one template for each of its sentences. Choices made at the start (who, where, what breaks) stay the same to
+the end, so a later sentence can be predicted from an earlier one. This is what a model can learn here, besides spelling
+and grammar.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""This script trains the models that come with i2s-spec: stories in, GGUF files out.
+"""This script trains the models that come with i2s-spec: from stories to GGUF files.
 
-    python train.py                         # both models, as they were trained
+    python train.py                         # both models, with the published settings
     python train.py --model llama           # one of them
     python train.py --steps 4 --out /tmp/x  # a short run, to see that it works
 
-Needs the extra `[training]` (torch, tokenizers). It trains the vocabulary, then the network, with one thread, and writes
-into the output folder: `vocabulary.json`, `NAME.gguf`, `NAME.log.jsonl` (the loss curve), `NAME.checkpoint.pt` (taken up
-again if the script is started once more) and `NAME.card.json` (sizes, losses, hashes).
+It needs the extra `[training]` (torch, tokenizers). It trains the vocabulary, then the network, with one thread, and
+writes to the output folder: `vocabulary.json`, `NAME.gguf`, `NAME.log.jsonl` (the loss curve), `NAME.checkpoint.pt`
+(from which a restarted run continues) and `NAME.card.json` (sizes, losses, hashes).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """This module learns the vocabulary of the stories and encodes text with it.
 
-It is learned as the vocabulary of synthetic models is, by byte-level BPE. A smaller one leaves out the last merges. Text is
-encoded by the package's own tokenizer, from the same arrays that the file will carry, so that a model is trained on just
-the tokens that it will be given.
+Like the vocabulary of synthetic models, it is learned by byte-level BPE. A smaller one leaves out the last merges. The
+package's own tokenizer encodes the text, from the same arrays that the file will contain, so a model is trained on the
+same tokens that it will get later.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """This module is the world in which the stories of the corpus happen: people, trades, places, animals, things.
 
-What belongs together stands together: a trade has its tool, its goods and what can go wrong with them, so that causes and
-consequences in a story fit each other.
+Related things are listed together: a trade has its tool, its goods and typical mishaps, so that causes and consequences
+in a story fit each other.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ function decode(op, path, args) {
     const [byte, shift] = layouts[args.layout](k, cols);
     if (byte >= size) continue; // what no whole block holds is 0
     const trit = codes[args.codes ?? "offset-1"][(data[byte] >> shift) & 3];
-    if (trit === null) reject("payload", `element ${k} has the code that stands for nothing`);
+    if (trit === null) reject("payload", `element ${k} has an undefined code`);
     trits[k] = trit;
   }
   if (op === "decode") return new Uint8Array(trits.buffer);

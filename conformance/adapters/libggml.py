@@ -1,4 +1,4 @@
-"""An adapter for ggml's own library by ctypes: the traits of its types, and its reader of GGUF. Argument: the library.
+"""An adapter for ggml's own library through ctypes: its type traits and its GGUF reader. Argument: the library.
 
 npm has it in @node-llama-cpp/linux-x64, as bins/linux-x64/libggml-base.so.
 """

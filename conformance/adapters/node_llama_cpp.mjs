@@ -1,4 +1,4 @@
-// An adapter for the reader of GGUF in node-llama-cpp, which is its own, in JavaScript. Argument: the folder of the package.
+// An adapter for the reader of GGUF in node-llama-cpp, which is separate from llama.cpp. Argument: the folder of the package.
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import { speak } from "./speak.mjs";

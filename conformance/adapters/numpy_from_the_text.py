@@ -1,4 +1,4 @@
-"""An adapter in Python with NumPy alone, written from the specification: payloads of I2_S and of types with groups.
+"""An adapter in Python with only NumPy, written from the specification: payloads of I2_S and of types with groups.
 
 i2s conform run -- python conformance/adapters/numpy_from_the_text.py
 """
@@ -9,7 +9,7 @@ import numpy as np
 from speak import RejectedError, speak
 
 # fmt: off
-# Clause 5.5: the byte of element k, and how far left its code is shifted there; 9 stands for nothing.
+# Clause 5.5: the byte of element k, and how far left its code is shifted there; 9 means undefined.
 LAYOUTS = {
     "x86-128": lambda k, cols: (k // 128 * 32 + k % 32, 6 - k % 128 // 32 * 2),
     "arm-64": lambda k, cols: (k // 64 * 16 + k % 16, 6 - k % 64 // 16 * 2),
@@ -45,7 +45,7 @@ def decode(data, args):
         codes = np.frombuffer(data, np.uint8)[np.where(whole, byte, 0)] >> shift & 3
         trits = np.where(whole, np.array(CODES[args.get("codes", "offset-1")], np.int8)[codes], np.int8(0))
         if (trits == 9).any():
-            raise RejectedError("payload", f"element {int((trits == 9).argmax())} has the code that stands for nothing")
+            raise RejectedError("payload", f"element {int((trits == 9).argmax())} has an undefined code")
         order = ">f4" if args.get("byte_order") == "big" else "<f4"
         return trits, np.frombuffer(data, order, 1, size).astype(np.float32)
     block, size, at, place = BLOCKS[args["type"]]

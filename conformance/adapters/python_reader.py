@@ -1,6 +1,6 @@
-"""An adapter for packages of PyPI that read key-values and the tensor table, and say no more. Argument: the package.
+"""An adapter for packages of PyPI that read key-values and the tensor table only. Argument: the package.
 
-Run it with the Python of the environment that has the package.
+Run it with the Python of the environment in which the package is installed.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What adapters in Python share: the loop that answers requests of the protocol i2s-cp/1."""
+"""Code shared by adapters in Python: the loop that answers requests of the protocol i2s-cp/1."""
 
 import hashlib
 import json

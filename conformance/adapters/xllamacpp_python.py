@@ -1,6 +1,7 @@
-"""An adapter for xllamacpp, which is llama.cpp as a wheel: log-probabilities of a model, which are logits but for a shift.
+"""An adapter for xllamacpp (llama.cpp as a wheel): log-probabilities of a model, which are logits plus a constant.
 
-Its server returns none with a token that is not a whole character: so a letter is made to follow, by a bias after them.
+Its server returns no probabilities with a token that is not a whole character. So a bias forces a letter to follow; it
+is applied after the probabilities are computed.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Write `change.patch`: one new file of the gallery, which is what `i2s schema --format ksy` prints."""
+"""Writes `change.patch`: one new file for the gallery with the output of `i2s schema --format ksy`."""
 
 from pathlib import Path
 

@@ -1,9 +1,10 @@
-"""Write `figures.json` and the table of `request.md`: logits of llama.cpp's library before and after the patch.
+"""Writes `figures.json` and the table of `request.md`: logits of llama.cpp's library before and after the patch.
 
     python contrib/llama.cpp/make.py [--whole] [--check] [--folder FOLDER]
 
-`runs/llama_tools.py` builds the patched library of the sources that npm's node-llama-cpp carries, by git and g++: the file
-that the patch changes, or with `--whole` all of libllama, some ten minutes. `--check` compares, and writes nothing.
+`runs/llama_tools.py` builds the patched library from the sources that npm's node-llama-cpp contains, with git and g++:
+only the file that the patch changes, or with `--whole` all of libllama in about ten minutes. `--check` compares, and
+writes nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A decoder for `i2s fuzz`: the package `gguf`, reading everything that a file says it has.
+"""A decoder for `i2s fuzz`: the package `gguf`, reading all parts of a file.
 
 i2s fuzz --supports alignment -- python fuzz/decoders/gguf_python.py
 """

@@ -1,13 +1,13 @@
-"""The C code by libFuzzer: `python fuzz/native [replay | NAME [ARGUMENTS OF LIBFUZZER]]`, in a checkout, with clang.
+"""The C code under libFuzzer: `python fuzz/native [replay | NAME [ARGUMENTS OF LIBFUZZER]]`, in a checkout, with clang.
 
-`survey`   kernels that look at payloads: each set against the portable one, parts and pieces against the whole, plain counts
-`walker`   the C header that `i2s schema --format c` writes: it stays inside the bytes, and decoding is undone by encoding
-`scanner`  the compiled scanner, with the interpreter around it: records lie in the bytes, one behind the other
+    `survey`   kernels that read payloads: each set against the portable one, pieces against the whole, and plain counts
+    `walker`   the C header that `i2s schema --format c` writes: it stays inside the bytes, and encoding reverses decoding
+    `scanner`  the compiled scanner inside the interpreter: its records lie inside the bytes, in order
 
-Each is built with AddressSanitizer, UndefinedBehaviorSanitizer and coverage. `replay` runs the kept inputs through all.
-What a search finds is kept in DIR/NAME (`--folder DIR`; default: a temporary folder, and inputs are lost).
+Each is built with AddressSanitizer, UndefinedBehaviorSanitizer and coverage. `replay` runs the stored inputs through
+all. New inputs of a search are written to DIR/NAME (`--folder DIR`; by default a temporary folder, so they are lost).
 
-Exit codes: 0 nothing was found; 1 something was; 2 this cannot be done here, with the reason.
+Exit codes: 0 no failure; 1 a failure; 2 it cannot run here, with the reason.
 """
 
 from __future__ import annotations

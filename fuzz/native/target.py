@@ -1,4 +1,4 @@
-"""What `scanner.c` asks of the scanner: to index the bytes, and then for every note that it keeps."""
+"""The requests of `scanner.c` to the scanner: to index the bytes, and then to return every record."""
 
 from __future__ import annotations
 

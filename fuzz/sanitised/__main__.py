@@ -1,11 +1,11 @@
 """The compiled extensions under sanitizers and under valgrind: `python fuzz/sanitised [run | valgrind]`, in a checkout.
 
-`run` builds all extensions with AddressSanitizer and UndefinedBehaviorSanitizer in a folder of their own, sees that faults
-on purpose are noticed, and replays the kept inputs of the harnesses, the malformed files and the property tests: what
-reads files once, what computes with each set of kernels that the processor can run. `valgrind` runs the scanner that is
-installed under memcheck, which sees what the sanitizers do not: bytes that were never written.
+`run` builds all extensions with AddressSanitizer and UndefinedBehaviorSanitizer in a separate folder, checks that
+injected faults are detected, and replays the stored inputs of the harnesses, the malformed files and the property tests:
+parsing once, computing with each set of kernels that the processor supports. `valgrind` runs the installed scanner under
+memcheck, which detects uses of uninitialized bytes, which the sanitizers do not.
 
-Exit codes: 0 nothing was found; 1 something was; 2 this cannot be done here, with the reason.
+Exit codes: 0 no fault; 1 a fault; 2 it cannot run here, with the reason.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Faults on purpose, in the environment of a pass: where one of them goes unnoticed, a run would prove nothing."""
+"""Injected faults, in the environment of a pass: if one of them is not detected, a run proves nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scanner under valgrind's memcheck: as it is installed, over the kept inputs, the malformed files, and long strings."""
+"""The installed scanner under valgrind's memcheck, on the stored inputs, the malformed files, and long strings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The passes of a run: which tests, with which set of kernels, in which environment, and what came of each."""
+"""The passes of a run: their tests, kernel sets, environments and results."""
 
 from __future__ import annotations
 
@@ -68,6 +68,8 @@ NOT_COMPILED: Final = (
 
 #: What CI leaves out: it takes long and runs no other line of C, or asks for kernels that a pass does not have.
 SLOW: Final = (
+    # Programs of their own, compiled without sanitizers.
+    "tests/codec/test_survey_kernels.py::test_blocks_without_python",
     "tests/gguf/test_scanner.py::test_twins_agree_on_files_of_other_projects",
     # These choose among all sets of kernels, and a pass has one.
     "tests/codec/test_native.py::test_kernels_are_numbered_from_the_portable_ones",
@@ -93,6 +95,7 @@ class Pass(NamedTuple):
     isa: str  # what I2S_ISA is set to, or nothing
     sets: tuple[str, ...]  # names of kernel sets that count as available; none: all that are
     tests: tuple[str, ...]
+    models: bool = True  # whether thorough tests of whole models run, whose code is mostly the same for all sets
 
 
 class Outcome(NamedTuple):
@@ -107,7 +110,7 @@ def planned(isas: list[str], more: bool) -> Iterator[Pass]:
     """The passes for the sets that were asked for; each with the sets that only other tables have, up to the next.
 
     What reads files runs with the best set, when no set is named, and its corpora once more with the best one of the
-    others: payloads, in which sets differ, are read with all of them.
+    others: payloads, in which sets differ, are read with all of them. Thorough tests of models run with the last set.
     """
     from i2s_spec.codec.isa import kernel_sets, names
 
@@ -121,7 +124,8 @@ def planned(isas: list[str], more: bool) -> Iterator[Pass]:
 
     yield Pass("files", "", (), FILES + (MORE_FILES if more else ()))
     for isa in isas:
-        yield Pass(isa, isa, (isa, *above[isa]), MORE_KERNELS if more else KERNELS if isa in again else payloads)
+        tests = MORE_KERNELS if more else KERNELS if isa in again else payloads
+        yield Pass(isa, isa, (isa, *above[isa]), tests, models=more or isa == isas[-1])
 
 
 def environment(project: Path) -> dict[str, str]:
@@ -157,9 +161,13 @@ def run(each: Pass, project: Path, folder: Path, more: bool) -> Outcome:
     words += [str(ROOT / path) for path in each.tests]
     settings = environment(project) | {
         plugin.PROJECT: str(project), plugin.SETS: " ".join(each.sets), plugin.RUNNING: str(running),
+        plugin.LEFT: " ".join(() if each.models else plugin.MODELS),
     }  # fmt: skip
     if each.isa:
         settings["I2S_ISA"] = each.isa
+        del settings[
+            "PYTHONMALLOC"
+        ]  # kernels get arrays, and tight copies; the pass of files has what reads small objects
 
     began = time.monotonic()
     with log.open("wb") as out:

@@ -1,7 +1,7 @@
-"""What valgrind watches: all that the compiled scanner can be asked, over every file of a folder.
+"""The program that valgrind watches: all functions of the compiled scanner, on every file of a folder.
 
-Every value is used, since memcheck speaks only where bytes that were never written decide something. NumPy, which takes a
-minute to be imported there, is not needed.
+Every value is used, because memcheck reports uninitialized bytes only where a decision depends on them. NumPy is not
+imported, which would take a minute under memcheck.
 """
 
 from __future__ import annotations

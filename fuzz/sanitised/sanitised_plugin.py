@@ -1,6 +1,6 @@
-"""What pytest loads in a pass: the extensions of the built copy, one set of kernels, and tight buffers.
+"""The pytest plug-in of a pass: it loads the extensions of the built copy, one set of kernels, and tight buffers.
 
-Its settings come from the environment, as it is loaded before anything else: `passes` sets them.
+Its settings come from the environment, because it is loaded before anything else; `passes` sets them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ import tight
 from extensions import extensions
 from hypothesis import settings
 
-#: Where the copy is, the sets that count as available, and the file that says which test is running.
+#: Where the copy is, the sets that count as available, the file that says which test is running, and the modules of tests
+#: whose thorough tests another pass runs.
 PROJECT, SETS, RUNNING = "I2S_SANITISED_PROJECT", "I2S_SANITISED_SETS", "I2S_SANITISED_RUNNING"
+LEFT = "I2S_SANITISED_LEFT"
 
 #: Harnesses that the pass over files runs with all that is kept.
 WHOLE_FILES = ("fuzz_lint.py", "fuzz_round_trips.py")
+
+#: Tests of whole models.
+MODELS = ("test_fast.py", "test_profiles.py")
 
 
 def _only(kernel_sets: Callable[[], Any], names: list[str]) -> Callable[[], Any]:
@@ -53,7 +58,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     calls = [getattr(item, "callspec", None) for item in items]
     gone = {item for item, each in zip(items, calls, strict=True) if each and each.params.get("codec") == "reference"}
     if os.environ[SETS]:
-        gone |= {item for item in items if item.path.name in WHOLE_FILES and item.get_closest_marker("thorough")}
+        left = {*WHOLE_FILES, *os.environ.get(LEFT, "").split()}
+        gone |= {item for item in items if item.path.name in left and item.get_closest_marker("thorough")}
     if gone:
         config.hook.pytest_deselected(items=[item for item in items if item in gone])
         items[:] = [item for item in items if item not in gone]

@@ -1,7 +1,7 @@
-"""Build the extensions that pyproject.toml declares beside their sources, with other flags than it says for speed.
+"""Builds the extensions that pyproject.toml declares, beside their sources, with other compiler flags.
 
-Run in a copy of the project, with setuptools and Cython on the path: the flags are the arguments; how many extensions are
-built at a time comes from the environment.
+Run it in a copy of the project, with setuptools and Cython on the path: the flags are the arguments; the number of
+parallel builds comes from the environment.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Buffers that end where their memory ends: what AddressSanitizer sees is allocations, not parts of one.
+"""Buffers that end where their memory ends, because AddressSanitizer checks allocations, not parts of them.
 
-A payload is part of a file, so a kernel that reads beyond its end reads the tail; a bytes object has a zero behind it. With
-`fitted` the extensions get copies that have memory of their own, as long as they are and as aligned as before.
+A payload is part of a file, so a kernel that reads past its end reads the tail; a bytes object is followed by a zero.
+`fitted` gives the extensions copies with their own memory, with the same length and alignment.
 """
 
 from __future__ import annotations

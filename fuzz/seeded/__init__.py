@@ -1,1 +1,1 @@
-"""Seeded bugs: mistakes that people make, put into the package one at a time, to see whether the tests notice."""
+"""Seeded bugs: typical mistakes, put into the package one at a time, to see whether the tests notice them."""

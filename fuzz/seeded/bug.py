@@ -1,7 +1,7 @@
-"""What a seeded bug is: a text of one file, the text that breaks it, and the tests that have to notice.
+"""A seeded bug: a text in one file, the wrong text that replaces it, and the tests that must notice.
 
-The text need not be there letter by letter: where identifiers were renamed since, or lines broken elsewhere, the place with
-the same tokens around renamed identifiers is taken, and the new text is renamed in the same way.
+The text need not match letter by letter: if identifiers were renamed or lines broken elsewhere, the place with the same
+tokens up to renaming is used, and the new text is renamed in the same way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Seeded bugs in the codec: dialects, the definition, quantization, tails, remainders, and who calls the kernels."""
+"""Seeded bugs in the codec: dialects, the definition, quantization, tails, remainders, and callers of the kernels."""
 
 from __future__ import annotations
 

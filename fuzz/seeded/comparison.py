@@ -1,4 +1,4 @@
-"""Seeded bugs in what judges: the schema and its walk, the linter's engine and spans, the comparison with a record."""
+"""Seeded bugs in checks: the schema and its walk, the linter's engine and spans, the comparison with a record."""
 
 from __future__ import annotations
 

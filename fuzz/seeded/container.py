@@ -1,4 +1,4 @@
-"""Seeded bugs in the container: where bytes come from, the reader's values and tensors, the writer."""
+"""Seeded bugs in the container: sources of bytes, the reader's values and tensors, the writer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Put the seeded bugs in, one at a time, and see whether the tests notice: python fuzz/seeded/run.py
+"""Puts in the seeded bugs, one at a time, and checks whether the tests notice: python fuzz/seeded/run.py
 
-It takes about an hour, and is no part of CI. `--only` takes the beginning of names; it may be given more than once. The
-tests must pass before anything is broken. The status is 0 where at least 90 % were noticed and every other has a reason.
+It takes about an hour, and is not part of CI. `--only` takes the beginning of names and may be repeated. The tests must
+pass before anything is broken. The exit code is 0 if at least 90 % of the bugs are noticed and every other one has a
+reason.
 """
 
 from __future__ import annotations

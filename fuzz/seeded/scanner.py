@@ -1,4 +1,4 @@
-"""Seeded bugs in the compiled reader: the scanner of headers, and the look at arrays of strings."""
+"""Seeded bugs in the compiled reader: the scanner of headers, and the check of string arrays."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A private copy of the checkout, in which a bug is put in, the extension that it is in built, and the tests run.
+"""A private copy of the checkout in which a bug is put in, its extension is built, and the tests run.
 
-The copy is made of what git knows, so that nothing is ever changed in the checkout itself. Extensions are built with the
-C compiler alone, by what pyproject.toml says of them but with less optimisation: what they compute is the same.
+The copy contains the files that git tracks, so the checkout itself is never changed. Extensions are built with the C
+compiler alone, by their entries in pyproject.toml but with less optimization, which does not change their results.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""From a checkpoint to a GGUF file that is right, and back.
+"""Conversion of checkpoints to correct GGUF files, and back.
 
 source       a folder of safetensors: its files, its family, its sizes, its matrices
-vocabulary   what a tokenizer's files say, as the keys of a GGUF file say it
+vocabulary   the files of a tokenizer, converted to keys of a GGUF file
 writing      the GGUF file: keys, tensors, types
-receipt      what was checked, re-derived from the checkpoint by other code than wrote the file
-findings     what is wrong with the folder, by the linter's rules on checkpoints
+receipt      checks of the file, derived from the checkpoint by independent code
+findings     findings on the folder, by the linter's rules on checkpoints
 export       back to a folder that transformers loads
 """

@@ -1,6 +1,6 @@
-"""Files for other people's test suites, with what is expected of each.
+"""Files for other people's test suites, each with its expected result.
 
-phases              which part of a file has to be read until its fault is known
+phases              which part of a file a reader has to read before it can know a fault
 export              a folder of malformed files with a manifest, the same in every byte each time
 vectors             questions to decoders in any language, with their answers, and the suite as a folder
 mutants             programs that are wrong in one way each, which prove that the vectors find bugs

@@ -1,8 +1,9 @@
 """This module writes the malformed files as a folder for other people's test suites, with a manifest.
 
-One file for each fault, named after its rule; `manifest.json` (described by `malformed.schema.json`) says of each the
-code, the clause, the field, by when a reader has to have rejected it, and where the fault is known from. Sound files come
-with them, so that a reader that rejects everything does not pass. The same version writes the same bytes each time.
+There is one file for each fault, named after its rule. For each file `manifest.json` (described by
+`malformed.schema.json`) gives the code, the clause, the field, the phase by which a reader has to reject it, and where
+the fault was seen. Sound files are added, so that a reader that rejects everything does not pass. The same version
+writes the same bytes each time.
 """
 
 from __future__ import annotations
@@ -35,16 +36,17 @@ SOUND: Final = "sound"
 #: Versions below the present one that a reader may refuse.
 OLD_VERSION: Final = 2
 
-#: Larger files are described and not written, unless almost all of them is zeros: then they are written with holes.
+#: Larger files are described but not written, unless they are almost all zeros; then they are written as sparse files.
 LARGE: Final = 4 << 20
 _BLOCK: Final = 4096
 
-#: Called with the files done and all files.
+#: Called with the number of files done and the number of all files.
 Progress = Callable[[int, int], object]
 
 
 class ExportedCases(NamedTuple):
-    """What was written: malformed files, those only described, sound files, bytes in all as they seem; what was left out."""
+    """What was written: the malformed files, those only described, the sound files, the total apparent size in bytes,
+    and what was left out."""
 
     written: int
     described: int
@@ -64,10 +66,10 @@ def export(
     """Write the corpus to a folder: all of it, or nothing.
 
     :param target: a folder that does not exist or is empty
-    :param huge: write also what is larger than 4 MiB and not zeros
-    :param force: replace files of the same names in a folder that is not empty; others in it stay
-    :param i2s: without, tensors of type 36 become F32 tensors of the same bytes, and faults that need them are left out
-    :param progress: called with the files done and all files
+    :param huge: also write files that are larger than 4 MiB and not zeros
+    :param force: replace files of the same names in a folder that is not empty; other files in it stay
+    :param i2s: if false, tensors of type 36 become F32 tensors of the same bytes, and faults that need I2_S are left out
+    :param progress: called with the number of files done and the number of all files
     :raises FileExistsError: where the folder has something in it and `force` is not given
     :raises OSError: where it cannot be written
     """
@@ -121,13 +123,13 @@ def _fill(folder: Path, huge: bool, i2s: bool, progress: Progress | None) -> Exp
 
 
 def _twin(case: Case) -> bytes | None:
-    """A case without I2_S tensors; None where its fault cannot be told so."""
+    """A case without I2_S tensors; None where its fault cannot be shown without them."""
     twin = None if case.large and case.code[0] not in "GH" else without_i2s(case.data)
     return twin if twin is not None and same_fault(case.data, twin, case.code, case.path) else None
 
 
 def needs_of(data: bytes) -> list[str]:
-    """What a program may lack, and then need not read a file, as far as its header can be read."""
+    """The features without which a program need not read a file, as far as its header can be read."""
     index = File(BufferSource(data)).index
     has = {
         "I2_S": any(index.tensor(i).type == I2_S.number for i in range(index.tensors)),
@@ -139,7 +141,7 @@ def needs_of(data: bytes) -> list[str]:
 
 
 def described(case: Case, how: str, data: bytes) -> dict[str, Any]:
-    """What the manifest says of a case; `how` its bytes are written: `whole`, `sparse`, or only `described`."""
+    """The manifest's entry for a case; `how` says how its bytes are written: `whole`, `sparse`, or only `described`."""
     rule = REGISTRY[case.code]
     file = f"{MALFORMED}/{case.code}-{case.name}.gguf"
     span = next(f.span for f in lint(data).findings if f.code == case.code and f.span.path == case.path)
@@ -196,7 +198,7 @@ def _write_sparse(path: Path, data: bytes) -> None:
 
 
 def _publish(part: Path, target: Path) -> None:
-    """Give the files their place: the whole folder at once, or one by one into a folder that has others in it."""
+    """Move the files to their place: the whole folder at once, or one by one into a folder that has other files in it."""
     if not target.exists() or not any(target.iterdir()):
         publish_folder(str(part), target)
         return

@@ -1,8 +1,8 @@
-"""This module says how far into a file a reader gets before its fault can be known.
+"""This module says how far a reader has to read into a file before it can know the fault.
 
-A fault is rejected *at the latest* when that part has been read; a reader that only reads so far cannot know. Faults
-that are no errors need never be rejected. And what a program does not look at it need not reject: a reader of headers
-knows no tensor's size, a reader of tensors knows no architecture.
+A fault is rejected *at the latest* when that part has been read; a reader that stops earlier cannot know it. Faults
+that are not errors never have to be rejected. A program need not reject what it does not look at: a reader of headers
+knows the size of no tensor, and a reader of tensors knows no architecture.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from i2s_spec.schema.architectures.hyperparameters import KEY_TYPE
 
 
 class Phase(StrEnum):
-    """The parts of a file in the order in which they are read; `never` for what is no error."""
+    """The parts of a file in the order in which they are read; `never` for a fault that is not an error."""
 
     HEADER = "header"
     METADATA = "metadata"
@@ -37,7 +37,7 @@ MEANING: Final = {
     Phase.NEVER: "no reader has to reject the file",
 }
 
-#: By the part of the schema that a finding points to.
+#: The phase by the part of the schema that a finding points to.
 _BY_SECTION: Final = {
     "header": Phase.HEADER,
     "key_values": Phase.METADATA,
@@ -52,7 +52,8 @@ _ORDER: Final = tuple(Phase)
 
 
 class ReaderKind(StrEnum):
-    """Kinds of programs by what they read; each does what those before it do. `nobody` where no program has to reject."""
+    """Kinds of programs by what they read; each reads what those before it read. `nobody` where no program has to
+    reject the file."""
 
     HEADERS = "headers"
     TENSORS = "tensors"
@@ -68,7 +69,7 @@ READERS: Final = {
     ReaderKind.NOBODY: "no program has to reject the file",
 }
 
-#: Errors for a validator that are no duty of a plain reader, and why.
+#: Faults that are errors for a validator but that a plain reader need not reject, and why.
 NO_DUTY: Final = {
     KEY_TYPE.code: "the document gives counts another type than the loaders ask for, and a reader may take any integer",
     key_not_ascii.code: "a reader compares keys as bytes and need not judge their characters",
@@ -77,7 +78,7 @@ NO_DUTY: Final = {
 
 
 def reader_of(rule: Rule, path: str) -> ReaderKind:
-    """The least program that has to reject a file which breaks a rule.
+    """The first kind of program that has to reject a file which breaks a rule.
 
     :param path: of the field that the finding points to
     """
@@ -104,7 +105,7 @@ def phase_of(rule: Rule, path: str) -> Phase:
 
 
 def _least(rule: Rule) -> Phase:
-    """What a rule compares a field with may lie further on than the field."""
+    """The phase of a rule that compares a field with something further on in the file."""
     if rule.clause.startswith("4."):  # inventories: keys against the table
         return Phase.TABLE
     if rule.reads_table:

@@ -1,7 +1,7 @@
 """This module makes packages of the suite for PyPI, npm, Go and crates: the same files, and a few lines for each registry.
 
-Every package is made from one list of files, that of `write_suite`, so that none can differ; the same version makes the same
-bytes each time. Nothing is uploaded.
+Every package is made from the one list of files of `write_suite`, so they cannot differ; the same version makes the
+same bytes each time. Nothing is uploaded.
 """
 
 from __future__ import annotations
@@ -103,11 +103,11 @@ def tarball() -> bytes:
 
 
 def write_package(target: str | os.PathLike[str], registry: str, source: bytes | None = None) -> int:
-    """Write the folder of a package, from which the registry's own tool makes what is uploaded.
+    """Write the folder of a package; the registry's own tool makes the upload from it.
 
     :param target: a folder that does not exist or is empty
     :param registry: one of `REGISTRIES`
-    :param source: the tarball; made anew unless it is given
+    :param source: the tarball; made if it is not given
     :returns: how many files were written
     :raises ValueError: for another registry
     :raises FileExistsError: where the folder has something in it
@@ -140,7 +140,7 @@ def _unpacked(data: bytes) -> dict[str, bytes]:
 
 
 def _below(files: dict[str, bytes], folder: str, use: str) -> dict[str, bytes]:
-    """The suite in a folder of a package, the license and a page on top."""
+    """The suite in a folder of the package, with the license and a README at the top."""
     readme = _README.format(folder=folder, use=use).encode()
     return {
         "LICENSE": files["LICENSE"],
@@ -210,5 +210,5 @@ REGISTRIES: Final[dict[str, Callable[[dict[str, bytes]], dict[str, bytes]]]] = {
 
 
 def digest(data: bytes) -> str:
-    """The SHA-256 of a tarball, for who publishes it."""
+    """The SHA-256 of a tarball, for whoever publishes it."""
     return sha256(data).hexdigest()

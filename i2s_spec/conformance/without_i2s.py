@@ -1,10 +1,10 @@
 """This module makes test files for readers that do not know type 36: the same files, with F32 tensors instead of I2_S.
 
-An I2_S tensor of n elements takes n/4 + 32 bytes, which n/16 + 8 elements of F32 take, too. So the type and the dimensions
-of its tensor info are replaced in place: every length, offset and count stays, and with them a fault of the container.
+An I2_S tensor of n elements takes n/4 + 32 bytes, as do n/16 + 8 elements of F32. So the type and the dimensions of its
+tensor info are replaced in place: every length, offset and count stays the same, and so does a fault of the container.
 
-Our reader stops at a fault. The tensor infos behind it, which a laxer reader comes to, are found by the names of the sound
-sample that the files were made of.
+Our reader stops at a fault. The tensor infos after it, which a more tolerant reader reaches, are found by the names in
+the sound sample from which the files were made.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ELEMENTS_OF_A_BYTE = 4
 _WORD = 8
 _HALF = 4
 
-#: Most dimensions that are looked for; a fault of their number has five.
+#: The largest number of dimensions to look for; a file with a wrong number of them has five.
 _MOST_SIDES = 8
 
 Order = Literal["little", "big"]
@@ -35,7 +35,7 @@ Order = Literal["little", "big"]
 def without_i2s(data: bytes) -> bytes | None:
     """A file with F32 tensors of the same bytes; the file itself where it has no I2_S tensor.
 
-    None where that cannot be: a size is not a whole number of floats.
+    None where that is impossible because a size is not a whole number of floats.
     """
     index = File(BufferSource(data)).index
     changed = bytearray(data)
@@ -65,7 +65,7 @@ def _sample_names() -> tuple[bytes, ...]:
 
 
 def _behind_a_fault(data: bytes, known: Container[bytes]) -> Iterator[tuple[tuple[int, ...], int, int, Order]]:
-    """The dimensions of I2_S tensors of the sample that our reader did not come to; where they are, and the type."""
+    """The dimensions, places and type of those I2_S tensors of the sample that our reader did not reach."""
     order: Order = "little"
     for name in _sample_names():
         record = len(name).to_bytes(_WORD, order) + name
@@ -81,7 +81,7 @@ def _behind_a_fault(data: bytes, known: Container[bytes]) -> Iterator[tuple[tupl
 
 
 def same_fault(data: bytes, twin: bytes, code: str, path: str) -> bool:
-    """Whether a file has the fault of another one, in the same field, and no error that the other has not."""
+    """Whether a file has the fault of another file, in the same field, and no error that the other does not have."""
     if twin is data:
         return True
     found = lint(twin).findings

@@ -1,1 +1,1 @@
-"""Files made from files or from nothing: copies with changes, other byte orders, new models."""
+"""Conversion and creation of files: copies with changes, other byte orders, new models."""

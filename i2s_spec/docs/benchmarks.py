@@ -25,6 +25,9 @@ MASKED: Final = "probe with masks"
 #: Weights in a byte of payload: the multiplications that a token needs for each byte.
 WEIGHTS: Final = 4
 
+#: Share of the roof from which on the limit with masks is not drawn: there masks cost nothing, or memory is the limit.
+NO_COST: Final = 0.98
+
 
 def parts() -> list[str]:
     """The parts of the benchmarks that results are committed of."""
@@ -110,7 +113,7 @@ def _machine(machine: dict[str, Any]) -> str:
 def _roofline(result: dict[str, Any]) -> str:
     """Products of one thread: the reading probe and the multiplication probe are the roof, each kernel set is a series.
 
-    So is the most that multiplications with masks leave of the peak, in results that have it.
+    The limit of multiplications with masks is a series too, in results that have it and where it is below the roof.
     """
     memory, cached, several = (
         result["benchmarks"][name]["rows"] for name in ("vector-memory-1", "vector-cache-1", "matrix-1")
@@ -135,10 +138,10 @@ def _roofline(result: dict[str, Any]) -> str:
         masked, _, shape = row["name"].partition(", ")
         if masked == f"{MASKED} of {best}":
             tokens = int(shape.rpartition(" by ")[2]) if " by " in shape else 1
-            speed = row["median"] * (WEIGHTS if row["unit"] == "GB/s" else 1)
-            places.setdefault(f"{masked}: the most", []).append(
-                (float(WEIGHTS * tokens), speed, f"{masked}, {tokens} token{'s' if tokens > 1 else ''}")
-            )
+            speed, intensity = row["median"] * (WEIGHTS if row["unit"] == "GB/s" else 1), float(WEIGHTS * tokens)
+            if speed < NO_COST * min(peak, bandwidth * intensity):
+                says = f"{masked}, {tokens} token{'s' if tokens > 1 else ''}"
+                places.setdefault(f"limit with masks ({best})", []).append((intensity, speed, says))
     styles = {name: f"g{place}" for place, name in enumerate(places)}
     dots = [
         RooflinePoint(intensity, speed, styles[name], f"{says}: {_number(speed)} GMAC/s")

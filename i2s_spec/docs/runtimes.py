@@ -154,8 +154,10 @@ def releases() -> str:
         size = f"{release.size:,}" if release.size is not None else f"{release.data or 0:,} of data"
         kinds = ", ".join(f"{count} {name}" for name, count in release.types)
         digest = f"`{release.sha256[:8]}…`" if release.sha256 else ""
-        rows.append([f"`{release.name}`", release.architecture, size, digest, f"{release.tensors}: {kinds}"])
-    return table(["release", "architecture", "bytes", "sha256", "tensors"], rows)
+        rows.append(
+            [f"`{release.name}`", release.architecture, size, digest, f"{release.tensors}: {kinds}", release.basis]
+        )
+    return table(["release", "architecture", "bytes", "sha256", "tensors", "how its size is known"], rows)
 
 
 def page() -> str:
@@ -234,8 +236,8 @@ def _facts(runtime: Runtime) -> Iterator[str]:
         yield f"- tensors {order}"
     if runtime.programs:
         yield f"- runs: {', '.join(f'`{program}`' for program in runtime.programs)}"
-    if runtime.code3:
-        yield f"- code 3: {runtime.code3}"
+    if runtime.unused_code:
+        yield f"- code 3: {runtime.unused_code}"
     if runtime.pre:
         yield f"- without `tokenizer.ggml.pre` it {runtime.pre}"
     stated_facts: list[Fact] = [fact for _, fact in runtime.facts]

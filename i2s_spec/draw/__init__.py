@@ -1,9 +1,9 @@
-"""How bytes look to a person: escaping, sizes in words, tables, hex dumps, and lines with a style on a terminal.
+"""Output for people: escaping, sizes in words, tables, hex dumps, drawings, and styled lines on a terminal.
 
-    text        text of unknown origin made harmless, numbers and sizes in words, JSON without raw control characters
+text        escaping of untrusted text, numbers and sizes in words, JSON without raw control characters
     table       aligned columns
-    hexdump     rows of hex and ASCII in which only the bytes that are meant are shown
-    terminal    lines of styled pieces: plain text through a pipe, color on a terminal
+    hexdump     rows of hex and ASCII that show only the selected bytes
+    terminal    lines of styled pieces: plain text in a pipe, color on a terminal
 
-Nothing here opens a file, and nothing from a file passes through here unescaped.
+Nothing here opens a file, and text from a file is always escaped.
 """

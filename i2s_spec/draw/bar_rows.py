@@ -14,18 +14,18 @@ from i2s_spec.draw.plot import THINNEST, Share
 from i2s_spec.draw.svg import drawing, element, rect, text, title
 from i2s_spec.draw.text import cut, visible
 
-#: What a row takes, and its bar; where names end, and what is left for the words at the end.
+#: Height of a row and of its bar; where names end, and the width of the words at the end.
 ROW: Final = 22
 BAR: Final = 14
 NAMES: Final = 250
 ENDS: Final = 110
 
-#: Characters of a name that have room.
+#: Most characters of a name.
 NAME: Final = 36
 
 
 class BarRow(NamedTuple):
-    """A row: its name, the parts of its bar, and what stands at its end. All text may come from anywhere."""
+    """A row: its name, the parts of its bar, and the words at its end. All text may be untrusted."""
 
     name: str
     shares: Sequence[Share]
@@ -35,7 +35,7 @@ class BarRow(NamedTuple):
 def bar_rows(rows: Sequence[BarRow], says: str, more: str, width: float = 900) -> str:
     """Bars below each other; the longest one takes the whole width between names and words.
 
-    :param says: the title of the drawing, and `more`: what can be seen in it
+    :param says: the title of the drawing, and `more`: its description
     """
     longest = max((sum(share.size for share in row.shares) for row in rows), default=0) or 1
     room = width - NAMES - ENDS

@@ -1,6 +1,6 @@
 """This module draws curves as SVG: values over steps, on a logarithmic axis, with the names of the curves at their ends.
 
-A drawing that stands alone carries its colors itself, for light and for dark.
+A drawing in a separate file contains its own colors, for light and dark.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from i2s_spec.draw.plot import decades, ticks
 from i2s_spec.draw.svg import drawing, element, number, text
 
-#: Colors of a drawing that stands alone: text and curves on the page's own ground.
+#: Colors of a drawing in a separate file: text and curves on the page's background.
 STYLE: Final = (
     "svg{font:12px system-ui,sans-serif;background:#fff}.axis{fill:#555}.grid{stroke:#ddd}.curve{fill:none;stroke-width:2}"
     ".a{stroke:#2563a8}.b{stroke:#b4540a}.fill-a{fill:#2563a8}.fill-b{fill:#b4540a}"
@@ -21,12 +21,12 @@ STYLE: Final = (
     ".a{stroke:#7db4ee}.b{stroke:#f0a35e}.fill-a{fill:#7db4ee}.fill-b{fill:#f0a35e}}"
 )
 
-#: What a name takes at the end of its curve.
+#: The width of a name at the end of its curve.
 NAME_HEIGHT: Final = 14.0
 
 
 class Curve(NamedTuple):
-    """Points by rising x with positive y, the class that they are drawn in, and the name of the curve."""
+    """Points by ascending x with positive y, their class, and the name of the curve."""
 
     points: Sequence[tuple[float, float]]
     style: str
@@ -36,13 +36,13 @@ class Curve(NamedTuple):
 def curves(lines: Sequence[Curve], says: str, more: str, below: str, width: float = 720, height: float = 300) -> str:
     """Curves over a common linear axis that begins at 0; the other axis is logarithmic.
 
-    :param says: the title of the drawing, and `more`: what can be seen in it
-    :param below: what the horizontal axis counts
-    :raises ValueError: for a point that has no place on such axes
+    :param says: the title of the drawing, and `more`: its description
+    :param below: the quantity of the horizontal axis
+    :raises ValueError: for a point that these axes cannot show
     """
     heights = [y for line in lines for _, y in line.points]
     if not heights or not all(0 < y < math.inf for y in heights):
-        raise ValueError("a curve on a logarithmic axis has positive finite values, at least one")
+        raise ValueError("a curve on a logarithmic axis needs positive finite values, at least one")
     most = max(x for line in lines for x, _ in line.points) or 1
     low, high = decades(min(heights), max(heights))
     left, right, top, base = 44.0, width - 96, 10.0, height - 34
@@ -73,7 +73,7 @@ def curves(lines: Sequence[Curve], says: str, more: str, below: str, width: floa
 
 
 def alone(svg: str, style: str = STYLE) -> str:
-    """A drawing as a file of its own."""
+    """A drawing as a separate file."""
     return svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(
         "</title>", f"</title><style>{escape(style, quote=False)}</style>", 1
     )

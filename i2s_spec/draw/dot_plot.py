@@ -1,4 +1,4 @@
-"""This module draws measurements as SVG: a line for each thing measured, on it a dot with its range for each series.
+"""This module draws measurements as SVG: a line for each measured quantity, with a dot and its range for each series.
 
 >>> print(dot_plot([Measured("a", [Dot(1, 0.5, 2, "g0", "a: 1")])], "one", "", "s")[:58])
 <svg viewBox="0 0 720 72" class="i2s-figure i2s-measured"
@@ -22,7 +22,7 @@ APART: Final = 12.0
 
 
 class Dot(NamedTuple):
-    """A value with its range, the class that it is drawn in, and what is said of it."""
+    """A value with its range, its class, and its description."""
 
     value: float
     low: float
@@ -32,20 +32,20 @@ class Dot(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """A thing that was measured, and a dot for each series that has it."""
+    """A measured quantity, and a dot for each series that has it."""
 
     name: str
     dots: Sequence[Dot]
 
 
 def dot_plot(rows: Sequence[Measured], says: str, more: str, unit: str) -> str:
-    """Measurements on a common axis: from 0, or logarithmic where they lie far apart.
+    """Measurements on a common axis: from 0, or logarithmic if they are far apart.
 
     :raises ValueError: for a value that is negative or not finite
     """
     ends = [end for row in rows for dot in row.dots for end in (dot.low, dot.value, dot.high)]
     if not ends or not all(0 <= end < math.inf for end in ends):
-        raise ValueError("what is measured is a number from 0 on, and there is at least one")
+        raise ValueError("measured values must be finite numbers from 0 on, at least one")
     axis = _Axis(ends)
     floor = len(rows) * HIGH + 4
     marks = []
@@ -64,7 +64,7 @@ def dot_plot(rows: Sequence[Measured], says: str, more: str, unit: str) -> str:
     return drawing(WIDTH, floor + 46, says, more, *marks, style="i2s-figure i2s-measured")
 
 
-#: The least value that an axis is made for: below it floats have too few bits for its steps.
+#: The smallest value of an axis: below it floats have too few bits for its steps.
 _LEAST: Final = 1e-300
 
 
@@ -87,7 +87,7 @@ class _Axis:
 
 
 def _step(most: float) -> float:
-    """A round step of which four to eight make an axis."""
+    """A round step that divides the axis into four to eight parts."""
     power: float = 10.0 ** math.floor(math.log10(most))
     return next(power * part for part in (0.2, 0.25, 0.5, 1, 2) if most / (power * part) <= 6)
 
@@ -105,7 +105,7 @@ def _dot(dot: Dot, y: float, axis: _Axis) -> str:
 
 
 def _short(value: float) -> str:
-    """A number of an axis: thousands and millions by their letters, small ones by powers."""
+    """A number of an axis: thousands and millions with letters, small ones as powers."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.3g}{letter}"

@@ -20,7 +20,7 @@ TOP: Final = 44
 
 
 class HeatCell(NamedTuple):
-    """A number that is not negative, how it is written, whether it is framed, and what is said of it."""
+    """A number that is not negative, its text, whether it is framed, and its description."""
 
     value: float
     words: str
@@ -41,9 +41,9 @@ def heat_map(
 ) -> str:
     """A table of cells under the names of columns, beside the names of rows.
 
-    :param across: what the columns are, and `down`: what the rows are
+    :param across: the meaning of the columns, and `down`: that of the rows
     :param pale: the number up to which cells have no color
-    :param deepest: the number that is drawn deepest; None for the largest
+    :param deepest: the number with the deepest color; None for the largest
     """
     low = math.log1p(pale)
     most = math.log1p(deepest or max((cell.value for line in cells for cell in line), default=0.0)) - low

@@ -1,7 +1,7 @@
-"""This module draws bytes as rows of hex and ASCII in which a byte always stands in the column of its address.
+"""This module draws bytes as rows of hex and ASCII in which a byte is always in the column of its address.
 
-Rows begin at multiples of their width; columns of bytes that are not meant stay empty, so that the rows of neighboring
-fields can be read one below the other.
+Rows begin at multiples of their width; columns of other bytes stay empty, so that the rows of neighboring fields are
+aligned.
 
     >>> for row in rows(b"GGUF\\x03", 0x1e, 8): print(f"{row.address:04x}  {row.hex}  |{row.ascii}|")
     0018                    47 47  |      GG|
@@ -24,7 +24,7 @@ class HexRow(NamedTuple):
 
 
 def rows(data: bytes, start: int, width: int = 16) -> Iterator[HexRow]:
-    """The rows of bytes that lie at `start`.
+    """The rows of bytes from `start` on.
 
     :param width: bytes in a row
     """
@@ -49,12 +49,12 @@ def blank(width: int = 16) -> HexRow:
 
 
 def ascii_of(data: bytes) -> str:
-    """Bytes as ASCII; what is no printable ASCII is a dot."""
+    """Bytes as ASCII; a byte that is not printable ASCII is a dot."""
     return "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in data)
 
 
 def digits_for(size: int) -> int:
-    """Hex digits that every address of a file of so many bytes can be written with, at least four, always even."""
+    """The number of hex digits for addresses of a file of this size: at least four, always even."""
     return max(4, (len(f"{size:x}") + 1) // 2 * 2)
 
 

@@ -17,12 +17,12 @@ WIDTH: Final = 760
 HEIGHT: Final = 260
 _LEFT, _TOP, _BOTTOM = 70.0, 12.0, 42.0
 
-#: Layers that are named below the axis.
+#: Most layers that are named below the axis.
 _NAMED: Final = 16
 
 
 class LayerValue(NamedTuple):
-    """The value of a layer, what is said of it, and a number that a script finds it by."""
+    """The value of a layer, its description, and a number by which a script finds it."""
 
     layer: int
     value: float
@@ -31,16 +31,16 @@ class LayerValue(NamedTuple):
 
 
 class Line(NamedTuple):
-    """The class of a line, and its values by rising layer."""
+    """The class of a line, and its values by ascending layer."""
 
     style: str
     values: Sequence[LayerValue]
 
 
 def layer_lines(lines: Sequence[Line], says: str, more: str, quantity: str) -> str:
-    """Lines over the layers; a value that is not a positive finite number is a cross on the floor.
+    """Lines over the layers; a value that is not a positive finite number is a cross at the bottom.
 
-    :param quantity: what the vertical axis shows
+    :param quantity: the quantity of the vertical axis
     """
     every = [value for line in lines for value in line.values]
     plain = [each.value for each in every if _has_place(each.value)]

@@ -18,15 +18,15 @@ _SECONDS = re.compile(r"[0-9]{1,11}")
 
 
 def made_at() -> datetime:
-    """Now, or what the environment variable `SOURCE_DATE_EPOCH` says, so that the same input makes the same page."""
+    """The current time, or that of the environment variable `SOURCE_DATE_EPOCH`, so that equal input gives equal pages."""
     given = os.environ.get("SOURCE_DATE_EPOCH", "")
     return datetime.fromtimestamp(int(given), UTC) if _SECONDS.fullmatch(given) else datetime.now(UTC)
 
 
 def made_by(command: str = "") -> str:
-    """The sentence as HTML; the command is escaped, and left out where there is none.
+    """The sentence as HTML; the command is escaped, and left out if it is empty.
 
-    :param command: as somebody typed it
+    :param command: the command as it was typed
     """
     when = made_at().strftime("%Y-%m-%d %H:%M UTC")
     by = f": <code>{escape(visible(command, COMMAND, bare=True))}</code>" if command else ""

@@ -1,14 +1,14 @@
-"""This module declares the colors of all drawings, for light and for dark grounds, and writes them as CSS variables.
+"""This module declares the colors of all drawings, for light and dark backgrounds, and writes them as CSS variables.
 
-Reports and the site draw with the same classes; what differs is only who says whether it is dark: the system, or the
-theme of the site.
+Reports and the site use the same classes; they differ only in what decides about dark colors: the system, or the theme
+of the site.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Variable to its colors on a light and on a dark ground. `c` are codes, `g` groups of lines that are told apart.
+#: Variables with their colors on a light and a dark background. `c` are codes, `g` groups of lines.
 COLORS: Final[dict[str, tuple[str, str]]] = {
     "c0": ("#3b7dd8", "#5a9bef"), "c1": ("#c3cad4", "#4b5664"), "c2": ("#e0882f", "#ec9f4e"), "c3": ("#c4212f", "#ff6b73"),
     "g0": ("#2f74d0", "#62a4f5"), "g1": ("#d2691e", "#f09450"), "g2": ("#2a9d55", "#55c97f"), "g3": ("#a348c0", "#c987e0"),
@@ -22,8 +22,8 @@ COLORS: Final[dict[str, tuple[str, str]]] = {
 def variables(light: str, dark: str, dark_media: str = "") -> str:
     """The colors as CSS variables.
 
-    :param light: the selector that has the light colors, and `dark`: the one that has the dark ones
-    :param dark_media: the media query that the dark ones are inside of; empty for none
+    :param light: the selector of the light colors, and `dark`: that of the dark ones
+    :param dark_media: the media query around the dark colors; empty for none
     """
     pairs = COLORS.items()
     by_day = " ".join(f"--{name}: {colors[0]};" for name, colors in pairs)
@@ -33,11 +33,11 @@ def variables(light: str, dark: str, dark_media: str = "") -> str:
 
 
 def report_style() -> str:
-    """The colors for a page of its own, which is dark where the system is."""
+    """The colors for a separate page, which is dark if the system is."""
     return variables(":root", ":root", "(prefers-color-scheme: dark)")
 
 
 def site_style() -> str:
-    """The colors for the site, whose theme says whether it is dark."""
+    """The colors for the site, whose theme decides whether it is dark."""
     made = "/* Written by i2s_spec.draw.palette: edit that. */\n"
     return made + variables('[data-md-color-scheme="default"]', '[data-md-color-scheme="slate"]')

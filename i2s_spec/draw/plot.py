@@ -1,6 +1,6 @@
 """This module draws plots as SVG: stacked strips, stacked columns, bars, points on a logarithmic axis, maps of files.
 
-Each is a function from numbers to one drawing; colors are classes, and every mark says what it stands for.
+Each is a function from numbers to one drawing; colors are classes, and every mark has a description.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 
 from i2s_spec.draw.svg import drawing, element, number, outline, rect, text, title
 
-#: Thinner marks cannot be seen; a mark may be drawn wider than it is, down to this.
+#: Smallest visible width of a mark; thinner marks are drawn this wide.
 THINNEST: Final = 0.9
 
 
 class Share(NamedTuple):
-    """A part of a whole: how much, and the class that it is drawn in."""
+    """A part of a whole: its size, and its class."""
 
     size: float
     style: str
@@ -24,7 +24,7 @@ class Share(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A value of a plot; one that is not a positive finite number is drawn on the floor."""
+    """A value of a plot; if it is not a positive finite number, it is drawn at the bottom."""
 
     value: float
     style: str
@@ -33,7 +33,7 @@ class Point(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Bytes from `start` to `stop`, the class that they are drawn in, and what they are."""
+    """Bytes from `start` to `stop`, their class, and their description."""
 
     start: int
     stop: int
@@ -42,7 +42,7 @@ class Segment(NamedTuple):
 
 
 def strip(shares: Sequence[Share], says: str, width: float = 120, height: float = 12) -> str:
-    """Parts of a whole side by side, as long together as the strip is wide."""
+    """Parts of a whole side by side, over the whole width of the strip."""
     whole = sum(share.size for share in shares)
     marks, x = "", 0.0
     for share in shares if whole else ():
@@ -61,9 +61,9 @@ def columns(
     height: float = 170,
     ends: tuple[str, str] = ("", ""),
 ) -> str:
-    """Stacks side by side, each a whole of its own from the floor to the top, and what is said of each.
+    """Stacks side by side, each with its full height as 100 %, and a description of each.
 
-    :param ends: what stands below the first stack, and below the last
+    :param ends: the text below the first stack, and below the last
     """
     left, base = 48, height - (20 if any(ends) else 4)
     room, tall = width - left, base - 8
@@ -88,7 +88,7 @@ def columns(
 
 
 def bars(shares: Sequence[Share], says: str, width: float = 220, height: float = 110) -> str:
-    """A histogram: one bar for each part, its name under it and its share of the whole over it."""
+    """A histogram: one bar for each part, with its name below and its share of the whole above."""
     whole = sum(share.size for share in shares) or 1
     step, base, marks = width / max(1, len(shares)), height - 16, ""
     for place, share in enumerate(shares):
@@ -103,7 +103,7 @@ def bars(shares: Sequence[Share], says: str, width: float = 220, height: float =
 
 
 def points(values: Sequence[Point], says: str, more: str, width: float = 760, height: float = 190) -> str:
-    """Values side by side on a logarithmic axis; what has no logarithm is a cross on the floor."""
+    """Values side by side on a logarithmic axis; a value without a logarithm is a cross at the bottom."""
     plain = [point.value for point in values if math.isfinite(point.value) and point.value > 0]
     left, top, base = 64, 12, height - (4 if len(plain) == len(values) else 22)
     low, high = decades(min(plain, default=1.0), max(plain, default=1.0))
@@ -129,14 +129,14 @@ def points(values: Sequence[Point], says: str, more: str, width: float = 760, he
 
 
 def decades(low: float, high: float) -> tuple[float, float]:
-    """The ends of a logarithmic axis that holds two values, as exponents of ten, a little apart from them."""
+    """The ends of a logarithmic axis that holds two values, as exponents of ten, with a margin."""
     first, last = math.log10(low), math.log10(high)
     margin = max(0.06 * (last - first), 0.08)
     return first - margin, last + margin
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Round numbers on a logarithmic axis: more of each decade where the axis holds few of them."""
+    """Round numbers on a logarithmic axis: more in each decade if the axis has few decades."""
     decades = range(math.floor(low), math.ceil(high) + 1)
     stride = max(1, math.ceil(len(decades) / 8))
     parts: tuple[float, ...] = (1, 2, 5) if high - low < 2.5 else (1,)
@@ -156,14 +156,14 @@ def wrapped(
     width: float = 1000,
     marks: Iterable[Segment] = (),
 ) -> str:
-    """Bytes to scale in lines of equal length, as text runs; each segment is one mark that says what it is.
+    """Bytes to scale in lines of equal length, in reading order; each segment is one mark with a description.
 
-    What is thinner than a mark can be is drawn that wide, over its neighbors; of several that would lie on each other
-    only the first is drawn.
+    A segment that is thinner than the smallest mark is drawn that wide, over its neighbors; of several that would
+    overlap, only the first is drawn.
 
     :param size: bytes of the whole, which may be 0
-    :param lines: how many lines they take
-    :param marks: bytes to be marked below their lines, by where they begin
+    :param lines: the number of lines
+    :param marks: positions that are marked below their lines
     """
     tall, gap = 14.0, 6.0
     per = max(size, 1) / lines
@@ -198,6 +198,6 @@ def wrapped(
 
 
 def _place(at: int, per: float, lines: int) -> tuple[int, float]:
-    """The line that a byte lies in, and how far along it, from 0 to 1."""
+    """The line of a byte, and its position in it, from 0 to 1."""
     line = min(int(at / per), lines - 1)
     return line, min(max(at / per - line, 0.0), 1.0)

@@ -1,4 +1,4 @@
-"""This module draws small plots that stand side by side, as SVG: ranks against ranks, and what becomes of layers.
+"""This module draws small plots for display side by side, as SVG: ranks against ranks, and values by layer.
 
 >>> print(rank_plot([(0, 0), (1, 1)], "right", "two ranks")[:72])
 <svg viewBox="0 0 160 160" class="facet" role="img"><title>two ranks</ti
@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 from i2s_spec.draw.plot import THINNEST, Share
 from i2s_spec.draw.svg import drawing, element, number, outline, rect, text, title
 
-#: Side of a plot of ranks, of one of its points, and the room around the points.
+#: Side of a plot of ranks, size of its points, and the margin around them.
 SIDE: Final = 160
 POINT: Final = 3.0
 MARGIN: Final = 6
 
-#: Size of a plot of layers, where its columns end and its line of values begins, and the room left of both.
+#: Size of a plot of layers, where its columns end and its line of values begins, and the left margin.
 WIDE: Final = 300
 TALL: Final = 150
 COLUMNS: Final = 74
@@ -27,7 +27,7 @@ LEFT: Final = 40
 
 
 class Layer(NamedTuple):
-    """What one layer has: a number, parts of a whole, a value (None or NaN where it has none), and what is said of it."""
+    """The data of one layer: its number, parts of a whole, a value (None or NaN if it has none), and a description."""
 
     layer: int
     shares: Sequence[Share]
@@ -50,8 +50,8 @@ def rank_plot(points: Sequence[tuple[float, float]], style: str, says: str, more
 def layer_plot(layers: Sequence[Layer], low: float, high: float, says: str, more: str) -> str:
     """Columns of shares over the layers, and below them a line of values on a logarithmic axis.
 
-    :param layers: by rising number
-    :param low: the ends of the axis of values, as exponents of ten, and `high`, common to plots that are compared
+    :param layers: by ascending number
+    :param low: with `high`, the ends of the axis of values, as exponents of ten; equal for plots that are compared
     """
     first, last = (layers[0].layer, layers[-1].layer) if layers else (0, 0)
     step = (WIDE - LEFT) / (last - first + 1)

@@ -1,4 +1,4 @@
-"""This module draws values as a line of characters: blocks where the stream can say them, ASCII elsewhere.
+"""This module draws values as a line of characters: blocks if the stream can encode them, else ASCII.
 
 >>> sparkline([1, 2, None, 4], 1, 4, blocks=True), sparkline([1, 2, None, 4], 1, 4, blocks=False)
 ('▁▃ █', '_- #')
@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
 
-#: Characters by rising value.
+#: Characters by ascending value.
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 ASCII: Final = "_.-=+*%#"
 
-#: What stands for a value that the axis has no place for.
+#: The character for a value that the axis cannot show.
 ODD: Final = "!"
 
 #: Characters of the codes for -1, 0, +1 and the one without a meaning.
@@ -26,7 +26,7 @@ SHARE_ASCII: Final = "-0+!"
 
 
 def sparkline(values: Sequence[float | None], low: float, high: float, *, blocks: bool) -> str:
-    """Values on a linear axis, a character for each; None is a blank, and what is not finite `!`."""
+    """Values on a linear axis, one character each; None is a blank, and a value that is not finite is `!`."""
     signs = BLOCKS if blocks else ASCII
     made = ""
     for value in values:
@@ -41,7 +41,7 @@ def sparkline(values: Sequence[float | None], low: float, high: float, *, blocks
 
 
 def shares(counts: Sequence[int], width: int, *, blocks: bool) -> str:
-    """Parts of a whole as runs of characters, together as long as `width`; what is there has at least one character."""
+    """Parts of a whole as runs of characters, together `width` long; a part that is not 0 has at least one character."""
     whole = sum(counts)
     if not whole:
         return " " * width

@@ -1,7 +1,7 @@
-"""This module writes SVG as text: elements with escaped attributes, and drawings that say what they show.
+"""This module writes SVG as text: elements with escaped attributes, and drawings with a title and a description.
 
-A drawing has a title and a description for who cannot see it, and takes its colors from classes, so that one style sheet
-serves light and dark. Nothing in it refers to anything outside, and no text becomes markup.
+Title and description serve readers who cannot see the drawing. Colors come from classes, so one style sheet serves
+light and dark. A drawing refers to nothing outside, and all text is escaped.
 
     >>> print(drawing(10, 4, "two <halves>", "", rect(0, 0, 5, 4, "a", "left")))
     <svg viewBox="0 0 10 4" role="img"><title>two &lt;halves&gt;</title><path class="a" d="M0 0h5v4h-5z"><title>left</title></path></svg>
@@ -16,7 +16,7 @@ DECIMALS = 2
 
 
 def number(value: float) -> str:
-    """A coordinate in as few characters as it takes.
+    """A coordinate in as few characters as possible.
 
     >>> number(3.0), number(0.5), number(-0.001)
     ('3', '.5', '0')
@@ -41,19 +41,19 @@ def _value(value: str | float) -> str:
 
 
 def title(text: str) -> str:
-    """What a browser shows over an element, and a screen reader says; nothing for no text."""
+    """The tooltip of an element, which screen readers read aloud; nothing for an empty text."""
     return f"<title>{escape(text)}</title>" if text else ""
 
 
 def rect(x: float, y: float, width: float, height: float, style: str, says: str = "") -> str:
-    """A rectangle of a class, with what is said of it."""
+    """A rectangle with a class and a description."""
     return outline([(x, y, width, height)], style, says)
 
 
 def outline(boxes: list[tuple[float, float, float, float]], style: str, says: str = "", data: int | None = None) -> str:
-    """Rectangles (x, y, width, height) that are one thing.
+    """Rectangles (x, y, width, height) as one element.
 
-    :param data: a number that a script finds the element by
+    :param data: a number by which a script finds the element
     """
     path = "".join(f"M{number(x)} {number(y)}h{number(w)}v{number(h)}h{number(-w)}z" for x, y, w, h in boxes)
     return element("path", {"class": style, "d": path, "data-i": None if data is None else str(data)}, title(says))
@@ -69,7 +69,7 @@ def drawing(width: float, height: float, says: str, more: str, *children: str, s
     """A whole drawing.
 
     :param says: its title, in a few words
-    :param more: what can be seen in it, in a sentence or two; or nothing
+    :param more: its description, in a sentence or two; or nothing
     """
     about = title(says) + (f"<desc>{escape(more)}</desc>" if more else "")
     box = f"0 0 {number(width)} {number(height)}"

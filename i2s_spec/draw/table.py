@@ -1,4 +1,4 @@
-"""This module lays out tables: aligned columns of plain text, as wide as what is in them, or as wide as a terminal is.
+"""This module lays out tables: aligned columns of plain text, as wide as their contents or as a terminal allows.
 
 Cells are text that is escaped already; their widths are counted in columns of a terminal.
 
@@ -18,16 +18,16 @@ from typing import Final, NamedTuple
 from i2s_spec.draw.terminal import Line, Piece
 from i2s_spec.draw.text import cut, width
 
-#: A column that gives way is never made narrower than this.
+#: Smallest width to which a column is shortened.
 NARROWEST: Final = 16
 
 _GAP: Final = "  "
 
 
 class Column(NamedTuple):
-    """One column: its title, whether it is aligned to the right, and whether it gives way where a line is too long.
+    """One column: its title, whether it is aligned to the right, and whether it is shortened if a line is too long.
 
-    A column that gives way loses the middle of what is in it; the last one loses the end.
+    A column is shortened by leaving out the middle of its cells; in the last column, the end.
     """
 
     title: str
@@ -42,7 +42,7 @@ def table(
     """The lines of a table, its titles first.
 
     :param rows: cells that are escaped already; a row of one cell is a remark across all columns
-    :param available: columns of the terminal, if the table has to fit
+    :param available: columns of the terminal, if the table must fit
     """
     retained = list(rows)
     widths = [width(column.title) for column in columns]

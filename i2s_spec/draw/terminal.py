@@ -1,4 +1,4 @@
-"""This module writes lines of styled pieces: plain text into a pipe or a file, in color and cut to width on a terminal.
+"""This module writes lines of styled pieces: plain text to a pipe or a file, on a terminal in color and cut to its width.
 
 Text that comes from a file must have been escaped before it becomes a `Piece`.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple, TextIO
 
 
 class Piece(NamedTuple):
-    """Text of one style; a style is one of rich's, such as `bold`, `dim`, `cyan`, `red`."""
+    """Text with one style of rich, such as `bold`, `dim`, `cyan`, `red`."""
 
     text: str
     style: str = ""
@@ -23,12 +23,12 @@ Line = Sequence[Piece]
 
 
 def plain(line: Line) -> str:
-    """A line without its styles, and without spaces at its end."""
+    """A line without its styles and without trailing spaces."""
     return "".join(piece.text for piece in line).rstrip(" ")
 
 
 def columns(stream: TextIO) -> int | None:
-    """Width of the terminal that a stream writes to; None for anything else, whose lines are never cut."""
+    """Width of the terminal to which a stream writes; None for anything else, where lines are never cut."""
     return shutil.get_terminal_size().columns if _is_terminal(stream) else None
 
 
@@ -46,7 +46,7 @@ def write(lines: Iterable[Line], stream: TextIO) -> None:
         return
     for line in lines:
         text_line = plain(line)
-        if not text_line.isascii():  # a stream that cannot say a character says its number
+        if not text_line.isascii():  # a stream that cannot encode a character writes its number
             text_line = text_line.encode(encoding, "backslashreplace").decode(encoding)
         stream.write(text_line + "\n")
 

@@ -1,4 +1,4 @@
-"""This module turns values into words: text of unknown origin made harmless, numbers, sizes, faults.
+"""This module converts values to text: escaped untrusted text, numbers, sizes, faults.
 
 >>> print(visible("\\x1b]52;c;...\\x07"))
 '\\x1b]52;c;...\\x07'
@@ -15,7 +15,7 @@ from i2s_spec.errors import FormatError, counted, quote
 from i2s_spec.light_typing import Any, Final, Iterator, Mapping
 from i2s_spec.pattern import pattern
 
-#: Characters that Python calls printable and that show nothing: hidden text could be written in them.
+#: Characters that Python calls printable although they are invisible: they could hide text.
 _INVISIBLE: Final = pattern(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
@@ -24,9 +24,9 @@ _ELLIPSIS: Final = "…"
 
 
 def visible(text: str | bytes, limit: int = 60, bare: bool = False) -> str:
-    """Text of unknown origin as one line in which every character can be seen: `errors.quote`, and no invisible ones.
+    """Untrusted text as one line in which every character is visible: `errors.quote`, with invisible ones escaped, too.
 
-    :param limit: longest text that is shown whole, in characters; of a longer one the rest is counted
+    :param limit: longest text that is shown whole, in characters; the rest of a longer one is counted
     :param bare: without quotation marks
     """
     if isinstance(text, bytes) and len(text) <= 4 * limit:
@@ -36,7 +36,7 @@ def visible(text: str | bytes, limit: int = 60, bare: bool = False) -> str:
 
 
 def width(text: str) -> int:
-    """Columns that a text takes on a terminal: two for wide characters, none for combining marks."""
+    """The width of a text on a terminal, in columns: two for wide characters, none for combining marks."""
     if text.isascii():
         return len(text)
     import unicodedata
@@ -48,7 +48,7 @@ def width(text: str) -> int:
 
 
 def cut(text: str, columns: int, middle: bool = False) -> str:
-    """A text that takes at most so many columns: what is too long loses its end, or its middle."""
+    """A text cut to a number of columns: a longer text loses its end, or its middle."""
     if width(text) <= columns:
         return text
     if middle:
@@ -58,7 +58,7 @@ def cut(text: str, columns: int, middle: bool = False) -> str:
 
 
 def _fitting(text: str, columns: int) -> str:
-    """As many characters from the start of a text as fit into so many columns."""
+    """As many characters from the start of a text as fit into a number of columns."""
     taken = 0
     for i, char in enumerate(text):
         taken += width(char)
@@ -68,19 +68,19 @@ def _fitting(text: str, columns: int) -> str:
 
 
 def size_words(size: int) -> str:
-    """A size in bytes, in the unit that suits it: `101 bytes`, `468.4 KiB`, `1.11 GiB`."""
+    """A size in a suitable unit: `101 bytes`, `468.4 KiB`, `1.11 GiB`."""
     if size < 1024:
         return counted(size, "byte")
     return _scaled(size, 1024, ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"))
 
 
 def exact_size_words(size: int) -> str:
-    """A size in bytes, and in the unit that suits it where that is another: `864 bytes`, `479,642 bytes (468.4 KiB)`."""
+    """A size in bytes, and in a suitable unit if that is another: `864 bytes`, `479,642 bytes (468.4 KiB)`."""
     return f"{counted(size, 'byte')} ({size_words(size)})" if size >= 1024 else size_words(size)
 
 
 def count_words(count: int) -> str:
-    """A large count, in the unit that suits it: `940`, `335 K`, `2.41 B`."""
+    """A large count in a suitable unit: `940`, `335 K`, `2.41 B`."""
     return str(count) if count < 1000 else _scaled(count, 1000, ("K", "M", "B", "T", "P", "E"))
 
 
@@ -94,7 +94,7 @@ def _scaled(number: int, base: int, units: tuple[str, ...]) -> str:
 
 
 def float32_words(value: float) -> str:
-    """A float32 in as few digits as tell it from its neighbors."""
+    """A float32 with the fewest digits that distinguish it from its neighbors."""
     if not math.isfinite(value):
         return str(float(value))
     for digits in range(6, 10):
@@ -102,13 +102,13 @@ def float32_words(value: float) -> str:
         try:
             if struct.pack("<f", float(shown)) == struct.pack("<f", value):
                 return shown if any(c in shown for c in ".en") else f"{shown}.0"
-        except OverflowError:  # rounded beyond the largest float32: another digit is needed
+        except OverflowError:  # rounded beyond the largest float32: one more digit is needed
             continue
     return repr(float(value))
 
 
 def fault_words(error: FormatError) -> str:
-    """A fault in one sentence, with its code and, where bytes of the file are to blame, their place."""
+    """A fault in one sentence, with its code and, if it is about bytes of the file, their span."""
     where = f" at {error.span}" if error.span.stop > error.span.start else ""
     return f"{error.code} {error.fault.slug}{where}: {error.message}"
 

@@ -78,15 +78,24 @@ class Placements:
             self._made = list(made)
         return iter(self._made)
 
-    def extents(self, end: int) -> Iterator[Extent]:
-        """The bytes of each up to the next one, of the last up to where the data end."""
-        before: Placement | None = None
-        for placement in self:
-            if before is not None:
-                yield Extent(before, placement.offset - before.offset, placement)
-            before = placement
-        if before is not None:
-            yield Extent(before, end - before.offset, None)
+    @property
+    def end(self) -> int:
+        """Where the tensor that reaches furthest ends."""
+        return max((offset + (size or 0) for offset, size in self.sizes()), default=0)
+
+    def sizes(self) -> Iterator[tuple[int, int | None]]:
+        """The offset and the size of each, which need no object for each."""
+        return zip(self._offsets, self._sizes, strict=True)
+
+    def extents(self, data_size: int) -> Iterator[Extent]:
+        """The extent of each, where they are in the order of the offsets; the last one ends with the data section."""
+        placements = iter(self)
+        placement = next(placements, None)
+        while placement is not None:
+            after = next(placements, None)
+            stop = data_size if after is None else after.offset
+            yield Extent(placement, stop - placement.offset, after)
+            placement = after
 
 
 class Extent(NamedTuple):

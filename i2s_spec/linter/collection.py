@@ -1,4 +1,4 @@
-"""This module collects the findings of one run: those of rules in force, bounded in number, as a `Report`."""
+"""This module collects the findings of one run as a `Report`: those of active rules, bounded in number."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from i2s_spec.schema import limits as bounds
 
 
 class Collection:
-    """Findings as they come in.
+    """Collects findings.
 
-    :param levels: the severity of this run of each rule in force, by code
+    :param levels: the severity of each active rule in this run, by code
     :param reasons: codes whose findings are counted and not listed, each with the reason
     """
 
@@ -28,7 +28,7 @@ class Collection:
         self._suppressed: dict[str, int] = {}
 
     def add(self, findings: Iterable[Finding]) -> None:
-        """Take findings of rules in force, with the severities of this run."""
+        """Add findings of active rules, with the severities of this run."""
         for finding in findings:
             level = self.levels.get(finding.code)
             if level is None:
@@ -44,18 +44,18 @@ class Collection:
                 self.findings.append(finding)
 
     def bug(self, where: str, error: Exception) -> None:
-        """Something of ours failed.
+        """Add an internal error.
 
-        :raises Exception: that very one, where I2S_DEBUG asks for it
+        :raises Exception: the same exception, if I2S_DEBUG is set
         """
         if os.environ.get("I2S_DEBUG"):
             raise error
         self.bugs.append(Bug(where, f"{type(error).__name__}: {quote(str(error), bare=True)}"))
 
     def report(self, path: str, **more: Any) -> Report:
-        """What was found.
+        """The report.
 
-        :param more: other fields of `Report`
+        :param more: further fields of `Report`
         """
         return Report(
             path,

@@ -1,4 +1,4 @@
-"""This module turns findings into tables of other libraries, where these are installed: pandas and pyarrow."""
+"""This module converts findings to tables of pandas and pyarrow, if these are installed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from i2s_spec.errors import quote
 from i2s_spec.linter.rule import Finding
 
-#: Columns of texts, and those of numbers of bytes, in their order.
+#: The text columns, and the columns of byte positions, in their order.
 COLUMNS: Final = ("code", "slug", "severity", "message", "start", "stop", "path", "clause", "fix")
 NUMBERS: Final = ("start", "stop")
 
@@ -27,7 +27,7 @@ def columns(findings: Sequence[Finding]) -> dict[str, list[Any]]:
 
 
 def to_pandas(findings: Sequence[Finding]) -> Any:
-    """A DataFrame: texts are objects, `start` and `stop` int64, also where nothing was found.
+    """A DataFrame: texts are objects, `start` and `stop` int64, even if there are no findings.
 
     :raises ImportError: where pandas is not installed
     """
@@ -36,7 +36,7 @@ def to_pandas(findings: Sequence[Finding]) -> Any:
 
 
 def to_arrow(findings: Sequence[Finding]) -> Any:
-    """A table: texts are strings, `start` and `stop` int64, also where nothing was found.
+    """A table: texts are strings, `start` and `stop` int64, even if there are no findings.
 
     :raises ImportError: where pyarrow is not installed
     """

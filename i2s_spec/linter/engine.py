@@ -1,7 +1,7 @@
-"""This module defines `lint`: one file in, one `Report` out, whatever the bytes are.
+"""This module defines `lint`: it returns a `Report` on one file, whatever its bytes are.
 
-The engine never raises for a file. What stops the reader becomes a finding; the rules then run over what could be read;
-a rule that meets a fault while it reads (a file that shrinks under it) leaves a finding too.
+The engine never raises for a file. An error that stops the reader becomes a finding; the rules then run over what could
+be read; a fault that a rule meets while it reads (a file that shrinks meanwhile) becomes a finding, too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-#: The module of the rules on how weights are laid out.
+#: The module of the rules on the layout of weights.
 _OF_LAYOUT = "i2s_spec.linter.rules.ternary.i2s_layout"
 
 
@@ -49,8 +49,8 @@ def lint(
 
     :param origin: a path, a buffer, a seekable stream or a `Source`; only regular files are opened
     :param options: which rules apply, and how the file is read
-    :param progress: called now and then with the bytes of payload that were read, and those to read
-    :param weights: the reference of the options, where it is open already
+    :param progress: called now and then with the bytes of payload that were read, and the bytes to read
+    :param weights: the reference of the options, if it is open already
     :param keywords: the fields of `Options`, in place of `options`: `profile`, `select`, `ignore`, `severity`, `limits`,
         `payload`, `threads`, `runtimes`, `suppressed`, `suppressions`, `reference` (also a path alone) and `details`
     :returns: the report, which lists the rules that were not evaluated if a sample was read; no fault of the file
@@ -59,7 +59,7 @@ def lint(
     :raises SettingError: where I2S_ISA names kernels that cannot be used
     :raises FormatError: for a reference that cannot be read
     """
-    if os.environ.get("I2S_ISA") or os.environ.get("I2S_HIDE"):  # kernels are loaded by what uses them
+    if os.environ.get("I2S_ISA") or os.environ.get("I2S_HIDE"):  # kernels are loaded only where they are used
         from i2s_spec.codec import isa
 
         isa.check()
@@ -92,15 +92,15 @@ def lint(
 
 
 def _is_asked(rule: Facts, fetched: bool) -> bool:
-    """Whether a rule is asked about a file, which is `fetched` from a server, or is here.
+    """Whether a rule is checked for a file that is `fetched` from a server, or local.
 
-    Not where it is about servers, and the file is here, nor where it is about a later use, such as the tokens of a text.
+    A rule about servers is not checked for a local file, and a rule about a later use, such as the tokens of a text, never.
     """
     return fetched if rule.code in faults.REMOTE else rule.checked or rule.general
 
 
 def open_reference(options: Options) -> AbstractContextManager[ReferenceWeights | None]:
-    """The known weights that options name, as a context that closes them; None where they name no reference.
+    """The reference that options name, as a context manager that closes it; None if they name no reference.
 
     :raises ValueError, FormatError, OSError: for a reference that cannot be read
     """
@@ -112,7 +112,7 @@ def open_reference(options: Options) -> AbstractContextManager[ReferenceWeights 
 
 
 class _Run:
-    """One file under the rules in force: findings as they come in, bounded in number."""
+    """The check of one file by the active rules; collects the findings, bounded in number."""
 
     def __init__(self, options: Options, reading: Reading, path: str | None, weights: ReferenceWeights | None) -> None:
         levels = options.levels
@@ -131,13 +131,13 @@ class _Run:
         self._remote: Remote | None = None
 
     def file(self, source: Source) -> None:
-        """Check what a source holds."""
+        """Check the bytes of a source."""
         self._size = source.size
         try:
             file = File(source)
             if file.fault is not None:
                 self.add([finding_of(file.fault)])
-            # An address is no path: names of the other parts are never looked for on this machine then.
+            # An address is no path: other parts of a split file are then never searched on this machine.
             place = self._path if self._path is None or not is_address(self._path) else getattr(source, "path", None)
             subject = Subject(file, place, self._reading, self._weights)
             ignored = self._options.ignored
@@ -163,14 +163,14 @@ class _Run:
         finally:
             subject.end()
         found = self._collection.findings
-        fetched = self._reading.mode != "full"  # no request is made for bytes that are only shown
+        fetched = self._reading.mode != "full"  # no request is made for bytes that would only be shown
         if found:
             from i2s_spec.linter.excerpt import excerpt_of
 
             found[:] = [each._replace(excerpt=excerpt_of(source, each.span, fetched=fetched)) for each in found]
 
     def _begin(self, subject: Subject) -> bool:
-        """Have the payloads read while the rules on the header run; False where the file went away."""
+        """Start to read the payloads while the rules on the header run; False if the file can no longer be read."""
         try:
             if any(rule.payload for rule in self._rules):
                 subject.begin()
@@ -182,11 +182,11 @@ class _Run:
         return True
 
     def _run(self, subject: Subject) -> bool:
-        """Run the rules; False where the file went away under them."""
+        """Run the rules; False if the file can no longer be read."""
         fault = subject.file.fault
-        if fault is not None and fault.code == faults.TEXT_DECODED.code:  # nothing that was read was in its place
+        if fault is not None and fault.code == faults.TEXT_DECODED.code:  # nothing was read from the right position
             return True
-        asked: dict[str, bool] = {}  # of each module of rules, whether the file is one that it is about
+        asked: dict[str, bool] = {}  # for each module of rules, whether it applies to the file
         waits = False
         for rule in self._rules:
             if not rule.checked:
@@ -206,22 +206,22 @@ class _Run:
                 self.add([finding_of(error)])
                 if error.code in faults.GONE:
                     return False
-            except Exception as error:  # a rule that fails is our bug; the others still run
+            except Exception as error:  # an exception in a rule is our bug; the other rules still run
                 self._collection.bug(code, error)
         return True
 
     def _ahead(self, subject: Subject) -> None:
-        """Find the evidence of the layout while other threads read the payloads, where a rule will ask for it."""
+        """Compute the evidence of the layout while other threads read the payloads, if a rule will need it."""
         if subject.surveying is not None and any(REGISTRY.homes.get(rule.code) == _OF_LAYOUT for rule in self._rules):
             from i2s_spec.linter.analysis.weight_layout import layout_ahead
 
-            with suppress(Exception):  # the rule meets it again, and tells it as its own
+            with suppress(Exception):  # the rule meets the fault again and reports it
                 layout_ahead(subject)
 
     def _sampled(self, subject: Subject, stopped: bool) -> Sample:
-        """The rules in force that did not see every byte that they are about.
+        """The active rules that did not see all bytes that they check.
 
-        :param stopped: nothing is known of what was read
+        :param stopped: whether the run stopped, so that it is not known what was read
         """
         survey = None if stopped else subject.survey
         if survey is not None and survey.complete:
@@ -243,14 +243,14 @@ class _Run:
         )
 
     def spent(self, source: Source) -> None:
-        """Note what reading has cost, where the source is on a server."""
+        """Record the requests and bytes, if the source is on a server."""
         usage = getattr(source, "usage", None)
         if usage is not None:
             version, etag = (getattr(source, name, None) for name in ("version", "etag"))
             self._remote = Remote(version, usage.requests, usage.bytes, etag)
 
     def _more(self, subject: Subject) -> None:
-        """What was asked for beside the findings."""
+        """Add what was requested besides the findings."""
         try:
             if self._options.runtimes:
                 from i2s_spec.linter.runtimes.verdicts import verdicts
@@ -264,7 +264,7 @@ class _Run:
             self._collection.bug("report", error)
 
     def report(self, path: str) -> Report:
-        """What was found."""
+        """The report."""
         return self._collection.report(
             path,
             size=self._size,
@@ -279,22 +279,22 @@ def _is_late(rule: Facts) -> bool:
     return rule.late
 
 
-# Of many files all are asked the same: what depends on the rules alone is worked out once.
+# All files of a run have the same rules: what depends on the rules alone is computed once.
 
 
 @lru_cache(maxsize=8)
 def _in_order(codes: tuple[str, ...]) -> tuple[Facts, ...]:
-    """The rules in force. Those on the header come first: payloads are read meanwhile."""
+    """The active rules. Rules on the header come first: payloads are read meanwhile."""
     in_force = frozenset(codes)
     return tuple(sorted((rule for rule in REGISTRY.facts() if rule.code in in_force), key=_is_late))
 
 
 @lru_cache(maxsize=8)
 def _asked(codes: tuple[str, ...], fetched: bool) -> int:
-    """How many of them are asked about a file."""
+    """How many of them are checked for a file."""
     return sum(_is_asked(rule, fetched) for rule in _in_order(codes))
 
 
 def tool() -> dict[str, str]:
-    """Which program made a report."""
+    """The program that made a report."""
     return {"name": "i2s-spec", "version": __version__}

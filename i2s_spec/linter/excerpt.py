@@ -1,4 +1,4 @@
-"""This module defines the excerpt of a finding: the bytes of the file that it is about, in rows as a dump shows them."""
+"""This module defines the excerpt of a finding: the bytes of its span, in rows of a hex dump."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from i2s_spec.linter.rule import Excerpt
 #: Bytes in a row of a dump; excerpts begin and end at multiples of it.
 ROW = 16
 
-#: Rows of a span that an excerpt shows.
+#: Most rows of an excerpt.
 ROWS = 3
 
 
 def excerpt_of(source: Source, span: Span, *, fetched: bool = False) -> Excerpt | None:
-    """The rows of sixteen bytes that the span lies in, at most three; the row before an empty span at the file's end.
+    """The rows of sixteen bytes that contain the span, at most three; for an empty span at the file's end, the row before.
 
-    None where there is no byte to show, as for what is about the file as a whole, or where it can no longer be read.
+    None if there is no byte to show, as for a finding about the whole file, or if the file can no longer be read.
 
-    :param fetched: whether only bytes are shown that are here already, of a file on a server
+    :param fetched: whether to show only bytes that were fetched already, for a file on a server
     """
     if span.stop == 0:
         return None

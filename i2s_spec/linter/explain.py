@@ -1,6 +1,6 @@
-"""This module defines how a rule is shown: the text of `i2s explain`, the same as Markdown for the site, and as data.
+"""This module shows a rule: as the text of `i2s explain`, as Markdown for the site, and as data.
 
-All of it is a view of the rule's declaration; nothing about a rule is written here.
+Everything is taken from the rule's declaration; no text about a rule is written here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SCHEMA_VERSION = 1
 
 
 class UnknownRule(LookupError):
-    """No rule has this code or slug; `close` are the ones that look like it."""
+    """No rule has this code or slug; `close` are similar ones."""
 
     def __init__(self, name: str, close: list[str]) -> None:
         super().__init__(name)
@@ -26,9 +26,9 @@ class UnknownRule(LookupError):
 
 
 def find(name: str) -> Rule:
-    """The rule with this code or slug, whatever its case.
+    """The rule with this code or slug, in any case.
 
-    :raises UnknownRule: where there is none
+    :raises UnknownRule: if there is none
     """
     rules = list(all_rules())
     for rule in rules:
@@ -64,7 +64,7 @@ def as_dict(rule: Rule) -> dict[str, Any]:
 
 
 def facts(rule: Rule) -> list[tuple[str, str]]:
-    """What is known of a rule beside its text: names and words."""
+    """The properties of a rule besides its text: names and values in words."""
     known = [
         ("Severity", rule.severity.value),
         ("Applies to", rule.when + ("; reads the weights" if rule.payload else "")),
@@ -80,7 +80,7 @@ def facts(rule: Rule) -> list[tuple[str, str]]:
 
 
 def _repair(rule: Rule) -> str:
-    """Whether there is a repair, and with which options of `i2s fix`."""
+    """Whether there is a repair, and the options of `i2s fix` that it needs."""
     words = {"safe": "safe", "unsafe": "needs review", "none": "none"}[rule.fix.value]
     return f"{words}, with {rule.fix_with}" if rule.fix_with else words
 

@@ -1,6 +1,6 @@
-"""This module defines `Options`: how files are linted, checked once, with the rules that this selects.
+"""This module defines `Options`: how files are linted, validated once, with the rules that they select.
 
-Everything in it is plain and pickles: worker processes get the rules that were selected, and do not select again.
+Everything in it is plain data that can be pickled: worker processes get the selected rules and do not select again.
 
     >>> options = Options(profile="security", ignore=("S1",))
     >>> options.reading, "S101" in options.levels
@@ -25,39 +25,40 @@ from i2s_spec.schema.limits import checked
 if TYPE_CHECKING:
     from i2s_spec.remote.policy import Policy
 
-#: Attributes that follow from the others.
+#: Attributes that are computed from the others.
 _DERIVED = ("levels", "reading")
 
 
 class Options:
     """How files are linted.
 
-    :param profile: which rules apply; `default` takes the strictest loader that knows type 36
+    :param profile: which rules apply; `default` is as strict as the strictest loader that knows type 36
     :param select: prefixes of codes, or slugs, that apply instead of those of the profile
     :param ignore: prefixes or slugs that do not apply
     :param severity: severities by prefix or slug, over those of the profile
     :param limits: bounds by name, over those of `i2s_spec.schema.limits`
-    :param payload: how much of the weights is read: `full`, a bounded part of each tensor (`sample`), or `none`; without,
-        what the profile says, which is `full` for most
-    :param threads: how many threads read them
-    :param runtimes: whether to say which runtimes load and compute the file rightly
+    :param payload: how much of the weights is read: `full`, a bounded part of each tensor (`sample`), or `none`; by
+    default what the profile says, mostly `full`
+    :param threads: how many threads read the weights
+    :param runtimes: whether to say which runtimes load the file and compute correctly with it
     :param suppressed: prefixes or slugs whose findings are counted and not listed, each with the reason
-    :param suppressions: the same for the files that a pattern fits
+    :param suppressions: the same for files whose name matches a pattern
     :param skip_lfs: a Git LFS pointer is no finding: the file is reported as skipped
-    :param reference: another file of the same model, whose weights are right. It decides what the file alone does not tell
-    :param details: called with the file while it is open; what it gives is the report's `details`
-    :param remote: what may be asked of servers for a file that is given by its address; without, the policy in force
+    :param reference: another file of the same model, whose weights are right. It decides what the file alone does not show
+    :param details: called with the file while it is open; its result is the report's `details`
+    :param remote: which requests to servers are allowed for a file that is given by its address; by default the current
+    policy
     :raises ValueError: for an unknown profile, prefix, severity, bound or reading, and a reference without payloads
     """
 
-    #: What was given, and what follows from it: the rules in force by code, each with its severity, and how much of the
-    #: weights is read.
+    #: The given values, and what follows from them: the active rules by code, each with its severity, and how much of
+    #: the weights is read.
     __slots__ = (
         "details", "ignore", "levels", "limits", "payload", "profile", "reading", "reference", "remote", "runtimes",
         "select", "severity", "skip_lfs", "suppressed", "suppressions", "threads",
     )  # fmt: skip
 
-    # By hand: a dataclass would cost every start of `i2s lint` a tenth of what the program itself does.
+    # Written by hand: a dataclass would make every start of `i2s lint` a tenth slower.
     def __init__(
         self,
         profile: str = "default",
@@ -97,7 +98,7 @@ class Options:
         self.reading: Mode = payload or reading_of(profile)
         if reference is not None:
             if self.reading == "none":
-                raise ValueError("a reference is compared with payloads, which are not to be read")
+                raise ValueError("a reference needs payloads to be read: use payload='full' or 'sample'")
             reference.check()
         self.levels: Mapping[str, Severity] = selected(
             profile, select, ignore, self.severity,
@@ -108,7 +109,7 @@ class Options:
             suppressed_codes(dict.fromkeys(suppression.codes, suppression.reason))
 
     def replaced(self, **changes: Any) -> Options:
-        """The same options but for these."""
+        """The same options with these changes."""
         return Options(**{name: getattr(self, name) for name in self.__slots__ if name not in _DERIVED} | changes)
 
     def __eq__(self, other: object) -> bool:
@@ -133,21 +134,21 @@ class Options:
         return frozenset(profile) - frozenset(self.levels)
 
     def suppressed_in(self, path: str | None) -> dict[str, str]:
-        """The codes whose findings in a file are counted and not listed, each with the reason."""
+        """The codes whose findings in a file are counted but not listed, each with the reason."""
         by_pattern = {} if path is None else suppressed_in(path, self.suppressions)
         return suppressed_codes({**self.suppressed, **by_pattern})
 
 
 @cache
 def defaults() -> Options:
-    """Everything by default."""
+    """The default options."""
     return Options()
 
 
 def options_of(keywords: Mapping[str, Any]) -> Options:
-    """Options from keyword arguments: sequences of any kind are taken, and a file alone as the reference."""
+    """Options from keyword arguments: any kind of sequence is accepted, and a plain path as the reference."""
     given = dict(keywords)
-    if "excused" in given:  # the name in version 0.1.0
+    if "excused" in given:  # this option's name in version 0.1.0
         given["suppressed"] = given.pop("excused")
     for name in ("select", "ignore", "suppressions"):
         if name in given:
@@ -161,5 +162,5 @@ def options_of(keywords: Mapping[str, Any]) -> Options:
 
 
 def path_of(origin: Origin) -> str | None:
-    """The path of a file that is given by its path."""
+    """The path of a file, if it is given by its path."""
     return os.fspath(origin) if isinstance(origin, str | os.PathLike) else None

@@ -1,6 +1,6 @@
-"""This module defines what is known of a file after a lint: a `Report`, the same as plain data, and the totals of a run.
+"""This module defines the results of a lint: a `Report`, the same as plain data, and the totals of a run.
 
-Plain data are what leaves the process: every text from the file is escaped in them.
+Only plain data leave the process; every text from the file is escaped in them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FileReport = Mapping[str, Any]
 
 
 class Suppressed(NamedTuple):
-    """Findings of one rule that somebody gave a reason not to list."""
+    """Findings of one rule that are suppressed, with the reason that was given for it."""
 
     code: str
     findings: int
@@ -26,17 +26,17 @@ class Suppressed(NamedTuple):
 
 
 class Bug(NamedTuple):
-    """Something of ours that failed on a file: the code of the rule, or the part of the program, and the exception."""
+    """A bug in i2s-spec that a file triggered: the code of the rule or the part of the program, and the exception."""
 
     where: str
     message: str
 
 
 class Sample(NamedTuple):
-    """What a report is not about, where a part of each tensor was read: rules that say nothing of tensors that were not
-    read whole, and rules that say nothing of the rest of them. Both are empty where the sample was everything.
+    """What a report does not cover because only a part of each tensor was read: rules that skip tensors that were not
+    read whole, and rules that judged only the sample. Both are empty if the sample was the whole file.
 
-    `scales` is there where a server gives one range at a time: how many scales were read, and of how many.
+    `scales` exists if a server gives only one range per request: how many scales were read, and of how many.
     """
 
     not_evaluated: tuple[str, ...]
@@ -45,9 +45,10 @@ class Sample(NamedTuple):
 
 
 class Remote(NamedTuple):
-    """What reading a file has cost its server; `version` is its ETag or commit, None where the server names none.
+    """The requests and bytes that a file took from its server; `version` is its ETag or commit, None if the server
+    gives none.
 
-    `etag` is what the server calls the content, which of a hub is not the commit; None where it does not.
+    `etag` is the server's ETag of the content, which on a hub differs from the commit; None if there is none.
     """
 
     version: str | None
@@ -99,10 +100,10 @@ class Report:
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"a report stays as it is: replaced({name}=...) makes another one")
+        raise AttributeError(f"a report is immutable: replaced({name}=...) makes a changed copy")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a report stays as it is, with {name}")
+        raise AttributeError(f"a report is immutable: {name} cannot be deleted")
 
     def _values(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -255,7 +256,7 @@ def finding_dict(finding: Finding) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value of a finding as JSON can hold it."""
+    """A value of a finding in a form that JSON can hold."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
@@ -268,7 +269,7 @@ def _plain(value: Any) -> Any:
 
 
 def uri_of(path: str) -> str:
-    """A path as a URI reference (RFC 3986) that loses nothing: bytes that are no plain characters become `%NN`."""
+    """A path as a URI reference (RFC 3986), without loss: bytes that are not unreserved characters become `%NN`."""
     if is_address(path):
         return "".join(c if c.isascii() and c.isprintable() and c not in ' "<>\\^`{|}' else _percent(c) for c in path)
     if path.startswith("/"):
@@ -277,7 +278,7 @@ def uri_of(path: str) -> str:
 
 
 def without_dot(path: str) -> str:
-    """A relative path without `./` in front, as code hosts name the files of a repository.
+    """A relative path without a leading `./`, as code hosts name the files of a repository.
 
     >>> without_dot("./models/a.gguf"), without_dot("../a.gguf"), without_dot("./")
     ('models/a.gguf', '../a.gguf', './')
@@ -295,8 +296,8 @@ def _percent(path: str) -> str:
 
 
 def exit_code(report: FileReport, fail_on: Severity | None = Severity.ERROR) -> int:
-    """4 where something of ours failed on a file, 5 where a server did not give it, 3 where there was nothing to check, 1
-    where a finding is at or above `fail_on`, else 0; a file that was skipped counts as nothing found."""
+    """4 if i2s-spec failed on a file, 5 if a server did not give it, 3 if there was nothing to check, 1 if a finding is
+    at or above `fail_on`, else 0; a skipped file counts as a file without findings."""
     summary = report["summary"]
     readable = summary["readable"] or "skipped" in report
     remote = any(finding["code"] in faults.REMOTE for finding in report["findings"])
@@ -315,7 +316,7 @@ def _exit_code(
 
 
 def ok_words(report: FileReport) -> str:
-    """What is said where no error was found: `ok`, and never that alone where only a part was read."""
+    """The words for a file without errors: `ok`, or a phrase that says so if only a part was read."""
     return "sampled, no error in what was read" if "sampled" in report else "ok"
 
 
@@ -324,13 +325,13 @@ WORST = (EXIT_BUG, EXIT_INPUT, EXIT_REMOTE, EXIT_FINDINGS, 0)
 
 
 class Totals:
-    """Counts over the files of a run; they take no more room for more files."""
+    """Counts over the files of a run; their size does not grow with the number of files."""
 
     def __init__(
         self, fail_on: Severity | None = Severity.ERROR, configuration: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ) -> None:
         self._fail_on = fail_on
-        #: Each configuration file that changes what is found or what fails the run, with the keys by which it does.
+        #: Each configuration file that changes what is found or what fails the run, with the keys that do it.
         self.configuration = configuration
         self._counts = {
             "files": 0,
@@ -366,7 +367,7 @@ class Totals:
         self.fail(exit_code(report, self._fail_on))
 
     def fail(self, code: int) -> None:
-        """Let an exit code count; the worst stays."""
+        """Count an exit code; the worst one is kept."""
         self.exit_code = min(self.exit_code, code, key=WORST.index)
 
     def __getitem__(self, name: str) -> int:
@@ -374,7 +375,7 @@ class Totals:
 
     @property
     def remarks(self) -> list[str]:
-        """What configuration files change, as sentences."""
+        """What configuration files set, as sentences."""
         return [f"{place} sets {', '.join(keys)}" for place, keys in self.configuration]
 
     def as_dict(self) -> dict[str, Any]:

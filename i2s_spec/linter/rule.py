@@ -1,7 +1,7 @@
-"""This module defines what a rule is, what a finding is, and the registry that holds every rule once.
+"""This module defines rules, findings, and the registry of all rules.
 
-A rule's documentation is the docstring that it is declared with: the first line is its title, then paragraphs that start
-with `Why:`, `Example:` and `Fix:`. `i2s explain`, the rule pages and the JSON list are views of it.
+The documentation of a rule is the docstring of its declaration: the first line is its title, then follow paragraphs
+that start with `Why:`, `Example:` and `Fix:`. `i2s explain`, the rule pages and the JSON list are made from it.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import sys
 
 from i2s_spec.errors import Fault, FormatError, Span, render
 from i2s_spec.light_enum import StrEnum
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable, Final, Iterable, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-#: A function that looks at a `linter.analysis.subject.Subject`, and yields findings.
+#: A function that examines a `linter.analysis.subject.Subject` and yields findings.
 Check = Callable[[Any], Iterable["Finding"]]
 
 
 class Severity(StrEnum):
-    """How bad a finding is: an error makes the file unusable or ambiguous, a warning suspicious, a note is a fact."""
+    """The severity of a finding: an error makes the file unusable or ambiguous, a warning suspicious; a note is a fact."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -29,11 +29,14 @@ class Severity(StrEnum):
     @property
     def rank(self) -> int:
         """0 for a note, 2 for an error."""
-        return ("note", "warning", "error").index(self.value)
+        return _RANKS[self]
+
+
+_RANKS: Final = {Severity.NOTE: 0, Severity.WARNING: 1, Severity.ERROR: 2}
 
 
 class Fix(StrEnum):
-    """Whether a repair exists: one that cannot be wrong, one that somebody has to review, or none."""
+    """Whether a repair exists: one that cannot be wrong, one that needs a review, or none."""
 
     SAFE = "safe"
     UNSAFE = "unsafe"
@@ -41,7 +44,7 @@ class Fix(StrEnum):
 
 
 class Needs(StrEnum):
-    """What a rule needs beside the file; it applies where that is there."""
+    """What a rule needs besides the file; it applies only if that is given."""
 
     NOTHING = "nothing"
     RUNTIMES = "a report on runtimes"
@@ -50,25 +53,25 @@ class Needs(StrEnum):
 
 
 class Sampled(StrEnum):
-    """What a rule on payloads says where a part of each tensor was read (`--payload sample`)."""
+    """What a rule on payloads can say if only a part of each tensor was read (`--payload sample`)."""
 
-    #: Nothing but scales and tails count, which are all read.
+    #: It uses only scales and tails, which are all read.
     WHOLE = "whole"
-    #: What it finds is there; what it does not find may be in the rest.
+    #: Its findings are valid, but there may be more in the rest.
     PART = "part"
-    #: It needs every byte of a tensor: of one that was read in part it says nothing.
+    #: It needs every byte of a tensor: it skips tensors that were read in part.
     NOT = "not"
-    #: It reads some layers whole: not of a server.
+    #: It reads some layers whole, so it does not apply to files on servers.
     LOCAL = "local"
-    #: It reads places of its own in many tensors: not of a server that gives one range at a time.
+    #: It reads its own positions in many tensors, so it does not apply to servers that give one range per request.
     SPREAD = "spread"
 
 
 class Stops(NamedTuple):
-    """Why no reader can read on in a file that breaks a rule: which part it cannot read, the reason, and in which case.
+    """Why no reader can continue in a file that breaks a rule: the part that it cannot read, the reason, and the case.
 
-    `case` is `always`, `known size` (of a tensor whose size every reader computes alike), `past the end` (the dimensions
-    that are declared do not fit the file) or `never a type` (no type has had, or will have, that number).
+    `case` is `always`, `known size` (all readers compute the same size for the tensor), `past the end` (the declared
+    dimensions do not fit the file) or `never a type` (no type has had, or will have, that number).
     """
 
     part: str
@@ -76,19 +79,19 @@ class Stops(NamedTuple):
     case: str = "always"
 
 
-#: Reasons that several rules have.
+#: Reasons that several rules share.
 NOT_GGUF = Stops("header", "it is not a GGUF file")
-BYTES_MISSING = Stops("header", "the bytes that it speaks of are not in the file")
-PLACE_UNKNOWN = Stops("header", "where what follows begins cannot be known")
+BYTES_MISSING = Stops("header", "the bytes that it refers to are not in the file")
+PLACE_UNKNOWN = Stops("header", "the start of what follows cannot be known")
 NO_DATA_START = Stops("tensors", "where the data section begins is not defined")
-DATA_MISSING = Stops("tensors", "the bytes that it speaks of are not in the file")
+DATA_MISSING = Stops("tensors", "the bytes that it refers to are not in the file")
 
-#: What most rules apply to.
+#: The files that most rules apply to.
 EVERY_FILE = "every file"
 
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 
-#: What the first letter of a code says.
+#: The meaning of the first letter of a code.
 FAMILIES = {
     "G": "the form of the container",
     "I": "I2_S payload and tail",
@@ -102,19 +105,19 @@ FAMILIES = {
 
 
 class Rule(NamedTuple):
-    """One way to be wrong, as the linter knows it.
+    """A rule: one kind of mistake that the linter finds.
 
-    `written` is its text as the module has it.
+    `written` is its text as it is in the module.
 
     `provenance` names upstream issues, pull requests, tests and CVEs; `cwe` is the weakness that a careless reader has
-    here. `when` says in a few words to which files the rule applies, `payload` whether it looks at the weights, which a
-    header-only run does not read. A rule is `late` where it asks what is in the weights if they are read: that comes
-    last, as they are read meanwhile. A file that breaks an `ambiguous` rule can be understood in more than one way, and
-    is not sanitised. `stops` says that a reader cannot read on. A rule `reads_table` where it compares another part of
-    the file with the tensor infos. `sampled` is about rules on payloads alone.
+    here. `when` says in a few words to which files the rule applies, `payload` whether it needs the weights, which a
+    header-only run does not read. A `late` rule uses the survey of the weights if they are read, so it runs last, while
+    they are being read. A file that breaks an `ambiguous` rule can be understood in more than one way, and is not
+    sanitized. `stops` says that a reader cannot continue. A rule `reads_table` if it compares another part of the file
+    with the tensor infos. `sampled` applies only to rules on payloads.
 
-    `fix_with` are the options of `i2s fix` that its repair takes, where they are not those of all repairs of its kind;
-    `command` is another command that repairs the file, over `{path}` and the finding's `{got}`.
+    `fix_with` are the options of `i2s fix` that its repair needs, if they differ from those of other repairs of its
+    kind; `command` is another command that repairs the file, with `{path}` and the finding's `{got}`.
     """
 
     fault: Fault
@@ -150,7 +153,7 @@ class Rule(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What its page says: a title, then paragraphs."""
+        """The text of its page: a title, then paragraphs."""
         return "\n".join(line.strip() for line in self.written.strip().splitlines())
 
     @property
@@ -175,14 +178,14 @@ class Rule(NamedTuple):
 
 
 class Excerpt(NamedTuple):
-    """Bytes of a file, and where they begin."""
+    """Bytes of a file, and their position."""
 
     start: int
     data: bytes
 
 
 class Finding(NamedTuple):
-    """A rule that does not hold, the bytes that show it, and the values involved.
+    """A broken rule, the bytes that show it, and the values involved.
 
     The engine adds an excerpt: the first bytes of the span, with some around them.
     """
@@ -211,7 +214,7 @@ class Finding(NamedTuple):
         return f"<Finding {self.severity.value} {self.code} {self.rule.slug} at {self.span}: {self.message}>"
 
     def _repr_html_(self) -> str:
-        """The finding for a notebook, with what its rule says."""
+        """The finding for a notebook, with the text of its rule."""
         from i2s_spec.display import table
 
         facts = [("message", self.message), ("bytes", self.span), ("clause", self.rule.clause)]
@@ -220,10 +223,10 @@ class Finding(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What the choice of rules asks about a rule, which is known before the module of the rule is imported.
+    """The facts by which rules are selected; they are known before the module of the rule is imported.
 
-    `weakness` says whether the rule names a CWE, `checked` whether it has a function of its own, `general` whether it is
-    about every file.
+    `weakness` says whether the rule names a CWE, `checked` whether it has its own function, `general` whether it
+    applies to every file.
     """
 
     code: str
@@ -238,7 +241,7 @@ class Facts(NamedTuple):
 
 
 def facts_of(rule: Rule) -> Facts:
-    """What the choice of rules asks about a rule."""
+    """The facts by which a rule is selected."""
     return Facts(
         rule.code, rule.slug, rule.severity, rule.needs, rule.payload, rule.late, rule.cwe is not None,
         rule.check is not None, rule.when == EVERY_FILE,
@@ -246,10 +249,10 @@ def facts_of(rule: Rule) -> Facts:
 
 
 class Registry(dict[str, "Rule"]):
-    """Every rule by its code. The module that declares a rule is imported when the rule is asked for; all of them, when it
-    is asked which rules there are.
+    """Every rule by its code. The module that declares a rule is imported when the rule is requested; all modules are
+    imported when the registry is iterated over.
 
-    `homes` has the module of each rule that can be imported, `places` of each that was declared.
+    `homes` has the module of each rule that can be imported, `places` that of each rule that was declared.
     """
 
     def __init__(self) -> None:
@@ -260,17 +263,17 @@ class Registry(dict[str, "Rule"]):
         self._whole = True
 
     def attach(self, homes: Mapping[str, str], indexed: Mapping[str, Facts]) -> None:
-        """Have rules imported from their modules when they are asked for."""
+        """Register the modules of rules, to be imported when the rules are requested."""
         self.homes, self._indexed, self._whole = homes, indexed, False
 
     def facts(self) -> Iterable[Facts]:
-        """What is known of every rule without importing more of them, in the order of the modules."""
+        """The facts of every rule, without importing further modules, in the order of the modules."""
         known = self._indexed
         more = [code for code in dict.keys(self) if code not in known]
         return [*known.values(), *(facts_of(dict.__getitem__(self, code)) for code in more)] if more else known.values()
 
     def declared(self, code: str) -> bool:
-        """Whether the module of a rule was imported, and has declared it."""
+        """Whether the module of a rule was imported and has declared it."""
         return dict.__contains__(self, code)
 
     def _load_all(self) -> None:
@@ -280,14 +283,14 @@ class Registry(dict[str, "Rule"]):
                 __import__(home)
 
     def __missing__(self, code: str) -> Rule:
-        __import__(self.homes[code])  # a KeyError for a code that no rule has
+        __import__(self.homes[code])  # raises KeyError for an unknown code
         return dict.__getitem__(self, code)
 
     def __contains__(self, code: object) -> bool:
         return dict.__contains__(self, code) or code in self.homes
 
     def get(self, code: str, default: Any = None) -> Any:
-        """The rule of a code; the default for one that no rule has."""
+        """The rule of a code; the default for an unknown code."""
         known = code in self
         return self[code] if known else default
 
@@ -329,7 +332,7 @@ def rule(
 ) -> Callable[[Check], Rule]:
     """Declare the decorated function as a rule; its docstring is the rule's documentation.
 
-    :param code: the rule's code, with `slug` and `message`; or a fault of the reader, which brings all three
+    :param code: the rule's code, with `slug` and `message`; or a fault of the reader, which has all three
     :param facts: other fields of `Rule`
     """
     fault = code if isinstance(code, Fault) else Fault(code, slug, message)
@@ -361,5 +364,5 @@ def _register(home: str, fault: Fault, severity: Severity, clause: str, text: st
 
 
 def finding_of(error: FormatError) -> Finding:
-    """What a fault of the reader is to the linter."""
+    """The severity that the linter gives to a fault of the reader."""
     return REGISTRY[error.code].at(error.span, error.got, error.want, **error.details)

@@ -1,7 +1,7 @@
-"""This module stores keys and values: what attention needs of the tokens that came before.
+"""This module stores keys and values of earlier tokens, which attention needs.
 
-A `Cache` belongs to one sequence. It grows as tokens come, up to its length; `cut` takes tokens back. What a forward pass
-writes counts only once the pass is complete, so that an error half-way leaves the cache as it was.
+A `Cache` belongs to one sequence. It grows with the tokens, up to its length; `cut` removes tokens. The entries that a
+forward pass writes count only when the pass is complete, so an error during a pass leaves the cache unchanged.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from i2s_spec.model.numeric_profile import NumericProfile
     from i2s_spec.schema.architectures.sizes import Hyperparameters
 
-#: Tokens that memory is allocated for at first.
+#: Tokens for which memory is allocated at first.
 FIRST_CAPACITY: Final = 64
 
-#: What is stored of each layer.
+#: The arrays that are stored for each layer.
 PARTS: Final = ("keys", "values")
 
 
 class Cache:
     """The keys and values of one sequence.
 
-    :param length: most tokens that it can hold
+    :param length: the most tokens that it can hold
     :param keys: width of the keys of each layer, (heads, head dimension)
-    :param values: the same of the values
+    :param values: the same for the values
     :param dtype: float32 or float16
     """
 
@@ -54,7 +54,7 @@ class Cache:
 
     @property
     def used(self) -> int:
-        """Tokens that it holds."""
+        """The number of tokens that it holds."""
         return len(self.tokens)
 
     @property
@@ -87,7 +87,7 @@ class Cache:
         return array
 
     def _zeros(self, shape: tuple[int, ...]) -> NDArray[Any]:
-        """In huge pages where that is much: a token reads all of it."""
+        """Memory, in huge pages if it is large: every token reads all of it."""
         size = prod(shape) * self.dtype.itemsize
         found: NDArray[Any] = np.frombuffer(zeros(size), dtype=np.uint8, count=size).view(self.dtype).reshape(shape)
         return found
@@ -95,11 +95,11 @@ class Cache:
     def reserve(self, count: int, widths: tuple[tuple[int, ...], ...]) -> NDArray[np.uintp]:
         """Allocate memory for more tokens in every layer; returns the addresses of keys and values, uintp [2 * layers].
 
-        :param widths: of a token's keys in each layer, and of its values
-        :raises ValueError: for other widths than the cache was made for
+        :param widths: widths of a token's keys and values in each layer
+        :raises ValueError: if the cache was made for other widths
         """
         if widths != self.widths:
-            raise ValueError("the cache was made for other keys and values")
+            raise ValueError("the cache was made for keys and values of another size")
         stop = self.used + count
         if stop > self._capacity:
             every = [self._with_capacity(part, layer, stop) for layer in range(self.layers) for part in PARTS]
@@ -113,9 +113,9 @@ class Cache:
         self.tokens.extend(tokens)
 
     def cut(self, used: int) -> None:
-        """Forget all tokens but the first `used`.
+        """Remove all tokens after the first `used`.
 
-        :raises ValueError: for more than there are, or fewer than none
+        :raises ValueError: if `used` is negative or more than the cache holds
         """
         if not 0 <= used <= self.used:
             raise ValueError(f"the cache holds {counted(self.used, 'token')}; it cannot be cut to {used:,}")

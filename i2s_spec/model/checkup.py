@@ -1,5 +1,5 @@
-"""This module defines `doctor`: one file, looked at by the linter, by `identify`, by what is known of runtimes and by the
-forward pass, and what to do next. It is `i2s doctor`.
+"""This module defines `doctor`, the function of `i2s doctor`: it examines one file with the linter, `identify`, the
+facts about runtimes and the forward pass, and says what to do next.
 
 >>> from i2s_spec.testing.sample import Draft
 >>> found = doctor(Draft().data)
@@ -43,11 +43,11 @@ class Step(NamedTuple):
 
 
 class Checkup(NamedTuple):
-    """What is known of a file: the report of the linter, where it comes from, what runtimes make of it, what to do next.
+    """The results for a file: the report of the linter, its origin, the verdicts of runtimes, and the next steps.
 
-    `identification` is None and `verdicts` empty where the file is not GGUF or cannot be read. `dialect` is the one that the
-    verdicts take the I2_S tensors to be packed in, and `certain` whether the weights or the writer tell it. `refusal` is why
-    `load_model` refuses a model without errors, in its words; None where it does not, and where there is no model.
+    `identification` is None and `verdicts` empty if the file is not GGUF or cannot be read. `dialect` is the one that
+    the verdicts assume for the I2_S tensors, and `certain` says whether the weights or the writer show it. `refusal` is
+    why `load_model` refuses a model without errors, in its words; None if it does not, or there is no model.
     """
 
     report: Report
@@ -66,7 +66,7 @@ class Checkup(NamedTuple):
 
 
 def doctor(origin: Origin, *, threads: int = 1, progress: Progress | None = None) -> Checkup:
-    """Examine one file in every way that needs no other file.
+    """Run all checks on one file that need no other file.
 
     :param origin: a path, a buffer, a seekable stream or a `Source`; only regular files are opened
     :param threads: how many threads read the weights
@@ -82,14 +82,14 @@ def doctor(origin: Origin, *, threads: int = 1, progress: Progress | None = None
         or any(each.code == faults.CHANGED.code for each in report.findings)
     ):
         return found
-    reason = TrustedText("it was written to, or another file has its name now")  # and so between two of the looks
+    reason = TrustedText("it was written to or replaced")  # the file changed between two checks
     changed = finding_of(FormatError(faults.CHANGED, Span(0, report.size or 0), reason=reason))
     report = report.replaced(findings=(changed, *report.findings))
     return Checkup(report, None, (), "canonical", False, ())
 
 
 def _state(origin: Origin) -> tuple[int, ...] | None:
-    """Which file a path names, and when it was written to; None for what is no path of this machine."""
+    """The identity of the file at a path, and when it was written; None if it is not a path of this machine."""
     path = path_of(origin)
     if path is None or is_address(path):
         return None
@@ -107,7 +107,7 @@ def _doctor(origin: Origin, threads: int, progress: Progress | None) -> Checkup:
         return Checkup(report, None, (), "canonical", False, tuple(_steps(report, None, (), None, path)))
     try:
         found, verdicts, dialect, certain, verb, why_not = _looked_at(origin, threads, report.ok)
-    except FormatError:  # the file changed, or went away, after it was linted
+    except FormatError:  # the file changed or disappeared after it was linted
         found, verdicts, dialect, certain, verb, why_not = None, (), "canonical", False, None, None
     steps = tuple(_steps(report, found, verdicts, verb, path))
     return Checkup(report, found, verdicts, dialect, certain, steps, why_not)
@@ -116,8 +116,8 @@ def _doctor(origin: Origin, threads: int, progress: Progress | None) -> Checkup:
 def _looked_at(
     origin: Origin, threads: int, without_errors: bool
 ) -> tuple[Identification, tuple[Verdict, ...], str, bool, str | None, str | None]:
-    """Where a file comes from, its verdicts, dialect, whether that is certain, the verb that computes its outputs, and why
-    none does although the linter finds no errors."""
+    """The origin of a file, its verdicts, its dialect, whether that is certain, the verb that computes its outputs, and
+    why there is no such verb although the linter finds no errors."""
     from i2s_spec.inspect.identify.identification import identify
     from i2s_spec.linter.runtimes.verdicts import verdicts
 
@@ -127,7 +127,7 @@ def _looked_at(
         found = identify(File(source), payloads="sample", threads=threads)
         dialect, certain = _dialect(found)
         file, verb, why_not = File(source), None, None
-        if without_errors and file.tensors and "general.architecture" in file.metadata:  # it is meant to be a model
+        if without_errors and file.tensors and "general.architecture" in file.metadata:  # it should be a model
             why_not = refusal(file)
             verb = _verb_for(file) if why_not is None else None
         return found, verdicts(Subject(File(source), path), dialect), dialect, certain, verb, why_not
@@ -137,14 +137,14 @@ def _looked_at(
 
 
 def _verb_for(file: File) -> str | None:
-    """The verb that takes a text for this model; None where the file has no tokens to read it with."""
+    """The verb that runs this model on a text; None if the file has no tokens to read text with."""
     if "tokenizer.ggml.tokens" not in file.metadata:
         return None
     return "embed" if architecture_of(file.metadata, file.tensors).embedding_model else "run"
 
 
 def _dialect(found: Identification) -> tuple[str, bool]:
-    """What the I2_S tensors are packed in: as the weights say, or else canonical."""
+    """The dialect of the I2_S tensors: the one that the weights show, or else canonical."""
     answers = {question.name: question.answer for question in found.questions}
     layout = answers.get("layout")
     if layout is None or not found.i2s:
@@ -164,7 +164,7 @@ def _steps(
     worst_first = sorted(counts.items(), key=lambda item: (-ranks[item[0]], -item[1], item[0]))
     repacked = next(filter(None, (other_command(finding.code, finding.got, path) for finding in report.findings)), None)
     if repacked is not None:
-        yield Step(repacked, "the tensors are packed otherwise than readers expect")
+        yield Step(repacked, "the tensors are packed in another layout than readers expect")
     elif (step := repair_step(worst_first, path)) is not None:
         many = (
             f"{step.findings:,} of {counted(sum(counts.values()), 'finding')}"
@@ -182,12 +182,12 @@ def _steps(
     if found.i2s and not _dialect(found)[1]:
         yield Step(
             f"i2s lint {path} --reference OTHER",
-            "decides the layout by the checkpoint, or by another file of the model",
+            "finds the layout by comparison with the checkpoint or another file of the model",
         )
     if verdicts and not any(verdict.loads == "yes" and verdict.computes == "correctly" for verdict in verdicts):
         none = "no runtime is known to compute it correctly" if found.tensors else "no runtime runs it"
         yield Step(f"i2s lint {path} --runtimes", f"says why {none}, with sources")
     if verb == "run":
-        yield Step(f"i2s run {path} --prompt TEXT", "generates text by the reference forward pass")
+        yield Step(f"i2s run {path} --prompt TEXT", "generates text with the reference forward pass")
     elif verb == "embed":
-        yield Step(f"i2s embed {path} --text TEXT", "gives the embedding of a text by the reference forward pass")
+        yield Step(f"i2s embed {path} --text TEXT", "gives the embedding of a text with the reference forward pass")

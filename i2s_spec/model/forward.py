@@ -1,4 +1,5 @@
-"""This module is the model as its users see it: tokens in, logits or an embedding out, and every value between on request.
+"""This module defines the model for users: it takes tokens and gives logits or an embedding, and any value between on
+request.
 
 m = load_model("model.gguf")
 r = m.forward([1, 5, 9], taps=("attn_norm", "Qcur"))
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from i2s_spec.schema.architectures.architecture import Architecture
     from i2s_spec.schema.architectures.sizes import Hyperparameters
 
-#: Tokens of a prompt that go through the layers together; more need more memory, and give the same result.
+#: Tokens of a prompt that are computed together; more need more memory, and give the same result.
 TOGETHER: Final = 256
 
 
@@ -47,9 +48,9 @@ class Model:
     """A model that can be run; `load_model` makes it.
 
     :param numerics: the numeric profile
-    :param graph: what is computed, as data
-    :param activation_rule: which activation, and which rule decided
-    :param pooling_rule: how an embedding model pools, and why; empty for others
+    :param graph: the computation, as data
+    :param activation_rule: the activation, and the rule that decided it
+    :param pooling_rule: how an embedding model pools, and why; empty for other models
     :param threads: how many threads may work
     :param substitutes: other numeric profiles for some values, by name
     """
@@ -69,7 +70,7 @@ class Model:
     @property
     def profile(self) -> NumericProfile:
         """The old name of `numerics`, for one release."""
-        warn("Model.profile is called numerics now", DeprecationWarning, stacklevel=2)
+        warn("Model.profile is now called numerics", DeprecationWarning, stacklevel=2)
         return self.numerics
 
     @property
@@ -108,8 +109,8 @@ class Model:
     ) -> Model:
         """The same model with another graph, numeric profile or reading of the weights.
 
-        `substitutes` are other profiles for some values, by name. The graph stays as it is unless it is given: a
-        profile's own activation and rotation come in by `load_model`.
+        `substitutes` are other profiles for some values, by name. The graph stays the same unless one is given: only
+        `load_model` applies a profile's own activation and rotation.
         """
         changes: dict[str, Any] = {"graph": graph, "weights": weights}
         if numerics is not None:
@@ -129,7 +130,7 @@ class Model:
     def check_tokens(self, tokens: Sequence[int] | NDArray[Any], cache: Cache | None = None) -> NDArray[np.int64]:
         """The ids of a sequence as an array, all of them in the vocabulary.
 
-        :param cache: what comes before, which must have room for them; a fresh one unless it is given
+        :param cache: the cache of earlier tokens, which must have room for these; by default a new one
         :raises SettingError: as `forward`
         """
         cache = self.new_cache() if cache is None else cache
@@ -155,12 +156,12 @@ class Model:
         """Run tokens through the model.
 
         :param tokens: ids, one sequence
-        :param taps: names of values to give back: a full name (`Qcur-0#1`), a name without layer and number (`Qcur`, all of
-            them), or a pattern with `*`
-        :param cache: what came before, which grows by these tokens; a fresh one unless it is given
-        :param logits: of all tokens, or of the last one only
-        :param together: tokens that go through the layers together; the result does not depend on it (in profile `fast`, but
-            for the last bits)
+        :param taps: names of values to return: a full name (`Qcur-0#1`), a name without layer and number (`Qcur`, for
+        all of them), or a pattern with `*`
+        :param cache: the cache of earlier tokens, which grows by these tokens; by default a new one
+        :param logits: for all tokens, or only for the last one
+        :param together: how many tokens are computed together; the result does not depend on it (except the last bits
+        in profile `fast`)
         :param progress: called with (tokens done, tokens)
         :raises SettingError: for no tokens, ids beyond the vocabulary, more tokens than the cache or the context holds, taps
             that the graph does not have
@@ -174,7 +175,7 @@ class Model:
         ) or not self.settings.causal:
             together = len(ids)
         if together < 1:
-            raise SettingError(f"{counted(together, 'token')} together; at least 1 is needed")
+            raise SettingError(f"together={together}: at least 1 token is needed")
         used, parts, tapped = cache.used, [], []
         try:
             for start in range(0, len(ids), together):
@@ -187,7 +188,7 @@ class Model:
                 if progress is not None:
                     progress(start + len(part), len(ids))
         except BaseException:
-            cache.cut(used)  # tokens of an incomplete pass do not count
+            cache.cut(used)  # drop the tokens of an incomplete pass
             raise
         values = {name: joined([found[name] for found in tapped]) for name in tapped[0]}
         if self.architecture.embedding_model:
@@ -200,13 +201,13 @@ class Model:
         caches: Sequence[Cache] | None = None,
         taps: Iterable[str] = (),
     ) -> list[Result]:
-        """Run several sequences through the model together: each gives what it would give alone.
+        """Run several sequences through the model together; the results are those of separate runs.
 
-        In profile `fast` alone the last bits may differ, as they may with other numbers of tokens together.
+        Only in profile `fast` may the last bits differ, as with other values of `together`.
 
         :param prompts: ids of each sequence
-        :param caches: one for each; fresh ones unless they are given
-        :raises SettingError: as `forward`, and for another number of caches, or the same one twice
+        :param caches: one for each; by default new ones
+        :raises SettingError: as `forward`, and for a wrong number of caches, or the same cache twice
         """
         caches = [self.new_cache() for _ in prompts] if caches is None else list(caches)
         if len(caches) != len(prompts) or len({id(cache) for cache in caches}) != len(caches):
@@ -233,7 +234,7 @@ class Model:
         """Run one layer on a given input (layer-forced): its output, and the taps.
 
         :param x: float32 [T, D], the input of the layer
-        :param past: position of the first row; there is nothing in the cache before it
+        :param past: position of the first row; no earlier tokens are in the cache
         :raises SettingError: for a layer or a tap that does not exist
         """
         if not 0 <= number < self.graph.layers:
@@ -248,7 +249,7 @@ class Model:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Run a part of the graph on given values, with an empty cache: its results, and the taps.
 
-        :param given: all values that the part takes from outside, by name
+        :param given: all inputs of the part, by name
         :param past: position of the first row
         :raises SettingError: for a tap that does not exist
         """
@@ -265,7 +266,7 @@ class Model:
     ) -> dict[str, Any]:
         """Compute one operation from given inputs (op-replay): its value, and the integers inside BitLinear, by name.
 
-        :param node: the name of a value, or a node; `graph[name].replace(...)` makes one that deviates
+        :param node: the name of a value, or a node; `graph[name].replace(...)` makes a changed one
         :param inputs: its inputs by name or in order, each in the shape of its tap
         :param numerics: another numeric profile for this operation
         :param weights: another reading of the weights
@@ -287,7 +288,7 @@ class Model:
         return line("Model", self.file.name, words)
 
     def close(self) -> None:
-        """Close the file; what has been read stays usable."""
+        """Close the file; weights that were read stay usable."""
         self.file.close()
 
     def __enter__(self) -> Model:

@@ -1,4 +1,4 @@
-"""This module runs a graph for sequences with caches: the whole of it, a part of it, or one operation."""
+"""This module runs a graph on sequences with caches: the whole graph, a part of it, or one operation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GraphRunner:
-    """A graph with what its operations need.
+    """A graph with everything that its operations need.
 
     :param substitutes: other operations for some values, by name
     :param tables: embedding tables and heads that have been read
@@ -43,10 +43,10 @@ class GraphRunner:
         taps: frozenset[str],
         rows: NDArray[np.int64] | None = None,
     ) -> tuple[list[Any], dict[str, Any]]:
-        """The result of the graph for each sequence, and the taps; the caches take the tokens in.
+        """The result of the graph for each sequence, and the taps; the tokens are added to the caches.
 
-        :param ids: of each sequence
-        :param rows: which rows logits are wanted of; None for all
+        :param ids: the token ids of each sequence
+        :param rows: the rows for which logits are needed; None for all
         """
         found: dict[str, Any] = {}
         run = self._run([len(part) for part in ids], caches, taps, found, rows)
@@ -66,7 +66,7 @@ class GraphRunner:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The results of a part of the graph for one sequence, and the taps.
 
-        :param given: all values that the part takes from outside, by name
+        :param given: all inputs of the part, by name
         :param past: position of the first row
         """
         (first, *_) = given.values()

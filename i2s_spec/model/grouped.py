@@ -1,8 +1,8 @@
-"""This module holds matrices whose weights have a scale for each group: what block types are read as (clause 9.8).
+"""This module holds matrices with a scale for each group of weights: the form in which block types are read (clause 9.8).
 
-Weights without their scales are -1 to +2, packed as codes of canonical I2_S, so that the integer products of I2_S read
-them: there code 3 counts as +2 as well. They lie in slabs of 128 columns, [slabs, rows, 32 bytes], since groups are
-multiplied on their own; what columns lack of a whole slab is filled with code 0, and is multiplied with 0.
+Weights without their scales are -1 to +2, packed as codes of canonical I2_S, so that the integer products of I2_S can
+read them: there, code 3 counts as +2 as well. They are stored in slabs of 128 columns, [slabs, rows, 32 bytes], because
+groups are multiplied separately; an incomplete slab is filled with codes 0, which are multiplied with 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Columns of a slab, and its bytes in each row.
+#: Columns of a slab, and bytes of a slab in each row.
 SLAB: Final = 128
 SLAB_BYTES: Final = SLAB // CODES_PER_BYTE
 
@@ -29,9 +29,9 @@ class Grouped:
     """A matrix with a scale for each group of a row.
 
     :param slabs: codes, uint8 [slabs, rows, 32]
-    :param columns: of the matrix, which need not be whole slabs
+    :param columns: columns of the matrix; they need not be whole slabs
     :param scales: float32 [rows, groups of a row]
-    :param group: columns that share a scale; all of them where rows have one
+    :param group: how many columns share a scale; all if each row has one scale
     """
 
     slabs: NDArray[np.uint8]
@@ -50,7 +50,7 @@ class Grouped:
 
     @cached_property
     def whole_rows(self) -> NDArray[np.uint8]:
-        """The codes as one payload of rows of `wide` columns, for products that no group divides."""
+        """The codes as one payload with rows of `wide` columns, for products over whole rows."""
         return np.ascontiguousarray(self.slabs.transpose(1, 0, 2)).reshape(-1)
 
     def part(self, start: int, stop: int) -> Grouped:
@@ -58,7 +58,7 @@ class Grouped:
         return Grouped(self.slabs[:, start:stop], self.columns, self.scales[start:stop], self.group)
 
     def values(self) -> NDArray[np.int8]:
-        """The weights without their scales, int8 [rows, columns]: what `slabs` stand for."""
+        """The weights without their scales, int8 [rows, columns]: the decoded `slabs`."""
         codes = np.empty(self.rows * self.wide, dtype=np.uint8)
         kernels.unpack(self.whole_rows, kernels.run_layout(CANONICAL.layout, self.rows, self.wide), None, codes, 1)
         return codes.reshape(self.rows, self.wide)[:, : self.columns].astype(np.int8) - np.int8(1)
@@ -84,10 +84,10 @@ def grouped(values: NDArray[np.int8], scales: NDArray[np.float32]) -> Grouped:
 
 
 def one_scale(payload: NDArray[np.uint8], rows: int, columns: int, scale: np.float32, group: int) -> Grouped:
-    """A matrix of canonical I2_S as one with groups that share its scale: the codes are moved, not changed.
+    """A matrix of canonical I2_S as a grouped matrix whose groups share its scale: codes are moved, not changed.
 
-    :param payload: of whole rows, as `matmul.whole_rows` gives it
-    :param columns: before rows were filled up
+    :param payload: a payload of whole rows, as `matmul.whole_rows` gives it
+    :param columns: the number of columns before rows were padded
     """
     scales = np.broadcast_to(scale, (rows, -(-columns // group)))
     return Grouped(_in_slabs(payload, rows), columns, scales, group)

@@ -1,4 +1,4 @@
-"""This module checks the tokens that go into a model."""
+"""This module checks the input tokens of a model."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 def token_ids(tokens: Sequence[int] | NDArray[Any], cache: Cache, vocab: int, context: int) -> NDArray[np.int64]:
     """The ids of one sequence as an array.
 
-    :param cache: that must have room for them
-    :param vocab: tokens of the vocabulary
-    :param context: tokens of the model's context
+    :param cache: the cache, which must have room for them
+    :param vocab: the size of the vocabulary
+    :param context: the length of the model's context
     :raises SettingError: for an empty sequence, ids that are not in the vocabulary, and more tokens than the cache holds
     :raises TypeError: for numbers that are not integers
     """
     array = np.asarray(tokens)
     if array.ndim != 1:
-        raise SettingError(f"tokens are one sequence of ids, not an array of shape {list(array.shape)}")
+        raise SettingError(f"tokens must be one sequence of ids, not an array of shape {list(array.shape)}")
     if not array.size:
         raise SettingError("the prompt is empty; there must be at least one token")
     if array.dtype.kind not in "iu":
-        raise TypeError(f"tokens are whole numbers, not {array.dtype}")
+        raise TypeError(f"tokens must be integers, not {array.dtype}")
     wrong = (array < 0) | (array >= vocab)
     if wrong.any():
         at = int(wrong.argmax())

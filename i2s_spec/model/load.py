@@ -1,6 +1,6 @@
-"""This module loads a model: it refuses what the linter calls broken, resolves what the file leaves open, makes the graph.
+"""This module loads a model: it refuses files with errors, decides what the file leaves open, and builds the graph.
 
-The weights come from the file when the first pass needs them, but for profile `fast`, which reads them all first.
+The weights are read when the first pass needs them; only profile `fast` reads them all first.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from i2s_spec.schema.architectures.sizes import Hyperparameters
     from i2s_spec.schema.dialect import Dialect
 
-#: What stops the reader, and a model whose architecture or sizes are not known: `force` changes nothing about these.
+#: Errors that `force` does not override: faults that stop the reader, and an unknown architecture or sizes.
 _ALWAYS: Final = frozenset(each for each in vars(faults).values() if isinstance(each, Fault))
 _UNKNOWN: Final = frozenset(fault.code for fault in (ARCHITECTURE_UNKNOWN, KEY_MISSING, KEY_TYPE, KEY_VALUE))
 
-#: What `pooling_type` means.
+#: The meanings of `pooling_type`.
 POOLINGS: Final = {1: "mean", 2: "first", 3: "last"}
 
 
@@ -53,15 +53,15 @@ def load_model(
 ) -> Model:
     """Load a model from a GGUF file.
 
-    :param origin: what `open` takes: a path, a buffer, a stream; or a `File` that is open already
+    :param origin: as for `open`: a path, a buffer, a stream; or a `File` that is open already
     :param numerics: the name of a numeric profile, or a `NumericProfile`
-    :param threads: how many threads may work; as many as there are processors unless given. Results do not depend on it
-    :param dialect: that I2_S tensors are read in; a file does not say it, and another one than its writer's gives garbage
-    :param activation: `relu2`, `silu` or `gelu`, whatever file and profile say (clause 9.6)
-    :param pooling: of embedding models, `last`, `mean` or `first`, whatever the file says
+    :param threads: how many threads may work; by default one for each processor. Results do not depend on it
+    :param dialect: the dialect in which I2_S tensors are read; a file does not state it, and a wrong one gives garbage
+    :param activation: `relu2`, `silu` or `gelu`, which overrides file and profile (clause 9.6)
+    :param pooling: for embedding models, `last`, `mean` or `first`, which overrides the file
     :param force: load the model even if the linter finds errors
     :param trusted: map the file into memory; only for files that nobody can shorten
-    :param progress: called with (bytes that were read, bytes in all), by profiles that read all weights before they begin
+    :param progress: called with (bytes that were read, bytes in all), by profiles that read all weights first
     :raises FormatError: with the linter's first error, and for an architecture or sizes that cannot be run (M001 to M004)
     :raises ValueError: for a dialect that does not exist, and for a file that consists of holes
     :raises SettingError: for settings that do not exist, and for a model that is sound but cannot be run here: experts,
@@ -91,9 +91,9 @@ def load_model(
 
 
 def refusal(file: File) -> str | None:
-    """Why `load_model` refuses a file that the linter finds no errors in; None where it does not. No weights are read.
+    """Why `load_model` refuses a file without linter errors; None if it does not. No weights are read.
 
-    :raises FormatError: where the file changed
+    :raises FormatError: if the file changed
     """
     from i2s_spec.model.numeric_profile import numeric_profile
 
@@ -107,7 +107,7 @@ def refusal(file: File) -> str | None:
 
 
 def _processors() -> int:
-    """Processors that this process may use."""
+    """The number of processors that this process may use."""
     allowed = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
 
@@ -115,12 +115,12 @@ def _processors() -> int:
 def refuse_broken(file: File, *, select: tuple[str, ...] = (), payload: Literal["none", "sample"] = "none") -> None:
     """Raise the linter's first error, in the order of the bytes, if there is one.
 
-    :param select: prefixes of codes that count; all unless given
-    :param payload: whether weights are looked at, a bounded part of each
+    :param select: prefixes of codes that count; by default all
+    :param payload: whether weights are checked, a bounded part of each
     """
     from i2s_spec.linter.engine import lint
     from i2s_spec.linter.rule import Severity
-    from i2s_spec.linter.rules.container.type_numbers import groups_of_128  # which are read here as they are meant
+    from i2s_spec.linter.rules.container.type_numbers import groups_of_128  # these are read correctly here
 
     for finding in lint(file.source, select=select, payload=payload).findings:
         if finding.severity is Severity.ERROR and finding.code != groups_of_128.code:
@@ -128,7 +128,7 @@ def refuse_broken(file: File, *, select: tuple[str, ...] = (), payload: Literal[
 
 
 def refused_always(error: FormatError) -> bool:
-    """Whether a file is refused for this with `force` as well: what the reader cannot read, and no known architecture."""
+    """Whether an error refuses the file even with `force`: the reader cannot read it, or its architecture is not known."""
     return error.fault in _ALWAYS or error.code in _UNKNOWN
 
 
@@ -182,7 +182,7 @@ def _model(
 
 
 def _rotation(file: File) -> Rotation | None:
-    """The rotation that the keys declare, if it fits the tensors."""
+    """The rotation that the keys declare, if it matches the tensors."""
     from i2s_spec.schema.architectures.rotation import RotationError, declared
 
     try:
@@ -197,7 +197,7 @@ def _rotation(file: File) -> Rotation | None:
 
 
 def _require_rotated(rotation: Rotation, graph: Graph) -> None:
-    """Make sure that what is said to be rotated is used so everywhere: a model that is rotated in part computes noise."""
+    """Check that every weight that is declared as rotated is used as such: a partly rotated model computes noise."""
     products = {node.weight for node in graph if node.op in ("linear", "head")}
     lookups = {node.weight for node in graph if node.op == "embed"}
     for key, names, used in (
@@ -216,21 +216,21 @@ def _require_rotated(rotation: Rotation, graph: Graph) -> None:
 
 
 def _pooling(architecture: Architecture, metadata: Mapping[str, Any], override: str | None) -> tuple[str, str]:
-    """How an embedding model pools, and why."""
+    """The pooling of an embedding model, and the rule that decided."""
     if override is not None:
         if override not in POOLINGS.values():
-            raise SettingError(f"pooling is {quote(override)}; there are {', '.join(POOLINGS.values())}")
+            raise SettingError(f"unknown pooling {quote(override)}; there are: {', '.join(POOLINGS.values())}")
         return override, "the caller asked for it"
     key = f"{architecture.prefix}.pooling_type"
     if not architecture.embedding_model:
         return "last", ""
     if metadata.get(key) in POOLINGS:
         return POOLINGS[metadata[key]], f"{key} says {metadata[key]}"
-    return "last", f"{key} says nothing; the published models take the last token"
+    return "last", f"{key} is missing; the published models use the last token"
 
 
 def _rope_scale(architecture: Architecture, metadata: Mapping[str, Any]) -> float:
-    """What positions are multiplied by."""
+    """The factor of positions."""
     kind = metadata.get(f"{architecture.prefix}.rope.scaling.type", "linear")
     factor = metadata.get(f"{architecture.prefix}.rope.scaling.factor")
     if factor is None:
@@ -243,9 +243,9 @@ def _rope_scale(architecture: Architecture, metadata: Mapping[str, Any]) -> floa
 
 
 def _require(file: File, architecture: Architecture, h: Hyperparameters, graph: Graph, *, scales: bool) -> None:
-    """Make sure that every tensor of the graph is there, in the shape that the sizes give, of a type that is read here.
+    """Check that every tensor of the graph exists, with the shape that the sizes give and a supported type.
 
-    What the linter has a rule for is said in its words, also where its errors are otherwise overlooked.
+    If the linter has a rule for a mistake, its message is used, even if its errors are otherwise ignored.
 
     :param scales: whether a scale that is NaN or infinite is refused
     """
@@ -268,7 +268,9 @@ def _require(file: File, architecture: Architecture, h: Hyperparameters, graph: 
                 raise SettingError(f"tensor {quote(name)} has the shape {shapes}")
             kind = tensor.type.name if tensor.type is not None else f"type {tensor.number}"
             if kind not in (known := TYPES[node.op if node.op in TYPES else "norm_weight"]):
-                raise SettingError(f"tensor {quote(name)} is {kind}; there it can be {', '.join(known)} to be run here")
+                raise SettingError(
+                    f"tensor {quote(name)} is {kind}; in this place, only {', '.join(known)} can be run here"
+                )
             tensor.require(tensor.span)
             if scales and kind == "I2_S" and not isfinite(_scale(file, tensor)):
                 refuse_broken(file, payload="sample")
@@ -278,6 +280,6 @@ def _require(file: File, architecture: Architecture, h: Hyperparameters, graph: 
 
 
 def _scale(file: File, tensor: Tensor) -> float:
-    """The scale in the tail of an I2_S tensor, as it stands there."""
+    """The scale in the tail of an I2_S tensor, unchanged."""
     prefix = order_prefix(file.byte_order)
     return float(struct.unpack_from(prefix + "f", tensor.tail)[0])

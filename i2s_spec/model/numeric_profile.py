@@ -1,7 +1,7 @@
-"""This module declares the numeric profiles: every choice on which correct, and known wrong, runtimes differ, as data.
+"""This module declares the numeric profiles: every choice in which runtimes, correct or known to be wrong, differ, as data.
 
-`bitnet-golden-1` is normative (clause 9.7). The others emulate a runtime, for its users to compare with; where a runtime
-is wrong, so is its profile, and says so. A new profile is one entry of `NUMERIC_PROFILES`.
+`bitnet-golden-1` is normative (clause 9.7). Each of the others emulates a runtime, for comparison with it; if a runtime
+is wrong, its profile is wrong in the same way, and says so. A new profile is one entry of `NUMERIC_PROFILES`.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 
 @dataclass(frozen=True)
 class ActivationQuantizer:
-    """How activations become integers, and sums of integers floats (clause 9.8).
+    """How activations are quantized, and how integer sums become floats (clause 9.8).
 
-    :param groups: what shares a scale: a `token`; `interleaved-4`, element j being in group j // 4 % 4; `blocks-256`;
-        `blocks-32`; `none` where activations stay floats, and trits times scale are the weights
-    :param floor: the least magnitude that counts as the largest of a token, or None
+    :param groups: the elements that share a scale: a `token`; `interleaved-4`, element j being in group j // 4 % 4;
+    `blocks-256`; `blocks-32`; `none` if activations stay floats, and the weights are trits times scale
+    :param floor: a lower bound of a token's largest magnitude, or None
     :param scale: s = 127 / amax divided in `f64` and rounded to f32, or in `f32`; `inverse`: 1 / f32(amax / 127);
         `signed`: -127 / the element of largest magnitude
     :param product: x s rounded to f32 before it is rounded to an integer (`rounded`), or not (`exact`, as where a compiler
         fuses the product with the addition of 1.5 * 2^23)
     :param rounding: of ties: `even`, `away` from zero, or `up`
     :param least: the least code
-    :param zero: what a token (or block) of zeros gets for a scale without a floor: `nan` (s = 0: 0/0), `zero` or `one`
+    :param zero: the scale of a token (or block) of zeros if there is no floor: `nan` (s = 0: 0/0), `zero` or `one`
     :param offset: whether the sum of the codes is `subtracted` from sums of weight codes, or `kept` in them: a mistake
     :param epilogue: `divide`: acc / s * ws; `ratio`: acc * (ws / s); `scaled`: acc * ws * (amax / 127);
         `sum`: the sum over groups of acc_g / s_g, times ws; `blocks`: the sum of acc_b * (1/s_b * f16(ws)); `nested`: of
         each group of weights the sum of acc_b / s_b, these times f16(ws), by fused multiply-adds
-    :param steps: what is kept of amax / 127, where that and not 1 / s stands for a code of 1: all of it, or its `f16`
-    :param weight_group: weights that share a scale in the type that `blocks` and `nested` are for; weights of a type with
-        one scale count as such groups
+    :param steps: how amax / 127 is stored if that, not 1 / s, is the value of code 1: exactly, or as `f16`
+    :param weight_group: how many weights share a scale in the type that `blocks` and `nested` are for; weights of a
+    type with one scale count as such groups
     """
 
     groups: Literal["token", "interleaved-4", "blocks-256", "blocks-32", "none"] = "token"
@@ -54,32 +54,32 @@ class ActivationQuantizer:
 class NumericProfile:
     """The choices of one runtime.
 
-    :param about: one sentence for people
-    :param quantizer: of activations
-    :param by_type: another one for weights of some types, by name
-    :param sums: of float products: `in-order` (f64, by index, rounded once), `lanes` (f32, 4 x 8 lanes of fused
-        multiply-adds as ggml's AVX2 kernels), `blas` (f32, whatever order)
-    :param llamafile: with `lanes`: whether products of several tokens with floats that lie in rows leave their input float32
-        and add over 8 lanes of fused multiply-adds, as the kernels of llamafile do
-    :param llamafile_input: whether these products leave it `f32`, or take it rounded to the type of the matrix; then
-        scores are such products, too
-    :param drops_rows: whether rows whose logits nobody asked for are dropped behind the last layer's attention, so that its
-        feed-forward and the head have one token at a time, whatever the prompt
+    :param about: a description in one sentence
+    :param quantizer: the quantizer of activations
+    :param by_type: another quantizer for weights of some types, by name
+    :param sums: how float products are summed: `in-order` (f64, by index, rounded once), `lanes` (f32, 4 x 8 lanes of
+    fused multiply-adds like ggml's AVX2 kernels), `blas` (f32, in any order)
+    :param llamafile: with `lanes`: whether products of several tokens with contiguous rows of floats keep their input
+    float32 and add over 8 lanes of fused multiply-adds, like the kernels of llamafile
+    :param llamafile_input: whether these products keep the input `f32`, or round it to the type of the matrix; in the
+    latter case scores are such products, too
+    :param drops_rows: whether rows without requested logits are dropped after the last layer's attention, so that its
+    feed-forward network and the head compute one token at a time, whatever the prompt
     :param norm: `f64` (mean, epsilon and 1/sqrt in f64, rounded once) or `f32` (squares rounded, summed in f64, rest in f32)
     :param angles: `f64` (angle, cosine and sine in f64, rounded once), `recurrence` (f32 products theta * scale, as ggml) or
         `f32` (f32 frequency times f32 position)
-    :param fused: whether the second product of a rotation goes into the sum unrounded, as where a compiler fuses them
-    :param rope: `architecture` as declared, or `norm` for everybody (wrong for files of NEOX architectures)
-    :param attention: type that q and the soft-max rows are rounded to before their products
-    :param cache: type that keys and values are kept in
-    :param soft_max: `f64` sum and one reciprocal, as `ggml`'s vector code, or everything in `f32`
-    :param activation: SiLU and GELU in `f64` rounded once, as `ggml`'s vector code, or in `f32`
-    :param floats: what enters a float matrix, such as the head, stays f32, or is rounded to the type of the matrix
-    :param i2s_head: an I2_S table as head is multiplied as `floats`, or as `bitlinear`
-    :param activations: which activation the runtime takes, where it is not that of the architecture
+    :param fused: whether the second product of a rotation is added unrounded, as when a compiler fuses product and sum
+    :param rope: `architecture` as declared, or `norm` for all (wrong for files of NEOX architectures)
+    :param attention: the type to which q and the soft-max rows are rounded before their products
+    :param cache: the type in which keys and values are stored
+    :param soft_max: `f64` sum and one reciprocal, like `ggml`'s vector code, or everything in `f32`
+    :param activation: SiLU and GELU in `f64` rounded once, like `ggml`'s vector code, or in `f32`
+    :param floats: whether the input of a float matrix, such as the head, stays f32, or is rounded to the type of the matrix
+    :param i2s_head: whether an I2_S head is multiplied as `floats`, or as `bitlinear`
+    :param activations: the activation that the runtime uses, if it is not that of the architecture
     :param reads_activation: whether the runtime reads `<architecture>.hidden_activation`
-    :param sub_norm_eps: the epsilon of sub-norms where the runtime has one of its own
-    :param operations: module and class that compute; another class is how compiled kernels come in
+    :param sub_norm_eps: the epsilon of sub-norms, if the runtime has a separate one
+    :param operations: module and class that compute; another class brings in compiled kernels
     """
 
     name: str
@@ -110,7 +110,7 @@ class NumericProfile:
         return self.by_type.get(type, self.quantizer)
 
     def replace(self, **changes: Any) -> NumericProfile:
-        """The profile with other choices; `quantizer`, which then serves all types, may be a mapping of what differs.
+        """The profile with other choices; `quantizer` may be a mapping of the differences, and then applies to all types.
 
         :raises TypeError: for a choice that does not exist
         """
@@ -141,14 +141,14 @@ _GGML: Final = NumericProfile(
     reads_activation=False,
 )
 
-#: How mainline ggml makes Q8_0 blocks of activations, and multiplies them with Q2_0: float16 steps, the group sums fused.
+#: How mainline ggml quantizes activations to Q8_0 blocks and multiplies them with Q2_0: float16 steps, fused group sums.
 _Q8_0: Final = ActivationQuantizer(
     "blocks-32", None, "f32", zero="zero", epilogue="nested", steps="f16", weight_group=64
 )
 #: Q8_K blocks, and products with TQ1_0 and TQ2_0.
 _Q8_K: Final = ActivationQuantizer("blocks-256", None, "signed", zero="zero", epilogue="blocks")
 
-#: Architectures that 0xBitNet takes for BitNet.
+#: Architectures that 0xBitNet treats as BitNet.
 _BITNETS: Final = tuple(each.prefix for each in ARCHITECTURES.values() if each.is_bitnet)
 
 #: Every profile by its name; the first is the normative one.
@@ -252,7 +252,7 @@ NUMERIC_PROFILES: Final[Mapping[str, NumericProfile]] = {
 
 
 def numeric_profile(profile: str | NumericProfile) -> NumericProfile:
-    """The profile of a name; a `NumericProfile` is given back as it is.
+    """The profile with this name; a `NumericProfile` is returned unchanged.
 
     :raises SettingError: for a name that no profile has
     """

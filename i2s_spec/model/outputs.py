@@ -1,4 +1,4 @@
-"""This module defines what a forward pass gives."""
+"""This module defines the result of a forward pass."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 class Result:
     """The results of a forward pass.
 
-    :param logits: float32 [T, vocab], or [1, vocab] where only the last row was asked for; None of embedding models
-    :param embedding: float32 [D], of length 1; of embedding models only
-    :param taps: the values that were asked for, by name
+    :param logits: float32 [T, vocab], or [1, vocab] if only the last row was requested; None for embedding models
+    :param embedding: float32 [D], of length 1; only for embedding models
+    :param taps: the requested values, by name
     :param cache: keys and values of all tokens so far
     """
 
-    # Whoever runs a model knows which of the two it gives: `Any` spares the question whether it is None.
+    # A caller knows which of the two a model gives: with `Any` it need not check for None.
     logits: NDArray[np.float32] | Any
     embedding: NDArray[np.float32] | Any
     taps: Mapping[str, Any]
@@ -49,5 +49,5 @@ def logits_of(result: Result) -> NDArray[np.float32]:
 
 
 def joined(parts: list[Any]) -> Any:
-    """The rows of values that were computed in parts."""
+    """Join values that were computed in parts."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -1,13 +1,14 @@
-"""This module is one projection outside of a model: activations to integers, integers to a product, a product to floats.
+"""This module computes one projection outside of a model: activations to integers, integers to a product, product to
+floats.
 
-What a model does with each of its ternary matrices (clause 9.8), for who has a matrix and activations of their own:
+It does what a model does with each of its ternary matrices (clause 9.8), with any matrix and activations:
 
     quantize_activations    codes, scale and sum of each token, by any numeric profile
-    integer_product         sums of trits times codes, exact, or as a released kernel that is wrong computes them
-    bitlinear               all of it
+    integer_product         sums of trits times codes: exact, or as a faulty released kernel computes them
+    bitlinear               all three steps
 
-Weights are trits, or the bytes of an I2_S tensor in any dialect. Everything here runs through the definitions that models
-run through, on the compiled kernels of `matmul`.
+Weights are trits, or the bytes of an I2_S tensor in any dialect. Everything here uses the same code as models, with the
+compiled kernels of `matmul`.
 
 >>> x = np.array([[0.5, -1.0, 0.25, 0.0]], dtype=np.float32)
 >>> bitlinear(x, np.array([[1, 1, 0, -1]], dtype=np.int8), 2.0)
@@ -39,26 +40,27 @@ from i2s_spec.schema.types import TAIL_BYTES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: The type of weights whose quantizer of activations a profile is asked for.
+#: The type of weights for which a profile gives the quantizer of activations.
 _TYPE: Final = "I2_S"
 
 
 def quantize_activations(x: NDArray[np.float32], *, numerics: str | NumericProfile = "bitnet-golden-1") -> Quantized:
-    """Tokens as int8 codes, the scales that they were multiplied with, and the sums of their codes (clauses 9.8 and 9.9).
+    """Tokens as int8 codes, with the scales by which they were multiplied and the sums of their codes (clauses 9.8 and
+    9.9).
 
     :param x: float32 [T, K]
     :param numerics: a numeric profile or its name; `bitnet-golden-1` is the definition
-    :returns: `codes` int8 [T, K]; `scale` float32 [T], or [T, groups] where a profile has several scales for a token;
-        `sums` int32 [T]; `steps` as `scale`, what a code of 1 stands for, where the runtime keeps that, else None
-    :raises TypeError: for another type of element
-    :raises ValueError: for another number of dimensions, a profile that does not exist or that leaves activations floats,
-        and a width that is not a multiple of the profile's groups
+    :returns: `codes` int8 [T, K]; `scale` float32 [T], or [T, groups] if a profile has several scales for a token;
+    `sums` int32 [T]; `steps` shaped like `scale`, the value of code 1 if the runtime stores that, else None
+    :raises TypeError: for a wrong element type
+    :raises ValueError: for a wrong number of dimensions, a profile that does not exist or that leaves activations
+    floats, and a width that is not a multiple of the profile's groups
     """
     definition.check_tokens(x)
     profile = numeric_profile(numerics)
     rule = profile.quantizer_of(_TYPE)
     if rule.groups == "none":
-        raise ValueError(f"numerics {quote(profile.name)} leave activations floats: there are no codes")
+        raise ValueError(f"numeric profile {quote(profile.name)} leaves activations floats: there are no codes")
     return activation_quant.quantize(x, rule)
 
 
@@ -73,26 +75,26 @@ def integer_product(
     unused_code: UnusedCode = "reject",
     threads: int = 1,
 ) -> NDArray[np.int32]:
-    """The sums of trits times activation codes (clause 9.8), exact or as a kernel that is wrong computes them.
+    """The sums of trits times activation codes (clause 9.8), exact or as a faulty kernel computes them.
 
-    :param weights: int8 trits [N, K]; or, with `shape`, a payload in `dialect`, with its tail or without
+    :param weights: int8 trits [N, K]; or, with `shape`, a payload in `dialect`, with or without its tail
     :param codes: int8 [T, K]
-    :param shape: (N, K) of weights that are bytes
+    :param shape: (N, K) if weights are bytes
     :param kernel: `exact`, or a mistake: `int16-wrap/avx2` and `int16-wrap/neon`, lanes of 16 bits that wrap around
         (x86 without VNNI, ARM without dot products); `rows-of-four`, rows-1x4 read as blocks of 128 (x86 without
         ACT_PARALLEL); `truncated-rows` and `truncated-columns`, widths that are not multiples of 128
-    :param offset: `subtracted`: the sum of w q; `kept`: that of the weights' codes, c q, which kernels compute first
-    :param unused_code: what code 3 counts as: `reject` it, `zero`, as the dequantizer, or `plus-two`, as all kernels do
+    :param offset: `subtracted`: the sum of w q; `kept`: the sum of c q with the weights' codes, which kernels compute first
+    :param unused_code: the treatment of code 3: `reject`, `zero` like the dequantizer, or `plus-two` like all kernels
     :param threads: how many threads may work; the sums do not depend on it
     :returns: int32 [T, N]
-    :raises TypeError: for codes or trits of another type
-    :raises ValueError: for sizes that do not fit, a kernel or an offset that does not exist, values that are no trits, and
-        code 3 where it is not allowed
+    :raises TypeError: for codes or trits of a wrong type
+    :raises ValueError: for sizes that do not match, a kernel or an offset that does not exist, values that are not
+    trits, and code 3 if it is rejected
     """
     if kernel != "exact" and kernel not in KERNEL_BUGS:
-        raise ValueError(f"no kernel is called {quote(kernel)}; there are exact, {', '.join(KERNEL_BUGS)}")
+        raise ValueError(f"unknown kernel {quote(kernel)}; there are: exact, {', '.join(KERNEL_BUGS)}")
     if offset not in ("subtracted", "kept"):
-        raise ValueError(f"the offset is 'subtracted' or 'kept', not {quote(str(offset))}")
+        raise ValueError(f"the offset must be 'subtracted' or 'kept', not {quote(str(offset))}")
     found = _weights(weights, None, shape, dialect, unused_code, "little", threads, scaled=False)
     _check_codes(codes, found.codes.shape[1])
     if kernel == "exact":
@@ -122,15 +124,15 @@ def bitlinear(
     :param x: float32 [T, K]
     :param weights: int8 trits [N, K]; or, with `shape`, the bytes of an I2_S tensor in `dialect`: payload and tail, or the
         payload alone
-    :param scale: what +1 stands for; needed where no tail says it, and taken instead of the tail's where there is one
-    :param shape: (N, K) of weights that are bytes
-    :param numerics: a numeric profile or its name: `bitnet-golden-1` is the definition, the others are runtimes as they are
-    :param byte_order: of the file that a tail is from
+    :param scale: the value of +1; required without a tail, and used instead of the tail's scale if there is one
+    :param shape: (N, K) if weights are bytes
+    :param numerics: a numeric profile or its name: `bitnet-golden-1` is the definition, the others emulate runtimes
+    :param byte_order: the byte order of the tail
     :param unused_code: as for `integer_product`
     :param threads: how many threads may work; the result does not depend on it
     :returns: float32 [T, N]
-    :raises TypeError: for activations or trits of another type
-    :raises ValueError: for sizes that do not fit, a missing scale, and as `integer_product` does
+    :raises TypeError: for activations or trits of a wrong type
+    :raises ValueError: for sizes that do not match, a missing scale, and as `integer_product` does
     """
     definition.check_tokens(x)
     found = _weights(weights, scale, shape, dialect, unused_code, byte_order, threads, scaled=True)
@@ -148,13 +150,13 @@ def bitlinear(
 
 
 class _Weights(NamedTuple):
-    """A ternary matrix as codes, uint8 [N, K]: what trits or bytes of any dialect became."""
+    """A ternary matrix as codes, uint8 [N, K], from trits or bytes of any dialect."""
 
     codes: NDArray[np.uint8]
     scale: np.float32
 
     def whole(self) -> Ternary:
-        """The matrix in canonical blocks, rows filled up with zeros: what they meet are codes 0."""
+        """The matrix in canonical blocks, rows padded with zeros, which are multiplied with activation codes 0."""
         rows, columns = self.codes.shape
         wide, codes = _whole(columns), self.codes
         if wide != columns:
@@ -176,23 +178,23 @@ def _weights(
     *,
     scaled: bool,
 ) -> _Weights:
-    """A matrix from whatever a caller has."""
+    """A matrix from the arguments of a caller."""
     if shape is None:
         trits = np.asarray(weights)
         if trits.dtype != np.int8:
-            raise TypeError(f"trits are int8, not {trits.dtype}; bytes of a tensor need a shape")
+            raise TypeError(f"trits must be int8, not {trits.dtype}; for bytes of a tensor, give shape=")
         rows, columns = matrix(trits.shape)
         if ((trits < -1) | (trits > 1)).any():
-            raise ValueError("trits are -1, 0 and +1")
+            raise ValueError("trits must be -1, 0 or +1")
         if scaled and scale is None:
-            raise ValueError("trits need a scale")
+            raise ValueError("trits need a scale: give scale=")
         codes = (trits.reshape(rows, columns) + np.int8(1)).astype(np.uint8)
         return _Weights(codes, np.float32(0 if scale is None else scale))
     rows, columns = matrix(shape)
     raw = octets(weights)
     if raw.size == rows * columns // CODES_PER_BYTE:
         if scaled and scale is None:
-            raise ValueError("a payload without its tail needs a scale")
+            raise ValueError("a payload without its tail needs a scale: give scale=")
         raw = np.concatenate([raw, np.zeros(TAIL_BYTES, dtype=np.uint8)])
     trits, found = native.unpack(
         raw, (rows, columns), dialect, byte_order=byte_order, unused_code=unused_code, threads=threads
@@ -207,7 +209,7 @@ def _whole(columns: int) -> int:
 
 
 def _padded(codes: NDArray[np.int8]) -> NDArray[np.int8]:
-    """Activation codes, filled up with zeros to whole blocks."""
+    """Activation codes, padded with zeros to whole blocks."""
     wide = _whole(codes.shape[1])
     if wide == codes.shape[1]:
         return codes
@@ -218,6 +220,6 @@ def _padded(codes: NDArray[np.int8]) -> NDArray[np.int8]:
 
 def _check_codes(codes: NDArray[np.int8], columns: int) -> None:
     if codes.dtype != np.int8:
-        raise TypeError(f"activation codes are int8, not {codes.dtype}")
+        raise TypeError(f"activation codes must be int8, not {codes.dtype}")
     if codes.ndim != 2 or codes.shape[1] != columns:
-        raise ValueError(f"activation codes have the shape [tokens, {columns:,}], not {list(codes.shape)}")
+        raise ValueError(f"activation codes must have the shape [tokens, {columns:,}], not {list(codes.shape)}")

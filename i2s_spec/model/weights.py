@@ -1,7 +1,8 @@
-"""This module reads the weights of a model from its file when they are first needed, and keeps them as they are there.
+"""This module reads the weights of a model from its file when they are first needed, and keeps them in the form of the
+file.
 
-What is kept takes no more room than the file: payloads packed (in the canonical layout, to which other dialects are
-transcoded), halves as halves, quantized tables as blocks.
+They need no more memory than in the file: payloads stay packed (other dialects are transcoded to the canonical layout),
+float16 stay float16, quantized tables stay blocks.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Types with a scale for each group: `Ternary` where one scale serves for all of a tensor, else `Grouped`.
+#: Types with a scale for each group: `Ternary` if all groups of a tensor have the same scale, else `Grouped`.
 TERNARY_BLOCKS: Final = tuple(BLOCK_LAYOUTS)
 DENSE: Final = {"F32": "f4", "F16": "f2", "BF16": "u2"}
-#: Types that each operation with tensors can read.
+#: The types that each operation with tensors supports.
 TYPES: Final = {
     "embed": (*DENSE, "Q8_0", "Q6_K", "I2_S", *TERNARY_BLOCKS),
     "head": (*DENSE, "Q8_0", "Q6_K", "I2_S", *TERNARY_BLOCKS),
@@ -41,7 +42,7 @@ class Ternary(NamedTuple):
     """A ternary matrix.
 
     :param payload: the codes in the canonical dialect, uint8 [rows * columns / 4]
-    :param scale: float32, what +1 stands for
+    :param scale: float32, the value of +1
     """
 
     payload: NDArray[np.uint8]
@@ -51,10 +52,10 @@ class Ternary(NamedTuple):
 
 
 class ModelWeights:
-    """The tensors of a file as the operations need them.
+    """The tensors of a file in the form that operations need.
 
-    :param dialect: that I2_S tensors are read in; the file does not say it (clause 5.5)
-    :param change: what becomes of each ternary matrix, by name, once it is read: a deviation to compare with
+    :param dialect: the dialect in which I2_S tensors are read; the file does not state it (clause 5.5)
+    :param change: changes each ternary matrix, by name, after it is read, to emulate a mistake
     """
 
     def __init__(
@@ -72,9 +73,9 @@ class ModelWeights:
         return name in self.file.tensors
 
     def tensor(self, name: str) -> Tensor:
-        """The tensor of a name.
+        """The tensor with this name.
 
-        :raises SettingError: where the file has none
+        :raises SettingError: if the file has none
         """
         try:
             return self.file.tensors[name]
@@ -143,7 +144,7 @@ class ModelWeights:
         return Ternary(payload, rows, columns, np.float32(scale))
 
     def _repacked(self, tensor: Tensor, rows: int, columns: int) -> Ternary | Grouped:
-        """A matrix of a block type: `Ternary` where all groups that hold a weight share a scale, else `Grouped`."""
+        """A matrix of a block type: `Ternary` if all groups that hold a weight have the same scale, else `Grouped`."""
         from i2s_spec.codec import native
         from i2s_spec.codec.blocks import block_native
 
@@ -171,7 +172,7 @@ class ModelWeights:
         return self._bytes(tensor).reshape(tensor.shape[0], -1)
 
     def _bytes(self, tensor: Tensor) -> NDArray[np.uint8]:
-        """All bytes of a tensor: a view where the source is in memory, else read once."""
+        """All bytes of a tensor: a view if the source is in memory, else they are read once."""
         if tensor.name in self.preloaded:
             return self.preloaded[tensor.name]
         span = tensor.span

@@ -1,4 +1,4 @@
-"""This module defines what an address means: a file or a repository of a hub, a file of a web server, an object of a bucket.
+"""This module parses addresses: a file or a repository of a hub, a file of a web server, an object of a bucket.
 
     >>> parse("hf://microsoft/bitnet-b1.58-2B-4T-gguf@main/ggml-model-i2_s.gguf")
     HubAddress(kind='', repository='microsoft/bitnet-b1.58-2B-4T-gguf', revision='main', path='ggml-model-i2_s.gguf')
@@ -9,7 +9,7 @@
     >>> is_remote("folder/model.gguf")
     False
 
-Nothing of an address is ever used as a path of this machine; a cached copy of a hub's file is found by names that were
+No part of an address is ever used as a path of this machine; a cached copy of a hub's file is found by names that were
 checked part by part (`hub_cache`).
 """
 
@@ -28,18 +28,18 @@ BUCKETS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl")
 
 SCHEMES = frozenset(("hf", *WEB, *BUCKETS))
 
-#: Where pages of the hub are read, beside the host of HF_ENDPOINT.
+#: Hosts of the hub's pages, besides the host of HF_ENDPOINT.
 HUB_HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")
 DEFAULT_ENDPOINT = "https://huggingface.co"
 
-#: What a repository is of, beside models: the first word of an address.
+#: Kinds of repositories besides models: the first word of an address.
 KINDS = ("datasets", "spaces")
 
 LONGEST = 8192
 
 
 class HubAddress(NamedTuple):
-    """A file of a hub's repository, or the whole repository where `path` is empty; `kind` is empty for models."""
+    """A file of a hub's repository, or the whole repository if `path` is empty; `kind` is empty for models."""
 
     kind: str
     repository: str
@@ -70,22 +70,22 @@ Address = HubAddress | WebAddress | BucketAddress
 
 
 def is_remote(origin: object) -> bool:
-    """Whether a name is an address: whoever means a file of the machine that is called so writes `./` before it."""
+    """Whether a name is an address; for a local file with such a name, write `./` before it."""
     return isinstance(origin, str) and "://" in origin and origin.partition("://")[0].lower() in SCHEMES
 
 
 def endpoint() -> str:
-    """Where the hub is asked: HF_ENDPOINT, or Hugging Face."""
+    """The base URL of the hub: HF_ENDPOINT, or Hugging Face."""
     return (os.environ.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
 
 
 def parse(text: str) -> Address:
-    """What an address means.
+    """Parse an address.
 
-    :raises FormatError: S916 where it cannot be followed: control characters, credentials, missing parts
+    :raises FormatError: S916 if it cannot be followed: control characters, credentials, missing parts
     """
     if len(text) > LONGEST:
-        raise refused(f"it has {counted(len(text), 'character')}; {LONGEST:,} at most are read")
+        raise refused(f"it has {counted(len(text), 'character')}; the limit is {LONGEST:,}")
     if not text.isprintable() or " " in text or "\\" in text:
         raise refused("it holds spaces, backslashes or characters that cannot be printed")
     scheme, _, rest = text.partition("://")
@@ -98,13 +98,13 @@ def parse(text: str) -> Address:
             raise refused("it names no object: BUCKET/KEY is needed")
         return BucketAddress(scheme, f"{scheme}://{rest}")
     if scheme not in WEB:
-        raise refused(f"{quote(scheme)} is not a scheme that is read; there are: {', '.join(sorted(SCHEMES))}")
+        raise refused(f"{quote(scheme)} is not a supported scheme; there are: {', '.join(sorted(SCHEMES))}")
     try:
         parts = urlsplit(text)
         host = parts.hostname or ""
         _ = parts.port
     except ValueError:
-        raise refused("it has no host or port that can be read") from None
+        raise refused("its host or port is invalid") from None
     if not host:
         raise refused("it has no host")
     if "@" in parts.netloc:
@@ -121,7 +121,7 @@ def _hub(rest: str) -> HubAddress:
     words = rest.split("/")
     kind = words.pop(0) if words[0] in KINDS else ""
     if words[0] == "buckets":
-        raise refused("buckets of the hub are not read; repositories are")
+        raise refused("buckets of the hub are not supported, only repositories")
     if len(words) < 2:
         raise refused("it names no repository: ORG/REPO is needed")
     name, at, revision = words[1].partition("@")
@@ -129,7 +129,7 @@ def _hub(rest: str) -> HubAddress:
 
 
 def _page(path: str) -> HubAddress | None:
-    """A page of the hub that was pasted: the repository, a folder's or a file's page, or the link of a download."""
+    """A pasted page of the hub: the page of a repository, a folder or a file, or a download link."""
     words = [unquote(word) for word in path.strip("/").split("/")]
     kind = words.pop(0) if words and words[0] in KINDS else ""
     if len(words) == 2:
@@ -145,8 +145,8 @@ def _checked(kind: str, owner: str, name: str, revision: str, path: str) -> HubA
     path = path.rstrip("/")
     for word in (owner, name):
         if not word or word.strip(".") == "" or not all(c.isascii() and (c.isalnum() or c in "-_.") for c in word):
-            raise refused(f"{quote(word)} is no name of an owner or a repository")
+            raise refused(f"{quote(word)} is not the name of an owner or a repository")
     for word in (*revision.split("/"), *(path.split("/") if path else ())):
         if not word or word.strip(".") == "" or not word.isprintable() or "\\" in word:
-            raise refused(f"{quote(word)} is no part of a revision or of a file's name")
+            raise refused(f"{quote(word)} is not a valid part of a revision or a file name")
     return HubAddress(kind, f"{owner}/{name}", revision, path)

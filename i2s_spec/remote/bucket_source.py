@@ -1,7 +1,7 @@
-"""This module defines an object of a bucket as a source: through fsspec, which knows how each service is asked.
+"""This module defines an object of a bucket as a source, through fsspec, which supports each service.
 
-Endpoints and credentials are those of the caller's own settings (AWS_ENDPOINT_URL and the like), so the policy about private
-networks does not apply. Bytes, requests and seconds are counted all the same.
+Endpoints and credentials come from the user's own settings (AWS_ENDPOINT_URL and the like), so the policy about private
+networks does not apply. The limits of bytes, requests and seconds do apply.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from i2s_spec.remote.policy import current
 from i2s_spec.remote.range_source import Range, RangeSource, Usage
 from i2s_spec.schema import faults
 
-#: What of an object's description says which version it is.
+#: The fields of an object's description that identify its version.
 _VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "generation", "LastModified", "last_modified", "mtime")
 
-#: Packages that bring a scheme, where fsspec alone does not.
+#: Packages for schemes that fsspec alone does not support.
 _PACKAGES = {
     "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs",
     "adl": "adlfs",
@@ -31,7 +31,7 @@ _PACKAGES = {
 class BucketSource(RangeSource):
     """An object of a bucket.
 
-    :raises MissingExtra: where the package that knows the service is not installed
+    :raises MissingExtra: if the package for the service is not installed
     :raises FormatError: S903, S911, S912, S915, S917
     """
 
@@ -48,7 +48,7 @@ class BucketSource(RangeSource):
         self._about = self._version(about)
         super().__init__(name, size, self._about, self._policy.sample)
         self.etag = self._about
-        # Of S3 this asks for each range with If-Match.
+        # For S3 this requests each range with If-Match.
         self._file = self._ask(lambda: self._fs.open(self._path, "rb", cache_type="none"), cost=0)
 
     @property
@@ -75,7 +75,7 @@ class BucketSource(RangeSource):
         data = self._ask(read)
         self._bytes += len(data)
         if len(data) != buffer.nbytes:
-            raise _changed(self.size, f"{len(data):,} of {counted(buffer.nbytes, 'byte')} came")
+            raise _changed(self.size, f"only {len(data):,} of {counted(buffer.nbytes, 'byte')} were received")
         buffer[:] = data
 
     def changed(self) -> str | None:
@@ -108,7 +108,7 @@ class BucketSource(RangeSource):
         return quote(f"{found}, {about.get('size')} bytes", 200, bare=True)
 
     def _ask(self, call: Any, cost: int = 1) -> Any:
-        """Make one request; what each service raises becomes the fault that it is."""
+        """Make one request; the exceptions of each service are converted to faults."""
         self._requests += cost
         if self._requests > self._policy.requests:
             raise over_budget("requests", self._policy.requests)
@@ -120,11 +120,11 @@ class BucketSource(RangeSource):
             raise _fault(faults.REMOTE_MISSING, "the bucket has no object of that name") from None
         except PermissionError as error:
             raise _fault(faults.REMOTE_DENIED, quote(str(error), 120, bare=True)) from None
-        except Exception as error:  # each service has exceptions of its own
+        except Exception as error:  # each service has its own exceptions
             words = quote(str(error) or type(error).__name__, 160, bare=True)
             if (
                 "PreconditionFailed" in words or getattr(error, "errno", None) == errno.EBUSY
-            ):  # what s3fs makes of a 412
+            ):  # s3fs raises this for a 412
                 raise _changed(getattr(self, "size", 0), "the bucket has another version of it now") from None
             if "Credentials" in type(error).__name__ or "credentials" in words:
                 raise _fault(faults.REMOTE_DENIED, words) from None

@@ -1,8 +1,8 @@
-"""This module opens connections to servers: only to networks that the policy allows, and never beyond a deadline.
+"""This module opens connections to servers: only to networks that the policy allows, and only until a deadline.
 
-The address that a name leads to is looked at when the connection is made, so that a name which leads elsewhere a moment
-later gains nothing. A timer shuts every socket down at the deadline, whatever the server is doing: the timeouts of
-sockets begin anew with every byte, and a server that sends one a second would never meet one.
+The resolved address is checked when the connection is made, so a name that resolves to another address a moment later
+is no attack. A timer shuts every socket down at the deadline, whatever the server does: socket timeouts restart with
+every byte, so a server that sends one byte a second would never time out.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.remote.policy import Policy, refused, require_public
 from i2s_spec.schema import faults
 
-#: Names of this machine that need no resolver.
+#: Names of this machine that are known without a resolver.
 LOCAL = ("localhost", "localhost6", "ip6-localhost", "ip6-loopback")
 
-#: Interim answers that are passed over, and the one that nothing of HTTP follows.
+#: Most interim answers that are skipped, and the one after which no HTTP follows.
 MOST_INTERIM = 16
 SWITCHING = 101
 
-#: Sockets are shut down by a thread that has their number twice; the deadline of the thread that uses them says when.
+#: The deadline of the current thread; another thread, with a duplicate of each socket, shuts sockets down then.
 _OPENING = threading.local()
 
 
 class Deadline:
-    """The moment at which everything that concerns one file ends."""
+    """The time at which all requests for one file end."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -47,9 +47,9 @@ class Deadline:
         self.passed = False
 
     def left(self) -> float:
-        """Seconds that are left.
+        """The remaining seconds.
 
-        :raises FormatError: S917 where there are none
+        :raises FormatError: S917 if there are none
         """
         left = self._end - time.monotonic()
         if left <= 0 or self.passed:
@@ -58,7 +58,7 @@ class Deadline:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Connections that are opened or used inside end at the deadline."""
+        """Connections that are opened or used in the block end at the deadline."""
         timer = threading.Timer(self.left(), self._end_all)
         timer.daemon = True
         before, _OPENING.deadline = getattr(_OPENING, "deadline", None), self
@@ -70,7 +70,7 @@ class Deadline:
             _OPENING.deadline = before
 
     def add(self, opened: socket.socket) -> socket.socket:
-        """A second handle on a socket, by which it can be shut down whoever wraps it meanwhile."""
+        """A second handle on a socket, with which it can be shut down even if it was wrapped meanwhile."""
         twin = opened.dup()
         with self._lock:
             self._sockets.add(twin)
@@ -90,15 +90,16 @@ class Deadline:
 
 
 def over_budget(name: str, most: int) -> FormatError:
-    """The fault of a file that takes more than the policy allows."""
+    """The fault of a file that needs more than the policy allows."""
     words = f"more than {most:,} {name} would be needed; --remote-limit {name}=N allows more"
     return FormatError(faults.REMOTE_OVER_BUDGET, Span(0, 0), reason=TrustedText(words))
 
 
 def proxy_for(url: str, policy: Policy) -> str | None:
-    """The proxy that the environment names for an address: HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, unless NO_PROXY excepts it.
+    """The proxy that the environment names for an address: HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, unless NO_PROXY
+    excludes it.
 
-    The proxy resolves names, and decides what it lets through; a numeric address is looked at here all the same.
+    The proxy resolves names and decides what to allow; a numeric address is still checked here.
 
     :raises FormatError: S916 for an address of a private network behind a proxy
     """
@@ -116,7 +117,7 @@ def proxy_for(url: str, policy: Policy) -> str | None:
 
 
 def _numeric(host: str) -> str:
-    """The numeric address that a host is, in the spellings that resolvers take; any other host as it is.
+    """The numeric address of a host in any spelling that resolvers accept; other hosts are returned unchanged.
 
     >>> _numeric("2130706433"), _numeric("0x7f.1"), _numeric("localhost."), _numeric("hub.example")
     ('127.0.0.1', '127.0.0.1', '127.0.0.1', 'hub.example')
@@ -131,10 +132,10 @@ def _numeric(host: str) -> str:
 
 
 def _connect(connection: Any) -> socket.socket:
-    """A socket to the first address of a name that answers; all of them must be allowed."""
+    """A socket to the first address of a name that accepts a connection; all its addresses must be allowed."""
     deadline: Deadline = _OPENING.deadline
     found = socket.getaddrinfo(connection.host, connection.port, type=socket.SOCK_STREAM)
-    for *_, place in found if connection.proxy is None else ():  # a proxy is the caller's own
+    for *_, place in found if connection.proxy is None else ():  # a proxy is chosen by the user, so it is not checked
         require_public(connection.host, str(place[0]), deadline.policy)
     failure: OSError = OSError("the name has no address")
     for family, kind, protocol, _, place in found:
@@ -163,7 +164,7 @@ def _let_go(connection: Any) -> None:
 
 
 class _Final(HTTPResponse):
-    """The answer that counts: servers may send interim ones (1xx) before it, of which the library passes over 100 alone."""
+    """The final answer: servers may send interim ones (1xx) before it, of which the library skips only 100."""
 
     def _read_status(self) -> tuple[str, int, str]:
         for _ in range(MOST_INTERIM):
@@ -207,10 +208,10 @@ class _SecurePool(urllib3.HTTPSConnectionPool):
 
 
 def pools(most: int, proxy: str | None = None) -> urllib3.PoolManager:
-    """Connections by host, so many at most kept open between requests.
+    """Connections by host; a limited number is kept open between requests.
 
-    :param proxy: the address of a proxy, with its user and password where it asks for them
-    :raises FormatError: S916 where it is no proxy that can be used
+    :param proxy: the address of a proxy, with user and password if it requires them
+    :raises FormatError: S916 if the proxy cannot be used
     """
     settings: dict[str, Any] = {"num_pools": 8, "maxsize": most, "block": False, "retries": False}
     if proxy is None:
@@ -223,6 +224,6 @@ def pools(most: int, proxy: str | None = None) -> urllib3.PoolManager:
             headers = urllib3.make_headers(proxy_basic_auth=user) if parts.username else None
             manager = urllib3.ProxyManager(place, proxy_headers=headers, **settings)
         except (ValueError, urllib3.exceptions.HTTPError):
-            raise refused("the proxy that the environment names is no http:// or https:// address") from None
+            raise refused("the proxy in the environment is not an http:// or https:// address") from None
     manager.pool_classes_by_scheme = {"http": _PlainPool, "https": _SecurePool}
     return manager

@@ -1,4 +1,5 @@
-"""This module asks a server what it calls the content of a file, which tells whether that changed; a byte is read."""
+"""This module asks a server for the identity (ETag) of a file's content, which shows whether it changed; it reads one
+byte."""
 
 from __future__ import annotations
 
@@ -12,16 +13,16 @@ from i2s_spec.remote.policy import current
 
 
 class ContentIdentity(NamedTuple):
-    """What a server calls the content of a file, and its size in bytes."""
+    """The server's identity of a file's content, and its size in bytes."""
 
     etag: str
     size: int
 
 
 def identity_of(text: str) -> ContentIdentity | None:
-    """The identity of the file at an address; None where the server does not tell, and for a repository.
+    """The identity of the file at an address; None if the server does not give it, and for a repository.
 
-    It is what the source of the same address has as `etag` and `size`.
+    It equals `etag` and `size` of the source of the same address.
 
     :raises FormatError: S911 to S918
     :raises MissingExtra: where the extra [remote] is not installed

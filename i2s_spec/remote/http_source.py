@@ -1,7 +1,9 @@
-"""This module defines a file of a web server or a hub as a source: resolved once, pinned, read by ranges that are checked.
+"""This module defines a file of a web server or a hub as a source: resolved once, pinned, and read in ranges that are
+checked.
 
-The address that redirects lead to is asked until it answers 401, 403 or 410: signatures in such addresses expire. Then the
-first address is asked again. Size, ETag and, on hubs, the commit of the first answer hold for all others.
+The address after redirects is used until it answers 401, 403 or 410, because signatures in such addresses expire. Then
+the first address is requested again. All answers must have the size, the ETag and, on hubs, the commit of the first
+one.
 """
 
 from __future__ import annotations
@@ -16,23 +18,24 @@ from i2s_spec.remote.range_source import FIRST, Range, RangeSource, Usage
 from i2s_spec.remote.transport import CONNECTIONS, Transport, UnreadAnswer, fault_of, misbehaves
 from i2s_spec.schema import faults
 
-#: Ranges of one request: their list stays below the 8 kB that servers take as a header, and below Apache's 200.
+#: Most ranges of one request: their list stays below the 8 kB that servers accept as a header, and below Apache's limit
+#: of 200.
 MOST_RANGES = 190
 
-#: What is longer is no name of a content, and nothing to keep.
+#: Longest ETag; longer ones are ignored.
 LONGEST_ETAG = 512
 
-#: How often a body that ended early is asked for again.
+#: How often a body that ended early is requested again.
 TRIES = 3
 
 _EXPIRED = (401, 403, 410)
 
-#: What servers answer that take no list of ranges: bad request, range not satisfiable, not implemented.
+#: Statuses of servers that accept no list of ranges: bad request, range not satisfiable, not implemented.
 _REFUSED = (400, 416, 501)
 
 
 class Pinned(NamedTuple):
-    """What the first answer said of the file."""
+    """The facts about the file in the first answer."""
 
     size: int
     etag: str | None
@@ -40,7 +43,7 @@ class Pinned(NamedTuple):
 
     @property
     def condition(self) -> dict[str, str]:
-        """The header by which a server says that the file is another one, by answering with all of it."""
+        """The header that makes a server answer with the whole file if it has changed."""
         strong = self.etag is not None and not self.etag.startswith("W/")
         value = self.etag if strong else None
         return {"If-Range": value} if value else {}
@@ -49,10 +52,10 @@ class Pinned(NamedTuple):
 class HttpSource(RangeSource):
     """A file that is read from a web server.
 
-    :param url: where it is asked for first
-    :param pin: gives, from the headers of the first hop, an address that names exactly this version, and its name; what
-        it raises ends the opening
-    :raises FormatError: S903 where the file changes, S911 to S918
+    :param url: the first address
+    :param pin: a function that gives, from the headers of the first hop, an address of exactly this version, and its
+    name; its exceptions are passed on
+    :raises FormatError: S903 if the file changes, S911 to S918
     """
 
     def __init__(
@@ -75,7 +78,7 @@ class HttpSource(RangeSource):
                 self.etag = etag_of(answer)
                 head = bytearray(min(FIRST, self.size))
                 if head and transport.read(answer.body, memoryview(head)) != len(head):
-                    head = bytearray()  # it is asked for again, as every other range
+                    head = bytearray()  # it is requested again, like every other range
             self._keep(0, bytes(head))
             self._run = 0, len(head)
         except BaseException:
@@ -107,7 +110,7 @@ class HttpSource(RangeSource):
         failed: list[Range] = []
 
         def one(span: Range) -> bytes:
-            """After a fault nothing is asked for any more: results are looked at in order, and the first may come last."""
+            """Stop all requests after a fault: results are examined in order, and the first one may come last."""
             if failed:
                 return b""
             try:
@@ -116,7 +119,7 @@ class HttpSource(RangeSource):
                 failed.append(span)
                 raise
 
-        # One after another they would take as many round trips as there are ranges.
+        # One after another, each range would take a round trip.
         with ThreadPoolExecutor(min(CONNECTIONS, len(asked)), "i2s ranges") as threads:
             try:
                 single.update(zip(asked, threads.map(one, asked), strict=True))
@@ -142,7 +145,7 @@ class HttpSource(RangeSource):
                 raise misbehaves(self._url, "ends its answer before the range that it announced")
 
     def _several(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Many ranges in one request; of a server that does not do that the first or none, and it is not asked to again."""
+        """Many ranges in one request; a server without support gives the first or none, and is not asked for that again."""
         with self._asked(ranges) as answer:
             boundary = boundary_of(answer.headers.get("Content-Type", ""))
             if answer.status == 206 and boundary is not None:
@@ -154,7 +157,7 @@ class HttpSource(RangeSource):
                 except ValueError as error:
                     if isinstance(error, FormatError):
                         raise
-                    # some join ranges, or give them in parts of their own: one at a time, they are checked all the same
+                    # some servers join or split ranges: requested one at a time, they are checked as well
             elif answer.status in (200, 206):
                 self._check_version(answer)
                 self.many_at_once = False
@@ -176,9 +179,9 @@ class HttpSource(RangeSource):
         return self._url, {"Range": f"bytes={spans}", **self._pinned.condition}
 
     def expired(self, asked: str, answer: UnreadAnswer) -> bool:
-        """Whether an answer says that an address to which a redirect led is no longer good; it is forgotten then.
+        """Whether an answer says that the address after redirects has expired; if so, it is dropped.
 
-        :param asked: the address that was asked; other threads may know another one by now
+        :param asked: the requested address; other threads may have another one by now
         """
         if answer.status not in _EXPIRED or asked == self._first_url or answer.url != asked:
             return False
@@ -187,18 +190,18 @@ class HttpSource(RangeSource):
         return True
 
     def moved(self, answer: UnreadAnswer) -> None:
-        """Keep the address that the first one leads to now."""
+        """Store the address to which the first one redirects now."""
         self._url = answer.url
 
     @property
     def transport(self) -> Transport:
-        """What makes the requests."""
+        """The object that makes the requests."""
         return self._transport
 
     # --- answers ---
 
     def _pin(self, answer: UnreadAnswer) -> Pinned:
-        """What the first answer says of the file."""
+        """Read the facts about the file from the first answer."""
         self._check_encoding(answer)
         etag, modified = (answer.headers.get(name) or None for name in ("ETag", "Last-Modified"))
         content_range = answer.headers.get("Content-Range", "")
@@ -221,7 +224,7 @@ class HttpSource(RangeSource):
         return Pinned(size, etag, modified)
 
     def _check(self, answer: UnreadAnswer, span: Range) -> None:
-        """Only the range that was asked for, of the file that was opened, may be read."""
+        """Check that an answer is the requested range of the opened file."""
         self._check_version(answer)
         if answer.status == 200:
             raise misbehaves(answer.url, "answers 200 with the whole file where a range was asked for")
@@ -252,7 +255,7 @@ class HttpSource(RangeSource):
             raise misbehaves(answer.url, f"announces {quote(length)} bytes for a range of {span[1] - span[0]:,}")
 
     def _is_range(self, answer: UnreadAnswer, span: Range) -> bool:
-        """Whether an answer is this range and nothing else."""
+        """Check that an answer is exactly this range."""
         try:
             self._check_encoding(answer)
             self._check_range(answer, span, self.size)
@@ -267,7 +270,7 @@ class HttpSource(RangeSource):
 
 
 class _Asking:
-    """A request for ranges as a context: an address that has expired is resolved once more."""
+    """A request for ranges as a context manager: an expired address is resolved once more."""
 
     def __init__(self, source: HttpSource, ranges: Sequence[Range]) -> None:
         self._source = source
@@ -299,7 +302,7 @@ class _Asking:
 
 
 def etag_of(answer: UnreadAnswer) -> str | None:
-    """What changes when the content does: a hub's name of the content, an ETag, or the time of the last change."""
+    """A text that changes with the content: the hub's identity of the content, an ETag, or the time of the last change."""
     found = answer.first.get("X-Linked-Etag") or answer.headers.get("ETag") or answer.headers.get("Last-Modified")
     return found if found and len(found) <= LONGEST_ETAG else None
 

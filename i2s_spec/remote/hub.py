@@ -1,8 +1,10 @@
-"""This module knows the hub: where its files are, what its repositories hold, and what its clients have in their cache.
+"""This module implements access to the hub: addresses of files, contents of repositories, and the cache of the hub's
+client.
 
-HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE, HF_HUB_CACHE (or HF_HOME), HF_HUB_ETAG_TIMEOUT and HF_HUB_DOWNLOAD_TIMEOUT mean what
-they mean to the hub's own client. The token goes to the endpoint only. A file of the cache is used where it is of the commit
-that the hub names, and without asking where the address names a commit, or the hub is not to be asked.
+HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE, HF_HUB_CACHE (or HF_HOME), HF_HUB_ETAG_TIMEOUT and HF_HUB_DOWNLOAD_TIMEOUT have
+the same meaning as for the hub's own client. The token is sent only to the endpoint. A cached file is used if its
+commit is the one that the hub names; if the address names a commit, or the mode is offline, it is used without a
+request.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ from i2s_spec.schema import faults
 
 _COMMIT = pattern(r"[0-9a-f]{40}")
 
-#: Variables of the hub's client: seconds for what describes a file, and for its bytes.
+#: Variables of the hub's client: timeouts in seconds for a file's metadata, and for its bytes.
 ETAG_TIMEOUT = "HF_HUB_ETAG_TIMEOUT"
 DOWNLOAD_TIMEOUT = "HF_HUB_DOWNLOAD_TIMEOUT"
 
-#: The most bytes of a repository's description that are read, and the most files that it may list.
+#: Most bytes of a repository's description, and most files that it may list.
 MOST_DESCRIPTION = 1 << 26
 MOST_FILES = 100_000
 
@@ -42,16 +44,16 @@ class CachedError(Exception):
 
 
 def is_offline() -> bool:
-    """Whether HF_HUB_OFFLINE says that no server is to be asked."""
+    """Whether HF_HUB_OFFLINE forbids requests."""
     return os.environ.get("HF_HUB_OFFLINE", "").strip().upper() in ("1", "ON", "YES", "TRUE")
 
 
 def transport(timeout: str) -> Transport:
     """Requests to the hub, with the token of the environment.
 
-    :param timeout: the variable that says after how many seconds without a byte the hub counts as gone, unless the policy
-        in force says something else than the default
-    :raises FormatError: S911 where HF_TOKEN can be no token
+    :param timeout: the variable with the seconds without a byte after which the hub counts as unreachable, unless the
+    current policy differs from the default
+    :raises FormatError: S911 if HF_TOKEN cannot be a token
     """
     policy = current()
     stated = os.environ.get(timeout, "").strip()
@@ -59,7 +61,7 @@ def transport(timeout: str) -> Transport:
         policy = policy._replace(timeout=int(stated[:9]))
     token = (os.environ.get("HF_TOKEN") or "").strip() or None
     if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
-        # Before it is sent: who refuses a header says what it was.
+        # Checked before it is sent: an error about an invalid header would contain it.
         raise FormatError(faults.REMOTE_DENIED, Span(0, 0), reason=TrustedText("HF_TOKEN is not the text of a token"))
     return Transport(policy, token, endpoint())
 
@@ -69,7 +71,7 @@ def cached(address: HubAddress, commit: str | None = None) -> str | None:
 
     Names in it come from an address whose parts were checked; a link must stay below the folder of the repository.
 
-    :param commit: the version that is wanted; without, what the revision stood for at the last download
+    :param commit: the wanted version; without it, the commit of the revision at the last download
     """
     root, commit = _folder(address), commit or _cached_commit(address)
     if commit is None:
@@ -86,7 +88,7 @@ def cached(address: HubAddress, commit: str | None = None) -> str | None:
 def open_file(name: str, address: HubAddress) -> HttpSource:
     """A file of a repository.
 
-    :raises CachedError: where it is in the cache
+    :raises CachedError: if it is in the cache
     :raises FormatError: S911 to S918
     """
     if is_offline() or _COMMIT.fullmatch(address.revision) is not None:
@@ -103,7 +105,7 @@ def open_file(name: str, address: HubAddress) -> HttpSource:
         if _COMMIT.fullmatch(commit) is None:
             return url, headers.get("X-Linked-Etag") or None
         if commit != address.revision and _COMMIT.fullmatch(address.revision) is not None:
-            raise misbehaves(url, f"gives a file of commit {commit} where {address.revision} was asked for")
+            raise misbehaves(url, f"gives a file of commit {commit} instead of {address.revision}")
         path = cached(address, commit)
         if path is not None:
             raise CachedError(path)
@@ -118,14 +120,14 @@ def open_file(name: str, address: HubAddress) -> HttpSource:
 
 
 class Listing(NamedTuple):
-    """The files of a repository, and the commit that they are of, where the hub names it."""
+    """The files of a repository, and their commit, if the hub names it."""
 
     commit: str | None
     names: list[str]
 
 
 def list_files(address: HubAddress) -> Listing:
-    """The names of all files of a repository at a revision: of the cache where the hub is not to be asked.
+    """The names of all files of a repository at a revision; in offline mode, those in the cache.
 
     :raises FormatError: S911 to S918
     """
@@ -156,7 +158,7 @@ def list_files(address: HubAddress) -> Listing:
 
 
 def _listing(url: str, text: bytes) -> Listing:
-    """What a description of a repository lists; names that no address can hold are left out."""
+    """The files that a description of a repository lists, without names that no address can contain."""
     try:
         description = json.loads(text)
         names = [each["rfilename"] for each in description["siblings"][: MOST_FILES + 1]]
@@ -170,7 +172,7 @@ def _listing(url: str, text: bytes) -> Listing:
 
 
 def _is_plain(name: object) -> bool:
-    """Whether a name of a file can stand in an address: parts that are not empty and not dots, nothing unprintable."""
+    """Whether an address can contain a file name: no empty parts, no dots as parts, nothing unprintable."""
     if not isinstance(name, str):
         return False
     parts = name.split("/")
@@ -178,7 +180,7 @@ def _is_plain(name: object) -> bool:
 
 
 def _cached_commit(address: HubAddress) -> str | None:
-    """What a revision stood for at the last download; None where it was none."""
+    """The commit of a revision at the last download; None if there was none."""
     commit = address.revision
     try:
         if _COMMIT.fullmatch(commit) is None:
@@ -196,7 +198,7 @@ def _cached_files(address: HubAddress, commit: str) -> Iterator[str]:
 
 
 def _folder(address: HubAddress) -> Path:
-    """Where the hub's client keeps a repository."""
+    """The folder in which the hub's client keeps a repository."""
     home = os.environ.get("HF_HOME") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface"
     )
@@ -205,7 +207,7 @@ def _folder(address: HubAddress) -> Path:
 
 
 def url_of(address: HubAddress) -> str:
-    """Where a file of a repository is asked for first."""
+    """The first address of a file of a repository."""
     return _url(address, address.revision)
 
 

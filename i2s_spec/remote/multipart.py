@@ -1,7 +1,7 @@
 """This module reads an answer with several ranges (multipart/byteranges, RFC 9110 section 14.6), part by part.
 
-A part is taken only where its Content-Range is exactly a range that was asked for and has not come yet; all of them have
-to come, and nothing else. Headers of a part are bounded.
+A part is accepted only if its Content-Range is exactly a requested range that has not come yet; all requested ranges
+must come, and nothing else. The size of a part's headers is limited.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ CONTENT_RANGE = pattern(r"bytes (?P<first>\d{1,19})-(?P<last>\d{1,19})/(?P<size>
 
 _BOUNDARY = pattern(r'(?i)multipart/byteranges\s*;\s*boundary="?(?P<boundary>[^";\s]{1,70})"?\s*')
 
-#: Bytes of the lines before the content of a part.
+#: Most bytes of the lines before the content of a part.
 MOST_HEADERS = 2048
 
 
 def boundary_of(content_type: str) -> bytes | None:
-    """The boundary between parts, or None where the answer has no parts."""
+    """The boundary between parts, or None if the answer has no parts."""
     found = _BOUNDARY.fullmatch(content_type[:300])
     return found["boundary"].encode("ascii", "replace") if found is not None else None
 
@@ -30,10 +30,10 @@ def read_parts(
 ) -> list[bytes]:
     """The content of each range.
 
-    :param read: fills a buffer from the answer, and says how many bytes came
-    :param ranges: what was asked for
-    :param size: of the whole file, which every part has to name
-    :raises ValueError: where the answer is anything else, with what it is
+    :param read: fills a buffer from the answer, and returns how many bytes came
+    :param ranges: the requested ranges
+    :param size: the size of the whole file, which every part must state
+    :raises ValueError: if the answer is anything else; the text says what
     """
     place = {span: number for number, span in enumerate(ranges)}
     found: list[bytes | None] = [None] * len(ranges)
@@ -55,7 +55,7 @@ def read_parts(
 
 
 def _head(read: Callable[[memoryview], int], delimiter: bytes) -> bytes:
-    """The lines before the content of a part: they are read byte by byte, for what follows them is content."""
+    """The lines before the content of a part; they are read byte by byte, because content follows directly."""
     lines, byte = bytearray(), bytearray(1)
     while not lines.endswith(b"\r\n\r\n") or lines == b"\r\n\r\n":
         if len(lines) >= MOST_HEADERS or read(memoryview(byte)) != 1:
@@ -63,7 +63,7 @@ def _head(read: Callable[[memoryview], int], delimiter: bytes) -> bytes:
         lines += byte
     text = bytes(lines).lstrip(b"\r\n")
     if not text.startswith(delimiter + b"\r\n"):
-        raise ValueError("does not separate its parts as it says")
+        raise ValueError("does not separate its parts by the announced boundary")
     return text
 
 
@@ -74,4 +74,4 @@ def _span_of(head: bytes, size: int) -> tuple[int, int]:
             found = CONTENT_RANGE.fullmatch(value.strip().decode("latin-1"))
             if found is not None and int(found["size"]) == size:
                 return int(found["first"]), int(found["last"]) + 1
-    raise ValueError("sends a part that does not say which it is")
+    raise ValueError("sends a part without a valid Content-Range")

@@ -1,5 +1,5 @@
-"""This module opens addresses: `open_remote` gives a source, or the path of a copy in the hub's cache; `pinned_folder` what
-lies in a folder of a hub's repository at one commit.
+"""This module opens addresses: `open_remote` gives a source, or the path of a copy in the hub's cache; `pinned_folder`
+lists a folder of a hub's repository at one commit.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ SUFFIX = ".gguf"
 
 
 def require_extra(address: str) -> None:
-    """Say what is to be installed, where the library is not there that asks servers.
+    """Check that the HTTP library is installed.
 
-    :raises MissingExtra: with one sentence
+    :raises MissingExtra: if it is not, with a sentence that says what to install
     """
     try:
         import urllib3  # noqa: F401
@@ -27,10 +27,10 @@ def require_extra(address: str) -> None:
 
 
 def open_remote(text: str) -> RangeSource | str:
-    """What an address of one file leads to: a source, or the path of the file in the hub's cache.
+    """The file at an address: a source, or the path of the file in the hub's cache.
 
     :raises FormatError: S911 to S918, with the address
-    :raises MissingExtra: where the extra [remote] is not installed
+    :raises MissingExtra: if the extra [remote] is not installed
     """
     require_extra(text)
     try:
@@ -55,7 +55,7 @@ def _of_hub(text: str, address: HubAddress) -> RangeSource | str:
     if not address.path:
         names = [name for name in hub.list_files(address).names if name.lower().endswith(SUFFIX)]
         if len(names) != 1:
-            raise refused(f"it names a repository with {len(names):,} GGUF files; one of them is needed")
+            raise refused(f"it names a repository with {len(names):,} GGUF files; name one of them")
         address = address._replace(path=names[0])
     try:
         return hub.open_file(text, address)
@@ -71,12 +71,12 @@ class Found(NamedTuple):
 
 
 def files_of(text: str, is_checkpoint: Callable[[Iterable[str]], bool] = lambda names: False) -> Iterator[Found]:
-    """What an address stands for: a hub's repository, or a folder of one, for all its GGUF files, any other for itself.
+    """The addresses to check for one address: all GGUF files of a hub's repository or folder; any other address is itself.
 
-    What is called like no GGUF file may be a folder: then the hub is asked what the repository holds.
+    A name without the ending of a GGUF file may be a folder: then the hub is asked for the files of the repository.
 
-    :param is_checkpoint: whether a folder that has no GGUF file below it is a checkpoint, by the names of its own files; it
-        stands for itself then
+    :param is_checkpoint: whether a folder without GGUF files below it is a checkpoint, by the names of its own files;
+    such a folder is one address
     :raises FormatError: S911 to S918, with the address
     :raises MissingExtra: where the extra [remote] is not installed
     """
@@ -92,7 +92,7 @@ def files_of(text: str, is_checkpoint: Callable[[Iterable[str]], bool] = lambda 
         before = f"{address.path}/" if address.path else ""
         names = [name for name in names if name.startswith(before)]
         if before and not names:
-            yield Found(text)  # a file, or nothing, which the hub says itself
+            yield Found(text)  # a file, or nothing; the hub will report that
             return
         some = False
         for name in names:
@@ -113,11 +113,11 @@ def files_of(text: str, is_checkpoint: Callable[[Iterable[str]], bool] = lambda 
 class PinnedFolder(NamedTuple):
     """A folder of a hub's repository at one commit.
 
-    :param address: names the commit; `/NAME` behind it is the address of a file
-    :param name: the last part of the repository's name, or of the folder's
-    :param repository: `ORG/REPO`, where it is one of models
-    :param names: of the files in the folder itself
-    :param commit: that the address names
+    :param address: the address with the commit; with `/NAME` appended, the address of a file
+    :param name: the last part of the name of the repository or folder
+    :param repository: `ORG/REPO`, if it is a repository of models
+    :param names: the names of the files in the folder itself
+    :param commit: the commit in the address
     """
 
     address: str
@@ -128,9 +128,9 @@ class PinnedFolder(NamedTuple):
 
 
 def pinned_folder(text: str) -> PinnedFolder:
-    """What lies in a folder of a hub's repository, or in the repository: in one request.
+    """The contents of a hub's repository, or of a folder in it, with one request.
 
-    The revision is resolved here, and everything that is read by the address in the result is of that commit.
+    The revision is resolved here, so everything that is read with the resulting address has the same commit.
 
     :raises FormatError: S911 to S918, with the address
     :raises MissingExtra: where the extra [remote] is not installed
@@ -139,7 +139,7 @@ def pinned_folder(text: str) -> PinnedFolder:
     try:
         address = parse(text)
         if not isinstance(address, HubAddress):
-            raise refused("it names one file, and a folder is needed: a repository of a hub")
+            raise refused("it names one file; a folder or a repository of a hub is needed")
         from i2s_spec.remote import hub
         from i2s_spec.remote.transport import misbehaves
 

@@ -1,6 +1,6 @@
-"""This module defines what may be asked of servers for one file: bytes, requests, seconds, and which networks.
+"""This module defines the limits for one remote file: bytes, requests, seconds, and networks.
 
-A policy holds for what runs inside `using`; without one, the defaults do.
+A policy applies to the code in a `using` block; otherwise the defaults apply.
 
     >>> with using(Policy(bytes=1 << 20)):
     ...     current().bytes
@@ -19,15 +19,15 @@ from i2s_spec.schema import faults
 
 
 class Policy(NamedTuple):
-    """The budget of one remote file, and the networks that it may come from.
+    """The budget of one remote file, and the allowed networks.
 
-    :param bytes: bytes of content that servers may send for it
-    :param requests: requests that may be made for it, redirects and repeated ones included
-    :param seconds: time from the first request to the last, waiting included
+    :param bytes: most bytes of content that servers may send for it
+    :param requests: most requests for it, including redirects and repeated requests
+    :param seconds: most seconds from the first request to the last, including waits
     :param timeout: seconds without a byte after which a server counts as unreachable
     :param wait: the longest wait in seconds that a server may ask for, within the time budget
-    :param sample: requests of a sample from a server that gives one range at a time: they read the scales of as many
-        tensors as possible, at least of two
+    :param sample: requests of a sample from a server that gives one range per request: they read the scales of as many
+    tensors as possible, at least of two
     :param private: whether servers in private, local and reserved networks may be contacted
     """
 
@@ -40,28 +40,28 @@ class Policy(NamedTuple):
     private: bool = False
 
 
-#: What `--remote-limit` sets, and what that is.
+#: The numbers that `--remote-limit` sets, and their meanings.
 NUMBERS = {
     "bytes": "that servers may send for one file",
     "requests": "for one file",
     "seconds": "for one file",
     "timeout": "in seconds without a byte",
-    "wait": "in seconds that a server asks to wait for",
-    "sample": "for a sample, where a server gives one range at a time",
+    "wait": "in seconds that a server may ask to wait",
+    "sample": "for a sample, if a server gives one range per request",
 }
 
 _IN_FORCE: ContextVar[Policy | None] = ContextVar("remote policy", default=None)
 
 
 def current() -> Policy:
-    """The policy in force."""
+    """The current policy."""
     return _IN_FORCE.get() or Policy()
 
 
 def with_numbers(policy: Policy, numbers: Mapping[str, int]) -> Policy:
     """A policy with other numbers.
 
-    :raises ValueError: for a name that no number has, or a value below 1
+    :raises ValueError: for an unknown name, or a value below 1
     """
     for name, value in numbers.items():
         if name not in NUMBERS:
@@ -73,7 +73,7 @@ def with_numbers(policy: Policy, numbers: Mapping[str, int]) -> Policy:
 
 @contextmanager
 def using(policy: Policy | None) -> Iterator[None]:
-    """Put a policy in force for what runs inside, in this thread; None leaves what is in force."""
+    """Apply a policy to the code in the block, in this thread; None keeps the current one."""
     if policy is None:
         yield
         return
@@ -85,9 +85,9 @@ def using(policy: Policy | None) -> Iterator[None]:
 
 
 def require_public(host: str, numeric: str, policy: Policy) -> None:
-    """Refuse a numeric address of a network that is not the public internet, unless the policy allows it.
+    """Refuse a numeric address outside the public internet, unless the policy allows it.
 
-    :param host: the name that led to it, for the message
+    :param host: the name of the host, for the message
     :raises FormatError: S916
     """
     import ipaddress
@@ -101,9 +101,9 @@ def require_public(host: str, numeric: str, policy: Policy) -> None:
         if inner is None and within("64:ff9b::/96"):  # NAT64
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         address = inner or address
-    if address.version == 6:  # nothing else was ever given out; 3fff::/20 is for documents
+    if address.version == 6:  # no other addresses are assigned; 3fff::/20 is for documentation
         public = address.is_global and within("2000::/3") and not within("3fff::/20")
-    else:  # relays of 6to4, and addresses of protocols
+    else:  # 6to4 relays, and addresses for protocols
         public = address.is_global and not address.is_multicast and not within("192.88.99.0/24", "192.0.0.0/24")
     if policy.private or public:
         return

@@ -1,9 +1,9 @@
-"""This module defines a source whose bytes come in ranges: what is near is asked for together, what came is kept.
+"""This module defines a source whose bytes come in ranges: near ranges are requested together, and results are cached.
 
-The reader walks a header in small windows and then asks here and there. A walk from the start is read ahead: two mebibytes
-at first (most headers are smaller), then steps of a tenth of what was read, so that little is read beyond the end of a
-header; a walk from another place by steps that double. Ranges that somebody announced (`expect`) are asked for together,
-as soon as the first of them is needed.
+The reader walks a header in small windows and then reads single ranges. A walk from the start is read ahead: two
+mebibytes at first (most headers are smaller), then steps of a tenth of what was read, so that little is read beyond the
+end of the header; a walk from another position uses steps that double. Announced ranges (`expect`) are requested
+together as soon as the first of them is needed.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ from i2s_spec.schema import faults
 #: Bytes from `start` up to `stop`.
 Range = tuple[int, int]
 
-#: What the first request asks for, the least and the most that a walk is read ahead by, and the share of it that may turn
-#: out to be too much: a tenth.
+#: Bytes of the first request, the least and the most bytes that are read ahead, and the share that may be read in vain:
+#: a tenth.
 FIRST = 1 << 21
 LEAST_STEP = 7 << 17
 MOST_STEP = 1 << 24
 SHARE = 10
 
-#: What a read at another place takes along.
+#: Bytes that a read at another position adds.
 BLOCK = 1 << 12
 
-#: Whoever has read so many of the ranges that he might read is taken to read them all.
+#: After this many of the optional ranges were read, all of them are assumed to be needed.
 AFTER = 5
 
-#: Two ranges with less than this between them are one: a request costs more than these bytes.
+#: Two ranges with a smaller gap are joined: a request costs more than these bytes.
 NEAR = 1 << 12
 
-#: A larger read goes straight to whoever asked, and is not kept.
+#: A larger read is not cached.
 MOST_COPIED = 1 << 23
 
-#: How much is kept; and where the part of a file begins that is given up for it.
+#: The size of the cache, and the position from which cached bytes may be dropped.
 MOST_STORED = 1 << 26
 HEAD = 1 << 25
 
 
 class Usage(NamedTuple):
-    """What reading a file has cost: requests, and bytes of content."""
+    """The cost of reading a file: requests, and bytes of content."""
 
     requests: int
     bytes: int
 
 
 class RangeSource(ABC):
-    """A `Source` over ranges; threads may read from one, each waits for the others.
+    """A `Source` over ranges; several threads may read from it, one at a time.
 
-    `version` is what the server calls this content: an ETag, a commit, or None where it gives nothing. `etag` changes when
-    the content does: of a hub not with every commit. `many_at_once` says whether a request takes many ranges, as far as that
-    is known, and `sample` how many requests a sample takes where it does not.
+    `version` is the server's name of this version: an ETag, a commit, or None if it gives none. `etag` changes with the
+    content; on a hub, not with every commit. `many_at_once` says whether a request can have many ranges, as far as that
+    is known, and `sample` how many requests a sample makes if it cannot.
     """
 
     etag: str | None = None
@@ -82,14 +82,14 @@ class RangeSource(ABC):
     @property
     @abstractmethod
     def usage(self) -> Usage:
-        """What it has cost up to now."""
+        """The cost so far."""
 
     @abstractmethod
     def fetch(self, ranges: Sequence[Range], optional: Collection[Range] = ()) -> list[bytes]:
-        """The bytes of ranges that do not touch each other, in order.
+        """The bytes of disjoint ranges, in order.
 
-        :param optional: those of them that are not worth a request: nothing is given for one that would take its own
-        :raises FormatError: where they cannot be had
+        :param optional: ranges that are not worth a separate request: such a range may be left out
+        :raises FormatError: if they cannot be read
         """
 
     @abstractmethod
@@ -98,7 +98,7 @@ class RangeSource(ABC):
 
     @abstractmethod
     def neighbours_missing(self, names: Iterable[str]) -> int | None:
-        """How many files of these names are not in the same folder; None where that is not known."""
+        """How many files with these names are missing in the same folder; None if that is not known."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -126,34 +126,34 @@ class RangeSource(ABC):
             self._forget()
 
     def expect(self, ranges: Iterable[Range], if_together: bool = False) -> None:
-        """Announce ranges that will be read: they are asked for together when the first of them is needed.
+        """Announce ranges that will be read: they are requested together when the first of them is needed.
 
-        :param if_together: these may be read: where each would be a request of its own, they are left out until `AFTER` of
-            them were needed
+        :param if_together: the ranges are optional: if each would need a separate request, they are not requested until
+        `AFTER` of them were needed
         """
         with self._lock:
             self._if_together, self._times = if_together, 0
             self._expected = merged((max(0, a), min(b, self.size)) for a, b in ranges)
 
     def prefetch(self, ranges: Iterable[Range]) -> None:
-        """Ask for ranges now, in as few requests as possible.
+        """Request ranges now, with as few requests as possible.
 
-        :raises FormatError: where they cannot be had
+        :raises FormatError: if they cannot be read
         """
         with self._lock:
             self._get([gap for a, b in ranges for gap in self._missing(max(0, a), min(b, self.size))])
 
     def holds(self, start: int, stop: int) -> bool:
-        """Whether reading this range would ask for nothing."""
+        """Whether reading this range needs no request."""
         with self._lock:
             return not self._missing(max(0, start), min(stop, self.size))
 
     def far_ranges(self, ranges: Sequence[Range]) -> int | None:
-        """How many ranges that lie apart a sample may ask for, beside the first and the last of these, which are fetched.
+        """How many separate ranges a sample may request, besides the first and the last of these, which are fetched.
 
-        None where that needs no bound: a request takes many ranges, or all but one of these are here.
+        None if no limit is needed: a request can have many ranges, or all but one of these are cached.
 
-        :raises FormatError: where they cannot be had
+        :raises FormatError: if they cannot be read
         """
         with self._lock:
             missing = merged((gap for a, b in ranges for gap in self._missing(max(0, a), min(b, self.size))), NEAR)
@@ -162,16 +162,16 @@ class RangeSource(ABC):
             self._get([missing[0], missing[-1]])
             if self.many_at_once:
                 return None
-            self._expected = []  # they would be as many requests
+            self._expected = []  # each would be a request
             return max(0, self._sample - self.usage.requests)
 
     def _checked(self, start: int, length: int) -> int:
         if start < 0 or length < 0 or start + length > self.size:
             span = Span(min(max(start, 0), self.size), self.size)
-            raise FormatError(faults.CHANGED, span, reason=TrustedText("a range outside the file was asked for"))
+            raise FormatError(faults.CHANGED, span, reason=TrustedText("a range outside the file was requested"))
         return length
 
-    # --- what is here ---
+    # --- the cache ---
 
     def _keep(self, start: int, data: bytes) -> None:
         if data and start not in self._pieces:
@@ -180,7 +180,7 @@ class RangeSource(ABC):
             self._order.append(start)
 
     def _missing(self, start: int, stop: int) -> list[Range]:
-        """The parts of a range that are not here."""
+        """The parts of a range that are not cached."""
         gaps = []
         at = bisect_right(self._starts, start) - 1
         for piece in self._starts[max(at, 0) :]:
@@ -204,7 +204,7 @@ class RangeSource(ABC):
                 buffer[a - start : b - start] = data[a - piece : b - piece]
 
     def _forget(self) -> None:
-        """Give up the oldest pieces; the head of the file stays, since rules come back to it."""
+        """Drop the oldest pieces; the head of the file stays, because rules read it again."""
         total = sum(map(len, self._pieces.values())) if len(self._pieces) > 1 else 0
         for start in list(self._order) if total > MOST_STORED else ():
             if start >= HEAD:
@@ -214,11 +214,11 @@ class RangeSource(ABC):
             if total <= MOST_STORED:
                 break
 
-    # --- what to ask for ---
+    # --- what to request ---
 
     def _planned(self, missing: list[Range]) -> tuple[list[Range], list[Range]]:
-        """What is asked for, where these parts are missing: they, and what is likely to be wanted next; then what is
-        taken along where that is no request more."""
+        """The ranges to request for missing parts: these, and what is likely to be needed next; then optional ranges
+        that cause no further request."""
         start, stop = missing[-1]
         if any(a < stop and start < b for a, b in self._expected):
             more = [gap for a, b in self._expected for gap in self._missing(a, b)]
@@ -243,7 +243,7 @@ class RangeSource(ABC):
         needed = merged(wanted, NEAR)
         ranges = merged([*needed, *more], NEAR)
         starts = [start for start, _ in needed]
-        # A range that was merged of both begins no later than the needed one, and ends behind its beginning.
+        # A range that was merged from both begins no later than the needed one, and ends after its beginning.
         optional = {each for each in ranges if bisect_left(starts, each[0]) == bisect_left(starts, each[1])}
         if ranges:
             for (start, stop), data in zip(ranges, self.fetch(ranges, optional), strict=True):

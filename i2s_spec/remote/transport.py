@@ -1,7 +1,7 @@
-"""This module asks web servers: redirects by hand, waits as servers ask, and budgets that hold for one file.
+"""This module makes requests to web servers: it follows redirects, waits as servers ask, and keeps the budget of one file.
 
-Redirects are followed here and not by the library, because a token goes to the host that it is for and to no other, and
-because every hop counts. An answer is read only as far as it was asked for; then its connection is given up.
+Redirects are followed here and not by the library, because a token must go only to its own host, and because every hop
+counts. An answer is read only up to the requested length; then its connection is closed.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from i2s_spec.remote.connections import Deadline, over_budget, pools, proxy_for
 from i2s_spec.remote.policy import Policy, refused
 from i2s_spec.schema import faults
 
-#: Connections to a host by which ranges are asked for side by side.
+#: Parallel connections to a host.
 CONNECTIONS = 6
 
-#: Hops from an address to its bytes.
+#: Most redirects from an address to its bytes.
 MOST_REDIRECTS = 8
 
-#: How often a request is repeated that failed on the way, and one that was told to wait.
+#: How often a request is repeated after a failed transfer, and after the server asked to wait.
 TRIES = 3
 WAITS = 6
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _PASSING = (500, 502, 503, 504)
 
-#: `"resolvers";r=0;t=37`: so many requests are left, and so many seconds until there are more.
+#: `"resolvers";r=0;t=37`: the number of remaining requests, and the seconds until there are more.
 _RATE_LIMIT = pattern(r".*;\s*r=(?P<left>\d{1,9})\s*;\s*t=(?P<seconds>\d{1,9})\s*")
 
 
 class UnreadAnswer(NamedTuple):
-    """An answer whose body was not read: status, headers, and the address that it came from at last.
+    """An answer whose body was not read: status, headers, and the final address.
 
-    `first` are the headers of the first hop, which on hubs says what the file is.
+    `first` are the headers of the first hop, which on hubs describe the file.
     """
 
     status: int
@@ -56,10 +56,10 @@ class UnreadAnswer(NamedTuple):
 
 
 class Transport:
-    """Requests for one file, and what they have cost.
+    """Requests for one file, and their cost.
 
-    :param token: goes to `token_for`, scheme, host and port, and to no other
-    :param sleep: waits; tests have another
+    :param token: sent only to `token_for` (scheme, host and port)
+    :param sleep: the function that waits; tests replace it
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class Transport:
 
     @contextmanager
     def get(self, url: str, headers: Mapping[str, str], accept: tuple[int, ...]) -> Iterator[UnreadAnswer]:
-        """Ask for an address; redirects are followed, and waits and passing failures sat out.
+        """Request an address; redirects are followed, requested waits are made, and temporary failures are retried.
 
-        :param accept: statuses that the caller wants to see beside those of success; others raise
+        :param accept: statuses that are returned besides those of success; others raise
         :raises FormatError: S911 to S918
         """
         with self._deadline.watching():
@@ -92,9 +92,9 @@ class Transport:
                 yield answer
             finally:
                 if answer.body.length_remaining == 0:
-                    answer.body.drain_conn()  # nothing is left, but an empty body was perhaps never begun
+                    answer.body.drain_conn()  # nothing is left to read, or the body is empty
                     answer.body.release_conn()
-                else:  # more would come: nobody waits for it
+                else:  # the rest of the body is not read
                     answer.body.close()
 
     def _answer(self, url: str, headers: Mapping[str, str], accept: tuple[int, ...]) -> UnreadAnswer:
@@ -104,7 +104,7 @@ class Transport:
         while True:
             try:
                 body = self._once(url, headers)
-                if self._deadline.passed:  # an answer that the deadline cut off looks like a whole one
+                if self._deadline.passed:  # an answer that the deadline cut off looks complete
                     body.close()
                     self._deadline.left()
             except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
@@ -112,7 +112,7 @@ class Transport:
                     raise
                 failures += 1
                 self._deadline.left()
-                if (limit := _limit_of_headers(error)) is not None:  # the same answer would come again
+                if (limit := _limit_of_headers(error)) is not None:  # a retry would give the same answer
                     raise misbehaves(url, f"sends {limit}") from error
                 if failures == TRIES:
                     raise _unreachable(url, _words(error)) from error
@@ -156,14 +156,14 @@ class Transport:
         )  # fmt: skip
 
     def _pool(self, proxy: str | None) -> urllib3.PoolManager:
-        """Connections without or by a proxy."""
+        """Connections, direct or through a proxy."""
         with self._counting:
             if proxy not in self._pools:
                 self._pools[proxy] = pools(CONNECTIONS, proxy)
             return self._pools[proxy]
 
     def _next(self, url: str, location: str, seen: set[str], hops: int) -> str:
-        """Where a redirect leads."""
+        """The target of a redirect."""
         if not location.isprintable():
             raise refused(f"{host_of(url)} redirects to an address that cannot be printed")
         target, scheme, host = location, "", None
@@ -174,7 +174,7 @@ class Transport:
         except ValueError:
             host = None
         if scheme not in ("http", "https") or not host:
-            raise refused(f"{host_of(url)} redirects to what is not a web server: {quote(target)}")
+            raise refused(f"{host_of(url)} redirects to something other than a web server: {quote(target)}")
         if scheme == "http" and url.startswith("https:"):
             raise refused(f"{host_of(url)} redirects from HTTPS to plain HTTP at {quote(host, bare=True)}")
         if hops > MOST_REDIRECTS or target in seen:
@@ -183,9 +183,9 @@ class Transport:
         return target
 
     def read(self, body: Any, buffer: memoryview) -> int:
-        """Read a body into a buffer until it is full or the body ends; so many bytes came.
+        """Read a body into a buffer until it is full or the body ends; returns the number of bytes.
 
-        :raises FormatError: S915 where the connection breaks, S917 at the end of a budget
+        :raises FormatError: S915 if the connection breaks, S917 at the end of a budget
         """
         done = 0
         while done < buffer.nbytes:
@@ -195,7 +195,7 @@ class Transport:
             except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
                 self._deadline.left()
                 if isinstance(error, IncompleteRead) or isinstance(error.__cause__, IncompleteRead):
-                    break  # the body is shorter than was announced
+                    break  # the body is shorter than announced
                 raise _unreachable(body.url or "", _words(error)) from error
             if not part:
                 self._deadline.left()  # a connection that the deadline ended looks like the end of the body
@@ -213,7 +213,7 @@ class Transport:
         self._sleep(min(seconds, self._deadline.left()))
 
     def _wait_as_asked(self, url: str, body: urllib3.BaseHTTPResponse, waits: int) -> None:
-        """Sit out a rate limit, where that is within the budget."""
+        """Wait for a rate limit, if the budget allows it."""
         asked = wait_of(body.headers)
         seconds = asked if asked is not None else float(2**waits)
         most = min(self.policy.wait, self._deadline.left())
@@ -249,7 +249,7 @@ def wait_of(headers: Mapping[str, str]) -> float | None:
 
 
 def fault_of(answer: UnreadAnswer) -> FormatError:
-    """What a status of failure means; hubs say more in `X-Error-Code`."""
+    """The fault for an error status; hubs give details in `X-Error-Code`."""
     code = answer.headers.get("X-Error-Code") or answer.first.get("X-Error-Code") or ""
     host, status = host_of(answer.url), answer.status
     if code == "GatedRepo":
@@ -273,7 +273,7 @@ def fault_of(answer: UnreadAnswer) -> FormatError:
 
 
 def misbehaves(url: str, words: str) -> FormatError:
-    """The fault of a server that answers what was not asked; the words need no quoting."""
+    """The fault of a server that gives an invalid answer; the words need no quoting."""
     return _fault(faults.REMOTE_MISBEHAVES, f"{host_of(url)} {words}")
 
 
@@ -299,18 +299,18 @@ def _unreachable(url: str, words: str) -> FormatError:
 
 
 def _limit_of_headers(error: Exception) -> str | None:
-    """The limit that the headers of an answer exceed, in words; None where something else went wrong."""
+    """The limit that the headers of an answer exceed, in words; None if something else went wrong."""
     cause = _cause(error)
     if isinstance(cause, LineTooLong):
         return f"a {'status line' if 'status line' in str(cause) else 'header'} of more than 65,536 bytes"
-    # http.client has no class of its own for this, and its message begins like that of `LineTooLong`.
+    # http.client has no separate class for this, and its message begins like that of `LineTooLong`.
     if isinstance(cause, HTTPException) and re.fullmatch(r"got more than \d+ headers", str(cause)):
         return "more than 100 headers"
     return None
 
 
 def _cause(error: Exception) -> BaseException:
-    """What an exception of urllib3 stands for."""
+    """The fault for an exception of urllib3."""
     cause: BaseException = error
     while isinstance(cause, urllib3.exceptions.HTTPError) and (cause.__cause__ or cause.__context__):
         cause = cause.__cause__ or cause.__context__ or cause
@@ -318,9 +318,9 @@ def _cause(error: Exception) -> BaseException:
 
 
 def _words(error: Exception) -> str:
-    """What went wrong on the way, without the names of classes and objects."""
+    """The error of the transfer, without the names of classes and objects."""
     cause = _cause(error)
     if isinstance(cause, TimeoutError) or isinstance(error, urllib3.exceptions.TimeoutError):
-        return "no byte came in time"
+        return "no data arrived in time"
     text = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
     return quote(text or type(cause).__name__, 120, bare=True)

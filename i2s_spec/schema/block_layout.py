@@ -1,17 +1,17 @@
-"""This module declares how the ternary types with a scale for each group lie in bytes: codes, digits, scales.
+"""This module declares how the ternary types with a scale for each group are stored: codes, digits, scales.
 
-I2_S has one scale for a tensor, and `dialect` says where its codes are. The types here are packed in blocks of their
-own, and each block, or each row, has a scale. Where the code of element `k` of a block is, two formulas say: `byte_of`,
-counted from the first byte of the block, and `place_of`. For *bits* that is how far left the code is shifted in the
-byte. For *digits* it is n in
+I2_S has one scale for a tensor, and `dialect` says where its codes are. The types here are packed in blocks, and each
+block, or each row, has a scale. Two formulas give the position of element `k` of a block: `byte_of`, counted from the
+first byte of the block, and `place_of`. For *bits*, the latter is how far left the code is shifted in the byte. For
+*digits* it is n in
 
     code = (byte * 3**n mod 256) * 3 >> 8        so that a byte is ceil(N * 256 / 243), N = sum of code * 3**(4 - n)
 
-and a digit that no element has is 0. Every code stands for the weight code - 1, times the scale. Sizes and numbers of
-the types are in `types`, and who gave the numbers in `registry`.
+and unused digits are 0. Every code stands for the weight code - 1, times the scale. Sizes and numbers of the types are
+in `types`, the origins of the numbers in `registry`.
 
-I2_SR is the one type whose scales are `apart`: all codes come first, as I2_S has them, then a float32 for each row, then
-32 bytes that mean nothing. It is among `GROUP_LAYOUTS`; `BLOCK_LAYOUTS` are the types of which every row is in one piece.
+I2_SR is the only type whose scales are `apart`: all codes come first, as in I2_S, then a float32 for each row, then 32
+bytes without meaning. It is in `GROUP_LAYOUTS`; `BLOCK_LAYOUTS` are the types in which every row is contiguous.
 
     >>> layout = BLOCK_LAYOUTS["Q2_0"]
     >>> [layout.find(k) for k in (0, 1, 5)]
@@ -32,13 +32,13 @@ from i2s_spec.schema.types import BY_NAME, I2_S_BLOCK, TensorType
 #: A digit of base 3: five of them are a number below 243.
 DIGITS_PER_BYTE: Final = 5
 
-#: The code that a trit never is; and the weight that every known reader makes of it.
+#: The code that no trit has, and the weight that every known reader decodes from it.
 FOURTH_CODE: Final = 3
 FOURTH_WEIGHT: Final = 2
 
 
 class BlockPart(NamedTuple):
-    """Elements of a block up to `stop`, which two formulas over `k` place."""
+    """Elements of a block up to `stop`; two formulas in `k` give their positions."""
 
     stop: int
     byte_of: Formula
@@ -46,9 +46,9 @@ class BlockPart(NamedTuple):
 
 
 class GroupScale(NamedTuple):
-    """What the codes of a group are multiplied by: whose it is, its float type, and where it begins there.
+    """The scale of the codes of a group: what it belongs to, its float type, and its position there.
 
-    With `apart` it is not in a block or in front of a row: the scales of all rows are behind all codes of the tensor.
+    With `apart` it is not in a block or before a row: the scales of all rows follow all codes of the tensor.
     """
 
     per: Literal["block", "row"]
@@ -64,12 +64,12 @@ class GroupScale(NamedTuple):
 class BlockLayout(NamedTuple):
     """How a type packs the elements of a block.
 
-    :param name: of the type in `types`
+    :param name: the name of the type in `types`
     :param coding: two bits for a code, or digits of base 3
-    :param parts: where the code of each element is
-    :param scale: the scale of a block, or of a row in front of its blocks
-    :param fourth: what code 3 is: a `weight` of its own that files hold; `reserved`, which no quantizer writes; empty
-        where digits leave no fourth code
+    :param parts: the positions of the codes
+    :param scale: the scale of a block, or of a row before its blocks
+    :param fourth: the meaning of code 3: a `weight` that files contain; `reserved`, which no quantizer writes; empty if
+    digits leave no fourth code
     """
 
     name: str
@@ -80,7 +80,7 @@ class BlockLayout(NamedTuple):
 
     @property
     def type(self) -> TensorType:
-        """The declaration of sizes and number."""
+        """The declaration of its sizes and its number."""
         return BY_NAME[self.name]
 
     @property
@@ -95,11 +95,11 @@ class BlockLayout(NamedTuple):
 
     @property
     def front_bytes(self) -> int:
-        """Bytes that a row has beside its blocks."""
+        """Bytes of a row besides its blocks."""
         return self.scale.nbytes if self.scale.apart else self.type.row_bytes
 
     def find(self, k: int) -> tuple[int, int]:
-        """Byte and place of element `k` of a block."""
+        """The values of `byte_of` and `place_of` for element `k` of a block."""
         part = next(part for part in self.parts if k < part.stop)
         return int(part.byte_of(k, 1, self.block)), int(part.place_of(k, 1, self.block))
 
@@ -108,7 +108,7 @@ class BlockLayout(NamedTuple):
         return rows if self.scale.per == "row" else rows * cols // self.block
 
     def group_elements(self, cols: int) -> int:
-        """How many elements share a scale in a matrix of so many columns."""
+        """How many elements share a scale in a matrix with this number of columns."""
         return cols if self.scale.per == "row" else self.block
 
     def __str__(self) -> str:
@@ -157,7 +157,7 @@ BLOCK_LAYOUTS: Final = {
             GroupScale("block", "F16", 64),
             "reserved",
         ),
-        # Of every 16 elements, 15 fill three bytes, and the last is one of four digits of the byte after them.
+        # Of every 16 elements, 15 fill three bytes, and the last is one of four digits of the following byte.
         BlockLayout(
             "IQ1_BN",
             "digits",
@@ -196,5 +196,7 @@ def block_layout(type: str) -> BlockLayout:
     :raises ValueError: for a type that has none
     """
     if type not in GROUP_LAYOUTS:
-        raise ValueError(f"{type} does not pack weights in blocks with scales; {', '.join(GROUP_LAYOUTS)} do")
+        raise ValueError(
+            f"{type} does not pack weights in blocks with scales; these types do: {', '.join(GROUP_LAYOUTS)}"
+        )
     return GROUP_LAYOUTS[type]

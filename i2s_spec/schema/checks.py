@@ -1,6 +1,6 @@
-"""This module states the rules of the container that are about numbers, not bytes; schema and scanner both ask it.
+"""This module states the container's rules about numbers, rather than bytes; the schema and the scanner both use it.
 
-Each function takes values that were read and either answers or raises the `FormatError` that the specification assigns.
+Each function takes values that were read, and either returns a result or raises the `FormatError` of the specification.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ ByteOrder = Literal["little", "big"]
 
 
 def order_prefix(order: str) -> Literal["<", ">"]:
-    """What stands for a byte order at the start of a format of `struct` and of a dtype of NumPy."""
+    """The prefix for a byte order in formats of `struct` and dtypes of NumPy."""
     return "<" if order == "little" else ">"
 
 
 HEADER_BYTES = 24
 
-#: Where the three numbers of the header lie.
+#: The positions of the three numbers of the header.
 VERSION_SPAN = Span(4, 8, "header.version")
 TENSOR_COUNT_SPAN = Span(8, 16, "header.tensor_count")
 KEY_COUNT_SPAN = Span(16, 24, "header.key_count")
@@ -57,7 +57,7 @@ def byte_order(version: int) -> tuple[ByteOrder, int]:
 
 
 def counts(tensors: int, keys: int, size: int) -> None:
-    """Counts that the bytes after the header cannot hold, or that pass the ceilings, are refused (clauses 2.2, 12.2)."""
+    """Counts that the bytes after the header cannot hold, or that exceed the limits, are refused (clauses 2.2, 12.2)."""
     room = size - HEADER_BYTES
     if keys > (most := room // limits.SMALLEST_KEY_VALUE):
         raise FormatError(faults.KEY_COUNT, KEY_COUNT_SPAN, got=keys, want=most, room=room)
@@ -70,7 +70,7 @@ def counts(tensors: int, keys: int, size: int) -> None:
 
 
 def alignment(value_type: int, value: object, type_span: Span) -> int:
-    """The alignment that `general.alignment` sets: a u32, a power of two, at most the ceiling (clause 2.7).
+    """The alignment that `general.alignment` sets: a u32, a power of two, at most the limit (clause 2.7).
 
     `type_span` is the span of the value's type; the value follows it.
     """

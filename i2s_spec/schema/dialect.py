@@ -1,9 +1,10 @@
-"""This module declares how ternary weights become bytes: layouts, code maps and tails, and the dialects they form.
+"""This module declares how ternary weights are stored: layouts, code maps and tails, and the dialects that they form.
 
-A *layout* says in which byte and at which bit the code of an element lies, a *code map* which trit a code stands for,
-a *tail* what follows the payload. The three together are a `Dialect`. Each is declared once; the codecs, the tables of
-the specification and the exports are derived from these objects. A file does not mark its layout; trained weights tell it
-(clause 7.7), random ones do not: then choose by who wrote it, never by the machine that reads it (clause 5.5).
+A *layout* gives the byte and the bit position of the code of an element, a *code map* the trit of each code, a *tail*
+the bytes after the payload. The three together are a `Dialect`. Each is declared once; the codecs, the tables of the
+specification and the exports are derived from these objects. A file does not state its layout; trained weights show it
+(clause 7.7), random ones do not: then choose by the program that wrote it, never by the machine that reads it (clause
+5.5).
 
     >>> str(parse("interleave-64"))
     'interleave-64'
@@ -24,9 +25,9 @@ CODES_PER_BYTE: Final = 4
 
 
 class Formula:
-    """Arithmetic over `k` (flat index, row-major), `rows` and `cols`: its text is the declaration and is what runs.
+    """Arithmetic over `k` (flat index, row-major), `rows` and `cols`: its text is the declaration, and is also executed.
 
-    Takes Python integers and NumPy integer arrays alike.
+    It accepts Python integers and NumPy integer arrays.
     """
 
     __slots__ = ("_call", "text")
@@ -36,8 +37,10 @@ class Formula:
         self._call: Callable[[Any, int, int], Any] | None = None
 
     def __call__(self, k: Any, rows: int, cols: int) -> Any:
-        if self._call is None:  # most runs of a program use few of them
-            self._call = eval(f"lambda k, rows, cols: {self.text}", {"__builtins__": {}})  # the texts are declared here
+        if self._call is None:  # compiled on first use: most runs need few of them
+            self._call = eval(
+                f"lambda k, rows, cols: {self.text}", {"__builtins__": {}}
+            )  # the texts are trusted: they are declared here
         return self._call(k, rows, cols)
 
     def __eq__(self, other: object) -> bool:
@@ -58,9 +61,9 @@ class Layout(NamedTuple):
 
     :param byte_of: byte of the payload that holds the code of element `k`
     :param shift_of: how far left the code is shifted in that byte: 6, 4, 2 or 0
-    :param block: elements that only whole blocks of can be packed
-    :param row_block: rows that only whole groups of can be packed
-    :param known_as: who writes or reads it
+    :param block: elements of a block; only whole blocks can be packed
+    :param row_block: rows of a group; only whole groups can be packed
+    :param known_as: the programs that write or read it
     :param in_gguf: whether it occurs inside GGUF files
     """
 
@@ -90,7 +93,7 @@ class Layout(NamedTuple):
 
 
 class CodeMap(NamedTuple):
-    """Which trit each of the codes 0 to 3 stands for; None is the unused code (clauses 5.4, 5.5)."""
+    """The trit of each of the codes 0 to 3; None for the unused code (clauses 5.4, 5.5)."""
 
     name: str
     trits: tuple[int | None, int | None, int | None, int | None]
@@ -110,7 +113,7 @@ class CodeMap(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """What the 32 bytes after the payload hold: the float32 scale, `copies` times, then nothing (clause 6.1)."""
+    """The 32 bytes after the payload: the float32 scale, `copies` times, then bytes without meaning (clause 6.1)."""
 
     name: str
     copies: int
@@ -189,7 +192,7 @@ CODE_MAPS: Final = _by_name(
 
 #: Every tail; the first is the canonical one.
 TAILS: Final = _by_name(
-    Tail("first-float", 1, "one float32 and 28 bytes that mean nothing; zeros where this package writes them"),
+    Tail("first-float", 1, "one float32 and 28 bytes without meaning; this package writes zeros"),
     Tail("replicated-8", TAIL_BYTES // 4, "June 2024 files and T-MAC tensors"),
 )
 
@@ -203,7 +206,7 @@ class Dialect(NamedTuple):
 
     @property
     def name(self) -> str:
-        """`layout[/code map[/tail]]` without what is canonical at its end."""
+        """`layout[/code map[/tail]]` without canonical parts at its end."""
         if self.tail != CANONICAL.tail:
             return f"{self.layout}/{self.code_map}/{self.tail}"
         return f"{self.layout}/{self.code_map}" if self.code_map != CANONICAL.code_map else self.layout.name
@@ -219,11 +222,11 @@ ALIASES: Final = {"canonical": CANONICAL}
 
 
 def parse(dialect: str | Dialect) -> Dialect:
-    """The dialect that a name such as `interleave-64` or `interleave-128/offset-1/replicated-8` means.
+    """The dialect with a name such as `interleave-64` or `interleave-128/offset-1/replicated-8`.
 
-    What is left out is canonical. A `Dialect` is given back as it is, so that functions may take either.
+    Omitted parts are canonical. A `Dialect` is returned unchanged, so that functions may accept either.
 
-    :raises ValueError: for a name that no layout, code map or tail has
+    :raises ValueError: for an unknown layout, code map or tail
     """
     if isinstance(dialect, Dialect):
         return dialect

@@ -1,7 +1,7 @@
-"""This module declares the faults that stop a reader: what each is called and the sentence that says it.
+"""This module declares the faults that stop a reader, each with its name and its message.
 
-They are raised by the schema and by the scanner alike, and the linter's rules of the same codes are built on them.
-Faults that leave a file readable are declared on the linter's rules instead.
+The schema and the scanner raise them, and the linter's rules with the same codes are based on them. Faults that leave a
+file readable are declared by the linter's rules instead.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from i2s_spec.errors import EXIT_INPUT, EXIT_REMOTE, Fault
 from i2s_spec.light_typing import Final
 
-# What the file is instead of a GGUF file.
+# The file is something else than a GGUF file.
 EMPTY_FILE: Final = Fault("G001", "empty-file", "the file is empty")
 NOT_GGUF: Final = Fault("G002", "not-gguf", "this is not a GGUF file: it starts with {got}, not with {want}")
 LFS_POINTER: Final = Fault(
@@ -100,7 +100,7 @@ TOO_MANY_DIMENSIONS: Final = Fault(
     "G308", "too-many-dimensions", "tensor {name} declares {got:dimension}; at most {want} exist"
 )
 
-# Tensor data, met when a tensor's bytes are asked for.
+# Tensor data; these faults are raised when a tensor's bytes are read.
 TENSOR_PAST_END: Final = Fault(
     "G401", "data-truncated", "the data of tensor {name} ends at byte {got}; the file ends at byte {want}"
 )
@@ -114,7 +114,7 @@ BLOCK_SPLIT: Final = Fault(
     "G315", "row-not-whole-blocks", "tensor {name} has rows of {got:element}; its type packs blocks of {want}"
 )
 
-# Bounds and the outside world.
+# Limits, and errors of the system.
 TOO_MANY_KEYS: Final = Fault("S101", "too-many-keys", "the file has {got:key-value}; the limit is {want}")
 TOO_MANY_TENSORS: Final = Fault("S102", "too-many-tensors", "the file has {got:tensor}; the limit is {want}")
 ALIGNMENT_TOO_LARGE: Final = Fault("S106", "alignment-too-large", "general.alignment is {got}; the limit is {want}")
@@ -122,7 +122,7 @@ UNREADABLE: Final = Fault("S901", "unreadable", "the file cannot be read: {reaso
 NOT_A_FILE: Final = Fault("S902", "not-a-regular-file", "this is {kind}, not a regular file")
 CHANGED: Final = Fault("S903", "changed-while-read", "the file changed while it was read: {reason}")
 
-# Files on servers: why their bytes cannot be had.
+# Files on servers: why their bytes cannot be read.
 REMOTE_DENIED: Final = Fault("S911", "remote-denied", "the server refuses access to the file: {reason}")
 REMOTE_MISSING: Final = Fault("S912", "remote-missing", "the server has no such file: {reason}")
 REMOTE_RATE_LIMITED: Final = Fault("S913", "remote-rate-limited", "the server asks to wait: {reason}")
@@ -132,7 +132,7 @@ REMOTE_REFUSED: Final = Fault("S916", "remote-refused", "i2s does not follow the
 REMOTE_OVER_BUDGET: Final = Fault("S917", "remote-over-budget", "the limits for one remote file are exceeded: {reason}")
 REMOTE_MISBEHAVES: Final = Fault("S918", "remote-misbehaves", "the server gives an invalid answer: {reason}")
 
-#: Codes that say that a server did not give the bytes (exit code 5); nothing is known of the file.
+#: Codes that say that a server did not give the bytes (exit code 5); nothing is known about the file.
 REMOTE: Final = frozenset(
     fault.code
     for fault in (
@@ -166,7 +166,7 @@ NO_INPUT: Final = REMOTE | frozenset(
     )
 )
 
-#: Codes after which nothing more of an input can be read.
+#: Codes after which nothing more can be read from an input.
 GONE: Final = REMOTE | {CHANGED.code, UNREADABLE.code}
 
 
@@ -175,16 +175,16 @@ def exit_code_of(code: str) -> int:
     return EXIT_REMOTE if code in REMOTE else EXIT_INPUT
 
 
-# Files of other formats, which conversions read.
+# Files of other formats that conversions read.
 CHECKPOINT_MALFORMED: Final = Fault("H101", "checkpoint-malformed", "this is not a safetensors file: {reason}")
 CHECKPOINT_TENSOR_MALFORMED: Final = Fault(
     "H102", "checkpoint-tensor-malformed", "tensor {name} of the checkpoint {reason}"
 )
 CHECKPOINT_REFUSED: Final = Fault("H104", "checkpoint-refused", "the checkpoint cannot be used: {reason}")
-RECEIPT_MALFORMED: Final = Fault("H105", "receipt-malformed", "this is not a receipt that can be used: {reason}")
-NPY_MALFORMED: Final = Fault("H103", "npy-malformed", "this is not a .npy file that can be read: {reason}")
+RECEIPT_MALFORMED: Final = Fault("H105", "receipt-malformed", "the receipt cannot be used: {reason}")
+NPY_MALFORMED: Final = Fault("H103", "npy-malformed", "the .npy file cannot be read: {reason}")
 
-# What stops a program that uses a model: its vocabulary, its template, what it computes.
+# Faults that stop a program that uses a model: in its vocabulary, its template, its results.
 TOKENIZER_UNSUPPORTED: Final = Fault(
     "T901", "tokenizer-unsupported", "tokenizer.ggml.model is {got}; supported are {want}"
 )

@@ -1,12 +1,12 @@
-"""This module defines the words in which the schema is written: fields, records, and counts that are checked first.
+"""This module defines the classes of the schema: fields, records, and counts that are checked first.
 
-A `Field` is one declaration of one field: its construct, its name, what it means, and the clause that says so. A
-`RecordStruct` is a construct Struct of fields. Parser, builder, dump, field tables, mutators and exports are all views of
-these objects; nothing about a field is written anywhere else.
+A `Field` declares one field: its construct, its name, its meaning, and its clause. A `RecordStruct` is a construct
+Struct of fields. Parser, builder, dump, field tables, mutators and exports are all derived from these objects; nothing
+about a field is declared anywhere else.
 
-Two additions to construct make it safe for hostile files: `Word`, `GgufString` and `Many` compare every size and count with
-the bytes that remain before anything is read or allocated, and raise `FormatError` with the span of the field that
-lies; and a parse can be traced, so that every field is known with its bytes.
+Two additions to construct make it safe for hostile files: `Word`, `GgufString` and `Many` compare every size and count
+with the remaining bytes before anything is read or allocated, and raise `FormatError` with the span of the wrong field;
+and a parse can be traced, so that the bytes of every field are known.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from i2s_spec.schema.checks import order_prefix
 
 
 class FieldNode(NamedTuple):
-    """A field as it was met in a file."""
+    """A field of a file, with its span and value."""
 
     path: str
     start: int
@@ -36,7 +36,7 @@ class FieldNode(NamedTuple):
 
 @dataclass
 class ParseState:
-    """The state of one parse: how long the file is, which fault a short read means here, and the trace if one is kept."""
+    """The state of one parse: the length of the file, the fault for a short read at this point, and the trace, if any."""
 
     size: int
     trace: list[FieldNode] | None = None
@@ -44,10 +44,10 @@ class ParseState:
     index: int = 0
     name: bytes = b""
     depth: int = 0
-    alignment: Span | None = None  # of the type of the first general.alignment
+    alignment: Span | None = None  # the span of the type of the first general.alignment
 
     def need(self, width: int, start: int, path: str) -> None:
-        """Refuse a read of `width` bytes at `start` that the file cannot serve."""
+        """Refuse a read of `width` bytes at `start` beyond the end of the file."""
         left = self.size - start
         if width > left:
             raise FormatError(self.fault, Span(start, self.size, path), got=left, want=width, index=self.index)
@@ -55,19 +55,19 @@ class ParseState:
 
 def reading(context: Any) -> ParseState:
     """The `ParseState` of the parse that `context` belongs to."""
-    found: ParseState = context["_params"]["reading"]  # by key: attributes of a Container are looked up twice as slowly
+    found: ParseState = context["_params"]["reading"]  # by key: attribute access of a Container takes twice as long
     return found
 
 
 def joined(path: str, name: str) -> str:
-    """The path of a field inside a record; construct's own roots, `(parsing)` and the like, are left out."""
+    """The path of a field inside a record, without construct's own roots such as `(parsing)`."""
     return name if path.startswith("(") else f"{path}.{name}"
 
 
 class Field(Subconstruct):  # type: ignore[misc]  # construct has no type hints
-    """One field: construct, name, meaning, clause. Parsing it records its bytes when a trace is kept.
+    """One field: construct, name, meaning, clause. If a trace is kept, parsing records its bytes.
 
-    Parses, builds and sizes as its construct does.
+    It parses and builds like its construct.
 
     :param name: the field's name in parsed objects, messages and tables
     :param subcon: how its bytes are read and written
@@ -104,8 +104,8 @@ class RecordStruct(Struct):  # type: ignore[misc]
         self.fields = fields
 
     def _parse(self, stream: Any, context: Any, path: str) -> Container:
-        """As construct does it, but what a field sees is what was parsed before it and the state of the parse, no more:
-        tests hold the scanner against hundreds of thousands of parses."""
+        """Like construct, but the context holds only the earlier fields and the state of the parse, which is faster:
+        tests compare the scanner with hundreds of thousands of parses."""
         record, seen = Container(), Container(_=context, _params=context["_params"])
         for field in self.fields:
             record[field.name] = seen[field.name] = field._parsereport(stream, seen, path)
@@ -113,7 +113,7 @@ class RecordStruct(Struct):  # type: ignore[misc]
 
 
 class Word(FormatField):  # type: ignore[misc]
-    """A number of fixed width, refused with the fault of its surroundings where the file ends inside it.
+    """A number of fixed width; if the file ends inside it, the fault of its record is raised.
 
     :param order: `little` or `big`
     :param code: the `struct` letter
@@ -149,12 +149,12 @@ class NaN32(float):
 
 
 class GgufString(Construct):  # type: ignore[misc]
-    """A GGUF string (clause 2.4): u64 length and as many bytes, given as `bytes`.
+    """A GGUF string (clause 2.4): a u64 length and that many bytes, as `bytes`.
 
     :param length: the construct of the length
     :param limit: longest length allowed, or None
     :param too_long: the fault of a longer one
-    :raises FormatError: where the length passes the end of the file, or the limit
+    :raises FormatError: if the length exceeds the rest of the file, or the limit
     """
 
     def __init__(self, length: Word, limit: int | None = None, too_long: Fault | None = None) -> None:
@@ -186,10 +186,10 @@ class GgufString(Construct):  # type: ignore[misc]
 
 
 class Many(Subconstruct):  # type: ignore[misc]
-    """As many items as `count` says; each item's path carries its index.
+    """The number of items that `count` gives; each item's path contains its index.
 
-    :param count: from the context to the number of items, which was compared with the remaining bytes before
-    :param enter: called with the state before each item, to say which fault a short read means there
+    :param count: a function from the context to the number of items, which was compared with the remaining bytes before
+    :param enter: called with the state before each item, to set the fault for a short read
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 Every field is declared once, with its construct, name, meaning and clause. `parse` reads a whole file into records and
 `build` writes them back: `build(parse(x)) == x` for every well-formed file, in either byte order. It is the definition
-that the fast scanner is held to; a reader that must be fast or must not load the file uses `i2s_spec.gguf`.
+of the fast scanner, and tests compare both; a reader that must be fast or must not load the file uses `i2s_spec.gguf`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ALIGNMENT_KEY = b"general.alignment"
 
 
 class _Checked(Word):
-    """A u32 or u64 whose value is handed to a check before anything is built on it."""
+    """A u32 or u64 whose value is checked before it is used."""
 
     def __init__(self, order: str, code: str, check: Any) -> None:
         super().__init__(order, code)
@@ -158,7 +158,7 @@ def tensor_info(order: str) -> RecordStruct:
 
 
 class RestOfFile(Construct):  # type: ignore[misc]
-    """Bytes up to a position that the context knows, or to the end of the file if that comes first."""
+    """Bytes up to a position from the context, or to the end of the file if that comes first."""
 
     def __init__(self, stop: Any) -> None:
         super().__init__()
@@ -222,7 +222,7 @@ def parse(data: bytes, trace: list[FieldNode] | None = None) -> Container:
     :param trace: a list that receives a `FieldNode` for every field, in the order of the file, if given
     :returns: `header`, `key_values`, `tensor_infos`, `padding`, `data`, and `byte_order`; names, keys and strings are
         bytes, tensor types and offsets are raw numbers
-    :raises FormatError: for whatever prevents indexing; faults that do not are the linter's
+    :raises FormatError: for faults that prevent indexing; the linter reports all others
     """
     error = not_gguf(data[:HEAD], len(data))
     if error is not None:
@@ -239,7 +239,7 @@ def parse(data: bytes, trace: list[FieldNode] | None = None) -> Container:
 
 
 def build(file: Container) -> bytes:
-    """The bytes of a file in the form that `parse` gives; counts and lengths are written as they stand there."""
+    """The bytes of a file in the form that `parse` gives; counts and lengths are written unchanged."""
     stream = BytesIO()
     container(file.byte_order).build_stream(file, stream)
     return stream.getvalue()

@@ -1,4 +1,5 @@
-"""This module declares the extent of an I2_S tensor, payload and tail (chapters 5 and 6), and what one byte of codes holds.
+"""This module declares the extent of an I2_S tensor, payload and tail (chapters 5 and 6), and the contents of a byte of
+codes.
 
 >>> tensor = parse(bytes(32) + bytes.fromhex("0000403f") + bytes(28), elements=128)
 >>> len(tensor.payload), tensor.tail.scale
@@ -19,7 +20,7 @@ from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Layout
 from i2s_spec.schema.field import Field, ParseState, RecordStruct, Word
 from i2s_spec.schema.types import TAIL_BYTES
 
-#: Where the four codes of a byte lie, and how people write it.
+#: The shifts of the four codes of a byte, and their usual notation.
 SHIFTS: Final = (6, 4, 2, 0)
 BITS: Final = ("7:6", "5:4", "3:2", "1:0")
 
@@ -33,19 +34,19 @@ def tail(order: str) -> RecordStruct:
         "Tail",
         "6.1",
         Field("scale", Word(order, "f"), "What every trit is multiplied by: one float32 for the whole tensor.", "6.1"),
-        Field("unused", Bytes(TAIL_BYTES - SCALE_BYTES), "28 bytes that mean nothing: zeros or leftovers.", "6.2"),
+        Field("unused", Bytes(TAIL_BYTES - SCALE_BYTES), "28 bytes without meaning: zeros or leftovers.", "6.2"),
     )
 
 
 @cache
 def extent(order: str, elements: int = 0) -> RecordStruct:
-    """A whole I2_S tensor of so many elements: floor(n/4) bytes of codes, then the tail."""
+    """A whole I2_S tensor with this number of elements: floor(n/4) bytes of codes, then the tail."""
     payload = Bytes(elements // CODES_PER_BYTE)
     return RecordStruct(
         "I2S",
         "5.1",
         Field("payload", payload, "Two-bit codes, four to a byte, in blocks over the flattened tensor.", "5.1"),
-        Field("tail", tail(order), "The scale, and bytes that mean nothing.", "6.1"),
+        Field("tail", tail(order), "The scale, and bytes without meaning.", "6.1"),
     )
 
 
@@ -85,7 +86,7 @@ def elements_of(byte: int, layout: Layout = CANONICAL.layout) -> tuple[int, ...]
 
 @cache
 def _block(layout: Layout) -> tuple[tuple[int, ...], ...]:
-    """Of each byte of a block its four elements, by the layout's own formulas."""
+    """The four elements of each byte of a block, by the layout's formulas."""
     if layout.row_block > 1:
         raise ValueError(f"the elements of a byte depend on the shape in layout {layout}")
     place = {(layout.byte_of(k, 1, layout.block), layout.shift_of(k, 1, layout.block)): k for k in range(layout.block)}

@@ -1,7 +1,7 @@
 """This module defines the bounds that keep time and memory proportional to the file.
 
-Every count in a file is first compared with the bytes that remain, divided by the smallest record that could fill them;
-these ceilings come on top. Those in `NAMED` can be set by their names for as long as a file is checked:
+Every count in a file is first compared with the remaining bytes divided by the size of the smallest record; these
+limits are additional. Those in `NAMED` can be set by name while a file is checked:
 
     with limits.using({"tensors": 1000}):
         ...  # a file of 1,001 tensors is refused
@@ -9,7 +9,7 @@ these ceilings come on top. Those in `NAMED` can be set by their names for as lo
 
 from __future__ import annotations
 
-from _contextvars import ContextVar  # `contextvars` is this and one more file
+from _contextvars import ContextVar  # importing `contextvars` would load one more file
 
 from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterator, Mapping, NamedTuple
 
@@ -18,16 +18,16 @@ SMALLEST_KEY_VALUE: Final = 13
 #: Smallest tensor info: empty name (8), n_dims = 0 (4), type (4), offset (8).
 SMALLEST_TENSOR_INFO: Final = 24
 
-#: Hard ceilings: beyond them a reader stops.
+#: Hard limits: beyond them a reader stops.
 MAX_KEY_LENGTH: Final = 65_535
 MAX_NAME_LENGTH: Final = 65_535
 MAX_DIMENSIONS: Final = 4
 MAX_ARRAY_DEPTH: Final = 4
 
-#: ggml keeps a tensor name in 64 bytes with its NUL (GGML_MAX_NAME), so 63 are left.
+#: ggml stores a tensor name in 64 bytes including its NUL (GGML_MAX_NAME), so 63 are left.
 TENSOR_NAME_BYTES: Final = 63
 
-#: Elements of a tensor, and bytes of a file, are fewer than this: runtimes count them in signed 64-bit integers.
+#: Elements of a tensor, and bytes of a file, must be fewer: runtimes count them in signed 64-bit integers.
 INT64_END: Final = 1 << 63
 
 DEFAULT_ALIGNMENT: Final = 32
@@ -37,7 +37,7 @@ VERSIONS: Final = (2, 3)
 
 
 class NamedLimit(NamedTuple):
-    """A bound that can be set: the attribute of this module that gives it, its default, what lies beyond it."""
+    """A bound that can be set: the attribute of this module that holds it, its default, and the effect of exceeding it."""
 
     attribute: str
     default: int
@@ -71,7 +71,7 @@ _IN_FORCE: ContextVar[Mapping[str, int]] = ContextVar("limits", default=_DEFAULT
 
 
 def __getattr__(attribute: str) -> int:
-    """The bound in force, for the names in `NAMED`."""
+    """The current bound, for the names in `NAMED`."""
     try:
         return _IN_FORCE.get()[attribute]
     except KeyError:
@@ -79,7 +79,7 @@ def __getattr__(attribute: str) -> int:
 
 
 class using:  # noqa: N801 - a `with` statement reads it as words
-    """Set bounds by name for what runs inside, in this thread.
+    """Set bounds by name for the code in the block, in this thread.
 
     :raises ValueError: for an unknown name, or a value that is not a positive number
     """

@@ -1,4 +1,4 @@
-"""This module tells what a file is that does not start with the GGUF magic (clause 2.2)."""
+"""This module recognizes files that do not start with the GGUF magic (clause 2.2)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from i2s_spec.schema import faults
 
 MAGIC: Final = b"GGUF"
 
-#: As many leading bytes as `not_gguf` looks at.
+#: How many leading bytes `not_gguf` needs.
 HEAD: Final = 1024
 
 _LEGACY: Final = {b"lmgg": "ggml", b"fmgg": "ggmf", b"tjgg": "ggjt", b"algg": "ggla", b"nsgg": "ggsn"}

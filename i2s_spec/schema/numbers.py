@@ -1,8 +1,8 @@
-"""This module declares which fork means what by a number that several of them gave out.
+"""This module gives the meanings of numbers that several forks use differently.
 
-Two lineages number things: llama.cpp, and the forks for BitNet that branched from it in 2024 and went on counting. From
-36 (tensor types) and 38 (`general.file_type`) on, a number alone does not say what is meant; the bytes and the rest of
-the file have to. `schema.registry` holds every meaning, with whose it is and when; this is what messages say of them.
+Two lineages assign numbers: llama.cpp, and the forks for BitNet that branched from it in 2024 and continued counting.
+From 36 (tensor types) and 38 (`general.file_type`) on, a number alone is ambiguous; the bytes and the rest of the file
+must decide. `schema.registry` holds every meaning, with its program and time; this module gives the words of messages.
 
     >>> print(file_type_words(40))
     I2_S to BitNet's forks, Q1_0 to llama.cpp
@@ -25,7 +25,7 @@ __all__ = ["BITNET", "FILE_TYPES", "UPSTREAM", "LineageMeaning", "file_types", "
 
 
 class LineageMeaning(NamedTuple):
-    """What one lineage means by a number; `tensors` are the types that most matrices of such a file have."""
+    """The meaning of a number in one lineage; `tensors` are the types of most matrices of such a file."""
 
     name: str
     whose: str
@@ -33,12 +33,12 @@ class LineageMeaning(NamedTuple):
 
 
 def _in_files(meanings: Iterable[registry_meaning.Meaning]) -> tuple[LineageMeaning, ...]:
-    """The meanings that a file of today may have: what programs still write, and BitNet's own before their release."""
+    """The meanings that a file of today may have: those that programs still write, and BitNet's before its release."""
     found = (each for each in meanings if each.files and (each.is_current or each.program.startswith(BITNET + " ")))
     return tuple(LineageMeaning(each.name, each.program, each.tensors) for each in found)
 
 
-#: `general.file_type` where lineages disagree, or one alone gave the number; BitNet's meaning first.
+#: Values of `general.file_type` on which lineages disagree, or that only one uses; BitNet's meaning first.
 FILE_TYPES: Final[dict[int, tuple[LineageMeaning, ...]]] = {
     number: _in_files(registry.file_meanings(number))
     for number in sorted({each.number for each in registry.all_file_meanings() if each.number > 35 and each.tensors})
@@ -49,7 +49,7 @@ _FAMILIES: Final = {"BitNet": BITNET, "ggml": UPSTREAM, "one fork": "a fork with
 
 
 def file_types(number: int) -> tuple[LineageMeaning, ...]:
-    """Every meaning of a value of `general.file_type`; nothing for one that is not known."""
+    """Every meaning of a value of `general.file_type`; empty for an unknown value."""
     if number in FILE_TYPES:
         return FILE_TYPES[number]
     name = COMMON.get(number)
@@ -61,10 +61,10 @@ def file_types(number: int) -> tuple[LineageMeaning, ...]:
 
 
 def file_type_words(number: int) -> str:
-    """What each lineage means by a value of `general.file_type`."""
+    """The meaning of a value of `general.file_type` in each lineage."""
     meanings = file_types(number)
     if not meanings:
-        return "nothing that is known"
+        return "unknown"
     return ", ".join(f"{meaning.name} to {meaning.whose}" for meaning in meanings)
 
 
@@ -82,5 +82,5 @@ def tensor_types(number: int) -> tuple[LineageMeaning, ...]:
 
 
 def tensor_type_words(number: int) -> str:
-    """What each lineage means by a tensor type's number."""
+    """The meaning of a tensor type's number in each lineage."""
     return ", ".join(f"{meaning.name} to {meaning.whose}" for meaning in tensor_types(number))

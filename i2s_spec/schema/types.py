@@ -1,8 +1,9 @@
-"""This module declares the numbers of GGUF and ggml: value types, tensor types, their sizes, and who uses them.
+"""This module declares the numbers of GGUF and ggml: value types, tensor types, their sizes, and the programs that use
+them.
 
-Sizes are declared once, as blocks of elements and bytes or as a rule of their own (I2_S, TL1, TL2, I2_SR); everything
-else (extent checks, the writer, the tables of the specification) asks `TensorType.nbytes`. The same number can mean
-different types in different forks; `READINGS` lists them all and `reading` chooses by the room a tensor has.
+Sizes are declared once, as blocks of elements and bytes or as a special formula (I2_S, TL1, TL2, I2_SR); everything
+else (extent checks, the writer, the tables of the specification) uses `TensorType.nbytes`. The same number can mean
+different types in different forks; `READINGS` lists them all, and `reading` chooses by the distance to the next tensor.
 
 Sources: ggml `ggml.h` and `gguf.h`; microsoft/BitNet's llama.cpp fork `ggml.c` (`ggml_nbytes`); ik_llama.cpp `ggml.c`;
 PrismML-Eng/llama.cpp `ggml-common.h` as ggml-org/llama.cpp#29058 quotes it.
@@ -35,7 +36,7 @@ class ValueType(IntEnum):
 
     @property
     def label(self) -> str:
-        """The type's short name, as tables and dumps show it: `u32`, `str`, `arr`."""
+        """The type's short name in tables and dumps: `u32`, `str`, `arr`."""
         return VALUE_LABELS[self]
 
 
@@ -44,17 +45,17 @@ VALUE_LABELS: Final = ("u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "s
 #: `struct` letter of each value type of fixed size; a bool is one byte, 0 or 1.
 VALUE_FORMATS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
 
-#: Fewest bytes that one value of each type takes: an empty string has its length, an empty array type and count.
+#: Fewest bytes of a value of each type: an empty string has its length, an empty array its type and count.
 SMALLEST_VALUE: Final = (1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8)
 
 
 class TensorType(NamedTuple):
-    """One reading of a ggml type number.
+    """One meaning of a ggml type number.
 
-    `block` elements take `bytes` bytes, and a row (ne0 elements) is whole blocks plus `row_bytes`. `size`, where given,
-    replaces that rule. `words` are the (offset, width) of the multi-byte words of a block, which byte order concerns;
-    None means that they are not known. `row_words` are those in the bytes in front of a row. `family` says whose number
-    it is.
+    `block` elements take `bytes` bytes, and a row (ne0 elements) is whole blocks plus `row_bytes`. `size`, if given,
+    replaces that rule. `words` are the (offset, width) of the multi-byte words of a block, which a change of byte order
+    swaps; None means that they are not known. `row_words` are those in the bytes before a row. `family` names the
+    programs with this meaning.
     """
 
     number: int
@@ -69,7 +70,7 @@ class TensorType(NamedTuple):
     row_words: tuple[tuple[int, int], ...] = ()
 
     def nbytes(self, ne: Sequence[int]) -> int:
-        """Exact size in bytes of a contiguous tensor of `ne` elements (ggml order, ne0 first), in exact arithmetic."""
+        """Size in bytes of a contiguous tensor of `ne` elements (ggml order, ne0 first), in exact arithmetic."""
         if self.size is not None:
             return self.size(ne)
         row = (ne[0] if ne else 1) // self.block * self.bytes + self.row_bytes
@@ -77,7 +78,7 @@ class TensorType(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether each element is one number of its own (F32, I8, ...)."""
+        """Whether each element is a separate number (F32, I8, ...)."""
         return self.block == 1 and self.size is None
 
     @property
@@ -98,15 +99,15 @@ def two_bits_and_tail(ne: Sequence[int]) -> int:
 
 
 def two_bits_row_scales(ne: Sequence[int]) -> int:
-    """I2_SR: as I2_S, with one float32 for each row between payload and tail."""
+    """I2_SR: like I2_S, with one float32 for each row between payload and tail."""
     return prod(ne) // 4 + 4 * prod(ne[1:]) + TAIL_BYTES
 
 
 def tl2_size(ne: Sequence[int]) -> int:
     """TL2: five bits for three weights, the last 256 columns as four bits for two, padded to 32 bytes, then the tail.
 
-    The divisions are the fork's own, one after another and towards zero (`ggml_nbytes`); only ne0 and ne1 enter. Below
-    256 columns the first term is negative, and taken off: the fork has no other formula for such a matrix.
+    The divisions are those of the fork, one after another and towards zero (`ggml_nbytes`); only ne0 and ne1 are used.
+    Below 256 columns the first term is negative and reduces the size: the fork has no other formula for such a matrix.
     """
     columns, rows = (ne[0] if ne else 1), (ne[1] if len(ne) > 1 else 1)
     threes = abs(columns - 256) * rows // 3 * 5 // 8
@@ -118,9 +119,9 @@ def _plain(number: int, name: str, width: int) -> TensorType:
     return TensorType(number, name, 1, width, ((0, width),) if width > 1 else ())
 
 
-_D = ((0, 2),)  # one half-precision scale in front
+_D = ((0, 2),)  # a half-precision scale before the row
 
-#: Every reading of every number, the likeliest in a BitNet file first.
+#: Every meaning of every number, the most likely in a BitNet file first.
 TENSOR_TYPES: Final[tuple[TensorType, ...]] = (
     _plain(0, "F32", 4),
     _plain(1, "F16", 2),
@@ -169,20 +170,20 @@ TENSOR_TYPES: Final[tuple[TensorType, ...]] = (
     TensorType(42, "TL2", 1, 1, None, size=tl2_size, family="BitNet", note="BitNet forks since May 2026"),
     TensorType(134, "IQ1_BN", 64, 13, (), 2, family="ik_llama.cpp", row_words=((0, 2),)),
     TensorType(135, "IQ2_BN", 64, 16, (), 4, family="ik_llama.cpp", row_words=((0, 4),)),
-    TensorType(142, "PQ2_0", 128, 34, _D, family="PrismML", note="the bytes of Q2_0_G128 under a number of their own"),
+    TensorType(142, "PQ2_0", 128, 34, _D, family="PrismML", note="the bytes of Q2_0_G128 under another number"),
     TensorType(143, "PTQ1_0", 128, 28, ((26, 2),), family="PrismML"),
 )
 
-#: Numbers that ggml gave out once and took back; files that carry them were written by software of that time.
+#: Numbers that ggml assigned once and retired; files with them were written by software of that time.
 RETIRED: Final = {4: "Q4_2", 5: "Q4_3", 31: "Q4_0_4_4", 32: "Q4_0_4_8", 33: "Q4_0_8_8", 37: "IQ4_NL_4_8"}
 
-#: Weights that share bytes in the canonical layout of I2_S, whose definition `dialect` has.
+#: Weights of a block in the canonical layout of I2_S, which `dialect` defines.
 I2_S_BLOCK: Final = 128
 
-#: What llama.cpp calls a tensor type that it took back; BitNet's forks took the numbers over.
+#: The names of retired tensor types of llama.cpp whose numbers BitNet's forks reuse.
 TAKEN_OVER: Final = {36: "IQ4_NL_4_4", 37: "IQ4_NL_4_8", 38: "IQ4_NL_8_8"}
 
-#: Elements and bytes of a block of these, whatever was interleaved in them.
+#: Elements and bytes of a block of the retired types, however they were interleaved.
 TAKEN_OVER_BLOCK: Final = (32, 18)
 
 READINGS: Final[dict[int, tuple[TensorType, ...]]] = {
@@ -192,7 +193,7 @@ BY_NAME: Final = {t.name: t for t in TENSOR_TYPES}
 
 I2_S: Final = BY_NAME["I2_S"]
 
-#: Where the elements of a plain type can be viewed by NumPy directly; BF16 has no NumPy type.
+#: The NumPy types of plain types; BF16 has none.
 NUMPY_TYPES: Final = {
     "F32": "f4", "F16": "f2", "F64": "f8", "I8": "i1", "I16": "i2", "I32": "i4", "I64": "i8",
 }  # fmt: skip
@@ -205,11 +206,11 @@ def reading(
     alignment: int = 32,
     common: TensorType | None = None,
 ) -> TensorType | None:
-    """The type that a number means for a tensor of `ne` elements that has `room` bytes until the next one begins.
+    """The type that a number means for a tensor of `ne` elements with `room` bytes until the next tensor.
 
-    Where forks gave one number to several types, the one whose padded size is exactly the room is meant; without that
-    evidence, the first that is declared. A small tensor may fit several: then what most tensors of the file mean by the
-    number, `common`, goes first. None for a number that nobody defines.
+    If forks use one number for several types, the type whose padded size is exactly `room` is meant; without that
+    evidence, the first declared one. A small tensor may fit several types: then `common`, the type of most tensors of
+    the file with this number, is preferred. None for an undefined number.
     """
     candidates = READINGS.get(number)
     if candidates is None:
@@ -225,10 +226,10 @@ def reading(
 def common_reading(
     number: int, tensors: Iterable[tuple[Sequence[int], int | None]], alignment: int = 32
 ) -> TensorType | None:
-    """The one type that a number means in a file: small tensors fit several, but all of a file are of one type.
+    """The type that a number means in a file: small tensors fit several types, but all tensors of a file have the same one.
 
-    :param tensors: shape and room of each tensor of the number; None for a room that is not known
-    :returns: the type that most tensors fit, the first of equals; None for a number that nobody defines
+    :param tensors: shape and room of each tensor with the number; None for a room that is not known
+    :returns: the type that most tensors fit, the first of equals; None for an undefined number
     """
     candidates = READINGS.get(number, ())
     if len(candidates) < 2:
@@ -242,7 +243,7 @@ def common_reading(
 
 
 def fits(kind: TensorType, ne: Sequence[int], room: int, alignment: int = 32) -> bool:
-    """Whether a tensor of a type takes exactly the room that it has, with padding or without."""
+    """Whether the size of a tensor, with or without padding, is exactly its room."""
     return not (ne[0] if ne else 1) % kind.block and room in (size := kind.nbytes(ne), padded(size, alignment))
 
 

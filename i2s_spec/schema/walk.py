@@ -1,8 +1,8 @@
-"""This module walks records of the container field by field, as far into long things as is wanted.
+"""This module walks records of the container field by field, and can stop early in long arrays and texts.
 
-The schema's own parser reads a file whole; a walk asks for the bytes that it shows, and steps over the rest. What it
-gives are `FieldNode`s in the order of the file: one for each record and array on the way in (its value is an `Opened`), and
-one for each field in it. What is stepped over is one node too (`Elided`), so that every byte lies in exactly one leaf.
+The schema's own parser reads a whole file; a walk reads only the bytes that it shows, and skips the rest. It yields
+`FieldNode`s in the order of the file: one at the start of each record and array (its value is an `Opened`), and one for
+each field in it. Each skipped part is one node, too (`Elided`), so that every byte is in exactly one leaf.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from i2s_spec.schema.checks import ByteOrder, order_prefix
 from i2s_spec.schema.field import Field, FieldNode, ParseState, RecordStruct, Word
 from i2s_spec.schema.types import SMALLEST_VALUE, VALUE_FORMATS, ValueType
 
-#: How a walk gets bytes: (start, length) -> exactly so many.
+#: Reads bytes: (start, length) -> exactly `length` bytes.
 Read = Callable[[int, int], bytes]
 
-#: As much of a long text as a node's value holds.
+#: Most bytes of a long text in a node's value.
 HEAD_BYTES: Final = 4096
 
-#: No record takes more bytes than this before the value of a key-value, or to the end of a tensor info.
+#: Most bytes of a record before the value of a key-value, or to the end of a tensor info.
 LONGEST_HEAD: Final = 8 + max(limits.MAX_KEY_LENGTH, limits.MAX_NAME_LENGTH) + 4 + 8 * limits.MAX_DIMENSIONS + 12
 
 
 class Opened(NamedTuple):
-    """The value of a node whose parts follow: what it is (text of a file, or `TrustedText`), how many parts, a remark."""
+    """The value of a node whose parts follow: a title (text of a file, or `TrustedText`), the number of parts, a remark."""
 
     title: bytes | TrustedText
     parts: int | None = None
@@ -40,7 +40,7 @@ class Opened(NamedTuple):
 
 
 class Elided(NamedTuple):
-    """The value of a node that stands for `left` things that were stepped over; None where nobody counted them."""
+    """The value of a node for `left` skipped items; None if their number is not known."""
 
     left: int | None
     what: str
@@ -59,7 +59,7 @@ class Head(bytes):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """How far a walk goes: between which bytes, and how far into long things (None: all the way).
+    """The scope of a walk: between which bytes, and how far into long arrays and texts (None: without limit).
 
     `limit` bounds the elements of one array or tensor, `records` the records of one section; with `deep`, the data of a
     tensor are walked element by element too.
@@ -72,25 +72,25 @@ class Scope:
     deep: bool = False
 
     def covers(self, start: int, stop: int) -> bool:
-        """Whether any byte from `start` to `stop` is wanted; an empty field counts by its place."""
+        """Whether any byte from `start` to `stop` is in the scope; an empty field counts by its position."""
         return start < self.stop and (stop > self.start or start == stop == self.start)
 
     def chosen(self, start: int, width: int, count: int) -> tuple[int, int]:
-        """Which of `count` items of `width` bytes, from `start` on, are wanted: the first and one past the last."""
+        """Which of `count` items of `width` bytes, from `start` on, are in the scope: the first and one past the last."""
         first = min(count, max(0, (self.start - start) // width))
         last = max(first, min(count, -(-(self.stop - start) // width)))
         return first, last if self.limit is None else min(last, first + self.limit)
 
 
 def is_leaf(node: FieldNode) -> bool:
-    """Whether a node stands for its bytes itself, not for the nodes that follow."""
+    """Whether a node covers its bytes itself, rather than the nodes that follow."""
     return not isinstance(node.value, Opened)
 
 
 def record_nodes(record: RecordStruct, data: bytes, start: int, path: str) -> list[FieldNode]:
-    """The nodes of one record whose bytes begin at `start`; where `data` ends too early, those before that."""
+    """The nodes of one record whose bytes begin at `start`; if `data` ends too early, those before the end."""
     trace: list[FieldNode] = []
-    with suppress(FormatError):  # the scanner has said which fault it is; here only what lies before it counts
+    with suppress(FormatError):  # the scanner has reported the fault already; only the nodes before it are needed
         record.parse_stream(BytesIO(data), reading=ParseState(len(data), trace))
     nodes: list[FieldNode] = []
     for met in trace:
@@ -98,7 +98,7 @@ def record_nodes(record: RecordStruct, data: bytes, start: int, path: str) -> li
         parts = [i for i, known in enumerate(nodes) if known.path.startswith((f"{node.path}.", f"{node.path}["))]
         if not parts:
             nodes.append(node)
-        elif nodes[parts[-1]].path == f"{node.path}.text":  # a string is its length and its text, nothing more
+        elif nodes[parts[-1]].path == f"{node.path}.text":  # a string is only its length and its text
             nodes[parts[-1]] = nodes[parts[-1]]._replace(field=node.field)
         else:
             nodes.insert(parts[0], node._replace(value=Opened(TrustedText(""), len(parts))))
@@ -111,7 +111,7 @@ def header_nodes(read: Read, order: ByteOrder, stop: int) -> list[FieldNode]:
 
 
 def key_nodes(read: Read, order: ByteOrder, start: int, stop: int, path: str) -> list[FieldNode]:
-    """Key and type of the key-value between `start` and `stop`; the value begins where they end."""
+    """Key and type of the key-value between `start` and `stop`; the value follows them."""
     whole = gguf.key_value(order)
     head = RecordStruct(whole.title, whole.clause, *whole.fields[:2])
     return record_nodes(head, read(start, min(stop - start, LONGEST_HEAD)), start, path)
@@ -125,7 +125,7 @@ def info_nodes(read: Read, order: ByteOrder, start: int, stop: int, path: str) -
 def value_nodes(
     read: Read, order: ByteOrder, kind: int, start: int, stop: int, path: str, scope: Scope
 ) -> Iterator[FieldNode]:
-    """The value of a key-value of type `kind` that lies from `start` to `stop`."""
+    """The value of a key-value of type `kind`, from `start` to `stop`."""
     field = gguf.key_value(order).fields[2]
     if kind == ValueType.STRING:
         yield from _text(read, order, start, stop, path, field)
@@ -144,7 +144,7 @@ def value_nodes(
 def numbers(
     read: Read, word: Word, start: int, count: int | None, path: str, scope: Scope, field: Field | None = None
 ) -> Iterator[FieldNode]:
-    """`count` numbers of fixed width from `start` on, of which the scope's are given singly; with None, one number."""
+    """`count` numbers of fixed width from `start` on; those in the scope are separate nodes. With None, one number."""
     width, unpack = word.length, struct.Struct(word.fmtstr)
     if count is None:
         yield FieldNode(path, start, start + width, unpack.unpack(read(start, width))[0], field)
@@ -166,9 +166,9 @@ def numbers(
 def _items(
     read: Read, order: ByteOrder, kind: int, count: int, start: int, stop: int, path: str, scope: Scope
 ) -> Generator[FieldNode, None, tuple[int, int]]:
-    """The elements of an array whose first is at `start`; how far the walk came, in bytes and in elements.
+    """The elements of an array whose first is at `start`; returns how far the walk came, in bytes and in elements.
 
-    Nobody has noted where the arrays inside an array end. One that is not walked to its end ends the walk.
+    The index does not hold the ends of nested arrays, so a nested array that is not walked to its end ends the walk.
     """
     path = f"{path}.items"
     if kind in VALUE_FORMATS:
@@ -177,7 +177,7 @@ def _items(
         return start + count * word.length, count
 
     at = start
-    skipped = 0  # strings before the scope: one node for all of them, as soon as something else comes
+    skipped = 0  # strings before the scope: one node for all of them, as soon as another node follows
     for i in range(count):
         beyond = at >= min(stop, scope.stop) or (scope.limit is not None and i - skipped >= scope.limit)
         if kind == ValueType.STRING and not beyond:
@@ -196,7 +196,7 @@ def _items(
             at = end
         else:
             inner, inner_count = _array_head(read, order, at)
-            # the end is not known yet: an empty span
+            # the end is not known yet, so the span is empty
             yield FieldNode(f"{path}[{i}]", at, at, Opened(_array_label(inner), inner_count), None)
             yield from _array_head_nodes(inner, inner_count, at, f"{path}[{i}]")
             at, walked = yield from _items(read, order, inner, inner_count, at + 12, stop, f"{path}[{i}]", scope)

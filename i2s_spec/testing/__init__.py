@@ -1,9 +1,9 @@
-"""What tests need, here and in other projects: sound files, and files with one fault each.
+"""Test data, for this and other projects: sound files, and files with one fault each.
 
-sample      a small sound GGUF file and ways to change it field by field
+sample      a small sound GGUF file that can be changed field by field
 malformed   one broken copy for each rule, each with the code it must get
 strategies  Hypothesis strategies for files, tensors, dialects, models (the extra `testing`)
-mutator     changes files as the schema says they can be wrong; `anatomy` finds the places
-mishaps     what happens to models in real life, as stories
+mutator     damages files field by field, by the schema; `anatomy` finds the fields
+mishaps     mistakes that happen to models in practice
 twins       fast paths compared with their definitions
 """

@@ -1,6 +1,6 @@
-"""This module makes a small sound checkpoint, packed as BitNet b1.58 2B-4T is, in which one thing can then be broken.
+"""This module makes a small sound checkpoint, packed like BitNet b1.58 2B-4T, which tests then break in one place.
 
-Its tensors are a few bytes each: it is for rules on names, shapes and scales, and computes nothing.
+Its tensors have a few bytes each: it serves rules on names, shapes and scales, and no model can run it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class CheckpointSample:
             self.floats(f"{LAYER}{module}.weight", (width,))
 
     def floats(self, name: str, shape: tuple[int, ...], value: float = 1.0) -> None:
-        """Put a tensor of equal floats there."""
+        """Add a tensor of equal floats."""
         count = 1
         for size in shape:
             count *= size

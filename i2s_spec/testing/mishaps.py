@@ -1,6 +1,7 @@
-"""This module tells what happens to models in real life: each mishap takes a sound model and breaks it as people have.
+"""This module defines mistakes that happen to models in practice: each mishap takes a sound model and breaks it in a
+known way.
 
-Where `malformed` has one minimal file for each rule, these are stories on a whole model, for `i2s demo` and for reading.
+`malformed` has one minimal file for each rule; mishaps apply to a whole model, for `i2s demo` and as documentation.
 
     >>> [mishap.name for mishap in mishaps()][:2]
     ['truncated', 'lfs-pointer']
@@ -19,7 +20,8 @@ from i2s_spec.schema.types import TAIL_BYTES
 
 
 class Mishap(NamedTuple):
-    """A way in which models break: a file name, what happened, the rule that finds it, and the breaking itself.
+    """A way in which models break: a file name, a description, the rule that finds it, and the function that breaks the
+    file.
 
     `apply` takes the bytes of a sound file with I2_S tensors and gives those of the broken copy.
     """
@@ -31,7 +33,7 @@ class Mishap(NamedTuple):
 
 
 def mishaps() -> Iterator[Mishap]:
-    """Every mishap, the commonest first."""
+    """Every mishap, the most common first."""
     return iter(_MISHAPS)
 
 
@@ -53,7 +55,7 @@ def _lfs_pointer(model: bytes) -> bytes:
 
 
 def _without_tail(model: bytes) -> bytes:
-    """Drop the tail of the second to last I2_S tensor, and move what follows up."""
+    """Drop the tail of the second to last I2_S tensor, and move the following bytes up."""
     file = _index(model)
     tensor = _i2s(file)[-2]
     cut = tensor.tail_span
@@ -75,7 +77,7 @@ def _renumbered(model: bytes) -> bytes:
 
 
 def _foreign_scales(model: bytes) -> bytes:
-    """Swap the bytes of every scale, and of nothing else."""
+    """Swap the bytes of every scale, but nothing else."""
     broken = bytearray(model)
     for tensor in _i2s(_index(model)):
         at = tensor.tail_span.start
@@ -84,7 +86,7 @@ def _foreign_scales(model: bytes) -> bytes:
 
 
 def _chunked(model: bytes) -> bytes:
-    """Leave a second tail after an I2_S tensor, as a quantizer with two threads does."""
+    """Write a second tail after an I2_S tensor, as a quantizer with two threads does."""
     file = _index(model)
     tensor = _i2s(file)[0]
     cut = tensor.span.stop
@@ -104,7 +106,7 @@ def _terminal_escape(model: bytes) -> bytes:
 
 
 def _overlapping(model: bytes) -> bytes:
-    """Send a tensor to the bytes of another one of its size."""
+    """Let a tensor point to the bytes of another one of the same size."""
     file = _index(model)
     first, second = _i2s(file)[:2]
     at = second.info_span.stop - 8

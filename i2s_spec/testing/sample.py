@@ -1,10 +1,10 @@
 """This module defines small sound GGUF files, and how to break them in one place.
 
-The smallest holds every kind of value and of tensor that matters to a container, in about a kilobyte; it is no model of
-anything. It is changed in two ways: by editing the records that the schema parses it into (`Draft.records`), or by
-overwriting the bytes of one field, found by its path in the schema (`Draft.patch`). Lengths, counts and offsets may lie;
-nothing is corrected. `Model` is a complete model of an architecture, in about 100 kilobytes, to be broken by its keys
-and tensors, which are laid out again.
+The smallest holds every kind of value and tensor that matters to a container, in about a kilobyte; it is not a usable
+model. It is changed in two ways: by editing the records that the schema parses it into (`Draft.records`), or by
+overwriting the bytes of one field, found by its path in the schema (`Draft.patch`). Wrong lengths, counts and offsets
+are not corrected. `Model` is a complete model of an architecture, in about 100 kilobytes; its keys and tensors can be
+changed, and it is laid out again.
 
     >>> draft = Draft()
     >>> data = draft.patch("header.version", (4).to_bytes(4, "little"))
@@ -63,7 +63,7 @@ def i2s_bytes(weights: int, scale: float = 0.75, order: ByteOrder = "little") ->
 
 
 class Draft:
-    """A sound file that can be changed; every call starts from the sound one again.
+    """A sound file that can be changed; every call starts from the sound file.
 
     :param order: byte order of the file
     :param last: which tensor comes last: `i2s` (its tail ends the file) or `f32`
@@ -87,7 +87,7 @@ class Draft:
         return self._spans[path]
 
     def records(self) -> Container:
-        """The sound file as records, fresh at every call."""
+        """The sound file as records; a new copy at every call."""
         floats = struct.pack(order_prefix(self.order) + "8f", *(1 + i / 8 for i in range(8)))
         parts = [
             (b"embedding.weight", (8, 1), "F32", floats),
@@ -121,7 +121,7 @@ class Draft:
         )
 
     def relaid(self, file: Container, alignment: int = 32) -> Container:
-        """Set the counts and the padding before the data section to what the records ask for."""
+        """Set the counts and the padding before the data section according to the records."""
         file.header.key_count = len(file.key_values)
         file.header.tensor_count = len(file.tensor_infos)
         bare = file.copy()
@@ -167,10 +167,10 @@ class Tensor:
 
 
 class Model:
-    """A sound model of a declared architecture, to be changed; no rule of the linter has anything against it.
+    """A sound model of a declared architecture that can be changed; the linter has no finding on it.
 
-    Published files are sound and have more to be said of them: 2B-4T has no `tokenizer.ggml.pre`, the embedding models
-    no `general.quantization_version`. Here they are there.
+    Published files are sound but have findings: 2B-4T has no `tokenizer.ggml.pre`, the embedding models no
+    `general.quantization_version`. Here these keys exist.
 
     :param architecture: one of `ARCHITECTURES`
     :param order: byte order of the file
@@ -199,20 +199,20 @@ class Model:
         return any(pair.key == self._full(name) for pair in self.keys)
 
     def place(self, name: str) -> int:
-        """Where a key stands."""
+        """The row of a key."""
         return next(i for i, pair in enumerate(self.keys) if pair.key == self._full(name))
 
     def pair(self, name: str) -> Container:
-        """A key with its type and value, which can be set."""
+        """A key with its type and value; both can be changed."""
         return self.keys[self.place(name)]
 
     def add(self, name: str, kind: ValueType, value: Any) -> Model:
-        """The model with one key more."""
+        """The model with one more key."""
         self.keys.append(key_value(self._full(name), kind, value))
         return self
 
     def set(self, name: str, value: Any, kind: ValueType | None = None) -> Model:
-        """The model with another value of a key, or another type."""
+        """The model with another value or type of a key."""
         pair = self.pair(name)
         pair.value = value
         if kind is not None:
@@ -226,12 +226,12 @@ class Model:
         return self
 
     def items(self, name: str) -> list[Any]:
-        """The elements of an array, which can be changed; the count follows."""
+        """The elements of an array, which can be changed; the count is updated."""
         items: list[Any] = self.pair(name).value["items"]
         return items
 
     def row(self, name: str) -> int:
-        """Where a tensor stands in the table."""
+        """The row of a tensor in the table."""
         return next(i for i, tensor in enumerate(self.tensors) if tensor.name == name.encode())
 
     def tensor(self, name: str) -> Tensor:
@@ -244,7 +244,7 @@ class Model:
         return self
 
     def like(self, name: str, ne: tuple[int, ...], kind: str) -> Model:
-        """The model with a tensor of another shape or type in place of one, or after all others."""
+        """The model with a tensor of another shape or type, which replaces one or comes after all others."""
         number = BY_NAME[kind]
         content = block_bytes if kind in BLOCK_LAYOUTS else _content
         made = Tensor(name.encode(), ne, number.number, content(name.encode(), ne, kind))
@@ -260,7 +260,7 @@ class Model:
         return self
 
     def built(self) -> bytes:
-        """The model as a file: counts, offsets and padding as they must be."""
+        """The model as a file, with correct counts, offsets and padding."""
         infos, data = [], b""
         for tensor in self.tensors:
             infos.append(tensor_info(tensor.name, tensor.ne, tensor.number, len(data)))
@@ -290,7 +290,7 @@ def block_bytes(name: bytes, ne: tuple[int, ...], kind: str) -> bytes:
 
 
 def _content(name: bytes, ne: tuple[int, ...], kind: str) -> bytes:
-    """Bytes for a tensor: codes 0 to 2 and a scale where it has them, of each name others; else floats of about 1."""
+    """Bytes for a tensor, different for each name: codes 0 to 2 and a scale if it has them, else floats near 1."""
     size = BY_NAME[kind].nbytes(ne)
     if kind in ("I2_S", "TL1"):
         codes = [byte for byte in range(256) if all(byte >> shift & 3 != 3 for shift in (0, 2, 4, 6))]
@@ -300,5 +300,5 @@ def _content(name: bytes, ne: tuple[int, ...], kind: str) -> bytes:
     return (one * (size // len(one) + 1))[:size]
 
 
-#: What a number means in these files.
+#: The type of each number in these files.
 _READ_AS = {kind.number: kind for kind in reversed(tuple(BY_NAME.values()))}

@@ -11,10 +11,9 @@
     def test_my_decoder(tensor: strategies.I2sTensor) -> None:
         assert (my_decoder(tensor.data, tensor.shape) == tensor.trits).all()
 
-`gguf_files` gives whole files on which the linter has no error; `models` small models of the declared architectures;
-`i2s_tensors` the bytes of tensors in every dialect, with the weights that are in them; `mutated` what any of these
-becomes under changes to its fields. What fails shrinks towards few small records and few changes. Hypothesis comes with
-the extra [testing].
+`gguf_files` gives whole files without linter errors; `models` small models of the declared architectures; `i2s_tensors`
+the bytes of tensors in every dialect, with their weights; `mutated` any of these with changed fields. Failing examples
+shrink towards few small records and few changes. Hypothesis is part of the extra [testing].
 """
 
 from __future__ import annotations
@@ -38,19 +37,19 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
     from numpy.typing import NDArray
 
-#: Names that no rule has anything against, and that are no names of a declared architecture's keys.
+#: Valid names that are not keys of a declared architecture.
 _NAME: Final = r"[a-z][a-z0-9_]{0,8}(\.[a-z][a-z0-9_]{0,8}){0,2}"
 
 
 class I2sTensor(NamedTuple):
-    """The bytes of an I2_S tensor and what is in them.
+    """The bytes of an I2_S tensor and their contents.
 
     :param data: payload and tail, rows * cols / 4 + 32 bytes
     :param shape: (rows, cols)
     :param trits: int8 [rows, cols] of -1, 0 and +1
-    :param scale: what +1 stands for, a float32
-    :param dialect: how they are written
-    :param byte_order: of the scale
+    :param scale: the value of +1, a float32
+    :param dialect: the dialect in which they are written
+    :param byte_order: the byte order of the scale
     """
 
     data: bytes
@@ -92,8 +91,8 @@ def i2s_tensors(
     """I2_S tensors with their weights, in one dialect or in any.
 
     :param dialect: a name or a `Dialect`; None for every one that occurs in GGUF files
-    :param byte_order: of the scale; None for both
-    :param most_rows: rows are 1 to this; where the layout takes groups of rows, as many groups
+    :param byte_order: the byte order of the scale; None for both
+    :param most_rows: most rows; if the layout packs groups of rows, most groups
     """
     _need_hypothesis()
     from hypothesis import strategies as st
@@ -122,7 +121,7 @@ def i2s_tensors(
 
 
 def key_values() -> SearchStrategy[tuple[bytes, ValueType, Any]]:
-    """Key-values as (name, type, value in the schema's form): every type, arrays of every type but arrays."""
+    """Key-values as (name, type, value in the schema's form): every type, and arrays of every type except arrays."""
     _need_hypothesis()
     from hypothesis import strategies as st
 
@@ -160,12 +159,12 @@ def gguf_files(
     types: Sequence[str] | None = None,
     most_tensors: int = 4,
 ) -> SearchStrategy[bytes]:
-    """Whole files, of no architecture: any keys, any tensors, any alignment, either byte order; the linter has no error.
+    """Whole files without an architecture: any keys, any tensors, any alignment, either byte order; without linter errors.
 
     :param byte_order: None for both
-    :param dialect: of I2_S tensors; None for every one
-    :param types: names of the types that tensors may have; None for every one that has a number of its own
-    :param most_tensors: tensors in a file
+    :param dialect: the dialect of I2_S tensors; None for every one
+    :param types: names of the types that tensors may have; None for every one whose number has only one meaning
+    :param most_tensors: the most tensors in a file
     """
     _need_hypothesis()
     from hypothesis import strategies as st
@@ -209,7 +208,7 @@ def gguf_files(
 
 
 def models(architecture: str | None = None, *, byte_order: ByteOrder | None = "little") -> SearchStrategy[bytes]:
-    """Small complete models, as `i2s new` makes them; some 100 KB each.
+    """Small complete models, as `i2s new` makes them; about 100 KB each.
 
     :param architecture: one of `ARCHITECTURES`; None for every one
     :param byte_order: None for both
@@ -242,8 +241,8 @@ def mutated(
 ) -> SearchStrategy[bytes]:
     """Files that were changed field by field; see `i2s_spec.testing.mutator.mutate`.
 
-    :param files: what is changed; None for sound files, or nothing at all
-    :param most: how often
+    :param files: the files to change; None for sound files, or empty data
+    :param most: the most changes
     :param max_size: longest file in bytes
     """
     _need_hypothesis()
@@ -269,17 +268,17 @@ def _orders(byte_order: ByteOrder | None) -> SearchStrategy[ByteOrder]:
 
 
 def _unambiguous() -> list[TensorType]:
-    """Types that any reader can tell by their number; I2_S first, towards which examples shrink."""
+    """Types whose number has only one meaning; I2_S first, because examples shrink towards it."""
     numbers = [kind.number for kind in TENSOR_TYPES]
     own = [kind for kind in TENSOR_TYPES if numbers.count(kind.number) == 1 and kind.family == "ggml"]
     return [BY_NAME["I2_S"], *own]
 
 
 def _bytes_of(kind: TensorType, ne: tuple[int, ...], order: str) -> bytes:
-    """Bytes that are sound for a type: numbers that are 1, or bytes that are sound as codes, digits and floats alike.
+    """Valid bytes for a type: numbers that are 1, or bytes that are valid as codes, digits and floats.
 
-    None of them holds the code 3, each stands for five digits in base 3 as a quantizer writes it, and no float16 of them is
-    infinite or no number.
+    None of them holds the code 3, each represents five digits in base 3 as a quantizer writes it, and no float16 made
+    of them is infinite or NaN.
     """
     size = kind.nbytes(ne)
     one = {"F32": struct.pack(">f", 1.0), "F16": b"\x3c\x00", "BF16": b"\x3f\x80", "F64": struct.pack(">d", 1.0)}

@@ -1,4 +1,4 @@
-"""This module holds fast paths against their slow twins: for tests, for fuzzing, and for anyone who changes either."""
+"""This module compares fast paths with their slow twins, for tests, fuzzing, and development."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from i2s_spec.schema.types import ValueType
 
 
 def scanner_against_schema(data: bytes) -> str | None:
-    """The law of the scanner: it accepts what the schema accepts, with the same content, and refuses the rest alike.
+    """Check that the scanner accepts what the schema accepts, with the same content, and refuses everything else with
+    the same fault.
 
-    :returns: the code of the fault, or None where both accept
-    :raises AssertionError: where the twins differ
+    :returns: the code of the fault, or None if both accept
+    :raises AssertionError: if the twins differ
     """
     try:
         parsed, fault = gguf.parse(data), None
@@ -25,7 +26,7 @@ def scanner_against_schema(data: bytes) -> str | None:
         parsed, fault = None, error
     for source in (BufferSource(data), StreamSource(io.BytesIO(data))):
         file = File(source)
-        found = file.index.fault  # `file.fault` may name the cause instead, which takes a look at the whole file
+        found = file.index.fault  # `file.fault` may name the cause instead, which needs the whole file
         if fault is not None:
             assert found is not None
             assert found.fault == fault.fault
@@ -61,7 +62,7 @@ def _schema_value(kind: int, value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value in a form that compares: arrays as lists, NaN as a word."""
+    """A value in a comparable form: arrays as lists, NaN as a word."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""This module is a file that goes away while it is read, as under a download that begins anew."""
+"""This module defines a file that changes while it is read, as when a download is restarted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from i2s_spec.schema import faults
 
 
 class Vanishing(BufferSource):
-    """A source that can be read so many times; then each read is the S903 of a file that has changed.
+    """A source that can be read a limited number of times; then each read raises S903, as for a changed file.
 
     :param reads: how often it can be read
 
@@ -34,7 +34,7 @@ class Vanishing(BufferSource):
         super().readinto(start, buffer)
 
     def changed(self) -> str | None:
-        """What the linter asks at its end."""
+        """The check that the linter makes at its end."""
         self.reported = self.reads < 0
         return "it has gone" if self.reported else None
 

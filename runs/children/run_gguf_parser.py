@@ -1,4 +1,4 @@
-"""Run the package gguf-parser on a file, as its command line does: parse, then print: ANSWER FILE."""
+"""Run the package gguf-parser on a file like its command line does: parse, then print. Arguments: ANSWER FILE."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""Run the package gguf on a file: ANSWER FILE. It says how many tensors it sees, and of which types."""
+"""Run the package gguf on a file: ANSWER FILE. It reports the number of tensors and their types."""
 
 import json
 import sys

@@ -1,9 +1,10 @@
-"""Run llama.cpp's library of npm's @node-llama-cpp/linux-x64 and dump what it computes: PACKAGE ANSWER FILE TOKENS FOLDER.
+"""Run llama.cpp's library of npm's @node-llama-cpp/linux-x64 and dump its values: PACKAGE ANSWER FILE TOKENS FOLDER.
 
-The library calls back for each node of its graph. Once that is the library's own printer (`common_debug_cb_eval`, which
-llama-eval-callback uses), whose text goes to FOLDER/eval-callback.txt; once it is `Values` below, which writes the float32
-nodes whole to FOLDER/values.npz: `#1` behind the second of a name, nothing for views. Flash attention is off, logits
-are those of all tokens, and one thread computes. The structures are those of llama.h and ggml.h of its version 0.5.0.
+The library calls back for each node of its graph. In a first run the callback is the library's own printer
+(`common_debug_cb_eval`, which llama-eval-callback uses), whose text goes to FOLDER/eval-callback.txt; in a second run it
+is `Values` below, which writes the float32 nodes whole to FOLDER/values.npz: `#1` after the second use of a name,
+nothing for views. Flash attention is off, logits of all tokens are computed, with one thread. The structures are those
+of llama.h and ggml.h of its version 0.5.0.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Run modelaudit on a file, by its command: ANSWER FILE. What it reports of types is what it says; it loads all the same."""
+"""Run modelaudit's command on a file: ANSWER FILE. Its messages about types are recorded; the file counts as loaded."""
 
 import json
 import subprocess

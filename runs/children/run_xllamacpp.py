@@ -1,8 +1,8 @@
 """Run xllamacpp on a file: ANSWER FILE TOKENS VOCABULARY LETTER [FLASH].
 
-Its server returns no probabilities with a token that is not a whole character. So the token LETTER is made to follow, by
-a bias; that comes after the probabilities, which are those of the model's own logits. FLASH says whether attention is
-computed in one operation (`on`, `off`); without it, that is left to the program.
+Its server returns no probabilities with a token that is not a whole character. So a bias forces the token LETTER to
+follow; it is applied after the probabilities, which are those of the model's own logits. FLASH says whether attention is
+computed in one operation (`on`, `off`); without it, the program decides.
 """
 
 import json

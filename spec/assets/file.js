@@ -1,30 +1,30 @@
-// A GGUF file that somebody drops on the page: header, tensors, scales, shares of codes, first findings. Bytes are read
-// by ranges from the file itself, and nothing of it leaves the page. Numbers of types and words of rules are in layouts.js.
+// Reads a GGUF file that was dropped on the page: header, tensors, scales, shares of codes, first findings. It reads ranges
+// of bytes from the file itself, and sends nothing anywhere. Type numbers and texts of rules are in layouts.js.
 "use strict";
 
 (() => {
-  const HEADER = 1 << 20; // first bytes that are read; doubled as long as the header does not end
+  const HEADER = 1 << 20; // bytes read first; doubled until they contain the whole header
   const MOST_HEADER = 1 << 27;
-  const SAMPLE = 1 << 16; // bytes of each payload that are counted
+  const SAMPLE = 1 << 16; // bytes of each payload in which codes are counted
   const MOST_KEYS = 4096;
   const MOST_TENSORS = 4096;
   const I2_S = 36;
   const SIZES = { 0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8 };
   const SMALLEST = { ...SIZES, 8: 8, 9: 12 };
 
-  /** The bytes that were read end before the header does; whether the file does too, the reader knows. */
+  /** The bytes read so far end before the header does. */
   class Short extends Error {}
 
   class Cursor {
     constructor(bytes, size) {
       this.bytes = bytes;
-      this.size = size; // of the whole file: counts are compared with it
+      this.size = size; // of the whole file; counts are compared with it
       this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
       this.at = 0;
       this.little = true;
     }
     take(count) {
-      if (count > this.size - this.at) throw new Error(`${count} bytes are wanted at byte ${this.at}; ${this.size - this.at} are left`);
+      if (count > this.size - this.at) throw new Error(`${count} bytes are needed at byte ${this.at}, but only ${this.size - this.at} are left`);
       if (count > this.bytes.length - this.at) throw new Short();
       this.at += count;
       return this.at - count;
@@ -42,7 +42,7 @@
     }
   }
 
-  /** The fewest digits that a float32 is read back from. */
+  /** A float32 with the fewest digits that give the same value when read back. */
   function shortest(found) {
     for (let digits = 1; digits < 9; digits++) {
       const near = Number(found.toPrecision(digits));
@@ -51,20 +51,20 @@
     return String(Number(found.toPrecision(9)));
   }
 
-  /** A value in words: numbers, the beginning of a text, or how many elements an array has. */
+  /** A value as text: a number, the beginning of a string, or the size of an array. */
   function value(from, type, depth = 0) {
     const { view, little } = from;
     if (type === 8) return from.text(200);
     if (type === 9) {
       const [inner, count] = [from.u32(), from.u64()];
-      if (!(inner in SMALLEST) || depth > 3) throw new Error(`no array has elements of type ${inner}`);
-      if (count > Math.floor((from.size - from.at) / SMALLEST[inner])) throw new Error(`${count} elements do not fit`);
+      if (!(inner in SMALLEST) || depth > 3) throw new Error(`type ${inner} is invalid for elements of an array`);
+      if (count > Math.floor((from.size - from.at) / SMALLEST[inner])) throw new Error(`an array of ${count} elements does not fit into the file`);
       if (inner in SIZES) from.take(count * SIZES[inner]);
       else if (inner === 8) for (let i = 0; i < count; i++) from.take(from.u64());
       else for (let i = 0; i < count; i++) value(from, inner, depth + 1);
       return `${count.toLocaleString("en")} × ${I2S.values[inner]}`;
     }
-    if (!(type in SIZES)) throw new Error(`no value has type ${type}`);
+    if (!(type in SIZES)) throw new Error(`type ${type} is invalid for a value`);
     const at = from.take(SIZES[type]);
     const get = { 0: "Uint8", 1: "Int8", 2: "Uint16", 3: "Int16", 4: "Uint32", 5: "Int32", 6: "Float32", 7: "Uint8",
       10: "BigUint64", 11: "BigInt64", 12: "Float64" }[type];
@@ -104,7 +104,7 @@
     return { version, little: from.little, keyCount, count, keys, alignment, tensors, headerBytes: from.at, start };
   }
 
-  /** Bytes of a tensor; null for types of other sizes. */
+  /** Size of a tensor in bytes; null if its type has no fixed block size. */
   function bytesOf({ ne, type }) {
     const n = ne.reduce((a, b) => a * b, 1);
     if (type === I2_S) return Math.floor(n / 4) + I2S.tailBytes;
@@ -114,18 +114,18 @@
 
   const slice = async (file, start, stop) => new Uint8Array(await file.slice(start, stop).arrayBuffer());
 
-  /** The beginnings of files that are not GGUF, with the rule that says so; null for a file that is. */
+  /** The finding for a file that does not begin like GGUF; null for one that does. */
   function other(first, size) {
     const words = new TextDecoder("latin1").decode(first.subarray(0, 40));
     if (size === 0) return { code: "G001", words: "the file is empty" };
-    if (words.startsWith("version https://git-lfs")) return { code: "G003", words: "a pointer of Git LFS, not the model" };
-    if (!words.startsWith("GGUF")) return { code: "G002", words: "the first four bytes are not GGUF" };
+    if (words.startsWith("version https://git-lfs")) return { code: "G003", words: "the file is a Git LFS pointer, not the model" };
+    if (!words.startsWith("GGUF")) return { code: "G002", words: "the first four bytes are not 'GGUF'" };
     return null;
   }
 
   /**
-   * What a file holds: `{ size, fault, version, keys, tensors, findings }`; each I2_S tensor has its scale, its counts of
-   * codes and how many bytes these were counted in.
+   * The content of a file: `{ size, fault, version, keys, tensors, findings }`; each I2_S tensor has its scale, its counts
+   * of codes, and the number of bytes in which they were counted.
    */
   async function read(file, progress = () => {}) {
     const result = { size: file.size, fault: null, keys: [], tensors: [], findings: [] };
@@ -157,13 +157,13 @@
     if (offset % alignment) find("G403", `offset ${offset} is not a multiple of ${alignment}`, name);
     const begin = start + offset;
     if (tensor.bytes !== null && begin + tensor.bytes > file.size) {
-      find("G401", `it ends at byte ${begin + tensor.bytes}, the file at byte ${file.size}`, name);
+      find("G401", `it ends at byte ${begin + tensor.bytes}, but the file ends at byte ${file.size}`, name);
       return;
     }
     if (type !== I2_S) return;
     const payload = tensor.bytes - I2S.tailBytes;
     tensor.begin = begin;
-    if (ne[0] % 128) find("I103", `rows of ${ne[0]} are not whole blocks of 128`, name);
+    if (ne[0] % 128) find("I103", `its rows have ${ne[0]} elements, which is not a multiple of 128`, name);
     const tail = await slice(file, begin + payload, begin + payload + 4);
     tensor.scale = new DataView(tail.buffer).getFloat32(0, little);
     const sample = await slice(file, begin, begin + Math.min(payload, SAMPLE));
@@ -174,10 +174,10 @@
     else if (!Number.isFinite(tensor.scale)) find("I303", "its scale is infinite", name);
     else if (tensor.scale === 0 && tensor.counts[0] + tensor.counts[2]) find("I304", "its scale is 0", name);
     else if (tensor.scale < 0) find("I305", `its scale is ${tensor.scale}`, name);
-    if (tensor.counts[3]) find("I201", `${tensor.counts[3]} codes 3 in its first ${sample.length} bytes`, name);
+    if (tensor.counts[3]) find("I201", `code 3 occurs in its first ${sample.length} bytes, ${tensor.counts[3]} times`, name);
   }
 
-  /** The first rows of a tensor that a page can draw, as whole rows and with its tail. */
+  /** As many first rows of a tensor as the page can draw, with its tail. */
   async function rowsOf(file, { ne, begin, bytes }, most) {
     const cols = ne[0], all = ne.slice(1).reduce((a, b) => a * b, 1);
     const rows = Math.min(all, Math.floor(most / cols));

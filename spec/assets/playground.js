@@ -1,5 +1,5 @@
-// The interactive page: bytes on one side, elements on the other, and what every dialect makes of the same bytes.
-// The index arithmetic is in layouts.js, which is written from the schema; nothing here knows where a code lies.
+// The interactive page: bytes on one side, elements on the other, and how every dialect decodes the same bytes.
+// The index arithmetic is in layouts.js, which is generated from the schema; no position of a code is computed here.
 "use strict";
 
 (() => {
@@ -7,16 +7,16 @@
   if (!home) return;
 
   const EXAMPLE = { rows: 4, cols: 128 };
-  const MOST = 4096; // elements that are drawn
+  const MOST = 4096; // elements drawn at most
   const SHIFTS = [6, 4, 2, 0];
   const SHOWN = { "-1": "\u2212", 0: "0", 1: "+", null: "\u00b7" };
-  const WORDS = { "-1": "\u22121", 0: "0", 1: "+1", null: "nothing" };
+  const WORDS = { "-1": "\u22121", 0: "0", 1: "+1", null: "undefined" };
 
   const state = { layout: I2S.layouts[0], map: I2S.codeMaps[0], rows: EXAMPLE.rows, cols: EXAMPLE.cols, bytes: [] };
 
-  // ---- what the arithmetic says --------------------------------------------------------------------------------
+  // ---- index arithmetic ------------------------------------------------------------------------------------------
 
-  /** Whether a matrix is whole blocks and whole groups of rows of a layout. */
+  /** Whether a matrix consists of whole blocks and whole groups of rows of a layout. */
   const fits = (layout, rows, cols) => (rows * cols) % layout.block === 0 && rows % layout.rowBlock === 0;
 
   /** Byte, shift, code and trit of element k. */
@@ -47,7 +47,7 @@
   const lines = (bytes) =>
     bytes.map((byte, i) => hex(byte) + (i % 16 === 15 ? "\n" : " ")).join("").trimEnd();
 
-  /** Bytes of a hex text: pairs of digits; addresses of a dump, its column of characters and marks of listings are left out. */
+  /** Bytes of a hex text: pairs of digits. Addresses and characters of a hex dump, and punctuation of listings, are skipped. */
   function bytesOf(text) {
     const bytes = [];
     for (const line of text.split("\n")) {
@@ -56,14 +56,14 @@
       const plain = bare.replace(/\bb(?=["'])|0x|\\x|[,;:"'()[\]{}]/gi, " ");
       for (const word of plain.trim().split(/\s+/)) {
         if (word === "") continue;
-        if (!/^([0-9a-f]{2})+$/i.test(word)) throw new Error(`\u201c${word.slice(0, 20)}\u201d is not pairs of hex digits`);
+        if (!/^([0-9a-f]{2})+$/i.test(word)) throw new Error(`\u201c${word.slice(0, 20)}\u201d does not consist of pairs of hex digits`);
         for (let i = 0; i < word.length; i += 2) bytes.push(parseInt(word.slice(i, i + 2), 16));
       }
     }
     return bytes;
   }
 
-  // ---- what is on the page ---------------------------------------------------------------------------------------
+  // ---- elements of the page ---------------------------------------------------------------------------------------
 
   function make(name, attributes = {}, ...children) {
     const element = document.createElement(name);
@@ -97,7 +97,7 @@
   const table = make("div", { class: "pg-dialects" });
   const picker = make("input", { id: "pg-file", type: "file", accept: ".gguf" });
   const drop = make("label", { for: "pg-file", class: "pg-drop" },
-    "Drop a GGUF file here, or choose one: header, tensors, scales, shares of codes, first findings. It is read in this page and never uploaded.", picker);
+    "Drop a GGUF file here, or choose one, to see its header, tensors, scales, shares of codes and first findings. The file is read in this page and never uploaded.", picker);
   const filePane = make("div", { class: "pg-file", "aria-live": "polite" });
   const reset = make("button", { type: "button", class: "md-button" }, "Example of chapter 5");
   reset.addEventListener("click", () => {
@@ -121,14 +121,14 @@
     fault,
     said,
     make("div", { class: "pg-panes" },
-      make("section", {}, make("h2", {}, "Elements, 32 to a line"), elementPane),
-      make("section", {}, make("h2", {}, "Bytes, each with its bits from the highest down"), bytePane)),
-    make("label", { for: "pg-hex", class: "pg-hex" }, "Bytes of a tensor, in hex: the payload, and the tail if you have it", box),
+      make("section", {}, make("h2", {}, "Elements, 32 in a line"), elementPane),
+      make("section", {}, make("h2", {}, "Bytes, each with its bits, highest first"), bytePane)),
+    make("label", { for: "pg-hex", class: "pg-hex" }, "Bytes of a tensor in hex: the payload, optionally followed by the tail", box),
     make("h2", {}, "The same bytes in every dialect"),
     table);
   box.addEventListener("input", () => draw());
 
-  // ---- a file of the reader's own -----------------------------------------------------------------------------------
+  // ---- a dropped file -----------------------------------------------------------------------------------
 
   for (const kind of ["dragenter", "dragover"])
     drop.addEventListener(kind, (event) => { event.preventDefault(); drop.classList.add("pg-over"); });
@@ -151,15 +151,15 @@
 
   const count = (number) => number.toLocaleString("en");
 
-  /** What a file holds; every text of it becomes text of the page, and nothing else. */
+  /** Show the content of a file. Text from the file is inserted as plain text, never as markup. */
   function show(file, found) {
     const facts = found.version === undefined ? [] : [
       `GGUF version ${found.version}, ${found.little ? "little" : "big"}-endian`, `${count(found.keyCount)} keys`,
-      `${count(found.count)} tensors`, `aligned to ${count(found.alignment)}`];
+      `${count(found.count)} tensors`, `alignment ${count(found.alignment)}`];
     filePane.replaceChildren(
       make("h2", {}, file.name),
       make("p", {}, [`${count(found.size)} bytes`, ...facts].join(" \u00b7 ")),
-      ...(found.fault ? [make("p", { class: "pg-fault" }, `The header is not read to its end: ${found.fault}.`)] : []),
+      ...(found.fault ? [make("p", { class: "pg-fault" }, `The header cannot be read to its end: ${found.fault}.`)] : []),
       findingsOf(found), keysOf(found), tensorsOf(file, found));
   }
 
@@ -172,12 +172,12 @@
 
   const row = (...cells) => make("tr", {}, ...cells.map((cell) => make("td", {}, cell)));
 
-  /** A long name that may be broken behind a point or a line. */
+  /** A long name that may be broken after a dot or an underscore. */
   const breakable = (name) => name.split(/(?<=[._])(?=[a-z0-9])/).flatMap((part, i) => (i ? [make("wbr", {}), part] : [part]));
 
   function findingsOf({ findings, fault }) {
     if (!findings.length)
-      return make("p", {}, fault ? "No rule was asked." : `None of the ${Object.keys(I2S.rules).length} rules that this page asks found anything; i2s lint asks them all.`);
+      return make("p", {}, fault ? "No rule was checked." : `None of the ${Object.keys(I2S.rules).length} rules that this page checks reports anything; i2s lint checks all rules.`);
     const groups = new Map();
     for (const finding of findings) groups.set(finding.code, [...(groups.get(finding.code) ?? []), finding]);
     const items = [...groups].map(([code, all]) => {
@@ -186,7 +186,7 @@
       const first = `${all[0].tensor ? `${all[0].tensor}: ` : ""}${all[0].words}`;
       return make("li", {}, make("a", { href: `rules/${code}.html` }, `${code} ${slug}`), ` ${severity}: ${title}${times} ${first}.`);
     });
-    return make("div", {}, make("p", {}, "What looks wrong, and the rule that is nearest; i2s lint names the cause:"), make("ul", {}, ...items));
+    return make("div", {}, make("p", {}, "Possible errors, each with the closest rule; i2s lint names the cause:"), make("ul", {}, ...items));
   }
 
   function keysOf({ keys }) {
@@ -200,7 +200,7 @@
       const shape = [...ne].reverse().map(count).join(" \u00d7 ");
       const shown = breakable(name);
       if (!counts) return row(make("span", {}, ...shown), typeName ?? "", shape, "", "");
-      const button = make("button", { type: "button", title: "show its first rows below" }, ...shown);
+      const button = make("button", { type: "button", title: "Show its first rows below" }, ...shown);
       button.addEventListener("click", () => take(file, tensor));
       return row(button, typeName, shape, I2S_FILE.shortest(scale), strip(counts));
     });
@@ -209,7 +209,7 @@
     return part;
   }
 
-  /** Shares of the codes as a strip, with the numbers beside it. */
+  /** Shares of the codes as a bar, with the numbers beside it. */
   function strip(counts) {
     const whole = counts.reduce((a, b) => a + b, 0);
     const parts = counts.map((each, code) => {
@@ -221,10 +221,10 @@
     return make("span", { class: "pg-shares" }, make("span", { class: "pg-strip" }, ...parts), words);
   }
 
-  /** The first rows of a tensor into the panes, as many as are drawn. */
+  /** Put as many first rows of a tensor into the panes as can be drawn. */
   async function take(file, tensor) {
     const part = await I2S_FILE.rowsOf(file, tensor, MOST);
-    if (!part) return void (fault.textContent = `A row of ${tensor.name} is longer than this page draws (${MOST}).`);
+    if (!part) return void (fault.textContent = `A row of ${tensor.name} has more elements than this page draws (${MOST}).`);
     Object.assign(state, { rows: part.rows, cols: part.cols });
     home.querySelector("#pg-rows").value = state.rows;
     home.querySelector("#pg-cols").value = state.cols;
@@ -233,11 +233,11 @@
     home.querySelector(".pg-panes").scrollIntoView({ block: "nearest" });
   }
 
-  // ---- lighting up -------------------------------------------------------------------------------------------------
+  // ---- highlighting -------------------------------------------------------------------------------------------------
 
   let lit = [];
 
-  /** Bring a cell into sight inside its pane, and leave the page where it is. */
+  /** Scroll a pane until a cell is visible, without scrolling the page. */
   function intoSight(pane, cell) {
     if (!cell) return;
     const [outer, inner] = [pane.getBoundingClientRect(), cell.getBoundingClientRect()];
@@ -245,7 +245,7 @@
     else if (inner.bottom > outer.bottom) pane.scrollTop += inner.bottom - outer.bottom + 8;
   }
 
-  /** Mark what belongs to some elements: their bits on one side, themselves on the other; and say it. */
+  /** Highlight some elements in one pane and their bits in the other, and describe them in words. */
   function light(ks) {
     for (const element of lit) element.classList.remove("pg-lit", "pg-near");
     lit = [];
@@ -260,7 +260,7 @@
       intoSight(elementPane, elementPane.querySelector(".pg-lit"));
       intoSight(bytePane, bytePane.querySelector(".pg-near"));
     }
-    said.replaceChildren(...(places.length ? words(places) : ["Point at an element or at bits, or walk with the arrow keys."]));
+    said.replaceChildren(...(places.length ? words(places) : ["Point at an element or at bits, or move with the arrow keys."]));
   }
 
   function words(places) {
@@ -273,7 +273,7 @@
     }).join("; ") + "."];
   }
 
-  /** Which elements something on the page stands for. */
+  /** The elements that a part of the page shows. */
   function meant(target) {
     const cell = target.closest?.("[data-k], [data-byte], [data-whole]");
     if (!cell) return null;
@@ -307,17 +307,17 @@
   function wrong() {
     const n = elements();
     if (n === 0) return "A tensor has at least one row and one column.";
-    if (n > MOST) return `${n} elements are more than this page draws (${MOST}).`;
+    if (n > MOST) return `${n} elements are too many: this page draws ${MOST} at most.`;
     if (n % I2S.codesPerByte) return `${n} elements do not fill whole bytes.`;
     if (state.bytes.length < payloadBytes())
-      return `${state.rows} \u00d7 ${state.cols} elements take ${payloadBytes()} bytes; there are ${state.bytes.length}.`;
+      return `${state.rows} \u00d7 ${state.cols} elements take ${payloadBytes()} bytes, but the text has ${state.bytes.length}.`;
     return null;
   }
 
   function unfit(layout) {
     return layout.rowBlock > 1
-      ? `${layout.name} packs rows in groups of ${layout.rowBlock}: ${state.rows} rows are not whole groups.`
-      : `${layout.name} packs blocks of ${layout.block}: ${elements()} elements are not whole blocks.`;
+      ? `${layout.name} packs rows in groups of ${layout.rowBlock}; ${state.rows} is not a multiple of ${layout.rowBlock}.`
+      : `${layout.name} packs blocks of ${layout.block} elements; ${elements()} is not a multiple of ${layout.block}.`;
   }
 
   function draw() {
@@ -383,12 +383,12 @@
           ...[counts["-1"], counts[0], counts[1], counts.null].map((count) => make("td", { class: "pg-count" }, String(count)))));
       }
     }
-    const heads = ["dialect", "elements 0 to 31", "\u22121", "0", "+1", "no meaning"];
+    const heads = ["dialect", "elements 0 to 31", "\u22121", "0", "+1", "undefined"];
     table.append(make("table", {}, make("thead", {}, make("tr", {}, ...heads.map((head) => make("th", { scope: "col" }, head)))), body));
     const rest = state.bytes.slice(payloadBytes());
     if (rest.length >= 4) {
       const scale = new DataView(Uint8Array.from(rest.slice(0, 4)).buffer).getFloat32(0, true);
-      table.append(make("p", { class: "pg-scale" }, `After the payload: ${rest.slice(0, 4).map(hex).join(" ")}, a scale of ${scale} in little-endian order.`));
+      table.append(make("p", { class: "pg-scale" }, `The bytes after the payload, ${rest.slice(0, 4).map(hex).join(" ")}, are a scale of ${scale} in little-endian order.`));
     }
   }
 

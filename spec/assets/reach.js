@@ -1,10 +1,10 @@
-// What scrolls can be reached by the keyboard: code, tables and figures that are wider than the page get into the order
-// of focus. The theme wraps tables while the page loads, and sizes change where somebody turns a telephone.
+// Makes scrollable parts reachable by keyboard: code, tables and figures that are wider than the page get a tab stop. This
+// is repeated because the theme wraps tables while the page loads, and because sizes change when a phone is turned.
 "use strict";
 
 (() => {
   const WIDE = ".md-typeset pre > code, .md-typeset__scrollwrap, figure.i2s-wide, .pg-dialects";
-  const LONG = 16; // characters; shorter names stay on one line
+  const LONG = 16; // characters; shorter names are not broken
 
   const reach = () => {
     for (const box of document.querySelectorAll(WIDE)) {
@@ -13,7 +13,7 @@
     }
   };
 
-  /** Long names at the head of a row may be broken behind a point or a line, where the table is wide. */
+  /** Long names in the first column may be broken after a dot or an underscore. */
   const breakable = () => {
     for (const name of document.querySelectorAll(".md-typeset td:first-child > code")) {
       const parts = name.textContent.split(/(?<=[._])(?=[a-z])/);

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 import i2s_spec as i2s
 
 
-def judge(frames):
-    """Frames of entries in, one after another; frames of lines out."""
+def check_frames(frames):
+    """Check frames of entries, one after another, and yield frames of lines."""
     for frame in frames:
         lines = [json.dumps(i2s.check(row, profile="security")) for row in frame.to_dict("records")]
         yield pandas.DataFrame({"line": lines})
@@ -19,10 +19,10 @@ def judge(frames):
 
 if __name__ == "__main__":
     entries = [(entry.url, entry.etag, entry.size) for entry in i2s.manifest([sys.argv[1]])]
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers run what has i2s_spec installed
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers use this Python, which has i2s_spec
     spark = SparkSession.builder.appName("i2s").getOrCreate()
     frame = spark.createDataFrame(entries, "url string, etag string, size long")
     with open(sys.argv[2], "w") as results:
-        for row in frame.mapInPandas(judge, "line string").toLocalIterator():
+        for row in frame.mapInPandas(check_frames, "line string").toLocalIterator():
             results.write(row.line + "\n")
     spark.stop()

@@ -1,4 +1,4 @@
-// A reader of I2_S, from chapters 2, 5 and 6 and nothing else: node reader.mjs model.gguf
+// A reader of I2_S, written from chapters 2, 5 and 6 alone: node reader.mjs model.gguf
 // Prints the name, shape and scale of each I2_S tensor, how many of its trits are -1, 0 and +1, and the first eight.
 import { readFileSync } from "node:fs";
 
@@ -10,8 +10,8 @@ class Cursor {
     this.little = true;
   }
   get left() { return this.bytes.length - this.at; }
-  take(count) {                                   // R2.1-3: nothing is believed before it is compared
-    if (count > this.left) throw new Error(`${count} bytes are wanted at ${this.at}, ${this.left} are left`);
+  take(count) {                                   // R2.1-3: compare before use
+    if (count > this.left) throw new Error(`${count} bytes are needed at ${this.at}, but ${this.left} are left`);
     this.at += count;
     return this.at - count;
   }
@@ -36,13 +36,13 @@ function skip(from, type, depth = 0) {
   if (type === 8) return void from.text();
   if (type === 9) {
     const [inner, count] = [from.u32(), from.u64()];
-    if (!(inner in SMALLEST) || depth === 3 && inner === 9) throw new Error(`no array has elements of type ${inner}`);
+    if (!(inner in SMALLEST) || depth === 3 && inner === 9) throw new Error(`type ${inner} is invalid in an array`);
     if (count > Math.floor(from.left / SMALLEST[inner])) throw new Error(`${count} elements do not fit`);   // R2.5-2
     if (inner in SIZES) return void from.take(count * SIZES[inner]);
     for (let i = 0; i < count; i++) skip(from, inner, depth + 1);
     return;
   }
-  if (!(type in SIZES)) throw new Error(`no value has type ${type}`);                    // R2.5-1
+  if (!(type in SIZES)) throw new Error(`type ${type} is invalid`);                    // R2.5-1
   from.take(SIZES[type]);
 }
 
@@ -55,9 +55,9 @@ export function tensors(bytes) {
     [from.little, from.at] = [false, 4];
     version = from.u32();
   }
-  if (version !== 2 && version !== 3) throw new Error(`version ${version}`);             // R2.3-1
+  if (version !== 2 && version !== 3) throw new Error(`version ${version} is unknown`);             // R2.3-1
   const [count, keys] = [from.u64(), from.u64()];
-  if (keys > from.left / 13 || count > from.left / 24) throw new Error("counts that the file cannot hold");   // R2.2-3
+  if (keys > from.left / 13 || count > from.left / 24) throw new Error("the counts are more than the file can hold");   // R2.2-3
 
   let alignment = null;
   for (let i = 0; i < keys; i++) {
@@ -65,15 +65,15 @@ export function tensors(bytes) {
     const start = from.at;
     skip(from, type);
     if (key === "general.alignment" && alignment === null) {                             // 2.7
-      if (type !== 4) throw new Error("general.alignment is no u32");
+      if (type !== 4) throw new Error("general.alignment is not a u32");
       alignment = from.view.getUint32(start, from.little);
-      if (alignment === 0 || alignment & (alignment - 1)) throw new Error(`an alignment of ${alignment}`);
+      if (alignment === 0 || alignment & (alignment - 1)) throw new Error(`the alignment ${alignment} is invalid`);
     }
   }
   const infos = [];
   for (let i = 0; i < count; i++) {
     const [name, dimensions] = [from.text(), from.u32()];
-    if (dimensions > 4) throw new Error(`${dimensions} dimensions`);
+    if (dimensions > 4) throw new Error(`a tensor has ${dimensions} dimensions`);
     const ne = Array.from({ length: dimensions }, () => from.u64());
     infos.push({ name, ne, type: from.i32(), offset: from.u64() });
   }
@@ -85,7 +85,7 @@ export function tensors(bytes) {
 export function decode(bytes, little, start, { name, ne, offset }) {
   const n = ne.reduce((a, b) => a * b, 1);
   const [cols, rows] = [ne[0], n / ne[0]];
-  if (cols % 128) throw new Error(`${name}: rows of ${cols} are no whole blocks`);       // R5.3-2
+  if (cols % 128) throw new Error(`${name}: rows of ${cols} are not whole blocks`);       // R5.3-2
   const from = start + offset;
   if (from + n / 4 + 32 > bytes.length) throw new Error(`${name}: its tail is not in the file`);   // R6.1-1
   const trits = new Int8Array(n);

@@ -1,4 +1,4 @@
-"""What other libraries take: tensors as NumPy and DLPack arrays, reports as tables, files in every form that holds one."""
+"""Interchange with other libraries: tensors as NumPy and DLPack arrays, reports as tables, all kinds of inputs."""
 
 from __future__ import annotations
 

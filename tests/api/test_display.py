@@ -1,4 +1,4 @@
-"""Objects in an interpreter and in a notebook: a line and a table, small and escaped whatever the file holds."""
+"""Objects in an interpreter and in a notebook: a line and a table, short and escaped whatever the file contains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody's script: it runs, and `mypy --strict` finds nothing in it, with nothing but the installed package to go by."""
+"""A user's script runs, and `mypy --strict` accepts it with only the installed package available."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A script as somebody writes it who uses this package: `mypy --strict` has nothing to say to it."""
+"""A script as a user of this package might write it; `mypy --strict` must accept it."""
 
 from __future__ import annotations
 

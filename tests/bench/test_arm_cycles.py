@@ -1,4 +1,4 @@
-"""Estimated cycles of the ARM kernels: the committed result is whole and names its model; the same tools give the same."""
+"""Estimated cycles of the ARM kernels: the committed result is complete, names its model, and is reproducible."""
 
 from __future__ import annotations
 

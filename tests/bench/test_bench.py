@@ -1,4 +1,4 @@
-"""The benchmarks run, on small input; how fast anything is, is no matter of tests."""
+"""The benchmarks run on small input; tests do not check speeds."""
 
 from __future__ import annotations
 

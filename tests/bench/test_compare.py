@@ -1,4 +1,4 @@
-"""A run is compared with the committed results of its kind of processor; what got worse is named, and nothing else."""
+"""A run is compared with the committed results of its kind of processor; only results that got worse are named."""
 
 from __future__ import annotations
 

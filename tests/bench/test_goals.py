@@ -1,4 +1,4 @@
-"""The goals of classes of processors, and tables that end in time."""
+"""The goals of each class of processors, and the time limits of tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulation of a run over a hub: it obeys what must hold of any run, and the page shows its numbers."""
+"""The simulation of a run over a hub: it satisfies the invariants of any run, and the page shows its numbers."""
 
 from __future__ import annotations
 

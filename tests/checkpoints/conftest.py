@@ -1,5 +1,6 @@
-"""The library `tokenizers` and the worker that renders chat templates are asked in this process: a process of its own for
-each question takes longer than the tests."""
+"""The library `tokenizers` and the worker that renders chat templates run in this process: separate processes would take
+longer than the tests.
+"""
 
 from __future__ import annotations
 

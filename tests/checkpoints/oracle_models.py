@@ -1,7 +1,7 @@
-"""Models of transformers' own classes with random weights, and the folders of every family that they are saved as.
+"""Models of transformers' own classes with random weights, saved as folders of every family.
 
-What a family's folders have that transformers' class does not save so (names of norms, a revision in floats) is made of what
-that class saved. Falcon-E's packed and ternary revisions are written by onebitllms' own functions.
+Some folders have properties that transformers' class does not save (names of norms, a revision in floats); these are
+derived from what the class saved. Falcon-E's packed and ternary revisions are written by onebitllms' own functions.
 """
 
 from __future__ import annotations

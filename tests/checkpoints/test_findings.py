@@ -1,4 +1,4 @@
-"""Lint of checkpoints: sound folders of every family, each rule on a folder that breaks it, and folders that are worse."""
+"""Lint of checkpoints: valid folders of every family, a folder that breaks each rule, and hostile folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints of every family become GGUF files: what is in them, and what is refused."""
+"""Import of checkpoints of every family as GGUF files: content of the result, and refused inputs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_scales_of_groups_are_stored_for_each_half(tmp_path: Path) -> None:
     words = tiny.tensors["model.layers.0.mlp.down_proj.weight"][1]
     with i2s.open(path) as file:
         assert np.array_equal(file.tensors["blk.0.ffn_down.weight"].dequantize(), words.astype(np.float32))
-    with pytest.raises(FormatError, match=r"scale for every 128 weights, which I2_S has no place for; .*Q2_0"):
+    with pytest.raises(FormatError, match=r"scale for every 128 weights, which I2_S cannot store; .*Q2_0.* can"):
         imported(tmp_path / "other", tiny)
     assert not (tmp_path / "other" / "out.gguf").exists()
 
@@ -117,7 +117,9 @@ def test_widths_that_do_not_fit_say_which_types_do(tmp_path: Path) -> None:
     tiny.tensors = Maker(1, "F16", {**SIZES, "ff": 192}).model(
         "latent", {**NORMS, "self_attn.inner_attn_ln": "q", "mlp.ffn_layernorm": "ff"}, tied=True
     )
-    with pytest.raises(FormatError, match=r"\[128, 192\] has no place in I2_S.*types that have.*Q2_0"):
+    with pytest.raises(
+        FormatError, match=r"I2_S cannot hold a matrix of shape \[128, 192\].*types that can hold.*Q2_0"
+    ):
         imported(tmp_path, tiny)
     result, _ = imported(tmp_path, tiny, fallback="Q2_0")
     assert (result.types["Q2_0"], result.types["I2_S"]) == (2, 12)
@@ -351,7 +353,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
         "H101",
     ),
     "no config": (_after(lambda f: (f / "config.json").unlink()), "no config.json"),
-    "large config": (_after(_large_config), "314,572,800 bytes, and 1,048,576 are the limit"),
+    "large config": (_after(_large_config), "314,572,800 bytes; the limit is 1,048,576"),
     "config is not JSON": (_after(lambda f: (f / "config.json").write_text("{")), "is not JSON"),
     "config is deep": (_after(lambda f: (f / "config.json").write_text('{"a":' * 100_000)), "is not JSON"),
     "config has NaN": (_after(lambda f: (f / "config.json").write_text('{"a": NaN}')), "NaN is not a number"),
@@ -389,15 +391,15 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "unknown tensor": (
         _edit(lambda t: t.tensors.update({"model.layers.0.lora_A.weight": t.tensors["model.norm.weight"]})),
-        "lora_A.weight' is not one of bitnet-2b4t",
+        "lora_A.weight' does not belong to bitnet-2b4t",
     ),
     "head inside of the body": (
         _edit(lambda t: t.tensors.update({"model.lm_head.weight": t.tensors["model.embed_tokens.weight"]})),
-        "'model.lm_head.weight' is not one of bitnet-2b4t",
+        "'model.lm_head.weight' does not belong to bitnet-2b4t",
     ),
     "tensor outside of the body": (
         _edit(lambda t: t.tensors.update({_Q.removeprefix("model."): t.tensors["model.norm.weight"]})),
-        "'layers.0.self_attn.q_proj.weight' is not one of bitnet-2b4t",
+        "'layers.0.self_attn.q_proj.weight' does not belong to bitnet-2b4t",
     ),
     "scale beside floats": (
         _edit(lambda t: t.tensors.update({_Q + "_scale": ("BF16", bfloat16(np.ones(1, np.float32)))}), bf16_2b4t),
@@ -418,7 +420,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "ternary online": (
         _edit(lambda t: t.tensors.update(Maker(1, "BF16", SIZES).model("ternary", NORMS, tied=True)), bf16_2b4t),
-        "would quantize it once more",
+        "would quantize it again",
     ),
     "no tokenizer": (_edit(lambda t: t.files.pop("tokenizer.json")), "neither tokenizer.json nor tokenizer.model"),
     "holes": (_tokenizer(lambda t: t["model"]["vocab"].pop("!")), "holes: no token has the id 0"),
@@ -491,7 +493,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
         _edit(lambda t: t.config.update(hidden_act=["relu2"])),
         "hidden_act in config.json is .*; it must be the name of an activation",
     ),
-    "template is a number": (_edit(lambda t: t.files["tokenizer_config.json"].update(chat_template=5)), "and no text"),
+    "template is a number": (_edit(lambda t: t.files["tokenizer_config.json"].update(chat_template=5)), "not a string"),
     "templates without names": (
         _edit(lambda t: t.files["tokenizer_config.json"].update(chat_template=[{"template": "x"}])),
         "its entries are not named templates",
@@ -554,20 +556,20 @@ def test_choices_that_do_not_exist(tmp_path: Path) -> None:
 def test_the_mode_online_has_a_note(tmp_path: Path) -> None:
     """What transformers would do with the weights, and what was done, for each way to take them."""
     result, _ = imported(tmp_path / "a", bf16_2b4t())
-    assert [note for note in result.notes if "online: transformers makes trits of the floats on every pass" in note]
+    assert [note for note in result.notes if "online: transformers quantizes the floats to trits in every pass" in note]
     tiny = packed_2b4t()
     assert imported(tmp_path / "b", tiny)[0].notes == ()
     tiny.config["quantization_config"]["quantization_mode"] = "online"
     result, _ = imported(tmp_path / "c", tiny)
     assert [
-        note for note in result.notes if "reads no weight_scale; the packed matrices were taken with theirs" in note
+        note for note in result.notes if "ignores weight_scale; the packed matrices were converted with theirs" in note
     ]
     tiny = bf16_2b4t()
     tiny.tensors = Maker(2, "BF16", SIZES).model("ternary", SUB_NORMS, tied=True)
-    with pytest.raises(FormatError, match="quantize it once more"):
+    with pytest.raises(FormatError, match="quantize it again"):
         imported(tmp_path / "d", tiny)
     result, _ = imported(tmp_path / "e", tiny, rule="ternary")
-    assert [note for note in result.notes if "once more; they were taken as they are" in note]
+    assert [note for note in result.notes if "again; they were kept unchanged" in note]
 
 
 def test_a_family_by_an_unverified_number_has_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

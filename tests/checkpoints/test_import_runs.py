@@ -1,4 +1,4 @@
-"""What is imported runs in llama.cpp, as PyPI carries it: the same token is likeliest as in the checkpoint itself."""
+"""Imported files run in llama.cpp (from PyPI): the most likely token is the same as with the checkpoint itself."""
 
 from __future__ import annotations
 

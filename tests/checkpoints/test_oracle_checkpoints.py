@@ -1,7 +1,7 @@
-"""Checkpoints of transformers' own classes: imported, their logits are theirs; exported and loaded again, as well.
+"""Checkpoints of transformers' own classes: an import has the same logits, and so has an export that is loaded again.
 
-Weights are random; the classes, their layers (`AutoBitLinear`, `BitLinear`) and their files are transformers' own. Of
-language models the logits are compared, of embedding models the hidden states after the last norm.
+Weights are random; the classes, their layers (`AutoBitLinear`, `BitLinear`) and their files are transformers' own.
+Language models are compared by logits, embedding models by the hidden states after the last norm.
 """
 
 from __future__ import annotations

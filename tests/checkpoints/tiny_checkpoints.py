@@ -1,4 +1,4 @@
-"""Tiny checkpoints of every family, made by hand: config.json, safetensors, tokenizer; random weights from a seed."""
+"""Tiny checkpoints of every family, built by hand: config.json, safetensors, tokenizer; random weights from a seed."""
 
 from __future__ import annotations
 

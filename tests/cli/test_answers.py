@@ -1,4 +1,4 @@
-"""Bad input is an answer: no verb hangs on it, blows up, or calls it a bug of ours."""
+"""Bad input gets an answer: no command hangs, crashes, or reports a bug in i2s-spec."""
 
 from __future__ import annotations
 

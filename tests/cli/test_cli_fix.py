@@ -1,4 +1,4 @@
-"""`i2s fix`: what it prints, how it ends, and what it leaves behind."""
+"""`i2s fix`: output, exit codes, and files left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`i2s identify`: golden transcripts, JSON that fits its schema, options that belong together, exit codes."""
+"""`i2s identify`: golden transcripts, JSON that matches its schema, combinations of options, exit codes."""
 
 from __future__ import annotations
 
@@ -111,5 +111,5 @@ def test_likelihood(folder: Path) -> None:
         del bare.keys[key]
     (folder / "bare.gguf").write_bytes(bare.written())
     found = told("i2s identify bare.gguf --likelihood --json", folder)
-    assert found["why_not"] == "the file has no tokenizer, which a text needs to become tokens"
+    assert found["why_not"] == "the file has no tokenizer, so no text can be tokenized"
     assert f"cannot tell: {found['why_not']}" in run("i2s identify bare.gguf --likelihood", folder)

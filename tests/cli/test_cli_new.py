@@ -1,4 +1,4 @@
-"""`i2s new` as a person runs it: what it says, how it exits, what it leaves."""
+"""`i2s new` on the command line: output, exit codes, and files left behind."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_help_is_light() -> None:
         (["--vocab", "7"], "a vocabulary of this kind has 259 to 1,048,576 tokens, not 7"),
         (["--layers", "many"], "'many' is not a valid integer"),
         (["--arch", "gpt2"], "'gpt2' is not one of 'bitnet-b1.58'"),
-        (["--shape", "2b4t", "--ff", "256"], "2b4t sets all sizes; ff cannot be given beside it"),
+        (["--shape", "2b4t", "--ff", "256"], "2b4t sets all sizes; ff cannot be given as well"),
         (["--alignment", "3"], "general.alignment is 3, which is not a power of two"),
         (["--seed", "-1"], "the seed is -1; seeds start at 0"),
     ],

@@ -1,4 +1,4 @@
-"""`i2s sanitize`: what it prints, how it ends, and what it leaves behind."""
+"""`i2s sanitize`: output, exit codes, and files left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of the tutorial on many files, as whole programs: Dask, Ray Data and Spark give what one process gives."""
+"""The examples of the tutorial on many files: Dask, Ray Data and Spark give the same results as one process."""
 
 from __future__ import annotations
 

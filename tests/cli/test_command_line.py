@@ -1,4 +1,4 @@
-"""A command is said as it was typed."""
+"""Messages repeat a command as it was typed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completion in real shells, on a terminal: what is inserted is one word, and nothing of a file is executed."""
+"""Completion in real shells on a terminal: the inserted text is one word, and nothing from a file is executed."""
 
 from __future__ import annotations
 

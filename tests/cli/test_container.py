@@ -1,4 +1,4 @@
-"""The container: its file is linted, what it copies is what a build takes, and its steps run without Docker."""
+"""The container: its Dockerfile is linted, it copies the files that a build needs, and its steps run without Docker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""convert, decode, encode, hash and diff as a person runs them."""
+"""convert, decode, encode, hash and diff on the command line."""
 
 from __future__ import annotations
 

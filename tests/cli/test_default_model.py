@@ -1,4 +1,4 @@
-"""Verbs without a file take the trained model that comes with the package, and say so."""
+"""Commands without a file use the trained model in the package, and say so."""
 
 from __future__ import annotations
 

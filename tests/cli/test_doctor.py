@@ -1,4 +1,4 @@
-"""`i2s doctor`: one screen about one file; and `i2s diff`, which says what dialect explains a difference."""
+"""`i2s doctor`: a summary of one file on one screen; and `i2s diff`, which names the dialect that explains a difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An empty word where a command line takes a text, as a script's unset variable gives it, has an answer."""
+"""An empty argument, such as a script's unset variable gives, gets a clear error message."""
 
 from __future__ import annotations
 

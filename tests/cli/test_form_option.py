@@ -1,4 +1,4 @@
-"""Every verb that answers in JSON takes `--json`, whatever its other forms are, and it is what `--format json` gives."""
+"""Every command that can answer in JSON accepts `--json`, which means the same as `--format json`."""
 
 from __future__ import annotations
 

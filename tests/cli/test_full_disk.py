@@ -1,4 +1,4 @@
-"""A disk that is really full: verbs that write say so, with the name of the file, leave nothing, and change nothing."""
+"""On a full disk, commands that write name the file in their message, leave no file behind, and change nothing."""
 
 from __future__ import annotations
 

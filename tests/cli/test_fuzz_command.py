@@ -1,4 +1,4 @@
-"""`i2s fuzz`: options, statuses, forms, and a campaign that goes on."""
+"""`i2s fuzz`: options, exit codes, output formats, and a campaign that is continued."""
 
 from __future__ import annotations
 

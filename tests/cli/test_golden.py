@@ -1,4 +1,4 @@
-"""`i2s golden`: the commands as people type them, exit codes, help."""
+"""`i2s golden`: typical commands, exit codes, help."""
 
 from __future__ import annotations
 

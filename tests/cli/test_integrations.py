@@ -1,4 +1,4 @@
-"""What other people's machinery reads: the hooks of pre-commit, and the action for GitHub's workflows."""
+"""Interfaces to other tools: the hooks of pre-commit, and the GitHub action."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kernels are in use: every table for itself, here and as on lesser processors; a wrong name ends in one sentence."""
+"""The kernels in use: each table alone, here and with processor features hidden; a wrong name gives one sentence."""
 
 from __future__ import annotations
 

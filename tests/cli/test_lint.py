@@ -1,4 +1,4 @@
-"""`i2s lint`: exit codes, formats, escaping, and what a shell does to it."""
+"""`i2s lint`: exit codes, formats, escaping, and use in a shell."""
 
 from __future__ import annotations
 

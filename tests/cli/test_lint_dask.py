@@ -1,4 +1,4 @@
-"""`i2s lint --engine dask` as people call it: a cluster of processes, of which some are killed, and the scheduler too."""
+"""`i2s lint --engine dask` with a cluster of processes, while workers and the scheduler are killed."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def test_a_run_its_repetition_and_a_change(tmp_path: Path, server: Server) -> No
     before = len(lines(tmp_path / "r.jsonl"))
     (folder / "00000.gguf").write_bytes(b"changed")
     again = ended(i2s(*arguments, cwd=tmp_path))
-    assert "i2s: 13 of 16 files have their results from an earlier run" in again[2]
-    assert "i2s: unchanged on servers, with their earlier results: 1 of 1 file" in again[2]
+    assert "i2s: 13 of 16 files have results from an earlier run" in again[2]
+    assert "i2s: unchanged on their servers, so with their earlier results: 1 of 1 file" in again[2]
     assert len(lines(tmp_path / "r.jsonl")) == before + 2  # the changed one, and the one that is not there
     assert {path for path, each in reports(again[1]).items() if not each["ok"]} == {
         str(folder / "00000.gguf"), str(folder / "text.gguf"), str(tmp_path / "missing.gguf"),

@@ -1,4 +1,4 @@
-"""`i2s lint` over many files: settings and what counts before what, excuses, baselines, processes, terminals."""
+"""`i2s lint` over many files: settings and their precedence, suppressions, baselines, processes, terminals."""
 
 from __future__ import annotations
 

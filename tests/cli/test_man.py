@@ -1,4 +1,4 @@
-"""Manual pages: one for each verb, made from its help, without a warning of groff or man."""
+"""Manual pages: one for each command, generated from its help, without a warning from groff or man."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a newcomer gets wrong is answered in the field's words, with what to type instead."""
+"""Typical mistakes of new users get a message in the usual terms of the field, with the right command."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_dash_is_no_file(model: str, capsys: pytest.CaptureFixture[str]) -> No
         assert "./- is a file" in said
     code, output, _ = called(capsys, "lint", "-")
     assert code == 3
-    assert "- means standard input" in output
+    assert "standard input (-)" in output
     assert json.loads(called(capsys, "lint", model, "-q", "--report", "json=-")[1])["summary"]["files"] == 1
     assert json.loads(called(capsys, "lint", model, "--format", "json", "-o", "-")[1])["summary"]["files"] == 1
     assert called(capsys, "schema", "--format", "c", "-o", "-")[1] == called(capsys, "schema", "--format", "c")[1]

@@ -1,4 +1,4 @@
-"""What a model writes obeys nobody, and nobody obeys it: not a terminal, not the log of a CI run."""
+"""Text written by a model is harmless: it acts neither on a terminal nor in the log of a CI run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plain call of `i2s lint` is read as click reads it, starts without click, and answers the same."""
+"""A simple call of `i2s lint` is parsed without click, with the same result as by click."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process of `i2s` ends without taking Python apart, and as it would have ended otherwise."""
+"""A process of `i2s` exits without Python's teardown, with the same exit code and output as otherwise."""
 
 from __future__ import annotations
 

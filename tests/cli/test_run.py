@@ -1,4 +1,4 @@
-"""`i2s run`, `i2s perplexity` and `i2s embed` as a person runs them."""
+"""`i2s run`, `i2s perplexity` and `i2s embed` on the command line."""
 
 from __future__ import annotations
 

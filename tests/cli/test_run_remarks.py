@@ -1,4 +1,4 @@
-"""What `i2s run` says of how it computed."""
+"""Remarks of `i2s run` about how it computed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a command imports before it works: a budget of modules for each, and libraries that it must start without.
+"""Imports of each command before it works: a limit on the number of modules, and libraries that must not be imported.
 
-Most of the time of a short run is imports. A verb that comes to need one more library, or many more modules, does so
-here first, on purpose.
+Most of the time of a short run is spent on imports. A command that needs one more library, or many more modules, must be
+changed here first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A verb that is told to end leaves no unfinished file, and afterwards the signal does what it did."""
+"""A command that gets a termination signal leaves no unfinished file; afterwards the signal has its usual effect."""
 
 from __future__ import annotations
 

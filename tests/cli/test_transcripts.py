@@ -1,4 +1,4 @@
-"""What commands print, word for word: the golden transcripts of the verbs that need no model in memory."""
+"""Output of commands, word for word: the golden transcripts of commands that need no model in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The implementations of the codec, each of which every law and every vector is held against."""
+"""The implementations of the codec; every property and every vector is tested with each of them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The payload kernels without Python: a C driver makes the calls that a file of cases lists, here and under emulation.
+"""The payload kernels without Python: a C driver makes the calls listed in a file, natively and under emulation.
 
-Cases come from the definition and from what the reference implementations wrote. So kernels are held against it that
-this processor cannot run, and with sanitizers that this interpreter does not have.
+The cases come from the definition and from the output of the reference implementations. This tests kernels that this
+processor cannot run, and uses sanitizers that this interpreter was not built with.
 """
 
 from __future__ import annotations

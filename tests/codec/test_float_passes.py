@@ -1,4 +1,4 @@
-"""Laws of passes over float words: kernels are their definition, bit for bit, and that is the arithmetic of the rules."""
+"""Passes over float words: kernels equal their definition, bit for bit, and the definition equals the rules."""
 
 from __future__ import annotations
 

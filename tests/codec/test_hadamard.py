@@ -1,4 +1,4 @@
-"""The folded rotation: the butterfly against the matrix, and products that are the same with and without it."""
+"""The folded rotation: the butterfly equals the matrix, and products are the same with and without it."""
 
 from __future__ import annotations
 

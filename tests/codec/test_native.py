@@ -1,4 +1,4 @@
-"""The law of the compiled codec: the same answers and the same errors as the definition, in every kernel set."""
+"""The compiled codec gives the same results and the same errors as the definition, with every kernel set."""
 
 from __future__ import annotations
 

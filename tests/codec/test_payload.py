@@ -1,4 +1,4 @@
-"""The laws of payloads: codes without a tail are the base of tensors, and the compiled twin equals the definition."""
+"""Payloads: tensors are codes plus a tail, and the compiled twin equals the definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a tensor: those of the whole matrix, or what a program that begins at a row takes for them."""
+"""Rows of a tensor: those of the whole matrix, or those that a program gets which starts decoding at a row."""
 
 from __future__ import annotations
 

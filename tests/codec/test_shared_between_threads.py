@@ -1,4 +1,4 @@
-"""Compiled objects that threads share: any number of them read, and what would move the bytes under them is refused."""
+"""Compiled objects shared by threads: any number may read, and operations that would move the bytes are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The survey of groups sees what its definition says, in every instruction set, however the payload is cut."""
+"""The survey of groups equals its definition, with every instruction set, however the payload is split."""
 
 from __future__ import annotations
 

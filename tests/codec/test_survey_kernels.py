@@ -1,4 +1,4 @@
-"""The compiled survey sees what its definition says, in every instruction set, however the payload is cut."""
+"""The compiled survey equals its definition, with every instruction set, however the payload is split."""
 
 from __future__ import annotations
 
@@ -177,7 +177,9 @@ def test_reads_of_a_file(parts: _survey.Parts, tmp_path: Path) -> None:
         assert not parts.work(BLOCK, 1 << 20)
         assert PayloadObservation(*parts.found(0)) == observe(data[:100])
         parts.again()
-        assert parts.probe(BLOCK)
+        for turns in (0, 1, 3):
+            assert parts.probe(_survey.Buffer(BLOCK, turns))
+            parts.again()
         path.write_bytes(data[:50])
         parts.again()
         assert not parts.work(BLOCK, 1 << 20)
@@ -198,14 +200,45 @@ def test_what_is_refused(parts: _survey.Parts) -> None:
     with pytest.raises(ValueError, match="nothing to read"):
         parts.work(BLOCK, 1)
     with pytest.raises(ValueError, match="no such buffer"):
-        parts.probe(0)
+        _survey.Buffer(0)
+    with pytest.raises(ValueError, match="no such buffer"):
+        _survey.Buffer(BLOCK, -1)
     with pytest.raises(ValueError, match="too many"):
         parts.feed(0, bytes(101), b"")
-    for call in (parts.found, parts.tail, parts.where, parts.width, parts.tail_bytes):
+    for wrong_size, wrong_step in [(0, 1), (1, 0), (-1, 1)]:
+        with pytest.raises(ValueError, match="no such part"):
+            parts.add_pieces(0, wrong_size, wrong_step)
+    for call in (parts.found, parts.counts, parts.fingerprint, parts.tail, parts.where, parts.width, parts.tail_bytes):
         with pytest.raises(IndexError):
             call(1)
     with pytest.raises(IndexError):
         parts.join(0, 2)
+
+
+@pytest.mark.parametrize(("size", "step"), [(1, BLOCK), (BLOCK, BLOCK), (3 * BLOCK + 5, BLOCK), (5 * BLOCK, 2 * BLOCK)])
+@pytest.mark.parametrize("room", [BLOCK, 2 * BLOCK])
+def test_a_payload_that_is_added_whole(size: int, step: int, room: int, tmp_path: Path) -> None:
+    data = b"before" + random_codes(size, 3) + bytes(range(32))
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    by_hand, whole = _survey.Parts(SETS[-1]), _survey.Parts(SETS[-1])
+    starts = range(0, size, step)
+    for start in starts:
+        by_hand.add(6 + start, start, min(step, size - start), 32 if start == starts[-1] else 0)
+    assert whole.add_pieces(6, size, step, 32) == len(starts) == len(whole)
+    buffer = _survey.Buffer(room)  # which both use, one after the other
+    with path.open("rb") as file:
+        for parts in (by_hand, whole):
+            parts.of_file(file.fileno())
+            while parts.work(buffer, 1):
+                pass
+    for number in range(len(starts)):
+        found = PayloadObservation(*whole.found(number))
+        assert found == PayloadObservation(*by_hand.found(number))
+        assert (whole.where(number), whole.tail(number)) == (by_hand.where(number), by_hand.tail(number))
+        assert (whole.counts(number), whole.fingerprint(number)) == (found.counts, (found.seen, found.digest))
+    whole.join(0, len(starts))
+    assert PayloadObservation(*whole.found(0)) == observe(data[6:-32])
 
 
 # --- at the seams between reads: a tail that two share, a hole that ends inside a part ---

@@ -1,4 +1,4 @@
-"""TQ1_0 and TQ2_0, bit for bit as the gguf package has them."""
+"""TQ1_0 and TQ2_0 equal the gguf package, bit for bit."""
 
 from __future__ import annotations
 

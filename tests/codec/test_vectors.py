@@ -1,10 +1,11 @@
-"""The codec against bytes that the reference implementations wrote: see tests/oracle/README.md for who they are.
+"""The codec against bytes written by the reference implementations; tests/oracle/README.md lists them.
 
-Every test runs on the committed part of the vectors, and on the whole set where it is at hand. Two groups of `pyconv/`
-are documented here and not imitated. `ms_codes` and `ms_scale_tile8` are `transform_to_i2` of convert-ms: the first
-weight that is not 0, with its sign, as the scale, codes x/scale + 2 for T-MAC kernels, the scale eight times over; not
-I2_S, and its own writer crashes on it. `pre_quant_weight_fp16` is the fake quantization of preprocess-huggingface, the
-same idea as `weight_quant` in other arithmetic; what it makes goes through `quantize_i2_s` like any other weights.
+Every test runs on the committed part of the vectors, and on the whole set if it is available. Two groups of `pyconv/`
+are documented here but not imitated. `ms_codes` and `ms_scale_tile8` are from `transform_to_i2` of convert-ms: the scale
+is the first weight that is not 0, with its sign, the codes are x/scale + 2 for T-MAC kernels, and the scale is repeated
+eight times. This is not I2_S, and its own writer crashes on it. `pre_quant_weight_fp16` is the fake quantization of
+preprocess-huggingface: the method of `weight_quant` with other arithmetic. Its result goes through `quantize_i2_s` like
+any other weights.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Vectors made by hand for tests of the runner: a few payloads and files in a folder with a manifest."""
+"""Handmade vectors for tests of the runner: a few payloads and files in a folder with a manifest."""
 
 from __future__ import annotations
 

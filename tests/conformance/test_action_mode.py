@@ -1,4 +1,4 @@
-"""The action's second mode, and the workflow that others call."""
+"""The action with an adapter, and the reusable workflow."""
 
 from __future__ import annotations
 

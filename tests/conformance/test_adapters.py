@@ -1,4 +1,4 @@
-"""The adapters: short, and what those from the text decode is right; what is known of those of other programs holds."""
+"""The adapters: short; those written from the text decode correctly, the others give the recorded results."""
 
 from __future__ import annotations
 

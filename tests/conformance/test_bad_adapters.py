@@ -1,4 +1,4 @@
-"""Adapters that do what none may do: each gets one clear sentence, and nothing of it stays behind."""
+"""Adapters that violate the protocol: each gets one clear sentence, and no process or file of it remains."""
 
 from __future__ import annotations
 
@@ -221,9 +221,7 @@ def test_two_lines_for_one_request(tmp_path: Path) -> None:
 def test_a_run_is_given_up_after_faults_in_a_row(tmp_path: Path) -> None:
     run = ran(tmp_path, "def decode(*_): os._exit(9)", times=4)
     assert [each.status for each in run.results] == [Status.FAIL] * GIVE_UP + [Status.NOT_RUN] * 3
-    assert run.given_up.startswith(
-        f"the run was given up after {GIVE_UP} faults one after the other, the last: the adapter"
-    )
+    assert run.given_up.startswith(f"the run stopped after {GIVE_UP} consecutive faults; the last: the adapter")
     assert not run.ok
 
 

@@ -1,4 +1,4 @@
-"""A run over vectors: what passes, what fails and how it is explained, lists of known failures, and reports."""
+"""A run over vectors: passes, failures and their explanation, lists of known failures, and reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The corpus as a folder: complete, described, the same each time, and never in the way of other files."""
+"""The corpus exported as a folder: complete, described, reproducible, and never overwriting other files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plug-in of pytest: every vector is a test of its own."""
+"""The pytest plug-in makes a separate test of every vector."""
 
 from __future__ import annotations
 

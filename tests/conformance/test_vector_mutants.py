@@ -1,4 +1,4 @@
-"""Every bug that the suite is for: a program that has it fails a vector whose flag names it; what is right passes all."""
+"""Every bug that the suite covers makes a program fail a vector whose flag names it; a correct program passes all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suite of vectors: ids and answers stay as they are; an export is complete, always the same, and is read back."""
+"""The suite of vectors: ids and answers never change; an export is complete and reproducible, and can be read back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packed checkpoints as tests begin with them: whole, by the names of modules."""
+"""Packed checkpoints in memory, by names of modules, for tests."""
 
 from __future__ import annotations
 

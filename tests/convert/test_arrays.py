@@ -91,7 +91,7 @@ def test_arrays_become_i2_s() -> None:
     with pytest.warns(NotTernaryWarning):
         encode_array(np.random.default_rng(0).standard_normal((1, 128)))
     for array, options, reason in (
-        (trits, {}, "their scale is not given"),
+        (trits, {}, "their scale must be given"),
         (trits, {"rule": "absmax", "scale": 1}, "holds trits already"),
         (weights, {"rule": "absmax", "scale": 1}, "only 'given' takes one"),
         (trits * 2, {"scale": 1}, "not -1, 0 or"),
@@ -146,12 +146,12 @@ def saved(array: Any) -> bytes:
     [
         (b"", "header is wrong"),
         (b"nothing of the kind", "header is wrong"),
-        (saved(np.ones(4))[:-1], "takes 32 bytes, and 31 are there"),
+        (saved(np.ones(4))[:-1], "needs 32 bytes, but the file has 31"),
         (saved(np.array([{}, []], dtype=object)), "are not numbers"),
         (saved(np.zeros(2, dtype="i4,f4")), "are not numbers"),
         (saved(np.ones(4)).replace(b"(4,)", b"(-4,"), "header is wrong"),
         (saved(np.ones(4)).replace(b"(4,), ", b"(1<<9,"), "header is wrong"),
-        (saved(np.ones(4)).replace(b"(4,), }   ", b"(4000000,)}"), "takes 32,000,000 bytes"),
+        (saved(np.ones(4)).replace(b"(4,), }   ", b"(4000000,)}"), "needs 32,000,000 bytes"),
         (saved(np.ones(4)).replace(b"(4,), ", b"(-4,),"), "its shape is invalid"),
         (saved(np.ones(4)).replace(b"\x93NUMPY\x01", b"\x93NUMPY\x09"), "header is wrong"),
     ],

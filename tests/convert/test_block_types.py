@@ -1,4 +1,4 @@
-"""Files with a scale for each group: every way from type to type that is exact, and what is said of the others."""
+"""Files with a scale for each group: every exact conversion between types, and the messages for the others."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_floats_that_there_are_not_are_refused(tmp_path: Path) -> None:
         np.float16(60000)
     )
     for data, target, words in (
-        (large, "F16", "F16 has no number for twice the scale"),
+        (large, "F16", "F16 cannot represent twice the scale"),
         (grouped(np.array([0.5, np.nan, 1, 1])), "F32", "nan"),
         (grouped(np.array([0.5, np.inf, 1, 1])), "BF16", "inf"),
         (grouped(np.array([0.5, 0, 1, 1])), "F16", "a scale is 0"),

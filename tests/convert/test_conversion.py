@@ -1,4 +1,4 @@
-"""Whole files in another type or dialect: what is proved, what is kept, what is refused."""
+"""Conversion of whole files to another type or dialect: proofs, unchanged parts, refusals."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_tensors_by_name_and_pattern() -> None:
         converted(model_file(), to="F16", tensors=["blk.9.*"])
     with pytest.raises(ValueError, match=r"token_embd.weight.*not ternary"):
         converted(model_file(), to="I2_S", tensors=["token_embd.weight"])
-    with pytest.raises(TypeError, match="as a list"):
+    with pytest.raises(TypeError, match="must be a list"):
         converted(model_file(), to="F16", tensors="blk.0.attn_q.weight")
 
 
@@ -198,7 +198,7 @@ def test_rows_without_a_place_need_a_fallback() -> None:
     file, result = converted(data, to="TQ2_0", fallback="F16")
     assert {proof.name: proof.target for proof in result.proofs}["blk.0.ffn_down.weight"] == "F16"
     assert str(file.tensors["blk.0.ffn_up.weight"].type) == "TQ2_0"
-    with pytest.raises(ValueError, match="not a type to fall back to"):
+    with pytest.raises(ValueError, match="is not a fallback type"):
         converted(data, to="TQ2_0", fallback="Q8_0")
 
 
@@ -222,9 +222,9 @@ def test_codes_that_stand_for_nothing() -> None:
         ({"to": "Q4_0"}, "'Q4_0' is not one of I2_S.*and not a dialect"),
         ({"to": "row-blocks-4"}, "layout of checkpoints"),
         ({"to": "TQ2_0", "dialect": "interleave-64"}, "TQ2_0 has no dialects"),
-        ({"to": "interleave-64", "dialect": "rows-1x4"}, "both interleave-64 and rows-1x4"),
+        ({"to": "interleave-64", "dialect": "rows-1x4"}, "interleave-64 and rows-1x4"),
         ({"to": "F16", "source_dialect": "nothing"}, "no layout is called 'nothing'"),
-        ({"arch": "gpt2"}, "there is no architecture 'gpt2' here"),
+        ({"arch": "gpt2"}, "unknown architecture 'gpt2'"),
         ({"arch": "llama"}, "would have to be put in another order"),
         ({"arch": "qwen3"}, "architecture qwen3 has no tensor"),
         ({"hidden_activation": "tanh"}, "'tanh' is not an activation"),

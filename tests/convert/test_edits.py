@@ -1,4 +1,4 @@
-"""An edited file is what its edits say, whoever reads it in whatever pieces, and its changes lead back to the original."""
+"""An edited file contains its edits, however it is read, and its list of changes leads back to the original."""
 
 from __future__ import annotations
 

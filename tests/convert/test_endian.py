@@ -1,4 +1,4 @@
-"""Another byte order is the same content, and there and back is the same file."""
+"""Changing the byte order keeps the content, and changing it twice gives the same file."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The way out for users, run by llama.cpp itself: an I2_S file that is converted loads there, and means the same.
+"""Converted files in llama.cpp itself: an I2_S file loads there after conversion, and has the same weights.
 
-The releases that PyPI and npm have are looked for in this environment (the extra `runtimes`) and in the user's cache
-(`python -m runs install`). They get tokens as numbers, so that no tokenizer has a part in the comparison; that they
-split text as we do is a test of its own.
+The releases from PyPI and npm are looked for in this environment (the extra `runtimes`) and in the user's cache (`python
+-m runs install`). Models get token ids, so that no tokenizer affects the comparison; a separate test compares how text
+is split.
 """
 
 from __future__ import annotations

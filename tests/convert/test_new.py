@@ -297,7 +297,7 @@ def test_sizes_can_be_chosen() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"architecture": "gpt2"}, "there is no architecture 'gpt2' here; there are bitnet-b1.58, bitnet-25"),
+        ({"architecture": "gpt2"}, "unknown architecture 'gpt2'; there are: bitnet-b1.58, bitnet-25"),
         ({"layers": 0}, "there are 0 layers; a model has 1 to 512"),
         ({"layers": 513}, "a model has 1 to 512"),
         ({"embd": 192}, "embd is 192; it must be a multiple of 128"),
@@ -319,7 +319,7 @@ def test_sizes_can_be_chosen() -> None:
         ({"context": 0}, "context is 0; it must be 1 to"),
         ({"seed": -1}, "the seed is -1; seeds start at 0"),
         ({"shape": "7b"}, "there is no shape '7b'; there is 2b4t"),
-        ({"shape": "2b4t", "layers": 3, "ff": 256}, "2b4t sets all sizes; layers and ff cannot be given beside it"),
+        ({"shape": "2b4t", "layers": 3, "ff": 256}, "2b4t sets all sizes; layers and ff cannot be given as well"),
         ({"shape": "2b4t", "architecture": "llama"}, "2b4t is a shape of bitnet-b1.58 and bitnet-25, not of llama"),
         ({"alignment": 24}, "general.alignment is 24, which is not a power of two"),
         ({"byte_order": "middle"}, "the byte order is 'middle'"),

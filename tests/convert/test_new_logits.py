@@ -1,4 +1,4 @@
-"""Logits of new models are as far apart as those of a model can be: perplexity is near the size of the vocabulary."""
+"""Logits of new models vary as little as those of an untrained model: the perplexity is near the size of the vocabulary."""
 
 from __future__ import annotations
 

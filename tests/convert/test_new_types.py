@@ -1,4 +1,4 @@
-"""New models in every type of projections: what is in the file, and that nothing is wrong with it."""
+"""New models with every type of projections: the tensors have that type, and the linter finds no error."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def test_floats_are_the_weights_of_i2s(type: str) -> None:
 
 def test_widths_grow_to_whole_blocks_unless_they_are_given() -> None:
     assert open_file(model_bytes("llama", layers=1, type="TQ2_0")).metadata["llama.embedding_length"] == 256
-    with pytest.raises(ValueError, match="embd is 128; rows of TQ1_0 are multiples of 256"):
+    with pytest.raises(ValueError, match="embd is 128; rows of TQ1_0 must be multiples of 256"):
         new(io.BytesIO(), "llama", type="TQ1_0", embd=128)
-    with pytest.raises(ValueError, match="there is no type 'Q4_0' for projections; there are I2_S"):
+    with pytest.raises(ValueError, match="'Q4_0' is not a type for projections; there are: I2_S"):
         new(io.BytesIO(), "llama", type="Q4_0")
 
 

@@ -1,4 +1,4 @@
-"""Packed checkpoints of Hugging Face: as transformers writes them, there and back, and what is refused."""
+"""Packed checkpoints of Hugging Face: the form that transformers writes, conversion both ways, and refusals."""
 
 from __future__ import annotations
 
@@ -172,8 +172,8 @@ def test_scales() -> None:
     for scale, convention, kind, reason in (
         (0.0, "divide", "F32", "no reciprocal"),
         (1e-45, "multiply", "BF16", "no bfloat16"),
-        (1.0, "multiply", "F16", "stored as F32 or BF16"),
-        (1.0, "times", "F32", "to multiply or to divide"),
+        (1.0, "multiply", "F16", "can be stored as F32 or BF16"),
+        (1.0, "times", "F32", "must be 'multiply' or 'divide'"),
     ):
         with pytest.raises(ValueError, match=reason):
             stored_scale(scale, convention, kind)  # type: ignore[arg-type]
@@ -217,7 +217,7 @@ SCALE = {"dtype": "F32", "shape": [1], "data_offsets": [2, 6]}
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"short", "the length of a header alone"),
+        (b"short", "the length of the header alone"),
         (struct.pack("<Q", 1 << 60), "would have 1,152,921,504,606,846,976 bytes"),
         (safetensors(b"{nothing"), "is not JSON"),
         (safetensors(b"[" * 5000), "is not JSON"),
@@ -276,21 +276,21 @@ def test_weights_without_a_place_are_refused(tmp_path: Path) -> None:
 
 def test_files_that_have_no_such_checkpoint_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
-    with pytest.raises(ValueError, match="known of architecture 'qwen3'"):
+    with pytest.raises(ValueError, match="of architecture 'qwen3' are known"):
         to_checkpoint(open_file(model_file("qwen3")), path)
     out = io.BytesIO()
     with Writer(out) as writer:
         writer.add("general.architecture", "bitnet")
         writer.add_tensor("token_embd.weight", (2, 256), "Q8_0")
-    with pytest.raises(ValueError, match="is Q8_0, which checkpoints have no type for"):
+    with pytest.raises(ValueError, match="is Q8_0, a type that checkpoints do not have"):
         to_checkpoint(open_file(out.getvalue()), path)
     out = io.BytesIO()
     with Writer(out) as writer:
         writer.add("general.architecture", "bitnet")
         writer.add_tensor("token_embd.weight", (4, 128), "I2_S")
-    with pytest.raises(ValueError, match="matrices of layers only"):
+    with pytest.raises(ValueError, match="only the matrices of layers"):
         to_checkpoint(open_file(out.getvalue()), path)
-    with pytest.raises(ValueError, match="rows in fours"):
+    with pytest.raises(ValueError, match="a multiple of 4 rows"):
         write_packed(path, {"m": (np.ones((3, 4), dtype=np.int8), 1)})
     assert list(tmp_path.iterdir()) == []
 
@@ -303,7 +303,7 @@ def test_nothing_is_overwritten_unasked_or_left_half_written(tmp_path: Path) -> 
     bad = np.full((4, 4), 2, dtype=np.int8)
     with pytest.raises(ValueError, match="not -1, 0 or"):
         write_packed(tmp_path / "y.safetensors", {"m": (bad, 1)})
-    with pytest.raises(ValueError, match=r"the data has \+1 bytes|the data has -3 bytes"):
+    with pytest.raises(ValueError, match=r"the data differs by \+1 bytes|the data differs by -3 bytes"):
         write_checkpoint(tmp_path / "z.safetensors", [NewTensor("a", "F32", (1,), lambda: [b"x"])])
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.safetensors"]
     assert path.read_text() == "mine"

@@ -1,4 +1,4 @@
-"""Whole models as trits: what was ternary comes back, of other weights the loss is what the formula says."""
+"""Quantization of whole models: ternary weights are restored exactly, others have the loss given by the formula."""
 
 from __future__ import annotations
 
@@ -127,13 +127,13 @@ def test_what_stays_and_what_comes_too() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"to": "F16"}, "F16 is what a model is quantized from"),
+        ({"to": "F16"}, "F16 is not a ternary type"),
         ({"to": "Q9"}, "is not one of"),
         ({"to": "TQ2_0"}, "rows of 128 are not whole blocks"),
-        ({"rule": "mean"}, "no rule is called"),
+        ({"rule": "mean"}, "unknown rule"),
         ({"rule": "by-group"}, "I2_S has one scale"),
         ({"keep": ["nobody"]}, "no float projection"),
-        ({"also": ["nobody"]}, "no float matrix"),
+        ({"also": ["nobody"]}, "no other float matrix"),
     ],
 )
 def test_wrong_wishes(options: dict[str, object], says: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A copy is the source with exactly the changes that were asked for."""
+"""A copy equals the source except for the requested changes."""
 
 from __future__ import annotations
 
@@ -152,8 +152,8 @@ class TestKeys:
             ({"rename_tensors": {"norm": "embd"}}, ValueError, "tensor 'embd' would occur twice"),
             ({"rename_tensors": {"norm": "n" * 64}}, ValueError, "the name has 64 bytes"),
             ({"rename": {"a.nan": "b"}, "drop_keys": ["a.nan"]}, ValueError, "both renamed and dropped"),
-            ({"drop_keys": "a.nan"}, TypeError, "keys to drop are given as a list"),
-            ({"drop_tensors": "norm"}, TypeError, "tensors to drop are given as a list"),
+            ({"drop_keys": "a.nan"}, TypeError, "keys to drop must be a list"),
+            ({"drop_tensors": "norm"}, TypeError, "tensors to drop must be a list"),
             ({"byte_order": "middle"}, ValueError, "the byte order is 'middle'"),
             ({"alignment": 12}, ValueError, "not a power of two"),
         ],

@@ -1,4 +1,4 @@
-"""Files with I2_SR tensors: read, converted both ways, refused where a type has too few scales."""
+"""Files with I2_SR tensors: read, converted both ways, and refused if the target type has too few scales."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_decoded_arrays(rows: bytes, one_scale: bytes, tmp_path: Path) -> None:
     result = decode_tensor(file, NAME, tmp_path / "w.npy", form="float32")
     assert result.scale is None
     assert np.array_equal(np.load(tmp_path / "w.npy"), file.tensors[NAME].dequantize())
-    with pytest.raises(ValueError, match=r"row scales, from .*; --as float32 decodes weights whatever their scales"):
+    with pytest.raises(ValueError, match=r"row scales, from .*; --as float32 decodes weights with any scales"):
         decode_tensor(file, NAME, tmp_path / "t.npy")
     there = open_file(converted(one_scale, to="I2_SR")[0])
     decode_tensor(there, NAME, tmp_path / "t.npy")

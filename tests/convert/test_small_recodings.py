@@ -1,4 +1,4 @@
-"""Small I2_S tensors that are recoded together become what each becomes alone, with the same proofs and errors."""
+"""Recoding small I2_S tensors in one call gives the same results, proofs and errors as recoding each separately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small tensors of blocks and floats that are recoded together become what each becomes alone, with the same errors."""
+"""Recoding small tensors of blocks and floats in one call gives the same results and errors as recoding each separately."""
 
 from __future__ import annotations
 

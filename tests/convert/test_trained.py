@@ -1,4 +1,4 @@
-"""The trained models that come with the package: what their cards say is so, and they can be written in any form."""
+"""The trained models in the package: they match their cards, and can be written in any form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training script: a run of a few steps gives a sound model, the same each time, which this package computes alike."""
+"""The training script: a run of a few steps gives a valid model, reproducibly, with the same values in this package."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_as_many_merges_as_asked_for() -> None:
         assert words.tokens == byte_level(2000).tokens
     assert least == 2000 - len(BPE_SPECIAL) - 256
     check_merges(byte_level(2000, least))
-    with pytest.raises(ValueError, match=f"2,000 tokens are made by {least:,} to {most:,} merges, not by 9"):
+    with pytest.raises(ValueError, match=f"2,000 tokens need {least:,} to {most:,} merges, not 9"):
         byte_level(2000, 9)
 
 

@@ -1,4 +1,4 @@
-"""Trits and a scale as every type, and what becomes of the scale."""
+"""Trits and a scale stored as every type, and how each type stores the scale."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_scales_that_a_type_lacks_are_refused_before_anything_is_made(scale: flo
 
 def test_a_scale_of_0_would_lose_trits_in_floats_alone() -> None:
     source = reader(Form("I2_S", SHAPE), pack(random_trits(), 0.0))
-    with pytest.raises(ValueError, match="nothing but 0 where there are trits"):
+    with pytest.raises(ValueError, match="would store 0 for every trit"):
         recoded(source, Form("F16", SHAPE))
     found, scale = reader(Form("TQ2_0", SHAPE), recoded(source, Form("TQ2_0", SHAPE))).whole()
     assert np.array_equal(found, random_trits())

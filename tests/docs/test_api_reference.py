@@ -1,4 +1,4 @@
-"""The reference of the package: every public name is on its page, and signatures are as they are declared."""
+"""The API reference: every public name is on its page, with the declared signature."""
 
 from __future__ import annotations
 

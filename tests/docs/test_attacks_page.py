@@ -1,4 +1,4 @@
-"""The annex on attacks: every test that it names exists, and every advisory is one that the package knows."""
+"""The annex on attacks: every test that it names exists, and the package knows every advisory."""
 
 from __future__ import annotations
 

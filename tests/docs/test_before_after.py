@@ -1,4 +1,4 @@
-"""Each rule at work: every rule has its example, which shows that rule and is small enough to be taken in at a glance."""
+"""Examples of rules: every rule has one, which shows that rule and is short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever way the package was installed: `mkdocs build`, `mkdocs serve` and the verbs take the text of the clone."""
+"""`mkdocs build`, `mkdocs serve` and the commands use the text of the clone, however the package was installed."""
 
 from __future__ import annotations
 

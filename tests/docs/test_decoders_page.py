@@ -1,4 +1,4 @@
-"""The page "Who decodes what": cells come from records, and what was not run is empty."""
+"""The page "Who decodes what": cells come from records, and cells of missing runs are empty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written from declarations: one command writes all of it, and one test says that it is current."""
+"""Generated parts of the text: one command writes all of them, and one test checks that they are current."""
 
 from __future__ import annotations
 

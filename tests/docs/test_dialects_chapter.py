@@ -1,4 +1,4 @@
-"""Chapter 7 and the page on runtimes say what is declared: producers, releases, runtimes."""
+"""Chapter 7 and the page on runtimes agree with the declarations: producers, releases, runtimes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the interactive page reads of a file is what the reader and the linter say of it, and broken files are answers."""
+"""The interactive page reads a file like the reader and the linter; for broken files it gives an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages show is drawn and run anew here: every fence holds, and what is broken on purpose is noticed."""
+"""The fences of all pages are drawn and executed: each of them works, and injected faults are detected."""
 
 from __future__ import annotations
 

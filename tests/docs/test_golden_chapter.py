@@ -1,4 +1,4 @@
-"""Chapter 10 says what is declared: every limit, every mistake, every bound."""
+"""Chapter 10 agrees with the declarations: every limit, every mistake, every bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page on pipelines and programs: options, keys and identifiers on it are such as there are."""
+"""The page on pipelines and programs names only options, keys and identifiers that exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chapters on metadata and on tensors say what the schema declares: every key, every tensor, every number."""
+"""The chapters on metadata and tensors agree with the schema: every key, every tensor, every number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The notebook of the tutorials: it runs, what it shows is on the page, and the file is one that Jupyter opens."""
+"""The notebook of the tutorials: it runs, the page shows its output, and Jupyter can open the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interactive page: its arithmetic is the schema's, and in a browser everything that it promises happens."""
+"""The interactive page: its arithmetic is the schema's, and all its functions work in a browser."""
 
 from __future__ import annotations
 
@@ -169,9 +169,9 @@ def test_every_dialect_shows_what_was_packed(opened: Browser, layout: Layout, co
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("15 4a", "take 128 bytes; there are 2"),
-        ("15 <b>x</b>", "“<b>x</b>” is not pairs of hex digits"),
-        ("", "there are 0"),
+        ("15 4a", "take 128 bytes, but the text has 2"),
+        ("15 <b>x</b>", "“<b>x</b>” does not consist of pairs of hex digits"),
+        ("", "but the text has 0"),
     ],
 )
 def test_what_cannot_be_drawn_is_said(opened: Browser, text: str, said: str) -> None:

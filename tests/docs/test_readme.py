@@ -1,4 +1,4 @@
-"""The README shows what the commands print, names every verb, and has the picture that is drawn."""
+"""The README shows the real output of commands, names every command, and has the current picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The register: every MUST has a vector or a test, and what it names is there."""
+"""The register: every MUST has a vector or a test, and everything that it names exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every requirement is numbered once, bound to somebody, and held by something; every clause that is cited is there."""
+"""Every requirement has one number, a subject, and something that checks it; every cited clause exists."""
 
 from __future__ import annotations
 

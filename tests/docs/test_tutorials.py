@@ -1,4 +1,4 @@
-"""The tutorials: their commands are such as the command line takes, and their reader reads what the package reads."""
+"""The tutorials: the command line accepts their commands, and their reader decodes like the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Curves: well-formed, to scale, with a name at each end; a file of its own has its colors in it."""
+"""Curves: well-formed, to scale, with a label at each end; a standalone file contains its colors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawings of flows, of measurements and of values by layer, and who made them: everything inside, everything said."""
+"""Drawings of flows, measurements, values by layer and their producers: nothing outside the frame, everything labeled."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_measurements_lie_on_their_axis(pairs: list[tuple[float, float]]) -> Non
 
 @pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
 def test_what_was_not_measured_is_refused(value: float) -> None:
-    with pytest.raises(ValueError, match="number from 0 on"):
+    with pytest.raises(ValueError, match="numbers from 0 on"):
         dot_plot([Measured("a", [Dot(value, value, value, "g0", "")])], "", "", "s")
     with pytest.raises(ValueError, match="at least one"):
         dot_plot([], "", "", "s")

@@ -1,4 +1,4 @@
-"""Small plots: points and columns lie where their numbers say, and marks say what they are."""
+"""Small plots: points and columns have the positions of their numbers, and marks have labels."""
 
 from __future__ import annotations
 

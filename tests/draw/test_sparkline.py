@@ -1,4 +1,4 @@
-"""Values as characters: as many as there are values, in their order, in what the stream can say."""
+"""Values as characters: one for each value, in order, in characters that the stream can encode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawings: well-formed, to scale, named, and never more than the numbers they were given."""
+"""Drawings: well-formed, to scale, labeled, and showing only the given numbers."""
 
 from __future__ import annotations
 

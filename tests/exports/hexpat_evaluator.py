@@ -1,8 +1,8 @@
-"""A small evaluator of ImHex's pattern language: of that part which our exporter writes, and of nothing else.
+"""A small evaluator of ImHex's pattern language, for the part of the language that our exporter writes.
 
-ImHex's own is in no package registry. This one is strict where that is lenient: a type or a name that was not declared
-before it is used, a word that is not of the language, a function whose library is not imported, a bracket that is left
-open, and a read beyond the file are errors.
+ImHex's own evaluator is in no package registry. This one is stricter: it is an error to use an undeclared type or name,
+a word that is not in the language, or a function whose library is not imported, to leave a bracket open, and to read
+beyond the file.
 """
 
 from __future__ import annotations

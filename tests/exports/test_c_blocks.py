@@ -1,4 +1,4 @@
-"""The C header decodes every type with a scale for each group as the codec's definition does, bit for bit."""
+"""The C header decodes every type with a scale for each group like the codec's definition, bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The C header is compiled with every warning an error, and run under the sanitizers on real and on broken files."""
+"""The C header compiles without warnings, and runs under the sanitizers on real and on broken files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema in other languages: the same bytes at every call, complete, and in the form that each language demands."""
+"""The schema in other languages: reproducible, complete, and valid in each language."""
 
 from __future__ import annotations
 

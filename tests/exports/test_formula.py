@@ -1,4 +1,4 @@
-"""The index arithmetic says the same in every language."""
+"""The index arithmetic gives the same results in every language."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ImHex pattern is laid over real files, by an evaluator of that part of the language which it uses."""
+"""The ImHex pattern decodes real files, with an evaluator of the part of the language that it uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Kaitai definition is compiled by Kaitai's own compiler and reads real files, in either byte order."""
+"""Kaitai's own compiler compiles the Kaitai definition, which reads real files in either byte order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry in JSON and TSV: read back by what their columns say alone, both are the registry."""
+"""The registry in JSON and TSV: read back by the meaning of their columns, both equal the registry."""
 
 from __future__ import annotations
 

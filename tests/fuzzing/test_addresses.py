@@ -1,4 +1,4 @@
-"""A buffer may begin anywhere: results are the same, and under sanitizers a kernel that relies on its address is found."""
+"""Buffers at any address give the same results, and sanitizers detect a kernel that relies on alignment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Campaigns against decoders that are wrong in one way each, and against one that is right."""
+"""Campaigns against decoders with one bug each, and against a correct one."""
 
 from __future__ import annotations
 

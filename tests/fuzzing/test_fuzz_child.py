@@ -1,4 +1,4 @@
-"""A run under bounds: how it ended is told apart, and nothing of it stays after."""
+"""Runs with limits: each kind of end is distinguished, and no process or file remains."""
 
 from __future__ import annotations
 

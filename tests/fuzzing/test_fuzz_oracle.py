@@ -1,4 +1,4 @@
-"""What a decoder owes: only what cannot be read must be rejected, only what has nothing against it must be accepted."""
+"""Expectations of a decoder: it must reject only unreadable files, and must accept only files without any finding."""
 
 from __future__ import annotations
 

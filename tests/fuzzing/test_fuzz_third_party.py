@@ -1,4 +1,4 @@
-"""Real readers from the registries, fuzzed from outside: what is known of them is found."""
+"""Real readers from the registries, fuzzed as programs: their known bugs are found."""
 
 from __future__ import annotations
 

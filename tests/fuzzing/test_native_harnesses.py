@@ -1,4 +1,4 @@
-"""The harnesses in C: they compile, hold for the kept inputs, and notice a fault on purpose."""
+"""The harnesses in C: they compile, pass on the stored inputs, and detect an injected fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What OSS-Fuzz is given: files in its form, a build that takes every harness with its seeds, and current dictionaries."""
+"""The files for OSS-Fuzz: their form, a build with every harness and its seeds, and current dictionaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The harness of the sanitizers notices what it is there for; fuzz/sanitised itself takes minutes and runs in CI."""
+"""The harness of the sanitizers detects faults; fuzz/sanitised itself takes minutes and runs in CI."""
 
 from __future__ import annotations
 
@@ -106,6 +106,7 @@ def test_what_reads_files_runs_once_with_the_best_set(monkeypatch: pytest.Monkey
                 assert set(passes.KERNELS) - set(each.tests) == (set() if name == again else set(corpora))
         assert {test.partition("::")[0] for test in corpora} <= set(planned["files"].tests)
         assert (planned["files"].isa, planned["files"].sets) == ("", ())
+        assert [name for name, each in planned.items() if name != "files" and each.models] == ["avx512"]
 
 
 #: Counts what a test calls of the extensions, and fails it for that.
@@ -174,6 +175,17 @@ def test_what_a_pass_of_kernels_leaves_out_the_pass_of_files_runs(monkeypatch: p
     left = {str(item.path) for item in items if item.get_closest_marker("thorough")}
     assert {str(item.path) for item in items if not item.get_closest_marker("thorough")} == set(tests)
     assert set(tests) - left == ({"fuzz/fuzz_lint.py", "fuzz/fuzz_round_trips.py"} if sets else set())
+
+
+def test_thorough_tests_of_models_run_with_one_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for left, have in (("", {"test_fast.py", "test_native.py"}), ("test_fast.py", {"test_native.py"})):
+        monkeypatch.setenv(passes.plugin.SETS, "portable")
+        monkeypatch.setenv(passes.plugin.LEFT, left)
+        items = [_Item(Path(name), True) for name in ("test_fast.py", "test_native.py")]
+        config = SimpleNamespace(hook=SimpleNamespace(pytest_deselected=lambda items: None))
+        passes.plugin.pytest_collection_modifyitems(config, items)  # type: ignore[arg-type]
+        assert {item.path.name for item in items} == have
+    assert all(list((ROOT / "tests").rglob(name)) for name in passes.plugin.MODELS)
 
 
 class _Item:

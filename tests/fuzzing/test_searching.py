@@ -1,4 +1,4 @@
-"""The search: what it asks of Atheris, held with a stand-in, since Atheris need not be installed."""
+"""The search: its calls of Atheris, tested with a stand-in, because Atheris need not be installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of seeded bugs fits the code: `python fuzz/seeded/run.py` puts them in, and takes too long for every day."""
+"""The list of seeded bugs fits the code; `python fuzz/seeded/run.py`, which tries them, takes too long for every run."""
 
 from __future__ import annotations
 

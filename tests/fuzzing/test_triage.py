@@ -1,4 +1,4 @@
-"""Triage: finds of one kind are one find, made small, written once with a page, and replayed by the line that is printed."""
+"""Triage: failures of one kind are grouped, minimized, written once with a page, and replayed by the printed command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever reads a file that changes meanwhile is told, by every verb that reads."""
+"""Every command that reads reports if a file changes while it is read."""
 
 from __future__ import annotations
 

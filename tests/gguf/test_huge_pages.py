@@ -1,4 +1,4 @@
-"""Memory in huge pages: zeros, enough of them, and an answer where there are none."""
+"""Memory in huge pages: zeros, enough of them, and a defined result if huge pages are unavailable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the index finds among very many keys and tensors is what a look at each of them finds."""
+"""Searching very many keys and tensors through the index gives the same results as examining each of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files appear complete or not at all, and never in place of another unless asked."""
+"""Files appear complete or not at all, and never replace another file unless requested."""
 
 from __future__ import annotations
 

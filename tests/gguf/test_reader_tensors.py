@@ -1,4 +1,4 @@
-"""The tensors that a reader gives: their room, their spans, and what it refuses to read."""
+"""The tensors of a reader: the space that they occupy, their spans, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values that a reader gives are those that the file holds, in either byte order."""
+"""A reader returns the values that the file contains, in either byte order."""
 
 from __future__ import annotations
 

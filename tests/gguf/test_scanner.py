@@ -1,4 +1,4 @@
-"""The law of the scanner: it accepts what the schema accepts, with the same content, and refuses the rest alike."""
+"""The scanner accepts the same files as the schema, with the same content, and refuses the others with the same error."""
 
 from __future__ import annotations
 

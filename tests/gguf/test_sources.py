@@ -1,4 +1,4 @@
-"""Every source serves exactly the bytes that were asked for, or says why it cannot."""
+"""Every source returns exactly the requested bytes, or reports why it cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The law of the look at arrays of strings: it sees what its definition sees, wherever the bytes come from."""
+"""The check of string arrays gives the same results as its definition, whatever the source of the bytes."""
 
 from __future__ import annotations
 

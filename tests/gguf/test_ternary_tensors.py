@@ -1,4 +1,4 @@
-"""The trits, the scale and the weights of a tensor, asked of the tensor itself."""
+"""The trits, the scale and the weights of a tensor, through the tensor's own methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The look at one string in its two builds, with vectors and without, held against Python; and the table of hashes."""
+"""The check of single strings in its two builds, with and without vectors, compared with Python; and the hash table."""
 
 from __future__ import annotations
 

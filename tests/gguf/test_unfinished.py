@@ -1,4 +1,4 @@
-"""A failed block leaves nothing, a killed run leaves what the next one removes, and a record is exchanged in one step."""
+"""A failed block leaves no file, a killed run leaves one that the next run removes, and a record is replaced atomically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the writer writes is what was added, in a form that the schema and the reference reader find sound."""
+"""The writer writes what was added, in a form that the schema and the reference reader accept."""
 
 from __future__ import annotations
 

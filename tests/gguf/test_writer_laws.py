@@ -1,4 +1,4 @@
-"""Whole files of the writer: laws, the reference reader and writer, real files written again."""
+"""Whole files of the writer: properties, the reference reader and writer, and real files written again."""
 
 from __future__ import annotations
 

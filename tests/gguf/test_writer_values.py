@@ -1,4 +1,4 @@
-"""The values of keys as the writer takes them: their types, their bounds, and bytes that are copied as they are."""
+"""The values that the writer accepts for keys: types, bounds, and bytes that are copied unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that tests of the writer make, and what comes back of them."""
+"""Files made by tests of the writer, and the content read back from them."""
 
 from __future__ import annotations
 

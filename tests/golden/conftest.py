@@ -1,4 +1,4 @@
-"""Small models of every architecture, and their records, made once."""
+"""Small models of every architecture and their records, made once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of eval-callback: written and read, both sums; the real programs' lines are read too."""
+"""The text of eval-callback: written and read with both kinds of sums; output of the real programs is read too."""
 
 from __future__ import annotations
 

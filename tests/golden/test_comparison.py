@@ -1,4 +1,4 @@
-"""The comparison: correct runtimes are clean, taps in other forms are recognized, what is wrong is said by name."""
+"""The comparison: correct runtimes have no findings, taps in other forms are recognized, and mistakes are named."""
 
 from __future__ import annotations
 

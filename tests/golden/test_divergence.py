@@ -1,4 +1,4 @@
-"""The base of --kl-divergence: bytes by its definition, one by one."""
+"""The base file of --kl-divergence: its bytes follow its definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dumps of every form are read alike; hostile ones are refused in bounded time and memory."""
+"""Dumps in every form give the same values; hostile dumps are refused in bounded time and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An epsilon that is in no list is fitted; one factor for all rows is none."""
+"""An epsilon that is not in the list is fitted; one common factor for all rows is not taken for an epsilon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports of comparisons: the same findings in every form, escaped, and as their schema says."""
+"""Reports of comparisons: the same findings in every format, escaped, and valid by their schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the reference runtimes computed: right where they are right, and named where they are known to be wrong."""
+"""Values computed by the reference runtimes: correct ones pass, and the known mistakes of others are named."""
 
 from __future__ import annotations
 

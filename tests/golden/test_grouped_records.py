@@ -1,4 +1,4 @@
-"""Records of files whose weights have a scale for each group: they hold themselves, and a wrong scale is located."""
+"""Records of files with a scale for each group: a record agrees with itself, and a wrong scale is located."""
 
 from __future__ import annotations
 

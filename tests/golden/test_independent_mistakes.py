@@ -1,4 +1,4 @@
-"""Mistakes are named whoever makes them: a forward pass in a few lines of NumPy that shares nothing with the package's."""
+"""Mistakes are named independently of our code: a forward pass in a few lines of NumPy that shares nothing with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A right run with other numerics is right in each layer, also where so few codes make a layer that their flips scatter."""
+"""A correct run with other numerics is correct in each layer, even if a layer has so few codes that their flips scatter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers give logarithms of probabilities: they are recognized, compared row by row up to a constant, and explained."""
+"""Servers return log-probabilities: these are recognized, compared row by row up to a constant, and explained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far two values are apart: at a limit, across zero, and where one of them is not a number."""
+"""Measures of the difference of two values: at a limit, across zero, and with NaN."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Injected bugs: for every known mistake and every architecture, the comparison names the tap and the mistake.
 
-Some mistakes are the same function on a model, and either name is right then: reading a file as rows-1x4 and packing it as
-rows-1x4 exchange the same weights where a row is one block; a model without one sub-norm cannot tell which were left out
-where it has only that one wrong.
+Some mistakes are the same function on a model, and then either name is right. Reading a file as rows-1x4 and packing it
+as rows-1x4 exchange the same weights if a row is one block. If a model has only one sub-norm that matters, leaving out
+one or both cannot be distinguished.
 """
 
 from __future__ import annotations

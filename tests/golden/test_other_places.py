@@ -1,4 +1,4 @@
-"""Mistakes of one place: the keys or weights of one layer, a scale of positions that is left out."""
+"""Mistakes in one place: the keys or weights of one layer, a scale of positions that is left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dumps of llama.cpp's own library, node by node, against our records: right by its numerics, and else by a known name.
+"""Dumps of llama.cpp's own library against our records: correct by its numerics, otherwise with a known name.
 
 The library is that of npm's @node-llama-cpp/linux-x64 (`python -m runs install @node-llama-cpp/linux-x64`).
 """

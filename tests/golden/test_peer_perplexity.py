@@ -1,4 +1,4 @@
-"""llama-perplexity and we read each other's files of --kl-divergence-base: built from sources of npm where that can be."""
+"""llama-perplexity, built from npm's sources, and this package read each other's --kl-divergence-base files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is replayed together, and by which limit it is judged: an operation's, a layer's, a model's."""
+"""Which operations are replayed together, and by which limit they are compared: an operation's, a layer's, a model's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records: everything that is computed, on disk, whole or not at all."""
+"""Records: every computed value is written to disk, completely or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of rotated models: what our own quick numerics give is right in every mode, and mistakes are still found."""
+"""Records of rotated models: our own fast numerics are correct in every mode, and mistakes are still found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of the shape that real runtimes print: nodes without values of their own, names that stand for several values."""
+"""Texts in the form that real runtimes print: nodes without their own values, names that stand for several values."""
 
 from __future__ import annotations
 

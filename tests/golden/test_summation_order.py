@@ -1,4 +1,4 @@
-"""Runtimes whose activations have several scales add partial sums as floats, each in an order of its own."""
+"""Runtimes with several activation scales add partial sums as floats, each in its own order."""
 
 from __future__ import annotations
 

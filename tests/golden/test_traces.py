@@ -1,4 +1,4 @@
-"""What the place of wrong elements tells, and what it does not."""
+"""Conclusions from the positions of wrong elements, and their limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dump` of types with a scale for each group: each byte of codes with its weights and elements, each scale by itself."""
+"""`dump` of types with a scale for each group: each byte of codes with its weights and elements, each scale separately."""
 
 from __future__ import annotations
 

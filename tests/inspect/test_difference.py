@@ -1,4 +1,4 @@
-"""Differences by meaning: each thing that can differ, alone."""
+"""Differences by meaning: each kind of difference alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tensor is that is not what it should be: each kind, planted in the trained model, is named, and nothing else is."""
+"""Explanations of wrong tensors: each kind, injected into the trained model, is named, and no other tensor is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who made a file, by files whose makers are known: reference tools, this package, and copies with one mark changed."""
+"""Producers of files whose producers are known: reference tools, this package, and copies with one mark changed."""
 
 from __future__ import annotations
 

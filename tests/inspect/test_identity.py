@@ -1,4 +1,4 @@
-"""Identities: the form that is written down is the one that is hashed, and what means the same has the same."""
+"""Identities: the documented form is the one that is hashed, and equal content has equal identities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dump` of I2_SR: codes as those of I2_S, the scale of each row by its number, the bytes at the end."""
+"""`dump` of I2_SR: codes like those of I2_S, the scale of each row by its number, the bytes at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small I2_S tensors that are read together have the identities, and the differences, of tensors that are read alone."""
+"""Small I2_S tensors that are read together have the same identities and differences as when read separately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A survey sees every tensor once, whatever the source, the threads and the sizes, and leaves nothing behind."""
+"""A survey reads every tensor once, whatever the source, the threads and the sizes, and releases all resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that tests have workers run, in a module of its own: a worker imports it, and must not wait for pytest."""
+"""Functions that tests run in workers, in a separate module: a worker imports it without importing pytest."""
 
 from __future__ import annotations
 

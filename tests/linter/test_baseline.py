@@ -1,4 +1,4 @@
-"""The baseline: what was there is not reported, what is new is, and what has gone must be taken out."""
+"""The baseline: known findings are not reported, new ones are, and entries without a finding must be removed."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_what_has_gone_must_be_taken_out(folder: Path) -> None:
     assert sentence.startswith("m/dup.gguf: G203 at key_values[")
     assert sentence.endswith(".key no longer occurs")
     (folder / "m" / "dup.gguf").unlink()
-    assert list(Baseline.read("known.json", RULES).stale()) == ["m/dup.gguf: the file is gone"]
+    assert list(Baseline.read("known.json", RULES).stale()) == ["m/dup.gguf: the file no longer exists"]
 
 
 def test_files_and_rules_that_a_run_leaves_out_stay(folder: Path) -> None:
@@ -137,7 +137,7 @@ def test_the_same_finding_twice_counts_twice(folder: Path) -> None:
     assert len(applied("m/odd.gguf")[0]["findings"]) == 2
     document["files"]["m/odd.gguf"]["G207"] = {field: 5}
     Path("known.json").write_text(json.dumps(document))
-    assert applied("m/odd.gguf")[1] == [f"m/odd.gguf: G207 at {field} no longer occurs 4 times less"]
+    assert applied("m/odd.gguf")[1] == [f"m/odd.gguf: G207 at {field} no longer occurs 4 times fewer"]
 
 
 def test_more_findings_than_a_report_lists(folder: Path) -> None:
@@ -152,7 +152,7 @@ def test_more_findings_than_a_report_lists(folder: Path) -> None:
     report, stale = applied("m/many.gguf")
     assert (report["summary"]["elided"], report["summary"]["notes"], stale) == ({"G207": 3}, 3, [])
     path.write_bytes(odd_keys(140))
-    assert applied("m/many.gguf")[1] == [f"m/many.gguf: G207 at {ELIDED} no longer occurs 10 times less"]
+    assert applied("m/many.gguf")[1] == [f"m/many.gguf: G207 at {ELIDED} no longer occurs 10 times fewer"]
 
 
 def test_paths_are_relative_to_the_baseline(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""One fault, one code: each broken copy gets exactly its code, at the field that was broken.
+"""One fault, one code: each broken copy gets exactly its code, at the broken field.
 
 Every copy is linted once; the tests share its report.
 """

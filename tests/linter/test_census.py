@@ -1,4 +1,4 @@
-"""The census: counts of a run's records, and a page that shows them and nothing that somebody hid in them."""
+"""The census: counts of a run's records, and a page that shows them and escapes all text from files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many files: what names stand for, one pure function for each file, processes that may die, and the counts of a run."""
+"""Many files: expansion of names, one pure function for each file, processes that may die, and the counts of a run."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def test_workers_that_die_cost_their_item_only() -> None:
     assert [item for item, _ in found] == list(range(40))
     for item, result in found:
         if item % 7 == 3:
-            assert str(result) == "the process that was at this file was killed by SIGKILL"
+            assert str(result) == "the process that checked this file was killed by SIGKILL"
         elif item % 7 == 5:
             assert result == Died(9)
         else:
@@ -392,7 +392,7 @@ def test_workers_end_when_their_parent_is_killed(folder: Path) -> None:
 def test_a_worker_that_dies_at_a_file_is_our_bug(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("i2s_spec.linter.batch.lint_paths.report_on", dies_at_dup)
     found = dict(lint_paths(["sub", "a.gguf"], jobs=2))
-    assert found["sub/dup.gguf"]["bugs"][0]["message"] == "the process that was at this file was killed by SIGKILL"
+    assert found["sub/dup.gguf"]["bugs"][0]["message"] == "the process that checked this file was killed by SIGKILL"
     assert exit_code(found["sub/dup.gguf"]) == 4
     assert found["a.gguf"]["ok"]
     assert codes(found["sub/page.gguf"]) == {"G004"}

@@ -1,4 +1,4 @@
-"""Configuration: where it is looked for, which counts before which, and what is said of a wrong one."""
+"""Configuration: where it is looked for, precedence, and messages about a wrong one."""
 
 from __future__ import annotations
 
@@ -107,9 +107,9 @@ def test_baseline_lies_beside_the_configuration(folder: Path, monkeypatch: pytes
         ("profil = 1", "unknown key 'profil'; there are: profile"),
         ("profile = 1", "profile must be one of default"),
         ('profile = "none"', "profile must be one of default"),
-        ('select = "G"', "select must be a list of texts"),
+        ('select = "G"', "select must be a list of strings"),
         ('select = ["Z"]', "select: no rule has a code"),
-        ("select = [1]", "select must be a list of texts"),
+        ("select = [1]", "select must be a list of strings"),
         ('ignore = ["Z"]', "ignore: no rule has a code"),
         ("ignore = [1]", "ignore must be a list of codes and of tables"),
         ('ignore = "G"', "ignore must be a list"),
@@ -125,10 +125,10 @@ def test_baseline_lies_beside_the_configuration(folder: Path, monkeypatch: pytes
         ("jobs = true", "jobs must be a number"),
         ('format = "yaml"', "format must be one of text"),
         ('fail-on = "bad"', "fail-on must be one of error"),
-        ("baseline = 1", "baseline must be a text"),
+        ("baseline = 1", "baseline must be a string"),
         ("[[ignore]]\nfiles = 'x'\ncodes = ['P1']", "ignore: reason is missing"),
-        ("[[ignore]]\nfiles = 'x'\ncodes = ['P1']\nreason = ''", "ignore: reason must be a text"),
-        ("[[ignore]]\nfiles = 'x'\ncodes = ['P1']\nreason = ' '", "ignore: reason must say why"),
+        ("[[ignore]]\nfiles = 'x'\ncodes = ['P1']\nreason = ''", "ignore: reason must be a string"),
+        ("[[ignore]]\nfiles = 'x'\ncodes = ['P1']\nreason = ' '", "ignore: reason must not be empty"),
         ("[[ignore]]\ncodes = ['P1']\nreason = 'r'", "ignore: files is missing"),
         ("[[ignore]]\nfiles = 'x'\nreason = 'r'", "ignore: codes is missing"),
         ("[[ignore]]\nfiles = 'x'\ncodes = ['P9']\nreason = 'r'", "ignore: no rule has a code"),

@@ -1,4 +1,4 @@
-"""The coordinator of a run over many files, driven by an engine of this process in which batches return, die, or vanish."""
+"""The coordinator of a run over many files, with a simulated engine in which batches return, die, or disappear."""
 
 from __future__ import annotations
 
@@ -411,4 +411,4 @@ def test_the_process_beside_dies_for_its_file_only(tmp_path: Path, monkeypatch: 
     records = check_alone(list(manifest([str(tmp_path)])), pickle.dumps(options), options_key(options))
     assert [len(record["report"]["bugs"]) for record in records] == [0, 1, 0]
     message = records[1]["report"]["bugs"][0]["message"]
-    assert message == "worker died: the process that was at this file was killed by SIGKILL"
+    assert message == "worker died: the process that checked this file was killed by SIGKILL"

@@ -1,8 +1,8 @@
-"""Readers that are installed, on the same files: our verdicts are what they do, and where they differ a code says why.
+"""Installed readers on the same files: our results agree with their behavior, and each difference has a code.
 
-A file that two readers judge differently is a way to show one thing to a scanner and another to a runtime. The files are
-sound ones of reference tools and other projects, every broken copy of `testing.malformed`, and these copies again with
-I8 in the place of I2_S, so that a reader that does not know type 36 gets further.
+A file that two readers interpret differently can show one thing to a scanner and another to a runtime. The files are
+valid ones of reference tools and other projects, every broken copy of `testing.malformed`, and these copies with I8
+instead of I2_S, so that a reader that does not know type 36 gets further.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The engine: whatever the input is, a report; the world outside the file; bounds."""
+"""The engine: any input gives a report; conditions outside the file; limits."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_all_parts_of_a_split_model(tmp_path: Path) -> None:
     name = "model-{:05d}-of-00003.gguf"
     first = tmp_path / name.format(1)
     first.write_bytes(part)
-    assert "2 of the others" in lint(first).findings[0].message
+    assert "2 of the other parts" in lint(first).findings[0].message
     for number in (2, 3):
         shutil.copy(first, tmp_path / name.format(number))
     assert lint(first).ok

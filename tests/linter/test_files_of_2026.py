@@ -1,4 +1,4 @@
-"""The files that people download since July 2026: each gets one right sentence, or none where nothing is wrong."""
+"""Files published since July 2026: each gets one correct message, or no finding if nothing is wrong."""
 
 from __future__ import annotations
 

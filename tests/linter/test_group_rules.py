@@ -1,4 +1,4 @@
-"""Rules on scales and codes of groups: what quantizers make of any weights is silent, and what is odd is counted exactly."""
+"""Rules on scales and codes of groups: output of quantizers gives no finding, and unusual values are counted exactly."""
 
 from __future__ import annotations
 

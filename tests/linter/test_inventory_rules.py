@@ -1,4 +1,4 @@
-"""Rules on tensors: which are missing, too many or of another shape, for every declared architecture."""
+"""Rules on tensors: missing tensors, unknown tensors and wrong shapes, for every declared architecture."""
 
 from __future__ import annotations
 

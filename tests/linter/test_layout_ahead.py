@@ -1,4 +1,4 @@
-"""The evidence of the layout of a large file is found while other threads read the payloads; the report is the same."""
+"""The layout of a large file is determined while other threads read the payloads; the report is the same as without."""
 
 from __future__ import annotations
 

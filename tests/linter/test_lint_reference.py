@@ -1,4 +1,4 @@
-"""A file against another one of its model: every dialect, every kind of reference, what is wrong, references of no use."""
+"""A file against another file of its model: every dialect, every kind of reference, wrong weights, unusable references."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_what_cannot_be_compared_is_said() -> None:
     trits = weights()
     data = file_of(pack(trits, 0.5), trits.shape)
     for other, words in (
-        (file_of(pack(trits[:32], 0.5), (32, 256)), "[32, 256] there, and [64, 256] here"),
+        (file_of(pack(trits[:32], 0.5), (32, 256)), "[32, 256] in the reference, and [64, 256] here"),
         (file_of(bytes(64 * 256 // 32 * 18), trits.shape, "Q4_0"), "Q4_0 tensors hold no trits"),
         (file_of(np.full((64, 256), np.nan, np.float32).tobytes(), trits.shape, "F32"), "infinities or NaN"),
         (file_of(pack(trits, 0.5), trits.shape)[:-4000], "does not hold it"),
@@ -252,18 +252,18 @@ def test_references_of_no_use(tmp_path: Path) -> None:
     (tmp_path / "text.gguf").write_text("no model")
     (tmp_path / "bad.safetensors").write_bytes(b"\xff" * 100)
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ValueError, match="one array"):
+    with pytest.raises(ValueError, match="a single array"):
         lint(data, reference=tmp_path / "one.npy")
     for name in ("text.gguf", "bad.safetensors", "missing.gguf", "/dev/null"):
         with pytest.raises(FormatError):
             lint(data, reference=tmp_path / name)
     with pytest.raises(OSError, match=r"no \*.safetensors"):
         lint(data, reference=tmp_path / "folder")
-    with pytest.raises(ValueError, match="not to be read"):
+    with pytest.raises(ValueError, match="needs payloads to be read"):
         lint(data, reference=data, payload="none")
     with pytest.raises(ValueError, match="layout"):
         lint(data, reference=Reference(data, "row-blocks-4"))
-    with pytest.raises(ValueError, match="not to be read"):
+    with pytest.raises(ValueError, match="needs payloads to be read"):
         Options(profile="security", reference=Reference(str(tmp_path / "model.gguf")))
     file_report = lint_path(
         tmp_path / "model.gguf", Options(select=I4, reference=Reference(str(tmp_path / "model.gguf")))
@@ -354,4 +354,4 @@ def test_tensors_that_share_bytes_are_not_read_again_and_again() -> None:
     (finding,) = lint(data, select=I4, reference=data).findings
     assert finding.code == "I406"
     assert "19 of 20" in finding.message
-    assert "share bytes, and as many as it has were compared" in finding.message
+    assert "share bytes, and as many bytes as it has were compared already" in finding.message

@@ -1,4 +1,4 @@
-"""What loaders do with models that a header lets pass: verdicts against a build of the fork at 0f0e7dae."""
+"""How loaders end on models whose header is accepted: our results against a build of the fork at 0f0e7dae."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_falcon_without_a_first_token(pre: str, said: bool) -> None:
     """The fork adds no first token where the file does not say; llama.cpp does, and has no falcon_e."""
     model = Model("llama").set("tokenizer.ggml.pre", pre.encode()).drop("tokenizer.ggml.add_bos_token")
     texts = " ".join(reason.text for reason in of(model.built())["bitnet.cpp-2025"].reasons)
-    assert ("no first token before texts" in texts) == said
+    assert ("no first token to texts" in texts) == said
     adds = {each.name: each.add_bos for each in PRE_TOKENIZERS}
     assert (adds["falcon3"], adds["falcon_e"]) == (True, False)
 

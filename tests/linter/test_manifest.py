@@ -1,4 +1,4 @@
-"""Manifests, keys of options, rates by host, and the log of results: what a run over many files is made of."""
+"""Parts of a run over many files: manifests, keys of options, rates by host, and the log of results."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_entries_come_from_columns_of_tables(place: Path) -> None:
         ("{}", "needs a url"),
         ('{"url": "a", "size": -1}', "number of bytes"),
         ('{"url": "a", "size": true}', "number of bytes"),
-        ('{"url": "a", "etag": 1}', "are texts"),
+        ('{"url": "a", "etag": 1}', "must be strings"),
         ('{"url": "a", "sha256": "00"}', "64 hexadecimal"),
         ('{"url": "a", "requests": 0}', "above 0"),
         ('{"url": "a", "checkpoint": 1}', "true or false"),

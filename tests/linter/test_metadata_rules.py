@@ -1,4 +1,4 @@
-"""Rules on metadata: what the official loaders refuse is an error, what they take is none; numbers and templates."""
+"""Rules on metadata: values that the official loaders refuse are errors, accepted ones are not; numbers and templates."""
 
 from __future__ import annotations
 
@@ -507,7 +507,7 @@ def test_a_u64_of_the_gguf_document_is_no_fault_of_the_format(name: str) -> None
     model.keys[at] = key_value(pair.key, ValueType.UINT64, pair.value)
     data = model.built()
     (finding,) = lint(data, select=["M003"]).findings
-    assert "u64, as the GGUF document has it and no loader takes it; u32" in finding.message
+    assert "u64, which the GGUF document allows but no loader accepts; u32" in finding.message
     assert "M003" not in codes(lint(data, profile="spec"))
     model.keys[at] = key_value(pair.key, ValueType.INT64, pair.value)
     data = model.built()

@@ -1,4 +1,4 @@
-"""What reports say of repairs is what `i2s fix` does."""
+"""Statements of reports about repairs agree with `i2s fix`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One fault has one code: what follows from it is not reported beside it, and sound files are not taken for faulty ones."""
+"""One fault has one code: its consequences are not reported as well, and valid files have no finding."""
 
 from __future__ import annotations
 

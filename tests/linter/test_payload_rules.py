@@ -1,4 +1,4 @@
-"""Rules on payloads and scales: what they must find, what they must leave alone, and where one failure has one rule."""
+"""Rules on payloads and scales: what they must find, what they must not report, and that one failure has one rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiles: which rules are in force, how bad each finding is, and how callers change both."""
+"""Profiles: which rules apply, the severity of each finding, and how callers change both."""
 
 from __future__ import annotations
 

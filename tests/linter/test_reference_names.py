@@ -1,4 +1,4 @@
-"""`lint --reference` over all tensors of the trained model: what is planted is found and named, what is left is said."""
+"""`lint --reference` over the whole trained model: injected mistakes are named, and uncompared tensors are listed."""
 
 from __future__ import annotations
 

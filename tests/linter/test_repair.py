@@ -1,4 +1,4 @@
-"""Repairs keep their promises: what they say they repaired is gone, again changes nothing, and safe means safe."""
+"""Repairs keep their promises: repaired findings are gone, a second run changes nothing, and a safe repair is safe."""
 
 from __future__ import annotations
 
@@ -504,7 +504,7 @@ def test_arrays_of_anything_but_booleans_are_left_alone() -> None:
     file.key_values[7].value = array(ValueType.BOOL, [2] * 70_000)
     fixed = fix(draft.built(file))
     assert fixed.actions == ()
-    assert "not an array of them" in fixed.declined[0].why
+    assert "not an array of booleans" in fixed.declined[0].why
 
 
 def with_keys(*keys: object) -> bytes:
@@ -555,7 +555,7 @@ def test_the_file_itself_is_never_written(tmp_path: Path) -> None:
     path.write_bytes(broken("bool_2"))
     (tmp_path / "link.gguf").symlink_to(path)
     for name in ("a.gguf", "link.gguf"):
-        with pytest.raises(ValueError, match="a name of its own"):
+        with pytest.raises(ValueError, match="another name"):
             fix(path, tmp_path / name, force=True)
     assert path.read_bytes() == broken("bool_2")
     fix(path, tmp_path / "b.gguf")

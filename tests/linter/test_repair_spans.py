@@ -1,4 +1,4 @@
-"""No repair that is made unasked changes a byte that any tensor may hold, whatever overlaps and whatever is unknown."""
+"""No repair without `--unsafe` changes a byte that may belong to a tensor, even with overlaps and unknown types."""
 
 from __future__ import annotations
 

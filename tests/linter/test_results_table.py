@@ -1,4 +1,4 @@
-"""The table of a run: made while records come in, or of the results of earlier runs, it is the same."""
+"""The table of a run is the same whether it is made during the run or from earlier results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules on codes and scales of I2_SR, whose scales are behind all codes: exact places in either byte order."""
+"""Rules on codes and scales of I2_SR, whose scales follow all codes: exact positions in either byte order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules are imported when a file asks for them: the index is of all that there are, and nothing is left out that finds."""
+"""Rules are imported when a file needs them: the index lists all rules, and no rule with a finding is left out."""
 
 from __future__ import annotations
 

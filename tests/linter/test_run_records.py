@@ -1,4 +1,4 @@
-"""Records of runs: they are what their schema says, their files can be made again, and programs that are there agree."""
+"""Records of runs: valid by their schema, with reproducible files; installed programs still give the same results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts on runtimes, held against what runtimes did: recorded loaders, recorded logits, recorded readers."""
+"""Results for runtimes, compared with recorded loaders, recorded logits and recorded readers."""
 
 from __future__ import annotations
 

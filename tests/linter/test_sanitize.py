@@ -1,4 +1,4 @@
-"""A sanitised file holds what was understood, laid out in one way only, with the same weights; and nothing else."""
+"""A sanitized file contains only known parts, in a single possible arrangement, with the same weights."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_the_template_goes_on_request() -> None:
     assert open_file(cleaned(data)[0]).metadata["tokenizer.chat_template"] == "{{x}}"
     out, done = cleaned(data, drop_template=True)
     assert "tokenizer.chat_template" not in open_file(out).metadata
-    assert any("as asked" in each.what for each in done.left_out)
+    assert any("as requested" in each.what for each in done.left_out)
     for options in ({"drop_template": True}, {}):
         held(data, **options)
 
@@ -229,7 +229,7 @@ def test_writing(tmp_path: Path) -> None:
     path = tmp_path / "a.gguf"
     path.write_bytes(Model("llama").built() + b"surplus")
     before = path.read_bytes()
-    with pytest.raises(ValueError, match="a name of its own"):
+    with pytest.raises(ValueError, match="another name"):
         sanitize(path, path, force=True)
     done = sanitize(path, tmp_path / "b.gguf")
     assert done.written

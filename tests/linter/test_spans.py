@@ -1,4 +1,4 @@
-"""Where findings point, to the byte; and what lies just on either side of a rule."""
+"""Spans of findings, exact to the byte, and values just inside and just outside the limits of rules."""
 
 from __future__ import annotations
 

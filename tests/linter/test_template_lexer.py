@@ -1,4 +1,4 @@
-"""A template is cut as Jinja's own lexer cuts it, whatever blanks, digits and escapes it is written with."""
+"""A template is split into tokens as Jinja's own lexer does it, whatever blanks, digits and escapes it contains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules on vocabularies: what is counted, where it is shown, and how long a large one takes."""
+"""Rules on vocabularies: their counts, their spans, and the time that a large vocabulary takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of tensor types that mean several things, or nothing: one finding for a file, with what a loader would say."""
+"""Type numbers with several meanings or with none: one finding for each file, with a loader's reaction."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Wrong copies of a trained model that a linter of metadata and structure lets pass: each is found by something.
+"""Wrong copies of a trained model that pass checks of metadata and structure: something else detects each of them.
 
-Each row says how the copy is made and who finds it: a code of lint, or the hypothesis of --likelihood. What only a reference
-shows is listed too, and must stay silent here: it would be a false alarm.
+Each row says how the copy is made and what detects it: a code of lint, or the hypothesis of --likelihood. Mistakes that
+only a reference can show are listed too; here they must give no finding, since any would be a false alarm.
 """
 
 from __future__ import annotations

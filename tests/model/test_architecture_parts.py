@@ -1,4 +1,4 @@
-"""An architecture is declared in five places, which CONTRIBUTING names: each has its part of every architecture."""
+"""An architecture is declared in five places, which CONTRIBUTING lists; each place covers every architecture."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""BitLinear's definition: the edge vectors, and what the reference kernels gave on the recorded ones.
+"""BitLinear's definition: edge cases, and recorded results of the reference kernels.
 
-Of every recorded product one of three things holds: it is exact, a named emulation reproduces it bit for bit, or it is one
-of the `UNDEFINED`, whose values depend on what was in memory.
+Every recorded product is exact, or a named emulation reproduces it bit for bit, or it is one of the `UNDEFINED`, whose
+values depend on uninitialized memory.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ def test_how_many_rows_of_usual_weights_wrap(kernel: Kernel, shares: dict[int, f
 
 def test_the_widest_row_that_int32_holds() -> None:
     assert 3 * 128 * MAX_COLUMNS < 2**31 <= 3 * 128 * (MAX_COLUMNS + 1)
-    with pytest.raises(ValueError, match="a sum may leave int32; 5,592,405 is the most"):
+    with pytest.raises(ValueError, match="a sum could overflow int32; the maximum is 5,592,405"):
         dot(b"", 0, MAX_COLUMNS + 1, np.empty((0, MAX_COLUMNS + 1), dtype=np.int8))
 
 
@@ -288,9 +288,9 @@ def test_arguments_that_do_not_fit() -> None:
         dot(bytes(16), 1, 64, codes[:, :64])
     with pytest.raises(ValueError, match="0 columns holds no weights"):
         dot(b"", 1, 0, codes[:, :0])
-    with pytest.raises(TypeError, match="activation codes are int8, not int16"):
+    with pytest.raises(TypeError, match="activation codes must be int8, not int16"):
         dot(bytes(32), 1, 128, codes.astype(np.int16))
-    with pytest.raises(TypeError, match="activations are float32, not float64"):
+    with pytest.raises(TypeError, match="activations must be float32, not float64"):
         quantize_activations(np.zeros((1, 128)))
     with pytest.raises(ValueError, match=r"\[tokens, columns\], not \[128\]"):
         quantize_activations(np.zeros(128, dtype=F32))

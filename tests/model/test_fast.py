@@ -1,4 +1,4 @@
-"""Profile `fast`: programs against the walked graph and the normative profile, kernels of every set against NumPy."""
+"""Profile `fast`: programs against the interpreted graph and the normative profile, kernels of every set against NumPy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from examples import examples
+from examples import examples, share
 from hypothesis import given
 from hypothesis import strategies as st
 from test_forward import TOKENS, model_file, rewritten, tables
@@ -122,6 +122,7 @@ def test_a_long_context(heads_kv: int) -> None:
         assert distance(result(other.forward(tokens[-1:], cache=cache)), walked) < 1e-4
 
 
+@pytest.mark.parametrize("architecture", share(ARCHITECTURES, 5), indirect=True)
 def test_a_long_prompt(data: bytes, architecture: str) -> None:
     """More tokens than steps go over together, and more keys than are floats at a time. Where sums are added in another
     order, now and then an activation is rounded to the next code."""

@@ -1,4 +1,4 @@
-"""The float kernels of profile `fast` without Python: a C program holds them against sums of double, also emulated."""
+"""The float kernels of profile `fast` without Python: a C program compares them with sums in double, also emulated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the logits of float profiles move where a runtime adds in another order: the bound that section 9.9 states."""
+"""How much the logits of float profiles change if a runtime adds in another order: the bound that section 9.9 states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model as its users see it: caches, batches, taps, embedding tables of every type, and what it refuses."""
+"""The public interface of models: caches, batches, taps, embedding tables of every type, and refusals."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_taps_by_name_base_and_pattern(model: Model) -> None:
         assert pieces[name].tobytes() == tap.tobytes()
     with pytest.raises(SettingError, match=r"no value is called 'Qcur-7'; there are inp_embd, norm, attn_norm"):
         names("Qcur-7")
-    with pytest.raises(TypeError, match="put the one into a tuple"):
+    with pytest.raises(TypeError, match="put a single name into a tuple"):
         model.forward(TOKENS, taps="Qcur")
 
 
@@ -295,7 +295,7 @@ def test_prompts_that_cannot_be_run(tokens: Any, message: str) -> None:
 @pytest.mark.requirement("R9.11-1")
 def test_tokens_are_whole_numbers(model: Model) -> None:
     for tokens in ([1.0], ["1"], [True]):
-        with pytest.raises(TypeError, match="whole numbers"):
+        with pytest.raises(TypeError, match="must be integers"):
             model.forward(tokens)  # type: ignore[arg-type]
 
 
@@ -350,7 +350,7 @@ def test_a_scale_that_is_no_number_is_refused(data: bytes, model: Model, scale: 
         ({"numerics": "quick"}, "there is no numeric profile 'quick'"),
         ({"threads": 0}, "0 threads do nothing"),
         ({"activation": "swish"}, "activations are relu2, silu, gelu"),
-        ({"pooling": "max"}, "pooling is 'max'; there are mean, first, last"),
+        ({"pooling": "max"}, "unknown pooling 'max'; there are: mean, first, last"),
         ({"dialect": "interleave-96"}, "no layout is called 'interleave-96'"),
     ],
 )
@@ -370,7 +370,9 @@ def test_what_is_no_model_is_refused(shared: Path) -> None:
 def test_types_that_no_operation_reads(data: bytes, model: Model) -> None:
     rows, columns = model.file.tensors["blk.0.attn_q.weight"].shape
     content = bytes(rows * columns // 256 * 210)
-    with pytest.raises(SettingError, match=r"is Q6_K; there it can be I2_S, Q2_0, .*, F32, F16, BF16 to be run here"):
+    with pytest.raises(
+        SettingError, match=r"is Q6_K; in this place, only I2_S, Q2_0, .*, F32, F16, BF16 can be run here"
+    ):
         load_model(rewritten(data, {"blk.0.attn_q.weight": ("Q6_K", content)}), force=True)
 
 

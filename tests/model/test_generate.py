@@ -1,4 +1,4 @@
-"""Generation, conversations and perplexity, on a model that is arithmetic and on small real ones."""
+"""Generation, conversations and perplexity, on a synthetic arithmetic model and on small real ones."""
 
 from __future__ import annotations
 
@@ -130,8 +130,8 @@ def test_nothing_asked_for_nothing_done() -> None:
         ([-1], {}, "token 0 of the prompt is -1"),
         ([1] * 65, {}, "the prompt has 65 tokens; there is room for 64"),
         ([1] * 9, {"room": 8}, r"room for 8 \(the model's context is 64\)"),
-        ([1], {"limit": -1}, "-1 tokens"),
-        ([1], {"room": 65}, "65 tokens are asked for in all; the model's context is 64"),
+        ([1], {"limit": -1}, "limit=-1"),
+        ([1], {"room": 65}, "65 tokens are requested in all; the model's context is 64"),
     ],
 )
 def test_what_cannot_be_generated(prompt: list[int], options: dict[str, Any], words: str) -> None:

@@ -1,4 +1,4 @@
-"""Graphs: data that can be executed whole, from a layer, one operation at a time, and with something changed."""
+"""Graphs as data: executed whole, from a layer, one operation at a time, and with a change."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_graphs_that_make_no_sense() -> None:
     g = Builder()
     x = g.add("add", "sum", g.given("a"), g.given("b"))
     graph = g.graph(x)
-    with pytest.raises(ValueError, match="only operations of one can be left out"):
+    with pytest.raises(ValueError, match="only operations with one input can be left out"):
         graph.without("sum")
     with pytest.raises(ValueError, match="no value called 'nothing'"):
         graph.without("nothing")

@@ -1,4 +1,4 @@
-"""Matrices with a scale for each group: sums by the product of I2_S against their definition, and what floats they make."""
+"""Matrices with a scale for each group: sums by products of I2_S against their definition, and the resulting floats."""
 
 from __future__ import annotations
 

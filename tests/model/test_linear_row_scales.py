@@ -1,4 +1,4 @@
-"""Models with I2_SR: the same numbers as with another type that holds the same weights exactly."""
+"""Models with I2_SR give the same numbers as with another type that holds the same weights exactly."""
 
 from __future__ import annotations
 

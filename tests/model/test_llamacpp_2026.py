@@ -1,6 +1,6 @@
-"""Profile `llamacpp-2026` against llama.cpp of October 2026 itself, as the package xllamacpp carries it.
+"""Profile `llamacpp-2026` against llama.cpp of October 2026 itself, from the package xllamacpp.
 
-Its server rounds probabilities to float32 before it takes their logarithm: what is below e^-87 there is left out.
+Its server rounds probabilities to float32 before it takes their logarithm, so values below e^-87 are left out.
 """
 
 from __future__ import annotations

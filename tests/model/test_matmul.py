@@ -1,4 +1,4 @@
-"""The compiled core of BitLinear is its definition, bit for bit: every set of kernels, any number of threads."""
+"""The compiled core of BitLinear equals its definition, bit for bit, with every set of kernels and number of threads."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_arguments_that_do_not_fit() -> None:
     for arguments, error, message in [
         ((bytes(95), 3, 128, codes), ValueError, "3 x 128 codes take 96 bytes; there are 95 bytes"),
         ((payload, 3, 256, codes), ValueError, r"the shape \[tokens, 256\], not \[2, 128\]"),
-        ((payload, 3, 128, codes.astype(np.uint8)), TypeError, "activation codes are int8, not uint8"),
+        ((payload, 3, 128, codes.astype(np.uint8)), TypeError, "activation codes must be int8, not uint8"),
         ((bytes(16), 1, 64, codes[:, :64]), ValueError, "packs elements in blocks of 128"),
         ((np.zeros((3, 64), np.uint8)[:, ::2], 3, 128, codes), ValueError, "those of this buffer do not"),
     ]:
@@ -223,7 +223,7 @@ def test_arguments_that_do_not_fit() -> None:
             matmul.dot(payload, 3, 128, codes, out=out)
     with pytest.raises(ValueError, match="0 threads do nothing"):
         matmul.dot(payload, 3, 128, codes, threads=0)
-    with pytest.raises(TypeError, match="activations are float32, not float64"):
+    with pytest.raises(TypeError, match="activations must be float32, not float64"):
         matmul.quantize_activations(np.zeros((2, 128)))
 
 

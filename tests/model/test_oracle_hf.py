@@ -1,7 +1,7 @@
 """Hugging Face transformers in float32 on tiny random models: the same codes, the same logits.
 
-The models are made by `new` and their weights copied into transformers' own classes, with its `AutoBitLinear` and
-`BitLinear` for the projections. A code may differ only where x * s lies within rounding of a tie, and is then counted.
+The models are made by `new`, and their weights are copied into transformers' own classes, with `AutoBitLinear` and
+`BitLinear` as projections. A code may differ only where x * s lies within rounding of a tie; such cases are counted.
 """
 
 from __future__ import annotations

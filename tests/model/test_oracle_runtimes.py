@@ -1,4 +1,4 @@
-"""The logits and the values between of the reference runtimes: bit for bit, or as close as each recipe allows."""
+"""Logits and intermediate values of the reference runtimes: equal to the bit, or as close as each profile allows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Products of many tokens by panels are the definition, bit for bit, and which processors use them.
+"""Products of many tokens by panels equal the definition, bit for bit; and which processors use panels.
 
-Whatever the processor would choose, every kernel of every set that it can run is run: panels, which AMX multiplies by tiles,
-from one token on, the kernel of AMX for fewer tokens, and that of one to four tokens for any number.
+Every kernel of every set that this processor supports is run, whether or not the processor would select it: panels
+(which AMX multiplies by tiles) from one token on, the kernel of AMX for fewer tokens, and the kernel for one to four
+tokens with any number.
 """
 
 from __future__ import annotations

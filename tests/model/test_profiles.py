@@ -1,4 +1,4 @@
-"""Numeric profiles: what each declares is what it computes, and the normative one gives the same bits everywhere."""
+"""Numeric profiles: each computes what it declares, and the normative one gives the same bits everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One projection outside of a model: what is public is the definition, whatever form the weights have."""
+"""A single projection outside a model: the public function equals the definition, in whatever form the weights are."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_every_profile_multiplies_by_about_the_weights(name: str, columns: int) 
     assert (y.dtype, y.shape) == (F32, (3, 7))
     assert np.linalg.norm(y - exact) / np.linalg.norm(exact) < (2e-6 if name == "ik-f32" else 0.03)
     if NUMERIC_PROFILES[name].quantizer.groups == "none":
-        with pytest.raises(ValueError, match="leave activations floats"):
+        with pytest.raises(ValueError, match="leaves activations floats"):
             i2s.quantize_activations(x, numerics=name)
         return
     made = i2s.quantize_activations(x, numerics=name)
@@ -165,11 +165,15 @@ def test_code_3_is_what_a_caller_says() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "said"),
     [
-        ({"x": np.zeros((1, 128))}, TypeError, "activations are float32, not float64"),
+        ({"x": np.zeros((1, 128))}, TypeError, "activations must be float32, not float64"),
         ({"x": np.zeros(128, F32)}, ValueError, r"\[tokens, columns\], not \[128\]"),
         ({"x": np.zeros((1, 64), F32)}, ValueError, r"\[tokens, 128\], not \[1, 64\]"),
-        ({"weights": np.zeros((2, 128))}, TypeError, "trits are int8, not float64; bytes of a tensor need a shape"),
-        ({"weights": np.full((2, 128), 2, np.int8)}, ValueError, "trits are -1, 0 and [+]1"),
+        (
+            {"weights": np.zeros((2, 128))},
+            TypeError,
+            "trits must be int8, not float64; for bytes of a tensor, give shape=",
+        ),
+        ({"weights": np.full((2, 128), 2, np.int8)}, ValueError, "trits must be -1, 0 or [+]1"),
         ({"weights": np.zeros((0, 128), np.int8)}, ValueError, "holds no elements"),
         ({"scale": None}, ValueError, "trits need a scale"),
         ({"weights": bytes(64), "scale": None, "shape": (2, 128)}, ValueError, "without its tail needs a scale"),
@@ -190,11 +194,11 @@ def test_what_does_not_fit_is_refused(change: dict[str, Any], error: type[Except
 
 def test_products_that_nobody_declared_are_refused() -> None:
     trits, codes = np.zeros((2, 128), np.int8), np.zeros((1, 128), np.int8)
-    with pytest.raises(ValueError, match="no kernel is called 'fast'; there are exact, int16-wrap/avx2"):
+    with pytest.raises(ValueError, match="unknown kernel 'fast'; there are: exact, int16-wrap/avx2"):
         i2s.integer_product(trits, codes, kernel="fast")
     with pytest.raises(ValueError, match="'subtracted' or 'kept', not 'halved'"):
         i2s.integer_product(trits, codes, offset="halved")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="activation codes are int8, not int32"):
+    with pytest.raises(TypeError, match="activation codes must be int8, not int32"):
         i2s.integer_product(trits, codes.astype(np.int32))
     with pytest.raises(ValueError, match=r"\[tokens, 128\], not \[1, 64\]"):
         i2s.integer_product(trits, codes[:, :64])

@@ -1,4 +1,4 @@
-"""Rotation: angles of every kind, pairs of either kind, against formulas of their own."""
+"""Rotation: angles of every kind and both kinds of pairs, compared with independent formulas."""
 
 from __future__ import annotations
 

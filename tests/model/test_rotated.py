@@ -1,4 +1,4 @@
-"""Rotated weights: the forward pass is that of the weights before they were folded, and a rotation in part is refused."""
+"""Rotated weights: the forward pass equals that of the unrotated weights, and a partial rotation is refused."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def changed(**keys: Any) -> bytes:
             "inverse_weight_names lists 'output.weight', which the graph does",
         ),
         ({"block_size": 512}, "block_size is 512, which does not divide rows of 128 elements"),
-        ({"sign_values": [0] * 128}, "sign_values has '0' at 0; signs are -1 and \\+1"),
+        ({"sign_values": [0] * 128}, "sign_values has '0' at 0; signs must be -1 or \\+1"),
     ],
 )
 def test_what_cannot_be_rotated_is_refused(keys: dict[str, Any], says: str) -> None:

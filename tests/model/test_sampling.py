@@ -1,4 +1,4 @@
-"""Choosing tokens: the filters against their definitions, the random numbers against their promise."""
+"""Sampling of tokens: the filters follow their definitions, and the random numbers are reproducible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids of a byte-level vocabulary in Python alone are those of the library `tokenizers`, for every pre-tokenizer."""
+"""Token ids of a byte-level vocabulary in Python alone equal those of `tokenizers`, for every pre-tokenizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products by tables are those by multiplication, bit for bit: the definition, and every set of kernels."""
+"""Products by table lookup equal those by multiplication, bit for bit: the definition, and every set of kernels."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_does_not_fit_is_refused() -> None:
         lookup_dot(bytes(64), 4, 64, codes[:, :64])
     with pytest.raises(ValueError, match="not whole blocks"):
         lookup_tables(codes[:, :64])
-    with pytest.raises(ValueError, match="activation codes have the shape"):
+    with pytest.raises(ValueError, match="activation codes must have the shape"):
         LookupMatrix(bytes(64), 2, 128).dot(np.zeros((1, 256), dtype=np.int8))
     with pytest.raises(TypeError, match="int8"):
         LookupMatrix(bytes(64), 2, 128).dot(codes.astype(np.int16))

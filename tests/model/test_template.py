@@ -1,4 +1,4 @@
-"""Chat formats and templates: what conversations look like, and what hostile templates cannot do."""
+"""Chat formats and templates: the text of conversations, and the limits for hostile templates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tokenizer against llama.cpp's own cases, against two other libraries, and against its laws."""
+"""The tokenizer against llama.cpp's own cases, two other libraries, and its properties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vocabularies that are broken on purpose: an answer with a code and a place, in bounded time."""
+"""Broken vocabularies: each gets an error with a code and a span, in bounded time."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str]] = [
     ("T003", "an empty merge", GOOD, {"merges": ("",)}, "merge 0, ''"),
     ("T907", "unknown first part", GOOD, {"merges": ("a b", "xy c")}, "its first part is not a token"),
     ("T907", "unknown second part", GOOD, {"merges": ("a yz",)}, "its second part is not a token"),
-    ("T907", "unknown whole", GOOD, {"merges": ("b c",)}, "what it makes is not a token"),
+    ("T907", "unknown whole", GOOD, {"merges": ("b c",)}, "its result is not a token"),
     ("T908", "not a number", PIECES, {"scores": [0.0, float("nan"), 1.0]}, "score of token 1, 'a', is not a number"),
     ("T909", "unknown name", GOOD, {"pre": "klingon"}, "tokenizer.ggml.pre is 'klingon'"),
 ]

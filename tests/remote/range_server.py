@@ -1,6 +1,7 @@
-"""A web server of ranges on this machine, with faults to order; and a hub made of it.
+"""A local web server with range requests and faults on demand, and a hub based on it.
 
-Every request is written down. A fault is a function of the handler that answers in its place, or None where it does not.
+Every request is recorded. A fault is a function of the handler that answers instead of it, or returns None to let it
+answer.
 """
 
 from __future__ import annotations

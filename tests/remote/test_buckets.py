@@ -1,4 +1,4 @@
-"""Objects of buckets, against a server of S3 on this machine (`moto[server]`)."""
+"""Objects in buckets, against a local S3 server (`moto[server]`)."""
 
 from __future__ import annotations
 

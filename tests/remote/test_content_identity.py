@@ -1,4 +1,4 @@
-"""What servers call a content: asked with one byte, the same as a judgement finds it, and so what results are kept by."""
+"""Content identifiers of servers: one byte is enough to get them, a lint finds the same, and results are stored by them."""
 
 from __future__ import annotations
 

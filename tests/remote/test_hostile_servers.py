@@ -1,4 +1,4 @@
-"""Servers that break HTTP itself: each ends within its budget, with one sentence or with exactly the file's bytes."""
+"""Servers that violate HTTP: each request ends within its limits, with one sentence or with exactly the file's bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file of a web server: what is asked for, and servers that answer anything else."""
+"""Files on a web server: the requests that are made, and servers that answer something else."""
 
 from __future__ import annotations
 
@@ -397,8 +397,8 @@ def test_the_address_behind_a_redirect_is_asked_until_it_expires(server: Server,
 @pytest.mark.parametrize(
     ("target", "reason"),
     [
-        ("/loop", "circles"), ("ftp://example.org/x", "not a web server"), ("file:///etc/passwd", "not a web server"),
-        ("http://[::1", "not a web server"), ("//", "circles"), ("/a\x1bb", "cannot be printed"),
+        ("/loop", "circles"), ("ftp://example.org/x", "than a web server"), ("file:///etc/passwd", "than a web server"),
+        ("http://[::1", "other than a web server"), ("//", "circles"), ("/a\x1bb", "cannot be printed"),
     ],
 )  # fmt: skip
 def test_redirects_that_are_not_followed(server: Server, target: str, reason: str) -> None:

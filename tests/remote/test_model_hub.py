@@ -1,4 +1,4 @@
-"""Files of a hub: repositories, commits, tokens, the cache, and what a hub refuses."""
+"""Files on a hub: repositories, commits, tokens, the cache, and refusals by the hub."""
 
 from __future__ import annotations
 
@@ -224,4 +224,4 @@ def test_shards_know_their_companions(hub: Server, tmp_path: Path, monkeypatch: 
         found = [f["message"] for report in reports for f in report["findings"] if f["code"] == "G231"]
         assert len(reports) == 3 - missing
         assert len(found) == (2 if missing else 0)
-        assert all("1 of the others are not in its folder" in message for message in found)
+        assert all("1 of the other parts is not in its folder" in message for message in found)

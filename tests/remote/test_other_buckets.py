@@ -1,6 +1,6 @@
-"""Objects of Google's and Azure's buckets, by gcsfs and adlfs, against stand-ins on this machine that know what these ask.
+"""Objects in Google's and Azure's buckets, through gcsfs and adlfs, against local stand-ins that answer their requests.
 
-A stand-in answers for one object: its description, ranges of it, and 404 for anything else.
+A stand-in serves one object: its description, ranges of it, and 404 for anything else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Variables of the environment: proxies, and the hub's own seconds."""
+"""Environment variables: proxies, and the hub's own timeouts."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_numeric_addresses_are_looked_at_all_the_same(
 
 def test_what_is_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "socks5://name:word@127.0.0.1:9")
-    with pytest.raises(FormatError, match=r"S916.*is no http:// or https:// address") as error:
+    with pytest.raises(FormatError, match=r"S916.*is not an http:// or https:// address") as error:
         open_remote("http://models.invalid/f")
     assert "word" not in str(error.value)
 

@@ -1,4 +1,4 @@
-"""What an address means, and which ones are not followed."""
+"""The meaning of addresses, and addresses that are not followed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint on a hub is linted as the folder that it would be: by ranges, of one commit, without its weights."""
+"""A checkpoint on a hub is linted like a local folder: by ranges, at one commit, without its weights."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_sound_repository(checkpoint: Server) -> None:
     said = Said("lint", "--allow-private", REPO)
     assert said.status == 0, said.out + said.err
     assert "hf://org/check" in said.out
-    assert "not evaluated: H208, H211, H213; 1 rule on payloads saw a part\n" in said.out
+    assert "not evaluated: H208, H211, H213; 1 rule on payloads saw only the sample\n" in said.out
     assert "hf://org/check: sampled, no error in what was read\n" in said.out
     read = {seen.path.partition("?")[0].rpartition("/")[2] for seen in checkpoint.seen if "/resolve/" in seen.path}
     assert read == {"config.json", INDEX, *(f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3))}

@@ -1,4 +1,4 @@
-"""A checkpoint on a hub is imported as the folder that it would be: by ranges, of one commit, with nothing else written."""
+"""A checkpoint on a hub is imported like a local folder: by ranges, at one commit, writing nothing else."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_tensors_are_read_by_ranges(checkpoint: Server) -> None:
     [
         ({"config.json": None}, "H104.*no config.json"),
         ({"config.json": b"["}, "H104.*config.json.* is not JSON"),
-        ({"config.json": b" " * (MOST_CONFIG + 1)}, "H104.*are the limit"),
+        ({"config.json": b" " * (MOST_CONFIG + 1)}, "H104.*the limit is"),
         ({"model-00002-of-00003.safetensors": None}, "H104.*which is missing"),
         ({"model-00002-of-00003.safetensors": b"\xff" * 100}, "H101.*header would have"),
         (
@@ -148,7 +148,7 @@ def test_a_hub_that_names_no_commit_is_not_read(checkpoint: Server, sha: Any) ->
 
 def test_a_file_of_another_commit_is_not_read(checkpoint: Server) -> None:
     checkpoint.extra[f"/org/check/resolve/{COMMIT}/config.json"]["X-Repo-Commit"] = "d" * 40
-    with pytest.raises(FormatError, match=r"S918.*commit d{40} where c{40}") as error:
+    with pytest.raises(FormatError, match=r"S918.*commit d{40} instead of c{40}") as error:
         CheckpointFolder("hf://org/check")
     assert error.value.file == f"{PINNED}/config.json"
 

@@ -1,4 +1,4 @@
-"""Every verb that reads takes an address; a sample says what it has not seen, and what it has cost."""
+"""Every command that reads accepts an address; a sample reports what it did not read, and how much it fetched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of the rate that workers share: a worker does not sit out what it can hand back."""
+"""Rate limits shared by workers: a worker returns a file that it would have to wait for."""
 
 from __future__ import annotations
 

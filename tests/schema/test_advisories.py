@@ -1,4 +1,4 @@
-"""Advisories: whoever cites one means what it is about."""
+"""Advisories: a citation of an advisory is about the same problem as the advisory."""
 
 from __future__ import annotations
 

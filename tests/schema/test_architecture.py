@@ -1,4 +1,4 @@
-"""The declarations of keys and tensors, held against real files and against what the reference loaders did."""
+"""The declarations of keys and tensors, compared with real files and with recorded results of the reference loaders."""
 
 from __future__ import annotations
 

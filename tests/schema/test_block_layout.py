@@ -1,4 +1,4 @@
-"""The places of codes in blocks: nothing shared, nothing outside, by the sources' own loops."""
+"""Positions of codes in blocks: no bit is shared, none is outside, and all follow the loops of the original sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The declared runtimes: every fact has a source, tables fit each other, and the installed reader has the types we say."""
+"""The declared runtimes: every fact has a source, tables are consistent, the installed reader has the declared types."""
 
 from __future__ import annotations
 

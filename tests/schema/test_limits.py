@@ -1,4 +1,4 @@
-"""Bounds by name: their defaults, and others for as long as a file is judged."""
+"""Named limits: their defaults, and other values while a file is checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that several forks gave out: every meaning, and whose it is."""
+"""Numbers that several forks assigned: every meaning and its owner."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_file_types_are_those_of_the_schema() -> None:
     for number in FILE_TYPES:
         assert numbers.file_types(number)
     assert numbers.file_types(12345) == ()
-    assert numbers.file_type_words(12345) == "nothing that is known"
+    assert numbers.file_type_words(12345) == "unknown"
     assert numbers.file_type_words(137) == "IQ2_BN to ik_llama.cpp"
     assert numbers.file_type_words(15) == "Q4_K_M to all"
     assert numbers.file_types(15)[0].tensors == ("Q4_K",)

@@ -1,4 +1,4 @@
-"""The registry of numbers: every meaning with whose it is, found again by what a file shows of a tensor."""
+"""The registry of numbers: every meaning with its owner is found again from the properties of a tensor in a file."""
 
 from __future__ import annotations
 

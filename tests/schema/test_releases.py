@@ -1,4 +1,4 @@
-"""The known releases add up: what is declared of a file is what its inventory takes, to the byte."""
+"""The known releases are consistent: the declared size of a file equals the size of its inventory, to the byte."""
 
 from __future__ import annotations
 

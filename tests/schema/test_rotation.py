@@ -1,4 +1,4 @@
-"""The keys of a folded rotation: what they declare, and each way in which they declare nothing that can be computed."""
+"""The keys of a folded rotation: their meaning, and every way in which they describe no computable rotation."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def test_keys_that_are_missing(key: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "why"),
     [
-        ("version", 2, "is '2'; there is 1"),
-        ("transform", "dct", "is 'dct'; there is normalized-sylvester-walsh-hadamard"),
+        ("version", 2, "is '2'; known are 1"),
+        ("transform", "dct", "is 'dct'; known are normalized-sylvester-walsh-hadamard"),
         ("axis", "output", "is 'output'"),
-        ("sign_mode", "random", "is 'random'; there is identity, explicit"),
+        ("sign_mode", "random", "is 'random'; known are identity, explicit"),
         ("block_size", 12, "is '12', which is not a power of two"),
         ("block_size", 1, "is '1', which is not a power of two"),
-        ("sign_widths", [8, 8], "widths are positive, and each is there once"),
+        ("sign_widths", [8, 8], "widths must be positive and different"),
         ("sign_widths", [8, 5], "has 12 signs, and the widths add up to 13"),
         ("sign_widths", [], "is missing, and sign_mode is explicit"),
-        ("sign_values", [1] * 11 + [0], "has '0' at 11; signs are -1 and \\+1"),
+        ("sign_values", [1] * 11 + [0], "has '0' at 11; signs must be -1 or \\+1"),
     ],
 )
 def test_keys_that_cannot_be_meant(key: str, value: Any, why: str) -> None:

@@ -1,4 +1,4 @@
-"""What a scope takes in, byte by byte."""
+"""The extent of a scope, byte by byte."""
 
 from __future__ import annotations
 

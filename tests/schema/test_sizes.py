@@ -1,4 +1,4 @@
-"""Sizes of tensors whose type has a rule of its own, by hand; and what padding is."""
+"""Sizes of tensors whose type has a special rule, computed by hand; and the definition of padding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mutator: the same seed gives the same file, every declared field is changed, and from nothing it gets far."""
+"""The mutator: the same seed gives the same file, every declared field is changed, and even an empty input leads far."""
 
 from __future__ import annotations
 

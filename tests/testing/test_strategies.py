@@ -1,4 +1,4 @@
-"""The strategies: what they call sound is sound to every judge of ours, and to the reference reader where it can read it."""
+"""The strategies: files that they call valid pass all our checks, and the reference reader where it can read them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How a GGUF file becomes a checkpoint."""
+"""Conversion of a GGUF file to a checkpoint."""

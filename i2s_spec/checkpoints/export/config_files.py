@@ -1,7 +1,7 @@
 """This module makes config.json and generation_config.json from the keys of a GGUF file, for a class of transformers.
 
-Packed weights are marked `quantization_mode: offline`: their scale is beside them. `online` would quantize the ternary
-weights once more, and shrink every scale by the share of zeros; that is refused.
+Packed weights are marked `quantization_mode: offline`: their scale is stored beside them. `online` would quantize the
+ternary weights again and shrink every scale by the share of zeros, so it is refused.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class ExportClass(NamedTuple):
-    """The class of transformers that has the graph of an architecture.
+    """The class of transformers with the graph of an architecture.
 
-    :param family: whose names of tensors it uses
-    :param prefix: what stands before them
-    :param keys: the architecture whose keys are read, where no graph of it is declared
+    :param family: the family whose tensor names it uses
+    :param prefix: the prefix of these names
+    :param keys: the architecture whose keys are read, if its graph is not declared
     """
 
     name: str
@@ -35,13 +35,13 @@ class ExportClass(NamedTuple):
     keys: Architecture | None = None
 
 
-#: Qwen2 as far as its keys go: it is imported and exported, and llama.cpp runs it.
+#: The keys of Qwen2: it is imported and exported, and llama.cpp runs it.
 _QWEN2: Final = Architecture(
     "qwen2", "Qwen2 and Qwen2.5", (), activation="silu", rope="neox", head="untied", whole_head_rope=True,
     rope_base=1e6, eps=(1e-6,), pre_tokenizer="qwen2",
 )  # fmt: skip
 
-#: By architecture; embedding models are the body alone.
+#: Classes by architecture; embedding models are only the body.
 _CLASSES: Final[Mapping[str, ExportClass]] = {
     "bitnet-b1.58": ExportClass("BitNetForCausalLM", "bitnet", BY_FAMILY["bitnet-2b4t"], "relu2"),
     "bitnet-25": ExportClass("BitNetForCausalLM", "bitnet", BY_FAMILY["bitnet-2b4t"], "relu2"),
@@ -53,7 +53,7 @@ _CLASSES: Final[Mapping[str, ExportClass]] = {
         "Gemma3TextModel", "gemma3_text", BY_FAMILY["bitnet-embedding-gemma3"], "gelu_pytorch_tanh", ""
     ),
 }
-#: Of those that share their name with a language model: the embedding model.
+#: Classes of embedding models whose architecture shares its name with a language model.
 _BODIES: Final[Mapping[str, ExportClass]] = {
     "qwen3": ExportClass("Qwen3Model", "qwen3", BY_FAMILY["bitnet-embedding-qwen3"], "silu", ""),
 }
@@ -62,19 +62,19 @@ _BODIES: Final[Mapping[str, ExportClass]] = {
 def class_of(file: File) -> ExportClass:
     """The class for a file.
 
-    :raises SettingError: for an architecture that transformers has no class for here
+    :raises SettingError: for an architecture without a class of transformers here
     """
     name = str(file.metadata.get("general.architecture"))
     declared = declared_architecture(name, file.metadata, file.tensors)
     if name in _BODIES and declared is not None and declared.embedding_model:
         return _BODIES[name]
     if name not in _CLASSES:
-        raise SettingError(f"files of architecture {quote(name)} are not exported; {', '.join(_CLASSES)} are")
+        raise SettingError(f"files of architecture {quote(name)} cannot be exported, only {', '.join(_CLASSES)}")
     return _CLASSES[name]
 
 
 def sizes_of_file(file: File) -> Hyperparameters:
-    """The sizes that the keys give; layers that differ have no words in config.json.
+    """The sizes that the keys give; config.json cannot describe layers that differ.
 
     :raises FormatError: M001 to M008
     :raises SettingError: for layers that differ, and for experts
@@ -91,8 +91,8 @@ def config_json(file: File, exported: ExportClass, tied: bool, packed: bool, dty
 
     :param tied: whether the head is the embedding
     :param packed: whether the matrices are packed, else they are floats
-    :param dtype: that transformers computes in unless told otherwise
-    :raises SettingError: for a scaling of positions that has no words there
+    :param dtype: the default dtype in which transformers computes
+    :raises SettingError: for a scaling of positions that it cannot describe
     """
     h, found = sizes_of_file(file), file.metadata
     arch = str(found.get("general.architecture"))
@@ -124,7 +124,9 @@ def config_json(file: File, exported: ExportClass, tied: bool, packed: bool, dty
         }
     kind, factor = found.get(f"{arch}.rope.scaling.type", "none"), found.get(f"{arch}.rope.scaling.factor", 1.0)
     if kind not in ("none", "linear"):
-        raise SettingError(f"positions are scaled by {quote(str(kind))}, whose settings config.json would need in full")
+        raise SettingError(
+            f"positions are scaled by {quote(str(kind))}; config.json would need settings that the file does not have"
+        )
     if kind == "linear" and factor != 1:
         config["rope_scaling"] = {"rope_type": "linear", "factor": _short(float(factor))}
     if packed:
@@ -158,7 +160,7 @@ def _ids(file: File, kind: str) -> dict[str, Any]:
 
 
 def _short(value: float) -> float:
-    """The shortest decimal that is the same float32: 1e-05, not 9.999999747378752e-06."""
+    """The shortest decimal that gives the same float32: 1e-05, not 9.999999747378752e-06."""
     import numpy as np
 
     return float(str(np.float32(value)))

@@ -4,7 +4,7 @@
              tensors in F32
     F32 ...  floats: trit times scale; without a quantization_config, so that activations are not quantized
 
-The folder is complete or not there: it is made under another name, and gets its own when all files are written.
+The folder is complete or does not exist: it is made under another name, and renamed when all files are written.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _WHOLE: Final = {"token_embd.weight": "embed_tokens", "output_norm.weight": "nor
 
 
 class ExportedFolder(NamedTuple):
-    """What was made: bytes of the weights, the class of transformers, how many matrices and other tensors."""
+    """The result: bytes of the weights, the class of transformers, and the numbers of matrices and other tensors."""
 
     size: int
     class_name: str
@@ -63,16 +63,16 @@ def export_checkpoint(
 ) -> ExportedFolder:
     """Write a GGUF file as a checkpoint for transformers.
 
-    :param file: a `File`, or what `open` takes
-    :param folder: must not exist
+    :param file: a `File`, or an argument of `open`
+    :param folder: the new folder; it must not exist
     :param form: `packed`, or the type of the floats: F32, F16, BF16
-    :param mode: `quantization_mode`; only `offline` is right for weights that are ternary
-    :raises FileExistsError: where the folder is there already
+    :param mode: `quantization_mode`; only `offline` is right for ternary weights
+    :raises FileExistsError: if the folder exists
     :raises SettingError: for `online`, for architectures without a class, for settings that config.json cannot describe
     :raises FormatError: for a file that is broken, S903 for one that changes meanwhile; nothing is written
     """
     if form not in FORMS:
-        raise SettingError(f"matrices cannot be exported as {quote(form)}; there are {', '.join(FORMS)}")
+        raise SettingError(f"matrices cannot be exported as {quote(form)}; there are: {', '.join(FORMS)}")
     if mode != "offline":
         raise SettingError(
             f"quantization_mode {quote(mode)} is not supported: transformers would quantize the ternary weights "
@@ -101,7 +101,7 @@ def export_checkpoint(
         new = [tensor for each in tensors for tensor in each]
         size = write_checkpoint(os.path.join(part, "model.safetensors"), new, progress=progress)
         file.require_unchanged()
-        if os.path.lexists(target):  # it appeared meanwhile
+        if os.path.lexists(target):  # it was created meanwhile
             raise FileExistsError(17, "File exists", target)
         publish_folder(part, target)
     matrices = sum(name.endswith(".weight") and name.split(".")[-2] in PROJECTIONS for name in file.tensors)
@@ -160,13 +160,13 @@ def _tensors(
 
 
 def _floats(tensor: Tensor, name: str, offset: float, wide: bool) -> NewTensor:
-    """A float tensor as it is, or as F32 beside packed matrices; Gemma's norms less what was added to them.
+    """A float tensor unchanged, or as F32 beside packed matrices; 1 is subtracted again from Gemma's norms.
 
-    Of a model with packed matrices transformers leaves floats in the type that they are stored in: F16 would meet F32.
+    If a model has packed matrices, transformers keeps floats in their stored type, so F16 and F32 would be mixed.
     """
     kind = type_name(tensor)
     if kind not in FLOAT_TYPES:
-        raise SettingError(f"tensor {quote(tensor.name)} is {kind}, which checkpoints have no type for")
+        raise SettingError(f"tensor {quote(tensor.name)} is {kind}, a type that checkpoints do not have")
     tensor.require(tensor.span)
     stored = "F32" if wide or len(tensor.shape) == 1 else kind
 
@@ -192,7 +192,7 @@ def _matrix(file: File, tensor: Tensor, module: str, word: str, h: Hyperparamete
 
 
 def _again(tensor: Tensor, heads: int | None) -> Callable[[], Any]:
-    """The trits when they are written; they are not held until then."""
+    """The trits, read only when they are written."""
 
     def made() -> Any:
         trits = _one_scale(tensor).trits
@@ -225,11 +225,11 @@ def _one_scale(tensor: Tensor) -> FileMatrix:
     scales = np.unique(matrix.scales[used])
     if scales.size != 1:
         raise SettingError(
-            f"tensor {quote(name)} has {counted(scales.size, 'different scale')}, and a packed "
+            f"tensor {quote(name)} has {counted(scales.size, 'different scale')}, but a packed "
             f"matrix has one; --form F16 keeps them"
         )
     if int(matrix.trits.max()) > 1:
-        raise SettingError(f"tensor {quote(name)} has the weight +2, which a packed matrix has no code for")
+        raise SettingError(f"tensor {quote(name)} has the weight +2, which a packed matrix cannot store")
     return FileMatrix(matrix.trits, scales.reshape(1, 1))
 
 

@@ -1,6 +1,6 @@
 """This module makes a tokenizer's files from keys of a GGUF file: tokenizer.json, tokenizer_config.json, tokenizer.model.
 
-tokenizer.model is written for pieces with scores, which merges alone would not keep.
+tokenizer.model is written for pieces with scores, because merges alone would lose the scores.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
 
 _ADDED: Final = (CONTROL, USER_DEFINED)
-#: Special tokens by the word of their key, with the words of Hugging Face's files.
+#: Special tokens by the name in their key, with their names in Hugging Face's files.
 _WORDS: Final = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
 
 
 def tokenizer_files(file: File) -> dict[str, Any]:
     """The files by name: JSON as plain data, tokenizer.model as bytes.
 
-    :raises SettingError: for a tokenizer that is neither byte-level nor of pieces
-    :raises FormatError: for a vocabulary that is broken
+    :raises SettingError: for a tokenizer that is neither byte-level nor SentencePiece
+    :raises FormatError: for a broken vocabulary
     """
     tokenizer = load_tokenizer(file)
     vocabulary = tokenizer.vocabulary
@@ -34,7 +34,7 @@ def tokenizer_files(file: File) -> dict[str, Any]:
     types = [int(kind) for kind in types] if types is not None else vocabulary.types
     used = len(tokens)
     while used and types[used - 1] == UNUSED and tokens[used - 1] == f"[PAD{used - 1}]":
-        used -= 1  # rows of the embedding that no token has
+        used -= 1  # rows of the embedding without a token
     pieces = vocabulary.model == "llama"
     settings = _settings(file, vocabulary, tokens)
     settings |= {"add_bos_token": tokenizer.add_bos, "add_eos_token": tokenizer.add_eos}
@@ -64,7 +64,7 @@ def tokenizer_files(file: File) -> dict[str, Any]:
         }  # fmt: skip
         return files
     if tokenizer.choice is None:
-        raise SettingError(f"a tokenizer of the model {quote(vocabulary.model)} has no files here")
+        raise SettingError(f"a tokenizer of model {quote(vocabulary.model)} cannot be exported")
     splits = [
         {"type": "Split", "pattern": {"Regex": each}, "behavior": "Isolated", "invert": False}
         for each in tokenizer.choice.pre.splits
@@ -97,7 +97,7 @@ def _added(number: int, token: str, kind: int) -> dict[str, Any]:
 
 
 def _post_processor(ids: Mapping[str, int], first: str | None, last: str | None) -> dict[str, Any] | None:
-    """What puts the first and the last token there."""
+    """The post-processor that adds the first and the last token."""
     if first is None and last is None:
         return None
 
@@ -124,7 +124,7 @@ def _model(
 
 
 def _piece_merges(tokens: Sequence[str], types: Sequence[int], scores: Sequence[float]) -> dict[str, Any]:
-    """Pieces as merges: every way to make a piece of two, the piece with the highest score first."""
+    """Pieces as merges: every way to join two pieces to one, the result with the highest score first."""
     ids = {token: i for i, token in enumerate(tokens)}
     normal = [i for i, kind in enumerate(types[: len(tokens)]) if kind in (NORMAL, USER_DEFINED) and len(tokens[i]) > 1]
     merges = []

@@ -1,1 +1,1 @@
-"""What is wrong with a checkpoint's folder, as findings of the linter."""
+"""Findings of the linter on a checkpoint's folder."""

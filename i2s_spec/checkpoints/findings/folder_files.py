@@ -1,4 +1,4 @@
-"""This module opens what a checkpoint's folder has for the linter, here or on a hub: `FolderFiles`."""
+"""This module opens the files of a checkpoint's folder for the linter, here or on a hub: `FolderFiles`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from i2s_spec.gguf.source import FetchingSource, Source, is_address, require_unc
 from i2s_spec.linter.report_data import Remote
 from i2s_spec.schema import faults
 
-#: Most shards that are read of a hub: each keeps megabytes and a connection. Models of a trillion weights have 200.
+#: Most shards that are read from a hub: each needs megabytes and a connection. Models of a trillion weights have 200.
 MOST_SHARDS: Final = 512
 
 
 class FolderFiles:
     """The files of a folder of this machine, or of a hub's repository: read by ranges, all of one commit.
 
-    :param path: a folder, or an address that `pinned_folder` takes
-    :param stack: keeps the shards open
+    :param path: a folder, or an address for `pinned_folder`
+    :param stack: the exit stack that keeps the shards open
     :raises FormatError: S911 to S918 for addresses
     :raises MissingExtra: for an address, where the extra [remote] is not installed
     :raises OSError: where the folder cannot be listed
@@ -53,7 +53,7 @@ class FolderFiles:
         return read_object(self._file(name), most, self._close)
 
     def shard(self, name: str) -> Checkpoint:
-        """The tensors of a shard: its header is read.
+        """The tensors of a shard; only its header is read.
 
         :raises FormatError: H101, H102, H104, and S911 to S918 of a hub
         :raises OSError: where it cannot be read
@@ -65,10 +65,10 @@ class FolderFiles:
         self._shards += 1
         source = source_of(self._file(name))
         self._stack.callback(source.close)
-        self._open.append(source)  # what a broken one has cost counts, too
+        self._open.append(source)  # requests for a broken shard count, too
         opened = Checkpoint([source])
         self._sound.append((name, source))
-        if isinstance(source, FetchingSource):  # all scales are asked for together
+        if isinstance(source, FetchingSource):  # all scales are requested together
             scales = (each for each in opened.values() if each.name.endswith("_scale") and each.nbytes <= 4)
             source.expect((each.start, each.stop) for each in scales)
         return opened
@@ -83,7 +83,7 @@ class FolderFiles:
 
     @property
     def remote(self) -> Remote | None:
-        """What reading has cost the hub since the folder was listed; None for a folder of this machine."""
+        """The requests and bytes since the folder was listed; None for a folder of this machine."""
         return Remote(self._commit, *self._spent()) if self.is_remote else None
 
     def _file(self, name: str) -> str:
@@ -99,7 +99,7 @@ class FolderFiles:
         return self._requests + sum(each[0] for each in usages), self._bytes + sum(each[1] for each in usages)
 
     def _check_budget(self) -> None:
-        """Make sure that all files together stay below what one may cost, before the next header is read.
+        """Check that all files together stay within the budget of one file, before the next header is read.
 
         :raises FormatError: S917
         """

@@ -1,7 +1,7 @@
-"""This module gathers what the linter's rules look at in a checkpoint's folder: as much as can be read.
+"""This module gathers the facts that the linter's rules examine in a checkpoint's folder, as far as they can be read.
 
-An import refuses a folder at the first fault; here every file that cannot be read is one finding, and the rest is
-looked at all the same.
+An import refuses a folder at the first fault; here every file that cannot be read is one finding, and the rest is still
+examined.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from i2s_spec.convert.hugging_face.safetensors import Stored
 from i2s_spec.errors import FormatError, Span, quote
 from i2s_spec.linter.analysis.checkpoint_facts import WORDS, CheckpointFacts, FamilyFacts
 
-#: The norms in front of the output projection and of the way down.
+#: The norms before the attention output projection and the FFN down projection.
 _SUB_NORMS: Final = ("attn_sub_norm", "ffn_sub_norm")
 
 Report = Callable[[FormatError, str], None]
 
 
 class _Read(NamedTuple):
-    """What tells the family: config.json, and the tensors by name."""
+    """The facts that decide the family: config.json, and the tensors by name."""
 
     config: Mapping[str, Any]
     tensors: Mapping[str, Stored]
@@ -37,8 +37,8 @@ def gathered_facts(folder: FolderFiles, reading: str, report: Report) -> Checkpo
     """The facts of a folder.
 
     :param reading: how much of the weights is read: `full`, `sample` or `none`
-    :param report: called with what could not be read, and the file's name
-    :raises FormatError: what `report` raises
+    :param report: called with each error, and the file's name
+    :raises FormatError: if `report` raises it
     """
     files = folder.names
 
@@ -81,11 +81,11 @@ def gathered_facts(folder: FolderFiles, reading: str, report: Report) -> Checkpo
 
 
 class _Unknown(Exception):
-    """No family with ternary weights, and why in words."""
+    """There is no family with ternary weights; the text says why."""
 
 
 def _family(read: _Read) -> FamilyFacts | None:
-    """What the family must have.
+    """What a checkpoint of the family must have.
 
     :raises FormatError: H104 for sizes that no model can have
     :raises _Unknown: where there is no such family
@@ -111,7 +111,7 @@ def _ternary(read: _Read, family: Family, prefix: str) -> bool:
         try:
             if stored.dtype in WORDS and looks_ternary(stored):
                 return True
-        except FormatError:  # values that are not finite have a rule of their own
+        except FormatError:  # another rule reports values that are not finite
             continue
     return False
 
@@ -146,5 +146,5 @@ def _expected(family: Family, sizes: ModelSizes, prefix: str, read: _Read) -> Fa
 
 
 def located(error: FormatError, name: str) -> FormatError:
-    """The same error, of which file of the folder it is."""
+    """The same error, with the name of the file in the folder."""
     return FormatError(error.fault, Span(0, 0, name), error.got, error.want, **error.details)

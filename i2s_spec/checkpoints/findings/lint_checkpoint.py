@@ -1,7 +1,7 @@
 """This module checks a checkpoint's folder by the linter's rules on checkpoints: `lint_checkpoint`.
 
-As for a GGUF file, a folder is never a reason to raise: what stops a reader is a finding, and a rule of ours that fails is
-reported as a bug.
+As for GGUF files, a folder never causes an exception: an error that stops a reader is a finding, and an exception in a
+rule is reported as a bug.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from i2s_spec.linter.selection.profile import INDISPENSABLE, selected
 from i2s_spec.schema import faults
 from i2s_spec.schema import limits as bounds
 
-#: Rules about every byte of a tensor: the head's is in force without weights, too, and compares types and shapes then.
+#: Rules about every byte of a tensor; the rule on the head also applies without weights, and then compares types and
+#: shapes.
 _OF_EVERY_BYTE: Final[tuple[str, ...]] = (head.code, code_3.code, not_finite.code)
 
 
@@ -59,7 +60,9 @@ def lint_checkpoint(path: str | os.PathLike[str], options: Options | None = None
         collection = Collection(levels, options.suppressed_in(name))
 
         def report(error: FormatError, file: str) -> None:
-            if is_address(name) and error.code in faults.GONE:  # what was not read is no fault of the checkpoint
+            if (
+                is_address(name) and error.code in faults.GONE
+            ):  # parts that were not read are no fault of the checkpoint
                 raise located(error, file)
             collection.add([finding_of(located(error, file))])
 
@@ -93,7 +96,7 @@ def _run(
 ) -> None:
     """Run the rules.
 
-    :raises FormatError: where a server does not give what a rule reads
+    :raises FormatError: if a server does not give the bytes that a rule reads
     """
     for code in levels:
         rule = REGISTRY[code]
@@ -101,14 +104,14 @@ def _run(
             continue
         try:
             collection.add(rule.check(facts))
-        except FormatError as error:  # a file that shrinks under the rule
+        except FormatError as error:  # the file shrank while the rule ran
             report(error, error.span.path)
-        except Exception as error:  # a rule that fails is our bug; the others still run
+        except Exception as error:  # an exception in a rule is our bug; the other rules still run
             collection.bug(code, error)
 
 
 def _sampled(levels: Mapping[str, Severity], left: Set[str], facts: CheckpointFacts) -> Sample:
-    """What was not looked at: rules on weights, and those that saw a part of them."""
+    """What was not examined: rules on weights that did not run, and those that saw a part of them."""
     part = _OF_EVERY_BYTE if facts.reading == "sample" else _OF_EVERY_BYTE[:1]
     if facts.reading == "sample" and all(stored.nbytes <= PIECE for stored in facts.tensors.values()):
         part = ()
@@ -116,12 +119,12 @@ def _sampled(levels: Mapping[str, Severity], left: Set[str], facts: CheckpointFa
 
 
 def lint_folder(path: str, options: Options) -> dict[str, Any]:
-    """The same as plain data, for `i2s_spec.linter.batch.lint_paths`; it pickles."""
+    """The same as plain data, for `i2s_spec.linter.batch.lint_paths`; the function can be pickled."""
     return lint_checkpoint(path, options).as_dict()
 
 
 def _levels(options: Options, payload: bool) -> dict[str, Severity]:
-    """The rules in force with their severities, with those on weights or without."""
+    """The active rules with their severities, with or without those on weights."""
     levels = selected(
         options.profile, options.select, options.ignore, options.severity, payload=payload, other_format=True
     )

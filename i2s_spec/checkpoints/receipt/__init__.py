@@ -1,1 +1,1 @@
-"""What was checked of an imported file, and how it is checked again."""
+"""Receipts: the recorded checks of an imported file, which can be repeated."""

@@ -1,6 +1,6 @@
-"""This module defines what a check found: passed, failed, or not made, with what was looked at.
+"""This module defines the result of a check: passed, failed, or not made, with what was compared.
 
-A check that could not be made says why. Nothing here is called passed that was not compared.
+A check that could not be made says why. Only a check that compared something can pass.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ CHECKS: Final = {
 
 
 class Check(NamedTuple):
-    """What one check found.
+    """The result of one check.
 
     :param id: a letter of `CHECKS`
     :param status: `passed`, `failed` or `not made`
-    :param detail: what was compared, or why nothing was, in a sentence
-    :param facts: numbers, as JSON has them
+    :param detail: what was compared, or why nothing was compared, in a sentence
+    :param facts: numbers for JSON
     """
 
     id: str
@@ -51,7 +51,7 @@ class Check(NamedTuple):
 def concluded(id: str, problems: Sequence[str], detail: str, facts: Mapping[str, Any] | None = None) -> Check:
     """A check that was made: failed with its first problems, else passed.
 
-    :param detail: what it means where there are no problems
+    :param detail: the sentence if there are no problems
     """
     if not problems:
         return Check(id, PASSED, detail, facts or {})

@@ -1,8 +1,8 @@
-"""This module runs a checkpoint as transformers does in float32, layer by layer, from its own tensors: no GGUF file is read.
+"""This module runs a checkpoint like transformers in float32, layer by layer, from its own tensors: no GGUF file is read.
 
-It is what the logits of a file are compared with. Queries and keys rotate in halves, in the order of the checkpoint; what
-enters a ternary matrix is quantized to 8 bits for each token, as BitLinear does. A layer's weights are read, used and let
-go, so that memory is that of its largest matrix.
+The logits of a file are compared with its results. Queries and keys are rotated in halves, in the order of the
+checkpoint; the input of a ternary matrix is quantized to 8 bits for each token, as in BitLinear. A layer's weights are
+read, used and released, so it needs memory only for the largest matrix.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     Codes = NDArray[np.int8]
     Precision = Callable[[Floats], Floats]
 
-#: How near to the middle between two codes a value lies that rounds to either: float32 sums in another order give so much.
+#: The distance from the middle between two codes within which a value may round to either: float32 sums in another
+#: order differ by this much.
 TIE: Final = 1 / 256
 
-#: Rows of the table of the head that are read at once.
+#: Rows of the head that are read at once.
 _ROWS: Final = 8192
 
 _F32 = np.float32
@@ -35,12 +36,12 @@ _F32 = np.float32
 class CheckpointForward:
     """The forward pass of a checkpoint.
 
-    :param witness: which reads its tensors
-    :param quantized: whether what enters the matrix of a module is quantized to 8 bits
-    :param table: gives the precision that the file has the embedding and the head in
-    :param scale: gives the precision that the file has the scales of a module in
-    :param codes: gives the codes that the file computes in front of a module, int8 [tokens, columns], or None. Where a value
-        lies on a tie, and only there, its code is taken from these, so that one rounding does not become another text
+    :param witness: the object that reads its tensors
+    :param quantized: whether the input of a module's matrix is quantized to 8 bits
+    :param table: rounds the embedding and the head to the precision of the file
+    :param scale: rounds the scales of a module to the precision of the file
+    :param codes: gives the codes that the file computes before a module, int8 [tokens, columns], or None. Only if a
+    value is on a tie, its code is taken from these, so that a single rounding does not change the text
     """
 
     def __init__(
@@ -58,13 +59,13 @@ class CheckpointForward:
         self.table = table
         self.scale = scale
         self.codes = codes
-        #: Values on a tie that the file rounds to the other code.
+        #: How many values on a tie the file rounds to the other code.
         self.ties = 0
         self.eps = _F32(self.config["rms_norm_eps"])
         self.heads, self.heads_kv, self.width = witness.heads
 
     def hidden(self, tokens: Sequence[int]) -> Floats:
-        """What comes out of the last norm, float32 [tokens, hidden size]."""
+        """The output of the last norm, float32 [tokens, hidden size]."""
         w = self.witness
         x = np.concatenate([self.table(w.floats("embed_tokens.weight", token, token + 1)) for token in tokens])
         if w.gemma:
@@ -93,7 +94,7 @@ class CheckpointForward:
         return np.concatenate(parts, axis=1)
 
     def _rms(self, x: Floats, module: str) -> Floats:
-        with np.errstate(all="ignore"):  # weights may be infinite or NaN; what comes out is compared, and told of
+        with np.errstate(all="ignore"):  # weights may be infinite or NaN; the results are compared and reported
             normed = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True, dtype=np.float32) + self.eps)
             return (normed * self.witness.gains(module)).astype(np.float32)
 
@@ -117,7 +118,7 @@ class CheckpointForward:
         return y.astype(np.float32)
 
     def _rounded(self, products: Floats, theirs: Codes | None) -> Floats:
-        """The codes of activations; on ties those of the file."""
+        """The codes of activations; on ties, those of the file."""
         codes = np.clip(np.round(products), -128, 127)
         if theirs is None or theirs.shape != codes.shape:
             return codes
@@ -166,7 +167,7 @@ class CheckpointForward:
         raise SettingError(f"the activation {quote(str(kind))} cannot be computed here")
 
     def _angles(self, count: int) -> tuple[Floats, Floats]:
-        """Cosines and sines by position, float32 [tokens, width of a head], both halves alike."""
+        """Cosines and sines by position, float32 [tokens, width of a head]; both halves are equal."""
         about = self.config.get("rope_parameters") or self.config.get("rope_scaling") or {}
         about = about.get("full_attention", about)
         base = float(about.get("rope_theta", self.config.get("rope_theta", 10000.0)))
@@ -184,16 +185,16 @@ class CheckpointForward:
 
 
 def _llama3(inverse: NDArray[np.float64], about: dict[str, Any]) -> NDArray[np.float64]:
-    """The frequencies of Llama 3.1: low ones divided, high ones as they are, those between interpolated."""
+    """The frequencies of Llama 3.1: low ones are divided, high ones unchanged, those between interpolated."""
     factor, old = float(about["factor"]), float(about["original_max_position_embeddings"])
     low, high = float(about["low_freq_factor"]), float(about["high_freq_factor"])
-    turns = old * inverse / (2 * np.pi)  # over the context of the training
+    turns = old * inverse / (2 * np.pi)  # in units of the training context
     share = np.clip((turns - low) / (high - low), 0, 1)
     return (1 - share) * inverse / factor + share * inverse
 
 
 def _rotated(x: Floats, cos: Floats, sin: Floats) -> Floats:
-    """Each head turned by its position: its first half with its second."""
+    """Each head rotated by its position: its first half with its second."""
     half = x.shape[-1] // 2
     turned = np.concatenate([-x[..., half:], x[..., :half]], axis=-1)
     return (x * cos[:, None, :] + turned * sin[:, None, :]).astype(np.float32)

@@ -1,7 +1,7 @@
-"""This module derives from a checkpoint what a GGUF file of it must hold, by other code than wrote the file.
+"""This module derives from a checkpoint what its GGUF file must hold, with code that is independent of the importer.
 
-It is the slow twin of `checkpoints.writing`: names, conventions and orders stand here once more, as transformers'
-modules have them, and arrays are whole. So a mistake of the importer, also one in a table, is not made here as well.
+It is the slow twin of `checkpoints.writing`: names, conventions and orders are declared here again, as in transformers'
+modules, and whole arrays are used. So a mistake of the importer, even in a table, is not repeated here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from i2s_spec.checkpoints.source.checkpoint_folder import CheckpointFolder
     from i2s_spec.convert.hugging_face.safetensors import Stored
 
-#: Modules of a layer that are matrices, by the word in GGUF names.
+#: Modules of a layer that are matrices, by the part of their GGUF names.
 LINEAR: Final = {
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
@@ -32,7 +32,7 @@ LINEAR: Final = {
     "ffn_down": "mlp.down_proj",
 }
 
-#: Norms of a layer; of several modules the first that the checkpoint has.
+#: Norms of a layer; of several modules, the first that the checkpoint has counts.
 NORM: Final = {
     "attn_norm": ("input_layernorm",),
     "ffn_norm": ("pre_feedforward_layernorm", "post_attention_layernorm"),
@@ -41,7 +41,7 @@ NORM: Final = {
     "attn_q_norm": ("self_attn.q_norm",),
     "attn_k_norm": ("self_attn.k_norm",),
 }
-#: Norms of models that also have norms on what is added (Gemma).
+#: Norms of models that also have norms on the residual terms (Gemma).
 POST_NORM: Final = {"post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm"}
 
 #: `general.architecture` for each class of transformers.
@@ -58,7 +58,7 @@ ARCHITECTURE: Final = {
 
 
 class WitnessMatrix(NamedTuple):
-    """A matrix as the model computes with it: int8 trits [rows, cols], float32 scales [1, 1] or [rows, groups].
+    """A matrix in the form that the model uses: int8 trits [rows, cols], float32 scales [1, 1] or [rows, groups].
 
     :param rule: `packed`, `ternary`, `groups` or `absmean`
     """
@@ -75,10 +75,10 @@ class WitnessMatrix(NamedTuple):
 
 
 class Witness:
-    """A checkpoint, and what a file of it must hold.
+    """A checkpoint, and what its GGUF file must hold.
 
-    :param rule: `absmean` or `ternary`, where that was chosen by hand
-    :param weight_scale: `multiply` or `divide`, where that was chosen by hand
+    :param rule: `absmean` or `ternary`, if it was chosen by hand
+    :param weight_scale: `multiply` or `divide`, if it was chosen by hand
     """
 
     def __init__(self, folder: CheckpointFolder, rule: str | None = None, weight_scale: str | None = None) -> None:
@@ -106,7 +106,7 @@ class Witness:
 
     @property
     def divides(self) -> bool:
-        """Whether the weights of a packed module are its trits over `weight_scale`."""
+        """Whether the weights of a packed module are its trits divided by `weight_scale`."""
         if self.weight_scale is not None:
             return self.weight_scale == "divide"
         about = self.config.get("quantization_config") or {}
@@ -116,7 +116,7 @@ class Witness:
         return f"{self.prefix}{module}.{end}" in self.folder.tensors
 
     def is_packed(self, module: str) -> bool:
-        """Whether a matrix, by its whole name, is packed: only then it has a scale."""
+        """Whether a matrix, by its whole name, is packed: only then does it have a scale."""
         weight = self.folder.tensors.get(f"{module}.weight")
         return weight is not None and weight.dtype == "U8"
 
@@ -129,7 +129,7 @@ class Witness:
     def floats(self, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
         """A float tensor, or rows `start` to `stop` of it, as float32.
 
-        :param name: in the checkpoint, without `model.`
+        :param name: its name in the checkpoint, without `model.`
         """
         stored = self._stored(name if name.startswith("lm_head") else self.prefix + name)
         if stored.dtype not in ("BF16", "F16", "F32"):
@@ -145,10 +145,10 @@ class Witness:
         return found.reshape(stop - start, *stored.shape[1:])
 
     def matrix(self, module: str) -> WitnessMatrix:
-        """The matrix of a module, its rows in the checkpoint's order.
+        """The matrix of a module, with its rows in the checkpoint's order.
 
-        :param module: without `model.`
-        :raises ValueError: for floats that no rule makes trits of
+        :param module: the name of the module, without `model.`
+        :raises ValueError: for floats that no rule converts to trits
         """
         stored = self._stored(f"{self.prefix}{module}.weight")
         if stored.dtype == "U8":
@@ -165,7 +165,7 @@ class Witness:
             return absmean(weights)
         size = np.abs(weights)
         if not size.any() and self.rule is None:
-            return absmean(weights)  # zeros fit every rule
+            return absmean(weights)  # a matrix of zeros fits every rule
         for group in (weights.size, weights.shape[1], 256, 128, 64, 32):
             if weights.size % group or (group < weights.size and weights.shape[1] % group):
                 continue
@@ -192,7 +192,7 @@ class Witness:
         return found
 
     def expected(self) -> dict[str, str]:
-        """What must be in the file: names of tensors, and the module (without `model.`) that each is made of."""
+        """The tensors that the file must have: their names, each with its module (without `model.`)."""
         found = {"token_embd.weight": "embed_tokens", "output_norm.weight": "norm"}
         if self.untied:
             found["output.weight"] = "lm_head"
@@ -215,25 +215,25 @@ class Witness:
 
     @cached_property
     def untied(self) -> bool:
-        """Whether the head is a table of its own."""
+        """Whether the head is a separate table."""
         head = self.folder.tensors.get("lm_head.weight")
         if head is None or self.config.get("tie_word_embeddings"):
             return False
         return not self.class_name.startswith(("BitNet", "Bitnet"))
 
     def used(self) -> set[str]:
-        """Tensors of the checkpoint that the model computes with."""
+        """The tensors of the checkpoint that the model uses."""
         derived = ("rotary_emb.inv_freq",)
         return {name for name in self.folder.tensors if not name.endswith(derived)}
 
     def gains(self, module: str) -> NDArray[np.float32]:
-        """The gains of a norm as they multiply: Gemma's are stored less 1, but for norms inside of projections."""
+        """The gains of a norm as factors: Gemma stores them minus 1, except for norms inside projections."""
         gain = self.floats(f"{module}.weight")
         return gain + np.float32(1) if self.gemma and not module.endswith(".rms_norm") else gain
 
 
 def absmean(weights: NDArray[np.float32]) -> WitnessMatrix:
-    """round(w / m), ties to even, cut to -1..+1, where m is the mean of |w| as PyTorch adds it; at least 1e-5."""
+    """round(w / m), ties to even, cut to -1..+1, with m the mean of |w| as summed by PyTorch, at least 1e-5."""
     flat = weights.reshape(-1)
     mean = np.maximum(torch_mean(lambda start, stop: np.abs(flat[start:stop]), flat.size), np.float32(1e-5))
     gain = np.float32(1) / mean

@@ -1,7 +1,8 @@
-"""This module puts a receipt into the keys of the file that it is about, and reads it from there.
+"""This module writes a receipt to a key of its own file, and reads it from there.
 
-The key `i2s.receipt` holds the receipt as JSON without the file's own size and hash, which no file can hold. It says what
-was checked when the file was made, for a user who has only the file; whoever changes the file can change it, too.
+The key `i2s.receipt` holds the receipt as JSON without the file's own size and hash, which a file cannot contain. It
+says what was checked when the file was made, for users who have only the file; but anyone who changes the file can also
+change the receipt.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ KEY: Final = "i2s.receipt"
 
 
 def embed(receipt: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Put a receipt into the keys of its file, in the place of one that is there; the file is the old or the new one.
+    """Write a receipt to the key of its file, replacing an existing one; after an error the file is unchanged.
 
     :raises FormatError, OSError: as `rewrite` does
     """
@@ -42,9 +43,9 @@ def embed(receipt: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
 
 
 def embedded(file: File) -> dict[str, Any]:
-    """What the key holds.
+    """The receipt in the key.
 
-    :raises FormatError: H105 where there is no such key, and for what is not a JSON object
+    :raises FormatError: H105 if there is no such key, or it does not hold a JSON object
     """
     text = file.metadata.get(KEY)
     if not isinstance(text, str):

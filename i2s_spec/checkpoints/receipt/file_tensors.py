@@ -1,4 +1,4 @@
-"""This module reads the tensors of a GGUF file for comparison: trits and scales whole, of every type that holds them."""
+"""This module reads whole tensors of a GGUF file for comparison: trits and scales of every type that has them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def floats_of(tensor: Tensor) -> NDArray[np.float32]:
 
 
 def matrix_of(tensor: Tensor) -> FileMatrix | None:
-    """The trits and scales of a matrix; None for a type of floats.
+    """The trits and scales of a matrix; None for float types.
 
-    :raises ValueError: for codes that stand for nothing
+    :raises ValueError: for unused codes
     """
     name = type_name(tensor)
     if name == "I2_S":
@@ -48,7 +48,7 @@ def matrix_of(tensor: Tensor) -> FileMatrix | None:
 
 
 def hashes(tensor: Tensor) -> dict[str, Any]:
-    """What is recorded of a tensor: its type, shape, the hash of its bytes; of trits their hash, counts and scales.
+    """The record of a tensor: its type, shape, the hash of its bytes; for trits also their hash, counts and scales.
 
     `trits` is the SHA-256 of int8 -1, 0, +1 row by row: equal in every type that holds the same trits.
     """

@@ -1,8 +1,8 @@
-"""This module makes a GGUF file of a checkpoint whose keys hold its receipt: `import_with_receipt`.
+"""This module makes a GGUF file with its receipt from a checkpoint: `import_with_receipt`.
 
-The file is made, checked and written once more in a folder under a temporary name, and then gets its own name in one step.
-A run that is killed leaves that folder, which the next one that writes the same file removes, and never a file without
-its receipt.
+The file is made, checked and written again in a folder with a temporary name, and then gets its own name in one step. A
+run that is killed leaves that folder, which the next run for the same file removes, but never a file without its
+receipt.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def import_with_receipt(
     :param latent: as for `make_receipt`
     :param force: replace an existing file
     :param choices: the keywords of `import_checkpoint`
-    :returns: what was imported, and the receipt of the file as it is
-    :raises FormatError, OSError: as `import_checkpoint` and `make_receipt` do; then nothing has been written
+    :returns: the result of the import, and the receipt of the final file
+    :raises FormatError, OSError: as `import_checkpoint` and `make_receipt` do; then nothing is written
     """
     name = os.fsdecode(target)
     refuse_taken(name, force)
@@ -55,7 +55,7 @@ def import_with_receipt(
         )
         receipt = embed_receipt(made, path)
         size = os.path.getsize(path)
-        with suppress(OSError):  # there is no file that is replaced, or the file system has no modes
+        with suppress(OSError):  # no file is replaced, or the file system has no modes
             os.chmod(path, stat.S_IMODE(os.stat(name).st_mode) & 0o777)
         refuse_taken(name, force)
         give_name(path, name, force)
@@ -64,7 +64,7 @@ def import_with_receipt(
 
 @contextmanager
 def _workplace(name: str) -> Iterator[str]:
-    """A folder beside a file that will be, in whose place the disk's refusals name the file."""
+    """A temporary folder beside the future file; errors of the file system name that file instead of the folder."""
     parent, base = os.path.split(os.path.abspath(name))
     try:
         with unfinished_folder(name) as folder:

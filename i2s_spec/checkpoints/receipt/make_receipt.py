@@ -1,9 +1,9 @@
 """This module makes the receipt of an imported file, and repeats it: `make_receipt`, `verify_receipt`,
 `embed_receipt`.
 
-A receipt is JSON: what was imported (hashes of all files), how (choices made by hand), what every tensor holds (hashes of
-trits and scales), and what each check found. It is no signature: whoever can change the file can write another receipt.
-Sign it as any other file.
+A receipt is JSON: what was imported (hashes of all files), how (choices made by hand), the contents of every tensor
+(hashes of trits and scales), and the result of each check. It is not a signature: anyone who can change the file can
+write another receipt. Sign it like any other file.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ def make_receipt(
     positions: int = POSITIONS,
     only: Collection[str] = tuple(CHECKS),
 ) -> dict[str, Any]:
-    """Check a GGUF file against the checkpoint that it was made from.
+    """Check a GGUF file against the checkpoint from which it was made.
 
-    :param checkpoint: the folder, or a hub's repository, of which every file is read once more
+    :param checkpoint: the folder, or a hub's repository; every file of it is read again
     :param rule: the rule, if it was given to `import_checkpoint`
     :param weight_scale: `multiply` or `divide`, if it was given to `import_checkpoint`
-    :param base: a GGUF file of the model that this one was fine-tuned from, for check i
+    :param base: a GGUF file of the base model of a fine-tune, for check i
     :param latent: another revision of the checkpoint, with floats, for check c
-    :param positions: tokens whose logits are compared
-    :param only: letters of the checks that are made; the others are `not made`. a to e are made together
+    :param positions: how many tokens' logits are compared
+    :param only: letters of the checks to make; the others are `not made`. a to e are made together
     :returns: the receipt, as plain data
-    :raises ValueError: for letters of no check
+    :raises ValueError: for unknown letters
     :raises FormatError, OSError: for files that cannot be read
     """
     if unknown := set(only) - CHECKS.keys():
-        raise ValueError(f"there is no check {quote(min(unknown))}; there are {', '.join(CHECKS)}")
+        raise ValueError(f"unknown check {quote(min(unknown))}; there are: {', '.join(CHECKS)}")
     with CheckpointFolder(checkpoint) as folder, open_file(path) as file:
         _require_words(folder, weight_scale)
         witness = Witness(folder, rule, weight_scale)
@@ -92,7 +92,7 @@ def make_receipt(
         }
         made += [check() for id, check in rest.items() if id in only]
         there = {check.id for check in made}
-        made += [Check(id, NOT_MADE, "it was not asked for") for id in CHECKS if id not in there]
+        made += [Check(id, NOT_MADE, "it was not requested") for id in CHECKS if id not in there]
         checks = sorted(made, key=lambda check: check.id)
         return {
             "schema_version": SCHEMA_VERSION,
@@ -106,7 +106,7 @@ def make_receipt(
 
 
 def _require_words(folder: CheckpointFolder, weight_scale: str | None) -> None:
-    """Refuse a config.json that no model can be built of, as an import does; the checks read it without asking.
+    """Refuse an invalid config.json, as an import does; the checks rely on it.
 
     :raises FormatError: H104
     """
@@ -132,12 +132,12 @@ def write_receipt(receipt: Mapping[str, Any], path: Path, force: bool = False) -
 
 
 def embed_receipt(receipt: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Put a receipt into the keys of the file that it is about.
+    """Write a receipt to the key of its file.
 
-    The file is read again afterwards: its tensors must be those of the receipt, and lint looks at it once more.
+    The file is read again afterwards: its tensors must be those of the receipt, and it is linted again.
 
-    :returns: the receipt of the file as it is now
-    :raises ValueError: where a tensor is not as the receipt has it; it then was made of another file
+    :returns: the receipt of the changed file
+    :raises ValueError: if a tensor differs from the receipt, which then belongs to another file
     :raises FormatError, OSError: as `rewrite` does
     """
     with open_file(path) as file:
@@ -148,7 +148,7 @@ def embed_receipt(receipt: Mapping[str, Any], path: Path) -> dict[str, Any]:
         tensors = {name: hashes(tensor) for name, tensor in file.tensors.items()}
         again = lint_check(file).as_dict()
     if tensors != receipt["tensors"]:
-        raise ValueError("tensors changed while the receipt was put into the file")
+        raise ValueError("tensors changed while the receipt was written to the file")
     checks = [
         again if check["id"] == again["id"] and check["status"] != NOT_MADE else check for check in receipt["checks"]
     ]
@@ -163,9 +163,9 @@ def verify_receipt(
     Without the checkpoint, the file is compared with the hashes that the receipt records for every tensor; checks that
     need the checkpoint are `not made`.
 
-    :param receipt: the file that it is in; without, it is the one in the keys of the GGUF file
+    :param receipt: the file with the receipt; by default the receipt in the GGUF file
     :param against: the checkpoint
-    :returns: a new receipt; `changed` lists the differences from the one that was read
+    :returns: a new receipt; `changed` lists the differences from the old one
     :raises FormatError: H105 for what is not a receipt
     """
     if receipt is not None:
@@ -205,9 +205,9 @@ def read_receipt(path: Path) -> dict[str, Any]:
 
 
 def checked_receipt(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """A receipt of this version.
+    """Check that data is a receipt of this version.
 
-    :param path: the file that it was in
+    :param path: the file that it comes from
     :raises FormatError: H105 for other data
     """
     kinds = {"file": dict, "checkpoint": list, "choices": dict, "checks": list, "tensors": dict}
@@ -221,7 +221,7 @@ def _no_receipt(path: Path, reason: str) -> FormatError:
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What of a file and its checkpoint is not as the receipt has it, in sentences."""
+    """The differences of a file and its checkpoint from the receipt, in sentences."""
     found = []
     for name in sorted({*before["tensors"], *now["tensors"]}):
         old, new = before["tensors"].get(name), now["tensors"].get(name)
@@ -264,7 +264,7 @@ def _identity(path: Path) -> dict[str, Any]:
 
 
 def _base_check(file: File, base: Path | None) -> Check:
-    """Check i: a fine-tune that changed no trit was lost on the way."""
+    """Check i: if a fine-tune changed no trit, the training was lost."""
     if base is None:
         return Check("i", NOT_MADE, "no base model was given: --base names a GGUF file of it")
     changed = total = 0

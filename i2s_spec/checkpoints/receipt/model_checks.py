@@ -1,4 +1,4 @@
-"""This module compares what a file computes with what its checkpoint computes, and its keys with config.json: g, h, k."""
+"""This module compares the results of a file with those of its checkpoint, and its keys with config.json: g, h, k."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
     from i2s_spec.gguf.reader import File
 
-#: Positions whose logits are compared, and how well each must agree. A code of an activation that lies on a tie may be
-#: another one in each of the two; there the code of the file is taken (`CheckpointForward`).
+#: How many positions' logits are compared, and the required correlation of each. An activation on a tie may get another
+#: code in each of the two; then the code of the file is used (`CheckpointForward`).
 POSITIONS: Final = 32
 CORRELATION: Final = 0.9999
-#: Two logits that are closer than this share of their range may be in either order.
+#: Two logits whose difference is a smaller share of their range may be in either order.
 NEAR: Final = 1e-3
 
 _NUMERICS: Final = "hf-f32"
-#: What the codes in front of a matrix are called among the values of a graph.
+#: The name of the codes before a matrix among the values of a graph.
 _CODES: Final = ".act_q8"
 
 
 def logits_check(file: File, witness: Witness, positions: int = POSITIONS) -> Check:
-    """Check g: the file under the numerics `hf-f32`, and the checkpoint by its own forward pass, on the same tokens."""
+    """Check g: the file with the numerics `hf-f32`, and the checkpoint with its own forward pass, on the same tokens."""
     from i2s_spec.model.load import load_model
 
     name = str(file.metadata.get("general.architecture"))
@@ -47,7 +47,7 @@ def logits_check(file: File, witness: Witness, positions: int = POSITIONS) -> Ch
         for layer in range(witness.layers)
         for word, module in LINEAR.items()
     }
-    types = {  # runtimes quantize what enters a matrix by the type of just that one, and a file can have several
+    types = {  # runtimes quantize the input of a matrix by its type, and a file can have several types
         module: type_name(tensor)
         for module, name in tensors.items()
         if (tensor := file.tensors.get(f"{name}.weight")) is not None
@@ -117,7 +117,7 @@ def _has_half_scales(type: str) -> bool:
 
 
 def _stored(values: NDArray[np.float32], kind: str) -> NDArray[np.float32]:
-    """A table of floats in the precision that the file has it in, which check b compares."""
+    """A table of floats in the precision of the file, which check b compares."""
     if kind == "F16":
         return values.astype(np.float16).astype(np.float32)
     if kind == "BF16":
@@ -127,7 +127,7 @@ def _stored(values: NDArray[np.float32], kind: str) -> NDArray[np.float32]:
 
 
 def lint_check(file: File, runtimes: Sequence[str] = ()) -> Check:
-    """Check h: what `i2s lint` finds, and what the runtimes that were asked for do with the file."""
+    """Check h: the findings of `i2s lint`, and what the requested runtimes do with the file."""
     from i2s_spec.linter.engine import lint
     from i2s_spec.linter.rule import Severity
 
@@ -135,11 +135,11 @@ def lint_check(file: File, runtimes: Sequence[str] = ()) -> Check:
     errors = [f"{each.code} {each.message}" for each in findings if each.severity is Severity.ERROR]
     codes = sorted({each.code for each in findings if each.severity is not Severity.ERROR})
     others = f"; warnings and notes: {', '.join(codes)}" if codes else ""
-    return concluded("h", errors, f"no error{others}; no runtime was asked about", {"other_codes": codes})
+    return concluded("h", errors, f"no error{others}; no runtime was requested", {"other_codes": codes})
 
 
 def keys_check(file: File, witness: Witness) -> Check:
-    """Check k: the keys that a graph is built from say what config.json says."""
+    """Check k: the keys from which a graph is built agree with config.json."""
     config, found = witness.config, file.metadata
     arch = witness.architecture
     heads, heads_kv, width = witness.heads

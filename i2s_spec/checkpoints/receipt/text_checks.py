@@ -1,7 +1,7 @@
-"""This module compares what a file and its checkpoint make of texts: token ids, special tokens, the chat template (check f).
+"""This module compares how a file and its checkpoint treat texts: token ids, special tokens, the chat template (check f).
 
-The ids of the checkpoint are those of the library `tokenizers` with its tokenizer.json. A tokenizer.model has nobody to be
-asked here but the pieces themselves, which are compared one by one; that is said.
+The ids of the checkpoint are those of the library `tokenizers` with its tokenizer.json. For a tokenizer.model there is
+no independent program here, so only its pieces are compared, one by one; the result says so.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 _KEY: Final = "tokenizer.chat_template"
 
-#: What texts are put together from.
+#: The parts of the texts.
 _PARTS: Final = (
     "The weights are ternary.", " two  spaces", "\n\nnew\tline\r\n", "don't we'LL I'm", "12345678 and 3.14", "(a[0]->b!=c)",
     "Größe naïve façade", "нещо друго", "你好，世界", "कान्हा", "🦙🚀", "    indented = True", "", "x", " ", "...!?",
     "https://example.org/a?b=c&d=e", "CamelCase_snake_case", "''''re  end   ", CHECK_TEXT,
 )  # fmt: skip
 
-#: Conversations that the templates are rendered with.
+#: Conversations with which the templates are rendered.
 _CONVERSATIONS: Final = (
     [Message("user", "Hello")],
     [Message("user", "Hello"), Message("assistant", "Hi!"), Message("user", " What are trits? ")],
@@ -91,7 +91,7 @@ def _ids(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
                 f"the text {quote(text, 40)} has the ids {found[:8]}, and {want[:8]} by the library tokenizers"
             )
     if isinstance(folder.tokenizer.get("pre_tokenizer"), dict) and tokenizer.choice is not None:
-        # A small vocabulary has the same ids under several pre-tokenizers.
+        # With a small vocabulary, several pre-tokenizers give the same ids.
         cuts = ask_library(only_pre_tokenizer(folder.tokenizer), "cuts", PROBES)
         if cuts != [cuts_of(tokenizer.choice.pre, text) for text in PROBES]:
             problems.append(
@@ -116,12 +116,12 @@ def _pieces(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
             problems.append(f"tokenizer.ggml.{key} is {found.get(f'tokenizer.ggml.{key}')}, and {flag} by the files")
     return (
         f"{counted(len(want.tokens), 'piece is', 'pieces are')} those of tokenizer.model; no "
-        f"other program was asked for the ids of texts"
+        f"other program was used for the ids of texts"
     )
 
 
 def _special(file: File, folder: CheckpointFolder, problems: list[str]) -> None:
-    """The ids of the special tokens, by their texts, else by the numbers that the configurations have."""
+    """Compare the ids of the special tokens: by their texts, else by the ids in the configurations."""
     tokens: Any = file.metadata.get("tokenizer.ggml.tokens", ())
     settings, places = folder.tokenizer_config, (folder.config, folder.generation)
     for key, word in (("bos", "bos"), ("eos", "eos"), ("padding", "pad"), ("unknown", "unk")):
@@ -140,7 +140,9 @@ def _special(file: File, folder: CheckpointFolder, problems: list[str]) -> None:
     stops = load_tokenizer(file).ends if tokens else frozenset()
     for number in ends if isinstance(ends, list) else []:
         if number not in stops:
-            problems.append(f"token {number}, which ends a text by generation_config.json, does not by the file")
+            problems.append(
+                f"token {number} ends a text according to generation_config.json, but not according to the file"
+            )
 
 
 def _template(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
@@ -173,4 +175,4 @@ def _template(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
             problems.append(f"the chat template gives {quote(ours, 40)}, and {quote(theirs, 40)} in the checkpoint")
     if not rendered:
         problems.append("the chat template differs from that of the checkpoint; it was not rendered")
-    return f"{counted(rendered, 'conversation is', 'conversations are')} rendered alike"
+    return f"{counted(rendered, 'conversation is', 'conversations are')} rendered equally"

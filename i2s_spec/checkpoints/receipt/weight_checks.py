@@ -1,4 +1,4 @@
-"""This module compares the weights of a file with those that the checkpoint gives: checks a to e."""
+"""This module compares the weights of a file with those of the checkpoint: checks a to e."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
     from i2s_spec.gguf.reader import File, Tensor
 
-#: Shares of zeros that trained ternary matrices have; other shares are reported, and none or nothing but zeros fails.
+#: Range of the share of zeros in trained ternary matrices; other shares are reported, and 0 % or 100 % fails.
 USUAL_ZEROS: Final = (0.25, 0.65)
-#: How far from each other the shares of -1 and +1 of a whole model may be.
+#: Largest difference between the shares of -1 and +1 of a whole model.
 BALANCE: Final = 0.02
 
 _FACTORS: Final = "rope_freqs.weight"
-#: Tensors of the checkpoint that are rows of no table: they are part of another.
+#: Tensors of the checkpoint that are stored as part of another tensor.
 _PARTS: Final = ".weight_scale"
 
 
 class _Tally:
-    """What the comparison of all matrices finds."""
+    """The result of the comparison of all matrices."""
 
     def __init__(self) -> None:
         self.values: list[str] = []
@@ -45,7 +45,7 @@ class _Tally:
 def weight_checks(file: File, witness: Witness, latent: Witness | None = None) -> list[Check]:
     """Checks a to e.
 
-    :param latent: another revision of the checkpoint, with the floats that the packed one was made of
+    :param latent: another revision of the checkpoint, with the floats from which the packed one was made
     """
     expected = witness.expected()
     tally = _Tally()
@@ -88,7 +88,7 @@ def _bijection(file: File, witness: Witness, expected: dict[str, str]) -> Check:
     problems += [f"tensor {quote(name)} corresponds to nothing in the checkpoint" for name in extra]
     made = {module if module == "lm_head" else witness.prefix + module for module in expected.values()}
     if not witness.untied:
-        made.add("lm_head")  # the embedding, once more
+        made.add("lm_head")  # a copy of the embedding
     for name in sorted(witness.used()):
         module, _, end = name.rpartition(".")
         floats = end == "weight_scale" and not witness.is_packed(module)
@@ -169,14 +169,14 @@ def _compare_matrix(
         tally.unusual.append(name)
     if not np.array_equal(found.trits, trits):
         wrong = int(np.count_nonzero(found.trits != trits))
-        tally.values.append(f"{quote(name)} has {counted(wrong, 'other trit')} than the checkpoint gives")
+        tally.values.append(f"{quote(name)} has {counted(wrong, 'trit')} that differ from the checkpoint")
         if word in ("attn_q", "attn_k") and np.array_equal(np.sort(found.trits, axis=0), np.sort(trits, axis=0)):
             tally.rows.append(f"{quote(name)} has the rows of the checkpoint in another order than rotation pairs")
     _compare_scales(name, kind, found, scales, tally)
 
 
 def _compare_scales(name: str, kind: str, found: FileMatrix, want: NDArray[np.float32], tally: _Tally) -> None:
-    """Scales of groups that hold a weight, in the float that the type stores; zeros need none."""
+    """Compare scales of groups with nonzero weights, in the float type that is stored; groups of zeros need none."""
     if kind in BLOCK_TYPES and BLOCK_TYPES[kind].scale.type == "F16":
         want = want.astype(np.float16).astype(np.float32)
     groups = found.scales.shape[1]
@@ -206,14 +206,14 @@ def _rounded(values: NDArray[np.float32], kind: str) -> NDArray[np.float32]:
 
 
 def _convention(witness: Witness, latent: Witness | None) -> tuple[list[str], str]:
-    """Whether `weight_scale` means what config.json says, by the floats that it was made of; and in words."""
+    """Whether the floats of the original confirm the convention of `weight_scale` in config.json; and in words."""
     modules = [f"layers.{layer}.{module}" for layer in range(witness.layers) for module in LINEAR.values()]
     packed = [each for each in modules if witness.has(each, "weight_scale")]
     if not packed:
         return [], "there is no weight_scale"
     word = "divides" if witness.divides else "multiplies"
     if latent is None:
-        return [], f"weight_scale {word} by config.json, which no float revision was there to prove"
+        return [], f"weight_scale {word} according to config.json; no float revision was given to prove it"
     problems = []
     for module in packed:
         if not latent.has(module):

@@ -1,1 +1,1 @@
-"""What a checkpoint is: files, family, sizes, weights."""
+"""The parts of a checkpoint: files, family, sizes, weights."""

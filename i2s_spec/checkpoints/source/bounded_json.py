@@ -1,4 +1,5 @@
-"""This module reads the JSON and text files of a checkpoint: of bounded size, each name once, no more than plain data.
+"""This module reads the JSON and text files of a checkpoint as plain data: the size is limited, and a name may occur
+only once.
 
 A file is named by a path or, on a hub, by its address.
 """
@@ -19,19 +20,19 @@ from i2s_spec.schema import faults
 #: Most bytes of a configuration, and of a tokenizer (Gemma's has 33 MB).
 MOST_CONFIG: Final = 1 << 20
 MOST_TOKENIZER: Final = 1 << 26
-#: What is called with the source of an address before it is closed.
+#: A function that is called with the source of an address before it is closed.
 Closing = Callable[[Source], object]
 
-#: Longer numbers are too large for a float, and cannot even be compared with one.
+#: Most digits of a number; longer ones are too large for a float and cannot be compared with one.
 _MOST_DIGITS: Final = 300
-#: An escape that stands for half of a character, which is fine only beside its other half.
+#: An escape of a surrogate, which is valid only in a pair.
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def refused(reason: str, path: str | os.PathLike[str] | None = None) -> FormatError:
-    """H104: a checkpoint that is not imported.
+    """H104: the checkpoint cannot be used.
 
-    :param reason: a sentence in which what comes from the checkpoint is quoted
+    :param reason: a sentence in which text from the checkpoint is quoted
     """
     error = FormatError(faults.CHECKPOINT_REFUSED, Span(0, 0), reason=TrustedText(reason))
     return error if path is None else error.of_file(path)
@@ -43,7 +44,7 @@ def read_bytes(path: str, most: int, closing: Closing | None = None) -> bytes:
     :param path: a path, or the address of a file on a hub
     :param closing: called with the source of an address before it is closed
     :raises FormatError: H104 for more bytes than `most`, before any of them is read (on servers beyond the first range)
-    :raises OSError: for what is not a regular file: nobody may ever write to a FIFO
+    :raises OSError: if it is not a regular file: reading a FIFO could block forever
     """
     if is_address(path):
         return _read_address(path, most, closing)
@@ -72,7 +73,7 @@ def _read_address(address: str, most: int, closing: Closing | None) -> bytes:
 
 
 def _too_large(path: str, size: int, most: int) -> FormatError:
-    return refused(f"{quote(os.path.basename(path))} has {counted(size, 'byte')}, and {most:,} are the limit", path)
+    return refused(f"{quote(os.path.basename(path))} has {counted(size, 'byte')}; the limit is {most:,}", path)
 
 
 def read_text(path: str, most: int, closing: Closing | None = None) -> str:
@@ -86,7 +87,7 @@ def read_text(path: str, most: int, closing: Closing | None = None) -> str:
 def read_object(path: str, most: int = MOST_CONFIG, closing: Closing | None = None) -> dict[str, Any]:
     """A JSON file whose outermost value is an object.
 
-    :raises FormatError: H104 for what is no such file, for a name that occurs twice, for NaN and infinities
+    :raises FormatError: H104 for invalid JSON, for a name that occurs twice, for NaN and infinities
     """
     name = quote(os.path.basename(path))
     text = read_text(path, most, closing)

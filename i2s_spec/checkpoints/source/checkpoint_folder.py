@@ -1,12 +1,13 @@
-"""This module opens the folder of a checkpoint: which files belong to it, and that its shards are what the index says.
+"""This module opens the folder of a checkpoint: it finds its files, and checks that its shards agree with the index.
 
-    config.json                                  what the model is
-    model.safetensors, model-00001-of-00002...   weights; model.safetensors.index.json says which is where
-    tokenizer.json, tokenizer.model, tokenizer_config.json, chat_template.jinja, generation_config.json
+    config.json                                  the model's configuration model.safetensors, model-00001-of-00002...
+                                                 weights; model.safetensors.index.json says which file has which tensor
+                                                 tokenizer.json, tokenizer.model, tokenizer_config.json,
+                                                 chat_template.jinja, generation_config.json
 
-The folder is one of this machine, or a repository of a hub: its files are read by ranges, all of one commit.
+The folder is on this machine, or a repository of a hub: then its files are read by ranges, all from one commit.
 
-Pickles (`pytorch_model.bin`) are never opened: reading one executes what it says.
+Pickles (`pytorch_model.bin`) are never opened: reading one executes its code.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from i2s_spec.errors import quote
 from i2s_spec.gguf.source import is_address
 
 INDEX: Final = "model.safetensors.index.json"
-#: Files that an import reads beside the shards.
+#: Files that an import reads besides the shards.
 TEXTS: Final = (
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
     "added_tokens.json", "chat_template.jinja", "chat_template.json",
 )  # fmt: skip
 PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-#: An index of a model with so many tensors as GGUF allows is smaller.
+#: Largest index; that of a model with the most tensors that GGUF allows is smaller.
 MOST_INDEX: Final = 1 << 25
 _MOST_TEMPLATE: Final = 1 << 20
 
 
 def files_read(path: str) -> list[str]:
-    """The files of a folder that an import may read, with their paths; none where there is no such folder, and none of
-    one that is on a hub."""
+    """The files of a folder that an import may read, with their paths; empty if there is no such folder, or it is on a
+    hub."""
     if is_address(path):
         return []
     try:
@@ -48,10 +49,10 @@ def files_read(path: str) -> list[str]:
 class CheckpointFolder:
     """The files of a checkpoint; tensors are read on access.
 
-    As a context manager it closes them, and asks whether one changed meanwhile (S903).
+    As a context manager it closes them, and checks whether one changed meanwhile (S903).
 
     :param path: a folder, or the address of a hub's repository or of a folder in it (`hf://ORG/REPO@REVISION`)
-    :raises FormatError: H101, H102 for a shard that is broken, H104 for a folder that is no checkpoint; S911 to S918 for
+    :raises FormatError: H101, H102 for a broken shard, H104 for a folder that is not a checkpoint; S911 to S918 for
         addresses
     :raises MissingExtra: for an address, where the extra [remote] is not installed
     :raises OSError: where it cannot be read
@@ -113,7 +114,7 @@ class CheckpointFolder:
 
     @cached_property
     def chat_template(self) -> str | None:
-        """The chat template: of its own file, else of tokenizer_config.json, where the one called `default` counts.
+        """The chat template: from its own file, else the one called `default` in tokenizer_config.json.
 
         :raises FormatError: H104 for one that is neither a text nor a list of texts with names
         """
@@ -128,7 +129,7 @@ class CheckpointFolder:
             found = dict(named).get("default")
         if found is None or isinstance(found, str):
             return found
-        raise refused(f"chat_template is {quote(str(found)[:40])}, and no text")
+        raise refused(f"chat_template is {quote(str(found)[:40])}, not a string")
 
     @cached_property
     def card(self) -> dict[str, str]:
@@ -155,7 +156,7 @@ class CheckpointFolder:
         self.tensors.__exit__(*exc)
 
     def _shards(self) -> tuple[list[str], dict[str, str] | None]:
-        """The names of the shards, and the index, where there is one: the shard of each tensor."""
+        """The names of the shards, and the index, if there is one: the shard of each tensor."""
         if INDEX in self.names:
             index = read_object(self.file(INDEX), MOST_INDEX).get("weight_map")
             if not isinstance(index, dict) or not all(isinstance(shard, str) for shard in index.values()):
@@ -181,7 +182,7 @@ class CheckpointFolder:
         raise refused("the folder has no *.safetensors", self.path)
 
     def _compare(self, index: dict[str, str]) -> None:
-        """Make sure that the index and the shards say the same."""
+        """Check that the index and the shards agree."""
         places = {self.file(name): name for name in self.shards}
         for name, shard in index.items():
             stored = self.tensors.get(name)

@@ -1,4 +1,4 @@
-"""This module reads the sizes of a model from config.json, in the words of transformers 4 and 5."""
+"""This module reads the sizes of a model from config.json, with the names of transformers 4 and 5."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from i2s_spec.schema.architectures.keys import MAX_LAYERS
 from i2s_spec.schema.architectures.sizes import Hyperparameters
 
 _MOST: Final = 1 << 24
-#: Smaller numbers are 0, or nearly so, in float32.
+#: Smallest positive number; smaller ones are 0, or nearly so, in float32.
 _LEAST: Final = 1e-30
 
-#: Scalings of positions that GGUF files have words for, with those words; `default` is no scaling.
+#: Scalings of positions that GGUF files can describe, with their names there; `default` is no scaling.
 _SCALINGS: Final = {"linear": "linear", "yarn": "yarn", "llama3": "llama3", "default": ""}
 
 
@@ -22,7 +22,7 @@ class Rope(NamedTuple):
     """How positions are rotated.
 
     :param scaling: `linear`, `yarn`, `llama3`, or empty
-    :param settings: everything that config.json says of the scaling
+    :param settings: all settings of the scaling in config.json
     """
 
     base: float
@@ -32,17 +32,17 @@ class Rope(NamedTuple):
 
 
 class ModelSizes(NamedTuple):
-    """The sizes, and what else config.json says of the graph."""
+    """The sizes, and the other settings of the graph in config.json."""
 
     h: Hyperparameters
     rope: Rope
     activation: str
-    #: Whether config.json says that the head is the embedding; None where it says nothing.
+    #: Whether config.json says that the head is the embedding; None if it says nothing.
     tied: bool | None
 
 
 def sizes_of(config: Mapping[str, Any]) -> ModelSizes:
-    """What config.json says.
+    """Read config.json.
 
     :raises FormatError: H104 for sizes that are missing or that no model can have
     """
@@ -108,7 +108,7 @@ def _rope(config: Mapping[str, Any]) -> Rope:
         local = about.get("sliding_attention")
         if isinstance(local, Mapping) and _sliding(config) and local != about["full_attention"]:
             raise refused(
-                "layers with sliding attention rotate in another way than the others; the graph has one for all"
+                "layers with sliding attention have another rotation than the others; the graph has only one for all layers"
             )
         about = about["full_attention"]
     if not isinstance(about, Mapping) or not isinstance(about.get("full_attention", {}), Mapping):

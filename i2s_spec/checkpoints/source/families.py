@@ -1,10 +1,10 @@
-"""This module declares the families of checkpoints: how each is recognized, and all in which their conversion differs.
+"""This module declares the families of checkpoints: how each is recognized, and how their conversion differs.
 
-A family is data. `FAMILIES` is asked in its order, and the first whose conditions all hold is taken. A new family is one
-entry; a new name of a tensor is one entry of a table.
+A family is data. The first family in `FAMILIES` whose conditions all hold applies. A new family is one entry; a new
+name of a tensor is one entry of a table.
 
-What is the same for all: a matrix in uint8 is packed and has a `weight_scale`; floats that are -s, 0 and +s already stay so;
-other floats become trits by the family's rule (see `source_weights`).
+For all families: a uint8 matrix is packed and has a `weight_scale`; floats that are -s, 0 and +s already keep their
+values; other floats become trits by the family's rule (see `source_weights`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from i2s_spec.convert.hugging_face.names import LAYER
 
-#: Shapes of the tensors of a layer in words of `Hyperparameters`, NumPy's order.
+#: Shapes of the tensors of a layer, by field names of `Hyperparameters`, in NumPy's order.
 SHAPES: Final[Mapping[str, tuple[str, ...]]] = {
     "attn_q": ("q_width", "embd"),
     "attn_k": ("k_width", "embd"),
@@ -43,14 +43,14 @@ SHAPES: Final[Mapping[str, tuple[str, ...]]] = {
 #: The ternary matrices of a layer.
 PROJECTIONS: Final = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
 
-#: Matrices of a layer by the name that a checkpoint gives the module.
+#: Matrices of a layer by the name of the module in the checkpoint.
 _MATRICES: Final = {module: name for module, name in LAYER.items() if name in PROJECTIONS}
 _NORMS: Final = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
-#: Norms in front of the output projection and of the way down: of transformers' class, and of 1bitLLM's own.
+#: Norms before the attention output and FFN down projections, in transformers' class and in that of 1bitLLM.
 _SUB_NORMS: Final = {"self_attn.attn_sub_norm": "attn_sub_norm", "mlp.ffn_sub_norm": "ffn_sub_norm"}
 _INNER_NORMS: Final = {"self_attn.inner_attn_ln": "attn_sub_norm", "mlp.ffn_layernorm": "ffn_sub_norm"}
 _HEAD_NORMS: Final = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
-#: A norm inside each projection, in front of its matrix.
+#: A norm inside each projection, before its matrix.
 _INPUT_NORMS: Final = {f"{module}.rms_norm": f"{name}_norm_in" for module, name in _MATRICES.items()}
 _GEMMA_NORMS: Final = {
     "input_layernorm": "attn_norm",
@@ -59,7 +59,7 @@ _GEMMA_NORMS: Final = {
     "post_feedforward_layernorm": "post_ffw_norm",
 }
 
-#: What the scale of a packed matrix is, by `quantization_config.linear_class`; `bitlinear` where that says nothing.
+#: The convention of a packed matrix's scale, by `quantization_config.linear_class`; `bitlinear` if that is missing.
 WEIGHT_SCALE: Final = {"bitlinear": "divide", "autobitlinear": "multiply"}
 
 #: Floats that are not ternary become trits by their mean absolute value, or are refused.
@@ -68,10 +68,10 @@ TERNARY: Final = "ternary"
 
 
 class Condition(NamedTuple):
-    """One thing that a checkpoint must have: a value of config.json, or a tensor.
+    """One condition on a checkpoint: a value of config.json, or a tensor.
 
-    :param key: of config.json, with dots between levels; or `tensor`, or `layer tensor`
-    :param values: one of these must be found; empty for anything that is there
+    :param key: a key of config.json, with dots between levels; or `tensor`, or `layer tensor`
+    :param values: one of these is required; empty if any value is enough
     """
 
     key: str
@@ -86,18 +86,18 @@ class Family(NamedTuple):
 
     :param when: all of these hold
     :param architecture: `general.architecture` of the GGUF file
-    :param layer: modules of a layer by their names in the checkpoint, and what GGUF files call them
+    :param layer: modules of a layer by their names in the checkpoint, with their names in GGUF files
     :param optional: names of `layer` that a checkpoint may lack
-    :param rule: what floats become that are not ternary already: `absmean`, or `ternary` where they are refused
-    :param rows: how rows of queries and keys lie in the GGUF file: `same`, or `neighbors` where they are permuted
-    :param activations: what `hidden_act` may say, the usual word first
-    :param norm_offset: added to all norms but those inside of projections (Gemma's multiply by 1 + w)
-    :param pre: what the family's pre-tokenizer is called, where several names stand for the same
+    :param rule: the rule for floats that are not ternary already: `absmean`, or `ternary` if they are refused
+    :param rows: the order of rows of queries and keys in the GGUF file: `same`, or `neighbors` if they are permuted
+    :param activations: the allowed values of `hidden_act`, the usual one first
+    :param norm_offset: added to all norms except those inside projections (Gemma multiplies by 1 + w)
+    :param pre: the name of the family's pre-tokenizer, if several names mean the same
     :param pooling: `pooling_type`, of embedding models
     :param weight_only: whether the checkpoint computes with activations that are not quantized
-    :param tied: whether the head must be the embedding, because the architecture's graph knows no other
+    :param tied: whether the head must be the embedding, because the architecture's graph has no other
     :param biases: modules that may have a bias
-    :param caution: what of `when` is not known from a published file, for whoever imports one
+    :param caution: a warning if a condition in `when` was not verified with a published file
     """
 
     name: str
@@ -196,5 +196,5 @@ FAMILIES: Final = (
 
 BY_FAMILY: Final[Mapping[str, Family]] = {family.name: family for family in FAMILIES}
 
-#: Tensors that models compute from config.json, and that GGUF files do not have.
+#: Tensors that models compute from config.json; GGUF files do not have them.
 DERIVED: Final = ("rotary_emb.inv_freq", "self_attn.rotary_emb.inv_freq")

@@ -15,7 +15,7 @@ _MODES = ("online", "offline")
 
 
 class Described(Protocol):
-    """What tells the family of a checkpoint, wherever its files are: `CheckpointFolder`, or what was read of one."""
+    """The facts that decide the family of a checkpoint: a `CheckpointFolder`, or the parts of one that were read."""
 
     @property
     def config(self) -> Mapping[str, Any]: ...
@@ -25,12 +25,12 @@ class Described(Protocol):
 
 
 class Recognized(NamedTuple):
-    """A family, and what of it this checkpoint leaves to say.
+    """A family, and the choices within it for this checkpoint.
 
     :param why: what decided, in words
-    :param prefix: what stands before the names of the tensors: `model.` or nothing
-    :param convention: what `weight_scale` does
-    :param mode: `quantization_mode` as config.json has it; empty where it says nothing
+    :param prefix: the prefix of tensor names: `model.` or nothing
+    :param convention: whether `weight_scale` multiplies or divides
+    :param mode: `quantization_mode` in config.json; empty if it is missing
     """
 
     family: Family
@@ -43,8 +43,8 @@ class Recognized(NamedTuple):
 def recognize(folder: Described, family: str | None = None, weight_scale: str | None = None) -> Recognized:
     """The family of a checkpoint.
 
-    :param family: the name of one that is taken without a look
-    :param weight_scale: `multiply` or `divide`, whatever config.json says
+    :param family: the name of a family, which is then used without recognition
+    :param weight_scale: `multiply` or `divide`, which overrides config.json
     :raises ValueError: for names that do not exist
     :raises FormatError: H104 for a checkpoint of no known family, and a quantization that is not BitNet's
     """
@@ -54,7 +54,7 @@ def recognize(folder: Described, family: str | None = None, weight_scale: str | 
         convention = checked_convention(weight_scale)
     if family is not None:
         if family not in BY_FAMILY:
-            raise ValueError(f"there is no family {quote(family)}; there are {', '.join(BY_FAMILY)}")
+            raise ValueError(f"unknown family {quote(family)}; there are: {', '.join(BY_FAMILY)}")
         return Recognized(BY_FAMILY[family], "chosen by hand", prefix, convention, mode)
     found = family_of(folder)
     if found is None:
@@ -63,13 +63,13 @@ def recognize(folder: Described, family: str | None = None, weight_scale: str | 
 
 
 def family_of(folder: Described) -> Family | None:
-    """The first family whose conditions hold; None where there is none."""
+    """The first family whose conditions hold; None if there is none."""
     prefix = "model." if any(name.startswith("model.") for name in folder.tensors) else ""
     return next((each for each in FAMILIES if all(_holds(folder, when, prefix) for when in each.when)), None)
 
 
 def value_at(config: Mapping[str, Any], key: str) -> Any:
-    """A value of config.json, with dots between levels; None where there is none."""
+    """A value of config.json, with dots between levels; None if there is none."""
     found: Any = config
     for part in key.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None
@@ -85,10 +85,10 @@ def _holds(folder: Described, condition: Condition, prefix: str) -> bool:
 
 
 def quantization_of(folder: Described, weight_scale: str | None) -> tuple[str, Convention]:
-    """`quantization_mode`, and what `weight_scale` does.
+    """`quantization_mode`, and whether `weight_scale` multiplies or divides.
 
-    :param weight_scale: what it was said by hand to do
-    :raises FormatError: H104 for a quantization that is not BitNet's, and where nothing says what `weight_scale` does
+    :param weight_scale: the choice made by hand
+    :raises FormatError: H104 for a quantization that is not BitNet's, and if nothing says what `weight_scale` does
     """
     about = folder.config.get("quantization_config")
     if about is None:

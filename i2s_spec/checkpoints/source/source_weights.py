@@ -1,15 +1,15 @@
-"""This module makes trits and scales of the matrices of a checkpoint, by a rule that the weights themselves confirm.
+"""This module converts the matrices of a checkpoint to trits and scales, with a rule that the weights must confirm.
 
     packed    uint8 with a weight_scale, which multiplies or divides
     ternary   floats that are -s, 0 and +s: s is kept, bit for bit
-    groups    floats that are ternary by groups of a row, each with a scale of its own
+    groups    floats that are ternary by groups of a row, each with its own scale
     absmean   other floats: round(w / m), cut to -1..+1, where m is the mean of |w|; the scale is m
 
-`absmean` is what BitLinear does on every pass with the floats that it was trained as. A matrix that is ternary already is
-not put through it: the scale would shrink by the share of zeros.
+`absmean` is what BitLinear does in every pass with its float weights. It is not applied to a matrix that is ternary
+already: the scale would shrink by the share of zeros.
 
-Floats are read in windows, by several threads. A matrix takes a byte for each weight; by `absmean` it takes its own words,
-of which trits are made when they are written.
+Floats are read in windows, by several threads. A matrix needs a byte of memory for each weight; with `absmean` it is
+kept as floats, which are converted to trits when they are written.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from i2s_spec.errors import counted, quote
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Floats that are read here, as little-endian words.
+#: The supported float types, as little-endian words.
 FLOATS: Final = {"F32": "<u4", "F16": "<u2", "BF16": "<u2"}
 
-#: Elements that are read and added up before the next: few enough to be in the cache still.
+#: Elements that are read and summed at a time: few enough to stay in the cache.
 _PIECE: Final = 1 << 18
 
-#: Lengths of groups that are tried, the longest first; 0 stands for a row.
+#: Lengths of groups that are tried, the longest first; 0 means a row.
 GROUPS: Final = (0, 256, 128, 64, 32)
 
 RULES: Final = ("packed", "ternary", "groups", "absmean")
@@ -50,7 +50,7 @@ class TernaryMatrix(NamedTuple):
     """A matrix of trits.
 
     :param trits: int8 [rows, cols]
-    :param scales: float32: of the whole matrix [1, 1], or of each group [rows, groups of a row]
+    :param scales: float32: one for the whole matrix [1, 1], or one for each group [rows, groups of a row]
     :param rule: one of `RULES`
     """
 
@@ -74,16 +74,16 @@ class TernaryMatrix(NamedTuple):
         return self.trits.reshape(-1)[start:stop]
 
     def in_rows(self, order: Callable[[NDArray[Any]], NDArray[Any]]) -> TernaryMatrix:
-        """The matrix with its rows in another order, and their scales with them."""
+        """The matrix with its rows, and their scales, in another order."""
         scales = order(self.scales) if self.scales.shape[0] > 1 else self.scales
         return self._replace(trits=np.ascontiguousarray(order(self.trits)), scales=scales)
 
 
 class FloatMatrix(NamedTuple):
-    """A matrix of floats with one scale, whose trits are made when they are asked for.
+    """A matrix of floats with one scale, whose trits are made on demand.
 
     :param words: its bytes, uint8 [rows, bytes of a row]
-    :param least: the bits of the least magnitude that is 1
+    :param least: the bits of the least magnitude that becomes 1
     :param scales: float32 [1, 1]
     """
 
@@ -95,7 +95,7 @@ class FloatMatrix(NamedTuple):
 
     @property
     def trits(self) -> NDArray[np.int8]:
-        """All of them, int8 [rows, cols]."""
+        """All trits, int8 [rows, cols]."""
         return cut_words(self.words.reshape(-1), self.type, self.least).reshape(self.shape)
 
     @property
@@ -119,13 +119,13 @@ class FloatMatrix(NamedTuple):
 
 
 class ReusedMemory:
-    """Memory that one matrix after the other is read into: new memory for each would cost as much time as the sums."""
+    """Memory that is reused for one matrix after the other: new memory for each would take as long as the sums."""
 
     def __init__(self) -> None:
         self._bytes = np.empty(0, dtype=np.uint8)
 
     def take(self, size: int) -> NDArray[np.uint8]:
-        """So many bytes, which the next call gives again."""
+        """This number of bytes; the next call gives the same memory again."""
         if self._bytes.size < size:
             self._bytes = np.empty(size, dtype=np.uint8)
         return self._bytes[:size]
@@ -149,7 +149,7 @@ def floats(stored: Stored, start: int, stop: int) -> NDArray[np.float32]:
 
 
 def check_type(stored: Stored) -> None:
-    """Refuse what holds no floats that are read here."""
+    """Refuse a tensor that is not of a supported float type."""
     if stored.dtype not in FLOATS:
         raise refused(f"tensor {quote(stored.name)} is {quote(stored.dtype)}; {', '.join(FLOATS)} are read here")
 
@@ -162,7 +162,7 @@ def float_windows(stored: Stored) -> Iterator[NDArray[np.float32]]:
 
 
 def packed_matrix(matrix: PackedMatrix) -> TernaryMatrix:
-    """A packed matrix as it is.
+    """A packed matrix, unchanged.
 
     :raises FormatError: H104 for code 3, and for a scale that is not a positive number
     """
@@ -178,7 +178,7 @@ def packed_matrix(matrix: PackedMatrix) -> TernaryMatrix:
 def looks_ternary(stored: Stored) -> bool:
     """Whether the first rows of a float matrix are ternary, as a whole or by groups; bounded work.
 
-    Rows of zeros fit every rule and say nothing: the first rows after them are asked.
+    Rows of zeros fit every rule and are no evidence: the first rows after them are examined.
     """
     rows, cols = stored.shape
     step = max(1, 4096 // cols)
@@ -194,8 +194,8 @@ def float_matrix(
 ) -> TernaryMatrix | FloatMatrix:
     """A matrix of floats by a rule.
 
-    :param rule: `ternary`, which refuses floats that are not, with one scale or by groups; or `absmean`
-    :param room: what the matrix is read into; it is then overwritten by the next
+    :param rule: `ternary`, which refuses floats that are not ternary, with one scale or by groups; or `absmean`
+    :param room: the memory for the matrix; the next matrix overwrites it
     :raises FormatError: H104 as `floats` does, and for weights that are not ternary
     """
     if len(stored.shape) != 2 or not all(stored.shape):
@@ -207,7 +207,7 @@ def float_matrix(
 
 
 def _absmean(stored: Stored, threads: int, room: ReusedMemory) -> FloatMatrix:
-    """Each thread reads a window and adds it up while it is in the cache."""
+    """Each thread reads a window and sums it while it is in the cache."""
     check_type(stored)
     rows, cols = stored.shape
     type, width, n = stored.dtype, width_of(stored.dtype), rows * cols
@@ -231,7 +231,7 @@ def _absmean(stored: Stored, threads: int, room: ReusedMemory) -> FloatMatrix:
 
     if any(list(in_order(read, range(0, n, step), threads))):
         for _ in float_windows(stored):
-            pass  # which says how many
+            pass  # this reports how many
         raise refused(f"tensor {quote(stored.name)} was changed while it was read")
     mean = torch_mean(lambda start, stop: np.abs(wide(words[start * width : stop * width], type)), n, sums)
     gain = np.float32(1) / np.maximum(mean, np.float32(SMALLEST_SCALE))
@@ -240,7 +240,7 @@ def _absmean(stored: Stored, threads: int, room: ReusedMemory) -> FloatMatrix:
 
 
 def _whole(stored: Stored) -> TernaryMatrix | None:
-    """The trits of a matrix with one magnitude; None where there are several."""
+    """The trits of a matrix with one magnitude; None if there are several."""
     trits = np.empty(stored.shape[0] * stored.shape[1], dtype=np.int8)
     scale, at = np.float32(0), 0
     for part in float_windows(stored):
@@ -281,7 +281,7 @@ def _by_groups(stored: Stored) -> TernaryMatrix:
 
 
 def _grouped(rows: NDArray[np.float32], group: int) -> NDArray[np.float32] | None:
-    """The scale of each group of some rows; None where a group has several magnitudes."""
+    """The scale of each group of some rows; None if a group has several magnitudes."""
     count, cols = rows.shape
     if group and cols % group:
         return None

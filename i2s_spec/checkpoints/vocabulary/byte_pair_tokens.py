@@ -1,6 +1,6 @@
 """This module reads tokenizer.json: byte-level merges (Llama 3, Qwen), or pieces with merges and bytes (Gemma, Llama 2).
 
-Merges of pieces become scores: what is merged first has the higher one, as SentencePiece orders them.
+Merges of pieces become scores: earlier merges get higher scores, as in SentencePiece.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from i2s_spec.convert.synthetic.vocabulary import PIECE_SPACE
 from i2s_spec.errors import quote
 from i2s_spec.model.tokenizer.vocabulary import BYTE, MOST_MERGES, NORMAL, UNKNOWN
 
-#: How a space inside a byte-level token is written in a list of merges, which has a space between its parts.
+#: The form of a space inside a byte-level token in a list of merges, where a space separates the parts.
 _SPACE: Final = chr(ord(" ") + 256)
 
 
@@ -26,8 +26,8 @@ def from_tokenizer_json(
 
     :param settings: tokenizer_config.json
     :param size: rows of the embedding
-    :param usual: the name of the pre-tokenizer where several names split alike
-    :param pre: the name of the pre-tokenizer, whatever it does
+    :param usual: the name of the pre-tokenizer if several names split text equally
+    :param pre: the name of the pre-tokenizer; overrides the files
     :raises FormatError: H104 for another kind of tokenizer, and as `by_id`
     """
     model = tokenizer.get("model")
@@ -44,7 +44,7 @@ def from_tokenizer_json(
     if model.get("byte_fallback"):
         return _pieces(tokenizer, tokens, types, merges, flags, model.get("unk_token"))
     lines = [f"{left} {right}" for left, right in merges]
-    if any(" " in token for token in tokens):  # of which a merge may be made
+    if any(" " in token for token in tokens):  # a merge may use it
         lines = [f"{left.replace(' ', _SPACE)} {right.replace(' ', _SPACE)}" for left, right in merges]
     name, notes = (
         pre_tokenizer_name(tokenizer, usual) if pre is None else (pre, ("the pre-tokenizer was chosen by hand",))
@@ -53,7 +53,7 @@ def from_tokenizer_json(
 
 
 def _merges(model: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The pairs that are merged; a model has hundreds of thousands, so that good ones are taken on the shortest way."""
+    """The pairs that are merged; a model has hundreds of thousands, so there is a fast path for valid ones."""
     found = model.get("merges")
     if not isinstance(found, list) or len(found) > MOST_MERGES:
         raise refused(f"tokenizer.json has no list of at most {MOST_MERGES:,} merges")
@@ -95,7 +95,7 @@ def _pieces(
 
 
 def _has_space_prefix(tokenizer: Mapping[str, Any]) -> bool:
-    """Whether a text gets a space before it: by the normalizer, or by the pre-tokenizer."""
+    """Whether the normalizer or the pre-tokenizer adds a space before a text."""
     for each in _flattened(tokenizer.get("normalizer"), "normalizers"):
         if each.get("type") == "Prepend" and each.get("prepend") == PIECE_SPACE:
             return True
@@ -107,7 +107,7 @@ def _has_space_prefix(tokenizer: Mapping[str, Any]) -> bool:
 
 
 def _first_and_last(tokenizer: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, bool]:
-    """Whether a text gets a first and a last token: by the post-processor, else by tokenizer_config.json."""
+    """Whether a text gets a first and a last token, according to the post-processor, else to tokenizer_config.json."""
     processor = tokenizer.get("post_processor")
     if processor is not None and not isinstance(processor, Mapping):
         raise refused("post_processor of tokenizer.json is not an object")

@@ -1,7 +1,8 @@
-"""This module finds the name of a pre-tokenizer by what it does to a probe text, not by what anybody calls it.
+"""This module finds the name of a pre-tokenizer by its effect on a probe text, not by a stated name.
 
-The library `tokenizers` says where tokenizer.json cuts the text; the declared pre-tokenizers say where they do. Names that
-cut alike (`llama-bpe`, `falcon3`, `falcon_e`) cannot be told apart by that, and need not: the family's is taken.
+The library `tokenizers` says where tokenizer.json splits the text; this is compared with the declared pre-tokenizers.
+Names that split equally (`llama-bpe`, `falcon3`, `falcon_e`) cannot be distinguished, and need not be: the family's
+name is used.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ _MEMORY: Final = 4 << 30
 
 
 class CannotTellError(ValueError):
-    """The library did not answer: its reason."""
+    """The library gave no result; the text is its reason."""
 
 
 def ask_library(tokenizer: Mapping[str, Any], what: str, texts: Sequence[str]) -> list[list[int]]:
-    """What the library makes of texts.
+    """The library's result for texts.
 
-    :param what: `cuts`, where the pre-tokenizer cuts them (in characters), or `ids`
+    :param what: `cuts`, where the pre-tokenizer splits them (in characters), or `ids`
     :raises MissingExtra: without the extra [tokenizer]
-    :raises CannotTellError: where the file is not understood, or takes too much
+    :raises CannotTellError: if the library does not understand the file, or exceeds a limit
     """
     request = {
         "tokenizer": json.dumps(tokenizer), "what": what, "texts": list(texts), "seconds": _SECONDS, "memory": _MEMORY,
@@ -64,10 +65,10 @@ def ask_library(tokenizer: Mapping[str, Any], what: str, texts: Sequence[str]) -
 
 
 def pre_tokenizer_name(tokenizer: Mapping[str, Any], usual: str) -> tuple[str, tuple[str, ...]]:
-    """The name of what tokenizer.json does before merges, and notes on it.
+    """The name of the pre-tokenizer in tokenizer.json, and notes on it.
 
-    :param usual: the name that is taken where several cut alike
-    :raises FormatError: H104 where no declared pre-tokenizer cuts like it
+    :param usual: the name that is used if several split equally
+    :raises FormatError: H104 if no declared pre-tokenizer splits like it
     """
     if not isinstance(tokenizer.get("pre_tokenizer"), dict):
         raise refused("tokenizer.json has no pre_tokenizer; use --pre to state how text is split")
@@ -85,7 +86,7 @@ def pre_tokenizer_name(tokenizer: Mapping[str, Any], usual: str) -> tuple[str, t
 
 
 def only_pre_tokenizer(tokenizer: Mapping[str, Any]) -> dict[str, Any]:
-    """A tokenizer that splits text as another one does, and has one token."""
+    """A tokenizer that splits text like another one, but has only one token."""
     return {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
         "pre_tokenizer": tokenizer["pre_tokenizer"], "post_processor": None, "decoder": None,
@@ -113,7 +114,7 @@ def cuts_of(pre: PreTokenizer, text: str) -> list[int]:
 
 
 def _cuts_of_known(part: Mapping[str, Any]) -> list[list[int]]:
-    """Without the library: the cuts of a pre-tokenizer whose expressions are, letter by letter, declared ones."""
+    """Without the library: the cuts of a pre-tokenizer whose expressions are exactly those of a declared one."""
     several = part.get("pretokenizers") if part.get("type") == "Sequence" else [part]
     found = tuple(
         str(each["pattern"].get("Regex"))

@@ -16,7 +16,7 @@ from i2s_spec.checkpoints.vocabulary.token_arrays import TokenLists, added_token
 from i2s_spec.errors import quote
 from i2s_spec.model.tokenizer.vocabulary import BYTE, MOST_TOKENS, NORMAL, UNUSED
 
-#: What a wire type takes.
+#: The size of each wire type.
 _FIXED: Final = {1: 8, 5: 4}
 
 
@@ -26,7 +26,7 @@ def from_tokenizer_model(data: bytes, settings: Mapping[str, Any], added: Mappin
     :param settings: tokenizer_config.json
     :param added: ids by token of added_tokens.json
     :param size: rows of the embedding
-    :raises FormatError: H104 for what is no such file, and as `by_id`
+    :raises FormatError: H104 for an invalid file, and as `by_id`
     """
     pieces: list[tuple[str, float, int]] = []
     flags = {"add_space_prefix": True}
@@ -93,7 +93,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A number of 7 bits a byte, and where the next thing begins."""
+    """A number with 7 bits in each byte, and the position after it."""
     value = shift = 0
     while at < len(data) and shift < 64:
         value |= (data[at] & 0x7F) << shift

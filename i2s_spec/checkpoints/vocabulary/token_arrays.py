@@ -1,4 +1,4 @@
-"""This module defines what a tokenizer becomes in a GGUF file: tokens by id, their types, and how text is split."""
+"""This module defines the form of a tokenizer in a GGUF file: tokens by id, their types, and how text is split."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from i2s_spec.checkpoints.source.bounded_json import refused
 from i2s_spec.errors import counted, quote
 from i2s_spec.model.tokenizer.vocabulary import CONTROL, MOST_TOKENS, NORMAL, UNUSED, USER_DEFINED
 
-#: Tokens that llama.cpp's converter takes for control tokens although the tokenizer's file does not say so.
+#: Tokens that llama.cpp's converter treats as control tokens although the tokenizer's file does not say so.
 _LOOKS_SPECIAL: Final = re.compile(
     r"<pad>|<mask>|<2mass>|\[@BOS@\]|<\|.*\|>|<｜.*｜>|<unused[0-9]+>|<(start|end)_of_turn>"
 )
 
 
 class TokenLists(NamedTuple):
-    """A vocabulary, as the keys `tokenizer.ggml.*` hold it.
+    """A vocabulary, in the form of the keys `tokenizer.ggml.*`.
 
     :param model: `gpt2` (byte-level merges) or `llama` (pieces with scores)
-    :param scores: of pieces
-    :param merges: of byte-level vocabularies
-    :param flags: `add_bos_token` and its relatives, where the tokenizer's files say it
-    :param notes: what a reader should know, in sentences
+    :param scores: the scores of pieces
+    :param merges: the merges of byte-level vocabularies
+    :param flags: `add_bos_token` and similar flags, if the tokenizer's files give them
+    :param notes: notes for users, in sentences
     """
 
     model: str
@@ -47,7 +47,7 @@ class AddedToken(NamedTuple):
 def added_tokens(tokenizer: Mapping[str, Any], settings: Mapping[str, Any]) -> list[AddedToken]:
     """The added tokens of tokenizer.json and of tokenizer_config.json's `added_tokens_decoder`.
 
-    :raises FormatError: H104 for entries that are no tokens, and for two that share an id
+    :raises FormatError: H104 for invalid entries, and for two that share an id
     """
     listed = tokenizer.get("added_tokens")
     if listed is not None and not isinstance(listed, list):
@@ -74,14 +74,14 @@ def added_tokens(tokenizer: Mapping[str, Any], settings: Mapping[str, Any]) -> l
 
 
 def by_id(words: Mapping[str, Any], added: list[AddedToken], size: int) -> tuple[list[str], list[int]]:
-    """The tokens by id, and their types; ids of the embedding that no token has become `[PADn]`, as llama.cpp names them.
+    """The tokens by id, and their types; ids of the embedding without a token become `[PADn]`, as in llama.cpp.
 
     :param words: ids by token
     :param size: rows of the embedding
     :raises FormatError: H104 for ids that are missing, taken twice or beyond the embedding
     """
     if size > MOST_TOKENS or len(words) > MOST_TOKENS:
-        raise refused(f"the vocabulary has {counted(max(size, len(words)), 'token')}; {MOST_TOKENS:,} are the limit")
+        raise refused(f"the vocabulary has {counted(max(size, len(words)), 'token')}; the limit is {MOST_TOKENS:,}")
     slots: dict[int, str] = {}
     for token, number in words.items():
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:

@@ -1,7 +1,7 @@
 """This module makes the keys `tokenizer.*` of a GGUF file from the tokenizer's files of a checkpoint.
 
-Special tokens: tokenizer_config.json names their texts, config.json and generation_config.json their ids; where these
-differ the text counts, as in llama.cpp's converter. Where several tokens end a text, the one that ends a turn becomes
+Special tokens: tokenizer_config.json gives their texts, config.json and generation_config.json their ids; if these
+differ, the text counts, as in llama.cpp's converter. If several tokens end a text, the one that ends a turn becomes
 `eot`.
 """
 
@@ -18,28 +18,28 @@ from i2s_spec.checkpoints.vocabulary.token_arrays import TokenLists
 from i2s_spec.errors import SettingError, counted, quote
 from i2s_spec.model.tokenizer.pretokenizers import BY_NAME
 
-#: Special tokens by the word of their key, with the words of Hugging Face's files.
+#: Special tokens by the name in their key, with their names in Hugging Face's files.
 SPECIAL: Final = {
     "bos": "bos", "eos": "eos", "unknown": "unk", "seperator": "sep", "padding": "pad", "cls": "cls", "mask": "mask",
 }  # fmt: skip
 
-#: Tokens that end a turn, where several end a text.
+#: Tokens that end a turn, if several tokens end a text.
 _TURN_ENDS: Final = ("<|eot_id|>", "<|im_end|>", "<end_of_turn>", "<|end|>")
 
 
 def token_lists(folder: CheckpointFolder, size: int, usual: str, pre: str | None = None) -> TokenLists:
-    """The vocabulary of a checkpoint: of tokenizer.json, else of tokenizer.model.
+    """The vocabulary of a checkpoint, from tokenizer.json, else from tokenizer.model.
 
-    tokenizer.model comes first where it has pieces: its scores are what SentencePiece merges by.
+    tokenizer.model is preferred if it has pieces: SentencePiece merges by its scores.
 
     :param size: rows of the embedding
-    :param usual: the name of the pre-tokenizer where several names split alike
-    :param pre: the name of one, whatever the files say
-    :raises SettingError: for a name that no pre-tokenizer has
+    :param usual: the name of the pre-tokenizer if several names split text equally
+    :param pre: the name of a pre-tokenizer; overrides the files
+    :raises SettingError: for an unknown pre-tokenizer
     :raises FormatError: H104 for a tokenizer that is missing or broken
     """
     if pre is not None and pre not in BY_NAME:
-        raise SettingError(f"there is no pre-tokenizer {quote(pre)}; there are {', '.join(BY_NAME)}")
+        raise SettingError(f"unknown pre-tokenizer {quote(pre)}; there are: {', '.join(BY_NAME)}")
     if "tokenizer.model" in folder.names:
         data = read_bytes(folder.file("tokenizer.model"), MOST_TOKENIZER)
         added = folder.json_of("added_tokens.json")
@@ -50,7 +50,7 @@ def token_lists(folder: CheckpointFolder, size: int, usual: str, pre: str | None
 
 
 def special_ids(folder: CheckpointFolder, lists: TokenLists) -> dict[str, int]:
-    """The ids of special tokens by the word in their key (`bos`, `eos`, `eot`, `unknown` ...).
+    """The ids of special tokens by the name in their key (`bos`, `eos`, `eot`, `unknown` ...).
 
     :raises FormatError: H104 for a token that is not in the vocabulary, and an id beyond it
     """
@@ -79,7 +79,7 @@ def special_ids(folder: CheckpointFolder, lists: TokenLists) -> dict[str, int]:
 
 
 def tokenizer_values(folder: CheckpointFolder, lists: TokenLists) -> dict[str, Any]:
-    """The keys and what they hold, in the order of files."""
+    """The keys and their values, in the order of files."""
     values: dict[str, Any] = {
         "tokenizer.ggml.model": lists.model,
         "tokenizer.ggml.pre": lists.pre,
@@ -98,7 +98,7 @@ def tokenizer_values(folder: CheckpointFolder, lists: TokenLists) -> dict[str, A
 
 
 def _ids(config: Mapping[str, Any], key: str, size: int) -> list[int]:
-    """One id, or a list of them, as configurations have either."""
+    """Check one id, or a list of ids; configurations have either."""
     found = config.get(key)
     numbers = found if isinstance(found, list) else [] if found is None else [found]
     for number in numbers:

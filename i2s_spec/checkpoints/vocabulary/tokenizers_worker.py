@@ -1,8 +1,8 @@
-"""This module is run as a program: it asks the library `tokenizers` what a tokenizer.json does to texts, and ends.
+"""This module is run as a program: it applies the library `tokenizers` with a tokenizer.json to texts, and ends.
 
-The expressions in the file are a stranger's and may go back over a text forever, so the bounds on time and memory are the
-operating system's. It reads a request as JSON from stdin and writes a reply as JSON to stdout; it imports nothing of this
-package.
+The regular expressions in the file are untrusted and may backtrack forever, so the operating system enforces limits of
+time and memory. It reads a request as JSON from stdin and writes a reply as JSON to stdout; it imports nothing from
+this package.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 def _bound(seconds: int, memory: int) -> None:
     try:
         import resource
-    except ImportError:  # not a Unix; the caller's own clock still ends it
+    except ImportError:  # not Unix; the caller's timeout still ends it
         return
     for kind, limit in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, memory), (resource.RLIMIT_FSIZE, 0)):
         _, hard = resource.getrlimit(kind)
@@ -37,7 +37,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         return {"found": [tokenizer.encode(text).ids for text in request["texts"]]}
     except MemoryError:
         return {"error": "it takes too much memory"}
-    except Exception as error:  # the library raises plain Exception for what it cannot read
+    except Exception as error:  # the library raises plain Exception for invalid files
         return {"error": f"{type(error).__name__}: {error}"[:300]}
 
 

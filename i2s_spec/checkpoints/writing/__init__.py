@@ -1,1 +1,1 @@
-"""How a checkpoint becomes a GGUF file."""
+"""Conversion of a checkpoint to a GGUF file."""

@@ -20,7 +20,7 @@ from i2s_spec.schema.architectures.keys import file_type_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: What llama.cpp's converter takes from the front matter of README.md, by key.
+#: The values that llama.cpp's converter takes from the front matter of README.md, by key.
 _CARD: Final = {
     "license": "general.license",
     "license_name": "general.license.name",
@@ -36,10 +36,10 @@ def model_values(
     name: str | None,
     source: str | None,
 ) -> dict[str, Any]:
-    """The keys and what they hold, in the order of files.
+    """The keys and their values, in the order of files.
 
-    :param name: `general.name`; the folder's unless given
-    :param source: the address or repository that the checkpoint came from; of a hub the repository unless given
+    :param name: `general.name`; by default the folder's name
+    :param source: the address or repository of the checkpoint; for a hub, by default the repository
     :raises FormatError: H104 for an activation that the architecture does not have
     """
     family, h, rope = recognized.family, sizes.h, sizes.rope
@@ -84,7 +84,7 @@ def model_values(
 
 
 def file_type(tensors: list[PlannedTensor]) -> int:
-    """`general.file_type`: what most of the matrices are."""
+    """`general.file_type`: the type of most matrices."""
     types = Counter(tensor.type.removesuffix("_G128") for tensor in tensors if len(tensor.shape) > 1)
     ((commonest, _),) = types.most_common(1)
     number = file_type_of(commonest)
@@ -93,7 +93,7 @@ def file_type(tensors: list[PlannedTensor]) -> int:
 
 
 def size_label(count: int) -> str:
-    """The number of weights as llama.cpp's converter words it: `2.4B`, `620M`."""
+    """The number of weights in the form of llama.cpp's converter: `2.4B`, `620M`."""
     for unit, word in ((10**12, "T"), (10**9, "B"), (10**6, "M")):
         if count >= unit:
             scaled = count / unit
@@ -102,9 +102,9 @@ def size_label(count: int) -> str:
 
 
 def rope_factors(sizes: ModelSizes) -> NDArray[np.float32] | None:
-    """What divides each frequency of Llama 3.1's rotation, float32 [pairs]; None for another one.
+    """The divisor of each frequency of Llama 3.1's rotation, float32 [pairs]; None for other rotations.
 
-    Short wavelengths stay, long ones are stretched by the factor, those between by a mixture.
+    Short wavelengths stay, long ones are stretched by the factor, those between are interpolated.
 
     :raises FormatError: H104 for settings that are missing
     """
@@ -128,7 +128,7 @@ def rope_factors(sizes: ModelSizes) -> NDArray[np.float32] | None:
 
 
 def _check_activation(family: Family, sizes: ModelSizes) -> None:
-    """Graphs have their activation built in: another one would be computed wrong by every runtime."""
+    """Check the activation: graphs have a fixed activation, so every runtime would compute another one wrongly."""
     if sizes.activation not in family.activations:
         declared = ARCHITECTURES.get(family.architecture)
         word = declared.activation if declared is not None else family.activations[0]

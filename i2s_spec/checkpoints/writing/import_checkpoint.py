@@ -1,7 +1,7 @@
-"""This module makes a GGUF file of a checkpoint: `import_checkpoint`.
+"""This module converts a checkpoint to a GGUF file: `import_checkpoint`.
 
-Everything that can be refused without the weights is refused first. Weights go from file to file a tensor at a time; the
-file gets its name when it is complete.
+All checks that do not need the weights are made first. Weights are copied one tensor at a time; the file gets its name
+when it is complete.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 class Imported(NamedTuple):
-    """What was made of a checkpoint.
+    """The result of an import.
 
     :param size: bytes of the file
     :param types: how many tensors have each type
-    :param rules: how many matrices were made by each rule
+    :param rules: how many matrices were converted by each rule
     :param tied: whether the head is the embedding
-    :param notes: what to know of it, in sentences
+    :param notes: notes for users, in sentences
     """
 
     size: int
@@ -69,18 +69,18 @@ def import_checkpoint(
         read
     :param to: type of the ternary matrices: I2_S, a type with scales for groups, F32, F16, BF16
     :param embedding: type of the embedding and the head: F16, F32, BF16
-    :param fallback: type of matrices whose rows are not whole blocks of `to`; they are refused without
+    :param fallback: type of matrices whose rows are not whole blocks of `to`; without it they are refused
     :param family: a name of `FAMILIES`, for a checkpoint that is not recognized
     :param rule: `absmean` or `ternary`, for floats whose rule the checkpoint does not determine
-    :param weight_scale: `multiply` or `divide`, whatever config.json says
-    :param pre: the pre-tokenizer, whatever the tokenizer's files say
+    :param weight_scale: `multiply` or `divide`; overrides config.json
+    :param pre: the pre-tokenizer; overrides the tokenizer's files
     :param name: `general.name`
-    :param source: where the checkpoint came from, for the keys `general.source.*`; of a hub the repository unless given
-    :param threads: how many threads work; as many as there are processors unless given
+    :param source: the origin of the checkpoint, for the keys `general.source.*`; for a hub, by default the repository
+    :param threads: how many threads work; by default one for each processor
     :param force: replace an existing file
     :param progress: called with (bytes written, bytes of the file)
-    :raises FormatError: H101, H102, H104 for a checkpoint that cannot be imported, S903 where a shard changes, S903 and
-        S911 to S918 where a hub does not give its files; nothing is written
+    :raises FormatError: H101, H102, H104 for a checkpoint that cannot be imported, S903 if a shard changes, S903 and
+    S911 to S918 if a hub does not give its files; nothing is written
     :raises MissingExtra: for an address, where the extra [remote] is not installed
     :raises ValueError, SettingError: for choices that do not exist
     :raises OSError: as `Writer` does
@@ -90,7 +90,7 @@ def import_checkpoint(
         ("floats", rule or "absmean", ("absmean", "ternary")),
     ):  # fmt: skip
         if chosen not in known:
-            raise ValueError(f"{what} cannot be made {quote(chosen)}; there are {', '.join(known)}")
+            raise ValueError(f"{what} cannot be converted to {quote(chosen)}; there are: {', '.join(known)}")
     with CheckpointFolder(checkpoint) as folder:
         recognized = recognize(folder, family, weight_scale)
         sizes = sizes_of(folder.config)
@@ -101,7 +101,7 @@ def import_checkpoint(
         values |= tokenizer_values(folder, lists)
         factors = rope_factors(sizes)
         if factors is not None and recognized.family.architecture != "llama":
-            raise refused(f"rope_type llama3 has no place in files of {recognized.family.architecture}")
+            raise refused(f"files of {recognized.family.architecture} cannot store rope_type llama3")
         with Writer(target, force=force, progress=progress) as writer:
             for key, value in values.items():
                 writer.add(key, value, _kind(key, recognized.family.architecture))
@@ -115,7 +115,7 @@ def import_checkpoint(
             notes.append(recognized.family.caution)
         if recognized.family.weight_only and to not in FLOAT_TYPES:
             notes.append(
-                "the model was not trained with quantized activations, and runtimes quantize them where weights are ternary"
+                "the model was not trained with quantized activations, but runtimes quantize them if weights are ternary"
             )
         return Imported(
             writer.size,
@@ -128,15 +128,17 @@ def import_checkpoint(
 
 
 def _mode_notes(recognized: Recognized, rules: set[str]) -> list[str]:
-    """What `quantization_mode: online` means for weights that were taken by these rules."""
+    """What `quantization_mode: online` means for weights that were converted by these rules."""
     if recognized.mode != "online":
         return []
     start = "config.json says quantization_mode online"
     if "packed" in rules:
-        return [f"{start}, under which transformers reads no weight_scale; the packed matrices were taken with theirs"]
+        return [
+            f"{start}, with which transformers ignores weight_scale; the packed matrices were converted with theirs"
+        ]
     if "absmean" in rules:
-        return [f"{start}: transformers makes trits of the floats on every pass, and the file holds those trits"]
-    return [f"{start}, under which transformers makes trits of ternary weights once more; they were taken as they are"]
+        return [f"{start}: transformers quantizes the floats to trits in every pass, and the file holds these trits"]
+    return [f"{start}, with which transformers quantizes ternary weights again; they were kept unchanged"]
 
 
 def _kind(key: str, architecture: str) -> Any:

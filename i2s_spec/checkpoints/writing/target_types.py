@@ -1,6 +1,6 @@
 """This module writes trits with one scale, or with one for each group, in the types that can hold them.
 
-Every window that is encoded is decoded again and compared before it is given away (`Encoder.proved`).
+Every encoded window is decoded again and compared before it is returned (`Encoder.proved`).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from i2s_spec.errors import counted, quote
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Types of tables of floats.
+#: Types of float tables.
 FLOAT_TYPES: Final = tuple(FLOAT_WORDS)
 
 
 def why_not(type: str, shape: tuple[int, ...]) -> str | None:
-    """Why a type has no place for a matrix of a shape; None where it has."""
+    """Why a type cannot hold a matrix of a shape; None if it can."""
     try:
         Encoder(Form(type, shape), np.float32(1))
     except ValueError as error:
@@ -38,14 +38,14 @@ def why_not(type: str, shape: tuple[int, ...]) -> str | None:
 
 
 def fitting(shapes: set[tuple[int, ...]]) -> list[str]:
-    """The types that have a place for all of these shapes."""
+    """The types that can hold all of these shapes."""
     return [type for type in TARGETS if not any(why_not(type, shape) for shape in shapes)]
 
 
 def encoded(name: str, matrix: TernaryMatrix | FloatMatrix, type: str, threads: int) -> Iterator[bytes]:
     """The bytes of a matrix, a window at a time.
 
-    :raises FormatError: H104 for scales by groups that the type has no place for, and for scales that it cannot hold
+    :raises FormatError: H104 for group scales that the type does not have, and for scales that it cannot hold
     """
     try:
         if isinstance(matrix, TernaryMatrix) and matrix.scales.size > 1:
@@ -81,8 +81,8 @@ def _grouped(name: str, matrix: TernaryMatrix, type: str) -> Iterator[bytes]:
     if not target or group % target:
         fits = [each for each, layout in BLOCK_TYPES.items() if group % layout.group_elements(cols) == 0]
         raise refused(
-            f"tensor {quote(name)} has a scale for every {counted(group, 'weight')}, which {type} has no place for; "
-            f"{', '.join([*(each for each in fits if not why_not(each, (rows, cols))), *FLOAT_TYPES])} have"
+            f"tensor {quote(name)} has a scale for every {counted(group, 'weight')}, which {type} cannot store; "
+            f"{', '.join([*(each for each in fits if not why_not(each, (rows, cols))), *FLOAT_TYPES])} can"
         )
     scales = np.repeat(matrix.scales, group // target, axis=1)
     used = matrix.trits.reshape(rows, -1, target).any(axis=2)
@@ -99,7 +99,7 @@ def float_words(name: str, values: NDArray[np.float32], type: str, exact: bool =
     """Floats as little-endian words of a type, rounded to nearest, ties to even.
 
     :param exact: refuse what would be rounded
-    :raises FormatError: H104 for values that the type has no number for
+    :raises FormatError: H104 for values that the type cannot represent
     """
     if type == "F32":
         return values.astype("<f4").tobytes()
@@ -112,7 +112,7 @@ def float_words(name: str, values: NDArray[np.float32], type: str, exact: bool =
         words, back = halves.view("<u2"), halves.astype(np.float32)
     if not np.isfinite(back).all():
         raise refused(
-            f"tensor {quote(name)} has values up to {np.abs(values).max():.4g}, which {type} has no number for"
+            f"tensor {quote(name)} has values up to {np.abs(values).max():.4g}, which {type} cannot represent"
         )
     if exact and not np.array_equal(back, values):
         raise refused(f"tensor {quote(name)} has scales that {type} would round; F32 keeps them")

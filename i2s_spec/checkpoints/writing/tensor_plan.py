@@ -1,7 +1,7 @@
-"""This module plans the tensors of a GGUF file: which one each tensor of a checkpoint becomes, in which shape and type.
+"""This module plans the tensors of a GGUF file: name, shape and type of each tensor of a checkpoint in the file.
 
-Every tensor of the checkpoint is used exactly once, or is one that models compute for themselves; shapes are those that
-config.json gives. Nothing is read here but headers and the first rows of a matrix.
+Every tensor of the checkpoint is used exactly once, unless models compute it themselves; shapes must agree with
+config.json. Only headers and the first rows of matrices are read here.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _LAYER: Final = re.compile(r"layers\.(0|[1-9][0-9]{0,8})\.(.+)", re.ASCII)
 class PlannedTensor(NamedTuple):
     """One tensor of the GGUF file.
 
-    :param source: its name in the checkpoint; empty for one that is computed from config.json
-    :param rule: of a ternary matrix; empty for floats
-    :param data: makes its bytes
+    :param source: its name in the checkpoint; empty if it is computed from config.json
+    :param rule: the rule of a ternary matrix; empty for floats
+    :param data: a function that makes its bytes
     """
 
     name: str
@@ -63,12 +63,12 @@ class PlannedTensor(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """What is chosen for a file.
+    """The choices for a file.
 
     :param to: type of the ternary matrices
     :param embedding: type of the embedding and the head
-    :param fallback: type of matrices that `to` has no place for; they are refused without
-    :param rule: `absmean` or `ternary` for all floats, instead of what they are found to be
+    :param fallback: type of matrices that `to` cannot hold; without it they are refused
+    :param rule: `absmean` or `ternary` for all floats, instead of the rule that is found
     """
 
     to: str = "I2_S"
@@ -84,10 +84,10 @@ def planned(
     """All tensors of the file, in the order of layers, and whether the head is the embedding.
 
     :raises ValueError: for types that do not exist
-    :raises FormatError: H104 for tensors that are missing, unknown, of another shape, or that fit no type
+    :raises FormatError: H104 for tensors that are missing or unknown, have a wrong shape, or fit no type
     """
     if choices.to not in TARGETS:
-        raise ValueError(f"matrices cannot be written as {quote(choices.to)}; there are {', '.join(TARGETS)}")
+        raise ValueError(f"matrices cannot be written as {quote(choices.to)}; there are: {', '.join(TARGETS)}")
     plan = _Plan(folder, recognized, sizes, choices)
     plan.check_names()
     tied = plan.tied()
@@ -102,7 +102,7 @@ def planned(
 
 
 class _Plan:
-    """What is needed to plan one tensor after the other."""
+    """The state for planning one tensor after the other."""
 
     def __init__(self, folder: CheckpointFolder, recognized: Recognized, sizes: ModelSizes, choices: Choices) -> None:
         self.folder = folder
@@ -117,7 +117,7 @@ class _Plan:
         self.room = ReusedMemory()
 
     def source(self, module: str, end: str = "weight") -> str:
-        """The name of a tensor in the checkpoint: `model.` is missing where only the body was saved."""
+        """The name of a tensor in the checkpoint: `model.` is missing if only the body was saved."""
         name = f"{module}.{end}"
         return name if self.prefix else name.removeprefix("model.")
 
@@ -133,7 +133,7 @@ class _Plan:
         return tuple(getattr(self.sizes.h, word) for word in words)
 
     def check_names(self) -> None:
-        """Refuse tensors that nothing of the file would hold: one that is dropped is a model that is wrong."""
+        """Refuse tensors that the file would not contain: without them, the model would be wrong."""
         for name in self.folder.tensors:
             if name == "lm_head.weight":
                 continue
@@ -157,11 +157,11 @@ class _Plan:
             if (known and inner in DERIVED) or (match is not None and match[2] in DERIVED):
                 continue
             raise refused(
-                f"tensor {quote(name)} is not one of {self.family.name}; a file without it would be another model"
+                f"tensor {quote(name)} does not belong to {self.family.name}; a file without it would be another model"
             )
 
     def check_scale(self, name: str) -> None:
-        """Refuse a scale beside floats: whether they still are to be multiplied by it, nothing says."""
+        """Refuse a scale beside floats: it is not known whether they must still be multiplied by it."""
         weight = self.folder.tensors.get(name.removesuffix("_scale"))
         if weight is not None and weight.dtype != "U8":
             raise refused(
@@ -169,11 +169,11 @@ class _Plan:
             )
 
     def tied(self) -> bool:
-        """Whether the head is the embedding; what config.json says and what the tensors say must agree."""
+        """Whether the head is the embedding; config.json and the tensors must agree."""
         head = self.folder.tensors.get("lm_head.weight")
         if self.family.pooling is not None:
             if head is not None and not self._equals_embedding(head):
-                raise refused("it has an lm_head of its own, and embedding models have no head")
+                raise refused("it has an lm_head, but embedding models have no head")
             return True
         if head is None:
             if self.sizes.tied is False:
@@ -208,7 +208,7 @@ class _Plan:
                 yield self.norm(whole, target, words, 0.0 if name.endswith("_norm_in") else self.family.norm_offset)
 
     def matrix(self, module: str, target: str, words: tuple[str, ...], name: str) -> PlannedTensor:
-        """A ternary matrix; rows of queries and keys move where the architecture rotates neighbors."""
+        """A ternary matrix; rows of queries and keys are reordered if the architecture rotates neighbors."""
         source, shape = self.source(module), self.shape(words)
         heads = None
         if self.family.rows == "neighbors":
@@ -234,14 +234,14 @@ class _Plan:
         return PlannedTensor(f"{target}.weight", shape, type, source, rule, make)
 
     def _rule(self, stored: Stored) -> str:
-        """What a matrix of floats is: ternary already, or what training left."""
+        """The rule for a matrix of floats: ternary already, or float weights of the training."""
         if not looks_ternary(stored):
             return self.family.rule
         if self.family.rule == ABSMEAN and self.mode == "online":
             raise refused(
-                f"tensor {quote(stored.name)} is ternary already, and quantization_mode online would quantize it once more: "
-                "the scale shrinks by the share of zeros. --rule ternary takes the weights as they are, --rule absmean as "
-                "transformers computes with them"
+                f"tensor {quote(stored.name)} is ternary already, and quantization_mode online would quantize it again: "
+                "the scale shrinks by the share of zeros. --rule ternary keeps the weights, --rule absmean converts them as "
+                "transformers does"
             )
         return "ternary"
 
@@ -262,19 +262,21 @@ class _Plan:
         return PlannedTensor(name, stored.shape, "F32", source, "", partial(_float_bytes, name, stored, "F32", offset))
 
     def check_types(self) -> None:
-        """Refuse matrices that the type has no place for, with the types that have."""
+        """Refuse matrices that the type cannot hold, and name the types that can."""
         if self.misfits and self.choices.fallback is None:
             shape, why = next(iter(self.misfits.items()))
-            rest = f" The types that have a place for all matrices are {', '.join(fitting(set(self.misfits)))}."
-            raise refused(f"a matrix of shape {list(shape)} has no place in {self.choices.to}: {why}.{rest}")
+            rest = f" The types that can hold all matrices are {', '.join(fitting(set(self.misfits)))}."
+            raise refused(f"{self.choices.to} cannot hold a matrix of shape {list(shape)}: {why}.{rest}")
         if len(self.rules) > 1:
-            raise refused(f"some matrices are {' and others '.join(sorted(self.rules))}; --rule says how all are taken")
+            raise refused(
+                f"the matrices need different rules: {', '.join(sorted(self.rules))}; --rule sets one rule for all"
+            )
 
 
 def _matrix_bytes(
     name: str, read: Callable[[], TernaryMatrix | FloatMatrix], heads: int | None, type: str, threads: int
 ) -> Iterator[bytes]:
-    """The rows of queries and keys come in the order of an architecture that rotates neighbors, where heads are given."""
+    """Reorder the rows of queries and keys for an architecture that rotates neighbors, if heads are given."""
     matrix = read()
     if heads is not None:
         matrix = matrix.in_rows(lambda rows: to_gguf_rows(rows, heads))
@@ -288,7 +290,7 @@ def _float_bytes(name: str, stored: Stored, type: str, offset: float) -> Iterato
 
 
 def _table_bytes(name: str, stored: Stored, type: str, threads: int) -> Iterator[Any]:
-    """The words of a table in another type, a window at a time, by several threads."""
+    """The words of a table in another type, a window at a time, with several threads."""
     check_type(stored)
     width = width_of(stored.dtype)
     count = stored.nbytes // width
@@ -297,6 +299,6 @@ def _table_bytes(name: str, stored: Stored, type: str, threads: int) -> Iterator
         stop = min(start + WINDOW, count)
         words = np.frombuffer(stored.read(start * width, stop * width), dtype=np.uint8)
         found, odd = change_words(words, stored.dtype, type)
-        return float_words(name, floats(stored, start, stop), type) if odd else found.data  # which says what is wrong
+        return float_words(name, floats(stored, start, stop), type) if odd else found.data  # this reports the error
 
     yield from in_order(made, range(0, count, WINDOW), threads)

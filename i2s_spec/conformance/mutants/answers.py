@@ -1,4 +1,4 @@
-"""This module asks a decoder what a vector asks, and compares: the plain decoder, and mutants of it."""
+"""This module asks a decoder (the plain one or a mutant of it) what a vector asks, and compares the answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DecoderAnswer(NamedTuple):
-    """What a decoder says: bytes, JSON, or that it refuses."""
+    """A decoder's answer: bytes, JSON, or a refusal."""
 
     data: bytes = b""
     json: Any = None
@@ -29,7 +29,7 @@ class NotAskedError(Exception):
 
 
 def asked(decoder: PlainNumbers | type[PlainContainer], vector: Vector) -> DecoderAnswer:
-    """The answer of a decoder; any error of Python's counts as a refusal, as an exit code would.
+    """The answer of a decoder; any Python exception counts as a refusal, as an exit code would.
 
     :raises NotAskedError: for an operation or a type that the decoder does not have
     """
@@ -98,7 +98,7 @@ def passes(vector: Vector, answer: DecoderAnswer) -> bool:
 
 
 def same(compare: Any, answer: bytes, expected: bytes) -> bool:
-    """Whether bytes are the same in a class of comparison; those of `rtol`, `ulp`, `corr` and `rank` are float32.
+    """Whether bytes are equal in a class of comparison; for `rtol`, `ulp`, `corr` and `rank` they are float32.
 
     `rank` asks for the same largest element in the last row, whose length is `columns`.
     """

@@ -1,6 +1,7 @@
 """This module runs every mutant against the suite: which vectors it fails, and whether one of them names its bug.
 
-A mutant that survives is a bug that the suite does not find; a vector that fails no mutant needs a reason to be there.
+A mutant that survives is a bug that the suite does not find; a vector that no mutant fails needs a reason to be in the
+suite.
 """
 
 from __future__ import annotations
@@ -35,15 +36,16 @@ _FILES = ("forward", "tokenize", "verdict")
 
 
 def results(vectors: Suite, flagged: bool = False) -> tuple[Killed, ...]:
-    """Every mutant with what it fails of a suite; a mistake that makes no difference to any of its models is left out.
+    """Every mutant with the vectors of a suite that it fails; a mistake that makes no difference to any model of the
+    suite is left out.
 
-    :param flagged: ask a mutant only what has a flag of its bug, which is enough for `named` and `proven`
+    :param flagged: ask a mutant only the vectors with the flag of its bug, which is enough for `named` and `proven`
     """
     return (*_plain(vectors, flagged), *_of_files(vectors, flagged))
 
 
 def proven(vectors: Suite, killed: Iterable[Killed]) -> dict[str, tuple[str, ...]]:
-    """The flags of each vector, by its id, whose bug a mutant has that fails it."""
+    """By the id of each vector: its flags for whose bug a mutant fails it."""
     found = {(vector.id, each.flag) for each in killed for vector in each.failed}
     return {each.id: tuple(flag for flag in dict.fromkeys(each.flags) if (each.id, flag) in found) for each in vectors}
 
@@ -51,7 +53,7 @@ def proven(vectors: Suite, killed: Iterable[Killed]) -> dict[str, tuple[str, ...
 def registered(version: str = SUITE_VERSION) -> list[ledger.LedgerLine]:
     """The ledger with the ids of new vectors, and with the flags that mutants prove.
 
-    :raises ValueError: where a vector that was given out has changed
+    :raises ValueError: where a published vector has changed
     """
     lines = ledger.updated(drafts(), ledger.read(), version)
     vectors = suite_of({line.name: line for line in lines}, declared=True)
@@ -60,7 +62,7 @@ def registered(version: str = SUITE_VERSION) -> list[ledger.LedgerLine]:
 
 
 def right_failures(vectors: Suite) -> list[Vector]:
-    """The vectors that the plain decoder, which has no mistake, does not pass: none, if the suite is right."""
+    """The vectors that the plain decoder, which has no mistake, fails; the list is empty if the suite is right."""
     failed = []
     for vector in vectors:
         answer = wrong_models.right_answer(vector) if vector.op in _FILES else _asked(_right(vector), vector)
@@ -70,7 +72,7 @@ def right_failures(vectors: Suite) -> list[Vector]:
 
 
 def unused(vectors: Suite, killed: Iterable[Killed]) -> list[Vector]:
-    """Vectors that fail no mutant, of those that say what is right."""
+    """The vectors with a definite answer that no mutant fails."""
     used = {vector.id for each in killed for vector in each.failed}
     return [vector for vector in vectors if vector.id not in used and vector.verdict in ("valid", "invalid")]
 
@@ -113,7 +115,7 @@ def _of_files(suite: Suite, flagged: bool) -> Iterator[Killed]:
     for mutant in wrong_models.all_mutants():
         asked_any, failed = False, []
         vectors = by_op[mutant.op]
-        if mutant.op == "forward":  # whole passes take their time: only files with a vector that is about the bug
+        if mutant.op == "forward":  # whole forward passes are slow: only files with a vector about the bug
             files = {vector.input_blob.sha256 for vector in vectors if mutant.flag in vector.flags}
             vectors = [vector for vector in vectors if vector.input_blob.sha256 in files]
         for vector in _about(mutant.flag, vectors, flagged):

@@ -1,4 +1,4 @@
-"""This module says what a mutant is: a decoder with one mistake, and the flag that has to name it."""
+"""This module defines a mutant: a decoder with one mistake, and the flag that has to name it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Mutant(NamedTuple):
 
     :param name: short, stable
     :param flag: the kind of bug, as vectors have it
-    :param decoder: a class of `plain_numbers` or `plain_container` with a method that is wrong
+    :param decoder: a subclass of a class of `plain_numbers` or `plain_container` with one wrong method
     """
 
     name: str
@@ -20,5 +20,5 @@ class Mutant(NamedTuple):
 
 
 def method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of its arguments alone as a method."""
+    """Makes a method from a function that does not take `self`."""
     return lambda self, *arguments: function(*arguments)

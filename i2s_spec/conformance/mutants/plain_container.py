@@ -1,4 +1,4 @@
-"""This module reads containers in the plainest way, from the text of chapter 2 alone: checks before each read."""
+"""This module reads containers as plainly as possible, from the text of chapter 2 alone, with a check before each read."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class PlainContainer:
             raise RefusedError("version")
 
     def check_counts(self, tensors: int, keys: int) -> None:
-        """Refuse counts that the rest of the file has no room for."""
+        """Refuse counts for which the rest of the file is too small."""
         if keys * 13 + tensors * 24 > len(self.data) - self.at:
             raise RefusedError("counts")
 
@@ -95,11 +95,11 @@ class PlainContainer:
         return found
 
     def text(self) -> bytes:
-        """A length and so many bytes."""
+        """A length and that many bytes."""
         return self.take(self.length())
 
     def key_value(self) -> tuple[dict[str, Any], Any]:
-        """A key with its value, as it is shown; and the value, where it is a small number."""
+        """A key with its value as it is shown, and the value itself where it is a small number."""
         key = self.text()
         self.check_key(key)
         kind = self.word("I")
@@ -129,7 +129,7 @@ class PlainContainer:
             raise RefusedError("key")
 
     def check_bool(self, value: int) -> None:
-        """Every byte but 0 is true to a reader."""
+        """A reader takes every byte but 0 as true."""
 
     def array_length(self) -> int:
         """How many elements an array has."""
@@ -171,12 +171,12 @@ class PlainContainer:
         return size * count
 
     def check_depth(self, depth: int) -> None:
-        """Refuse arrays that nest deeper than anybody needs (section 2.5)."""
+        """Refuse arrays that nest too deep (section 2.5)."""
         if depth >= 4:
             raise RefusedError("depth")
 
     def alignment(self, entries: list[tuple[dict[str, Any], Any]]) -> int:
-        """What tensors are aligned to."""
+        """The alignment of tensors."""
         for shown, value in entries:
             if shown["key"] == "general.alignment":
                 if shown["type"] != "u32":
@@ -186,7 +186,7 @@ class PlainContainer:
         return 32
 
     def check_alignment(self, value: int) -> None:
-        """Refuse what is no multiple of 8, and 0."""
+        """Refuse 0 and values that are not multiples of 8."""
         if value == 0 or value % 8:
             raise RefusedError("alignment")
 
@@ -199,7 +199,7 @@ class PlainContainer:
         return name, ne, self.word("I"), self.word("Q")
 
     def check_dimensions(self, count: int) -> None:
-        """Refuse other than one to four dimensions."""
+        """Refuse numbers of dimensions other than one to four."""
         if not 1 <= count <= 4:
             raise RefusedError("dimensions")
 
@@ -223,7 +223,7 @@ class PlainContainer:
         return {"name": name.decode("utf-8"), "type": type, "ne": self.shown_ne(ne), "offset": at, "nbytes": nbytes}
 
     def wrapped(self, number: int) -> int:
-        """A number as the reader's integers hold it: exact."""
+        """A number as the reader's integers hold it; here it is exact."""
         return number
 
     def shown_ne(self, ne: list[int]) -> list[int]:
@@ -235,7 +235,7 @@ class PlainContainer:
         return start
 
     def check_type(self, type: int) -> None:
-        """Refuse numbers that are no types."""
+        """Refuse type numbers that no type has."""
         if type not in _TENSORS and type not in _OTHERS:
             raise RefusedError("type")
 
@@ -250,10 +250,10 @@ class PlainContainer:
         return elements // block * size + self.tail_bytes(tail)
 
     def tail_bytes(self, tail: int) -> int:
-        """The bytes behind the elements of I2_S."""
+        """The number of bytes after the elements of I2_S."""
         return tail
 
     def check_extent(self, at: int, nbytes: int) -> None:
-        """Refuse tensors that the file does not hold."""
+        """Refuse tensors that the file does not hold in full."""
         if at + nbytes > len(self.data):
             raise RefusedError("extent")

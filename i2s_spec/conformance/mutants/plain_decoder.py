@@ -1,7 +1,7 @@
-"""This module decodes payloads in the plainest way, from the text of the chapters alone: a check of every answer.
+"""This module decodes payloads as plainly as possible, from the text of the chapters alone; it checks every answer.
 
-It shares no code with the codec, so that two ways to the same answers agree; and each of its steps is a method, which a
-mutant gets wrong. Slow, and meant to be read.
+It shares no code with the codec, so that the two are independent ways to the same answers. Each step is a method, which
+a mutant can override with a wrong one. It is slow and written to be read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class RefusedError(Exception):
     """The decoder does not accept its input."""
 
 
-#: Code maps: what codes 0 to 3 are worth (section 5.5); None is refused.
+#: Code maps: the values of codes 0 to 3 (section 5.5); a code with None is refused.
 CODES: Final[dict[str, tuple[int | None, ...]]] = {
     "offset-1": (-1, 0, 1, None),
     "zero-first": (0, 1, -1, None),
@@ -43,7 +43,7 @@ _BLOCKS: Final = {
 class PlainDecoder:
     """Trits and weights of payloads.
 
-    Methods take what `args` of a vector say; they raise `RefusedError` for what must not be accepted.
+    Methods take the `args` of a vector; they raise `RefusedError` for input that must not be accepted.
     """
 
     # I2_S.
@@ -60,7 +60,7 @@ class PlainDecoder:
         return k // 4, (k % 4 * 2 if layout == "sequential-lsb" else 6 - k % 4 * 2)
 
     def codes_map(self, name: str) -> tuple[int | None, ...]:
-        """What codes 0 to 3 are worth."""
+        """The values of codes 0 to 3."""
         return CODES[name]
 
     def bits(self, raw: NDArray[np.uint8], shift: NDArray[Any]) -> NDArray[Any]:
@@ -87,15 +87,15 @@ class PlainDecoder:
         return self.ordered(np.where(values[codes] == None, 0, values[codes]).astype(np.int64).reshape(rows, cols))  # noqa: E711
 
     def ordered(self, trits: NDArray[Any]) -> NDArray[Any]:
-        """The trits in the order in which they are given back."""
+        """The trits in the order in which they are returned."""
         return trits
 
     def unused(self) -> int | None:
-        """What the unused code is worth; None where it is refused."""
+        """The value of the unused code; None where it is refused."""
         return None
 
     def check(self, data: bytes, rows: int, cols: int, args: Any) -> None:
-        """Refuse what is no whole tensor."""
+        """Refuse data that is not a whole tensor."""
         unit = {"x86-128": 128, "arm-64": 64}.get(args["layout"], 4)
         if rows * cols % unit:
             raise RefusedError("no whole blocks")
@@ -168,7 +168,7 @@ class PlainDecoder:
         return [self.code_value(code) for code in codes]
 
     def code_value(self, code: int) -> int:
-        """What a code is worth."""
+        """The value of a code."""
         return code - 1
 
     def block_codes(self, type: str, block: bytes) -> list[int]:

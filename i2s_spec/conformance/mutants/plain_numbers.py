@@ -1,4 +1,4 @@
-"""This module quantizes and multiplies in the plainest way, from the text of chapters 8 and 9 alone."""
+"""This module quantizes and multiplies as plainly as possible, from the text of chapters 8 and 9 alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GROUPS = {"q2_0": 64, "pq2_0": 128, "ptq1_0": 128, "tq1_0": 256, "tq2_0": 256, 
 
 
 class PlainNumbers(PlainDecoder):
-    """What is computed from floats and codes."""
+    """Computations on floats and codes."""
 
     # Weights (chapter 8).
 
@@ -59,15 +59,15 @@ class PlainNumbers(PlainDecoder):
         return scale, self.rounded(flat * (np.float32(1) / (scale + np.float32(1e-8))))
 
     def threshold(self) -> float:
-        """What is below this is 0 to `absmax`, in float64."""
+        """The float64 threshold below which `absmax` takes a value as 0."""
         return 1e-6
 
     def rounded(self, x: Floats) -> NDArray[Any]:
-        """To the nearest integer, ties to even, cut to -1..+1."""
+        """Rounded to the nearest integer, ties to even, and clipped to -1..+1."""
         return np.clip(np.rint(x), -1, 1)
 
     def ggml(self, w: Floats, type: str) -> tuple[NDArray[Any], Floats]:
-        """The codes minus 1 and the scales, of each element, that ggml's quantizers make."""
+        """The codes minus 1 and the scale of each element that ggml's quantizers make."""
         group = _GROUPS[type] or w.shape[1]
         parts = w.reshape(-1, group)
         largest = self.group_scale(parts)
@@ -89,7 +89,7 @@ class PlainNumbers(PlainDecoder):
     # Activations and products (section 9.8).
 
     def activations(self, x: Floats, rule: str) -> tuple[NDArray[Any], Floats]:
-        """Codes [T, K] and what they were multiplied with."""
+        """Codes [T, K] and the factors by which the activations were multiplied."""
         if rule == "q8_k":
             blocks = x.reshape(len(x), -1, 256)
             at = np.abs(blocks).argmax(axis=2)[..., None]
@@ -121,14 +121,14 @@ class PlainNumbers(PlainDecoder):
         return scale
 
     def nearest(self, x: Floats, rule: str) -> NDArray[Any]:
-        """Rounded, as a rule has ties."""
+        """Rounded, with ties as the rule says."""
         wide = x.astype(np.float64)
         if rule == "ties-away":
             return np.copysign(np.floor(np.abs(wide) + 0.5), wide)
         return np.floor(wide + 0.5) if rule == "ties-up" else np.rint(wide)
 
     def sums(self, data: bytes, codes: NDArray[Any], args: Any) -> NDArray[np.int64]:
-        """The sums of trits times activation codes: those of codes 0 to 2 with the sum of the activations taken off."""
+        """The sums of trits times activation codes: the sums for codes 0 to 2, less the sum of the activations."""
         weights = self.trits(data, args) + 1
         found: NDArray[np.int64] = (
             self.added(codes.astype(np.int64), weights) - self.offset(codes.astype(np.int64))[:, None]
@@ -141,7 +141,7 @@ class PlainNumbers(PlainDecoder):
         return found
 
     def offset(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What is taken off the sums of each token."""
+        """The number that is subtracted from the sums of each token."""
         found: NDArray[np.int64] = codes.sum(axis=1)
         return found
 
@@ -153,5 +153,5 @@ class PlainNumbers(PlainDecoder):
             return self.epilogue(acc, scale[:, None], self.scale(data, args))
 
     def epilogue(self, acc: Floats, s: Floats, ws: np.float32) -> Floats:
-        """The floats that sums stand for."""
+        """The floats that the integer sums represent."""
         return (acc / s) * ws

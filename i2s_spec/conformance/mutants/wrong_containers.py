@@ -10,12 +10,12 @@ from i2s_spec.conformance.mutants.plain_decoder import RefusedError
 
 
 def _with(**methods: Any) -> type[PlainContainer]:
-    """The plain reader with other methods."""
+    """The plain reader with some methods replaced."""
     return type("Wrong", (PlainContainer,), {name: method(each) for name, each in methods.items()})
 
 
 def _nothing(*_: Any) -> None:
-    """What accepts everything."""
+    """A check that accepts everything."""
 
 
 class AnyMagic(PlainContainer):
@@ -56,7 +56,7 @@ class VersionThree(PlainContainer):
 
 
 def _swallowing(phase: str) -> type[PlainContainer]:
-    """A reader that gives what it has, without an error, where something is wrong in one part of a file."""
+    """A reader that returns what it has, without an error, where one part of a file is wrong."""
 
     class Swallowing(PlainContainer):
         def read(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def _swallowing(phase: str) -> type[PlainContainer]:
 
 
 class Sliced(PlainContainer):
-    """Bytes that are not there left out in silence, as a slice of Python's does."""
+    """Missing bytes left out silently, as a Python slice does."""
 
     def take(self, count: int) -> bytes:
         found = self.data[self.at : self.at + max(count, 0)]

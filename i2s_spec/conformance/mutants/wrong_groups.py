@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class GroupCodes(PlainNumbers):
-    """Codes 0, 1, 2 of groups worth 0, +1, -1."""
+    """Codes 0, 1, 2 of groups read as 0, +1, -1."""
 
     def code_value(self, code: int) -> int:
         return (0, 1, -1, 2)[code]

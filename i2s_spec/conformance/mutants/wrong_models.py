@@ -23,7 +23,7 @@ from i2s_spec.model.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
 
 class ModelMutant(NamedTuple):
-    """A program with one mistake in what it makes of a whole file.
+    """A program with one mistake in how it processes a whole file.
 
     :param op: the operation that it gets wrong
     :param answer: what it answers to a vector; None where the mistake makes no difference to the file

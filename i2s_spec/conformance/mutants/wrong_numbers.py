@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _with(**methods: Any) -> type[PlainNumbers]:
-    """The plain program with other methods."""
+    """The plain program with some methods replaced."""
     return type("Wrong", (PlainNumbers,), {name: method(each) for name, each in methods.items()})
 
 

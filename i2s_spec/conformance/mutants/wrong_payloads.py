@@ -101,7 +101,7 @@ class LastBlockDropped(PlainNumbers):
 
 
 def _codes(*worth: int) -> type[PlainNumbers]:
-    """Codes 0 to 3 worth something else."""
+    """Other values for codes 0 to 3."""
 
     class Codes(PlainNumbers):
         def codes_map(self, name: str) -> tuple[int | None, ...]:

@@ -1,8 +1,9 @@
 """This module keeps an adapter running as a child process and exchanges lines of JSON with it, under bounds.
 
-Time for each answer, memory and number of processes of the whole process group, length of a line and size of any file
-are bounded. Whatever goes wrong is an `AdapterFault`: one sentence that says what to repair. The group is killed by its id
-before the process is waited for, so nothing that it started stays behind unless it has left the group.
+There are limits for the time of each answer, the memory and number of processes of the whole process group, the length
+of a line and the size of any file. Whatever goes wrong is an `AdapterFault`: one sentence that says what to repair. The
+group is killed by its id before the run waits for the process, so nothing that the adapter started is left running
+unless it has left the group.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ LINE_BYTES: Final = 16 << 20
 PROCESSES: Final = 64
 #: How often memory and processes are counted, in seconds.
 _LOOK: Final = 0.05
-#: How long an adapter that was silent is listened to after its input is closed, and one that was asked to stop.
+#: How long to wait for output after the input of a silent adapter is closed, and after an adapter was asked to stop.
 _LAST_WORDS: Final = 1.0
 #: Processor time of the whole run of one process, in seconds; wall time bounds each answer.
 _PROCESSOR: Final = 3600
@@ -37,7 +38,7 @@ _ONE_LINE: Final = "write one line for each request"
 
 
 class AdapterFault(Exception):
-    """What an adapter did that no adapter may do, in one sentence.
+    """One sentence that says what an adapter did wrong.
 
     :param kind: `start`, `crash`, `timeout`, `memory`, `processes`, `output` or `protocol`
     """
@@ -48,7 +49,7 @@ class AdapterFault(Exception):
 
 
 def require_program(words: Sequence[str]) -> None:
-    """See that there is a program to start, before anything is written for it.
+    """Check that there is a program to start, before anything is written for it.
 
     :param words: the program and its arguments
     :raises AdapterFault: where there is no such program
@@ -64,7 +65,7 @@ class _Usage(NamedTuple):
 
 
 class AdapterProcess:
-    """An adapter that runs; `ask` sends one message and gives the one line that answers it.
+    """A running adapter; `ask` sends one message and returns the one line that answers it.
 
     :param words: the program and its arguments
     :param bounds: seconds for one answer, and resident bytes of the whole group
@@ -109,7 +110,7 @@ class AdapterProcess:
     def ask(self, message: dict[str, Any]) -> dict[str, Any]:
         """Send a message and read its answer.
 
-        :raises AdapterFault: for everything that is no line with a JSON object in time; the process is gone then
+        :raises AdapterFault: for everything but a line with a JSON object in time; the process has then been ended
         """
         try:
             return self._asked(message)
@@ -197,7 +198,7 @@ class AdapterProcess:
                 raise self._ended() from None
 
     def _receive(self, patience: float) -> bool:
-        """Read what is there, after waiting for it; False where the output has ended."""
+        """Wait for output and read it; False where the output has ended."""
         poll = select.poll()
         poll.register(self._out, select.POLLIN)
         if not poll.poll(1000 * patience):
@@ -210,7 +211,8 @@ class AdapterProcess:
         return bool(data)
 
     def _silent(self, message: dict[str, Any]) -> AdapterFault:
-        """What to say of an adapter that has not answered in time; whether it only keeps its output back is tried."""
+        """The fault of an adapter that has not answered in time; this tests whether it only keeps its output in a
+        buffer."""
         asked = f"`{message.get('cmd')}`"
         if self._buffer:
             return AdapterFault("timeout", f"the answer to {asked} has no end of line: {self._shown()}")
@@ -227,7 +229,7 @@ class AdapterProcess:
         return AdapterFault("timeout", f"the adapter did not answer {asked} within {self._bounds.seconds:g} s")
 
     def _ended(self) -> AdapterFault:
-        """What to say of an adapter whose output or input has ended."""
+        """The fault of an adapter whose output or input has ended."""
         deadline = time.monotonic() + _LAST_WORDS
         while not self._has_ended() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -285,7 +287,7 @@ class AdapterProcess:
 
 
 def _usage(session: int) -> _Usage:
-    """Resident bytes and processes of a session; nothing where the system does not say."""
+    """Resident bytes and processes of a session; empty where the system does not tell."""
     memory, processes = 0, []
     page = os.sysconf("SC_PAGE_SIZE")
     try:
@@ -304,7 +306,7 @@ def _usage(session: int) -> _Usage:
 
 
 def _shared_out(usage: _Usage) -> int:
-    """Resident bytes in which pages that processes share count once; as `usage` says where the system does not."""
+    """Resident bytes with shared pages counted once; the number of `usage` where the system does not tell."""
     if len(usage.processes) == 1:
         return usage.memory
     total = 0

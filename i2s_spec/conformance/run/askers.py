@@ -1,4 +1,4 @@
-"""This module asks an implementation in one of the ways in which it can be reached: by the protocol, or file by file."""
+"""This module asks an implementation in one of two ways: by the protocol, or file by file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from i2s_spec.conformance.run.protocol import Answer, Implementation
 from i2s_spec.errors import quote
 from i2s_spec.fuzzing.child import Bounds, Command, run
 
-#: What a program without the protocol can answer.
+#: The ops that a program without the protocol can answer.
 SIMPLE_OPS: Final = ("container", "verdict")
 
 
@@ -31,7 +31,7 @@ class Asker(Protocol):
         ...
 
     def close(self) -> None:
-        """End what runs."""
+        """End the processes that run."""
         ...
 
 
@@ -67,7 +67,7 @@ class ProtocolAsker:
     def answer(self, case: VectorCase, want: str) -> Answer:
         """Ask; the dialect is agreed on before the first case of another layout.
 
-        :raises AdapterFault: for everything that is no answer; the process is gone then
+        :raises AdapterFault: for everything that is not an answer; the process has then been ended
         """
         process = self._process
         if process is None or self._folder is None:
@@ -111,7 +111,7 @@ class SimpleAsker:
         self._bounds = bounds
 
     def start(self) -> Implementation:
-        """Nothing runs yet; only whether there is such a program is known.
+        """Check that there is such a program; nothing runs yet.
 
         :raises AdapterFault: where there is no such program
         """
@@ -155,4 +155,4 @@ class SimpleAsker:
             raise AdapterFault("protocol", f"the output is not JSON ({why}): {shown}") from None
 
     def close(self) -> None:
-        """Nothing runs on."""
+        """There is nothing to end."""

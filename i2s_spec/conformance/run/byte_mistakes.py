@@ -1,7 +1,8 @@
-"""This module explains a wrong answer: which known mistake of decoders gives exactly these bytes.
+"""This module explains a wrong answer: it finds the known decoder mistake that gives exactly these bytes.
 
-Every explanation is a wrong decoder that is run on the vector's input: another layout or code map, bits from the other
-end, the scale in another place. It is given only if the whole answer agrees with it, and not with what is right.
+Every explanation is a wrong decoder that runs on the vector's input: another layout or code map, bits from the other
+end, the scale in another place. An explanation is given only if the whole answer agrees with the wrong decoder and not
+with the right one.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from i2s_spec.schema.types import TAIL_BYTES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: What programs call the layouts that a vector can name.
+#: The names that programs use for the layouts a vector can name.
 LAYOUT_NAMES: Final = {"x86-128": "interleave-128", "arm-64": "interleave-64"}
 
-#: What a reader may make of the unused code.
+#: The values that a reader may give the unused code.
 _UNUSED: Final = (0, 1, -1, 2, -2, 3, -3)
 
 
 def explained(case: VectorCase, want: bytes, got: bytes) -> str:
-    """The mistake that gives this answer, as the end of a sentence, or nothing."""
+    """The mistake that gives this answer, as the end of a sentence, or an empty string."""
     if want == got or len(want) != len(got) or case.op not in ("decode", "dequant", "quantize"):
         return ""
     if case.op == "quantize":
@@ -75,7 +76,7 @@ def _of_values(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> Itera
 
 
 def _trits(values: NDArray[Any]) -> tuple[NDArray[np.int8], Any] | None:
-    """Values as signs times one magnitude, if they are that."""
+    """Values as signs times one magnitude, if they have that form."""
     if not np.isfinite(values).all():
         return None
     found = np.unique(np.abs(values[values != 0]))
@@ -83,7 +84,7 @@ def _trits(values: NDArray[Any]) -> tuple[NDArray[np.int8], Any] | None:
 
 
 def _of_scale(case: VectorCase, data: NDArray[np.uint8], want: float, got: float) -> Iterator[str]:
-    """Trits are right, and the scale is another."""
+    """The mistake where the trits are right and the scale is not."""
     if got == 1:
         yield "the trits are right, and the scale was not applied"
     if np.float32(got) == np.float32(1) / np.float32(want):
@@ -151,7 +152,7 @@ def _dialect(case: VectorCase) -> tuple[Layout, CodeMap]:
 
 
 def _layouts(right: Layout) -> Iterator[tuple[str, Layout]]:
-    """The right layout without a name, then wrong ones."""
+    """The right layout, without a name, and then wrong layouts."""
     yield "", right
     for layout in LAYOUTS.values():
         if layout is not right:
@@ -249,7 +250,7 @@ def _block_values(
 
 
 def _quantized(case: VectorCase, want: bytes, got: bytes) -> str:
-    """What is wrong with bytes that a quantizer wrote."""
+    """The mistake in bytes that a quantizer wrote."""
     if str(case.args.get("type", "i2_s")).upper() != "I2_S" or len(want) <= TAIL_BYTES:
         return ""
     payload, tail = want[:-TAIL_BYTES], want[-TAIL_BYTES:]

@@ -1,4 +1,4 @@
-"""This module reads a folder of vectors, as `i2s vectors export` writes it, into the cases that a run asks.
+"""This module reads a folder of vectors, as `i2s vectors export` writes it, and makes the cases that a run asks.
 
 The folder is read-only for adapters, and every path in its manifest is checked: one that leads outside is refused.
 """
@@ -24,10 +24,10 @@ _LARGEST: Final = 256 << 20
 
 @dataclass(frozen=True)
 class VectorCase:
-    """One vector: what an adapter is asked, and what its answer is compared with.
+    """One vector: the question for an adapter, and what its answer is compared with.
 
-    :param id: never reused, :param op: what is asked for, :param verdict: `valid`, `invalid`, `either` or `survive`
-    :param phase: by when a reader has to refuse it, where it has to
+    :param id: never reused, :param op: the operation, :param verdict: `valid`, `invalid`, `either` or `survive`
+    :param phase: the phase by which a reader has to refuse it, if it has to
     :param compare: the class of comparison and its bounds: `{"class": "ulp", "ulp": 1}`
     :param args: type, shape (columns first), layout, rule
     :param path: the input, :param second: the second input of an op that has two
@@ -87,7 +87,7 @@ def read_cases(folder: str | Path, check: bool = True) -> CaseFolder:
     """The vectors of a folder.
 
     :param check: whether the SHA-256 of each input is compared with the manifest's
-    :raises SettingError: where the folder holds no manifest, a damaged one, or other bytes than the manifest says
+    :raises SettingError: where the folder has no manifest or a damaged one, or where bytes do not match the manifest
     """
     root = Path(folder).resolve()
     try:

@@ -1,7 +1,7 @@
-"""This module holds lists of failures that are known, so that a run fails only for what is new, and for a stale list.
+"""This module reads and writes lists of known failures, so that a run fails only for new failures and for an outdated list.
 
-A line is `ID  # the beginning of the message`. A listed vector that passes, that is skipped, that fails with another
-message or that is not in the suite makes the run fail, so that the list says what is true.
+A line is `ID  # the beginning of the message`. A listed vector that passes, is skipped, fails with another message or
+is not in the suite makes the run fail, so that the list stays true.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from i2s_spec.errors import SettingError, quote
 from i2s_spec.gguf.atomic_file import OutputFile
 from i2s_spec.gguf.regular_file import read_regular
 
-#: As much of a message is written to a list: its first figures, not what depends on the machine.
+#: How much of a message is written to a list: its first figures, not what depends on the machine.
 _PREFIX: Final = 100
 #: No list is larger, in bytes.
 _LARGEST: Final = 1 << 24
 
 
 def read_list(path: str | Path) -> dict[str, str]:
-    """The messages of a list by id; a file that is not there is an empty list.
+    """The messages of a list by id; a missing file counts as an empty list.
 
-    :raises SettingError: for a line that is no entry, and an id that stands there twice
+    :raises SettingError: for a line that is not an entry, and for an id that occurs twice
     """
     found: dict[str, str] = {}
     try:
@@ -47,7 +47,7 @@ def read_list(path: str | Path) -> dict[str, str]:
 def apply(run: RunResult, known: dict[str, str], whole: bool) -> None:
     """Mark the failures that a list expects, and note where it is out of date.
 
-    :param whole: whether all vectors were run; without, those that were not are not missed
+    :param whole: whether all vectors were run; if not, listed vectors that were not run are not reported
     """
     results = {result.id: result for result in run.results}
     for id_, message in known.items():
@@ -65,7 +65,7 @@ def apply(run: RunResult, known: dict[str, str], whole: bool) -> None:
 
 
 def write_list(run: RunResult, path: str | Path) -> int:
-    """Write the failures of a run as the list; how many they are."""
+    """Write the failures of a run as the list; returns their number."""
     failed = [result for result in run.results if result.status in FAILURES]
     lines = [
         f"# Known failures of {quote(run.implementation.name, bare=True)}; `i2s conform run --fix` writes this list."

@@ -1,8 +1,9 @@
 """This module is an adapter around one function of a shared library: LIBRARY SYMBOL TYPE SIGNATURE.
 
-`i2s conform run --ctypes` runs it as a child process, so that a function that crashes ends only this one. A signature is
-`void(u8*,f32*,i64)`: the bytes of a tensor, room for its weights (`f32*`) or trits (`i8*`), and one integer for the
-number of elements, or two for rows and columns. A function that returns `int` rejects by another value than 0.
+`i2s conform run --ctypes` runs it as a child process, so that a function that crashes ends only this process. A
+signature is `void(u8*,f32*,i64)`: the bytes of a tensor, room for its weights (`f32*`) or trits (`i8*`), and one
+integer for the number of elements, or two for rows and columns. A function that returns `int` rejects with a value
+other than 0.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-#: What stands behind the room for an answer, to see whether a function writes beyond it.
+#: The bytes after the buffer for an answer, which show whether a function writes beyond it.
 _GUARD: Final = b"\xa5" * 64
 _INTEGERS: Final = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64,
                     "int": ctypes.c_int, "size_t": ctypes.c_size_t}  # fmt: skip
@@ -30,12 +31,12 @@ class Signature(NamedTuple):
 
     @property
     def output(self) -> str:
-        """The kind of the room for the answer."""
+        """The kind of the buffer for the answer."""
         return next(each for each in self.parameters if each in _OUTPUTS)
 
     @property
     def op(self) -> str:
-        """What the function does."""
+        """The operation that the function does."""
         return _OUTPUTS[self.output][0]
 
 
@@ -45,7 +46,7 @@ def parse_signature(text: str) -> Signature:
     >>> parse_signature("void(u8*, f32*, i64)").op
     'dequant'
 
-    :raises ValueError: for one that is no decoder's
+    :raises ValueError: for a signature that no decoder has
     """
     found = re.fullmatch(r"\s*(void|int)\s*\(([^()]*)\)\s*", text)
     parameters = tuple(part.strip().replace(" ", "") for part in found[2].split(",")) if found else ()
@@ -86,7 +87,7 @@ def main() -> None:
 
 
 def _features(type_: str, status: bool) -> list[str]:
-    """What a function of this form can be asked: it is told no layout, and can refuse only where it returns a status."""
+    """What a function of this form can be asked: it takes no layout, and it can refuse only if it returns a status."""
     found = [f"type.{type_}"]
     if type_ == "i2_s":
         found += ["layout.x86-128", "tail.replicated-8"]

@@ -1,4 +1,4 @@
-"""This module states the messages of the protocol `i2s-cp/1`: what a run sends, and what an answer may be.
+"""This module defines the messages of the protocol `i2s-cp/1`: what a run sends, and what an answer may be.
 
 Fields that are not listed are ignored by both sides. An answer of another form is an `AdapterFault` that names it.
 """
@@ -25,7 +25,7 @@ OPS: Final = (
     "container", "decode", "dequant", "quantize", "activation", "bitlinear", "forward", "tokenize", "verdict",
 )  # fmt: skip
 
-#: By when a reader refuses a file, in the order in which readers get there.
+#: The phases in which a reader refuses a file, in the order in which readers reach them.
 PHASES: Final = ("magic", "header", "metadata", "info", "extent", "payload", "semantics")
 
 _DIGEST: Final = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")
@@ -33,7 +33,7 @@ _DIGEST: Final = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")
 
 @dataclass(frozen=True)
 class Implementation:
-    """What an adapter says of what it adapts; texts are bounded, and shown escaped."""
+    """What an adapter says about its implementation; texts are limited in length and shown escaped."""
 
     name: str
     version: str = ""
@@ -125,13 +125,13 @@ def run_case(process: AdapterProcess, seq: int, case: VectorCase, want: str, out
     answer = answer_of(process.ask(message), seq, want, output)
     return replace(
         answer, message=answer.message.replace(f"{case.path.parent}/", "")
-    )  # a record names no machine's folders
+    )  # a record does not contain folders of the machine
 
 
 def answer_of(message: Mapping[str, Any], seq: int, want: str, output: Path) -> Answer:
     """The meaning of a line.
 
-    :raises AdapterFault: for a line that means nothing
+    :raises AdapterFault: for a line that is not a valid answer
     """
     if message.get("seq") != seq or isinstance(message.get("seq"), bool):
         shown = quote(str(message.get("seq")), limit=40)

@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class VectorFailure(Exception):
-    """A vector that was answered wrong, or a list of known failures that is out of date."""
+    """A vector with a wrong answer, or a list of known failures that is out of date."""
 
 
 class VectorTest(pytest.Item):
@@ -55,11 +55,11 @@ class VectorTest(pytest.Item):
             pytest.skip(result.message)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The sentence alone, where it is one."""
+        """The sentence alone, where the failure is one."""
         return str(excinfo.value) if isinstance(excinfo.value, VectorFailure) else super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, None, str]:
-        """Where it stands: in the suite, and in no file of the project."""
+        """Its location: the suite, not a file of the project."""
         return self.path, None, self.name
 
 
@@ -69,7 +69,7 @@ def _sentence(case: VectorCase, result: CaseResult) -> str:
 
 
 class _Suite:
-    """Vectors and the adapter that is asked; both are there when the first test runs."""
+    """The vectors and the adapter; both exist when the first test runs."""
 
     def __init__(self, config: pytest.Config) -> None:
         from i2s_spec.conformance.run.adapter_process import AdapterFault, require_program
@@ -97,7 +97,7 @@ class _Suite:
 
     @property
     def runner(self) -> CaseRunner:
-        """What asks; the adapter is started with the first test."""
+        """The runner; it starts the adapter with the first test."""
         from i2s_spec.conformance.run.adapter_process import AdapterFault
         from i2s_spec.conformance.run.runner import CaseRunner
 
@@ -132,6 +132,6 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End what runs."""
+    """End the processes that run."""
     if (suite := config.stash.get(_SUITE, None)) is not None:
         suite.close()

@@ -21,11 +21,11 @@ class Status(StrEnum):
     ERRORED = "errored"
     #: both answers are right; which it was is recorded
     NOTED = "noted"
-    #: the run was given up before
+    #: the run had stopped before
     NOT_RUN = "not run"
 
 
-#: What makes a run fail.
+#: The statuses that make a run fail.
 FAILURES = (Status.FAIL, Status.ERRORED, Status.NOT_RUN)
 
 
@@ -33,12 +33,12 @@ FAILURES = (Status.FAIL, Status.ERRORED, Status.NOT_RUN)
 class CaseResult:
     """How one vector ended.
 
-    :param message: for people: the first difference, or why there is no answer
+    :param message: for people to read: the first difference, or why there is no answer
     :param mistake: the known mistake that gives this answer
     :param fault: the kind of `AdapterFault`, where that is what happened
     :param verdict: the vector's: `valid`, `invalid`, `either` or `survive`
-    :param phase: by when it was refused, as the adapter says; it is scored apart
-    :param phase_right: whether that is the vector's phase, where both say one
+    :param phase: the phase in which it was refused, as the adapter says; it is scored separately
+    :param phase_right: whether that is the vector's phase, where both give one
     """
 
     id: str
@@ -69,7 +69,7 @@ class RunResult:
     date: str
     command: tuple[str, ...] = ()
     results: list[CaseResult] = field(default_factory=list)
-    #: why the run was given up, in one sentence; empty where it came to its end
+    #: why the run was stopped, in one sentence; empty where it came to its end
     given_up: str = ""
     #: names and sentences of failures that a list expects or no longer expects
     unexpected: list[str] = field(default_factory=list)
@@ -83,13 +83,13 @@ class RunResult:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed that no list expects, and no list is out of date."""
+        """Whether every failure is a listed one, and no list is out of date."""
         failed = any(each.status in FAILURES and each.id not in self.known for each in self.results)
         return not failed and not self.unexpected and not self.given_up
 
     @property
     def phases(self) -> tuple[int, int]:
-        """Refusals in the right phase, and all refusals of which a phase is known."""
+        """The number of refusals in the right phase, and of all refusals with a known phase."""
         stated = [each.phase_right for each in self.results if each.phase_right is not None]
         return sum(stated), len(stated)
 

@@ -24,7 +24,7 @@ from i2s_spec.conformance.run.scoring import (
 )
 from i2s_spec.errors import counted, quote
 
-#: After so many faults one after the other a run is given up.
+#: A run stops after this many consecutive faults.
 GIVE_UP: Final = 5
 
 #: Classes of comparison that accept no other bytes than the expected ones.
@@ -32,7 +32,7 @@ _EXACT: Final = ("exact", "bits")
 
 
 class CaseRunner:
-    """Asks cases one after the other; an adapter that failed is started again for the next one.
+    """Asks cases one after the other; an adapter that failed is restarted for the next case.
 
     :raises AdapterFault: where the adapter cannot be started at all
     """
@@ -41,11 +41,11 @@ class CaseRunner:
         self._asker = asker
         self.about = asker.start()
         self._running = True
-        #: faults one after the other
+        #: consecutive faults
         self.faults = 0
 
     def run(self, case: VectorCase) -> CaseResult:
-        """How a case ends; whatever an adapter does is a result."""
+        """The result of a case; whatever an adapter does is a result."""
         if reason := _beyond(case, self.about):
             return _result(case, Status.SKIPPED, reason)
         try:
@@ -71,7 +71,7 @@ def run_cases(
 ) -> RunResult:
     """Ask every case.
 
-    :param progress: is called after each case with how many there were
+    :param progress: called after each case with the number of cases done
     :raises AdapterFault: where the adapter cannot be started at all
     """
     try:
@@ -80,9 +80,7 @@ def run_cases(
         for count, case in enumerate(cases, 1):
             result = _result(case, Status.NOT_RUN, run.given_up) if run.given_up else runner.run(case)
             if runner.faults >= GIVE_UP and not run.given_up:
-                run.given_up = (
-                    f"the run was given up after {GIVE_UP} faults one after the other, the last: {result.message}"
-                )
+                run.given_up = f"the run stopped after {GIVE_UP} consecutive faults; the last: {result.message}"
             run.results.append(result)
             progress(count, result)
         if all(result.status is Status.SKIPPED for result in run.results):
@@ -93,7 +91,7 @@ def run_cases(
 
 
 def _nothing_asked(cases: Sequence[VectorCase], about: Implementation) -> str:
-    """Why no case was for an implementation, with the features that it claims and no case knows."""
+    """Why no case applies to an implementation, with the features that it claims and no case has."""
     ops = {case.op for case in cases}
     if not ops & set(about.ops):
         return (
@@ -110,7 +108,7 @@ def _nothing_asked(cases: Sequence[VectorCase], about: Implementation) -> str:
 
 
 def _beyond(case: VectorCase, about: Implementation) -> str:
-    """Why a case is not for an implementation, or nothing."""
+    """Why a case does not apply to an implementation, or an empty string."""
     if case.op not in about.ops:
         return f"the adapter does not do {case.op}"
     if about.features is not None and (lacks := [each for each in case.features if each not in about.features]):
@@ -126,7 +124,7 @@ def _beyond(case: VectorCase, about: Implementation) -> str:
 def score(asker: Asker, case: VectorCase) -> CaseResult:
     """Ask one case and compare; a digest that differs is followed by a request for the bytes.
 
-    :raises AdapterFault: for everything that is no answer
+    :raises AdapterFault: for everything that is not an answer
     """
     want = "digest" if case.method in _EXACT or not case.digest else "bytes"
     answer = asker.answer(case, want)
@@ -162,7 +160,7 @@ def score(asker: Asker, case: VectorCase) -> CaseResult:
 
 
 def _compared(asker: Asker, case: VectorCase, answer: Answer) -> CaseResult:
-    """An answer with a value against the expected one."""
+    """Compare an answer that has a value with the expected value."""
     json = expected_json(case) if answer.json is not None else None
     if json is not None:
         if found := json_difference(json, answer.json):

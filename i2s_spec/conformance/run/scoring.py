@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Ops whose answer is JSON.
 JSON_OPS: Final = ("container", "tokenize", "verdict")
-#: What the bytes of an answer are, by op; bytes where it is not named.
+#: The element type of an answer, by op; bytes for ops that are not named.
 DTYPES: Final = {"decode": "<i1", "dequant": "<f4", "activation": "<i1", "bitlinear": "<i4", "forward": "<f4"}
 
 
@@ -38,7 +38,7 @@ def expected_json(case: VectorCase) -> Any:
 
 
 def expected_bytes(case: VectorCase) -> bytes | None:
-    """The bytes that a case expects, if it has them; those of expected JSON in its canonical form."""
+    """The bytes that a case expects, if it has any; expected JSON in its canonical form."""
     if case.answer is not None:
         return case.answer.read_bytes()
     return canonical(case.json) if case.json is not None and not case.digest else None
@@ -55,7 +55,7 @@ def digest_of(data: bytes) -> str:
 
 
 def json_difference(want: Any, got: Any, path: str = "$") -> str:
-    """Where two JSON values first differ, or nothing.
+    """Where two JSON values first differ, or an empty string.
 
     >>> json_difference({"a": [1, 2]}, {"a": [1, 3]})
     '$.a[1] is 3; expected 2'
@@ -83,7 +83,8 @@ def json_difference(want: Any, got: Any, path: str = "$") -> str:
 
 
 def fields_difference(case: VectorCase, fields: Mapping[str, Any]) -> str:
-    """Where values that come beside a digest differ; those that the answer leaves out do not, but for activations."""
+    """Where values that come with a digest differ; values that the answer leaves out do not count, except for
+    activations."""
     if not isinstance(case.json, Mapping):
         return ""
     inner = fields.get("json")
@@ -97,7 +98,8 @@ def fields_difference(case: VectorCase, fields: Mapping[str, Any]) -> str:
 
 
 def centred(case: VectorCase, data: bytes) -> bytes:
-    """Rows of logits less the mean of each: with them log-probabilities agree, which differ by one number a row."""
+    """Rows of logits less their means, so that log-probabilities, which differ from logits by one number per row, agree
+    with them."""
     columns = int(case.compare.get("columns") or 0)
     values = np.frombuffer(data[: len(data) // 4 * 4], "<f4").astype(np.float64)
     if not columns or values.size % columns:
@@ -107,7 +109,7 @@ def centred(case: VectorCase, data: bytes) -> bytes:
 
 
 def difference(case: VectorCase, want: bytes, got: bytes) -> str:
-    """Where an answer first differs beyond what the class of comparison allows, or nothing."""
+    """Where an answer first differs by more than the class of comparison allows, or an empty string."""
     if got == want:
         return ""
     if case.op == "container" and (found := _json_texts_difference(want, got)):
@@ -127,7 +129,7 @@ def difference(case: VectorCase, want: bytes, got: bytes) -> str:
 
 
 def _json_texts_difference(want: bytes, got: bytes) -> str:
-    """Where two JSON texts differ in what they say; nothing where one is not a JSON, or they say the same."""
+    """Where the contents of two JSON texts differ; empty where one is not JSON or the contents are equal."""
     try:
         return json_difference(json.loads(want), json.loads(got))
     except (ValueError, RecursionError):
@@ -135,7 +137,7 @@ def _json_texts_difference(want: bytes, got: bytes) -> str:
 
 
 def _within(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> Any:
-    """Which elements are near enough by `ulp` or `rtol`; NaN is near NaN."""
+    """Which elements are close enough by `ulp` or `rtol`; NaN is close to NaN."""
     both_nan = np.isnan(want) & np.isnan(got)
     if case.method == "ulp":
         limit = int(case.compare.get("ulp", case.compare.get("n", 1)))
@@ -146,7 +148,7 @@ def _within(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> Any:
 
 
 def _ordered(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Floats as integers in the same order, one apart where they are neighbors."""
+    """Floats as integers in the same order; neighboring floats differ by one."""
     bits = values.view("<i4").astype(np.int64)
     return np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
 

@@ -1,5 +1,6 @@
-"""This module asks an adapter three things and answers in three sentences: is it alive, is the order of bits right, is
-the scale found. It needs no vectors, so that it is the first thing to try with a new adapter.
+"""This module checks three things of an adapter and reports each in a sentence: whether it answers, whether the order
+of bits is right, and whether it finds the scale. It needs no vectors, so it is the first thing to try with a new
+adapter.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 
 #: Two rows, so that a transposed matrix is seen; whole blocks of every type.
 _SHAPE: Final = (2, 512)
-#: What +1 stands for: exact in every float, and not what a forgotten scale would be.
+#: The weight of +1: exact in every float format, and not the value that a forgotten scale would give.
 _SCALE: Final = 0.75
 
 
-#: What to say of a program that was started and did not answer as an adapter.
+#: The message for a program that was started and did not answer as an adapter.
 _NO_ADAPTER: Final = (
     " That is not how an adapter of i2s-cp/1 begins: it reads lines of JSON from its standard input, of which the first is "
     f'{{"cmd":"start","version":{VERSION}}}, and answers each with one line. spec/tutorials/decoder.md shows one; a program '
@@ -41,7 +42,7 @@ _NO_ADAPTER: Final = (
 
 
 class Sentence(NamedTuple):
-    """One of the three: its subject, whether it is well (None where it was not asked), and what to read."""
+    """One of the three checks: its subject, whether it passed (None where it was not asked), and the sentence."""
 
     subject: str
     well: bool | None
@@ -49,7 +50,7 @@ class Sentence(NamedTuple):
 
 
 def smoke(words: Sequence[str], bounds: Bounds) -> Iterator[Sentence]:
-    """The three sentences, each as soon as it is known; the first of them only where the adapter is not alive."""
+    """The three sentences, each as soon as it is known; only the first where the adapter does not answer."""
     asker = ProtocolAsker(words, bounds)
     try:
         try:

@@ -1,9 +1,9 @@
-"""Test vectors for decoders in any language, with what each has to answer.
+"""Test vectors for decoders in any language, with the expected answers.
 
-vector          what a vector is, and a suite of them
-all_vectors     every vector under its id; a suite that was exported, read back
-ledger          ids and digests that were given out, which never change
-draft, chance   a vector before it has an id; numbers that look like chance
+vector          the class of a vector, and of a suite
+all_vectors     every vector by its id; reading an exported suite
+ledger          published ids and digests, which never change draft, chance   a vector before it has an id;
+                pseudo-random numbers
 
     >>> from i2s_spec.conformance.vectors import suite
     >>> suite()["I2S-0001"].op

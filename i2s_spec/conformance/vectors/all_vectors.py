@@ -1,4 +1,4 @@
-"""This module is the suite: every draft with its id, in the order of the ids; and a suite that was exported, read back."""
+"""This module is the suite: every draft with its id, in the order of the ids. It also reads an exported suite."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from i2s_spec.conformance.vectors import files_made, group_payloads, i2s_payload
 from i2s_spec.conformance.vectors.draft import Draft
 from i2s_spec.conformance.vectors.vector import Blob, Suite, Vector
 
-#: Of the suite: a minor version has new vectors, a major one other answers.
+#: Version of the suite: a minor version adds vectors, a major one changes answers.
 SUITE_VERSION: Final = "1.0.0"
 
-#: Of the protocol that `args`, `compare` and answers belong to.
+#: Version of the protocol to which `args`, `compare` and answers belong.
 PROTOCOL: Final = "i2s-cp/1"
 
 MANIFEST: Final = "manifest.json"
 
-#: What makes vectors, in the order of a suite that has no ledger yet.
+#: The makers of vectors, in the order of a suite without a ledger.
 MAKERS: Final[tuple[Callable[[], Iterator[Draft]], ...]] = (
     i2s_payloads.drafts,
     group_payloads.drafts,
@@ -35,7 +35,7 @@ MAKERS: Final[tuple[Callable[[], Iterator[Draft]], ...]] = (
 def drafts() -> tuple[Draft, ...]:
     """Every draft.
 
-    :raises ValueError: where two have one name
+    :raises ValueError: where two have the same name
     """
     found = tuple(draft for maker in MAKERS for draft in maker())
     if twice := {draft.name for draft in found if sum(other.name == draft.name for other in found) > 1}:
@@ -55,7 +55,7 @@ def suite() -> Suite:
 def suite_of(lines: Mapping[str, ledger.LedgerLine], declared: bool = False) -> Suite:
     """The suite under the ids of a ledger.
 
-    :param declared: with the flags that drafts have, whether or not a mutant proves them
+    :param declared: with all flags of the drafts, whether or not a mutant proves them
     :raises ValueError: for a draft without an id
     """
     vectors = []
@@ -69,7 +69,7 @@ def suite_of(lines: Mapping[str, ledger.LedgerLine], declared: bool = False) -> 
 
 
 def _vector(draft: Draft, line: ledger.LedgerLine, flags: tuple[str, ...], places: dict[str, str]) -> Vector:
-    """A draft under its id; equal bytes have one place, that of the first vector with them."""
+    """A draft with its id; equal bytes are stored once, at the path of the first vector that has them."""
 
     def blob(data: bytes | None, digest: str, ending: str) -> Blob | None:
         if data is None:
@@ -92,10 +92,10 @@ def _flags(line: ledger.LedgerLine) -> tuple[str, ...]:
 
 
 def load(folder: str | os.PathLike[str]) -> Suite:
-    """A suite that was exported; bytes are read when they are asked for.
+    """An exported suite; its bytes are read when they are needed.
 
     :raises OSError: where there is no manifest
-    :raises ValueError: for a manifest of another protocol, or one that is no JSON
+    :raises ValueError: for a manifest of another protocol, or one that is not JSON
     """
     root = Path(folder)
     manifest = json.loads((root / MANIFEST).read_text(encoding="utf-8"))

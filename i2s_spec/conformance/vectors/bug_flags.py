@@ -1,4 +1,4 @@
-"""This module declares the flags: each is a kind of bug, in one sentence, with who had it.
+"""This module declares the flags: each is a kind of bug, in one sentence, with the programs that had it.
 
 The mistakes of models are those that `golden compare` names, under the same names.
 """
@@ -11,7 +11,7 @@ from i2s_spec.golden.diagnosis.mistakes import MISTAKES
 
 
 class BugFlag(NamedTuple):
-    """A kind of bug: what the program does wrong, and where that was met."""
+    """A kind of bug: what the program does wrong, and where it was seen."""
 
     says: str
     seen: str = ""

@@ -1,4 +1,4 @@
-"""This module gives numbers that look like chance and are the same on every machine, with every version of NumPy.
+"""This module gives pseudo-random numbers that are the same on every machine, with every version of NumPy.
 
 >>> integers("doc", 4, 3).tolist()
 [1, 0, 0, 1]
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def words(seed: str, count: int) -> NDArray[np.uint64]:
-    """So many 64-bit words: SHA-256 of the seed and a counter, four words from each."""
+    """The given number of 64-bit words: SHA-256 of the seed and a counter, four words from each digest."""
     blocks = (sha256(f"{seed}/{i}".encode()).digest() for i in range((count + 3) // 4))
     return np.frombuffer(b"".join(blocks), dtype="<u8")[:count].astype(np.uint64)
 
@@ -32,7 +32,7 @@ def trits(seed: str, rows: int, cols: int) -> NDArray[np.int8]:
 
 
 def floats(seed: str, *shape: int, spread: float = 1.0) -> NDArray[np.float32]:
-    """Floats around 0, the more the nearer to it: the sum of three even ones; all exact multiples of spread / 2^20."""
+    """Floats around 0, denser near it: each is the sum of three uniform ones; all are exact multiples of spread / 2^20."""
     count = int(np.prod(shape))
     parts = integers(seed, 3 * count, 1 << 20).reshape(count, 3)
     centred = (parts.sum(axis=1) - 3 * (1 << 19)) / float(1 << 20)

@@ -1,8 +1,9 @@
-"""This module writes what a container holds as JSON that every reader can be compared with (`INTERPRETING.md`, container).
+"""This module writes the contents of a container as JSON, with which every reader can be compared (`INTERPRETING.md`,
+container).
 
     {"alignment":32,"byte_order":"little","kv":[...],"tensors":[...],"version":3}
 
-Numbers of values are text, so that no reader loses digits of 64 bits: integers in decimal, floats as their bits in
+Numeric values are text, so that no reader loses digits of 64-bit numbers: integers in decimal, floats as their bits in
 hexadecimal. An array is its element type, its length, and the SHA-256 of its elements as a little-endian file has them.
 """
 

@@ -1,6 +1,6 @@
-"""This module collects vectors before they have ids: a draft is a vector by its name.
+"""This module collects vectors before they have ids: a draft is a vector that only has a name.
 
-Modules that make vectors yield drafts; `ledger` knows the id of each name, and the digests that it was given out with.
+Modules that make vectors yield drafts; `ledger` has the id of each name, and the digests with which it was published.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 class Draft:
     """A vector without an id; the fields are those of `vector.Vector`.
 
-    :param name: stable, unique: the ledger knows the id by it
+    :param name: stable and unique; the ledger finds the id by it
     """
 
     name: str

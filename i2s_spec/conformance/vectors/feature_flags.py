@@ -1,10 +1,10 @@
-"""This module declares the features: what a decoder has to know, or to promise, to be asked a vector at all."""
+"""This module declares the features: what a decoder has to support, or to promise, before it is asked a vector."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Every feature by its name; a decoder that lacks one of a vector's is not asked, which is no failure.
+#: Every feature by its name; a decoder that lacks a feature of a vector is not asked it, which is not a failure.
 FEATURES: Final = {
     "type.i2_s": "type 36, I2_S",
     "type.q2_0": "type 42, Q2_0 with groups of 64",

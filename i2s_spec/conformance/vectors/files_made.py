@@ -1,4 +1,5 @@
-"""This module makes the vectors of whole files: sound ones, one fault each, and what needs only to be survived."""
+"""This module makes the vectors of whole files: sound files, files with one fault each, and files that a reader only
+has to survive."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from i2s_spec.testing.malformed import Case, malformed
 #: Larger malformed files are left to `i2s vectors export --malformed`: 140 of them are whole models with one wrong key.
 LARGEST: Final = 64 << 10
 
-#: Our phases by those of the malformed files, for faults of the container.
+#: The phases of vectors by those of the malformed files, for faults of the container.
 _PHASES: Final = {
     Phase.HEADER: "header",
     Phase.METADATA: "metadata",
@@ -29,7 +30,7 @@ _PHASES: Final = {
     Phase.PAYLOAD: "payload",
 }
 
-#: What bugs the faults of a rule's family show.
+#: The bugs that the faults of a rule's family show.
 _FAMILY_FLAGS: Final = {"M": "model-not-checked", "S": "bounds-not-checked"}
 
 
@@ -109,7 +110,7 @@ def _flags(rule: Rule, phase: str | None) -> tuple[str, ...]:
     return (f"accepts-bad-{phase}",)
 
 
-# Files without any ternary tensor, for readers that know nothing of them: written here byte by byte.
+# Files without any ternary tensor, for readers that do not know ternary types; written here byte by byte.
 
 
 def _text(value: bytes) -> bytes:
@@ -143,7 +144,7 @@ def _u32(key: bytes, value: int) -> bytes:
 
 
 def _sound_floats(sound_file: bytes) -> Iterator[Draft]:
-    """Sound files without I2_S: what the faults are changes of, and what readers get wrong in sound ones."""
+    """Sound files without I2_S: the originals of the faulty files, and what readers get wrong in sound files."""
     yield Draft("container/floats/sound", "container", "2.1", sound_file, "A sound file with two F32 tensors: what the "
                 "faults below are changes of.", json=container_json(open(sound_file)), requirement="R2.1-1",
                 flags=("offset-from-start", "ne-reversed"))  # fmt: skip

@@ -22,12 +22,12 @@ from i2s_spec.schema.types import BY_NAME, TAIL_BYTES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: What vectors call the types.
+#: The names of the types in vectors.
 TYPE_NAMES: Final = {
     name: {"Q2_0_G128": "q2_0.g128"}.get(name, name.lower()) for name in BLOCK_LAYOUTS
 }  # fmt: skip
 
-#: The mistakes that a type invites, by what it is made of.
+#: The mistakes that a type invites, by how it is built.
 _MISTAKES: Final[dict[str, tuple[str, ...]]] = {
     "Q2_0": ("q2_0-bits-reversed", "q2_0-d-last", "q2_0-64-as-128", "group-as-interleave"),
     "Q2_0_G128": ("q2_0-bits-reversed", "q2_0-d-last", "q2_0-128-as-64", "group-as-interleave"),
@@ -104,7 +104,7 @@ def _of(type: str) -> Iterator[Draft]:
 
 
 def _scale_bytes(type: str) -> range:
-    """The bytes of a block that are its scale; of types with a scale for a row, none of a block are."""
+    """The bytes of a block that are its scale; empty for types with a scale for each row."""
     scale = BLOCK_LAYOUTS[type].scale
     return range(scale.offset, scale.offset + scale.nbytes) if scale.per == "block" else range(0)
 
@@ -140,7 +140,7 @@ def _dequant(
 
 
 def _tables() -> Iterator[Draft]:
-    """TL1 and TL2: what the tiles make of bytes; no program unpacks them, and these are few."""
+    """TL1 and TL2: how the tiles arrange bytes; no program unpacks them, so there are only a few vectors."""
     shape, tiles = (64, 128), Tiles(64, 64, 32)
     size = shape[0] * shape[1] // 4
     pairs = chance.integers("tl1", 2 * size, 9).astype(np.uint8)

@@ -22,7 +22,7 @@ from i2s_spec.schema.types import TAIL_BYTES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: What vectors call the layouts: by the processors whose builds wrote them, where there is one.
+#: The names of the layouts in vectors: the processor whose builds wrote them, where there is one.
 LAYOUT_NAMES: Final = {
     "interleave-128": "x86-128",
     "interleave-64": "arm-64",
@@ -34,7 +34,7 @@ LAYOUT_NAMES: Final = {
 _ORDERS: Final = ("bit-order", "group-stride", "layout-as-sequential")
 _CODES: Final = ("code-map", "sign-swapped", "signed-shift")
 
-#: float32 scales that tell readers apart, by name: bits, what is special, and the bugs that show.
+#: float32 scales that readers treat differently, by name: bits, what is special, and the bugs that they show.
 _SCALES: Final[tuple[tuple[str, int, str, tuple[str, ...]], ...]] = (
     ("one", 0x3F800000, "A scale of 1: weights are the trits themselves.", ()),
     ("no-half", 0x3F4CCCCD, "0.8 is no F16 number: a scale that was rounded to F16 shows in the last bits.",
@@ -47,7 +47,7 @@ _SCALES: Final[tuple[tuple[str, int, str, tuple[str, ...]], ...]] = (
     ("largest", 0x7F7FFFFF, "The largest float32: twice it is infinite.", ("scale-as-f16",)),
 )  # fmt: skip
 
-#: Scales that a file must not hold (clause 6.2); what readers make of them differs.
+#: Scales that a file must not hold (clause 6.2); readers treat them differently.
 _BAD_SCALES: Final[tuple[tuple[str, int, str, str], ...]] = (
     ("nan", 0x7FC00000, "I302", "A NaN: every weight is NaN to who accepts it, those of code 1 too."),
     ("nan-payload", 0x7F812345, "I302", "A signalling NaN with bits of its own."),
@@ -82,7 +82,7 @@ def decode(
 ) -> Draft:
     """A vector that asks for the trits of a payload that holds them."""
     dialect = parse(dialect)
-    with warnings.catch_warnings():  # what no whole block holds is the point of some vectors
+    with warnings.catch_warnings():  # some vectors test elements that are in no whole block
         warnings.simplefilter("ignore", UndefinedElementsWarning)
         data = native.pack(trits, scale, dialect, strict=False)
     return Draft(
@@ -115,7 +115,7 @@ def dequant(
 
 
 def arguments(shape: tuple[int, ...], dialect: Dialect = CANONICAL) -> dict[str, Any]:
-    """What a decoder is told about a payload: what is canonical is not repeated, but for the layout."""
+    """What a decoder is told about a payload: canonical values are left out, except the layout."""
     rows, cols = shape
     found = {"type": "i2_s", "shape": [cols, rows], "layout": LAYOUT_NAMES[dialect.layout.name]}
     if dialect.code_map != CANONICAL.code_map:
@@ -126,7 +126,7 @@ def arguments(shape: tuple[int, ...], dialect: Dialect = CANONICAL) -> dict[str,
 
 
 def features(dialect: Dialect = CANONICAL) -> tuple[str, ...]:
-    """What a decoder has to know of a dialect."""
+    """The features that a decoder needs for a dialect."""
     found = ["type.i2_s", f"layout.{LAYOUT_NAMES[dialect.layout.name]}"]
     if dialect.code_map != CANONICAL.code_map:
         found.append(f"codes.{dialect.code_map.name}")

@@ -1,8 +1,8 @@
-"""This module keeps the ids of vectors and what each was given out with: an id is never used again, an answer never changes.
+"""This module keeps the ids of vectors and what was published with each: an id is never reused, an answer never changes.
 
-`ledger.tsv` has a line for each vector that there ever was: id, name, version that brought it, SHA-256 of its input, of its
-second input, and of its answer, `-` where there is none; the version that retired it; and the flags that mutants prove: of
-those that its draft has, the ones of whose mutants one fails at it.
+`ledger.tsv` has a line for each vector that ever existed: id, name, the version that added it, SHA-256 of its input, of
+its second input, and of its answer, `-` where there is none; the version that retired it; and the flags that mutants
+prove: those flags of its draft for which a mutant fails it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LedgerLine(NamedTuple):
     flags: str = "-"
 
     def fits(self, draft: Draft) -> bool:
-        """Whether a draft is what was given out."""
+        """Whether a draft is equal to what was published."""
         return (self.input, self.second, self.answer) == digests(draft)
 
 
@@ -51,14 +51,14 @@ def digests(draft: Draft) -> tuple[str, str, str]:
 
 
 def changed(drafts: Iterable[Draft], lines: dict[str, LedgerLine]) -> list[str]:
-    """The names of drafts that are not what was given out under their name."""
+    """The names of drafts that differ from what was published under their name."""
     return [draft.name for draft in drafts if draft.name in lines and not lines[draft.name].fits(draft)]
 
 
 def updated(drafts: Iterable[Draft], lines: dict[str, LedgerLine], version: str) -> list[LedgerLine]:
-    """The lines with those of new drafts at the end, and what is no more marked as retired.
+    """The lines, with those of new drafts at the end, and with vectors that no longer exist marked as retired.
 
-    :raises ValueError: where a vector that was given out has changed
+    :raises ValueError: where a published vector has changed
     """
     drafts = list(drafts)
     if wrong := changed(drafts, lines):
@@ -75,7 +75,7 @@ def updated(drafts: Iterable[Draft], lines: dict[str, LedgerLine], version: str)
 
 
 def text(lines: Iterable[LedgerLine]) -> str:
-    """The ledger as it is written."""
+    """The text of the ledger."""
     return "\n".join([_HEAD, *("\t".join(line) for line in lines)]) + "\n"
 
 

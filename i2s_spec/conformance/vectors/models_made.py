@@ -1,8 +1,8 @@
 """This module makes the vectors of whole models: logits, embeddings, values between the layers, and tokens of texts.
 
-The trained models that come with the package are given in several packings; embedding models and a rotated one are small
-and random. A file is shared by all vectors about it. Two kinds of comparison: `corr` for any program, at which only gross
-mistakes fail, and `bits` for programs that claim the profile bitnet-golden-1.
+The trained models that come with the package are given in several packings; embedding models and a rotated one are
+small and random. A file is shared by all vectors about it. There are two kinds of comparison: `corr` for any program,
+which only gross mistakes fail, and `bits` for programs that claim the profile bitnet-golden-1.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _GROSS: Final = (
     "residual-of-layer", "activation-truncated", "activation-floored", "rope-base-10000", "rope-base-1000000",
 )  # fmt: skip
 
-#: Mistakes within what programs that are right differ by: only a comparison of bits shows them.
+#: Mistakes that are smaller than the differences between correct programs: only a comparison of bits shows them.
 _FINE: Final = (
     "scale-half", "activation-four-scales", "activation-blocks-32", "activation-blocks-64", "activation-128",
     "activation-one-scale", "activation-not-quantized", "activation-2026", "eps-0", "eps-1e-6", "rope-from-1",
@@ -52,7 +52,7 @@ _BITNET: Final = (
     "activation-silu",
 )  # fmt: skip
 
-#: What an answer that is right may differ by; of logits, the most likely last token must be the same as well.
+#: How much a correct answer may differ; for logits, the most likely last token must be the same as well.
 _CLOSE: Final = {"class": "corr", "corr": 0.9995}
 
 
@@ -132,7 +132,7 @@ def _trained(architecture: str, to: str) -> bytes:
 
 def _random(architecture: str, **options: Any) -> bytes:
     target = io.BytesIO()
-    # the tables of 0.1.0: what was given out never changes
+    # the tables of 0.1.0: what was published never changes
     vocab = ARCHITECTURES[architecture].small_vocab
     new(target, architecture, layers=1, vocab=vocab, unit_tables=True, **options)
     return target.getvalue()
@@ -164,7 +164,7 @@ def _forward(file: _File) -> Iterator[Draft]:
                       requirement="R9.7-2")  # fmt: skip
 
 
-#: What a value between the layers shows.
+#: The mistakes that a value between the layers shows.
 _VALUE_FLAGS: Final[dict[str, tuple[str, ...]]] = {
     "attn_norm-0": ("gains-missing", "gains-plus-one", "norm-centred", "embedding-scaled"),
     "Qcur-0": ("layout-interleave-64", "weights-transposed", "codes-signs-swapped"),

@@ -1,4 +1,4 @@
-"""This module makes the vectors of what is computed: quantizing weights and activations, products of integers, BitLinear."""
+"""This module makes the vectors of computations: quantizing weights and activations, integer products, BitLinear."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-#: Rules of quantizing whose arithmetic does not depend on a library's order of additions.
+#: Quantization rules whose result does not depend on a library's order of additions.
 _RULES: Final = ("absmax", "hf-first", "embedding-mean", "convert-ms", "c-article")
 
-#: Rules of activations, by name: what differs from the definition.
+#: Rules for activations, by name: how they differ from the definition.
 _ACTIVATIONS: Final[dict[str, dict[str, Any]]] = {
     "golden": {},
     "ties-away": {"floor": None, "scale": "f32", "rounding": "away"},
@@ -42,7 +42,7 @@ _FLAGS: Final = ("activation-truncated", "activation-floored", "activation-128",
 
 
 def drafts() -> Iterator[Draft]:
-    """Every vector of what is computed."""
+    """Every vector of computations."""
     yield from _quantize()
     yield from _quantize_groups()
     yield from _activations()
@@ -70,7 +70,7 @@ def _quantize() -> Iterator[Draft]:
     for rule in _RULES:
         for name, weights, comment, flags in cases:
             if rule == "c-article" and name in ("tiny", "thresholds"):
-                continue  # its scale is below what divides well: nobody agrees on the last bit
+                continue  # its scale is too small to divide well: programs differ in the last bit
             yield _quantized(f"{rule}/{name}", weights, rule, comment, flags)
     for layout in ("interleave-64", "rows-1x4"):
         yield _quantized(f"absmax/{LAYOUT_NAMES[layout]}", ternary, "absmax", "Written in another layout.",

@@ -10,7 +10,7 @@ from i2s_spec.conformance.vectors.vector import Blob, Vector, canonical_json
 #: The first line of every such file.
 FIRST: Final = "i2s-vector: 1"
 
-#: Larger parts, which belong to whole models, are named and not repeated.
+#: Larger parts, which belong to whole models, are named but not included.
 LARGEST: Final = 8 << 10
 
 

@@ -1,7 +1,7 @@
-"""This module defines a test vector, and a suite of them: what a decoder is given, and what it has to answer.
+"""This module defines a test vector and a suite of vectors: what a decoder is given, and what it has to answer.
 
-A vector is what a line of the manifest says, with the bytes of its input and of its answer. `INTERPRETING.md` beside this
-module says what each field means to somebody who runs the suite.
+A vector is an entry of the manifest with the bytes of its input and its answer. `INTERPRETING.md` next to this module
+explains each field for those who run the suite.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COMPARISONS: Final = ("bits", "exact", "ulp", "rtol", "rank", "corr")
 
 @dataclass(frozen=True)
 class Blob:
-    """Bytes of a vector: where they lie in an exported suite, their digest and size, and how to get them."""
+    """Bytes of a vector: their path in an exported suite, their digest and size, and how to load them."""
 
     path: str
     sha256: str
@@ -39,14 +39,14 @@ class Blob:
 
     @classmethod
     def of(cls, path: str, data: bytes) -> Blob:
-        """Bytes that are at hand."""
+        """Bytes that are in memory."""
         return cls(path, sha256(data).hexdigest(), len(data), lambda: data)
 
     @cached_property
     def data(self) -> bytes:
         """The bytes.
 
-        :raises ValueError: where they are not those that the digest was made of
+        :raises ValueError: where they do not match the digest
         """
         data = self.load()
         if sha256(data).hexdigest() != self.sha256:
@@ -58,20 +58,20 @@ class Blob:
 class Vector:
     """One question to a decoder, and its answer.
 
-    :param id: `I2S-0042`; never used again for something else
+    :param id: `I2S-0042`; never reused for another vector
     :param op: one of `OPS`
     :param clause: of the specification
     :param requirement: its number, or None
     :param rule: the linter's code for the fault, or None
-    :param features: what a decoder has to know to be asked at all
+    :param features: what a decoder has to support before it is asked
     :param flags: the kinds of bugs that the vector finds
     :param verdict: one of `VERDICTS`
     :param phase: of invalid files, one of `PHASES`; else None
     :param compare: `class`, one of `COMPARISONS`, and its parameters
-    :param since: the version of the suite that brought it
+    :param since: the version of the suite that added it
     :param comment: what is special about it
     :param args: of the operation
-    :param json: an answer, or a part of it, that is JSON; else None
+    :param json: the answer, or the part of it, that is JSON; else None
     """
 
     id: str
@@ -101,19 +101,19 @@ class Vector:
         return self.second_blob.data if self.second_blob is not None else b""
 
     def expected(self) -> bytes:
-        """The answer as bytes; of an answer that is JSON alone, its canonical text."""
+        """The answer as bytes; for an answer that is only JSON, its canonical text."""
         if self.expected_blob is not None:
             return self.expected_blob.data
         return canonical_json(self.json) if self.json is not None else b""
 
     @property
     def digest(self) -> str:
-        """`sha256:` and the digest of the answer; empty where none is compared."""
+        """`sha256:` and the digest of the answer; empty where no digest is compared."""
         expected = self.expected()
         return f"sha256:{sha256(expected).hexdigest()}" if expected else ""
 
     def entry(self) -> dict[str, Any]:
-        """The vector as the manifest has it."""
+        """The vector's entry in the manifest."""
         expected: dict[str, Any] = {}
         if self.expected_blob is not None:
             expected = {"digest": self.digest, "path": self.expected_blob.path, "bytes": self.expected_blob.size}
@@ -189,7 +189,7 @@ class Suite:
 
 
 def canonical_json(value: Any) -> bytes:
-    """JSON in one form: sorted keys, no blanks, UTF-8 as it is."""
+    """JSON in its canonical form: sorted keys, no blanks, UTF-8 unescaped."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 

@@ -32,7 +32,7 @@ def write_suite(target: str | os.PathLike[str], *, force: bool = False) -> Writt
     """Write the suite to a folder: all of it, or nothing.
 
     :param target: a folder that does not exist or is empty
-    :param force: replace a suite that is there; a folder with other files is refused all the same
+    :param force: replace a suite that is there; a folder with other files is still refused
     :raises FileExistsError: where the folder has something in it and `force` is not given
     :raises OSError: where it cannot be written
     """
@@ -73,7 +73,7 @@ def suite_files() -> Iterator[tuple[str, bytes]]:
 
 
 def manifest(made: Suite) -> dict[str, Any]:
-    """What `manifest.json` says."""
+    """The content of `manifest.json`."""
     return {
         "suite_version": made.version,
         "protocol": PROTOCOL,
@@ -83,7 +83,7 @@ def manifest(made: Suite) -> dict[str, Any]:
 
 
 def flags(made: Suite) -> dict[str, dict[str, Any]]:
-    """What `flags.json` says: of each flag that a vector has, the bug, who had it, and the vectors that find it."""
+    """The content of `flags.json`: for each flag that a vector has, the bug, who had it, and the vectors that find it."""
     found: dict[str, dict[str, Any]] = {}
     for vector in made:
         for name in vector.flags:
@@ -93,7 +93,7 @@ def flags(made: Suite) -> dict[str, dict[str, Any]]:
 
 
 def interpreting_version() -> str:
-    """The version of `INTERPRETING.md`, which it states itself.
+    """The version that `INTERPRETING.md` states.
 
     :raises ValueError: where it does not
     """

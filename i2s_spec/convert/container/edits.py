@@ -1,7 +1,7 @@
-"""This module defines a file with edits that is not written yet: a source like any other, and the changes that it holds.
+"""This module defines a file with edits that is not written yet: a source like any other, with a list of its changes.
 
-Stretches of the original are kept where they are; between them stand the new bytes. So a file of any size is changed
-without a copy of it in memory: it can be indexed, checked and edited again before a single byte goes to the disk.
+It refers to ranges of the original and holds only the new bytes. So a file of any size is changed without a copy of it
+in memory: it can be indexed, checked and edited again before it is written to disk.
 
     >>> from i2s_spec.gguf.source import BufferSource
     >>> edited = EditedSource(BufferSource(b"GGUF....")).edited([Edit(Span(4, 6, "version"), b"3")])
@@ -26,22 +26,22 @@ from i2s_spec.gguf.source import CHUNK, Buffer, Source
 from i2s_spec.gguf.writer import Progress
 from i2s_spec.schema import faults
 
-#: From so many pieces on, a read takes those of the original at once.
+#: With at least this many pieces, a read fetches the original's bytes at once.
 MANY_PIECES: Final = 16
 
-#: What all short runs of zeros are views of, so that a file full of padding is repaired with little memory.
+#: The buffer behind all short runs of zeros, so that a file full of padding is repaired with little memory.
 _ZEROS: Final = memoryview(bytes(CHUNK))
 
 
 def zeros(count: int) -> Buffer:
-    """So many zero bytes."""
+    """This number of zero bytes."""
     return _ZEROS[:count] if count <= len(_ZEROS) else bytes(count)
 
 
 class Edit(NamedTuple):
-    """New bytes in the place of a span; an empty span is where they are inserted, no bytes take the span out.
+    """New bytes that replace a span; with an empty span they are inserted, with no bytes the span is removed.
 
-    `keys` and `tensors` say how many key-values and tensor infos there are more afterwards, or less.
+    `keys` and `tensors` say by how much the edit changes the numbers of key-values and tensor infos.
     """
 
     span: Span
@@ -55,7 +55,7 @@ class Edit(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What became of the original in one place: the span that it had, the span and the bytes that are there now."""
+    """A change in one place: the span in the original, and the span and the bytes that replace it."""
 
     old: Span
     new: Span
@@ -63,7 +63,7 @@ class Change(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A stretch of the edited file: bytes `start` to `stop` of the original as they are, or `data` in their place."""
+    """A piece of the edited file: bytes `start` to `stop` of the original unchanged, or `data` in their place."""
 
     start: int
     stop: int
@@ -75,7 +75,7 @@ class _Piece(NamedTuple):
         return self.stop - self.start if self.data is None else len(self.data)
 
     def split(self, at: int) -> tuple[_Piece, _Piece]:
-        """The first `at` bytes and the rest; of new bytes the first part stands for what they replaced."""
+        """The first `at` bytes and the rest; for new bytes, the first part counts as the replacement."""
         start, stop, data, path = self
         if data is None:
             return _Piece(start, start + at), _Piece(start + at, stop)
@@ -89,7 +89,8 @@ class EditedSource:
         self.origin = origin
         self.name = origin.name
         self._pieces = (_Piece(0, origin.size),) if pieces is None else pieces
-        #: Pieces that hold bytes, which are all that is read: thousands of bytes taken out leave as many empty pieces.
+        #: The non-empty pieces, which are the only ones that are read: thousands of removed bytes leave as many empty
+        #: pieces.
         self._held = [(piece, size) for piece in self._pieces if (size := piece.size)]
         self._ends = list(accumulate(size for _, size in self._held))
         self.size = self._ends[-1] if self._ends else 0
@@ -99,7 +100,7 @@ class EditedSource:
         return None
 
     def edited(self, edits: Iterable[Edit]) -> EditedSource:
-        """The file with more edits, whose spans are in this one.
+        """The file with more edits, whose spans refer to this file.
 
         :raises ValueError: for edits that overlap or reach beyond the file
         """
@@ -134,7 +135,7 @@ class EditedSource:
         return EditedSource(self.origin, tuple(piece for piece in made if piece.data is not None or piece.size))
 
     def changes(self) -> Iterator[Change]:
-        """Every place in which the file is not the original, in order."""
+        """Every place where the file differs from the original, in order."""
         end = 0
         for piece in self._pieces:
             start, stop, data, path = piece
@@ -161,7 +162,7 @@ class EditedSource:
     def readinto(self, start: int, buffer: memoryview) -> None:
         stop = start + buffer.nbytes
         if start < 0 or stop > self.size:
-            reason = TrustedText("a range outside the file was asked for")
+            reason = TrustedText("a range outside the file was requested")
             raise FormatError(faults.CHANGED, Span(max(start, 0), self.size), reason=reason)
         i, done = bisect_right(self._ends, start), 0
         base, near = self._near(i, bisect_right(self._ends, stop - 1)) if stop > start else (0, b"")
@@ -180,7 +181,8 @@ class EditedSource:
             i += 1
 
     def _near(self, first: int, last: int) -> tuple[int, bytes]:
-        """What many small pieces have between them of the original, read at once, and where it begins; of few, nothing."""
+        """If there are many small pieces: the original's bytes between them, read at once, and their position; else
+        nothing."""
         inside = self._held[first + 1 : last] if last - first > MANY_PIECES else []
         start, stop = (inside[0][0].start, inside[-1][0].stop) if inside else (0, 0)
         return (start, self.origin.read(start, stop - start)) if 0 < stop - start <= CHUNK else (0, b"")
@@ -189,17 +191,17 @@ class EditedSource:
         return self.origin.changed()
 
     def close(self) -> None:
-        """Nothing: the original is closed by whoever opened it."""
+        """Do nothing: the caller closes the original."""
 
 
 def write_edited(source: EditedSource, target: Target, force: bool = False, progress: Progress | None = None) -> int:
-    """Write an edited file under a name of its own, complete or not at all.
+    """Write an edited file under another name, complete or not at all.
 
     :param force: replace a file of that name, but never the original
     :param progress: called now and then with (bytes written, bytes of the file)
     :returns: bytes of the file
-    :raises FileExistsError: where the name is taken and `force` is not given, and for that of the original always
-    :raises FormatError: S903 where the original was written to meanwhile
+    :raises FileExistsError: if the file exists and `force` is not given, and always for the original
+    :raises FormatError: S903 if the original was written to meanwhile
     :raises OSError: as `OutputFile` does
     """
     refuse_source(target, source.origin)

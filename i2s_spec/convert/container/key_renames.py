@@ -1,7 +1,7 @@
-"""This module says which keys change when a file's tensors are converted, or when its architecture gets another name.
+"""This module says which keys change when a file's tensors are converted, or when its architecture is renamed.
 
-An architecture has names because graphs are chosen by them. A file may be given another one only where the tensors are
-the same: BitNet b1.58 2B-4T is `bitnet-25`, `bitnet-b1.58` and (to upstream llama.cpp) `bitnet`.
+Programs choose the graph by the name of the architecture. A file may get another name only if the tensors are the same:
+BitNet b1.58 2B-4T is `bitnet-25`, `bitnet-b1.58` and (in upstream llama.cpp) `bitnet`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from i2s_spec.schema.types import BY_NAME, ValueType
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
 
-#: What `<architecture>.hidden_activation` may say.
+#: The allowed values of `<architecture>.hidden_activation`.
 ACTIVATIONS: Final = next(key.values for key in MODEL if key.name.endswith(".hidden_activation"))
 
 _FILE_TYPE, _QUANTIZATION = "general.file_type", "general.quantization_version"
 
 _PAIRS: Final = {"neox": "the halves of a head", "norm": "neighboring rows of a head"}
 
-#: What `general.file_type` means to the two lineages where they disagree.
+#: The meanings of `general.file_type` on which the two lineages disagree.
 _UPSTREAM: Final = {38: "MXFP4_MOE", 39: "NVFP4", 40: "Q1_0"}
 
 
 def renamed_keys(file: File, former: str | None, arch: str | None) -> dict[str, str]:
-    """New names of the keys that change theirs where the architecture is called `arch` instead of `former`."""
+    """New names of the keys to rename if the architecture is renamed from `former` to `arch`."""
     if arch is None or former in (None, arch):
         return {}
     return {key: arch + key[len(former) :] for key in file.metadata if key.startswith(f"{former}.")}
@@ -47,12 +47,12 @@ def changed_keys(
 ) -> tuple[dict[str, Any], tuple[int | None, int | None]]:
     """Keys to set, and `general.file_type` before and after.
 
-    :param former: the architecture that the file names
-    :param arch: the one that it shall name
-    :param activation: of the feed-forward, to be stored
-    :param types: of the matrices in the copy, with their numbers
+    :param former: the architecture in the file
+    :param arch: its new name
+    :param activation: the activation of the feed-forward network to store
+    :param types: the types of the matrices in the copy, with their counts
     :param converted: whether tensors were converted
-    :raises ValueError: for an architecture whose tensors are others, and an activation that does not exist
+    :raises ValueError: for an architecture with other tensors, and an activation that does not exist
     """
     values: dict[str, Any] = {}
     if arch is not None:
@@ -60,7 +60,7 @@ def changed_keys(
         values["general.architecture"] = Value(ValueType.STRING, arch)
     if activation is not None:
         if activation not in ACTIVATIONS:
-            raise ValueError(f"{quote(activation)} is not an activation; {', '.join(map(str, ACTIVATIONS))} are")
+            raise ValueError(f"{quote(activation)} is not an activation; there are: {', '.join(map(str, ACTIVATIONS))}")
         name = arch or former
         if name is None:
             raise ValueError("the file has no architecture to store an activation for")
@@ -81,14 +81,14 @@ def changed_keys(
 
 
 def check_architecture(file: File, former: str | None, arch: str) -> None:
-    """Refuse a name that means other tensors, or the same ones with their rows in another order.
+    """Refuse an architecture that has other tensors, or the same ones with their rows in another order.
 
-    :raises ValueError: which says what does not fit
+    :raises ValueError: with the reason
     """
     pooling = {f"{arch}.pooling_type"} if f"{former}.pooling_type" in file.metadata else ()
     new = declared_architecture(arch, pooling, file.tensors)
     if new is None:
-        raise ValueError(f"there is no architecture {quote(arch)} here; there are {', '.join(PREFIXES)}")
+        raise ValueError(f"unknown architecture {quote(arch)}; there are: {', '.join(PREFIXES)}")
     if former is None:
         raise ValueError("the file has no architecture that could be renamed")
     old = declared_architecture(former, file.metadata, file.tensors)
@@ -109,9 +109,9 @@ def check_architecture(file: File, former: str | None, arch: str) -> None:
 
 
 def file_type_words(number: int | None, kind: str | None = None) -> str:
-    """What `general.file_type` says, to each lineage.
+    """The meaning of `general.file_type` in each lineage.
 
-    :param kind: the type of most matrices of the file: where a fork has the number for it, that is what it says
+    :param kind: the type of most matrices of the file: if a fork has the number for it, that meaning applies
     """
     if number is None:
         return "none"

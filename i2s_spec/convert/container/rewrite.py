@@ -1,11 +1,11 @@
-"""This module defines how a GGUF file is copied with changes: keys set, renamed or dropped, tensors too, laid out anew.
+"""This module copies a GGUF file with changes: keys and tensors set, renamed or dropped, and the file laid out anew.
 
-Every copy that is laid out again is made here: in another byte order, with other tensor data (conversions), under
-another architecture, or with only what was understood (sanitizing).
+Every copy with a new layout is made here: in another byte order, with other tensor data (conversions), under another
+architecture, or with only the known parts (sanitizing).
 
-Whatever is not to be changed is copied byte for byte, key-values from their records and tensors in parts of a MiB, so
-that a file of any size is rewritten with little memory. Gaps between tensors, and bytes after the last one, are not
-part of the content and are not copied: the copy is laid out as the writer lays out every file.
+Everything else is copied byte for byte, key-values from their records and tensors in parts of a MiB, so a file of any
+size is rewritten with little memory. Gaps between tensors, and bytes after the last one, are not part of the content
+and are not copied: the copy has the standard layout of the writer.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _ALIGNMENT = "general.alignment"
 
 
 class Replacement(NamedTuple):
-    """What takes the place of a tensor's data: its type, and what makes its bytes, in the byte order of the copy.
+    """The replacement of a tensor's data: its type, and a function that makes its bytes, in the byte order of the copy.
 
-    The bytes are made when their turn comes, so that tensors of any size are replaced with little memory.
+    The bytes are made only when they are written, so tensors of any size are replaced with little memory.
     """
 
     type: str
@@ -67,25 +67,26 @@ def rewrite(
     Keys and tensors to drop, rename or replace are given by their names in the source; keys to set by their names in
     the copy.
 
-    :param source_file: a `File`, or what `open` takes
-    :param set: values by key: a `Value`, or a bare value, which keeps the type of the key it replaces
+    :param source_file: a `File`, or an argument of `open`
+    :param set: values by key: a `Value`, or a bare value, which keeps the type of the key that it replaces
     :param rename: new names of keys
-    :param replace: other data for tensors, whose names and shapes stay
+    :param replace: new data of tensors, whose names and shapes stay
     :param drop_keys: keys to leave out
     :param drop_tensors: tensors to leave out
     :param rename_tensors: new names of tensors
-    :param alignment: of tensors, in bytes; `general.alignment` follows. Without it the source's is kept.
-    :param byte_order: of the copy; where it is not the source's, every word is swapped (see `convert_endian`)
+    :param alignment: the alignment of tensors, in bytes; `general.alignment` is set accordingly. By default the source's.
+    :param byte_order: the byte order of the copy; if it differs from the source's, every word is swapped (see
+    `convert_endian`)
     :param force: replace an existing file, but never the source itself
     :param progress: called now and then with (bytes written, bytes of the copy)
     :returns: bytes of the copy
-    :raises FormatError: where the source has a fault, a kept tensor is not all there or is of a type without known
-        size, or the source changes meanwhile
+    :raises FormatError: if the source has a fault, a kept tensor is incomplete or has a type of unknown size, or the
+    source changes meanwhile
     :raises KeyError: for a key or tensor to drop, rename or replace that the source does not have
-    :raises ValueError: where names would occur twice, kept tensors overlap, a type has no place for a tensor's shape, or
-        the writer refuses what is kept or set
-    :raises FileExistsError: where the target is the source, also with `force`
-    :raises OSError: as `OutputFile` does; after any error the target is as it was
+    :raises ValueError: if names would occur twice, kept tensors overlap, a type cannot hold a tensor's shape, or the
+    writer refuses a kept or set value
+    :raises FileExistsError: if the target is the source, also with `force`
+    :raises OSError: as `OutputFile` does; after any error the target is unchanged
     """
     file: File = source_file
     if file.fault is not None:
@@ -133,10 +134,10 @@ def rewrite(
 
 
 class _Conversion(NamedTuple):
-    """What happens to the bytes of key-values and tensors on their way."""
+    """Converts the bytes of key-values and tensors for the copy."""
 
     record: Callable[[bytes], bytes]
-    #: Gives what makes the bytes of a tensor; refuses one whose bytes cannot be made.
+    #: Gives the function that makes the bytes of a tensor; refuses a tensor whose bytes cannot be made.
     data: Callable[[Tensor], Callable[[], Iterator[bytes]]]
 
 
@@ -152,9 +153,9 @@ def _conversion(file: File, order: ByteOrder) -> _Conversion:
 
 
 def _renamed(what: str, names: list[str], rename: Mapping[str, str], drop: Collection[str]) -> list[str | None]:
-    """The names of the copy, None for what is left out."""
+    """The names in the copy; None for parts that are left out."""
     if isinstance(drop, str):
-        raise TypeError(f"{what}s to drop are given as a list of names, not as one text")
+        raise TypeError(f"{what}s to drop must be a list of names, not a single string")
     there = frozenset(names)
     for name in (*rename, *drop):
         if name not in there:
@@ -171,7 +172,9 @@ def _renamed(what: str, names: list[str], rename: Mapping[str, str], drop: Colle
             continue
         new = rename.get(name, name)
         if seen.get(new) == name:
-            raise ValueError(f"{what} {quote(name)} occurs twice in the file, and a copy can have it once: drop it")
+            raise ValueError(
+                f"{what} {quote(name)} occurs twice in the file, but a copy can have it only once: drop it"
+            )
         if new in seen:
             raise ValueError(f"{what} {quote(new)} would occur twice in the copy")
         seen[new] = name
@@ -189,7 +192,7 @@ def _set(writer: Writer, key: str, value: Any, replaced: KeyValue | None = None)
 
 
 def _record(file: File, entry: KeyValue, key: str) -> bytes:
-    """A key-value as it stands in the source, under the name it is to have."""
+    """A key-value with its bytes from the source, under its new name."""
     record = file.source.read(entry.span.start, entry.span.stop - entry.span.start)
     if key == entry.key:
         return record
@@ -198,7 +201,7 @@ def _record(file: File, entry: KeyValue, key: str) -> bytes:
 
 
 def check_extents(file: File, tensors: list[Tensor]) -> None:
-    """Refuse tensors that the source does not have whole, or that share bytes.
+    """Refuse tensors that are incomplete in the source, or that share bytes.
 
     Overlapping tensors would be copied one after another: a small file could ask for a copy of any size.
     """
@@ -213,7 +216,7 @@ def check_extents(file: File, tensors: list[Tensor]) -> None:
 
 
 def _copied(file: File, data: Callable[[], Iterator[bytes]]) -> Callable[[], Iterator[bytes]]:
-    """The same bytes, and a look at the source after the last of them."""
+    """The same bytes; after the last of them, check that the source has not changed."""
 
     def make() -> Iterator[bytes]:
         yield from data()
@@ -223,9 +226,9 @@ def _copied(file: File, data: Callable[[], Iterator[bytes]]) -> Callable[[], Ite
 
 
 def require_unchanged(file: File) -> None:
-    """Make sure that what was read of a file belongs together.
+    """Check that a file has not changed since it was opened.
 
-    :raises FormatError: S903 where the file was written to since it was opened
+    :raises FormatError: S903 if the file was written to
     """
     reason = file.source.changed()
     if reason is not None:
@@ -236,15 +239,15 @@ def require_unchanged(file: File) -> None:
 def convert_endian(
     source_file: Origin, target: Target, byte_order: ByteOrder, force: bool = False, progress: Progress | None = None
 ) -> None:
-    """Copy a file in the given byte order; one that has it already is copied as it is (clause 2.3).
+    """Copy a file in the given byte order; a file that has it already is copied unchanged (clause 2.3).
 
-    Converting there and back gives the same bytes, for files that are laid out as our writer does. Version 2 knows no
-    byte order but little, so a big-endian copy is of version 3 whatever the source is, and keeps it on the way back.
+    Converting there and back gives the same bytes if the file has the layout of our writer. Version 2 is always
+    little-endian, so a big-endian copy gets version 3 and keeps it when it is converted back.
 
     :param source_file: a `File`, or what `open` takes
     :param byte_order: `little` or `big`
-    :raises ValueError: where a tensor's type has words whose places are not known (TL2, Q5_0, Q5_1, Q3_K, the IQ types
-        of ggml); nothing is written then
+    :raises ValueError: if the positions of words in a tensor's type are not known (TL2, Q5_0, Q5_1, Q3_K, the IQ types
+    of ggml); nothing is written then
     :raises FormatError, OSError: as `rewrite` does
     """
     rewrite(source_file, target, byte_order=byte_order, force=force, progress=progress)

@@ -1,13 +1,13 @@
-"""This module declares what Hugging Face's BitNet and Llama checkpoints call what GGUF files hold, and how rows move.
+"""This module maps tensor names of Hugging Face's BitNet and Llama checkpoints to those of GGUF files, and reorders rows.
 
     model.layers.N.self_attn.q_proj.weight     blk.N.attn_q.weight     and so on, as in `LAYER`
 
-Architectures that rotate neighboring rows of a head (`llama`) have the rows of attn_q and
-attn_k in another order than the checkpoint, which rotates halves. With heads of d rows, 0 <= i < d/2 and p = 0 or 1:
+Files of architectures that rotate neighboring rows of a head (`llama`) have the rows of attn_q and attn_k in another
+order than the checkpoint, which rotates halves. With heads of d rows, 0 <= i < d/2 and p = 0 or 1:
 
     row h*d + p*(d/2) + i of the checkpoint  is  row h*d + 2*i + p  of the GGUF file
 
-The BitNet architectures rotate halves as well: there nothing moves.
+The BitNet architectures rotate halves as well, so their rows keep the order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from i2s_spec.gguf.reader import File
 
-#: Names inside a layer; the first of two that mean the same is the one that is written.
+#: Names inside a layer; if two names have the same meaning, the first one is written.
 LAYER: Final = {
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
@@ -50,7 +50,8 @@ _GGUF_NAME: Final = re.compile(r"blk\.(0|[1-9][0-9]{0,8})\.(.+)", re.ASCII)
 
 
 def gguf_name(module: str) -> str | None:
-    """What a GGUF file calls the weight of a module, such as `model.layers.0.self_attn.q_proj`; None if it has none."""
+    """The name in a GGUF file of the weight of a module, such as `model.layers.0.self_attn.q_proj`; None if there is
+    none."""
     if module in WHOLE:
         return f"{WHOLE[module]}.weight"
     match = _NAME.fullmatch(module)
@@ -58,7 +59,7 @@ def gguf_name(module: str) -> str | None:
 
 
 def module_name(tensor: str) -> str | None:
-    """The module whose weight a tensor of a GGUF file is; None if checkpoints have none."""
+    """The module for a tensor of a GGUF file; None if checkpoints have none."""
     name, dot, end = tensor.rpartition(".")
     if not dot or end != "weight":
         return None
@@ -69,14 +70,14 @@ def module_name(tensor: str) -> str | None:
 
 
 def heads_that_move(file: File, tensor: str) -> int | None:
-    """How many heads the rows of a tensor belong to, where a GGUF file has them in another order; None where it has not.
+    """The number of heads that the rows of a tensor belong to, if a GGUF file has them in another order; else None.
 
-    :raises ValueError: for an architecture that no such checkpoints are known of, and where the heads are not said
+    :raises ValueError: for an architecture without known checkpoints of this kind, and if the number of heads is not given
     """
     architecture = file.metadata.get("general.architecture")
     declared = declared_architecture(architecture, file.metadata, file.tensors)
     if declared is None or declared.embedding_model:
-        raise ValueError(f"no packed checkpoints are known of architecture {quote(str(architecture))}")
+        raise ValueError(f"no packed checkpoints of architecture {quote(str(architecture))} are known")
     key = {"attn_q": "head_count", "attn_k": "head_count_kv"}.get(tensor.rpartition(".")[0].rpartition(".")[2])
     if key is None or declared.rope != "norm":
         return None
@@ -84,7 +85,7 @@ def heads_that_move(file: File, tensor: str) -> int | None:
     if count is None:
         count = file.metadata.get(f"{architecture}.attention.head_count")
     if not isinstance(count, int) or count < 1:
-        raise ValueError(f"{architecture}.attention.{key} does not say how many heads there are")
+        raise ValueError(f"{architecture}.attention.{key} does not give the number of heads")
     return count
 
 

@@ -1,11 +1,11 @@
 """This module reads and writes the packed weights of Hugging Face's BitNet checkpoints: uint8 matrices and their scales.
 
-A linear module `m` with N rows and K columns has two tensors (format facts: layout `row-blocks-4`, clause 5.5):
+A linear module `m` with N rows and K columns has two tensors (layout `row-blocks-4`, clause 5.5):
 
     m.weight        uint8 [N/4, K]: bits 2i and 2i+1 of byte (r, c) are the trit of row r + i*N/4, column c, plus 1
     m.weight_scale  one number: transformers' AutoBitLinear multiplies by it, its BitLinear divides
 
-So the scale of I2_S is `weight_scale` or its reciprocal, and nothing but the checkpoint's config.json says which:
+So the scale of I2_S is `weight_scale` or its reciprocal, and only the checkpoint's config.json says which:
 `linear_class: autobitlinear` multiplies (BitNet b1.58 2B-4T), anything else divides (Llama3-8B-1.58, Falcon3). A wrong
 choice gives the same trits with the wrong gain (clause 6.2).
 """
@@ -32,14 +32,14 @@ from i2s_spec.schema.dialect import CANONICAL, LAYOUTS, Dialect
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: What `weight_scale` is to the scale of I2_S: the same, or its reciprocal.
+#: The relation of `weight_scale` to the scale of I2_S: equal, or its reciprocal.
 Convention = Literal["multiply", "divide"]
 
 _DIALECT: Final = Dialect(LAYOUTS["row-blocks-4"], CANONICAL.code_map, CANONICAL.tail)
 _PER_BYTE: Final = 4
 _WEIGHT, _SCALE = ".weight", ".weight_scale"
 
-#: No config.json is larger.
+#: Largest config.json, in bytes.
 _MOST_CONFIG: Final = 1 << 20
 
 
@@ -58,13 +58,13 @@ class PackedMatrix(NamedTuple):
 
     @property
     def scale(self) -> np.float32:
-        """What +1 stands for, float32; a reciprocal is rounded once."""
+        """The value of +1, float32; a reciprocal is rounded once."""
         return scale_of(self.weight_scale, self.convention)
 
     def trits(self) -> NDArray[np.int8]:
         """All trits, int8 [rows, cols].
 
-        :raises UnusedCodeError: where the code 3 occurs
+        :raises UnusedCodeError: if the code 3 occurs
         """
         rows, cols = self.shape
         trits = np.empty((_PER_BYTE, rows // _PER_BYTE, cols), dtype=np.int8)
@@ -78,7 +78,7 @@ class PackedMatrix(NamedTuple):
 class PackedWeights(Mapping[str, "tuple[NDArray[np.int8], np.float32]"]):
     """The packed modules of a checkpoint: trits and scale by the name of the module, unpacked on access.
 
-    The checkpoint's files stay open for that; as a context manager it closes them.
+    The checkpoint's files stay open for this; as a context manager it closes them.
     """
 
     def __init__(self, checkpoint: Checkpoint, convention: Convention) -> None:
@@ -103,20 +103,20 @@ class PackedWeights(Mapping[str, "tuple[NDArray[np.int8], np.float32]"]):
 
 
 class StoredScale(NamedTuple):
-    """A `weight_scale` as it is stored, and the scale of I2_S before and after."""
+    """A stored `weight_scale`, and the scale of I2_S before and after."""
 
     value: np.float32
     rounding: Rounding
 
 
 def stored_scale(scale: float | np.float32, convention: Convention, scale_type: str) -> StoredScale:
-    """What is stored as `weight_scale`, and which scale that gives back.
+    """The value to store as `weight_scale`, and the scale that results from it.
 
-    :raises ValueError: for a scale that has no such number
+    :raises ValueError: for a scale that cannot be stored
     """
     if scale_type not in {"F32", "BF16"}:
-        raise ValueError(f"weight_scale is stored as F32 or BF16, not as {quote(scale_type)}")
-    value = scale_of(np.float32(scale), checked_convention(convention))  # its own inverse but for rounding
+        raise ValueError(f"weight_scale can be stored as F32 or BF16, not as {quote(scale_type)}")
+    value = scale_of(np.float32(scale), checked_convention(convention))  # its own inverse, except for rounding
     stored = np.float32(rounding(value, scale_type).stored)
     return StoredScale(stored, Rounding(float(np.float32(scale)), float(scale_of(stored, convention))))
 
@@ -126,11 +126,11 @@ def packed_tensors(
 ) -> tuple[NewTensor, NewTensor]:
     """The two tensors of a module.
 
-    :param trits: gives int8 trits [rows, cols] when they are written
-    :raises ValueError: for a shape that has no place
+    :param trits: a function that gives int8 trits [rows, cols] when they are written
+    :raises ValueError: for a shape that cannot be packed
     """
     if len(shape) != 2 or shape[0] % _PER_BYTE:
-        raise ValueError(f"{quote(module)}: a packed matrix has rows in fours, not the shape {list(shape)}")
+        raise ValueError(f"{quote(module)}: a packed matrix needs a multiple of 4 rows, not the shape {list(shape)}")
     rows, cols = shape
     bits = np.array([scale.value], dtype=np.float32).view(np.uint32)
     word = bits.astype("<u4") if scale_type == "F32" else (bits >> np.uint32(16)).astype("<u2")
@@ -141,7 +141,7 @@ def packed_tensors(
 
 
 def packed_rows(trits: NDArray[np.int8]) -> Iterator[bytes]:
-    """The bytes of a packed matrix, some rows at a time, each unpacked again and compared."""
+    """The bytes of a packed matrix, some rows at a time; each part is unpacked again and compared."""
     rows, cols = trits.shape
     blocks = trits.reshape(_PER_BYTE, rows // _PER_BYTE, cols)
     for start, stop in _byte_rows(rows, cols):
@@ -153,7 +153,7 @@ def packed_rows(trits: NDArray[np.int8]) -> Iterator[bytes]:
 
 
 def scale_of(weight_scale: np.float32, convention: Convention) -> np.float32:
-    """The scale of I2_S that a `weight_scale` means.
+    """The scale of I2_S for a `weight_scale`.
 
     :raises ValueError: for 0, NaN and infinities that divide
     """
@@ -161,21 +161,21 @@ def scale_of(weight_scale: np.float32, convention: Convention) -> np.float32:
         return weight_scale
     if not np.isfinite(weight_scale) or weight_scale == 0:
         raise ValueError(f"a scale of {weight_scale} has no reciprocal")
-    with np.errstate(over="ignore"):  # an infinity is refused by who asks
+    with np.errstate(over="ignore"):  # callers refuse infinities
         return np.float32(1 / float(weight_scale))
 
 
 def checked_convention(weight_scale: str) -> Convention:
     """One of the two conventions; ValueError for another word."""
     if weight_scale not in {"multiply", "divide"}:
-        raise ValueError(f"weight_scale is to multiply or to divide, not to {quote(weight_scale)}")
+        raise ValueError(f"weight_scale must be 'multiply' or 'divide', not {quote(weight_scale)}")
     return "multiply" if weight_scale == "multiply" else "divide"
 
 
 def configured(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Convention:
-    """Which convention the config.json beside a checkpoint means.
+    """The convention in the config.json beside a checkpoint.
 
-    :raises ValueError: where there is none, or it says nothing of BitNet
+    :raises ValueError: if there is none, or it says nothing about BitNet
     """
     first = path if isinstance(path, str | os.PathLike) else next(iter(path), "")
     folder = first if os.path.isdir(first) else os.path.dirname(os.fspath(first))
@@ -194,7 +194,7 @@ def configured(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
 
 
 def _matrices(checkpoint: Checkpoint, convention: Convention) -> Iterator[PackedMatrix]:
-    """Every uint8 matrix that has a `weight_scale`; each must be what it seems to be."""
+    """Every uint8 matrix with a `weight_scale`; each is checked."""
     for name, stored in checkpoint.items():
         if stored.dtype != "U8" or not name.endswith(_WEIGHT):
             continue

@@ -1,8 +1,8 @@
-"""This module converts between GGUF files and packed Hugging Face checkpoints, as far as weights go.
+"""This module converts the weights of GGUF files to packed Hugging Face checkpoints, and back.
 
-A checkpoint is made of a GGUF file's tensors under the names that transformers uses; its config.json and tokenizer are
-those of the model. The other way round, packed weights take the place of an existing GGUF file's: keys, vocabulary and
-all other tensors stay. Rows move where the architecture wants it (see `hugging_face`).
+A checkpoint gets a GGUF file's tensors under the names that transformers uses; config.json and tokenizer must come from
+the model. In the other direction, packed weights replace those of an existing GGUF file: keys, vocabulary and all other
+tensors stay. Rows are reordered if the architecture requires it (see `hugging_face`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class Exported(NamedTuple):
-    """What became of a GGUF file: bytes of the checkpoint, proofs, tensors copied, those that checkpoints cannot name."""
+    """The result: bytes of the checkpoint, proofs, copied tensors, and tensors without a name in checkpoints."""
 
     size: int
     proofs: tuple[Proof, ...]
@@ -74,12 +74,12 @@ def to_checkpoint(
 ) -> Exported:
     """Write the tensors of a GGUF file as a packed checkpoint.
 
-    Ternary matrices are packed, floats are copied (of big-endian files with their bytes swapped).
+    Ternary matrices are packed, floats are copied (with swapped bytes if the file is big-endian).
 
-    :param weight_scale: whether `weight_scale` is to multiply (2B-4T) or to divide
-    :param scale_type: F32, which is exact, or BF16, which published checkpoints have
-    :param source_dialect: of I2_S in the file
-    :raises ValueError: for an architecture that has no such checkpoints, other types, tensors that are not ternary
+    :param weight_scale: whether `weight_scale` multiplies (2B-4T) or divides
+    :param scale_type: F32, which is exact, or BF16, as in published checkpoints
+    :param source_dialect: the dialect of I2_S in the file
+    :raises ValueError: for an architecture without such checkpoints, other types, tensors that are not ternary
     :raises FormatError, OSError: as `convert_file` does
     """
     if file.fault is not None:
@@ -95,7 +95,7 @@ def to_checkpoint(
         elif is_ternary(tensor, architecture if isinstance(architecture, str) else None):
             if module in WHOLE:
                 raise ValueError(
-                    f"tensor {quote(tensor.name)} is ternary; checkpoints pack the matrices of layers only"
+                    f"tensor {quote(tensor.name)} is ternary, but checkpoints pack only the matrices of layers"
                 )
             source = tensor.ternary(source_dialect)
             heads = heads_that_move(file, tensor.name)
@@ -119,10 +119,10 @@ def _checkpoint_trits(source: Trits, heads: int | None, threads: int) -> Callabl
 
 
 def _copied(file: File, tensor: Tensor, module: str) -> NewTensor:
-    """A float tensor as it is, in little-endian order."""
+    """A float tensor unchanged, in little-endian order."""
     name = tensor.type.name if tensor.type is not None else f"type {tensor.number}"
     if name not in FLOAT_WORDS:
-        raise ValueError(f"tensor {quote(tensor.name)} is {name}, which checkpoints have no type for")
+        raise ValueError(f"tensor {quote(tensor.name)} is {name}, a type that checkpoints do not have")
     span = tensor.span
     tensor.require(span)
     if file.byte_order == "big":
@@ -143,13 +143,13 @@ def from_checkpoint(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Conversion:
-    """Copy a GGUF file with the packed weights of a checkpoint in the place of its own.
+    """Copy a GGUF file with its weights replaced by the packed weights of a checkpoint.
 
     :param paths: a safetensors file, a folder of them, or several
-    :param model: the file that everything else comes from
-    :param weight_scale: whether it multiplies or divides; `auto` asks the config.json beside the checkpoint
+    :param model: the file with everything else
+    :param weight_scale: whether it multiplies or divides; `auto` reads the config.json beside the checkpoint
     :param to: one of `TYPES`, or a dialect of I2_S
-    :raises ValueError: for weights that the model has no tensor of the same shape for, and as `convert_file`
+    :raises ValueError: for weights without a tensor of the same shape in the model, and as `convert_file`
     """
     if model.fault is not None:
         raise model.fault

@@ -1,8 +1,8 @@
-"""This module reads and writes safetensors files: a JSON header that says where each tensor lies, then their bytes.
+"""This module reads and writes safetensors files: a JSON header with the position of each tensor, then their bytes.
 
 A file is `u64 length of the header, header, data`, all little-endian; offsets count from the start of the data. Tensors
-are read in ranges and written as they are made, so that files of any size take little memory; the usual library holds
-all of a file that it writes, and its NumPy face knows no BF16, in which checkpoints keep their scales.
+are read in ranges and written as they are made, so files of any size take little memory. The usual library holds the
+whole file that it writes, and its NumPy interface does not support BF16, in which checkpoints store scales.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Stored(NamedTuple):
         return self.stop - self.start
 
     def read(self, start: int = 0, stop: int | None = None) -> bytes:
-        """Its bytes, or those of a range."""
+        """Its bytes, or a range of them."""
         stop = self.nbytes if stop is None else stop
         return self.source.read(self.start + start, stop - start)
 
     def readinto(self, start: int, buffer: memoryview) -> None:
-        """Fill a buffer with its bytes from a place on."""
+        """Fill a buffer with its bytes from a position on."""
         if start + buffer.nbytes > self.nbytes:
             raise ValueError(f"tensor {quote(self.name)} has {counted(self.nbytes, 'byte')}")
         self.source.readinto(self.start + start, buffer)
@@ -58,11 +58,11 @@ class Stored(NamedTuple):
 class Checkpoint(Mapping[str, Stored]):
     """The tensors of one or more safetensors files, by name.
 
-    A `with` block that ends without an error asks whether a file changed meanwhile.
+    At the end of a `with` block without an error, it is checked whether a file changed.
 
     :param paths: a file, a folder (all `*.safetensors` in it), or several files; sources are closed with the others
-    :raises FormatError: H101, H102 for what is no such file; S901, S902 for what cannot be read; S903 at the end of a
-        block, where a file changed
+    :raises FormatError: H101, H102 for a file that is not safetensors; S901, S902 for a file that cannot be read; S903
+    at the end of a block, if a file changed
     """
 
     def __init__(self, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str] | Source]) -> None:
@@ -81,7 +81,7 @@ class Checkpoint(Mapping[str, Stored]):
             raise
 
     def require_unchanged(self) -> None:
-        """Raise where a file changed since it was opened: tensors of two moments are no model (12.4-2).
+        """Raise if a file changed since it was opened: tensors of different versions are not one model (12.4-2).
 
         :raises FormatError: S903, with the name of the file
         """
@@ -89,7 +89,7 @@ class Checkpoint(Mapping[str, Stored]):
             require_unchanged(source)
 
     def unchanged(self, data: Callable[[], Iterator[bytes]]) -> Callable[[], Iterator[bytes]]:
-        """The same bytes, and a look at all files after the last of them: what was made of others gets no name."""
+        """The same bytes; after the last of them, check that no file changed: otherwise the output gets no name."""
 
         def make() -> Iterator[bytes]:
             yield from data()
@@ -135,9 +135,9 @@ def _files(
 
 
 def _tensors(source: Source) -> Iterator[Stored]:
-    """What the header of a file lists, each within the file."""
+    """The tensors in the header of a file; each must be inside the file."""
     if source.size < 8:
-        raise _malformed(source, f"it has {counted(source.size, 'byte')}, and the length of a header alone takes 8")
+        raise _malformed(source, f"it has {counted(source.size, 'byte')}, but the length of the header alone takes 8")
     length = int.from_bytes(source.read(0, 8), "little")
     if length > min(MOST_HEADER, source.size - 8):
         raise _malformed(
@@ -158,7 +158,7 @@ def _tensors(source: Source) -> Iterator[Stored]:
 
 
 def _check_places(source: Source, tensors: list[Stored], base: int) -> None:
-    """Each byte of the data belongs to one tensor, as the format has it: two in one place would be one of them twice."""
+    """Check that each byte of the data belongs to exactly one tensor, as the format requires."""
     end, before = base, ""
     for tensor in sorted(tensors, key=lambda each: (each.start, each.stop)):
         if tensor.start < end and tensor.nbytes:
@@ -184,7 +184,7 @@ def _tensor(source: Source, name: str, about: Any, base: int) -> Stored:
         raise refuse("is not described by an object")
     dtype, shape, offsets = about.get("dtype"), about.get("shape"), about.get("data_offsets")
     if not isinstance(dtype, str) or not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
-        raise refuse("has no type, shape or offsets as they must be")
+        raise refuse("has no valid type, shape or offsets")
     start, stop = base + offsets[0], base + offsets[1]
     if not start <= stop <= source.size:
         raise refuse(f"lies at bytes {start:,} to {stop:,} of {source.size:,}")
@@ -209,7 +209,7 @@ def _malformed(source: Source, reason: str) -> FormatError:
 
 
 class NewTensor(NamedTuple):
-    """A tensor to be written: its type, its shape, and what makes its bytes, little-endian."""
+    """A tensor to write: its type, its shape, and a function that makes its bytes, little-endian."""
 
     name: str
     dtype: str
@@ -234,12 +234,12 @@ def write_checkpoint(
 
     Wide types come first, so that every tensor is aligned to its elements.
 
-    :param metadata: text to keep in the header; `format: pt` is what transformers wants
+    :param metadata: text to store in the header; transformers requires `format: pt`
     :param force: replace an existing file
     :param progress: called now and then with (bytes written, bytes of the file)
-    :param before_end: called when all is written, before the file gets its name; what it raises leaves no file
+    :param before_end: called when all is written, before the file gets its name; if it raises, no file is left
     :returns: bytes of the file
-    :raises ValueError: where a name occurs twice, or a tensor's data has another size than it takes
+    :raises ValueError: if a name occurs twice, or a tensor's data has a wrong size
     :raises OSError: as `OutputFile` does
     """
     refuse_taken(path, force)
@@ -248,7 +248,7 @@ def write_checkpoint(
     end = 0
     for tensor in ordered:
         if tensor.name in header:
-            raise ValueError(f"tensor {quote(tensor.name)} is there already")
+            raise ValueError(f"tensor {quote(tensor.name)} is given twice")
         header[tensor.name] = {
             "dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [end, end + tensor.nbytes]
         }  # fmt: skip
@@ -268,6 +268,6 @@ def write_checkpoint(
                     reported = done
                     progress(done, size)
             if done != stop:
-                raise ValueError(f"tensor {quote(tensor.name)}: the data has {done - stop:+,} bytes")
+                raise ValueError(f"tensor {quote(tensor.name)}: the size of the data differs by {done - stop:+,} bytes")
         before_end()
     return size

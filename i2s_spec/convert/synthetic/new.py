@@ -1,7 +1,7 @@
 """This module makes new models: small complete GGUF files of every architecture, with random ternary weights.
 
-Keys and tensors are those of the real files, in their order, with their types (clauses 3.7 and 4.7); only the
-numbers are random. The same arguments give the same bytes, on every machine.
+Keys and tensors are those of the real files, in their order, with their types (clauses 3.7 and 4.7); only the weights
+are random. The same arguments give the same bytes, on every machine.
 
     >>> import io
     >>> new(io.BytesIO(), "bitnet-b1.58", layers=1)
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Written(NamedTuple):
-    """What was written: bytes of the file, key-values, tensors."""
+    """The result: bytes of the file, and numbers of key-values and tensors."""
 
     size: int
     keys: int
@@ -41,7 +41,7 @@ class Written(NamedTuple):
 BLOCK: Final = 128
 MOST_COLUMNS: Final = 1 << 20
 
-#: The head, where it is not the embedding.
+#: The head, if it is not the embedding.
 _HEAD: Final = "output.weight"
 _LAST_NORM: Final = "output_norm.weight"
 
@@ -79,39 +79,39 @@ def new(
     :param ff: width of the feed-forward, a multiple of 128
     :param heads: query heads, a divisor of `embd`
     :param heads_kv: key and value heads, a divisor of `heads`
-    :param head_dim: width of a head, even; only qwen3, qwen3-lm and gemma3 have another than embd / heads
+    :param head_dim: width of a head, even; only in qwen3, qwen3-lm and gemma3 it may differ from embd / heads
     :param vocab: number of tokens, at least 256 and the special ones
-    :param context: what context_length says
-    :param seed: of the random weights, from 0 on
-    :param shape: `2b4t` for all the sizes of BitNet-b1.58-2B-4T (1.19 GB); no size is then given by itself
-    :param alignment: of tensor data, written as general.alignment unless it is 32
-    :param byte_order: of the whole file
-    :param as_published: only the keys that the published files of the architecture have, which the linter has something to
-        say about: no tokenizer.ggml.pre, or no general.quantization_version. Always so with `shape`
-    :param type: of the projections: I2_S, a type of `block_layout`, F32, F16 or BF16. Widths that are not given grow to
-        whole blocks of it
-    :param rotated: fold a rotation into the projections, and the head and the embedding where they are two, and write the
-        keys that say so (clause 3.8)
-    :param head: whether the file has an output.weight (`untied`) or the head is the embedding (`tied`); as the
-        architecture's usual files unless it is given
-    :param unit_tables: embedding and head with a deviation of 1, as version 0.1.0 wrote them; logits are then so far apart
-        that a tied head repeats each token. Otherwise their deviation is the next power of two below 1 / sqrt(embd), with
-        which logits have a deviation of about 1, and perplexity is near the size of the vocabulary
+    :param context: the value of context_length
+    :param seed: the seed of the random weights, from 0 on
+    :param shape: `2b4t` for all the sizes of BitNet-b1.58-2B-4T (1.19 GB); single sizes cannot be given then
+    :param alignment: the alignment of tensor data, written as general.alignment unless it is 32
+    :param byte_order: the byte order of the whole file
+    :param as_published: only the keys of the published files of the architecture, about which the linter has findings:
+    no tokenizer.ggml.pre, or no general.quantization_version. Always the case with `shape`
+    :param type: the type of the projections: I2_S, a type of `block_layout`, F32, F16 or BF16. Widths that are not
+    given grow to whole blocks of it
+    :param rotated: fold a rotation into the projections, and into head and embedding if they are separate, and write
+    the keys that declare it (clause 3.8)
+    :param head: whether the file has an output.weight (`untied`) or the head is the embedding (`tied`); by default as
+    in the architecture's usual files
+    :param unit_tables: embedding and head with a deviation of 1, as version 0.1.0 wrote them; logits are then so far
+        apart that a tied head repeats each token. Otherwise their deviation is the next power of two below 1 /
+        sqrt(embd), with which logits have a deviation of about 1, and perplexity is near the size of the vocabulary
     :param force: replace an existing file
     :param progress: called with (bytes written, bytes of the file)
     :raises ValueError: for sizes that no such model can have, before anything is written
-    :raises FileExistsError: where the path is taken and `force` is not given
+    :raises FileExistsError: if the path exists and `force` is not given
     """
     if architecture not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
-        raise ValueError(f"there is no architecture {quote(architecture)} here; there are {known}")
+        raise ValueError(f"unknown architecture {quote(architecture)}; there are: {known}")
     if seed < 0:
         raise ValueError(f"the seed is {seed}; seeds start at 0")
     if head is not None and ARCHITECTURES[architecture].head != "untied":
         able = " and ".join(each.name for each in ARCHITECTURES.values() if each.head == "untied")
-        raise ValueError(f"the head of {architecture} cannot be chosen; that of {able} can")
+        raise ValueError(f"the head of {architecture} cannot be chosen, only that of {able}")
     if head not in (None, "tied", "untied"):
-        raise ValueError(f"head is {quote(str(head))}; there are tied and untied")
+        raise ValueError(f"head is {quote(str(head))}; it must be tied or untied")
     recipe = RECIPES[architecture]
     times = 0 if unit_tables else 1 + recipe.multiplies_embedding
     given = {
@@ -158,12 +158,12 @@ def write_model(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Written:
-    """Write a model of any weights, with the keys and tensors of real files of its architecture.
+    """Write a model with any weights, with the keys and tensors of real files of its architecture.
 
-    :param data: what `Writer.add_tensor` takes, for a tensor that the architecture declares
-    :param about: what keys of type str say, instead of what a synthetic model has there or in addition
+    :param data: gives an argument of `Writer.add_tensor` for a tensor that the architecture declares
+    :param about: values of keys of type str, instead of or in addition to those of a synthetic model
     :param without: keys and tensors that are left out
-    :param beside: optional tensors that are written
+    :param beside: optional tensors that are written, too
     :param kinds: types other than the usual ones, and a rotation
     :raises ValueError: for sizes that no such model can have, before anything is written
     """
@@ -198,14 +198,14 @@ def write_model(
 
 
 def _shape(shape: str, architecture: str, chosen: dict[str, Any]) -> tuple[Size, Callable[[int], SyntheticVocabulary]]:
-    """The sizes of a named shape and the maker of its vocabulary."""
+    """The sizes of a named shape, and the function that makes its vocabulary."""
     if shape not in SHAPES:
         raise ValueError(f"there is no shape {quote(shape)}; there is {', '.join(SHAPES)}")
     size, make_vocabulary, architectures = SHAPES[shape]
     if architecture not in architectures:
         raise ValueError(f"{shape} is a shape of {' and '.join(architectures)}, not of {architecture}")
     if chosen:
-        raise ValueError(f"{shape} sets all sizes; {' and '.join(chosen)} cannot be given beside it")
+        raise ValueError(f"{shape} sets all sizes; {' and '.join(chosen)} cannot be given as well")
     return size, make_vocabulary
 
 
@@ -227,7 +227,7 @@ def _hyperparameters(architecture: Architecture, recipe: Recipe, size: Size) -> 
         raise ValueError(f"context is {size.context:,}; it must be 1 to {(1 << 31) - 1:,}")
 
     head_dim = size.embd // size.heads
-    if recipe.says_head_width:  # their heads are wider than the hidden state gives them
+    if recipe.says_head_width:  # the heads of these are wider than embd / heads
         head_dim = 2 * head_dim if size.head_dim is None else size.head_dim
     elif size.head_dim not in (None, head_dim):
         raise ValueError(
@@ -260,7 +260,7 @@ def _hyperparameters(architecture: Architecture, recipe: Recipe, size: Size) -> 
 def _values(
     architecture: Architecture, recipe: Recipe, h: Hyperparameters, words: SyntheticVocabulary
 ) -> dict[str, Any]:
-    """What each key holds."""
+    """The value of each key."""
     ids = {f"tokenizer.ggml.{name}_token_id": number for name, number in words.ids.items()}
     return {
         "tokenizer.ggml.padding_token_id": words.ids["eos"],
@@ -299,9 +299,8 @@ def _values(
 def _data(
     placed: Placed, seed: int, byte_order: ByteOrder, kinds: WeightKinds, times: int
 ) -> Callable[[], Iterable[bytes | memoryview]]:
-    """What makes the bytes of a tensor when its turn comes; tables are divided by about sqrt(embd), so many times.
-
-    Twice, where the model multiplies its embedding by that: the gains of the last norm give the logits their size.
+    """The function that makes the bytes of a tensor when it is written; tables are divided by about sqrt(embd) once, or
+    twice if the model multiplies its embedding by that. The gains of the last norm give the logits their size.
     """
     from i2s_spec.convert.synthetic import random_weights, typed_weights
 

@@ -1,8 +1,8 @@
 """This module makes the random tensor data of synthetic models: the same bytes for the same seed, on every machine.
 
-Only the raw output of PCG64 is used, whose stream NumPy guarantees, and integer arithmetic or tables on top of it; each
-tensor has a stream of its own, drawn from the seed and its name, so that its bytes do not depend on the rest of the
-model. Data comes in chunks of a MiB or less, each made when it is asked for.
+It uses only the raw output of PCG64, whose stream NumPy guarantees, with integer arithmetic or tables; each tensor has
+its own stream, derived from the seed and its name, so its bytes do not depend on the rest of the model. Data comes in
+chunks of at most a MiB, each made on demand.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _QUANTILES: Final = bytes.fromhex(
 )
 
 _POSITIVE: Final = np.frombuffer(_QUANTILES, dtype=">u2").astype(np.uint16)
-#: All 256 of them: what a random byte becomes. The sign is the highest bit.
+#: All 256 quantiles, indexed by a random byte. The highest bit is the sign.
 NORMAL: Final = np.concatenate([_POSITIVE[::-1] | np.uint16(0x8000), _POSITIVE])
 
 #: The low bit of each of the 32 two-bit fields of a word.
@@ -44,7 +44,7 @@ def random_bytes(seed: int, stream: str, count: int) -> Iterator[np.ndarray[Any,
     """`count` random bytes in chunks.
 
     :param seed: any number from 0 on
-    :param stream: what the bytes are for; another name gives other bytes
+    :param stream: the name of the stream; another name gives other bytes
     """
     source = np.random.PCG64([seed, crc32(stream.encode())])
     while count > 0:
@@ -59,8 +59,8 @@ def ternary(
 ) -> Iterator[bytes | memoryview]:
     """The bytes of a canonical I2_S tensor with a quarter of its weights -1, a half 0 and a quarter +1.
 
-    The scale is sqrt(2 / ne0), which keeps the size of what passes through, up to 6 % more or less, so that no two
-    tensors need share it.
+    The scale is sqrt(2 / ne0), which keeps the magnitude of activations, changed by up to 6 % so that tensors have
+    different scales.
 
     :param ne: shape in ggml's order; ne0 is a multiple of 128
     """
@@ -74,24 +74,24 @@ def ternary(
 
 
 def halvings_of(width: int) -> int:
-    """How often the numbers of a table are halved so that logits are as far apart as those of a model can be.
+    """How often the numbers of a table are halved, so that logits have a realistic spread.
 
-    A logit is the product of two rows of this width, one of them of unit size, so that its deviation is that of the table
-    times sqrt(width): 1/2 to 1 with 2**-halvings, the next power of two below 1 / sqrt(width). The embedding is then
-    small beside what layers add to it, and a tied head does not repeat each token.
+    A logit is the product of two rows of this width, one of them with unit variance, so its deviation is that of the
+    table times sqrt(width): 1/2 to 1 with 2**-halvings, the next power of two below 1 / sqrt(width). The embedding is
+    then small compared with the output of layers, and a tied head does not repeat each token.
     """
     return (max(width - 1, 0).bit_length() + 1) // 2
 
 
 def quantiles(halvings: int = 0) -> np.ndarray[Any, np.dtype[np.float16]]:
-    """`NORMAL` as numbers, halved so often; exact until they are less than float16 holds whole, rounded from there on."""
+    """`NORMAL` as numbers, halved this often; exact until they are too small for float16, rounded from there on."""
     return (NORMAL.view(np.float16).astype(np.float32) * np.float32(2.0**-halvings)).astype(np.float16)
 
 
 def normal_halves(
     seed: int, name: str, count: int, halvings: int = 0, byte_order: ByteOrder = "little"
 ) -> Iterator[memoryview]:
-    """The bytes of `count` float16 numbers that are distributed normally, with a deviation of 2**-halvings."""
+    """The bytes of `count` normally distributed float16 numbers with a deviation of 2**-halvings."""
     table = quantiles(halvings).astype(order_prefix(byte_order) + "f2")
     for chunk in random_bytes(seed, name, count):
         yield table[chunk].view(np.uint8).data
@@ -100,7 +100,7 @@ def normal_halves(
 def near_one(
     seed: int, name: str, count: int, type: str, doublings: int = 0, byte_order: ByteOrder = "little"
 ) -> Iterator[memoryview]:
-    """The bytes of `count` numbers between 7/8 and 9/8, doubled so often, in F32 or F16, which hold them exactly."""
+    """The bytes of `count` numbers between 7/8 and 9/8, doubled this often, in F32 or F16, which hold them exactly."""
     dtype = np.dtype({"F32": "f4", "F16": "f2"}[type]).newbyteorder(order_prefix(byte_order))
     for chunk in random_bytes(seed, name, count):
         gains = 1 + (chunk.astype(np.int16) - 128) / np.float32(1024)

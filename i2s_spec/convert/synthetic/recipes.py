@@ -1,4 +1,4 @@
-"""This module declares how the real files of each architecture are made: which keys in which order, and usual sizes.
+"""This module declares how the real files of each architecture are made: the keys in their order, and usual sizes.
 
 The order of keys is that of the converters that wrote the files; types and meanings are the schema's.
 """
@@ -27,10 +27,10 @@ class Size(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """How the real files of an architecture are made, as far as the schema does not say it.
+    """How the real files of an architecture are made, in addition to the schema.
 
-    :param keys: of the published files, in their order
-    :param lacking: keys that these lack and that a sound file has, each with the key that it comes after
+    :param keys: the keys of the published files, in their order
+    :param lacking: keys that these lack but a sound file has, each with the key that precedes it
     :param multiplies_embedding: whether the graph multiplies the embedding by sqrt(embd)
     """
 
@@ -46,7 +46,7 @@ class Recipe(NamedTuple):
 
     @property
     def says_head_width(self) -> bool:
-        """Whether the keys say how wide a head is, which may then be another width than embd / heads."""
+        """Whether the keys give the width of a head, which may then differ from embd / heads."""
         return "{arch}.attention.key_length" in self.keys
 
     def keys_of(self, as_published: bool) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ RECIPES: Final = {
     ),
 }  # fmt: skip
 
-#: Named shapes: the sizes of a real model, and how its vocabulary is made.
+#: Named shapes: the sizes of a real model, and the function that makes its vocabulary.
 SHAPES: Final = {
     "2b4t": (
         Size(30, 2560, 6912, 20, 5, 128256, 4096),
@@ -151,7 +151,7 @@ SHAPES: Final = {
     ),
 }
 
-#: Pooling by the last token, which is what the embedding models were trained for (clause 3.6).
+#: Pooling by the last token, with which the embedding models were trained (clause 3.6).
 LAST_TOKEN: Final = 3
 
 CHAT_TEMPLATE: Final = (

@@ -1,4 +1,4 @@
-"""This module makes words out of syllables: as many as a vocabulary lacks, no two the same, each built from shorter ones.
+"""This module makes different words from syllables, to fill a vocabulary; each is built from shorter ones.
 
 >>> new_words(" ", 3, {"ba"})
 [('be', ['b e']), ('bi', ['b i']), ('bo', ['b o'])]
@@ -10,15 +10,16 @@ from collections.abc import Collection, Iterator
 from itertools import product
 from typing import Final
 
-#: Syllables of the words that fill a vocabulary up, open and closed. No letter ends one and begins another, so that a
-#: word falls into syllables in one way only, and no two words are the same. The ends are tokens of the trained vocabulary.
+#: Syllables of the words that fill a vocabulary, open and closed. No letter both ends a syllable and begins another
+#: one, so a word can be split into syllables in only one way, and all words differ. The ends are tokens of the trained
+#: vocabulary.
 _OPEN: Final = tuple(map("".join, product("bdgk", "aeiou")))
 _ENDS: Final = ("ll", "m", "n", "r", "st")
 _CLOSED: Final = tuple(syllable + _ENDS[i % 5] for i, syllable in enumerate(_OPEN))
 
 
 def new_words(space: str, count: int, taken: Collection[str]) -> list[tuple[str, list[str]]]:
-    """`count` new words, each with the pairs `a b` that it can be merged from; a, b come earlier or are in `taken`."""
+    """`count` new words, each with the pairs `a b` from which it can be merged; a and b come earlier or are in `taken`."""
     words: list[tuple[str, list[str]]] = []
     for word, pairs in _all_words(space):
         if len(words) >= count:
@@ -29,7 +30,7 @@ def new_words(space: str, count: int, taken: Collection[str]) -> list[tuple[str,
 
 
 def _all_words(space: str) -> Iterator[tuple[str, list[str]]]:
-    """Words of one syllable, of two, and so on; those of a length without a space before those with one."""
+    """Words of one syllable, of two, and so on; for each length, those without a space come first."""
     for syllable in _OPEN:
         yield syllable, [f"{syllable[0]} {syllable[1]}"]
     for syllable in _CLOSED:

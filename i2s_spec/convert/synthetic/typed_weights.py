@@ -1,9 +1,9 @@
 """This module makes the random projections of synthetic models in any type, rotated or not.
 
-The weights are those that `random_weights.ternary` makes as I2_S. In a type with a scale for each group every group gets a
-scale of its own, up to 12 % from that of the tensor, so that a reader that takes one for all is seen to be wrong. Rotated
-weights (clause 3.8) are folded in float32, as a converter folds those of a checkpoint, and are then quantized as the
-type's own quantizer does it: they are other weights than before, but for floats.
+The weights are those that `random_weights.ternary` makes as I2_S. In a type with a scale for each group, every group
+gets its own scale, up to 12 % from that of the tensor, so that a reader that uses one scale for all is found to be
+wrong. Rotated weights (clause 3.8) are folded in float32, like a converter does with a checkpoint, and then quantized
+with the type's own quantizer: unless the type is a float, they differ from the original weights.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def projection(
 
     :param ne: shape in ggml's order
     :param type: one of `weight_kinds.TYPES`
-    :param rotation: that the weights of this name may be folded with
+    :param rotation: the rotation that may be folded into the weights of this name
     """
     folded = rotation if rotation is not None and rotation.rotates(name) else None
     if type == "I2_S" and folded is None:
@@ -68,7 +68,7 @@ def table(
     halvings: int = 0,
     byte_order: ByteOrder = "little",
 ) -> Iterator[bytes]:
-    """The bytes of an embedding table or head, normally distributed, in F32 or F16, with its rows rotated if need be.
+    """The bytes of an embedding table or head, normally distributed, in F32 or F16, with rotated rows if requested.
 
     The deviation is 2**-halvings. A row h is stored as z = H (s h), so that s (H z) is h again; the rows of a head are
     folded in the same way.
@@ -81,7 +81,7 @@ def table(
 
 
 def _scales(seed: int, name: str, shape: tuple[int, ...], type: str, scale: float) -> NDArray[Any]:
-    """The scale of each group, in the float of the type."""
+    """The scale of each group, in the float type that the type uses."""
     tensor = blocks_of(shape, type)
     bits = np.concatenate(list(random_bytes(seed, f"{name} groups", tensor.groups)))
     each = np.float32(scale) * (1 + (bits.astype(np.float32) - 128) / 1024)

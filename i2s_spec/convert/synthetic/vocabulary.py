@@ -1,9 +1,9 @@
 """This module makes the vocabularies of synthetic models: a small byte-level BPE of our own, cut or extended to any size.
 
 The vocabulary was trained by `train` on `vocabulary.txt`, which was written for it, and is kept in `vocabulary.json`;
-`python -m i2s_spec.convert.synthetic.vocabulary` makes the one from the other again, byte for byte. Smaller
-vocabularies leave out the last merges. Larger ones go on with words made of syllables, each of which merges can build,
-so that a header of any real size is possible.
+`python -m i2s_spec.convert.synthetic.vocabulary` reproduces it byte for byte. Smaller vocabularies leave out the last
+merges. Larger ones continue with words made of syllables, which merges can build, so a header of any realistic size is
+possible.
 
     >>> small = byte_level(300)
     >>> len(small.tokens), small.tokens[small.ids["bos"]], small.merges[:2]
@@ -28,15 +28,15 @@ TRAINED: Final = HERE.with_suffix(".json")
 #: Tokens of the trained vocabulary, with the special ones.
 TRAINED_SIZE: Final = 512
 
-#: More tokens than any real vocabulary has.
+#: Most tokens; no real vocabulary has more.
 MOST_TOKENS: Final = 1_048_576
 
-#: What `tokenizer.ggml.token_type` says of a token (clause 3.5).
+#: The values of `tokenizer.ggml.token_type` (clause 3.5).
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 
 
 class SyntheticVocabulary(NamedTuple):
-    """Tokens by id, with what a GGUF file says of each; `ids` are those of the special tokens, by the names of keys."""
+    """Tokens by id, with their properties in a GGUF file; `ids` are those of the special tokens, by the names of keys."""
 
     tokens: tuple[str, ...]
     types: tuple[int, ...]
@@ -46,7 +46,7 @@ class SyntheticVocabulary(NamedTuple):
 
 
 class Special(NamedTuple):
-    """A token that is not text: how it is written, the key that holds its id, its type and score."""
+    """A special token: its text, the key that holds its id, its type and score."""
 
     token: str
     key: str = ""
@@ -92,9 +92,9 @@ PIECE_SPACE: Final = "▁"
 
 @cache
 def alphabet() -> tuple[str, ...]:
-    """The 256 characters that stand for bytes in byte-level tokens, in their usual order.
+    """The 256 characters that represent bytes in byte-level tokens, in their usual order.
 
-    Printable characters of Latin-1 stand for themselves; the bytes that are none, in rising order, for U+0100 onwards.
+    Printable characters of Latin-1 represent themselves; the other bytes, in ascending order, U+0100 and the following.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     return (*map(chr, printable), *(chr(0x100 + i) for i in range(256 - len(printable))))
@@ -103,10 +103,10 @@ def alphabet() -> tuple[str, ...]:
 def train(texts: Iterable[str], size: int) -> dict[str, Any]:
     """Train a byte-level BPE vocabulary; needs the extra `[tokenizer]`.
 
-    :param texts: what to learn from
+    :param texts: the training texts
     :param size: tokens, with the 256 bytes and the special tokens
     :returns: `tokens` (bytes first, then in the order of merges), `merges`, `special`
-    :raises ValueError: if the texts are too few for so many tokens
+    :raises ValueError: if the texts are too few for this number of tokens
     """
     try:
         from tokenizers import Tokenizer, models, pre_tokenizers, trainers
@@ -129,17 +129,17 @@ def train(texts: Iterable[str], size: int) -> dict[str, Any]:
 
 @cache
 def trained() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The tokens and the merges of the vocabulary that comes with this package."""
+    """The tokens and the merges of the vocabulary in this package."""
     stored = json.loads(TRAINED.read_text(encoding="utf-8"))
     return tuple(stored["tokens"]), tuple(stored["merges"])
 
 
 def byte_level(size: int, merges: int | None = None, special: Sequence[Special] = BPE_SPECIAL) -> SyntheticVocabulary:
-    """A vocabulary for `tokenizer.ggml.model` = gpt2: bytes, then what merges make of them, then the special tokens.
+    """A vocabulary for `tokenizer.ggml.model` = gpt2: bytes, then merged tokens, then the special tokens.
 
     :param size: tokens in all, at least 256 and the special ones
-    :param merges: how many merges there are to be, if that matters; each token has one at least
-    :raises ValueError: for a size or a number of merges that cannot be had
+    :param merges: the number of merges, if it matters; each token has at least one
+    :raises ValueError: for a size or a number of merges that is not possible
     """
     _check_size(size, 256 + len(special))
     tokens, pairs = _cut(size - len(special))
@@ -151,8 +151,8 @@ def byte_level(size: int, merges: int | None = None, special: Sequence[Special] 
     wanted = most if merges is None else merges
     if not len(splits) + len(words) <= wanted <= most:
         raise ValueError(
-            f"{counted(size, 'token is', 'tokens are')} made by {len(splits) + len(words):,} to "
-            f"{counted(most, 'merge')}, not by {wanted:,}"
+            f"{counted(size, 'token needs', 'tokens need')} {len(splits) + len(words):,} to "
+            f"{counted(most, 'merge')}, not {wanted:,}"
         )
     spare = wanted - len(splits) - len(words)
     for _, pairs in words:
@@ -176,13 +176,13 @@ def sentence_pieces(size: int, special: Sequence[Special] = LLAMA_SPECIAL) -> Sy
     The score of a piece is its rank, negative. Pieces of several characters come first, then the characters that they
     are made of, as SentencePiece orders them.
 
-    :raises ValueError: for fewer tokens than the special ones and the bytes are, or absurdly many
+    :raises ValueError: for fewer tokens than special tokens and bytes together, or far too many
     """
     _check_size(size, 256 + len(special))
     room = size - 256 - len(special)
     tokens, _ = trained()
     joined = [token.replace(BYTE_LEVEL_SPACE, PIECE_SPACE) for token in tokens[256:]]
-    # As many merged pieces as leave room for their characters.
+    # The most merged pieces that leave room for their characters.
     chars: dict[str, None] = {}
     pieces: list[str] = []
     for piece in joined:
@@ -192,7 +192,7 @@ def sentence_pieces(size: int, special: Sequence[Special] = LLAMA_SPECIAL) -> Sy
         chars = more
         pieces.append(piece)
     pieces += chars
-    if len(pieces) < room:  # all of them are in: go on with the other characters, then with words
+    if len(pieces) < room:  # all of them are used: continue with the other characters, then with words
         others = [char for char in alphabet() if char.isascii() and char not in chars]
         pieces += others[: room - len(pieces)]
         pieces += [word for word, _ in new_words(PIECE_SPACE, room - len(pieces), set(pieces))]
@@ -212,7 +212,7 @@ def _check_size(size: int, least: int) -> None:
 
 
 def _cut(size: int) -> tuple[list[str], list[str]]:
-    """The first tokens of the trained vocabulary, at most `size`, and the merges that make them."""
+    """The first tokens of the trained vocabulary, at most `size`, and their merges."""
     tokens, merges = trained()
     retained = list(tokens[:size])
     made = set(retained)
@@ -220,7 +220,7 @@ def _cut(size: int) -> tuple[list[str], list[str]]:
 
 
 def main() -> None:
-    """Train the vocabulary that comes with this package once more and write it beside this module."""
+    """Train the vocabulary of this package again and write it beside this module."""
     if not TEXT.is_file():
         raise SystemExit(f"{TEXT.name} is not installed; it is in a checkout")
     stored = train([TEXT.read_text(encoding="utf-8")], TRAINED_SIZE)

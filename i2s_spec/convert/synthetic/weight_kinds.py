@@ -1,4 +1,4 @@
-"""This module says in which types a synthetic model has its weights, and whether a rotation is folded into them."""
+"""This module decides the types of the weights of a synthetic model, and whether a rotation is folded into them."""
 
 from __future__ import annotations
 
@@ -21,34 +21,35 @@ if TYPE_CHECKING:
 FLOATS: Final = ("F32", "F16", "BF16")
 TYPES: Final = ("I2_S", *GROUP_LAYOUTS, *FLOATS)
 
-#: The block of the published rotated models, and the most that is rotated together here.
+#: The block of the published rotated models, and the largest block here.
 BLOCK: Final = 1024
 
 
 class WeightKinds:
     """The types of a model's tensors, and its rotation once the tensors are known.
 
-    :param type: of the projections, one of `TYPES`. With F32, nothing in the file is rounded: tables are F32 as well
-    :param seed: of the signs of a rotation; None for no rotation
+    :param type: the type of the projections, one of `TYPES`. With F32, nothing in the file is rounded: tables are F32
+    as well
+    :param seed: the seed of the signs of a rotation; None for no rotation
     :raises ValueError: for another type
     """
 
     def __init__(self, type: str = TYPES[0], seed: int | None = None) -> None:
         if type not in TYPES:
-            raise ValueError(f"there is no type {quote(type)} for projections; there are {', '.join(TYPES)}")
+            raise ValueError(f"{quote(type)} is not a type for projections; there are: {', '.join(TYPES)}")
         self.type = type
         self.seed = seed
         self.rotation: Rotation | None = None
 
     def grown(self, usual: Size, chosen: dict[str, Any]) -> Size:
-        """The sizes of a recipe with those that were chosen; the widths of the recipe grow to whole blocks.
+        """The sizes of a recipe with the chosen changes; the widths of the recipe grow to whole blocks.
 
-        :raises ValueError: for a chosen width that is not a whole blocks of the type
+        :raises ValueError: for a chosen width that is not a multiple of the type's block
         """
         block = GROUP_LAYOUTS[self.type].block if self.type in GROUP_LAYOUTS else 1
         for name in ("embd", "ff"):
             if chosen.get(name, block) % block:
-                raise ValueError(f"{name} is {chosen[name]:,}; rows of {self.type} are multiples of {block}")
+                raise ValueError(f"{name} is {chosen[name]:,}; rows of {self.type} must be multiples of {block}")
         widths = {name: -(-getattr(usual, name) // block) * block for name in ("embd", "ff")}
         return usual._replace(**{**widths, **chosen})
 
@@ -59,10 +60,10 @@ class WeightKinds:
         return "F32" if self.type == "F32" and spec.role in ("embedding", "head") else spec.usual
 
     def resolve(self, tensors: Iterable[Placed]) -> int:
-        """Choose the rotation of a model with these tensors; returns what its general.file_type is.
+        """Choose the rotation of a model with these tensors; returns its general.file_type.
 
-        All projections are rotated, and the embedding and the head where they are two: version 1 of the keys has no word
-        for a table that is both.
+        All projections are rotated, and embedding and head if they are separate: version 1 of the keys cannot describe
+        a table that is both.
         """
         if self.seed is not None:
             tensors = list(tensors)
@@ -76,7 +77,7 @@ class WeightKinds:
         return number
 
     def rotation_keys(self) -> dict[Key, Any]:
-        """The keys of the rotation, in the order of their declaration, and what they hold."""
+        """The keys of the rotation, in the order of their declaration, with their values."""
         rotation = self.rotation
         if rotation is None:
             return {}
@@ -95,7 +96,7 @@ class WeightKinds:
 
 
 def _rotation(seed: int, folded: list[Placed], tables: list[Placed]) -> Rotation:
-    """A rotation in blocks as large as all rows allow, with random signs for every width."""
+    """A rotation with the largest block that all rows allow, and random signs for every width."""
     import numpy as np
 
     widths = sorted({each.ne[0] for each in (*folded, *tables)})

@@ -1,6 +1,6 @@
-"""This module says in plain words which programs can use a file that was converted, and what they make of it.
+"""This module says which programs can use a converted file, and what they compute with it.
 
-Only what is known of released programs is said, and only where it concerns the file.
+It only states known facts about released programs, and only if they concern the file.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 
-#: Architectures whose feed-forward is ReLU squared: those of BitNet b1.58 2B-4T.
+#: Architectures with ReLU squared in the feed-forward network: those of BitNet b1.58 2B-4T.
 _RELU2: Final = tuple(each.name for each in ARCHITECTURES.values() if each.activation == "relu2")
 
 _RELU2_NEEDED = (
@@ -23,10 +23,10 @@ _RELU2_READ = (
     "program is patched: compare the perplexity (about 17 on wikitext-2 with ReLU squared; about 97 with SiLU)."
 )
 
-#: Architectures of BitNet's embedding models, which have tensors that upstream does not know.
+#: Architectures of BitNet's embedding models, with tensors that upstream does not know.
 _NORM_IN: Final = tuple(each.name for each in ARCHITECTURES.values() if each.has_input_norms)
 
-#: Rows of Q2_0 are whole groups of 64; those of TQ1_0 and TQ2_0 blocks of 256, of I2_S 128, of PrismML's types 128.
+#: Rows must be multiples of 64 in Q2_0, of 256 in TQ1_0 and TQ2_0, of 128 in I2_S and in PrismML's types.
 _GROUP: Final = 64
 _OTHERS: Final = (("TQ2_0", 256), ("I2_S", 128))
 
@@ -37,7 +37,7 @@ def _takes_activation(architecture: str | None) -> bool:
 
 
 def _way_out(architecture: str | None, activation: str | None, rows: Collection[int]) -> str:
-    """Whether re-packing as Q2_0 makes a file that llama.cpp computes rightly, and how."""
+    """Whether and how conversion to Q2_0 makes a file that llama.cpp computes correctly."""
     if architecture in _RELU2 or (_takes_activation(architecture) and activation == "relu2"):
         return (
             "--to Q2_0 does not help: llama.cpp reads it since July 2026, but computes no BitNet architecture "
@@ -71,14 +71,14 @@ def advice(
     pre: bool = True,
     rows: Collection[int] = (),
 ) -> tuple[str, ...]:
-    """What to know of a file before it is loaded, most important first.
+    """What to know about a file before it is loaded, most important first.
 
-    :param types: types that tensors of the file have
-    :param architecture: its declared name, or what `general.architecture` says
-    :param former: what it said before, if it was changed
-    :param activation: what the file says of the feed-forward's activation
-    :param layout: of the I2_S tensors, where there are any
-    :param pre: whether the file says how text is split before it becomes tokens, or need not
+    :param types: the types of the file's tensors
+    :param architecture: its declared name, or the value of `general.architecture`
+    :param former: its previous value, if it was changed
+    :param activation: the activation of the feed-forward network that the file states
+    :param layout: the layout of the I2_S tensors, if there are any
+    :param pre: whether the file says how text is split before tokenization, or need not
     :param rows: lengths of the rows of its ternary matrices
     """
     upstream = "I2_S" not in types
@@ -131,7 +131,7 @@ def _of_architecture(
 
 
 def _of_group_types(types: set[str], way_out: str) -> Iterator[str]:
-    """Types that have a scale for each group or row: who reads them."""
+    """The programs that read types with a scale for each group or row."""
     if types & {"PQ2_0", "PTQ1_0"}:
         yield (
             "Only PrismML's llama.cpp fork, since August 2026, and programs made for its types read 142 and 143; "
@@ -169,5 +169,5 @@ def _of_blocks_of_256(types: set[str], rows: Collection[int], upstream: bool) ->
         uneven = min(row for row in rows if row % 256)
         yield (
             f"Rows of {uneven:,} are not whole blocks of 256, and stay floats; --to Q2_0, which llama.cpp reads since July "
-            "2026, has a place for them: its groups have 64."
+            "2026, can hold them: its groups have 64."
         )

@@ -1,7 +1,7 @@
 """This module converts whole GGUF files: ternary tensors to another type or dialect, with a proof for each of them.
 
-All other tensors and keys are copied byte for byte, except those that say what was converted: `general.file_type`, and
-`general.quantization_version` where there is none and one is due. A file appears complete and proved, or not at all.
+All other tensors and keys are copied byte for byte, except those that describe the conversion: `general.file_type`, and
+`general.quantization_version` if it is missing but required. The file appears complete and proved, or not at all.
 
     >>> import io
     >>> from i2s_spec.convert.synthetic.new import new
@@ -42,24 +42,24 @@ if TYPE_CHECKING:
     from i2s_spec.schema.checks import ByteOrder
 
 FLOATS: Final = ("F32", "F16", "BF16")
-#: Types that can be converted to, and from.
+#: The target types, and the source types, of conversions.
 TYPES: Final = ("I2_S", *GROUP_LAYOUTS, *FLOATS)
 
 
 class Proof(NamedTuple):
-    """What was found when a tensor was written: its trits are equal, and its scale is kept or rounded as said."""
+    """The proof for a written tensor: its trits are equal, and its scale is kept or rounded as stated."""
 
     name: str
     shape: tuple[int, ...]
     source: str
     target: str
     rounding: Rounding
-    #: Codes that stand for nothing, which were kept as such.
+    #: How many unused codes were kept.
     unused: int = 0
 
     @property
     def types(self) -> tuple[str, str]:
-        """The names of both types, without the dialect that follows that of I2_S."""
+        """The names of both types, without the dialect of I2_S."""
         return self.source.split()[0], self.target.split()[0]
 
     def __str__(self) -> str:
@@ -69,16 +69,16 @@ class Proof(NamedTuple):
 
 
 class Conversion(NamedTuple):
-    """What a conversion did."""
+    """The result of a conversion."""
 
     #: Bytes of the new file.
     size: int
     proofs: tuple[Proof, ...]
-    #: Tensors that were copied.
+    #: How many tensors were copied.
     copied: int
     #: `general.file_type` before and after; None where there is none.
     file_type: tuple[int | None, int | None]
-    #: What to know before the file is loaded.
+    #: Notes for users of the file.
     advice: tuple[str, ...]
 
 
@@ -104,32 +104,34 @@ def convert_file(
 
     :param file: an open file
     :param target: a path, or a binary stream
-    :param to: one of `TYPES`, or the name of a dialect of I2_S; without it, tensors stay as they are
-    :param dialect: of I2_S that is written
-    :param source_dialect: of I2_S in the file, which does not say it
-    :param tensors: names of those to convert, or patterns (`blk.*.ffn_*`) that choose among those that are converted
-        without it: all that are of a ternary type, and floats that the architecture declares to be projections
-    :param fallback: one of `FLOATS`, for tensors that have no place in `to` (rows of 8,640 in TQ2_0)
-    :param unused_code: whether the unused code is refused or made 0; between dialects it is kept
-    :param arch: another architecture to call the model; keys that begin with the old name get the new one
+    :param to: one of `TYPES`, or the name of a dialect of I2_S; without it, tensors stay unchanged
+    :param dialect: the dialect of I2_S to write
+    :param source_dialect: the dialect of I2_S in the file, which does not state it
+    :param tensors: names of the tensors to convert, or patterns (`blk.*.ffn_*`). By default all tensors of ternary
+    types, and floats that the architecture declares as projections; patterns choose among these
+    :param fallback: one of `FLOATS`, for tensors that `to` cannot hold (rows of 8,640 in TQ2_0)
+    :param unused_code: whether the unused code is refused or becomes 0; between dialects it is kept
+    :param arch: a new name of the architecture; keys that begin with the old name get the new one
     :param hidden_activation: `relu2`, `silu` or `gelu`, stored as `<architecture>.hidden_activation`
-    :param byte_order: of the copy; without it, the source's
+    :param byte_order: the byte order of the copy; by default the source's
     :param force: replace an existing file, but never the one that is read
     :param progress: called now and then with (bytes written, bytes of the copy)
     :param threads: how many threads decode and encode
-    :raises ValueError: for unknown names, tensors that are not ternary or have no place in the type, scales that it cannot
-        hold; nothing is written then
+    :raises ValueError: for unknown names, tensors that are not ternary, tensors or scales that the type cannot hold;
+    nothing is written then
     :raises FormatError, OSError: as `rewrite` does
     """
     if file.fault is not None:
         raise file.fault
     kind, wanted = wanted_form(to, dialect)
     if fallback is not None and fallback not in FLOATS:
-        raise ValueError(f"{quote(fallback)} is not a type to fall back to; {', '.join(FLOATS)} are")
+        raise ValueError(f"{quote(fallback)} is not a fallback type; there are: {', '.join(FLOATS)}")
     order: ByteOrder = byte_order or file.byte_order
     former = file.metadata.get("general.architecture")
     former = former if isinstance(former, str) else None
-    check_extents(file, list(file.tensors.rows))  # before a plan is made for each of perhaps very many
+    check_extents(
+        file, list(file.tensors.rows)
+    )  # checked before a plan is made for each tensor, of which there may be very many
     chosen = [] if kind is None else _chosen(file, tensors, former)
 
     from i2s_spec.convert.tensors.recodings import named_bytes
@@ -178,11 +180,11 @@ def convert_file(
     )
 
 
-# What is asked for.
+# The request.
 
 
 def wanted_form(to: str | None, dialect: str | Dialect | None = None) -> tuple[str | None, Dialect]:
-    """The type that is meant by one of `TYPES` or the name of a dialect, and the dialect if that is I2_S.
+    """The type for one of `TYPES` or the name of a dialect, and the dialect if the type is I2_S.
 
     :raises ValueError: for a name that is neither, and for two different dialects
     """
@@ -197,7 +199,7 @@ def wanted_form(to: str | None, dialect: str | Dialect | None = None) -> tuple[s
     except ValueError as error:
         raise ValueError(f"{quote(to)} is not one of {', '.join(TYPES)}, and not a dialect: {error}") from None
     if dialect is not None and parse(dialect) != named:
-        raise ValueError(f"both {named} and {parse(dialect)} are asked for")
+        raise ValueError(f"two dialects are given: {named} and {parse(dialect)}")
     return "I2_S", named
 
 
@@ -205,7 +207,7 @@ def _chosen(file: File, patterns: Collection[str] | None, architecture: str | No
     if patterns is None:
         return [tensor for tensor in file.tensors.values() if is_ternary(tensor, architecture)]
     if isinstance(patterns, str):
-        raise TypeError("tensors are given as a list of names, not as one text")
+        raise TypeError("tensors must be a list of names, not a single string")
     chosen: dict[str, Tensor] = {}
     for pattern in patterns:
         found = [
@@ -220,7 +222,7 @@ def _chosen(file: File, patterns: Collection[str] | None, architecture: str | No
 
 
 def is_ternary(tensor: Tensor, architecture: str | None) -> bool:
-    """Whether a tensor is one that conversions are for."""
+    """Whether a tensor can be converted."""
     name = tensor.type.name if tensor.type is not None else ""
     if name not in FLOATS:
         return name in TYPES
@@ -232,13 +234,13 @@ def is_ternary(tensor: Tensor, architecture: str | None) -> bool:
 
 
 class _Plan(NamedTuple):
-    """What becomes of tensors, by name: each in another form, or its place among those that are recoded together."""
+    """The converted tensors, by name: each in another form, or its place among those that are recoded together."""
 
     recodings: dict[str, AnyRecoding | int]
     small: SmallRecodings
 
     def proofs(self, file: File) -> Iterator[Proof]:
-        """What was found, once all bytes are made."""
+        """The proofs, after all bytes are made."""
         small = self.small
         for name, each in self.recodings.items():
             if isinstance(each, int):
@@ -261,7 +263,7 @@ def _planned(
     order: ByteOrder,
     threads: int,
 ) -> _Plan:
-    """What becomes of each tensor that is not as it is wanted already."""
+    """The conversion of each tensor that does not have the requested form already."""
     from i2s_spec.convert.tensors.small_recodings import TOGETHER, SmallRecodings
 
     each: AnyRecoding | int | None
@@ -289,7 +291,7 @@ def _recoding(
     order: ByteOrder,
     threads: int,
 ) -> AnyRecoding | None:
-    """One tensor in the type that is wanted; None if it has that already."""
+    """One tensor in the requested type; None if it has that type already."""
     from i2s_spec.codec.form import Form
     from i2s_spec.convert.tensors.recodings import recoding_of
 
@@ -330,7 +332,7 @@ def _text(file: File, key: str) -> str | None:
 
 
 def _layout(plan: _Plan, source: Dialect, types: Counter[str]) -> str | None:
-    """The layout of the I2_S tensors that the new file has."""
+    """The layout of the I2_S tensors in the new file."""
     if "I2_S" not in types:
         return None
     small = plan.small

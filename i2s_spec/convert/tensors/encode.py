@@ -1,14 +1,14 @@
-"""This module turns trits and a scale into the bytes of a tensor of any type that can hold them, and proves that it did.
+"""This module encodes trits and a scale as a tensor of any type that can hold them, and proves the result.
 
-What happens to the scale, which is a float32 in I2_S (clause 6.1), is all that can be lost:
+Only the scale, which is a float32 in I2_S (clause 6.1), can change:
 
     I2_S           kept, bit for bit
-    F32            kept: a weight is trit * scale, -scale, 0 or +scale
-    F16, BF16      rounded to nearest, ties to even; a weight is trit * (rounded scale), which is trit * scale rounded
-    Q2_0, TQ2_0 .. rounded to float16, as F16, or kept where the type has float32; it stands in every block, or row
+    F32            kept: a weight is trit * scale, -scale, 0 or +scale F16, BF16      rounded to nearest, ties to even;
+                   a weight is trit * (rounded scale), which is trit * scale rounded Q2_0, TQ2_0 .. rounded to float16,
+                   as F16, or kept if the type has float32; it is stored in every block, or row
 
-A scale that would become 0 or infinite is refused, and so is one of 0 or none at all (NaN) where the type holds weights
-and no trits. Each window that was encoded is decoded again and compared, before it is given away.
+A scale that would become 0 or infinite is refused, and so are 0 and NaN if the type stores weights instead of trits.
+Each encoded window is decoded again and compared before it is returned.
 
     >>> rounding(1.2188547849655151, "TQ2_0")
     Rounding(scale=1.2188547849655151, stored=1.21875)
@@ -38,16 +38,16 @@ from i2s_spec.schema.types import TAIL_BYTES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Types that trits can be written in.
+#: Types that can store trits.
 TARGETS: Final = TERNARY_TYPES
 
 
 class ProofError(RuntimeError):
-    """What was written is not what was read: an error of this package."""
+    """The written data differ from the data that were read: a bug in this package."""
 
 
 class Rounding(NamedTuple):
-    """A scale, and what a type stores of it; of several scales the one that was changed most."""
+    """A scale, and the scale that a type stores; of several scales the one that changed most."""
 
     scale: float
     stored: float
@@ -55,7 +55,7 @@ class Rounding(NamedTuple):
 
     @property
     def relative(self) -> float:
-        """How much it was changed, in parts of itself."""
+        """The relative change."""
         return 0.0 if self.stored == self.scale or self.scale != self.scale else (self.stored - self.scale) / self.scale
 
     def __str__(self) -> str:
@@ -70,17 +70,17 @@ class Rounding(NamedTuple):
 
 
 def worst_of(*roundings: Rounding) -> Rounding:
-    """The one that changed its scale most, the first of equals; of as many scales as there are in all."""
+    """The rounding with the largest relative change, the first of equals, with the number of all scales."""
     worst = max(roundings, key=lambda each: abs(each.relative))
     return worst._replace(scales=sum(each.scales for each in roundings))
 
 
-#: What becomes of no scales.
+#: The rounding if there are no scales.
 NO_SCALES: Final = Rounding(0.0, 0.0, 0)
 
 
 def rounding(scale: float | np.float32, type: str) -> Rounding:
-    """What a type stores of a scale.
+    """The scale that a type stores.
 
     :param type: one of `TARGETS`
     :raises ValueError: for a scale that it cannot hold
@@ -101,7 +101,7 @@ def rounding(scale: float | np.float32, type: str) -> Rounding:
 def _bfloat16(value: np.float32) -> np.float32:
     """A float32 rounded to bfloat16, to nearest, ties to even."""
     bits = int(np.array([value]).view(np.uint32)[0])
-    if bits & 0x7FFFFFFF > 0x7F800000:  # a NaN keeps its sign, and stays one
+    if bits & 0x7FFFFFFF > 0x7F800000:  # a NaN keeps its sign and stays a NaN
         return value
     rounded = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
     return np.float32(np.array([rounded], dtype=np.uint32).view(np.float32)[0])
@@ -111,9 +111,9 @@ class Encoder:
     """The bytes of a ternary tensor in one form.
 
     :param form: type, shape, dialect and byte order
-    :param scale: what +1 stands for
+    :param scale: the value of +1
     :raises ValueError: for rows that begin inside a block of the layout (clause 5.3), and for a scale that the type
-        cannot hold, or whose sign floats would give to the trits
+    cannot hold, or a negative scale, with which floats would invert the trits
     """
 
     def __init__(self, form: Form, scale: np.float32) -> None:
@@ -126,7 +126,7 @@ class Encoder:
             )
         if form.type in FLOAT_WORDS and scale < 0:
             raise ValueError(
-                f"the scale is {scale:.9g}: as {form.type}, which holds weights, its trits would come back with turned signs"
+                f"the scale is {scale:.9g}: {form.type} stores weights, so the signs of its trits would be inverted"
             )
         self.form = form
         self.scale = scale
@@ -134,14 +134,14 @@ class Encoder:
 
     @property
     def stored(self) -> np.float32:
-        """The scale that the bytes say."""
+        """The scale in the bytes."""
         return np.float32(self.rounding.stored)
 
     def encode(self, trits: NDArray[np.int8]) -> bytes:
-        """The bytes of a window of trits, which say just these trits and the scale; without those that `tail` gives.
+        """The bytes of a window of trits, without those of `tail`.
 
         :param trits: flat int8, as many as a window has
-        :raises ValueError: where the type could not say them, because the scale is 0
+        :raises ValueError: if the type cannot store them, because the scale is 0
         """
         form = self.form
         if form.type == "I2_S":
@@ -153,12 +153,12 @@ class Encoder:
         if form.type in BLOCK_TYPES:
             return pack_blocks(trits.reshape(form.matrix(trits.size)), self.stored, form.type, form.byte_order)
         if self.stored == 0 and trits.any():
-            raise ValueError(f"the scale is 0, so that {form.type} would hold nothing but 0 where there are trits")
+            raise ValueError(f"the scale is 0, so {form.type} would store 0 for every trit")
         return np.take(self._words, trits, mode="wrap").view(np.uint8).tobytes()
 
     @cached_property
     def _words(self) -> NDArray[np.generic]:
-        """The words of 0, +1 and -1, in this order, in which -1 is the last."""
+        """The words of 0, +1 and -1, in this order, so that -1 is the last."""
         weights = np.array([0, 1, -1], dtype=np.float32) * self.stored
         order = order_prefix(self.form.byte_order)
         if self.form.type == "BF16":
@@ -169,7 +169,7 @@ class Encoder:
         return bits.astype(order + FLOAT_WORDS[self.form.type])
 
     def tail(self) -> bytes:
-        """What comes after the last window: 32 bytes for I2_S, before them the scale of each row for I2_SR; else nothing."""
+        """The bytes after the last window: 32 bytes for I2_S, the scale of each row before them for I2_SR; else empty."""
         if self.form.has_scales_apart:
             return self._scales(self.form.rows)
         if self.form.type != "I2_S":
@@ -182,7 +182,7 @@ class Encoder:
         return scales.tobytes() + bytes(TAIL_BYTES)
 
     def proved(self, trits: NDArray[np.int8]) -> bytes:
-        """`encode`, and a look whether that decodes to these trits and the stored scale.
+        """`encode`, with a check that the bytes decode to these trits and the stored scale.
 
         :raises ProofError: if not
         """
@@ -206,32 +206,32 @@ def _same_trits(first: NDArray[np.int8], second: NDArray[np.int8]) -> bool:
 
 
 class Recoding:
-    """A tensor in another form; its bytes are made while they are iterated over, each window proved before it is given.
+    """A tensor in another form; its bytes are made during iteration, and each window is proved before it is returned.
 
-    Between dialects of I2_S the unused code is kept as such; other types cannot say it.
+    Between dialects of I2_S the unused code is kept; other types cannot store it.
 
-    :param source: the tensor; where it makes 0 of the unused code, so does the result
-    :param form: of the same shape
+    :param source: the tensor; if it reads the unused code as 0, so does the result
+    :param form: the new form, with the same shape
     :param threads: how many threads work
     :raises ValueError: as `Encoder` does, and for a source that is not ternary
-    :raises UnusedCodeError: on the way, where the source has such codes and the type no place for them
+    :raises UnusedCodeError: during iteration, if the source has unused codes and the type cannot store them
     """
 
     def __init__(self, source: Trits, form: Form, threads: int = 1) -> None:
         self.source = source
         self.threads = threads
         self.encoder = Encoder(form, source.scale)
-        #: How many codes that stand for nothing were kept, once all bytes are made.
+        #: How many unused codes were kept, once all bytes are made.
         self.unused = 0
 
     @property
     def form(self) -> Form:
-        """The form that the tensor gets."""
+        """The new form of the tensor."""
         return self.encoder.form
 
     @property
     def rounding(self) -> Rounding:
-        """What becomes of the scale."""
+        """The rounding of the scale."""
         return self.encoder.rounding
 
     def __iter__(self) -> Iterator[bytes]:
@@ -248,9 +248,9 @@ class Recoding:
 
 
 def transcoded(data: bytes, source: Form, target: Form) -> tuple[bytes, int]:
-    """A window of an I2_S payload in another dialect: the same trits, and as many codes that are none."""
+    """A window of an I2_S payload in another dialect: the same trits, and the same number of unused codes."""
     count = len(data) * CODES_PER_BYTE
-    shape = max(source.matrix(count), target.matrix(count))  # whole rows, if either packs those
+    shape = max(source.matrix(count), target.matrix(count))  # whole rows, if either layout packs groups of rows
     made: bytes = recode(data, shape, source.dialect, target.dialect)
     unused = count_codes(data)[source.dialect.code_map.unused]
     before, after = source.decode(data, count, "zero"), target.decode(made, count, "zero")

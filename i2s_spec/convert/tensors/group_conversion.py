@@ -1,6 +1,6 @@
 """This module converts a tensor with a scale for each group window by window, to another such type or to floats.
 
-Each window is read again and must be what it was: `group_scales` and `group_floats` prove that.
+Each window is read again and must be unchanged: `group_scales` and `group_floats` prove that.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from i2s_spec.schema.block_layout import block_layout
 
 
 class GroupConversion:
-    """A tensor of a block type in another type; its bytes are made while they are iterated over, each window proved.
+    """A tensor of a block type in another type; its bytes are made during iteration, and each window is proved.
 
-    :param source: the tensor, of a block type; its scales may be as many as it has groups
-    :param form: of a block type or of floats, and of the same shape
+    :param source: the tensor, of a block type; every group may have another scale
+    :param form: a block type or a float type, with the same shape
     :param threads: how many threads work
-    :raises ScalesDifferError: on the way, where a group of the new type would need several scales
-    :raises ValueError: on the way, for scales and weights that the type cannot hold
-    :raises UnusedCodeError: on the way, for code 3 where it is reserved
+    :raises ScalesDifferError: during iteration, if a group of the new type would need several scales
+    :raises ValueError: during iteration, for scales and weights that the type cannot hold
+    :raises UnusedCodeError: during iteration, for code 3 if it is reserved
     """
 
     def __init__(self, source: Trits, form: Form, threads: int = 1) -> None:
@@ -36,9 +36,9 @@ class GroupConversion:
         self.source = source
         self.form = form
         self.threads = threads
-        #: What became of the scales, once all bytes are made.
+        #: The rounding of the scales, once all bytes are made.
         self.rounding = NO_SCALES
-        #: No code is kept that stands for nothing.
+        #: Unused codes are never kept.
         self.unused = 0
 
     def __iter__(self) -> Iterator[bytes]:
@@ -49,7 +49,7 @@ class GroupConversion:
         yield from written
 
     def _written(self) -> Iterator[bytes]:
-        """The bytes of windows in order, each with its own scales."""
+        """The bytes of windows in order, each with its scales."""
         source, form = self.source.form, self.form
         types = {source.type, form.type} & set(BLOCK_TYPES)
         by_row = any(block_layout(type).scale.per == "row" for type in types)

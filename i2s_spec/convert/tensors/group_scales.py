@@ -1,6 +1,6 @@
 """This module converts windows of a tensor with a scale for each group to another type with scales for groups.
 
-Nothing is computed but the place of codes and scales: each window is taken apart again, and must be what it was.
+Only the positions of codes and scales change: each window is decoded again, and must be unchanged.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def regrouped(
     data: bytes, shape: tuple[int, int], source: Form, form: Form
 ) -> tuple[bytes, NDArray[np.float32], NDArray[np.float32]]:
-    """A window of a matrix in another block type, proved; the scales that its groups need, and what is stored of each.
+    """A window of a matrix in another block type, proved; the scales that its groups need, and the stored scales.
 
-    :param source, form: of which type and byte order count
+    :param source, form: only their type and byte order matter
     :raises ValueError: as `convert` does
     """
     done = convert(
@@ -41,7 +41,7 @@ def regrouped(
 
 
 def most_changed(needed: NDArray[np.float32], stored: NDArray[np.float32]) -> Rounding:
-    """The rounding of scales, of which there is one at least."""
+    """The rounding of at least one scale."""
     with np.errstate(all="ignore"):
         apart = np.where(stored == needed, 0, np.abs(stored.astype(np.float64) / needed - 1))
     worst = int(apart.argmax())

@@ -1,4 +1,4 @@
-"""This module writes the trits of many tensors at once, one behind the other, each with a scale, and proves that."""
+"""This module writes the trits of many tensors at once, one after the other, each with a scale, and proves the result."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 def encoded(trits: NDArray[np.int8], stored: NDArray[np.float32], elements: Sequence[int], form: Form) -> list[bytes]:
-    """The bytes of each tensor in a form, of which the shape does not count.
+    """The bytes of each tensor in a form, whose shape does not matter.
 
-    :param trits: of all, [rows, columns]: whole blocks of the form, and whole rows where it has scales for rows
-    :param stored: the scale of each, as the type holds it
-    :param elements: how many each has
-    :raises ValueError: for the scale 0 of trits that are not, in a type that holds weights
-    :raises ProofError: where the bytes say something else
+    :param trits: the trits of all tensors, [rows, columns]: whole blocks of the form, and whole rows if it has row scales
+    :param stored: the stored scale of each tensor
+    :param elements: the number of elements of each tensor
+    :raises ValueError: if the scale is 0 but trits are not, in a type that stores weights
+    :raises ProofError: if the bytes decode to something else
     """
     if form.type == "I2_S":
         payload: bytes = pack_trits(trits, form.dialect)
@@ -68,7 +68,7 @@ def _floats(trits: NDArray[np.int8], stored: NDArray[np.float32], elements: Sequ
     flat, word = trits.reshape(-1), FLOAT_WORDS[form.type]
     weights = flat * np.repeat(stored, elements)
     if not np.array_equal(weights != 0, flat != 0):
-        raise ValueError(f"a scale is 0, so that {form.type} would hold nothing but 0 where there are trits")
+        raise ValueError(f"a scale is 0, so {form.type} would store 0 for every trit")
     if form.type == "BF16":
         words = (weights.view(np.uint32) >> np.uint32(16)).astype(word)
     else:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: No array has more dimensions.
+#: Most dimensions of an array.
 MOST_DIMENSIONS = 32
 
-#: No header of an array without fields is longer.
+#: Longest header of an array without fields.
 _MOST_HEADER = 1 << 14
 
 
@@ -36,11 +36,11 @@ def write_npy(
 ) -> int:
     """Write an array whose elements come in parts, in their order.
 
-    :param parts: arrays of the dtype; of any shapes, as long as they are all elements together
+    :param parts: arrays of the dtype, of any shapes; together they have all elements
     :param force: replace an existing file
-    :param before_end: called when all is written, before the file gets its name; what it raises leaves no file
+    :param before_end: called when all is written, before the file gets its name; if it raises, no file is left
     :returns: bytes of the file
-    :raises ValueError: where the parts are more or fewer elements than the shape has
+    :raises ValueError: if the parts have more or fewer elements than the shape
     :raises OSError: as `OutputFile` does
     """
     import numpy as np
@@ -60,16 +60,18 @@ def write_npy(
             if progress is not None:
                 progress(done, size)
         if done != size:
-            raise ValueError(f"the parts have {done - size:+,} bytes more than an array of shape {list(shape)}")
+            raise ValueError(
+                f"the size of the parts differs by {done - size:+,} bytes from an array of shape {list(shape)}"
+            )
         before_end()
     return size
 
 
 def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
-    """The array of a `.npy` file, if it is of numbers and all there.
+    """The array of a `.npy` file, if it is complete and holds numbers.
 
-    :raises FormatError: H103 for another file, arrays of objects, and files that end early; S901, S902 as `open` does; S903
-        where it changes meanwhile
+    :raises FormatError: H103 for another file, arrays of objects, and files that end early; S901, S902 as `open` does;
+    S903 if it changes meanwhile
     """
     import numpy as np
 
@@ -82,7 +84,7 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
                 shape, by_columns, dtype = np.lib.format.read_array_header_1_0(head)
             else:
                 shape, by_columns, dtype = np.lib.format.read_array_header_2_0(head)
-        except Exception as error:  # NumPy's parser of headers has a dozen ways to say no
+        except Exception as error:  # NumPy's parser of headers raises a dozen kinds of exceptions
             raise _malformed(f"its header is wrong ({type(error).__name__})") from None
         if dtype.hasobject or dtype.fields or dtype.subdtype or not dtype.itemsize:
             raise _malformed("its elements are not numbers")
@@ -90,7 +92,7 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
             raise _malformed("its shape is invalid")
         nbytes, start = prod(shape) * dtype.itemsize, head.tell()
         if source.size - start < nbytes:
-            raise _malformed(f"it takes {counted(nbytes, 'byte')}, and {source.size - start:,} are there")
+            raise _malformed(f"it needs {counted(nbytes, 'byte')}, but the file has {source.size - start:,}")
         array: NDArray[Any] = np.frombuffer(source.read(start, nbytes), dtype=dtype)
         require_unchanged(source)
         return array.reshape(shape, order="F" if by_columns else "C")
@@ -102,7 +104,7 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
 
 
 def is_shape(shape: object) -> bool:
-    """Whether a shape from a file is one that an array can have: a few lengths, each of 63 bits at most."""
+    """Whether an array can have a shape from a file: few dimensions, each of at most 63 bits."""
     if not isinstance(shape, tuple | list) or len(shape) > MOST_DIMENSIONS:
         return False
     return all(type(length) is int and 0 <= length < 1 << 63 for length in shape)

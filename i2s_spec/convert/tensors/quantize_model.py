@@ -1,7 +1,7 @@
-"""This module quantizes whole models: float projections of a GGUF file become trits, and what is lost is measured.
+"""This module quantizes whole models: float projections of a GGUF file become trits, and the loss is measured.
 
-A model that was not trained with ternary weights is destroyed by that: nothing here trains, and the loss of a tensor does
-not tell which case it is, as the float masters of ternary models lose as much. Perplexity before and after does.
+This destroys a model that was not trained with ternary weights: nothing here trains. The loss of a tensor does not show
+this, because the float masters of ternary models lose as much. Perplexity before and after shows it.
 
     >>> import io
     >>> from i2s_spec.convert.synthetic.new import new
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 
 #: The rule of training (clause 8.1): the mean magnitude is the scale. Weights that are -s, 0 and +s keep s (R8.5-2).
 ABSMEAN: Final = "absmean"
-#: The quantizer of the type itself, which gives each block or row the largest magnitude for a scale.
+#: The quantizer of the type itself, which uses the largest magnitude of each block or row as its scale.
 BY_GROUP: Final = "by-group"
-#: What `rule` may be.
+#: The allowed values of `rule`.
 MODEL_RULES: Final = (ABSMEAN, BY_GROUP, *(name for name, rule in RULES.items() if not rule.unit))
 
-#: Elements that are encoded and compared at once, at least.
+#: Fewest elements that are encoded and compared at once.
 _WINDOW: Final = 1 << 20
 
 DESTROYED: Final = (
@@ -64,10 +64,10 @@ DESTROYED: Final = (
 
 
 class Loss(NamedTuple):
-    """What became of a tensor: |w - w'| / |w| over all its weights, and how many trits are 0.
+    """The loss of a tensor: |w - w'| / |w| over all its weights, and how many trits are 0.
 
-    `scale` is that which is stored, NaN where groups have scales of their own; `was_ternary` where the weights were
-    -s, 0 and +s already, so that nothing but the float of s could be lost. `squares` are the sums behind `relative`.
+    `scale` is the stored scale, NaN if each group has its own; `was_ternary` says whether the weights were -s, 0 and +s
+    already, so that only the rounding of s can lose anything. `squares` are the sums for `relative`.
     """
 
     name: str
@@ -90,16 +90,16 @@ class Loss(NamedTuple):
 
 
 class QuantizedModel(NamedTuple):
-    """What a quantization did."""
+    """The result of a quantization."""
 
     #: Bytes of the new file.
     size: int
     losses: tuple[Loss, ...]
-    #: Tensors that were copied as they are.
+    #: How many tensors were copied unchanged.
     copied: tuple[str, ...]
     #: `general.file_type` before and after; None where there is none.
     file_type: tuple[int | None, int | None]
-    #: What to know of the result.
+    #: Notes on the result.
     notes: tuple[str, ...]
 
     @property
@@ -123,14 +123,14 @@ def quantize_model(
 ) -> QuantizedModel:
     """Copy a GGUF file with its float projections quantized to trits, tensor by tensor.
 
-    Embeddings, head, norms and biases stay as they are. One tensor is in memory at a time.
+    Embeddings, head, norms and biases stay unchanged. One tensor is in memory at a time.
 
-    :param file: a `File`, or what `open` takes, with F32, F16 or BF16 tensors
+    :param file: a `File`, or an argument of `open`, with F32, F16 or BF16 tensors
     :param target: a path, or a binary stream
     :param to: I2_S, the name of one of its dialects, or a type with group scales, such as Q2_0
     :param rule: one of `MODEL_RULES`; `by-group` is for types with group scales
     :param keep: names or patterns (`blk.0.*`) of projections that stay floats
-    :param also: names or patterns of other matrices that are quantized too, such as `token_embd.weight`
+    :param also: names or patterns of other matrices to quantize, such as `token_embd.weight`
     :param force: replace an existing file
     :param progress: called now and then with (bytes written, bytes of the copy)
     :raises ValueError: for unknown names, patterns that match nothing, infinite weights and NaN, rows that the type
@@ -142,11 +142,13 @@ def quantize_model(
     kind, dialect = wanted_form(to)
     assert kind is not None
     if kind in FLOATS:
-        raise ValueError(f"{kind} is what a model is quantized from; I2_S and {', '.join(GROUP_LAYOUTS)} hold trits")
+        raise ValueError(
+            f"{kind} is not a ternary type; a model can be quantized to I2_S and {', '.join(GROUP_LAYOUTS)}"
+        )
     if rule not in MODEL_RULES:
-        raise ValueError(f"no rule is called {quote(rule)}; there are {', '.join(MODEL_RULES)}")
+        raise ValueError(f"unknown rule {quote(rule)}; there are: {', '.join(MODEL_RULES)}")
     if rule == BY_GROUP and kind not in BLOCK_LAYOUTS:
-        what = "one scale for a tensor" if kind not in GROUP_LAYOUTS else "no quantizer of its own that is known"
+        what = "one scale for a tensor" if kind not in GROUP_LAYOUTS else "no known quantizer"
         raise ValueError(f"{kind} has {what}; the rule {BY_GROUP} is for {', '.join(BLOCK_LAYOUTS)}")
     architecture = file.metadata.get("general.architecture")
     architecture = architecture if isinstance(architecture, str) else None
@@ -169,7 +171,7 @@ def quantize_model(
 
 
 def _chosen(file: File, architecture: str | None, keep: Collection[str], also: Collection[str]) -> list[Tensor]:
-    """The tensors that are quantized, in the order of the file."""
+    """The tensors to quantize, in the order of the file."""
     for patterns in (keep, also):
         if isinstance(patterns, str):
             raise TypeError("tensors are given as a list of names, not as one text")
@@ -178,12 +180,12 @@ def _chosen(file: File, architecture: str | None, keep: Collection[str], also: C
     for pattern in keep:
         found = {name for name in projections if name == pattern or fnmatchcase(name, pattern)}
         if not found:
-            raise ValueError(f"no float projection that could be kept is called {quote(pattern)}")
+            raise ValueError(f"no float projection matches {quote(pattern)}")
         projections -= found
     for pattern in also:
         found = {tensor.name for tensor in floats if tensor.name == pattern or fnmatchcase(tensor.name, pattern)}
         if not found:
-            raise ValueError(f"no float matrix that could be quantized is called {quote(pattern)}")
+            raise ValueError(f"no other float matrix matches {quote(pattern)}")
         projections |= found
     if not projections:
         what = "the file has" if architecture in ARCHITECTURES else "a file of an unknown architecture has"
@@ -194,20 +196,20 @@ def _chosen(file: File, architecture: str | None, keep: Collection[str], also: C
 
 
 def _form(tensor: Tensor, kind: str, dialect: Dialect, file: File) -> Form:
-    """The form that a tensor gets.
+    """The new form of a tensor.
 
-    :raises ValueError: where the type has no place for it
+    :raises ValueError: if the type cannot hold it
     """
     try:
         form = Form(kind, tensor.shape, dialect, file.byte_order)
         Encoder(form, np.float32(1))
     except ValueError as error:
-        raise ValueError(f"tensor {quote(tensor.name)}: {error}; it can be kept as it is, by its name") from None
+        raise ValueError(f"tensor {quote(tensor.name)}: {error}; name it in keep to leave it unchanged") from None
     return form
 
 
 class _Sums:
-    """What is lost in a tensor, window by window."""
+    """Measures the loss of a tensor, window by window."""
 
     def __init__(self) -> None:
         self.lost = self.whole = 0.0
@@ -222,7 +224,7 @@ class _Sums:
 
 
 def _quantized(tensor: Tensor, form: Form, rule: str, losses: dict[str, Loss]) -> Iterator[bytes]:
-    """The bytes of a tensor; once all are made, its loss is known."""
+    """The bytes of a tensor; its loss is known after the last of them."""
     weights = tensor.array().astype(np.float32, copy=False)
     if not np.isfinite(weights).all():
         raise ValueError(f"tensor {quote(tensor.name)} has infinities or NaN among its weights")
@@ -234,7 +236,7 @@ def _quantized(tensor: Tensor, form: Form, rule: str, losses: dict[str, Loss]) -
     else:
         name = rule if rule != ABSMEAN else "absmax" if known else "embedding-mean"
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what they would say of each tensor, the notes say of all
+            warnings.simplefilter("ignore")  # the notes say this for all tensors together
             trits, factor = ternarise(weights, name)
         try:
             encoder = Encoder(form, factor)
@@ -279,12 +281,12 @@ def _notes(losses: Collection[Loss], rule: str) -> Iterator[str]:
         yield DESTROYED
     if known and rule == ABSMEAN:
         yield (
-            f"{known} of {counted(len(losses), 'tensor')} held -s, 0 and +s already, and keep s: "
+            f"{known} of {counted(len(losses), 'tensor')} had only -s, 0 and +s already, and s is kept: "
             f"a mean would be smaller (R8.5-2)."
         )
     elif known and rule in RULES and RULES[rule].mean:
         yield (
-            f"{known} of {counted(len(losses), 'tensor')} held -s, 0 and +s already; {rule} "
+            f"{known} of {counted(len(losses), 'tensor')} had only -s, 0 and +s already; {rule} "
             f"stores their mean, not s (R8.5-2)."
         )
     if rule in RULES and RULES[rule].destroys and known < len(losses):

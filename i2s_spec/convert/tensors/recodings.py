@@ -1,4 +1,4 @@
-"""This module chooses how a tensor is put into another form: by one scale for all its weights, or by those of its groups."""
+"""This module chooses how a tensor is converted: with one scale for all its weights, or with those of its groups."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ AnyRecoding = Recoding | GroupConversion
 
 
 def keeps_groups(source: str, target: str) -> bool:
-    """Whether a tensor of one type keeps a scale for each group in the other, or weights that have it."""
+    """Whether a conversion keeps a scale for each group, or weights that include it."""
     return source in BLOCK_TYPES and (target in BLOCK_TYPES or target in FLOAT_WORDS)
 
 
 def recoding_of(source: Trits, form: Form, threads: int = 1) -> AnyRecoding:
-    """A tensor in another form of the same shape; its bytes are made, and proved, while it is iterated over.
+    """A tensor in another form of the same shape; its bytes are made, and proved, during iteration.
 
     :raises ValueError: as the classes do
     """
@@ -30,7 +30,7 @@ def recoding_of(source: Trits, form: Form, threads: int = 1) -> AnyRecoding:
 
 
 def named_bytes(name: str, recoding: AnyRecoding) -> Iterator[bytes]:
-    """The bytes of a tensor, and its name in what is wrong with it."""
+    """The bytes of a tensor; errors contain its name."""
     try:
         yield from recoding
     except FormatError:

@@ -1,7 +1,7 @@
-"""This module puts many small tensors into another type or dialect at once: a read, a kernel and a proof for hundreds.
+"""This module converts many small tensors at once: one read, one kernel call and one proof for hundreds of tensors.
 
-A file of 10 MB can hold 90,000 tensors of 32 bytes of codes, for which calls take a hundred times longer than the codes.
-Tensors of whole blocks, or of whole groups of rows of one length, one behind the other, are a tensor too.
+A file of 10 MB can hold 90,000 tensors of 32 bytes of codes, for which calls take a hundred times longer than the
+codes. Tensors of whole blocks, or of whole groups of rows of one length, can be joined to one tensor.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from i2s_spec.schema.checks import ByteOrder
     from i2s_spec.schema.dialect import Dialect
 
-#: Elements of a tensor that is small, between dialects; and to or from types that its trits are unpacked for.
+#: Most elements of a small tensor: between dialects, and for conversions that unpack trits.
 SMALL: Final = 1 << 16
 SMALL_UNPACKED: Final = 1 << 12
 
-#: Tensors that are recoded at once.
+#: Most tensors that are converted at once.
 TOGETHER: Final = 256
 
 
 class _Sort(NamedTuple):
-    """What tensors that are joined have in common: both types, and the columns where they are joined as rows, else 0."""
+    """The common properties of joined tensors: both types, and the columns if they are joined as rows, else 0."""
 
     source: str
     target: str
@@ -52,14 +52,14 @@ class _Sort(NamedTuple):
 
 class SmallRecodings:
     """Small tensors of a file in another form; their bytes are made in the order in which they were added, and proved
-    before they are given.
+    before they are returned.
 
-    Between dialects the unused code is kept as such. A tensor with anything odd about it (a scale that
-    the type cannot hold, codes that stand for nothing) is recoded alone, and says what is wrong.
+    Between dialects the unused code is kept. A tensor with a problem (a scale that the type cannot hold, unused codes)
+    is converted alone, which reports the error.
 
     :param source: the dialect of the file
-    :param kind: the type that they get, in `target` where that is I2_S
-    :param fallback: the type of those with a shape that `kind` has no place for
+    :param kind: their new type, in dialect `target` if that is I2_S
+    :param fallback: the type of tensors with a shape that `kind` cannot hold
     :param unused: whether the unused code is an error or 0
     :param order: the byte order of the copy
     """
@@ -83,9 +83,9 @@ class SmallRecodings:
         self._known: dict[tuple[str, tuple[int, ...]], _Sort | None] = {}
         self._tensors: list[Tensor] = []
         self._sorts: list[_Sort] = []
-        #: By place, once the bytes of a tensor are made: its codes that stand for nothing.
+        #: By place, once the bytes of a tensor are made: its unused codes.
         self.unused = array("Q")
-        #: By place: a scale, what is stored of it, and of how many it is the one that was changed most.
+        #: By place: the scale that changed most, its stored value, and the number of all scales.
         self._scales = array("f")
         self._stored = array("f")
         self._counts = array("Q")
@@ -93,7 +93,7 @@ class SmallRecodings:
         self._odd: frozenset[int] = frozenset()
 
     def add(self, tensors: Sequence[Tensor]) -> list[int | None]:
-        """The places that tensors get, at most `TOGETHER` of them; None for one that is recoded alone, or not at all."""
+        """The places of tensors, at most `TOGETHER`; None for a tensor that is converted alone, or not at all."""
         sorts: dict[_Sort, list[int]] = {}
         for i, tensor in enumerate(tensors):
             if (sort := self._sort(tensor)) is not None:
@@ -116,21 +116,22 @@ class SmallRecodings:
         return places
 
     def types(self, place: int) -> tuple[str, str]:
-        """The types that a tensor has, and gets."""
+        """The old and the new type of a tensor."""
         return self._sorts[place][:2]
 
     def rounding(self, place: int) -> Rounding:
-        """What becomes of a tensor's scales, once its bytes are made."""
+        """The rounding of a tensor's scales, once its bytes are made."""
         return Rounding(self._scales[place], self._stored[place], self._counts[place])
 
     def data(self, place: int) -> Callable[[], Iterator[bytes]]:
-        """What makes the bytes of the tensor of a place."""
+        """The function that makes the bytes of the tensor at a place."""
         return partial(self._bytes, place)
 
     # Which tensors are joined, and with which scales.
 
     def _sort(self, tensor: Tensor) -> _Sort | None:
-        """With which others a tensor is recoded; None if it is not small, or stays as it is, or has no place."""
+        """The group with which a tensor is converted; None if it is not small, stays unchanged, or does not fit the
+        type."""
         key = (tensor.kind, tensor.ne)
         if key not in self._known:
             self._known[key] = self._sort_of(tensor)
@@ -158,7 +159,7 @@ class SmallRecodings:
         return None
 
     def _planned(self, tensors: list[Tensor], sort: _Sort) -> list[Rounding | None]:
-        """What becomes of each tensor's scale, as far as it is known before; None for those that are recoded alone."""
+        """The rounding of each tensor's scale, as far as it is known before; None for tensors that are converted alone."""
         if keeps_groups(sort.source, sort.target):
             return [NO_SCALES] * len(tensors)
         good = np.ones(len(tensors), dtype=np.bool_)
@@ -195,7 +196,7 @@ class SmallRecodings:
             yield self._ready.pop(place)
 
     def _make(self, first: int) -> None:
-        """Make the bytes of a tensor and of those after it; whatever of an earlier turn was not asked for is dropped."""
+        """Make the bytes of a tensor and the following ones; unused results of an earlier call are dropped."""
         self._ready = {}
         odd: set[int] = set()
         sorts: dict[_Sort, list[int]] = {}
@@ -211,14 +212,14 @@ class SmallRecodings:
         self._odd = frozenset(odd)
 
     def _alone(self, place: int) -> Iterator[bytes]:
-        """One tensor for itself, with its name in what is wrong with it."""
+        """One tensor by itself; errors contain its name."""
         tensor = self._tensors[place]
         form = Form(self._sorts[place].target, tensor.shape, self.target, self._order)
         try:
             recoding = recoding_of(tensor.ternary(self.source, self._unused), form)
         except FormatError:
             raise
-        except ValueError as error:  # the file changed, as the tensor was fit when it was planned
+        except ValueError as error:  # the file changed: the tensor was valid when it was planned
             raise ValueError(f"tensor {quote(tensor.name)}: {error}") from error
         yield from named_bytes(tensor.name, recoding)
         self.unused[place] = recoding.unused
@@ -228,9 +229,9 @@ class SmallRecodings:
         self._scales[place], self._stored[place], self._counts[place] = rounding
 
     def _made(self, places: list[int], sort: _Sort) -> list[bytes]:
-        """The bytes of tensors of one sort.
+        """The bytes of tensors of one group.
 
-        :raises ValueError: where one of them must be looked at alone
+        :raises ValueError: if one of them must be converted alone
         """
         tensors = [self._tensors[place] for place in places]
         elements = [tensor.elements for tensor in tensors]
@@ -248,7 +249,7 @@ class SmallRecodings:
         else:
             flat, scales, good = self._joined(tensors, sort, data)
             if not good.all() or scales.tolist() != [self._scales[place] for place in places]:
-                raise ValueError("the tensors are not what they were")
+                raise ValueError("the tensors have changed")
             trits = flat.reshape(shape)
         stored = np.array([self._stored[place] for place in places], dtype=np.float32)
         return encoded(trits, stored, elements, form)
@@ -269,7 +270,7 @@ class SmallRecodings:
     def _with_groups(
         self, places: list[int], elements: list[int], data: bytes, source: Form, form: Form
     ) -> list[bytes]:
-        """Tensors of a block type in another, or as floats, with the scale of each group."""
+        """Tensors of a block type in another block type, or as floats, with the scale of each group."""
         shape = (form.rows, form.cols)
         if form.type in BLOCK_TYPES:
             made, needed, stored = regrouped(data, shape, source, form)
@@ -288,25 +289,25 @@ class SmallRecodings:
 
 
 def _parts(elements: list[int], count: int) -> list[tuple[int, int]]:
-    """The ranges of some groups that tensors of so many elements have, one behind the other."""
+    """The ranges of groups of consecutive tensors with these numbers of elements."""
     group = sum(elements) // count
     return list(pairwise(accumulate((each // group for each in elements), initial=0)))
 
 
 def _scales_apart(kind: str) -> bool:
-    """Whether the scales of a type stand behind all codes of a tensor, so that two tensors in a row are none."""
+    """Whether the scales of a type follow all codes of a tensor, so that two tensors cannot be joined."""
     return kind in BLOCK_TYPES and BLOCK_TYPES[kind].scale.apart
 
 
 def _joins_rows(form: Form) -> bool:
-    """Whether tensors of a form are joined as rows: only those with rows of one length."""
+    """Whether tensors of a form must be joined as rows, which requires rows of equal length."""
     if form.type == "I2_S":
         return form.dialect.layout.row_block > 1
     return form.type in BLOCK_TYPES and BLOCK_TYPES[form.type].scale.per == "row"
 
 
 def _rounding_or_none(scale: np.float32, type: str) -> Rounding | None:
-    """What becomes of a scale; None where the type cannot hold it, or would turn the signs of trits."""
+    """The stored scale; None if the type cannot hold it, or it would invert the trits."""
     if type in FLOAT_WORDS and scale < 0:
         return None
     try:

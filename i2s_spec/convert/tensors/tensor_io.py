@@ -1,7 +1,7 @@
-"""This module moves single tensors out of GGUF files into arrays, and arrays into files: decode and encode.
+"""This module converts single tensors of GGUF files to arrays, and arrays to tensors: decode and encode.
 
-Decoding gives trits, codes or weights as a `.npy` file; encoding makes the bytes of an I2_S tensor, alone in a file or in
-the place of a tensor of a GGUF file.
+Decoding gives trits, codes or weights as a `.npy` file; encoding makes the bytes of an I2_S tensor, in a separate file
+or in place of a tensor of a GGUF file.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.writer import Progress
     from i2s_spec.schema.checks import ByteOrder
 
-#: What a tensor can be decoded as, and the dtype that it then has.
+#: The forms of decoded tensors, with their dtypes.
 FORMS: Final = {"trits": "int8", "float32": "float32", "codes": "uint8"}
 
 
 class DecodedTensor(NamedTuple):
-    """What was decoded: shape and dtype of the array, the scale where there is one, bytes of the file."""
+    """The result: shape and dtype of the array, the scale if there is one, bytes of the file."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -66,12 +66,12 @@ def decode_tensor(
 ) -> DecodedTensor:
     """Write a tensor as a `.npy` file.
 
-    :param form: `trits` (int8, for tensors that are exactly ternary), `float32` (trits times scale, also where each group
-        has its own, or the values of F32, F16 and BF16 tensors), or `codes` (uint8 0 to 3, for I2_S, whatever they stand
-        for)
-    :param dialect: of I2_S, which the file does not say
+    :param form: `trits` (int8, for tensors that are exactly ternary), `float32` (trits times scale, also if each group
+    has its own, or the values of F32, F16 and BF16 tensors), or `codes` (uint8 0 to 3, for I2_S, whatever their
+    meaning)
+    :param dialect: the dialect of I2_S, which the file does not state
     :param unused_code: whether the unused code is refused or 0
-    :raises KeyError: for the name of a tensor that is not there
+    :raises KeyError: if there is no tensor with this name
     :raises ValueError: for a form that the tensor does not have
     :raises FormatError, OSError: for a file that does not hold it, and a path that cannot be written; `FileExistsError` for
         the path of the file itself, also with `force`
@@ -88,7 +88,7 @@ def decode_tensor(
         parts = _floats(file, tensor, kind)
     elif form == "float32" and kind in BLOCK_TYPES:
         grouped = tensor.ternary(dialect, unused_code)
-        with suppress(ValueError):  # +2 times a scale, and scales that are not numbers: weights all the same
+        with suppress(ValueError):  # +2 times a scale, and scales that are NaN or infinite, are valid here
             scale = float(grouped.scale) if grouped.has_one_scale() else None
         parts = _group_weights(grouped)
     else:
@@ -103,7 +103,7 @@ def decode_tensor(
             except NotTernaryError as error:
                 if kind not in BLOCK_TYPES:
                     raise
-                raise NotTernaryError(f"{error}; --as float32 decodes weights whatever their scales") from None
+                raise NotTernaryError(f"{error}; --as float32 decodes weights with any scales") from None
             scale = float(factor)
             parts = trits.parts(threads) if form == "trits" else trits.mapped(_times(factor), threads)
     dtype = FORMS[form]
@@ -123,7 +123,7 @@ def _times(scale: np.float32) -> Callable[[NDArray[np.int8]], NDArray[Any]]:
 
 
 def _group_weights(source: Trits) -> Iterator[NDArray[Any]]:
-    """The weights of a tensor with a scale for each group, +2 times a scale among them where a type has that."""
+    """The weights of a tensor with a scale for each group; they may be +2 times a scale, if the type has that."""
     form = source.form
     answer = source.unused if BLOCK_TYPES[form.type].fourth == "reserved" else None
     for start, stop in source.windows():
@@ -159,20 +159,20 @@ def encode_array(
 ) -> bytes:
     """The bytes of an I2_S tensor from an array: payload, then tail (clauses 5.5 and 6.1).
 
-    :param array: int8 trits, whose scale is given; or floats, which a rule makes ternary (see `codec.quantize`)
+    :param array: int8 trits, with `scale`; or floats, which a rule makes ternary (see `codec.quantize`)
     :param rule: `absmax` (the default for floats), `hf-first`, `embedding-mean` or `given`
-    :param scale: of trits, and for the rule `given`
+    :param scale: the scale of trits, or the scale for the rule `given`
     :raises ValueError: for a scale that is NaN or infinite, trits without a scale or with a rule that computes one,
-        values that are not trits, and shapes that the layout has no place for
-    :raises TypeError: for an array of another sort
+    values that are not trits, and shapes that the layout cannot hold
+    :raises TypeError: for an array of another type
     """
     if scale is not None and not isfinite(scale):
         raise ValueError(f"the scale is {scale}: no weight can be computed from it")
     if array.dtype.kind in "iu":
         if rule not in {None, "given"}:
-            raise ValueError(f"the array holds trits already; rule {rule} makes them of floats")
+            raise ValueError(f"the array holds trits already; rule {rule} applies to floats")
         if scale is None:
-            raise ValueError("the array holds trits, and their scale is not given")
+            raise ValueError("the array holds trits, so their scale must be given")
         data: bytes = pack(array, scale, dialect, byte_order=byte_order, strict=strict)
         return data
     if array.dtype.kind != "f":
@@ -195,11 +195,11 @@ def replace_tensor(
     force: bool = False,
     progress: Progress | None = None,
 ) -> int:
-    """Copy a GGUF file with an array in the place of one tensor, which becomes I2_S.
+    """Copy a GGUF file with one tensor replaced by an array, as I2_S.
 
-    :param array: of the tensor's shape, in NumPy's order
+    :param array: an array of the tensor's shape, in NumPy's order
     :returns: bytes of the copy
-    :raises KeyError: for the name of a tensor that is not there
+    :raises KeyError: if there is no tensor with this name
     :raises ValueError: for another shape, and as `encode_array` does
     """
     if name not in file.tensors:

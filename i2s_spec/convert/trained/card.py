@@ -9,21 +9,21 @@ from typing import Any, Final
 
 HERE: Final = Path(__file__).parent
 
-#: The models, and the architectures that each can be written as.
+#: The models, and the architectures with which each can be written.
 MODELS: Final = {
     "stories": ("bitnet-b1.58", "bitnet-25", "bitnet"),
     "llama": ("llama",),
 }
 
-#: The model that verbs take where no file is given.
+#: The model that verbs use if no file is given.
 DEFAULT: Final = "stories"
-#: How it begins a story by itself: the tokens of "One morning", since encoding needs an extra.
+#: Its default prompt: the tokens of "One morning", because encoding needs an extra.
 OPENING: Final = (46, 77, 68, 494)
 
 
 @cache
 def card(name: str = DEFAULT) -> dict[str, Any]:
-    """What is known of a model.
+    """The card of a model.
 
     >>> card()["license"], card()["architecture"]
     ('CC0-1.0', 'bitnet-b1.58')
@@ -34,5 +34,5 @@ def card(name: str = DEFAULT) -> dict[str, Any]:
 
 @cache
 def unseen_text() -> str:
-    """Five stories of the measuring part of the corpus, which no model was trained on."""
+    """Five stories of the test part of the corpus, on which no model was trained."""
     return (HERE / "unseen.txt").read_text(encoding="utf-8")

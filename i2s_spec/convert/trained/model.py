@@ -1,6 +1,6 @@
-"""This module gives the trained models: as bytes, as open files, and written in any form that conversions know.
+"""This module gives the trained models: as bytes, as open files, and written in any form that conversions support.
 
-The files are read from the package; nothing is written to disk, and `open_trained` is what verbs open without a file.
+The files are read from the package; nothing is written to disk. Verbs without a file use `open_trained`.
 
     >>> with open_trained() as file:
     ...     file.name, file.metadata["general.architecture"], len(file.tensors)
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from i2s_spec.schema.checks import ByteOrder
     from i2s_spec.schema.dialect import Dialect
 
-#: The activation that the model was trained with; where its architecture means another one, it says so.
+#: The activation with which the model was trained; written to the file if its architecture implies another one.
 _ACTIVATION: Final = "relu2"
 
-#: Types of whole blocks of 256, which rows of the feed-forward (384) are not; such matrices become F16.
+#: Types with blocks of 256; rows of the feed-forward network (384) are not multiples, so these matrices become F16.
 _BLOCK_TYPES = ("TQ1_0", "TQ2_0")
 
 
@@ -39,12 +39,12 @@ def gguf_bytes(name: str = DEFAULT) -> bytes:
 
 
 def label(name: str = DEFAULT) -> str:
-    """What a model is called where a path would stand."""
+    """The name of a model in place of a path."""
     return f"{name}.gguf, which comes with i2s-spec"
 
 
 def source(name: str = DEFAULT) -> BufferSource:
-    """The file of a model, to be opened; nothing is written to disk."""
+    """The file of a model as a source; nothing is written to disk."""
     from i2s_spec.gguf.source import BufferSource
 
     return BufferSource(gguf_bytes(name), label(name))
@@ -58,9 +58,9 @@ def open_trained(name: str = DEFAULT) -> File:
 
 
 def model_of(architecture: str) -> str:
-    """The trained model that can be written as a file of this architecture.
+    """The trained model that can be written with this architecture.
 
-    :raises ValueError: where there is none
+    :raises ValueError: if there is none
     """
     for name, architectures in MODELS.items():
         if architecture in architectures:
@@ -79,15 +79,15 @@ def write_trained(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Conversion:
-    """Write a trained model; without further words the file that comes with the package, byte for byte.
+    """Write a trained model; without options, the file in the package, byte for byte.
 
     :param architecture: one of those in `MODELS`
-    :param to: a type for the ternary tensors (`convert_file` lists them), or a dialect of I2_S; a matrix that
-        has no place in TQ1_0 or TQ2_0 becomes F16
-    :param dialect: of I2_S
-    :param byte_order: of the whole file
+    :param to: a type for the ternary tensors (`convert_file` lists them), or a dialect of I2_S; a matrix that does not
+    fit TQ1_0 or TQ2_0 becomes F16
+    :param dialect: the dialect of I2_S
+    :param byte_order: the byte order of the whole file
     :param force: replace an existing file
-    :raises ValueError: for what there is no such model of, before anything is written
+    :raises ValueError: if there is no such model, before anything is written
     """
     from i2s_spec.convert.tensors.convert_file import convert_file
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from i2s_spec.codec.payload import unpack_codes
+from i2s_spec.codec.payload_native import unpack_codes
 from i2s_spec.model.reference import activation_quant
 from i2s_spec.model.reference.operations import Operations
 from i2s_spec.model.weights import Ternary

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from i2s_spec.gguf.reader import File
 
-#: How much a thread reads at once: it stays in the second-level cache.
+#: How much a thread reads at once, so that it is looked at in the second-level cache; on some processors more (`Buffer`).
 BUFFER: Final = 1 << 18
 #: What a thread takes from the list; of huge files more, so that the list stays short.
 PART: Final = 1 << 22
@@ -72,7 +72,7 @@ def kernel_sets() -> tuple[KernelSet, ...]:
 def survey(file: File, reading: Reading | None = None) -> Survey | None:
     """Read every tensor of a file once, and say what is there.
 
-    Memory is a few hundred kilobytes for each thread and some hundred bytes for each tensor, whatever their size.
+    Memory is a megabyte or two for each thread and some hundred bytes for each tensor, whatever their size.
 
     :param reading: how; in full by one thread where nothing is said
     :returns: None where `reading.mode` is `none`, or where the header does not say where the data section is
@@ -148,7 +148,8 @@ class SurveyReader:
         try:
             if self._file.source.view is None and not isinstance(self._file.source, FileSource):
                 self._by_hand()
-            while self._parts.work(BUFFER, BUDGET):
+            buffer = _survey.Buffer(BUFFER)
+            while self._parts.work(buffer, BUDGET):
                 self._tell()
             for thread in self._threads:
                 while thread.is_alive():
@@ -240,6 +241,12 @@ class SurveyReader:
             rows.append(row)
             numbers.append(number)
             sizes.append(size)
+            if size and not sample and groups is None:  # nearly all tensors of most files
+                count = self._parts.add_pieces(base + offset, size, -(-step // cut) * cut, tail, width, mask)
+                self._total += size + tail
+                self._counts.append(count)
+                number += count
+                continue
             count = 0
             for start, stop in _windows(size, cut, self._windows) if sample else _pieces(size, -(-step // cut) * cut):
                 behind = tail if stop == size else 0

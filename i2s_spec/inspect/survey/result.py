@@ -213,12 +213,12 @@ class Survey(Sequence[TensorSurvey]):
     def digest(self, place: int) -> tuple[int | None, int]:
         """The fingerprint of one payload, None where it was not read whole, and its size; nothing else is worked out."""
         size = self._of.i2s[2][place]
-        found = self._of.observed(self._of.i2s[1][place])
-        return found.digest if found.seen == size else None, size
+        seen, digest = self._of.parts.fingerprint(self._of.i2s[1][place])
+        return digest if seen == size else None, size
 
     def counts(self, place: int) -> tuple[int, int, int, int]:
         """How often each code was seen in the tensor at a place."""
-        return self._of.observed(self._of.i2s[1][place]).counts
+        return self._of.parts.counts(self._of.i2s[1][place])
 
     def size(self, place: int) -> int:
         """Bytes of the payload of the tensor at a place."""

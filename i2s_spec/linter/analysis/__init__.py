@@ -1,1 +1,1 @@
-"""What several rules need to know of a file, computed once."""
+"""Analyses of a file that several rules share; each is computed once."""

@@ -1,8 +1,8 @@
 """This module compares a file with the declarations of its architecture: its sizes, its tensors, its vocabulary.
 
-The rules on metadata, inventory and tokenizer share what is found here, each part once. What a file says of itself is
-looked at only where it is a model of a declared architecture, in one piece: an adapter, an importance matrix or one part
-of a split file lacks most of a model, and that is no fault.
+The rules on metadata, inventory and tokenizer share these results; each is computed once. A file is compared only if it
+is a whole model of a declared architecture: an adapter, an importance matrix or one part of a split file lacks most of
+a model, and that is no fault.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from i2s_spec.schema.architectures.sizes import Hyperparameters
 if TYPE_CHECKING:
     from i2s_spec.gguf.string_arrays import Strings
 
-#: Names by which models of llama.cpp's family, and checkpoints that were never converted to it, are recognized.
+#: Tensor names that show a model of llama.cpp's family, or a checkpoint that was never converted to it.
 MODEL_NAME: Final = pattern(
     rb"(?:blk\.\d+\.(?:attn|ffn)|token_embd\.|output_norm\.|(?:model\.)?layers\.\d+\.|model\.embed_tokens\.)"
 )
-#: Those of them that need no expression to be recognized.
+#: Those of them that need no regular expression.
 _FIRST_NAMES: Final = (b"token_embd.", b"output_norm.")
-#: What all of them begin with.
+#: Their prefixes.
 _BEGINNINGS: Final = (*_FIRST_NAMES, b"blk.", b"layers.", b"model.")
 
-#: Tokens that end a turn of a conversation, in the vocabularies of models that hold one.
+#: Tokens that end a turn, in the vocabularies of chat models.
 TURN_ENDS: Final = (b"<|eot_id|>", b"<|im_end|>", b"<end_of_turn>", b"<|end|>", b"<|endofturn|>")
 #: Tokens that begin a text, and those that end one or a turn in it. <|endoftext|> does both.
 TEXT_BEGINS: Final = (b"<|begin_of_text|>", b"<s>", b"<bos>")
 TEXT_ENDS: Final = (b"<|end_of_text|>", b"</s>", b"<eos>", *TURN_ENDS)
 #: How a newline is written in byte-level vocabularies and in SentencePiece ones.
 NEWLINES: Final = {"gpt2": "\u010a".encode(), "llama": b"<0x0A>"}
-#: Keys that loaders do without, and derive shapes from where they are there.
+#: Optional keys from which loaders derive shapes if they exist.
 _SHAPING: Final = (".attention.head_count_kv", ".attention.key_length", ".attention.value_length")
-#: What is in the name of every tensor that holds something of all experts.
+#: The part that is in the name of every tensor that covers all experts.
 _EXPERTS: Final = "_exps."
 
 
 class Row(NamedTuple):
-    """A tensor of the file beside what is declared of it: place in the table, name, shape, type, declaration, layer."""
+    """A tensor of the file with its declaration: row in the table, name, shape, type, declaration, layer."""
 
     i: int
     name: str
@@ -62,7 +62,7 @@ class Row(NamedTuple):
 
 
 class ArchitectureView:
-    """One file beside the declarations of the architecture that it names; `keys` are its key-values."""
+    """One file with the declarations of its architecture; `keys` are its key-values."""
 
     def __init__(self, subject: Subject) -> None:
         self.file = subject.file
@@ -75,9 +75,9 @@ class ArchitectureView:
 
     @cached_property
     def holds_model(self) -> bool:
-        """Whether the tensors are those of a model, of whatever architecture, and not of something made for one.
+        """Whether the file is a model, of whatever architecture, and not something like an adapter.
 
-        One of its tensors has a name that models of llama.cpp's family or checkpoints have.
+        It is one if a tensor has a name that models of llama.cpp's family or checkpoints have.
         """
         if self.file.index.tensors > limits.MANY_TENSORS or self.file.fault is not None:
             return False
@@ -88,19 +88,19 @@ class ArchitectureView:
         tensor, count = self.file.index.tensor, self.file.index.tensors
         if any(
             tensor(i).name.startswith(_FIRST_NAMES) for i in range(min(count, 4))
-        ):  # most models, without expressions
+        ):  # decides most models without regular expressions
             return True
         names = (name for i in range(count) if (name := tensor(i).name).startswith(_BEGINNINGS))
         return any(MODEL_NAME.match(name) for name in names)
 
     @cached_property
     def model(self) -> Architecture | None:
-        """The architecture, if the file is a model of one that is declared."""
+        """The architecture, if the file is a model and its architecture is declared."""
         return self.architecture if self.architecture is not None and self.holds_model else None
 
     @cached_property
     def in_parts(self) -> bool:
-        """Whether some tensors are not here: the model is split, and other files have them, or they are not counted."""
+        """Whether some tensors are elsewhere: the model is split into several files, or the header does not count them."""
         if self.has_uncounted:
             return True
         count = self.keys.decoded(self.keys.places["split.count"]) if "split.count" in self.keys.places else 1
@@ -110,7 +110,7 @@ class ArchitectureView:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """Every tensor beside its declaration; nothing where the file is no model of a declared architecture."""
+        """Every tensor with its declaration; empty if the file is no model of a declared architecture."""
         if self.model is None:
             return []
         rows = []
@@ -126,7 +126,8 @@ class ArchitectureView:
         """Whether the file is a ternary model, or says that it is one.
 
         `llama`, `qwen3` and `gemma3` are declared for their ternary models. Others have more keys, tensors and
-        tokenizers than are declared here, and new ones every month: nothing that depends on a list is reported of those.
+        tokenizers than are declared here, and new ones every month, so no finding that depends on such a list is
+        reported for them.
         """
         if self.model is None:
             return False
@@ -137,7 +138,7 @@ class ArchitectureView:
 
     @cached_property
     def ternary_model_rows(self) -> list[Row]:
-        """The tensors of a ternary model, whose inventory is checked; nothing for other models."""
+        """The tensors of a ternary model, whose inventory is checked; empty for other models."""
         return self.rows if self.is_bitnet else []
 
     @cached_property
@@ -150,9 +151,10 @@ class ArchitectureView:
 
     @cached_property
     def wanted(self) -> list[tuple[str, TensorSpec]]:
-        """The tensors that the file must have or is expected to have, in the layers of which it has any.
+        """The tensors that the file must have or is expected to have, in those layers of which it has any tensor.
 
-        A layer of which nothing is there is missing as a whole, and of one part of several files nothing is known.
+        A layer without tensors is missing as a whole, which another rule reports; for one part of a split file the
+        result is empty.
         """
         if self.model is None or self.h is None or self.in_parts or not self.is_bitnet:
             return []
@@ -164,11 +166,11 @@ class ArchitectureView:
 
     @cached_property
     def layers(self) -> set[int]:
-        """The numbers of the layers that any tensor is named after."""
+        """The layer numbers that occur in names of tensors."""
         return {row.layer for row in self.rows if row.layer is not None}
 
     def projections(self) -> Iterator[Row]:
-        """The matrices between two widths: what I2_S was made for."""
+        """The projections, which are the matrices that I2_S was made for."""
         layers = self.h.layers if self.h is not None else MAX_LAYERS
         for row in self.rows:
             if row.spec is not None and row.spec.role == "projection" and (row.layer or 0) < layers:
@@ -176,18 +178,18 @@ class ArchitectureView:
 
     @cached_property
     def is_ternary(self) -> bool:
-        """Whether any projection is of a ternary type: the only models of shared architectures that this is about."""
+        """Whether any projection has a ternary type: for shared architectures, only such models are checked."""
         return any(row.is_ternary for row in self.projections())
 
     @property
     def experts_contradict(self) -> bool:
-        """Whether the numbers of experts, and of those that are used, do not fit each other."""
+        """Whether expert_count and expert_used_count contradict each other."""
         count, used = self.keys.own("expert_count") or 0, self.keys.own("expert_used_count") or 0
         return (count > 0) != (used > 0) or bool(used > count)
 
     @cached_property
     def has_experts(self) -> bool:
-        """Whether the layers are of experts: by expert_count, and by the tensors where that contradicts itself."""
+        """Whether the layers have experts: by expert_count, or by the tensors if the keys contradict each other."""
         experts = self.keys.own("expert_count")
         if not isinstance(experts, int) or experts < 1:
             return False
@@ -195,7 +197,7 @@ class ArchitectureView:
 
     @cached_property
     def h(self) -> Hyperparameters | None:
-        """The sizes of the model, or None where the metadata do not give them; then a rule of metadata says why."""
+        """The sizes of the model, or None if the metadata do not give them; a rule on metadata then says why."""
         if self.model is None:
             return None
         metadata: dict[str, Any] = {}
@@ -203,7 +205,9 @@ class ArchitectureView:
             value = self.keys.value(name)
             if value is not None:
                 metadata[name] = value
-            elif name.endswith(_SHAPING):  # there, and unusable: what stands for a missing one would be another
+            elif name.endswith(
+                _SHAPING
+            ):  # the key exists but is unusable, so the default for a missing key does not apply
                 return None
         if not self.has_experts:
             metadata.pop(f"{self.name}.expert_count", None)
@@ -218,13 +222,13 @@ class ArchitectureView:
 
     @cached_property
     def tokenizer(self) -> str:
-        """What `tokenizer.ggml.model` says, or nothing."""
+        """The value of `tokenizer.ggml.model`, if there is one."""
         value = self.keys.value("tokenizer.ggml.model")
         return value if isinstance(value, str) else ""
 
     @property
     def has_usual_vocabulary(self) -> bool:
-        """Whether the vocabulary is of a kind that ternary models have: byte-level or SentencePiece."""
+        """Whether the vocabulary has a kind that ternary models use: byte-level or SentencePiece."""
         return self.tokenizer in NEWLINES
 
     @cached_property
@@ -234,22 +238,22 @@ class ArchitectureView:
 
     @cached_property
     def sought(self) -> tuple[bytes, ...]:
-        """What is looked for among the tokens."""
+        """The tokens to search for in the vocabulary."""
         return (*TEXT_BEGINS, *TEXT_ENDS, *NEWLINES.values())
 
     @cached_property
     def vocabulary(self) -> Strings | None:
-        """What is in the array of tokens; None where there is none."""
+        """The result for the array of tokens; None if there is none."""
         return self._look("tokenizer.ggml.tokens", self.sought, None)
 
     @cached_property
     def merges(self) -> Strings | None:
-        """What is in the array of merges; None where there is none."""
+        """The result for the array of merges; None if there is none."""
         return self._look("tokenizer.ggml.merges", (), 0)
 
     @property
     def sound_arrays(self) -> set[int]:
-        """Key-values whose strings were all looked at, and are valid UTF-8."""
+        """Key-values whose strings were all examined and are valid UTF-8."""
         arrays = (("tokenizer.ggml.tokens", self.vocabulary), ("tokenizer.ggml.merges", self.merges))
         return {self.keys.places[name] for name, seen in arrays if seen is not None and seen.is_utf8}
 
@@ -272,11 +276,11 @@ class ArchitectureView:
         return Span(*span, f"key_values[{i}].value.items[{index}]")
 
     def item(self, span: Span) -> bytes:
-        """The text of such a string, as far as messages show it."""
+        """The text of such a string, cut to the length that messages show."""
         return self.file.source.read(span.start, min(span.stop - span.start, 512))
 
 
 @analysis
 def architecture_view(subject: Subject) -> ArchitectureView:
-    """The file of a subject beside the declarations of its architecture."""
+    """The file of a subject with the declarations of its architecture."""
     return ArchitectureView(subject)

@@ -1,6 +1,6 @@
-"""This module defines what the rules on checkpoints look at: the files of a folder as they are, right or wrong.
+"""This module defines the facts that the rules on checkpoints examine: the files of a folder, right or wrong.
 
-`i2s_spec.checkpoints.findings` gathers it; a file that cannot be read is left out of it and is a finding by itself.
+`i2s_spec.checkpoints.findings` gathers them; a file that cannot be read is left out and has its own finding.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
     from i2s_spec.convert.hugging_face.safetensors import Stored
 
-#: Bytes that are read at once, and of each tensor where only a part of it is to be read.
+#: Bytes that are read at once, and the bytes of each tensor that a sample reads.
 PIECE: Final = 1 << 22
 
-#: Bytes of the words of float tensors.
+#: Bytes of an element of each float type.
 WORDS: Final = {"F32": 4, "F16": 2, "BF16": 2}
 
 
 class FamilyFacts(NamedTuple):
-    """What the family of a checkpoint must have, for the sizes that config.json gives.
+    """What a checkpoint of a family must have, for the sizes in config.json.
 
-    :param name: of the family
-    :param expected: every tensor that must be there, with its shape before it is packed
+    :param name: the name of the family
+    :param expected: every required tensor, with its shape before packing
     :param matrices: those of `expected` that are ternary
-    :param sub_norms: those of `expected` that are norms in front of the output projection and of the way down
-    :param optional: tensors that may be there as well
-    :param embedding: the name of the table of the embedding
-    :param tied: whether the graph knows no head but the embedding
-    :param headless: whether it is an embedding model, which has no head
-    :param absmean: whether transformers makes trits of its floats by their mean
+    :param sub_norms: those of `expected` that are norms before the attention output and FFN down projections
+    :param optional: tensors that may exist as well
+    :param embedding: the name of the embedding matrix
+    :param tied: whether the graph uses only the embedding as output matrix
+    :param headless: whether it is an embedding model, which has no output matrix
+    :param absmean: whether transformers quantizes its floats to trits by their mean magnitude
     """
 
     name: str
@@ -51,11 +51,11 @@ class FamilyFacts(NamedTuple):
 class CheckpointFacts:
     """A folder of safetensors.
 
-    :param config: config.json; empty where it cannot be read
-    :param index: the index file as JSON; None where there is none
+    :param config: config.json; empty if it cannot be read
+    :param index: the index file as JSON; None if there is none
     :param files: names of the files of the folder
     :param shards: the tensors of each safetensors file that can be read
-    :param family: None where it is not known; `unknown` says why, in words that need no escaping
+    :param family: None if it is not known; `unknown` says why, in words that need no escaping
     :param reading: how much of the weights is read: `full`, `sample` or `none`
     """
 
@@ -79,7 +79,7 @@ class CheckpointFacts:
 
     @cached_property
     def tensors(self) -> dict[str, Stored]:
-        """Every tensor by name: of the first shard that has it."""
+        """Every tensor by name, from the first shard that has it."""
         found: dict[str, Stored] = {}
         for tensors in self.shards.values():
             for name, stored in tensors.items():
@@ -97,7 +97,7 @@ class CheckpointFacts:
 
     @property
     def quantization(self) -> Mapping[str, Any]:
-        """`quantization_config`; empty where there is none, and where it is no object."""
+        """`quantization_config`; empty if there is none, or it is no object."""
         found = self.config.get("quantization_config")
         return found if isinstance(found, dict) else {}
 
@@ -110,7 +110,7 @@ class CheckpointFacts:
         ]  # fmt: skip
 
     def pieces(self, stored: Stored) -> Iterator[bytes]:
-        """The bytes of a tensor; of a sample its first and last ones."""
+        """The bytes of a tensor; for a sample, the first and last ones."""
         places = range(0, stored.nbytes, PIECE)
         for place in places if self.reading != "sample" else sorted({*places[:1], *places[-1:]}):
             yield stored.read(place, min(place + PIECE, stored.nbytes))
@@ -121,7 +121,7 @@ class CheckpointFacts:
             yield as_floats(piece, stored.dtype)
 
     def scale(self, name: str) -> float | None:
-        """The `weight_scale` of a packed matrix; None where there is not one float."""
+        """The `weight_scale` of a packed matrix; None unless it is one float."""
         stored = self.tensors.get(f"{name}_scale")
         if stored is None or stored.nbytes != WORDS.get(stored.dtype):
             return None

@@ -1,4 +1,4 @@
-"""This module compares the keys of a file with the declared ones: which are there, and what their values are."""
+"""This module compares the keys of a file with the declared ones: which exist, and their values."""
 
 import struct
 
@@ -12,15 +12,15 @@ from i2s_spec.schema.architectures.keys import MAX_LAYERS, Key
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import VALUE_FORMATS, ValueType
 
-#: Longest text of a value that rules look at, and most elements of an array of numbers.
+#: Longest text value that rules examine, and most elements of an array of numbers.
 TEXT_BYTES: Final = 1 << 16
 NUMBERS: Final = 4 * MAX_LAYERS
 
 
 class DeclaredKeys:
-    """The keys of one file beside the declarations of an architecture.
+    """The keys of one file with the declarations of an architecture.
 
-    :param prefix: the value of general.architecture, declared or not; empty where the file has none
+    :param prefix: the value of general.architecture, declared or not; empty if the file has none
     :param architecture: its declaration, if there is one
     """
 
@@ -31,14 +31,14 @@ class DeclaredKeys:
 
     @cached_property
     def declared(self) -> dict[str, Key]:
-        """The declared keys by name; of a file of another architecture, those that all share."""
+        """The declared keys by name; for an architecture that is not declared, the keys that all share."""
         if self.architecture is not None:
             return dict(self.architecture.keys)
         return {key.name: key for key in (*keys.GENERAL, *keys.TOKENIZER)}
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """Where the declared keys stand, the first of each; and the keys about split files."""
+        """The rows of the declared keys, the first of each; and of the keys about split files."""
         wanted = {name.encode(): name for name in (*self.declared, "split.no", "split.count")}
         places: dict[str, int] = {}
         index = self.file.index
@@ -47,11 +47,11 @@ class DeclaredKeys:
         return places
 
     def label(self, i: int) -> str:
-        """The type of a value as people write it."""
+        """The type of a value in the usual notation."""
         return self.file.index.key(i).label
 
     def has(self, name: str) -> bool:
-        """Whether a declared key is there with a type that it may have."""
+        """Whether a declared key exists with an allowed type."""
         i = self.places.get(name)
         key = self.declared.get(name)
         return i is not None and (key is None or self.label(i) in key.types)
@@ -61,9 +61,9 @@ class DeclaredKeys:
         return {}
 
     def value(self, name: str) -> Any:
-        """The value of a declared key; None where it is missing, of a wrong type, or too long to be looked at.
+        """The value of a declared key; None if it is missing, has a wrong type, or is too long to be examined.
 
-        Arrays of numbers come as tuples, arrays of strings not at all.
+        Arrays of numbers are tuples; arrays of strings give None.
         """
         if name not in self._values:
             self._values[name] = self.decoded(self.places[name]) if self.has(name) else None
@@ -74,7 +74,7 @@ class DeclaredKeys:
         return self.value(f"{self.prefix}.{suffix}")
 
     def decoded(self, i: int) -> Any:
-        """The value of a key by its place, as `value` gives it, whether or not it is declared."""
+        """The value of a key by its row, as `value` gives it, whether or not it is declared."""
         entry = self.file.index.key(i)
         element, count, start = entry.element, entry.count, entry.value_start
         if entry.type == ValueType.STRING and count > TEXT_BYTES:
@@ -93,5 +93,5 @@ class DeclaredKeys:
         return self.file.metadata.by_index(self.places[name]).value_span
 
     def count(self, name: str) -> int | None:
-        """How many elements an array has; None where it is missing or of a wrong type."""
+        """The number of elements of an array; None if it is missing or has a wrong type."""
         return self.file.index.key(self.places[name]).count if self.has(name) else None

@@ -1,4 +1,5 @@
-"""This module finds payloads that are equal, and rows that are; fingerprints suspect, every byte confirms."""
+"""This module finds equal payloads and equal rows: fingerprints give candidates, a comparison of every byte confirms
+them."""
 
 from __future__ import annotations
 
@@ -11,17 +12,17 @@ from i2s_spec.linter.analysis.subject import Subject, analysis
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey.result import TensorSurvey
 
-#: Rows that a tensor must have before their being equal says anything.
+#: Fewest rows of a tensor whose equality means anything.
 LIKE_ROWS: Final = 4
-#: Tensors that are read again, at most, to see whether equal fingerprints are equal payloads.
+#: Most tensors that are read again to see whether equal fingerprints mean equal payloads.
 CONFIRMED: Final = 1024
-#: Bytes that are compared at once, and in a first look.
+#: Bytes that are compared at once, and bytes of the first, quick comparison.
 STEP: Final = 1 << 20
 NEARBY: Final = 512
 
 
 class DuplicatePayload(NamedTuple):
-    """Two tensors of the survey, by their places, that have the same payload; the first is the earlier one."""
+    """Two tensors with the same payload, by their positions in the survey; the first is the earlier one."""
 
     first: int
     second: int
@@ -29,7 +30,7 @@ class DuplicatePayload(NamedTuple):
 
 @analysis
 def duplicate_payloads(subject: Subject) -> list[DuplicatePayload]:
-    """Each tensor whose payload an earlier one has, with the first that has it; every byte was compared."""
+    """Each tensor with the payload of an earlier one, and the first tensor that has it; every byte was compared."""
     survey, anomalies = subject.survey, payload_anomalies(subject)
     if survey is None or anomalies is None:
         return []
@@ -71,7 +72,7 @@ def _same_bytes(subject: Subject, one: int, other: int, size: int) -> bool:
 
 
 def rows_repeat(subject: Subject, tensor: TensorSurvey) -> bool:
-    """Whether every row of a payload is the first one again; every byte was compared where the first two rows agree."""
+    """Whether all rows of a payload are equal; if the first two rows agree, every byte is compared."""
     row = tensor.ne[0] // 4
     if tensor.ne[0] % 4 or prod(tensor.ne[1:]) < LIKE_ROWS or tensor.payload_bytes < COMPARED:
         return False

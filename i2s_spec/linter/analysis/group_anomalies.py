@@ -1,10 +1,11 @@
-"""This module sorts what a survey saw of types with a scale for each group: once for every tensor, for all rules.
+"""This module classifies the survey of types with a scale for each group: once for every tensor, for all rules.
 
-Scales differ because groups do: each is the largest magnitude of its weights. The thresholds below are so far out that no
-weights that somebody trained get there. Of Student's t with two degrees of freedom, whose tails are heavier than those of
-any trained matrix, the largest of 2^24 groups is about 2^12 times their median: maxima of n values grow with the square
-root of n. Groups of zeros, and groups next to nothing, as rows of an embedding that no token uses, are usual: only how far
-the largest are above most others counts, and whether a quarter of them is as far from another quarter.
+Scales differ because groups do: each is the largest magnitude of its weights. The thresholds below are so extreme that
+no trained weights reach them. For Student's t with two degrees of freedom, whose tails are heavier than those of any
+trained matrix, the largest of 2^24 group scales is about 2^12 times their median: maxima of n values grow with the
+square root of n. Groups of zeros, or of tiny values, are usual, for example in rows of an embedding that no token uses.
+So only the distance of the largest scales from most others counts, and whether one quarter of the scales is as far from
+another quarter.
 """
 
 from array import array
@@ -22,7 +23,7 @@ from i2s_spec.schema.dialect import CODES_PER_BYTE
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey.result import OtherSurvey
 
-#: Octaves by which scales are far apart: their exponents differ by one more, so that they are.
+#: Octaves by which scales are far apart. Exponents must differ by one more, so that the scales surely do by this much.
 FAR: Final = 12
 
 #: Bytes of codes of I2_SR that are read at once.
@@ -30,18 +31,19 @@ _READ: Final = 1 << 22
 
 
 class GroupAnomalies:
-    """Places in the survey of the other types, by what is odd there."""
+    """Positions in the survey of the other types, by anomaly."""
 
     def __init__(self) -> None:
         self.reserved, self.beyond, self.digits = array("q"), array("q"), array("q")
         self.not_finite, self.negative, self.lost, self.apart = array("q"), array("q"), array("q"), array("q")
-        #: What is odd in tensors of I2_SR, whose groups no survey sees: their scales are not beside their codes.
+        #: Anomalies of I2_SR tensors. The survey does not see their groups, because their scales are not beside their
+        #: codes.
         self.row_scales: dict[int, Groups] = {}
 
 
 @analysis
 def group_anomalies(subject: Subject) -> GroupAnomalies | None:
-    """What rules on groups have to look at; None where payloads are not read."""
+    """The anomalies that rules on groups report; None if payloads are not read."""
     survey = subject.survey
     if survey is None:
         return None
@@ -55,7 +57,7 @@ def group_anomalies(subject: Subject) -> GroupAnomalies | None:
         layout = GROUP_LAYOUTS[other.type]
         if groups.odd:
             {"reserved": found.reserved, "weight": found.beyond, "": found.digits}[layout.fourth].append(place)
-        # Scales that are something else are odd in every way: the worst of them is what is said.
+        # If the bytes are not scales at all, they have every anomaly; only the worst is reported.
         if groups.infinite:
             found.not_finite.append(place)
         elif groups.negative:
@@ -70,9 +72,9 @@ def group_anomalies(subject: Subject) -> GroupAnomalies | None:
 
 
 def _odd_row_scales(subject: Subject) -> Iterator[tuple[int, Groups]]:
-    """The tensors of I2_SR that were surveyed whole and are not plain, by their places, and what is in them.
+    """The I2_SR tensors with anomalies that were surveyed whole, by their positions, with their contents.
 
-    They are read once more, a few megabytes at a time: few files have them.
+    They are read once more, a few megabytes at a time; few files have any.
     """
     survey, file = subject.survey, subject.file
     assert survey is not None
@@ -100,7 +102,7 @@ def _odd_row_scales(subject: Subject) -> Iterator[tuple[int, Groups]]:
 
 
 def odd_groups(subject: Subject, topic: str) -> Iterator[tuple["OtherSurvey", Groups, BlockLayout]]:
-    """The tensors of a topic, what was seen of their groups, and how these lie."""
+    """The tensors of a topic, with the survey and the positions of their groups."""
     verdict, survey = group_anomalies(subject), subject.survey
     for place in getattr(verdict, topic) if verdict is not None else ():
         assert survey is not None
@@ -120,7 +122,7 @@ def block_span(other: "OtherSurvey", layout: BlockLayout, at: int) -> Span:
 
 
 def scale_span(other: "OtherSurvey", layout: BlockLayout, group: int) -> Span:
-    """The block of a scale, by the number of its group; of a row's scale that alone."""
+    """The block of a scale, by the number of its group; for the scale of a row, only the scale."""
     if layout.scale.apart:
         start = other.start + prod(other.ne) // CODES_PER_BYTE + group * layout.scale.nbytes
         return Span(start, start + layout.scale.nbytes, f"data[{other.row}].scales[{group}]")
@@ -130,14 +132,14 @@ def scale_span(other: "OtherSurvey", layout: BlockLayout, group: int) -> Span:
 
 
 def _unit(other: "OtherSurvey", layout: BlockLayout) -> tuple[int, int]:
-    """Bytes from one scale to the next, and in front of the blocks of a row."""
+    """Bytes from one scale to the next, and bytes before the blocks of a row."""
     front = layout.type.row_bytes
     return (front + other.ne[0] // layout.block * layout.nbytes, front) if front else (layout.nbytes, 0)
 
 
 def far_apart(octaves: Sequence[int]) -> int:
-    """How many scales are wildly larger than others: than the upper quartile, or, where that is as far from the lower one,
-    than the lower one. 0 where scales differ as they do in models."""
+    """How many scales are far above the upper quartile; or above the lower quartile, if the two quartiles are that far
+    apart. 0 if the scales differ no more than in trained models."""
     total = sum(octaves)
     if total < GROUPS_FROM:
         return 0
@@ -152,7 +154,7 @@ def _octave(octaves: Sequence[int], total: int, quarter: int) -> int:
         reached += count
         if 4 * reached >= quarter * total:
             return octave
-    raise AssertionError("a quarter of all is no more than all")
+    raise AssertionError("a quarter is at most the whole")
 
 
 def _plain(groups: Groups) -> bool:

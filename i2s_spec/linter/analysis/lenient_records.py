@@ -1,7 +1,7 @@
 """This module reads numbers, strings and tensor infos of a GGUF header as a lenient reader does, within a budget.
 
-What our own reader refuses is read on as a policy says. `runtimes.lenient_header` reads whole headers by it, as each
-program sees them; `uncounted_infos` reads the tensor infos that no count announces.
+It continues where our own reader refuses, as a policy says. `runtimes.lenient_header` uses it to read whole headers as
+each program does; `uncounted_infos` uses it to read the tensor infos that the header does not count.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from i2s_spec.errors import Span, counted
 from i2s_spec.light_typing import Final, Literal, NamedTuple, NoReturn, Protocol
 
-#: Bytes that are walked, and records: keys, tensor infos, their dimensions, arrays.
+#: Most bytes and most records that are walked; records are keys, tensor infos, their dimensions, arrays.
 MOST_BYTES: Final = 16 << 20
 MOST_RECORDS: Final = 1 << 14
 
@@ -42,7 +42,7 @@ class SeenTensor(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """Why a walk ended early: what the reader does then (`no`, `crash`, `unknown`), in words, and where."""
+    """Why a walk ended early: what the reader does (`no`, `crash`, `unknown`), the reason in words, and the place."""
 
     outcome: str
     text: str
@@ -58,11 +58,11 @@ class StopWalkError(Exception):
 
 
 class LenientRecords:
-    """A place in a window of a file, and what is read from there on.
+    """A position in a window of a file, from which records are read.
 
-    :param data: the bytes of the file from `start` on; what lies behind them counts as missing
-    :param size: of the file, in bytes
-    :param version: of GGUF; in version 1 lengths and counts have 32 bits
+    :param data: the bytes of the file from `start` on; bytes after them count as missing
+    :param size: the size of the file in bytes
+    :param version: the version of GGUF; in version 1 lengths and counts have 32 bits
     :param big: whether numbers are big-endian
     """
 
@@ -80,16 +80,16 @@ class LenientRecords:
 
     @property
     def word(self) -> int:
-        """Bytes of a length or a count."""
+        """The number of bytes of a length or a count."""
         return 4 if self.version == 1 else 8
 
     @property
     def remaining(self) -> int:
-        """Bytes of the window from here on; negative where a reader has gone on behind it."""
+        """Bytes of the window from here on; negative if the reader is past its end."""
         return self._start + len(self._data) - self.at
 
     def span(self, start: int, path: str) -> Span:
-        """The bytes from a place up to here, as far as the file has them."""
+        """The span from a place to here, cut at the end of the file."""
         return Span(min(start, self._size), min(self.at, self._size), path)
 
     def stop(self, outcome: str, text: str, path: str = "") -> NoReturn:
@@ -102,11 +102,11 @@ class LenientRecords:
     def spend(self, count: int = 1) -> None:
         """Count records.
 
-        :raises StopWalkError: where the budget of records or bytes is used up
+        :raises StopWalkError: if the budget of records or bytes is used up
         """
         self._left -= count
         if self._left < 0 or self.at - self._start >= MOST_BYTES:
-            self.stop("unknown", "the header is too long to be followed after its fault")
+            self.stop("unknown", "after its fault, the header is too long to be read further")
 
     def number(self, width: int, path: str) -> int:
         """An unsigned number of some bytes."""
@@ -119,11 +119,11 @@ class LenientRecords:
         return int.from_bytes(piece, "big" if self.big else "little")
 
     def string(self, path: str) -> bytes:
-        """A length and as many bytes, or those of them that the file has."""
+        """A length and that many bytes, or as many of them as the file has."""
         length = self.number(self.word, path)
         most = self._policy.string_bytes
         if most is not None and length > most:
-            self.stop("no", f"it takes strings of at most {counted(most, 'byte')}; this one has {length:,}", path)
+            self.stop("no", f"it accepts strings of at most {counted(most, 'byte')}; this one has {length:,}", path)
         self.allocated(length, 1, "bytes of text", path)
         piece = self._piece(length)
         if len(piece) < length:
@@ -138,17 +138,17 @@ class LenientRecords:
         return piece
 
     def allocated(self, count: int, width: int, what: str, path: str) -> None:
-        """Have room for what is announced, where the reader allocates it before it has read it.
+        """Check an announced count that the reader allocates memory for before it reads the records.
 
-        :raises StopWalkError: where it refuses the number, or dies of it
+        :raises StopWalkError: if the reader refuses the count or crashes
         """
         most = self._policy.allocates
         if most is None or count * width <= most:
             return
         if count >= _SIZE_MAX // width:
-            self.stop("no", f"it refuses {count:,} {what}: their size is not a number of 64 bits", path)
+            self.stop("no", f"it refuses {count:,} {what}: their size overflows 64 bits", path)
         self.stop(
-            "crash", f"it allocates {count:,} {what} before it reads them, and aborts where there is no room", path
+            "crash", f"it allocates memory for {count:,} {what} before it reads them, and aborts if that fails", path
         )
 
     def tensor(self, path: str) -> SeenTensor:
@@ -158,7 +158,7 @@ class LenientRecords:
         dimensions = self.number(4, path)
         most = self._policy.dimensions
         if most is not None and dimensions > most:
-            text = f"it takes tensors of at most {counted(most, 'dimension')}; {dimensions:,} are declared"
+            text = f"it accepts tensors of at most {counted(most, 'dimension')}; {dimensions:,} are declared"
             self.stop(self._policy.too_many_dimensions, text, f"{path}.n_dims")
         if self._policy.end != "zeros" and dimensions * self.word > self.remaining:
             self.stop(
@@ -171,6 +171,6 @@ class LenientRecords:
         return SeenTensor(name, self.span(start, path), ne, number, offset)
 
     def _piece(self, length: int) -> bytes:
-        """The next bytes, or those of them that the window has."""
+        """The next bytes, or as many of them as the window has."""
         start = self.at - self._start
         return self._data[start : start + length]

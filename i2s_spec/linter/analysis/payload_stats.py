@@ -1,7 +1,7 @@
-"""This module sorts what a survey saw: once for every tensor, which rules on payloads it concerns.
+"""This module classifies the survey of payloads: once for every tensor, by the rules that it concerns.
 
-Statistics never make an error. The thresholds below are so far out that neither chance nor a sound model gets there: a
-tensor of `SHARES_FROM` random codes has shares that are right to two in a hundred, five standard deviations out.
+Statistics are never reported as errors. The thresholds below are so extreme that neither chance nor a sound model
+reaches them: in a tensor of `SHARES_FROM` random codes, a deviation of shares by 0.02 is five standard deviations.
 """
 
 from __future__ import annotations
@@ -18,33 +18,35 @@ from i2s_spec.schema.checks import order_prefix
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey.result import TensorSurvey
 
-#: Bytes of one value in a row that are reported: 16,384 equal weights, a page of memory and a block of most file systems.
-#: A pruned output of a large model is one row, which is shorter.
+#: Shortest run of one byte value that is reported: 16,384 equal weights, a page of memory and a block of most file
+#: systems. A pruned output of a large model is one row, which is shorter.
 REGION: Final = 4096
-#: Zero bytes in a row in a tensor of another type that are reported: rows of an embedding that stand for no token are zeros.
+#: Shortest run of zero bytes that is reported in a tensor of another type: embedding rows of unused tokens are zeros.
 OTHER_REGION: Final = 1 << 20
-#: Zero bytes at the end of a payload that are reported, without those that a quantizer leaves of the last block, which
-#: have a rule of their own: 128 weights of -1, a whole block. Of payloads so small that somebody may have written them by
-#: hand more are needed.
+#: Fewest zero bytes at the end of a payload that are reported: 128 weights of -1, a whole block. The bytes of the last
+#: block that a quantizer leaves unwritten do not count; another rule reports them. Small payloads, which may be written
+#: by hand, need more zeros.
 END: Final = 32
 END_FROM: Final = 1024
 SMALL_END: Final = 256
-#: Codes that a tensor must have before its shares say anything.
+#: Fewest codes of a tensor whose shares are evidence.
 SHARES_FROM: Final = 16_384
-#: Codes 3 from which on a small tensor that lacks another code has another code map: by chance none lacks one.
+#: Fewest codes 3 by which a small tensor that lacks another code has another code map: by chance no code is missing.
 FOREIGN_FROM: Final = 256
-#: Share of code 1 below which nothing was made zero. Trained models have about a half; the rounding of normally
-#: distributed weights by their mean gives 0.31; taking the sign of latent weights leaves none.
+#: Share of code 1 below which the quantizer made no zeros. Trained models have about a half; rounding normally
+#: distributed weights with their mean gives 0.31; taking the sign of latent weights gives 0.
 FEW_ZEROS: Final = 0.02
-#: Share of code 1 from which on a tensor does next to nothing.
+#: Share of code 1 from which a tensor has almost no effect.
 MOSTLY_ZEROS: Final = 0.95
 #: Shares of code 1 between which nothing is reported.
 USUAL_ZEROS: Final = (0.25, 0.75)
-#: How far codes 0 and 2 may lie apart, as a part of both. Trained models stay within a few hundredths.
+#: Largest difference between the counts of codes 0 and 2, relative to their sum. Trained models stay within a few
+#: hundredths.
 LOPSIDED: Final = 0.25
-#: Payloads from this size on are compared with each other: smaller ones are fixtures, and equal for good reasons.
+#: Smallest payloads that are compared with each other: smaller ones are fixtures, and equal for good reasons.
 COMPARED: Final = 4096
-#: Share of code 3 from which on a payload may be floats, words that are looked at, and the share that must make sense.
+#: Share of code 3 from which a payload may be floats, the number of floats that are examined, and the share that must
+#: be plausible.
 FLOATS_FROM: Final = 0.05
 FLOATS_READ: Final = 1024
 FLOATS_SENSIBLE: Final = 0.99
@@ -60,33 +62,33 @@ class Region(NamedTuple):
 
 
 class PayloadAnomalies:
-    """Places in the survey, or rows of the table, for each rule that they concern."""
+    """Positions in the survey, or rows of the table, for each rule that they concern."""
 
     def __init__(self) -> None:
-        #: Places in the survey whose shares say something, by what they say.
+        #: Positions in the survey with unusual shares, by anomaly.
         self.unused, self.foreign, self.floats = array("q"), array("q"), array("q")
         self.constant, self.few_zeros, self.mostly_zeros = array("q"), array("q"), array("q")
         self.uncommon, self.lopsided = array("q"), array("q")
-        #: Which type of float a payload looks like, by its place.
+        #: The float type that a payload looks like, by its position.
         self.kinds: dict[int, str] = {}
-        #: Runs of zero bytes and of other ones, and zeros up to the end.
+        #: Runs of zero bytes and of other bytes, and zeros up to the end.
         self.zero_regions: list[Region] = []
         self.regions: list[Region] = []
         self.ends: list[Region] = []
-        #: Places in the survey of the others with values that are no finite numbers.
+        #: Positions in the survey of the other types with values that are not finite.
         self.not_finite: list[int] = []
-        #: Places of tensors whose bytes and tails are where they should be: what rules on scales look at.
+        #: Positions of tensors whose payload and tail are in place: the rules on scales examine these.
         self.placed = array("q")
 
 
 @analysis
 def payload_anomalies(subject: Subject) -> PayloadAnomalies | None:
-    """What rules on payloads have to look at; None where payloads are not read."""
+    """The anomalies that rules on payloads report; None if payloads are not read."""
     survey = subject.survey
     if survey is None:
         return None
     found = PayloadAnomalies()
-    odd = extent_anomalies(subject).rows  # another extent than their size explains; the rules on extents report it
+    odd = extent_anomalies(subject).rows  # the extent does not fit the size; the rules on extents report it
     found.placed.extend(place for place, row in enumerate(survey.rows) if row not in odd)
     for place in survey.anomalous(_plain, min(REGION, END)):
         if survey.row(place) not in odd:
@@ -108,7 +110,7 @@ def payload_anomalies(subject: Subject) -> PayloadAnomalies | None:
 
 
 def _plain(counts: Sequence[int]) -> bool:
-    """Whether shares of codes say nothing: there are too few, or they are those of most models."""
+    """Whether shares of codes are no evidence: there are too few codes, or the shares are usual."""
     zero, one, two, three = counts
     seen = zero + one + two + three
     if three or seen < SHARES_FROM:
@@ -149,7 +151,7 @@ def _one(subject: Subject, found: PayloadAnomalies, place: int, tensor: TensorSu
 
 
 def _runs(subject: Subject, found: PayloadAnomalies, tensor: TensorSurvey) -> bool:
-    """Note long runs of one byte; whether there was none."""
+    """Record long runs of one byte; returns whether there was none."""
     last, longest = tensor.last_run, tensor.longest_run
     least = (END if tensor.payload_bytes >= END_FROM else SMALL_END) + prod(tensor.ne) % BLOCK // CODES_PER_BYTE
     at_end = last is not None and last.value == 0 and last.length >= least
@@ -169,7 +171,7 @@ def _runs(subject: Subject, found: PayloadAnomalies, tensor: TensorSurvey) -> bo
 
 
 def _float_kind(subject: Subject, tensor: TensorSurvey) -> str | None:
-    """Which floats a payload with many codes 3 could be, read as they would be: F32, BF16 or F16."""
+    """The float type that a payload with many codes 3 could hold: F32, BF16 or F16."""
     length = min(tensor.payload_bytes // 4 * 4, 4 * FLOATS_READ)
     if length < 256:
         return None
@@ -190,9 +192,9 @@ def _share(values: tuple[float, ...] | tuple[int, ...], good: Callable[[float], 
     return sum(map(good, values)) / len(values)  # type: ignore[arg-type]
 
 
-# --- what was never written ---
+# --- bytes that were never written ---
 
 
 def _in_hole(subject: Subject, start: int, length: int) -> bool:
-    """Whether a part of these bytes was never written; there is a rule for that."""
+    """Whether a part of these bytes was never written; another rule reports that."""
     return any(a < start + length and start < b for a, b in holes(subject))

@@ -1,4 +1,5 @@
-"""This module sorts the scales of a file, each alone and beside its siblings: every odd one is odd in one way.
+"""This module classifies the scales of a file, each by itself and by its siblings: an odd scale has exactly one kind of
+oddness.
 
 The thresholds are stated here, once, with their reasons.
 """
@@ -22,28 +23,28 @@ if TYPE_CHECKING:
 
 #: Below this a scale acts as 0: times 127 and times any activation it stays too small for a float16.
 VANISHING: Final = 1e-12
-#: A scale is an outlier where it is so many times as large or as small as the median of its siblings, ...
+#: A scale is an outlier if it is larger or smaller than the median of its siblings by this factor, ...
 FAR: Final = 16
-#: ... and its reciprocal is not where it is within this factor of the median. Trained scales of one kind of tensor lie
-#: within a factor of 4 of each other over all layers.
+#: ... unless its reciprocal is within this factor of the median: then it is reported as a reciprocal. Trained scales of
+#: one kind of tensor lie within a factor of 4 of each other over all layers.
 NEAR: Final = 4
-#: How many siblings a median needs.
+#: Fewest siblings for a median.
 SIBLINGS: Final = 3
 
-#: Bytes of a header in front of a payload.
+#: Bytes of a header before a payload.
 HEADER: Final = 32
 
 LAYER = pattern(rb"(?:blk\.)(\d{1,6})\.(.+)")
 
 
-#: Places in the survey and their scales: a file may have a hundred thousand, so that they are kept as numbers.
+#: Positions in the survey and their scales, as arrays: a file may have a hundred thousand.
 Scales = tuple["array[int]", "array[float]"]
 
 
 def scales(subject: Subject) -> Iterator[tuple[int, float]]:
-    """Place in the survey and scale of every tensor whose scale is where it should be and in the order of the file.
+    """Position in the survey and scale of every tensor whose scale is in place and in the byte order of the file.
 
-    Where most scales make sense only in the other byte order, there is another rule for all of them.
+    If most scales are plausible only in the other byte order, another rule reports all of them.
     """
     return zip(*_scales(subject), strict=True)
 
@@ -70,11 +71,11 @@ def _scales(subject: Subject) -> Scales:
 
 def usual(scale: float) -> bool:
     """Whether a scale, or its absolute value, is like those of trained models."""
-    return bool(USUAL[0] <= abs(scale) <= USUAL[1])  # which no NaN and no infinity is
+    return bool(USUAL[0] <= abs(scale) <= USUAL[1])  # false for NaN and infinities
 
 
 def odd(subject: Subject, kind: str) -> Iterator[tuple[int, TensorSurvey]]:
-    """The tensors whose scale is of one kind of oddness; each scale is of one kind at most."""
+    """The tensors whose scale has one kind of oddness; each scale has at most one kind."""
     survey = subject.survey
     if survey is not None:
         for place in odd_scales(subject).kinds.get(kind, ()):
@@ -82,7 +83,7 @@ def odd(subject: Subject, kind: str) -> Iterator[tuple[int, TensorSurvey]]:
 
 
 class OddScales(NamedTuple):
-    """Places in the survey by the kind of oddness, and the median of the siblings of each scale that is a reciprocal."""
+    """Positions in the survey by kind of oddness, and the median of the siblings of each scale that is a reciprocal."""
 
     kinds: dict[str, list[int]]
     medians: dict[int, float]
@@ -90,7 +91,7 @@ class OddScales(NamedTuple):
 
 @analysis
 def odd_scales(subject: Subject) -> OddScales:
-    """Every odd scale of a file; each is of one kind at most."""
+    """Every odd scale of a file; each has at most one kind of oddness."""
     survey = subject.survey
     kinds: dict[str, list[int]] = {}
     if survey is None:
@@ -109,7 +110,7 @@ def odd_scales(subject: Subject) -> OddScales:
 
 
 def kind_of(scale: float) -> str | None:
-    """In which way a scale is odd by itself: nan, infinite, zero, negative, vanishing or unusual; None for the others."""
+    """How a scale is odd by itself: nan, infinite, zero, negative, vanishing or unusual; None if it is not."""
     if isnan(scale):
         return "nan"
     if isinf(scale):
@@ -124,7 +125,7 @@ def kind_of(scale: float) -> str | None:
 
 
 class ScaleInFront(NamedTuple):
-    """A scale that stands in front of a payload: its value, its type, how many bytes come before the codes."""
+    """A scale before a payload: its value, its type, and the number of bytes before the codes."""
 
     scale: float
     type: str
@@ -132,11 +133,11 @@ class ScaleInFront(NamedTuple):
 
 
 def in_front(subject: Subject, tensor: TensorSurvey) -> ScaleInFront | None:
-    """The scale in front of a payload, where there is one beyond doubt.
+    """The scale before a payload, if there is certainly one.
 
-    A header of 32 bytes is a float and zeros, which would be 112 weights of -1 or more. A float32 alone is followed by
-    codes: then the codes are shifted, what stands in the place of the scale are the last four bytes of them, and the
-    float holds a code 3, which ternary codes do not.
+    A header of 32 bytes is a float followed by zeros, which as codes would be at least 112 weights of -1. If a float32
+    alone precedes the codes, the codes are shifted: the place of the scale holds the last four bytes of codes, and the
+    float, read as codes, contains a code 3, which ternary codes do not.
     """
     if tensor.payload_bytes < 64 or subject.ranges_are_few:
         return None
@@ -159,7 +160,7 @@ def _positive(value: float) -> bool:
 
 
 def _unused(data: bytes) -> int:
-    """How many codes 3 are in some bytes."""
+    """The number of codes 3 in some bytes."""
     return sum(byte >> shift & 3 == 3 for byte in data for shift in (0, 2, 4, 6))
 
 
@@ -169,7 +170,7 @@ def halves(head: bytes) -> tuple[float, float]:
 
 
 def groups(subject: Subject) -> dict[bytes, Scales]:
-    """Places and scales of tensors by what their names say without the number of the layer."""
+    """Positions and scales of tensors, by name without the layer number."""
     survey = subject.survey
     assert survey is not None
     groups: dict[bytes, Scales] = {}
@@ -186,7 +187,7 @@ def groups(subject: Subject) -> dict[bytes, Scales]:
 
 
 def _reciprocals(groups: dict[bytes, Scales]) -> dict[int, float]:
-    """Places of scales whose reciprocals lie near the median of their siblings, and that median."""
+    """Positions of scales whose reciprocals are near the median of their siblings, and that median."""
     overall = median(scale for group in groups.values() for scale in group[1])
     found: dict[int, float] = {}
     for name, group in groups.items():
@@ -203,7 +204,7 @@ def _reciprocals(groups: dict[bytes, Scales]) -> dict[int, float]:
 
 
 def median(scales: Iterable[float]) -> float | None:
-    """The median of those that are positive and finite, if they are more than `SIBLINGS`."""
+    """The median of the positive finite scales, if there are more than `SIBLINGS`."""
     sound = sorted(scale for scale in scales if isfinite(scale) and scale > 0)
     return sound[len(sound) // 2] if len(sound) > SIBLINGS else None
 
@@ -214,7 +215,7 @@ def _factor(one: float, other: float) -> float:
 
 @analysis
 def stale_tails(subject: Subject) -> Leftovers | None:
-    """What is in the 28 bytes after the scales; None where payloads are not read."""
+    """The contents of the 28 bytes after the scales; None if payloads are not read."""
     from i2s_spec.inspect.leftovers import leftovers
 
     anomalies, survey = payload_anomalies(subject), subject.survey

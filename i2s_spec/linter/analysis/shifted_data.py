@@ -1,9 +1,9 @@
-"""This module tells that all tensors lie as many bytes beside where the header puts them (clause 2.7).
+"""This module detects that all tensors are shifted by the same number of bytes from where the header puts them (clause
+2.7).
 
-A writer that leaves out the padding before the data section, counts offsets from the start of the file, or puts
-something in front of the first tensor makes one mistake, and every payload looks wrong to readers. It is taken as found
-only where the offsets are in the running order, the file ends where they say once they are moved, and the weights
-agree.
+If a writer leaves out the padding before the data section, counts offsets from the start of the file, or puts something
+before the first tensor, that is one mistake, but every payload looks wrong to readers. It is reported only if the
+offsets follow each other without gaps, the file ends where the shifted offsets say, and the weights agree.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
     from i2s_spec.inspect.placement import Placement, Placements
 
-#: Tensors whose scale, or whose first floats, are looked at.
+#: How many tensors are checked by their scale or their first floats.
 _SAMPLED: Final = 16
-#: Scales of trained models (clause 6.2), and floats that are anything at all, each with a wide margin.
+#: Ranges of scales of trained models (clause 6.2) and of plausible floats, each with a wide margin.
 _SCALES: Final = (1e-4, 1e2)
 _FLOATS: Final = (1e-20, 1e20)
 _F32: Final = BY_NAME["F32"].number
 
 
 class Shift(NamedTuple):
-    """Where the first byte of the first tensor is, and where the header puts it; the offset that its info states."""
+    """Where the first tensor begins, and where the header puts it; the offset that its info states."""
 
     begins: int
     stated: int
@@ -36,20 +36,20 @@ class Shift(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """How much later than stated all tensors lie; below 0 where they lie earlier."""
+        """How many bytes later than stated all tensors begin; negative if they begin earlier."""
         return self.begins - self.stated
 
     @property
     def base(self) -> int:
-        """What the offsets count from."""
+        """The position that the offsets count from."""
         return self.begins - self.offset
 
 
 def shifted(file: File, placements: Placements, step: int) -> Shift | None:
-    """Where the data section is, if offsets and end of the file say elsewhere than the header, and the weights agree.
+    """Where the data section is, if offsets and the end of the file contradict the header, and the weights agree.
 
     :param placements: every tensor, in the order of the offsets
-    :param step: the alignment that the offsets were counted with
+    :param step: the alignment that the offsets use
     """
     if not placements or file.infos_end is None or file.data_start is None:
         return None
@@ -69,23 +69,24 @@ def shifted(file: File, placements: Placements, step: int) -> Shift | None:
 
 
 def _end(placements: Placements, step: int) -> int | None:
-    """Where the last tensor ends, by the offsets; None where they are not in the running order of the table."""
+    """Where the last tensor ends, by the offsets; None if the offsets do not follow each other in the order of the
+    table."""
     expected = end = placements[0].offset
-    for placement in placements.by_row():
-        if not placement.size or placement.offset != expected:
+    for offset, size in placements.by_row().sizes():
+        if not size or offset != expected:
             return None
-        end = placement.end
-        expected += padded(placement.size, step)
+        end = offset + size
+        expected += padded(size, step)
     return end
 
 
 def _agrees(file: File, placements: Placements, shift: Shift) -> bool:
-    """Whether weights make sense in the place that a shift gives them, and none where the header looks for them."""
+    """Whether weights are plausible at the shifted position, and none are where the header puts them."""
     stated = shift.stated - shift.offset
     scales = [(p.offset + p.size - TAIL_BYTES, 1) for p in _sampled(placements, I2_S.number) if p.size]
     if scales:
         return _plausible(file, shift.base, scales, _SCALES) and not _plausible(file, stated, scales, _SCALES)
-    # Without scales only mistakes that have a name count, and those that the padding shows.
+    # Without scales, only known mistakes count, and those that the padding shows.
     if shift.base and (shift.offset or shift.begins != file.infos_end):
         return False
     padding = file.source.read(shift.begins, max(0, min(stated, file.size) - shift.begins))
@@ -94,13 +95,13 @@ def _agrees(file: File, placements: Placements, shift: Shift) -> bool:
 
 
 def _sampled(placements: Placements, number: int) -> list[Placement]:
-    """Some tensors of a type, from all over the file."""
+    """Some tensors of a type, spread over the file."""
     tensors = [placement for placement in placements if placement.number == number]
     return tensors[:: max(1, len(tensors) // _SAMPLED)][:_SAMPLED]
 
 
 def _plausible(file: File, base: int, places: list[tuple[int, int]], bounds: tuple[float, float]) -> bool:
-    """Whether the floats at places, and as many as stand there, are in the file and as weights have them."""
+    """Whether the floats at some positions are inside the file and plausible as weights."""
     source, prefix = file.source, order_prefix(file.byte_order)
     least, most = bounds
     for at, count in places:

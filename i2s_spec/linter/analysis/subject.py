@@ -1,6 +1,6 @@
-"""This module defines a file as the rules see it, with the analyses that several rules share, each made once.
+"""This module defines a file as the rules see it, with the analyses that several rules share, each computed once.
 
-Time and memory stay linear in the header: keys and tensors are walked a few times, never held as objects.
+Time and memory stay linear in the size of the header: keys and tensors are walked a few times, never held as objects.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HEADER_ONLY = Reading("none")
 _SMALL = b"abcdefghijklmnopqrstuvwxyz0123456789_"
 _PLAIN = _SMALL + _SMALL.upper() + b".-"
 
-#: Block size of the type numbers that mean one thing to everybody.
+#: Block size of the type numbers that have only one meaning.
 _UNAMBIGUOUS = {
     number: readings[0].block
     for number, readings in types.READINGS.items()
@@ -50,7 +50,7 @@ _LOOKED_UP = frozenset(
 
 
 def snake_case(name: bytes) -> bool:
-    """Whether a key is as the GGUF document wants it, or has one of the field's architecture names in front.
+    """Whether a key has the form that the GGUF document requires, or begins with one of the known architecture names.
 
     Their first segment may hold hyphens, and a dot between digits.
 
@@ -64,15 +64,15 @@ def snake_case(name: bytes) -> bool:
 
 
 def plain_name(name: bytes) -> bool:
-    """Whether a tensor's name is as models have it: at most 63 letters, digits, `_`, `.` and `-`, and no scale's."""
+    """Whether a tensor has a usual name: at most 63 letters, digits, `_`, `.` and `-`, and not the name of a scale."""
     return 0 < len(name) <= 63 and not name.translate(None, _PLAIN) and not name.endswith(b"_scale")
 
 
 class Subject:
     """One file under the linter.
 
-    `path` is the file's path where there is one; it is used for nothing but looking for the other parts of a split file.
-    `reading` says how much of the payloads the rules may look at, and `weights` are known from another file.
+    `path` is the file's path if there is one; it is used only to find the other parts of a split file. `reading` says
+    how much of the payloads the rules may read; `weights` are known from another file.
     """
 
     def __init__(
@@ -86,20 +86,20 @@ class Subject:
         self.path = path
         self.reading = reading
         self.weights = weights
-        #: Whether what the GGUF document allows and no loader takes is no finding (profile `spec`).
+        #: Whether to ignore what the GGUF document allows, even if no loader accepts it (profile `spec`).
         self.by_document = False
-        #: How many rules are asked about the file, and how many of the profile are not.
+        #: How many rules are checked for the file, and how many rules of the profile are not.
         self.asked = self.ignored = 0
         #: Results of each `analysis`.
         self.results: dict[Callable[[Subject], Any], Any] = {}
-        self.surveying: SurveyReader | None = None  # once payloads are read
+        self.surveying: SurveyReader | None = None  # set once payloads are read
         #: Tensor infos that the header does not count; the data section begins after them.
         self.uncounted = self._uncounted()
         if self.uncounted is not None:
             file.index.data_start = padded(self.uncounted.end, file.alignment or limits.DEFAULT_ALIGNMENT)
-        #: Whether the data section begins elsewhere than `general.alignment` says; `file.data_start` is where it does.
+        #: Whether the data section does not begin where `general.alignment` puts it; `file.data_start` is where it does.
         self.data_start_overridden = self._override_data_start()
-        #: How far all tensors lie beside where the header puts them; `file.data_start` is what offsets count from then.
+        #: How far all tensors are shifted from where the header puts them; offsets then count from `file.data_start`.
         self.shift: Shift | None = None
         if not self.data_start_overridden and self.uncounted is None:
             self.shift = shifted(file, self.placements, self.effective_alignment)
@@ -114,26 +114,27 @@ class Subject:
         return isinstance(self.file.source, FetchingSource)
 
     def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Fetch ranges of a file on a server together; nothing is done where a read costs nothing."""
+        """Fetch ranges of a file on a server together; does nothing for a local file."""
         source = self.file.source
         if isinstance(source, FetchingSource):
             source.prefetch(ranges)
 
     @property
     def ranges_are_few(self) -> bool:
-        """Whether a sample was asked for of a server that gives one range at a time: some tensors were looked at then."""
+        """Whether a sample was requested from a server that gives one range per request: only some tensors were read
+        then."""
         return self.reading.mode == "sample" and self.survey is not None and self.survey.is_selection
 
     def _override_data_start(self) -> bool:
-        """Take the data section to begin at a multiple of 32 where `general.alignment` says otherwise, and the running
-        offsets and the end of the file contradict it (clause 2.7): else one wrong key makes every payload look wrong."""
+        """Assume that the data section begins at a multiple of 32 if the offsets and the end of the file contradict
+        `general.alignment` (clause 2.7): otherwise one wrong key makes every payload look wrong."""
         file, wanted = self.file, limits.DEFAULT_ALIGNMENT
         if file.alignment in (None, wanted) or file.data_start is None or file.infos_end is None:
             return False
         stated, start = (file.data_start, file.alignment or wanted), padded(file.infos_end, wanted)
         if start == file.data_start or not self.placements or not self._is_contiguous(wanted):
             return False
-        end = max(placement.end for placement in self.placements)
+        end = self.placements.end
         ends = [{base + end, base + padded(end, step)} for base, step in (stated, (start, wanted))]
         if file.size in ends[0] or file.size not in ends[1]:
             return False
@@ -141,7 +142,7 @@ class Subject:
         return True
 
     def _take_data_to_begin(self, start: int) -> None:
-        """Count offsets from another place, and forget what was worked out for the one before."""
+        """Count offsets from another position, and drop cached results for the previous one."""
         self.file.index.data_start = start
         for name in ("placements", "in_table_order", "data_size"):
             vars(self).pop(name, None)
@@ -149,11 +150,10 @@ class Subject:
     @property
     def data_size_unexplained(self) -> bool:
         """Whether the header was read and the file holds much more than its tensors."""
-        end = max((placement.end for placement in self.placements), default=0)
-        return bool(self.placements) and self.data_size > padded(end, limits.DEFAULT_ALIGNMENT)
+        return bool(self.placements) and self.data_size > padded(self.placements.end, limits.DEFAULT_ALIGNMENT)
 
     def _uncounted(self) -> Uncounted | None:
-        """Tensor infos after the last that is counted; what reads them is imported where the length of a name is there."""
+        """Tensor infos after the last counted one; their reader is imported only if the bytes could be a name's length."""
         file = self.file
         if file.infos_end is None or file.fault is not None or file.size - file.infos_end < 8:
             return None
@@ -165,7 +165,7 @@ class Subject:
         return uncounted(file)
 
     def begin(self) -> None:
-        """Let the other threads read the payloads now, and not when a rule asks for the survey; `end` must follow."""
+        """Start to read the payloads in other threads now, not when a rule asks for the survey; `end` must follow."""
         if self.reading.mode != "none" and self.surveying is None:
             from i2s_spec.inspect.survey.reader import SurveyReader
 
@@ -173,15 +173,15 @@ class Subject:
             self.surveying.begin()
 
     def end(self) -> None:
-        """Leave no thread after, whether or not anybody asked for the survey."""
+        """End these threads, whether or not a rule asked for the survey."""
         if self.surveying is not None:
             self.surveying.stop()
 
     @cached_property
     def survey(self) -> Survey | None:
-        """What is in the payloads; None where they are not to be read, or nothing says where they are.
+        """The survey of the payloads; None if they are not to be read, or their positions are not known.
 
-        :raises FormatError: S903 where the file shrinks meanwhile, S901 where it cannot be read
+        :raises FormatError: S903 if the file shrinks meanwhile, S901 if it cannot be read
         """
         if self.reading.mode == "none":
             return None
@@ -204,14 +204,14 @@ class Subject:
 
     @cached_property
     def odd_keys(self) -> list[tuple[int, bytes]]:
-        """Key-values whose key is not made of lower_snake_case segments: the only ones that name rules look at."""
+        """Key-values whose key is not made of lower_snake_case segments: rules on names check only these."""
         index = self.file.index
         named = ((i, index.key(i).name) for i in index.odd_keys())
         return [(i, name) for i, name in named if not snake_case(name)]
 
     @cached_property
     def odd_names(self) -> list[tuple[int, bytes]]:
-        """Tensors whose name is not a plain one of at most 63 bytes: the only ones that name rules look at."""
+        """Tensors whose name is not a plain one of at most 63 bytes: rules on names check only these."""
         index = self.file.index
         named = ((i, index.tensor(i).name) for i in index.odd_tensors())
         return [(i, name) for i, name in named if not plain_name(name)]
@@ -224,10 +224,10 @@ class Subject:
 
     @cached_property
     def odd_tensors(self) -> list[Tensor]:
-        """Tensors whose shape or type is not plainly sound: the only ones that the rules on shapes and types look at."""
+        """Tensors whose shape or type is not certainly sound: rules on shapes and types check only these."""
         tensor = self.file.index.tensor
         odd: list[int] = []
-        plain: tuple[tuple[int, ...], int] = (), -1  # what the last sound one was like: many are alike
+        plain: tuple[tuple[int, ...], int] = (), -1  # the last sound shape and type: many tensors share them
         for i in range(self.file.index.tensors):
             info = tensor(i)
             ne, number = info.ne, info.type
@@ -252,7 +252,7 @@ class Subject:
 
     @cached_property
     def odd_i2s(self) -> list[tuple[int, tuple[int, ...]]]:
-        """Those that are no matrix of whole blocks in every row: the only ones that rules on I2_S shapes look at."""
+        """Those that are not a matrix with whole blocks in every row: rules on I2_S shapes check only these."""
         return [(i, ne) for i, ne in self.i2s() if len(ne) != 2 or ne[0] % 128]
 
     @cached_property
@@ -262,7 +262,7 @@ class Subject:
 
     @cached_property
     def places(self) -> dict[bytes, int]:
-        """Where the keys that rules look up stand; the first of each."""
+        """The rows of the keys that rules look up; the first of each."""
         places: dict[bytes, int] = {}
         for i in self.file.index.keys_named(_LOOKED_UP):
             places.setdefault(self.file.index.key(i).name, i)
@@ -270,7 +270,7 @@ class Subject:
 
     @cached_property
     def architecture(self) -> str:
-        """The value of `general.architecture`, or an empty text where it is missing or unusable."""
+        """The value of `general.architecture`; empty if it is missing or unusable."""
         i = self.places.get(b"general.architecture")
         if i is None:
             return ""
@@ -281,7 +281,7 @@ class Subject:
 
     @cached_property
     def declared(self) -> Architecture | None:
-        """The architecture that the file is of, if it is declared."""
+        """The architecture of the file, if it is declared."""
         name, index = self.architecture, self.file.index
         pooling = f"{name}.pooling_type"
         keys = {pooling} if any(True for _ in index.keys_named({pooling.encode("utf-8", "surrogateescape")})) else ()
@@ -319,7 +319,7 @@ class Subject:
 
     @cached_property
     def placements(self) -> Placements:
-        """Every tensor in the order of the offsets; empty where the header does not say where the data section is."""
+        """Every tensor in the order of the offsets; empty if the position of the data section is not known."""
         return placements_of(self.file, self.data_size)
 
     @cached_property
@@ -330,11 +330,12 @@ class Subject:
     @cached_property
     def total(self) -> int:
         """The sum of all padded sizes, in exact arithmetic."""
-        return sum(padded(p.size or 0, self.effective_alignment) for p in self.placements)
+        alignment = self.effective_alignment
+        return sum(padded(size or 0, alignment) for _, size in self.placements.sizes())
 
     @cached_property
     def ignores_alignment(self) -> bool:
-        """Whether offsets were counted in steps of 32 although `general.alignment` asks for others (clause 2.7)."""
+        """Whether the offsets use an alignment of 32 although `general.alignment` states another one (clause 2.7)."""
         if self.data_start_overridden:
             return True
         alignment = self.file.alignment or limits.DEFAULT_ALIGNMENT
@@ -344,7 +345,7 @@ class Subject:
 
     @cached_property
     def effective_alignment(self) -> int:
-        """The alignment that the offsets were really counted with."""
+        """The alignment that the offsets really use."""
         return limits.DEFAULT_ALIGNMENT if self.ignores_alignment else self.file.alignment or limits.DEFAULT_ALIGNMENT
 
     @cached_property
@@ -354,19 +355,19 @@ class Subject:
 
     def _is_contiguous(self, alignment: int) -> bool:
         expected = 0
-        for placement in self.in_table_order:
-            if placement.offset != expected or placement.size is None:
+        for offset, size in self.in_table_order.sizes():
+            if offset != expected or size is None:
                 return False
-            expected += padded(placement.size, alignment)
+            expected += padded(size, alignment)
         return True
 
     @property
     def extents(self) -> Iterator[Extent]:
-        """The extent of every tensor, in the order of the offsets; made anew each time."""
+        """The extent of every tensor, in the order of the offsets; computed anew each time."""
         return self.placements.extents(self.data_size)
 
     def extents_of(self, places: Iterable[int]) -> Iterator[Extent]:
-        """The extents of the tensors at some places in the order of the offsets."""
+        """The extents of the tensors at some positions in the order of the offsets."""
         placements, last = self.placements, len(self.placements) - 1
         for place in places:
             placement, after = placements[place], placements[place + 1] if place < last else None
@@ -374,7 +375,8 @@ class Subject:
             yield Extent(placement, end - placement.offset, after)
 
     def is_legacy(self, placement: Placement) -> bool:
-        """Whether a tensor of type 30 or 31 has exactly the extent of an I2_S tensor: a file from before the number 36."""
+        """Whether a tensor of type 30 or 31 has exactly the extent of an I2_S tensor: the file is older than type
+        number 36."""
         if placement.number not in LEGACY_I2_S or placement.size is None:
             return False
         ne = self.file.index.tensor(placement.row).ne
@@ -386,7 +388,7 @@ class Subject:
 
 
 def analysis(make: Callable[[Subject], T]) -> Callable[[Subject], T]:
-    """Declare a function as an analysis: it is called once for each subject, and every rule gets the same result."""
+    """Declare a function as an analysis: it is called once for each subject, and all rules share the result."""
 
     @wraps(make)
     def result(subject: Subject) -> T:

@@ -1,7 +1,7 @@
-"""This module looks at the extent of every tensor: the bytes from where it begins to where the next one does.
+"""This module examines the extent of every tensor: the bytes from its start to the start of the next one.
 
-In most files every extent is the padded size of its tensor, and no rule has anything to look at. The others are sorted
-here once for all rules: by the mistake about the size that explains them, what is too large, and where padding lies.
+In most files every extent is the padded size of its tensor, and no rule has anything to report. The other extents are
+classified here once for all rules: by the mistake about the size that explains them, as too large, or by their padding.
 """
 
 import os
@@ -17,13 +17,13 @@ from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import I2_S, I2_S_BLOCK, TAIL_BYTES, padded
 
-#: Where the scales of trained models lie, with a margin of a power of ten or more on either side: the float32 1e-4 to 1e2.
+#: Range of the scales of trained models, with a margin of a power of ten or more on either side: the float32 1e-4 to 1e2.
 USUAL = (struct.unpack("<f", struct.pack("<f", 1e-4))[0], 1e2)
 
-#: Codes of I2_S in a byte, and rows that are looked at for a scale in front.
+#: Codes of I2_S in a byte, and how many rows are checked for a scale before the codes.
 CODES_PER_BYTE, ROWS = 4, 8
 
-#: Holes of a sparse file that are looked at.
+#: Most holes of a sparse file that are examined.
 HOLES = 64
 
 #: Elements of one block of the canonical layout, `interleave-128`.
@@ -31,25 +31,25 @@ BLOCK = I2_S_BLOCK
 
 
 class ExtentAnomalies:
-    """The extents that rules have to look at, as places in the order of the offsets: there may be very many."""
+    """The extents that rules examine, as positions in the order of the offsets: there may be very many."""
 
     def __init__(self) -> None:
-        #: Those that a mistake about the tensor's size explains, by the mistake; and the rows of their tensors.
+        #: Extents that a mistake about the tensor's size explains, by the mistake; and the rows of their tensors.
         self.mis_sized: dict[str, array[int]] = {}
         self.rows: set[int] = set()
-        #: Those that are larger than the padded size of the tensor, for no such reason.
+        #: Extents that are larger than the padded size of the tensor for another reason.
         self.oversized = array("q")
-        #: How many bytes the largest of them has after the padded tensor.
+        #: The number of bytes after the padded tensor in the largest of them.
         self.largest_gap = 0
-        #: Those with padding after the tensor, where nothing is wrong with its size.
+        #: Extents with padding after the tensor whose size is right.
         self.padding = array("q")
 
 
 @analysis
 def extent_anomalies(subject: Subject) -> ExtentAnomalies:
-    """The extents of a file that rules have to look at."""
+    """The extents of a file that rules examine."""
     found, step, placements = ExtentAnomalies(), subject.effective_alignment, subject.placements
-    covered = 0  # how far tensors before this one reach: what they cover is neither padding nor a gap
+    covered = 0  # where the tensors before this one end: bytes that they cover are neither padding nor a gap
     ends = chain((placement.offset for placement in islice(placements, 1, None)), (subject.data_size,))
     for place, (placement, end) in enumerate(zip(placements, ends, strict=False)):
         size, allotted = placement.size, end - placement.offset
@@ -77,21 +77,21 @@ def mis_sized(subject: Subject, mistake: str) -> Iterator[Extent]:
 
 
 def oversized(subject: Subject) -> Iterator[Extent]:
-    """The extents that are larger than the padded size of the tensor, for no such reason."""
+    """The extents that are larger than the padded size of the tensor for another reason."""
     return subject.extents_of(extent_anomalies(subject).oversized)
 
 
 def padding(subject: Subject) -> Iterator[Extent]:
-    """The extents with padding after the tensor, where nothing is wrong with its size."""
+    """The extents with padding after the tensor whose size is right."""
     return subject.extents_of(extent_anomalies(subject).padding)
 
 
 def size_mistake(subject: Subject, placement: Placement, allotted: int) -> str | None:
-    """Which mistake about an I2_S tensor's size explains the distance to the next tensor, if one does.
+    """The mistake about an I2_S tensor's size that explains the distance to the next tensor, if one does.
 
     `no-tail`: the writer left out (a part of) the 32 bytes; `unpacked`: one byte for each weight; `whole-blocks`:
-    payload padded to blocks of 128; `row-scales`: every row has a scale in front; `chunks`: every chunk of a threaded
-    quantizer wrote a tail of its own.
+    payload padded to blocks of 128; `row-scales`: every row begins with a scale; `chunks`: every chunk of a threaded
+    quantizer wrote its own tail.
     """
     size = placement.size
     if (
@@ -110,7 +110,7 @@ def size_mistake(subject: Subject, placement: Placement, allotted: int) -> str |
 
 @lru_cache(maxsize=1024)  # many tensors are alike
 def _by_numbers(ne: tuple[int, ...], size: int, allotted: int, step: int) -> tuple[str | None, bool, bool]:
-    """The mistake that numbers alone explain; else whether to look at the bytes for scales of rows, and for chunks."""
+    """The mistake that sizes alone show; else whether to search the bytes for row scales and for chunks."""
     payload, n = size - TAIL_BYTES, prod(ne)
     if payload <= allotted < size:
         return "no-tail", False, False
@@ -123,9 +123,9 @@ def _by_numbers(ne: tuple[int, ...], size: int, allotted: int, step: int) -> tup
 
 
 def row_scales(subject: Subject, placement: Placement, allotted: int) -> tuple[int, int] | None:
-    """Rows and bytes of the float in front of each of them that explain the extent of an I2_S tensor, if they do.
+    """The number of rows, and the bytes of the float before each, that explain the extent of an I2_S tensor, if they do.
 
-    The extent alone does not: in some rows, wherever they begin then, there is a float like the scales of trained models.
+    The extent alone is not enough: some rows must begin with a float like the scales of trained models.
     """
     ne = subject.file.index.tensor(placement.row).ne
     rows, row = prod(ne[1:]), ne[0] // CODES_PER_BYTE
@@ -145,11 +145,11 @@ def row_scales(subject: Subject, placement: Placement, allotted: int) -> tuple[i
 
 
 def chunks(subject: Subject, placement: Placement, allotted: int) -> int:
-    """How many chunks with a tail each explain the extent of an I2_S tensor; 0 where they do not.
+    """The number of chunks, each with a tail, that explains the extent of an I2_S tensor; 0 if none does.
 
-    A threaded quantizer splits a tensor by rows, so there are no more chunks than rows, and what lies after the proper
-    end is the rest of the weights, not zeros. The first chunk keeps its scale after its codes: without one there, more
-    than a second tail is a gap with something else in it.
+    A threaded quantizer splits a tensor by rows, so there are no more chunks than rows, and the bytes after the proper
+    end are the rest of the weights, not zeros. The first chunk has its scale after its codes: without a scale there, an
+    extent that is longer by more than one further tail is a gap with other contents.
     """
     ne = subject.file.index.tensor(placement.row).ne
     n = prod(ne)
@@ -171,7 +171,7 @@ def chunks(subject: Subject, placement: Placement, allotted: int) -> int:
 
 
 def _scale_of_chunk(subject: Subject, placement: Placement, rows: int) -> bool:
-    """Whether a scale like those of trained models stands after the codes of a tensor's first rows."""
+    """Whether a scale like those of trained models follows the codes of a tensor's first rows."""
     ne = subject.file.index.tensor(placement.row).ne
     at = (subject.file.data_start or 0) + placement.offset + rows * ne[0] // CODES_PER_BYTE
     data = subject.file.source.read(at, 4) if at + 4 <= subject.file.size else b""
@@ -181,7 +181,7 @@ def _scale_of_chunk(subject: Subject, placement: Placement, rows: int) -> bool:
 
 @analysis
 def holes(subject: Subject) -> list[tuple[int, int]]:
-    """The first few holes of a sparse file in its data section; the end of the file, which counts as one, is left out."""
+    """The first few holes of a sparse file in its data section, without the implicit hole at the end of the file."""
     descriptor = getattr(subject.file.source, "fileno", None)
     start, size = subject.file.data_start, subject.file.size
     if descriptor is None or start is None or not hasattr(os, "SEEK_HOLE") or not subject.placements:
@@ -198,5 +198,5 @@ def holes(subject: Subject) -> list[tuple[int, int]]:
                 start = size  # a hole up to the end
             found.append((hole, start))
     except OSError:
-        pass  # this file system does not say
+        pass  # this file system does not report holes
     return found

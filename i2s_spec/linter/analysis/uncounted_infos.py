@@ -1,4 +1,4 @@
-"""This module finds tensor infos that the header does not count: they follow the last one that it does."""
+"""This module finds tensor infos that the header does not count: they follow the last counted one."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from i2s_spec.light_typing import Final, Literal, NamedTuple
 from i2s_spec.linter.analysis.lenient_records import LenientRecords, StopWalkError
 from i2s_spec.schema import limits, types
 
-#: A tensor's name as models have it, and nothing that padding or weights would be by chance.
+#: A usual tensor name, which padding or weights cannot form by chance.
 _LETTERS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
 _IN_NAME: Final = _LETTERS + b"0123456789.-"
-#: Bytes of a tensor info with the longest such name and four dimensions.
+#: Largest size of a tensor info: the longest such name and four dimensions.
 _MOST = 8 + 64 + 4 + 4 * 8 + 4 + 8
-#: How many are counted.
+#: Most of them that are counted.
 _COUNTED = 65_536
 
 
 class _Policy(NamedTuple):
-    """How such a tensor info is read: it lies whole in the file, and has no more than our own reader takes."""
+    """How such a tensor info is read: it must be whole, and within the limits of our own reader."""
 
     end: Literal["no"] = "no"
     string_bytes: int = 64
@@ -31,7 +31,7 @@ _POLICY: Final = _Policy()
 
 
 class Uncounted(NamedTuple):
-    """How many tensor infos follow those that are counted, the name of the first, and where the last one ends."""
+    """How many tensor infos follow the counted ones, the name of the first, and where the last one ends."""
 
     tensors: int
     first: bytes
@@ -39,10 +39,11 @@ class Uncounted(NamedTuple):
 
 
 def uncounted(file: File) -> Uncounted | None:
-    """The tensor infos after the last one that the header counts; None where there are none.
+    """The tensor infos after the last one that the header counts; None if there are none.
 
-    Padding is zeros, a name of no bytes, and payloads are no tensor infos by chance: a length below 65 in eight bytes, a
-    plain name of that length, a sound shape, a type that is defined and an aligned offset inside the file.
+    Padding does not match: its zeros would be an empty name. Payloads do not match by chance, either: it takes eight
+    bytes with a length below 65, a plain name of that length, a sound shape, a defined type and an aligned offset
+    inside the file.
     """
     if file.infos_end is None or file.fault is not None:
         return None
@@ -59,7 +60,7 @@ def _is_name(name: bytes) -> bool:
 
 
 def _info(file: File, at: int) -> tuple[bytes, int] | None:
-    """Name and end of the tensor info at a place, if there is one."""
+    """Name and end of the tensor info at a position, if there is one."""
     data = file.source.read(at, min(_MOST, max(0, file.size - at)))
     records = LenientRecords(data, _POLICY, file.size, at, big=file.byte_order == "big")
     try:

@@ -1,8 +1,8 @@
-"""This module asks the weights of a file how they are laid out, once for all rules.
+"""This module gathers the evidence for the layout of a file from its weights, once for all rules.
 
-A linter looks at every layer of a small model and at a few of a large one, so that its time stays that of reading. Of a
-large one this is done while other threads read the payloads, before it is known which code map their codes speak for: it is
-taken to be the canonical one, and done again where it is another.
+The linter examines every layer of a small model and a few layers of a large one, so that its time stays that of
+reading. For a large model this is done while other threads read the payloads, before the code map is known: the
+canonical map is assumed, and the work is repeated if the codes show another one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from i2s_spec.inspect.evidence.layout_evidence import LayoutEvidence
     from i2s_spec.schema.dialect import CodeMap
 
-#: Bytes of payloads up to which every layer is looked at, and how many layers of what is larger.
+#: Most bytes of payloads for which every layer is examined, and the number of layers for larger files.
 SMALL: Final = 1 << 24
 LAYERS: Final = 2
-#: Tensors that are looked at for a matrix of a layer.
+#: Most tensors that are searched for a matrix of a layer.
 LOOKED_AT: Final = 1000
 
 _IN_LAYER: Final = pattern(rb"blk\.[0-9]+\.(?:attn|ffn)_")
@@ -35,9 +35,9 @@ class Ahead(NamedTuple):
 
 @analysis
 def layout_ahead(subject: Subject) -> Ahead | None:
-    """The evidence by the canonical code map, if others are reading the payloads of a large file; None where nobody is.
+    """The evidence by the canonical code map, if other threads are reading the payloads of a large file; else None.
 
-    None as well where the file cannot be read: why, the survey says, and the rules where they ask.
+    Also None if the file cannot be read: the survey and the rules report the reason.
     """
     reader = subject.surveying
     if reader is None or reader.i2s_bytes_in_work <= SMALL:
@@ -56,7 +56,7 @@ def layout_ahead(subject: Subject) -> Ahead | None:
 
 
 def _has_layers(subject: Subject) -> bool:
-    """Whether a tensor is named as one of a layer with a role."""
+    """Whether a tensor's name is that of a matrix with a role in a layer."""
     rows = (row for row, _ in islice(subject.i2s(), LOOKED_AT))
     names = (name for row in rows if (name := subject.name(row)).startswith(b"blk."))
     return any(_IN_LAYER.match(name) for name in names)
@@ -64,7 +64,7 @@ def _has_layers(subject: Subject) -> bool:
 
 @analysis
 def weight_layout(subject: Subject) -> LayoutEvidence | None:
-    """The evidence; None where payloads are not read, a reference tells more, or no tensor has a role in a layer."""
+    """The evidence; None if payloads are not read, a reference is better evidence, or no tensor has a role in a layer."""
     if subject.reading.mode == "none" or subject.weights is not None or subject.file.fault is not None:
         return None
     if subject.reading.mode == "sample" and subject.on_server:
@@ -89,7 +89,7 @@ def weight_layout(subject: Subject) -> LayoutEvidence | None:
 
 @analysis
 def weight_code_map(subject: Subject) -> CodeMap:
-    """The code map that the codes of all payloads together speak for."""
+    """The code map that the codes of all payloads together show."""
     from i2s_spec.inspect.evidence.balance import likely_code_map
 
     return likely_code_map(code_totals(subject))

@@ -1,10 +1,9 @@
-"""This module turns what a caller names (files, folders, globs, lists) into the files to check, one after another.
+"""This module expands arguments (files, folders, globs, lists) to the files to check, one after another.
 
-A folder stands for every `*.gguf` file and every folder of safetensors below it, in the order of the names. A glob is
-taken as a name where a file has that very name. An address of a hub's repository stands for its GGUF files, or for its
-checkpoint where it has none. `@list` is a
-file of names, one a line or separated by NUL bytes; `@-` is standard input. A name that leads nowhere is given all the
-same, with what is wrong with it, so that it gets its report.
+A folder stands for every `*.gguf` file and every folder of safetensors below it, in the order of their names. A glob is
+a plain name if a file has exactly that name. The address of a hub's repository stands for its GGUF files, or for its
+checkpoint if it has none. `@list` is a file of names, one a line or separated by NUL bytes; `@-` is standard input. A
+name that matches nothing is returned, too, with the reason, so that it gets a report.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from i2s_spec.light_typing import BinaryIO, Iterable, Iterator, NamedTuple
 
 SUFFIX = ".gguf"
 
-#: How the files of a checkpoint end that make a folder one.
+#: The endings of files that make a folder a checkpoint.
 _SAFETENSORS = (".safetensors", ".safetensors.index.json")
 
-#: The longest name that a list may hold, in bytes; Linux opens none that is longer.
+#: The longest name in a list, in bytes; Linux opens no longer one.
 LONGEST_NAME = 4096
 
 
 class Input(NamedTuple):
-    """A path or an address to check; or one that nothing can be read from, and why: in words, or as the reader's fault.
+    """A path or an address to check; if it cannot be read, the reason: in words, or as the reader's fault.
 
     :param checkpoint: whether it is a folder of safetensors, or a repository of a hub with such files
     """
@@ -36,7 +35,7 @@ class Input(NamedTuple):
 
 
 def inputs(names: Iterable[str]) -> Iterator[Input]:
-    """The files that names stand for, in order; one that was found by search is given once."""
+    """The files that names stand for, in order; files that were found by search are given once."""
     found: set[str] = set()
     for name in names:
         if name.startswith("@") and not os.path.lexists(name):
@@ -46,12 +45,12 @@ def inputs(names: Iterable[str]) -> Iterator[Input]:
 
 
 def is_checkpoint(files: Iterable[str]) -> bool:
-    """Whether a folder with these files is a checkpoint, right or wrong."""
+    """Whether a folder with these files is a checkpoint, valid or not."""
     return any(name.endswith(_SAFETENSORS) for name in files)
 
 
 def _meant(name: str, found: set[str]) -> Iterator[Input]:
-    """What one name stands for."""
+    """The files that one name stands for."""
     if is_address(name):
         yield from _first_time(_on_server(name), found)
     elif os.path.isdir(name):
@@ -59,7 +58,7 @@ def _meant(name: str, found: set[str]) -> Iterator[Input]:
     elif not os.path.lexists(name) and any(char in name for char in "*?["):
         yield from _first_time(_matching(name), found)
     elif name == "-" and not os.path.lexists(name):
-        yield Input(name, "- means standard input, but a model is read from a file; @- reads names of files")
+        yield Input(name, "a model cannot be read from standard input (-); @- reads names of files from it")
     else:
         found.add(os.path.normpath(name))
         yield Input(name)
@@ -88,10 +87,10 @@ def _first_time(candidates: Iterable[Input], found: set[str]) -> Iterator[Input]
 
 
 def _below(folder: str) -> Iterator[Input]:
-    """Every GGUF file and checkpoint below a folder; links to folders are not followed, for they may lead in circles."""
+    """Every GGUF file and checkpoint below a folder; links to folders are not followed, because they may form cycles."""
     errors: list[OSError] = []
     some, left = False, [folder]
-    while left:  # as deep as it may be
+    while left:  # a stack: folders may be nested to any depth
         place = left.pop()
         try:
             folders, files = _listed_folder(place)
@@ -113,7 +112,7 @@ def _below(folder: str) -> Iterator[Input]:
 
 
 def _listed_folder(place: str) -> tuple[list[str], list[str]]:
-    """The names of folders that are no links, and those of everything else but links to folders, sorted."""
+    """The names of folders that are not links, and of everything else except links to folders, sorted."""
     folders, files = [], []
     with os.scandir(place) as entries:
         for entry in entries:
@@ -125,7 +124,7 @@ def _listed_folder(place: str) -> tuple[list[str], list[str]]:
 
 
 def _matching(pattern: str) -> Iterator[Input]:
-    """The files and folders that a glob fits."""
+    """The files and folders that match a glob."""
     from glob import iglob
 
     some = False
@@ -135,7 +134,7 @@ def _matching(pattern: str) -> Iterator[Input]:
         if pattern.endswith(os.sep) and not os.path.isdir(name):
             continue
         if os.path.isdir(name):
-            if not pattern.endswith("**"):  # whose matches hold what is below them, too
+            if not pattern.endswith("**"):  # its matches include everything below them
                 some = True
                 yield from _below(name)
         elif not pattern.endswith("**") or name.lower().endswith(SUFFIX):
@@ -146,8 +145,8 @@ def _matching(pattern: str) -> Iterator[Input]:
 
 
 def _deep(pattern: str) -> Iterator[str]:
-    """What a glob with several patterns fits; links to folders are followed by no `**`, for they may lead in circles, and
-    by the others to each folder once, under the first of its names, one that is no link if there is one."""
+    """The matches of a glob with several patterns. `**` follows no links to folders, because they may form cycles;
+    other patterns follow them, to each folder once, under its first name, preferring one that is not a link."""
     from fnmatch import fnmatch
 
     parts = [part for part in pattern.split(os.sep) if part]
@@ -191,7 +190,7 @@ def _deep(pattern: str) -> Iterator[str]:
 
 
 def _listed(name: str, found: set[str]) -> Iterator[Input]:
-    """What the names in a list stand for."""
+    """The files that the names in a list stand for."""
     import sys
 
     from i2s_spec.gguf.regular_file import open_regular

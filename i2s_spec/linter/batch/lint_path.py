@@ -1,7 +1,7 @@
-"""This module defines `lint_path`: a path and options in, plain data out, for pools, queues and clusters of any kind.
+"""This module defines `lint_path`: it takes a path and options and returns plain data, for pools, queues and clusters.
 
-It is pure (the file is all that it looks at), takes and gives what pickles, and never raises for a file: where something
-of ours fails, the data say so. It fits a `map` of a process pool, Ray Data or Dask as it is:
+It reads only the file, its arguments and results can be pickled, and it never raises for a file: if i2s-spec itself
+fails, the result says so. It can be used directly in a `map` of a process pool, Ray Data or Dask:
 
     lint_path("model.gguf", Options(profile="security"))
 """
@@ -30,10 +30,10 @@ def lint_path(
     progress: Callable[[int, int], None] | None = None,
     weights: ReferenceWeights | None = None,
 ) -> dict[str, Any]:
-    """Check one file; whatever happens, the answer is a report as plain data.
+    """Check one file; the result is always a report as plain data.
 
     :param path: a path, or an address of a server as `i2s_spec.remote.addresses` defines it
-    :param weights: the reference of the options, where it is open already
+    :param weights: the reference of the options, if it is open already
     :returns: the report in the form that `lint --format json` gives for each file (`lint.schema.json`)
     :raises ValueError, FormatError, OSError: for a reference that cannot be read
     :raises MissingExtra: for an address, where the extra [remote] is not installed
@@ -41,7 +41,7 @@ def lint_path(
     options = options or defaults()
     name = os.fspath(path)
     if "\0" in name:
-        return unreadable(name, faults.UNREADABLE, reason="no file can have NUL in its name")
+        return unreadable(name, faults.UNREADABLE, reason="a file name cannot contain NUL")
     with ExitStack() as stack:
         if weights is None:
             weights = stack.enter_context(open_reference(options))
@@ -59,7 +59,7 @@ def lint_path(
 
 
 def failed(path: str, message: str) -> dict[str, Any]:
-    """The report on a file on which something of ours failed as a whole.
+    """The report on a file on which i2s-spec itself failed.
 
     :param message: what happened, in words that need no escaping
     """
@@ -67,7 +67,7 @@ def failed(path: str, message: str) -> dict[str, Any]:
 
 
 def unreadable(path: str, fault: Fault, **details: str) -> dict[str, Any]:
-    """The report on an input that cannot be opened, with a reason of ours."""
+    """The report on an input that cannot be opened, with our own reason."""
     return refused(
         path, FormatError(fault, Span(0, 0), **{name: TrustedText(words) for name, words in details.items()})
     )

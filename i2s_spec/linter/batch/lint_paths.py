@@ -1,4 +1,4 @@
-"""This module checks many files: each gets its report, whatever becomes of the others, in the order they were named."""
+"""This module checks many files: each gets its report, even if others fail, in the order of the names."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from i2s_spec.schema import faults
 if TYPE_CHECKING:
     from i2s_spec.linter.reference.weights import ReferenceWeights
 
-#: Path and report of one file after another; to be closed by whoever does not want them all.
+#: Path and report of one file after another; a caller that stops early must close the iterator.
 Reports = Generator[tuple[str, dict[str, Any]], None, None]
 
-#: Reports on a folder of safetensors as plain data; for several processes it must pickle.
+#: A function that reports on a folder of safetensors as plain data; for several processes it must be picklable.
 Folders = Callable[[str, Options], dict[str, Any]]
 
 
@@ -35,10 +35,10 @@ def lint_paths(
     """Check the files that names stand for (see `i2s_spec.linter.batch.file_arguments`), each as `lint_path` does.
 
     :param jobs: how many processes check files; one file, or one job, is checked in this process
-    :param progress: called while payloads are read, where this process reads them
-    :param weights: the reference of the options, where it is open already
+    :param progress: called while payloads are read, if this process reads them
+    :param weights: the reference of the options, if it is open already
     :param folders: checks folders of safetensors, such as `lint_folder` of `i2s_spec.checkpoints.findings`
-    :returns: path and report of each file, as they are ready, in order; memory does not grow with their number
+    :returns: path and report of each file, in order, as soon as they are ready; memory does not grow with their number
     :raises ValueError, FormatError, OSError: for a reference that cannot be read
     """
     options = options or defaults()
@@ -78,13 +78,15 @@ def report_on(
     weights: ReferenceWeights | None = None,
     folders: Folders | None = None,
 ) -> dict[str, Any]:
-    """The report on one input, also where nothing can be read from it."""
+    """The report on one input, even if nothing can be read from it."""
     if isinstance(file.problem, FormatError):
         return refused(file.path, file.problem)
     if file.problem:
         return unreadable(file.path, faults.UNREADABLE, reason=file.problem)
     if file.checkpoint:
         if folders is None:
-            return unreadable(file.path, faults.UNREADABLE, reason="it is a folder of safetensors, not a GGUF file")
+            return unreadable(
+                file.path, faults.UNREADABLE, reason="it is a folder of safetensors files, not a GGUF file"
+            )
         return folders(file.path, options)
     return lint_path(file.path, options, progress=progress, weights=weights)

@@ -1,6 +1,6 @@
-"""This module is the inside of a worker process: it answers each item that comes in with the result of one function.
+"""This module runs in a worker process: it answers each item with the result of one function.
 
-Messages are pickles with their length before them, between a process and its own children only.
+Messages are pickles with their length before them; they pass only between a process and its own children.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def send(pipe: int, value: Any) -> None:
 
 
 def receive(pipe: int) -> Any:
-    """Read one message, and not a byte more: whoever waits for the next one waits on the pipe itself.
+    """Read one message and not a byte more: the parent waits for the next message on the pipe itself.
 
-    :raises EOFError: where the other side has gone
+    :raises EOFError: if the other side has ended
     """
     return pickle.loads(_exactly(pipe, _LENGTH.unpack(_exactly(pipe, _LENGTH.size))[0]))
 
@@ -41,9 +41,9 @@ def _exactly(pipe: int, length: int) -> bytearray:
 
 
 def main() -> None:
-    """Answer items until the pipe is closed. Whatever is printed meanwhile goes to stderr, not among the answers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers
-    # Before NumPy is imported: the threads that its matrix products start in every worker would wait for each other.
+    """Answer items until the pipe is closed. Printed output goes to stderr, so that it does not mix with the answers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends its workers
+    # Set before NumPy is imported: threads of matrix products in several workers would compete for the processors.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     items, answers = os.dup(0), os.dup(1)
     os.dup2(2, 1)
@@ -53,4 +53,4 @@ def main() -> None:
         while True:
             send(answers, function(receive(items)))
     except (EOFError, BrokenPipeError):
-        os._exit(0)  # the parent has gone, or needs no more
+        os._exit(0)  # the parent has ended, or needs no more answers

@@ -1,10 +1,11 @@
-"""This module runs a function over many items in processes of this machine, and gives the results in the items' order.
+"""This module runs a function over many items in processes of this machine, and gives the results in the order of the
+items.
 
-It differs from the pools of the standard library where a linter of untrusted files needs it to. A worker that dies (out of
-memory, a signal) is noticed at once, its item gets a result that says so, and another worker takes its place. Workers
-never outlive the caller: they end when their pipe is closed, and are killed when the caller is interrupted. Only so many
-items are ahead of the oldest unfinished one that memory stays bounded. Workers import this package and what the function
-needs; never the caller's main module.
+It differs from the pools of the standard library because a linter of untrusted files needs more. If a worker dies (out
+of memory, a signal), that is noticed at once: its item gets a result that says so, and another worker replaces it.
+Workers never outlive the caller: they end when their pipe is closed, and are killed when the caller is interrupted. The
+number of items ahead of the oldest unfinished one is limited, so memory stays bounded. Workers import this package and
+what the function needs, never the caller's main module.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from i2s_spec.linter.batch.pool_worker import receive, send
 
 Item = TypeVar("Item")
 
-#: Items that a worker has beside the one that it is at, so that it never waits for the next.
+#: Items that are queued for a worker besides its current one, so that it never waits for the next.
 AHEAD = 3
 
-#: Results that may wait for an older one, for each worker.
+#: Most results that may wait for an older one, for each worker.
 WAITING = 64
 
-#: What a worker runs; it takes the import path of its parent, which may have been started in any way.
+#: The program of a worker; it gets the import path of its parent, which may have been started in any way.
 _PROGRAM = """
 import pickle, sys
 sys.path[:] = pickle.loads(bytes.fromhex(sys.argv[1]))
@@ -46,17 +47,18 @@ class Died(NamedTuple):
 
     def __str__(self) -> str:
         if self.status >= 0:
-            return f"the process that was at this file ended with status {self.status}"
+            return f"the process that checked this file ended with status {self.status}"
         try:
             name = signal.Signals(-self.status).name
         except ValueError:
             name = str(-self.status)
-        return f"the process that was at this file was killed by {name}"
+        return f"the process that checked this file was killed by {name}"
 
 
 @contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """A process that is started here has SIGINT blocked until it ignores it: before that, one would end with a traceback."""
+    """Block SIGINT for a process that is started here until it ignores it: otherwise Ctrl-C could end it with a
+    traceback."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -68,7 +70,7 @@ def _interrupts_wait() -> Iterator[None]:
 
 
 class _Worker(Generic[Item]):
-    """A process, its pipes, and the items that it was given and has not answered, the oldest first."""
+    """A process, its pipes, and its unanswered items, the oldest first."""
 
     def __init__(self, function: Callable[[Item], Any]) -> None:
         path = pickle.dumps([entry or os.getcwd() for entry in sys.path]).hex()
@@ -83,7 +85,7 @@ class _Worker(Generic[Item]):
         self._post(function)
 
     def fileno(self) -> int:
-        """The pipe that answers come from."""
+        """The pipe for answers."""
         return self._output.fileno()
 
     def give(self, number: int, item: Item) -> None:
@@ -91,15 +93,15 @@ class _Worker(Generic[Item]):
         self._post(item)
 
     def _post(self, value: Any) -> None:
-        with suppress(BrokenPipeError):  # it died; the other pipe says so too
+        with suppress(BrokenPipeError):  # it died; the other pipe shows that, too
             send(self._input.fileno(), value)
 
     def answer(self) -> Any:
-        """The next answer; it waits for it. `EOFError` where the process died."""
+        """Wait for the next answer. `EOFError` if the process died."""
         return receive(self.fileno())
 
     def end(self, kill: bool = True) -> int:
-        """Let the process go, or make it, and give its status."""
+        """End the process (kill it if asked), and give its status."""
         if kill:
             self._process.kill()
         self._input.close()
@@ -108,7 +110,7 @@ class _Worker(Generic[Item]):
 
 
 class _Pool(Generic[Item]):
-    """Workers that come and go, and what they were given."""
+    """The workers and their items."""
 
     def __init__(self, function: Callable[[Item], Any], jobs: int) -> None:
         self._function = function
@@ -118,7 +120,7 @@ class _Pool(Generic[Item]):
 
     @property
     def pending(self) -> int:
-        """Items that are given and not answered."""
+        """The number of unanswered items."""
         return sum(len(worker.given) for worker in self._workers)
 
     def _hire(self) -> _Worker[Item]:
@@ -128,14 +130,14 @@ class _Pool(Generic[Item]):
         return worker
 
     def free(self) -> _Worker[Item] | None:
-        """The worker with the least to do, if it has room; a new one while there are too few."""
+        """The worker with the fewest items, if it can take another; a new worker while there are too few."""
         idlest = min(self._workers, key=lambda worker: len(worker.given), default=None)
         if len(self._workers) < self._jobs and (idlest is None or idlest.given):
             return self._hire()
         return idlest if idlest is not None and len(idlest.given) <= AHEAD else None
 
     def answers(self) -> Iterator[tuple[int, Item, Any]]:
-        """Wait until there are some: number, item and result."""
+        """Wait for results: number, item and result of each."""
         for key, _ in self._selector.select():
             worker: Any = key.fileobj
             try:
@@ -146,7 +148,7 @@ class _Pool(Generic[Item]):
                 yield (*worker.given.popleft(), result)
 
     def _bury(self, worker: _Worker[Item]) -> Iterator[tuple[int, Item, Any]]:
-        """A worker died: its oldest item is to blame, the others go to a new one."""
+        """A worker died: its oldest item gets the blame, the others go to a new worker."""
         self._selector.unregister(worker)
         self._workers.remove(worker)
         status = worker.end()
@@ -164,11 +166,12 @@ class _Pool(Generic[Item]):
 
 
 def in_order(function: Callable[[Item], Any], items: Iterable[Item], jobs: int) -> Iterator[tuple[Item, Any]]:
-    """Each item with the result of the function, in the order of the items, by so many processes at once.
+    """Each item with the result of the function, in the order of the items, computed by several processes at once.
 
-    :param function: a function that pickles: one of a module, or `functools.partial` of one. What it raises ends its worker
-    :param items: any iterable; it is asked for items only as they are needed
-    :returns: item and result; the result is `Died` where the process ended before it answered
+    :param function: a picklable function: a module-level one, or `functools.partial` of one. An exception in it ends
+    its worker
+    :param items: any iterable; items are taken only as they are needed
+    :returns: item and result; the result is `Died` if the process ended before it answered
     """
     source = enumerate(items)
     done: dict[int, tuple[Item, Any]] = {}

@@ -1,1 +1,1 @@
-"""What the files of a run have in common: counts of findings by code, producer, layout and runtime, and their page."""
+"""Statistics over the files of a run: counts of findings by code, producer, layout and runtime, and a page of them."""

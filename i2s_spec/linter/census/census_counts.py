@@ -1,6 +1,6 @@
-"""This module counts the records of a run: how many files were found to be what, by what is known of each file.
+"""This module counts the records of a run: verdicts and findings by code, producer, layout, architecture and runtime.
 
-The records come from a file that anybody may have written: names are bounded in number and length, and counted as text.
+The records come from an untrusted file: names are bounded in number and length, and counted as text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SCHEMA_VERSION: Final = 1
 #: Verdicts on a file from the best to the worst.
 VERDICTS: Final = ("ok", "warnings", "errors", "unreadable", "failed")
 
-#: What each verdict means, for people.
+#: The meaning of each verdict, in words.
 MEANINGS: Final = {
     "ok": "neither errors nor warnings",
     "warnings": "warnings, no errors",
@@ -25,19 +25,19 @@ MEANINGS: Final = {
     "failed": "not checked: a bug in i2s-spec, or a worker that died",
 }
 
-#: Names of one kind that are counted one by one; further ones are `OTHERS`.
+#: Most names of one kind that are counted separately; further ones are `OTHERS`.
 MOST_NAMES: Final = 1000
 OTHERS: Final = "(others)"
 
-#: What stands for a fact that nobody asked a file for, or that it does not have.
+#: The name for a fact that was not gathered or that the file does not have.
 UNKNOWN: Final = "(not known)"
 
-#: Codes of which it is told how many files of a producer have them.
+#: How many codes are counted by producer.
 CODES_BY_PRODUCER: Final = 8
 
 
 class Census:
-    """Counts over records, one added after the other; they take bounded room."""
+    """Counts over records, added one by one; their size is bounded."""
 
     def __init__(self) -> None:
         self.files = self.copies = self.bytes = self.findings = 0
@@ -46,12 +46,12 @@ class Census:
         self.verdicts: Counter[str] = Counter()
         #: Verdicts by the names of each kind.
         self.by: dict[str, dict[str, Counter[str]]] = {"producer": {}, "layout": {}, "architecture": {}}
-        #: Files and findings of each code, and what the code is.
+        #: Files and findings of each code, and its description.
         self.code_files: Counter[str] = Counter()
         self.code_findings: Counter[str] = Counter()
         self.about: dict[str, tuple[str, str]] = {}
         self.codes_by_producer: dict[str, Counter[str]] = {}
-        #: What runtimes make of the files that they were asked about: `loads` and `computes`.
+        #: Verdicts of runtimes on files, if they were requested: `loads` and `computes`.
         self.loads: dict[str, Counter[str]] = {}
         self.computes: dict[str, Counter[str]] = {}
 
@@ -132,7 +132,7 @@ def census_of(records: Iterable[Mapping[str, Any]]) -> Census:
 
 
 def verdict_of(report: Mapping[str, Any]) -> str:
-    """The verdict on a file, of `VERDICTS`: the worst that holds."""
+    """The verdict on a file: the worst one of `VERDICTS` that applies."""
     summary = report["summary"]
     if report["bugs"]:
         return "failed"
@@ -170,6 +170,6 @@ def _name(value: Any) -> str:
 
 
 def _number(value: Any) -> Any:
-    """A count or a time; 0 for what is neither."""
+    """A count or a time; 0 for anything else."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return value if is_number and 0 <= value < 1 << 60 else 0

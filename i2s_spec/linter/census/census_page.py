@@ -1,6 +1,6 @@
-"""This module makes the page of a census: one HTML file that needs nothing else, for light and for dark.
+"""This module makes the page of a census: one self-contained HTML file, with light and dark colors.
 
-No script is on it, and a Content-Security-Policy lets none run. Every text of the records becomes text and nothing else.
+It has no script, and a Content-Security-Policy blocks all scripts. Every text of the records is escaped.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from i2s_spec.linter.census.census_counts import (
     ordered,
 )
 
-#: Rows of a plot; the tables of what is beyond are in the JSON form.
+#: Most rows of a plot; the JSON form has all of them.
 ROWS: Final = 40
 
 #: The class of each verdict and severity.
 _STYLES: Final = {"error": "errors", "warning": "warnings", "note": "notes"}
 
-#: The class of what a runtime does with files.
+#: The class of each verdict of a runtime.
 _ANSWERS: Final = {"yes": "ok", "no": "errors"}
 
 
@@ -61,11 +61,11 @@ def _pieces(census: Census, source: str) -> Iterator[str]:
     )
     yield _totals(census)
     yield _section(
-        "Findings by code", _codes(census), "Files that a rule finds something in, by the severity of the rule."
+        "Findings by code", _codes(census), "Files in which a rule has findings, by the severity of the rule."
     )
     kinds = {
-        "producer": "Files by the program that wrote their metadata, as <code>i2s identify</code> tells it.",
-        "layout": "Files with I2_S tensors by their layout, where weights or other evidence tell it.",
+        "producer": "Files by the program that wrote their metadata, as <code>i2s identify</code> reports it.",
+        "layout": "Files with I2_S tensors by their layout, if weights or other evidence show it.",
         "architecture": "Files by general.architecture.",
     }
     for kind, about in kinds.items():
@@ -74,7 +74,7 @@ def _pieces(census: Census, source: str) -> Iterator[str]:
     yield _section(
         "Findings by producer",
         _matrix(census),
-        "How many files of each producer have a finding of the most frequent rules.",
+        "How many files of each producer have findings of the most frequent rules.",
     )
     yield _section("Files by runtime", _runtimes(census), _about_runtimes(census))
     yield f"</main>\n<footer><p>i2s-spec {escape(__version__)}</p></footer></body></html>\n"
@@ -101,7 +101,7 @@ def _totals(census: Census) -> str:
     mixed = ""
     if len(census.rules) > 1:
         mixed = (
-            '<p class="remark">The results were made with several sets of rules: counts of codes do not compare.</p>'
+            '<p class="remark">The results come from several sets of rules, so counts of codes are not comparable.</p>'
         )
     return (
         f'{strip(shares, "Verdicts on all files", 900, 22)}<ul class="legend">{legend}</ul><dl>{listed}</dl>{mixed}\n'

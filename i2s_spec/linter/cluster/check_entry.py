@@ -1,6 +1,7 @@
-"""This module defines `check`: an entry of a manifest in, a record out, both plain data. It is what every engine maps.
+"""This module defines `check`: it takes an entry of a manifest and returns a record, both plain data. Every engine maps it.
 
-It pickles, keeps nothing between calls, and never raises for a file; Dask, Ray, Spark and process pools take it as it is:
+It can be pickled, keeps no state between calls, and never raises for a file; Dask, Ray, Spark and process pools can use
+it directly:
 
     check({"url": "/models/a.gguf"}, profile="security")
 """
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
 #: One checked file as plain data: the entry, the key of the options, facts about the file's origin, and the report.
 Record = dict[str, Any]
 
-#: Bytes at each end of a file that its short digest is made of.
+#: Bytes at each end of a file that its short digest covers.
 ENDS: Final = 1 << 16
 
-#: Seconds that a worker of a cluster waits by itself, where a server asks it to.
+#: Longest wait, in seconds, that a worker of a cluster makes itself if a server asks for it.
 SHORT_WAIT: Final = 1
 
 
@@ -47,13 +48,13 @@ def check(
 ) -> Record:
     """Check one file; the result is always a record, even if the check fails.
 
-    :param entry: an address, or a line of a manifest: `url`, and `etag`, `size`, `sha256` where they are known
+    :param entry: an address, or a line of a manifest: `url`, and `etag`, `size`, `sha256` if they are known
     :param options: which rules apply, and how files are read
     :param folders: checks folders of safetensors, such as `lint_folder` of `i2s_spec.checkpoints.findings`
     :param keywords: the fields of `Options`, in place of `options`
-    :returns: `url`, `etag`, `size`, `sha256` of the entry (of an address without them etag and size as the server gave
-        them), `rules` (the key of the options), `facts` (architecture, producer, layout; None where nothing could be read),
-        `seconds`, and `report` as `lint --format json` gives it
+    :returns: `url`, `etag`, `size`, `sha256` of the entry (if an address comes without etag and size, those that the
+    server gave), `rules` (the key of the options), `facts` (architecture, producer, layout; None if nothing could be
+    read), `seconds`, and `report` as `lint --format json` gives it
     :raises ValueError: for an entry without a url, and for options that do not exist
     """
     if options is None:
@@ -64,7 +65,7 @@ def check(
 
 
 class _Work(NamedTuple):
-    """Options, the same with facts about the origin among the details, and the key of both."""
+    """Options, the same options with facts about the origin in the details, and the key of both."""
 
     options: Options
     with_facts: Options
@@ -73,7 +74,7 @@ class _Work(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _work(options: bytes) -> _Work:
-    """What follows from pickled options, once for all files of a process."""
+    """The results of pickled options, computed once for all files of a process."""
     found: Options = pickle.loads(options)
     return _Work(found, found.replaced(details=WithFacts(found.details)), options_key(found))
 
@@ -82,7 +83,7 @@ def _judge(
     entry: Entry, work: _Work, weights: ReferenceWeights | None = None, folders: Folders | None = None
 ) -> Record:
     started = perf_counter()
-    if entry.checkpoint:  # which has no facts that GGUF files have
+    if entry.checkpoint:  # a checkpoint has no facts about a GGUF file
         report = report_on(Input(entry.url, entry.problem, True), work.options, None, weights, folders)
     else:
         report = report_on(Input(entry.url, entry.problem), work.with_facts, None, weights)
@@ -97,7 +98,7 @@ def _judge(
 
 
 def _named(entry: Entry, report: Mapping[str, Any]) -> Entry:
-    """An entry with the identity that its server gave while the file was read, where the manifest had none."""
+    """An entry with the identity that its server gave while the file was read, if the manifest had none."""
     if not entry.has_no_identity or "remote" not in report:
         return entry
     remote = report["remote"]
@@ -107,7 +108,7 @@ def _named(entry: Entry, report: Mapping[str, Any]) -> Entry:
 def record_of(
     entry: Entry, key: str, report: Mapping[str, Any], facts: Mapping[str, Any] | None = None, seconds: float = 0
 ) -> Record:
-    """A record of its parts."""
+    """A record, made from its parts."""
     return {
         "schema_version": RECORD_VERSION,
         "url": entry.url,
@@ -122,29 +123,29 @@ def record_of(
 
 
 def died(entry: Entry, key: str, words: str) -> Record:
-    """The record of a file at which processes died: a result like others, with a bug of ours in its report."""
+    """The record of a file on which processes died: a result like others, with an internal error in its report."""
     return record_of(entry, key, failed(entry.url, words))
 
 
 class WrongVersion(RuntimeError):
-    """A worker has other rules than the one who asks."""
+    """A worker has other rules than the process that started the run."""
 
 
 def check_batch(
     entries: Sequence[Entry], options: bytes, key: str, folders: Folders | None = None
 ) -> list[Record | None]:
-    """Check files one after another: what a task of an engine does.
+    """Check files one after another: this is one task of an engine.
 
-    A server that asks for a longer wait than `SHORT_WAIT` ends what concerns its host: whoever gave the batch tells all
-    workers to wait, and this one works on.
+    If a server asks for a longer wait than `SHORT_WAIT`, the other files of its host are skipped: the coordinator makes
+    all workers wait for that host, and this worker continues with other hosts.
 
-    :param options: the options, pickled: a worker that saw them before does not read them again
-    :param key: the key that they have where the run was started
+    :param options: the options, pickled: a worker reads them only once
+    :param key: the key of the options in the process that started the run
     :param folders: as for `check`
-    :returns: records; None for a file that was not asked for, since its host had asked to wait before
-    :raises WrongVersion: where they have another key here: this worker has another version of the package
+    :returns: records; None for a file that was skipped because its host had asked to wait
+    :raises WrongVersion: if the options have another key here: this worker has another version of the package
     """
-    # Before NumPy is imported: threads of its matrix products would wait for those of the other workers.
+    # Set before NumPy is imported: threads of matrix products would compete with those of the other workers.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     work = _checked(options, key)
     if not all(entry.is_local for entry in entries):
@@ -160,7 +161,7 @@ def check_batch(
 
 
 def wait_asked(record: Record) -> float | None:
-    """The seconds that a server asked to wait, where it did not give the file for that reason."""
+    """The seconds that a server asked to wait, if it refused the file for that reason."""
     for finding in record["report"]["findings"]:
         if finding["code"] == faults.REMOTE_RATE_LIMITED.code:
             seconds = finding.get("got")
@@ -169,7 +170,7 @@ def wait_asked(record: Record) -> float | None:
 
 
 def _impatient(work: _Work) -> _Work:
-    """The same work, with short waits for servers where files are on them."""
+    """The same options; for files on servers, with short waits."""
     from i2s_spec.remote.policy import Policy
 
     policy = work.options.remote or Policy()
@@ -180,12 +181,14 @@ def _impatient(work: _Work) -> _Work:
 def _checked(options: bytes, key: str) -> _Work:
     work = _work(options)
     if work.key != key:
-        raise WrongVersion(f"a worker has other rules: i2s-spec {__version__} is installed there")
+        raise WrongVersion(
+            f"a worker has other rules: it has i2s-spec {__version__}; install the same version everywhere"
+        )
     return work
 
 
 def check_alone(entries: Sequence[Entry], options: bytes, key: str, folders: Folders | None = None) -> list[Record]:
-    """Check files in a process beside this one: where it dies, that is the result of the file that it was at."""
+    """Check files in a separate process: if it dies, that is the result of the file that it was checking."""
     from i2s_spec.linter.batch.process_pool import Died, in_order
 
     _checked(options, key)
@@ -197,16 +200,16 @@ def check_alone(entries: Sequence[Entry], options: bytes, key: str, folders: Fol
 
 def _one(entry: Entry, options: bytes, key: str, folders: Folders | None) -> Record:
     record = check_batch([entry], options, key, folders)[0]
-    assert record is not None  # nothing came before it
+    assert record is not None  # it is the first file
     return record
 
 
 def identities(entries: Sequence[Entry], options: bytes, key: str) -> list[tuple[str, int | None] | None]:
-    """What servers call the contents of files now, and their sizes; None where one does not tell.
+    """The current etags and sizes of files on servers; None if a server does not give them.
 
-    Of a checkpoint on a hub that is the commit, and the size is not known.
+    For a checkpoint on a hub, the etag is the commit, and the size is not known.
 
-    :param options: as for `check_batch`; they say which networks may be asked, and how much
+    :param options: as for `check_batch`; they say which networks may be reached, and how much may be read
     """
     from i2s_spec.remote.policy import using
 
@@ -223,18 +226,18 @@ def _identity(entry: Entry) -> tuple[str, int | None] | None:
         from i2s_spec.remote.content_identity import identity_of
 
         found = identity_of(entry.url)
-    except Exception:  # whatever it is, the judgement says it
+    except Exception:  # the check of the file reports the reason
         return None
     return None if found is None else (quote(found.etag, 512, bare=True), found.size)
 
 
 def digests(entries: Sequence[Entry], whole: bool) -> list[str | None]:
-    """Digests of files: of all bytes, or of the ends of what is longer; None for what cannot be read."""
+    """Digests of files: of all bytes, or of the two ends of a longer file; None for a file that cannot be read."""
     return [_digest(entry, whole) for entry in entries]
 
 
 def is_short(size: int) -> bool:
-    """Whether the short digest of a file of this size is that of all its bytes."""
+    """Whether the short digest covers all bytes of a file of this size."""
     return size <= 2 * ENDS
 
 
@@ -244,7 +247,7 @@ def _digest(entry: Entry, whole: bool) -> str | None:
         with open_regular(entry.url) as stream:
             size = os.fstat(stream.fileno()).st_size
             if whole or is_short(size):
-                step = min(CHUNK, size + 1)  # memory for more would be asked for and given back with every file
+                step = min(CHUNK, size + 1)  # a larger buffer would be allocated and freed for every file
                 while chunk := stream.read(step):
                     digest.update(chunk)
                 return digest.hexdigest()

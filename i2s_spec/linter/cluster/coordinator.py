@@ -1,11 +1,11 @@
-"""This module decides which batch of files is next and what becomes of one that came back, or did not.
+"""This module decides which batch of files is next, and handles batches that succeeded or failed.
 
-It knows of no engine and no clock: whoever drives it asks for batches, says what came of each, and gets the records. A
-batch whose worker died is checked again in a process beside the worker, whose death is the result of the file that it was
-at. So one bad file costs neither the others nor the run.
+It is independent of engine and clock: its caller asks for batches, reports the result of each, and gets the records. A
+batch whose worker died is checked again in a separate process beside a worker; if that process dies, this is the result
+of the file that it was checking. So one bad file costs neither the others nor the run.
 
-Of an address whose manifest does not tell when it changes, a record of an earlier run holds where the server still calls the
-content by the name that is in the record.
+If a manifest does not give the etag of an address, a record of an earlier run is valid as long as the server still
+gives the etag in the record.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from i2s_spec.linter.report_data import uri_of
 from i2s_spec.remote.policy import Policy
 from i2s_spec.schema import faults
 
-#: Files and bytes of a batch: enough that an engine's own work for a task, some milliseconds, does not count. Servers answer
-#: more slowly than disks, and a digest takes a hundredth of a judgement.
+#: Files and bytes of a batch: enough that an engine's overhead for a task, some milliseconds, does not matter. Servers
+#: answer more slowly than disks, and a digest takes a hundredth of the time of a check.
 BATCH_FILES: Final = 512
 BATCH_ADDRESSES: Final = 64
 BATCH_DIGESTS: Final = 4096
 BATCH_BYTES: Final = 32 << 20
 
-#: What a file counts whose size nobody told.
+#: Assumed bytes of a file of unknown size.
 UNKNOWN_SIZE: Final = 64 << 20
 
-#: Bytes of files that workers are at or have waiting, unless a run says otherwise.
+#: Default limit of the bytes of files that workers are checking or have queued.
 IN_FLIGHT: Final = 4 << 30
 
-#: How often a file waits for a server that asks to be left alone.
+#: How often a file waits for a server that asks for it.
 WAITS: Final = 6
 
-#: How often a worker may die although the files are in a process beside it, as where somebody kills workers.
+#: How often a worker may die although the files are checked in a separate process, for example if workers are killed.
 ATTEMPTS: Final = 3
 
-#: Findings that say nothing of a file: its server did not give it, or gave parts of several versions.
+#: Findings that are not about the file: its server did not give it, or gave parts of several versions.
 _NOT_GIVEN: Final = faults.REMOTE | {faults.CHANGED.code}
 
 Kind = Literal["check", "ends", "whole", "alone", "look"]
 
 
 class Batch(NamedTuple):
-    """Files that one task is for: to check, to digest (ends or all bytes), to check in a process beside the worker, or to
-    look whether their servers have the same content still."""
+    """The files of one task: to check, to digest (ends or all bytes), to check in a separate process beside the worker,
+    or to ask their servers whether the content is unchanged."""
 
     kind: Kind
     entries: tuple[Entry, ...]
@@ -64,11 +64,11 @@ class Batch(NamedTuple):
 class Coordinator:
     """The state of a run.
 
-    :param entries: what is to be checked; entries with a record in the log are not checked again
-    :param log: where records are and go
+    :param entries: the entries to check; entries with a record in the log are not checked again
+    :param log: the log that holds earlier records and gets new ones
     :param rates: requests by host
-    :param in_flight: bytes that may be out at a time; one batch always may
-    :param tasks: how many batches may be out at a time
+    :param in_flight: most bytes in progress at a time; one batch is always allowed
+    :param tasks: most batches in progress at a time
     """
 
     def __init__(
@@ -88,15 +88,15 @@ class Coordinator:
         self._bytes_out = 0
         self._waiting: dict[tuple[Kind, str], deque[Entry]] = {}
         self._retries: deque[Batch] = deque()
-        #: How often a file waited, since its server answered that it gets too many requests.
+        #: How often a file waited because its server answered that it gets too many requests.
         self._waits: dict[str, int] = {}
         self._followers: dict[str, list[Entry]] = {}
-        #: Judged files whose digest is known, by address: further ones of their content get a copy of the record.
+        #: Checked files whose digest is known, by address: further files with the same content get a copy of the record.
         self._done: dict[str, bytes] = {}
-        #: Records that are known and not given out yet; those of earlier runs by their keys.
+        #: Records that are known and not yet returned; those of earlier runs by their keys.
         self._ready: deque[Record | bytes] = deque()
         self.total = self.reused = 0
-        #: The record that holds, where the server calls the content as it does, by address.
+        #: The record that is valid if the server still gives its etag, by address.
         self._remembered: dict[str, bytes] = {}
         known = []
         for entry in entries:
@@ -150,17 +150,17 @@ class Coordinator:
 
     @property
     def finished(self) -> bool:
-        """Every entry has its record."""
+        """Whether every entry has its record."""
         return not self._out and not self._retries and not any(self._waiting.values())
 
     def records(self) -> Iterator[Record]:
-        """Records that are known and were not given out yet."""
+        """Records that are known and were not yet returned."""
         while self._ready:
             following = self._ready.popleft()
             yield self._log[following] if isinstance(following, bytes) else following
 
     def next(self, now: float) -> Batch | None:
-        """A batch to give out; None where none may be, for now.
+        """The next batch; None if none may start now.
 
         :param now: seconds of a clock that only goes forward
         """
@@ -170,7 +170,7 @@ class Coordinator:
             return self._given(self._retries.popleft()) if self._has_room(self._retries[0].size) else None
         left = sum(map(len, self._waiting.values()))
         share = max(1, left // (2 * self.tasks))
-        # Digests first: until they are known, files of equal size wait.
+        # Digests come first: files of equal size wait for them.
         for kind, host in sorted(self._waiting, key=lambda place: place[0] == "check"):
             queue = self._waiting[kind, host]
             most = BATCH_DIGESTS if kind in ("ends", "whole") else BATCH_ADDRESSES if host else BATCH_FILES
@@ -208,11 +208,11 @@ class Coordinator:
 
     @property
     def bytes_out(self) -> int:
-        """Bytes of files that are out."""
+        """Bytes of the files in progress."""
         return self._bytes_out
 
     def wait(self, now: float) -> float | None:
-        """Seconds until a host may be asked again; None where nothing waits for that."""
+        """Seconds until a host may be asked again; None if nothing waits for that."""
         times = [
             self._rates.wait(host, _requests(kind, queue[0]), now)
             for (kind, host), queue in self._waiting.items()
@@ -221,7 +221,7 @@ class Coordinator:
         return min((time for time in times if time > 0), default=None)
 
     def done(self, batch: Batch, answer: Any, now: float = 0.0) -> None:
-        """Take what a task gave: records, one record, digests, or identities.
+        """Take the result of a task: records, one record, digests, or identities.
 
         :param now: seconds of the clock of `next`
         """
@@ -239,7 +239,7 @@ class Coordinator:
         )
 
     def _asked_again(self, entry: Entry, record: Record | None, now: float) -> Record | None:
-        """A record; None where the server asked to wait: then no worker asks it before that, and the file waits."""
+        """Take a record; None if the server asked to wait: then no worker asks it before that time, and the file waits."""
         seconds = 0.0 if record is None else wait_asked(record)
         if seconds is None:
             return record
@@ -253,7 +253,7 @@ class Coordinator:
         return None
 
     def died(self, batch: Batch, words: str) -> None:
-        """A worker died at a batch, or at another one that was on it."""
+        """A worker died during this batch, or during another batch that it had."""
         self._back(batch)
         if batch.kind == "look":
             for entry in batch.entries:
@@ -272,7 +272,7 @@ class Coordinator:
             self._take([died(batch.entries[0], self._key, f"worker died: {quote(words, bare=True)}")])
 
     def _seen(self, entry: Entry, found: tuple[str, int | None] | None) -> None:
-        """Take what a server calls a content now: the record holds, or the file is checked."""
+        """Take the etag that a server gives now: the earlier record is valid, or the file is checked."""
         place = self._remembered.pop(entry.url)
         record = self._log[place]
         if found is None or found[0] != record["etag"] or found[1] not in (None, record["size"]):
@@ -287,12 +287,12 @@ class Coordinator:
         self._bytes_out -= batch.size
 
     def _take(self, records: list[Record]) -> None:
-        """Keep records, and those of the files of equal content."""
+        """Store records, and the records of files with equal content."""
         known: list[Record] = []
         for record in records:
             known.append(record)
             for follower in self._followers.pop(record["url"], ()):
-                if len(known) >= BATCH_FILES:  # a content may have any number of them
+                if len(known) >= BATCH_FILES:  # any number of files may have the same content
                     self._keep(known)
                     known = []
                 known.append(_copied(record, follower))
@@ -308,12 +308,12 @@ class Coordinator:
 
 
 def _may_be_reused(entry: Entry) -> bool:
-    """Whether a record of the same key holds: a path without an etag could not be read, and is looked at again."""
+    """Whether a record of the same key is valid: a path without an etag could not be read, and is checked again."""
     return not entry.problem and not (entry.etag is None and entry.is_local)
 
 
 def _holds(record: Record, entry: Entry) -> bool:
-    """Whether a record says something of the file: not that a server did not give it as one, and of no other content."""
+    """Whether a record is about this content of the file, and not about a server that did not give it."""
     if any(finding["code"] in _NOT_GIVEN for finding in record["report"]["findings"]):
         return False
     if entry.has_no_identity:
@@ -322,12 +322,12 @@ def _holds(record: Record, entry: Entry) -> bool:
 
 
 def _requests(kind: Kind, entry: Entry) -> float:
-    """What a task asks of the host of a file."""
+    """The requests that a task makes to the host of a file."""
     return 1 if kind == "look" else entry.requests
 
 
 def _weight(kind: Kind, entry: Entry) -> int:
-    """Bytes that a task reads of a file, at most."""
+    """Most bytes that a task reads of a file."""
     if kind == "look":
         return 1
     size = UNKNOWN_SIZE if entry.size is None else entry.size
@@ -335,7 +335,7 @@ def _weight(kind: Kind, entry: Entry) -> int:
 
 
 def _copied(record: Record, entry: Entry) -> Record:
-    """The record of a file whose content is that of another one."""
+    """The record of a file with the same content as another one."""
     path = quote(entry.url, limit=4096, bare=True)
     report = {**record["report"], "path": path, "uri": uri_of(entry.url)}
     own = {"url": entry.url, "etag": entry.etag, "size": entry.size, "sha256": entry.sha256, "seconds": 0.0}

@@ -1,8 +1,8 @@
-"""This module runs a coordinator's batches on Dask: a cluster that is there, or one of processes of this machine.
+"""This module runs a coordinator's batches on Dask: on an existing cluster, or on one of processes of this machine.
 
-Only so many batches are out at a time, so that neither the scheduler nor this process holds more than these. A worker that
-dies is the coordinator's matter. A scheduler that is lost ends the run: what came back is in the results, and the same
-call goes on from there.
+The number of batches in progress is limited, so that neither the scheduler nor this process holds more. The coordinator
+handles workers that die. If the scheduler is lost, the run ends: finished records are in the results, and the same call
+continues from there.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from i2s_spec.linter.options import Options
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-#: Batches for each worker thread that may be out: one that it is at, and others so that it never waits.
+#: Most batches in progress for each worker thread: its current one, and others so that it never waits.
 AHEAD: Final = 3
 
-#: Seconds that a cluster may be without any worker before the run ends.
+#: Longest time, in seconds, without any worker before the run ends.
 WITHOUT_WORKERS: Final = 60.0
 
-#: Seconds that connecting may take.
+#: Timeout of connecting, in seconds.
 CONNECTING: Final = 10.0
 
-#: Seconds after which it is asked whether scheduler and workers are still there.
+#: Seconds without a result after which scheduler and workers are checked.
 PULSE: Final = 2.0
 
-#: Seconds between two syncs of the results to the disk.
+#: Seconds between two syncs of the results to disk.
 SYNC: Final = 5.0
 
 
 def require_dask() -> None:
-    """Do nothing where Dask can be imported.
+    """Check that Dask can be imported.
 
     :raises MissingExtra: without the extra [dask]
     """
@@ -60,7 +60,8 @@ def require_dask() -> None:
 def dask_client(scheduler: str | None, workers: int) -> Iterator[Client]:
     """A client of a cluster.
 
-    :param scheduler: the address of a scheduler; without, a cluster of processes on this machine, which ends with the run
+    :param scheduler: the address of a scheduler; without it, a cluster of processes on this machine, which ends with
+    the run
     :param workers: how many processes that cluster has
     :raises MissingExtra: without the extra [dask]
     :raises SettingError: where no scheduler answers at the address
@@ -69,19 +70,19 @@ def dask_client(scheduler: str | None, workers: int) -> Iterator[Client]:
     import dask
     from distributed import Client, LocalCluster
 
-    # What Dask logs of workers that die is said by the results.
+    # The results report workers that die; Dask need not log them.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     settings = {
-        "distributed.scheduler.allowed-failures": 0,  # the coordinator repeats what a worker died at
+        "distributed.scheduler.allowed-failures": 0,  # the coordinator retries batches whose worker died
         "distributed.worker.memory.terminate": False,  # files are read in windows; a restart would lose a whole batch
         "distributed.worker.memory.pause": False,
-        "distributed.worker.memory.target": False,  # answers are small: nothing looks ten times a second whether they are
+        "distributed.worker.memory.target": False,  # answers are small, so memory need not be checked ten times a second
         "distributed.worker.memory.spill": False,
         "distributed.scheduler.active-memory-manager.start": False,
-        # Freed memory that goes back at once costs a quarter of a file's time; so much may stay.
+        # Returning freed memory at once costs a quarter of the time of a file; keep this much.
         "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 1 << 27,
-        "distributed.worker.profile.enabled": False,  # nobody looks at the samples that it takes every 10 ms
+        "distributed.worker.profile.enabled": False,  # nobody uses the profile samples that it takes every 10 ms
         "distributed.admin.system-monitor.interval": "5s",
         "distributed.admin.tick.interval": "1s",
         "distributed.admin.tick.limit": "1h",
@@ -103,7 +104,7 @@ def dask_client(scheduler: str | None, workers: int) -> Iterator[Client]:
                 )
             )
         try:
-            # Workers of this machine can be reached: what they answer needs no way through the scheduler.
+            # Workers of this machine can be reached directly: their answers need not pass through the scheduler.
             direct = True if is_local else None
             client = stack.enter_context(
                 Client(scheduler, timeout=CONNECTING, set_as_default=False, direct_to_workers=direct)
@@ -115,9 +116,9 @@ def dask_client(scheduler: str | None, workers: int) -> Iterator[Client]:
 
 
 class EarlyCluster:
-    """A client that is made when it is asked for; of a cluster of this machine, at once, while the caller does other work.
+    """A client that is made on demand; a cluster on this machine starts at once, while the caller does other work.
 
-    As a context manager it ends, with its cluster, where the block does.
+    As a context manager it closes the client and its cluster at the end of the block.
 
     :param at_once: whether a cluster of this machine starts when the block begins
     """
@@ -135,14 +136,14 @@ class EarlyCluster:
     def _start(self) -> None:
         try:
             self._client = self._stack.enter_context(self._connect())
-        except BaseException as error:  # the caller's, as soon as he asks for the client
+        except BaseException as error:  # raised in the caller's thread as soon as the client is requested
             self._error = error
 
     def client(self) -> Client:
-        """The client, as soon as it is there.
+        """The client, as soon as it is connected.
 
         :raises MissingExtra: without the extra [dask]
-        :raises SettingError: where no scheduler answers at the address
+        :raises SettingError: if no scheduler answers at the address
         """
         if self._starter is None:
             self._start()
@@ -166,10 +167,10 @@ class EarlyCluster:
 
 @contextmanager
 def _without_main() -> Iterator[None]:
-    """Have new processes import this package and what tasks need, never the caller's main module.
+    """Let new processes import this package and what tasks need, never the caller's main module.
 
-    Python runs a main module once more in each process that it spawns; a program that does not expect that would start
-    everything again. Workers that die are replaced at any time, so this holds as long as the cluster does.
+    Python runs the main module again in each process that it spawns; a program that does not expect that would start
+    everything again. Workers that die are replaced at any time, so this applies as long as the cluster exists.
     """
     main = sys.modules.get("__main__")
     before = {name: getattr(main, name) for name in ("__file__", "__spec__") if hasattr(main, name)}
@@ -190,18 +191,18 @@ def run_on_dask(
     sync: Callable[[], None],
     folders: Folders | None = None,
 ) -> Iterator[Record]:
-    """Have a cluster check what the coordinator gives; each record as it is known.
+    """Let a cluster check the coordinator's batches; gives each record as soon as it is known.
 
-    :param sync: called now and then to bring results to the disk
+    :param sync: called now and then to write results to disk
     :param folders: checks folders of safetensors on the workers
-    :raises Unfinished: where the scheduler is lost, or no worker is left
-    :raises SettingError: where the workers cannot run the task
+    :raises Unfinished: if the scheduler is lost, or no worker is left
+    :raises SettingError: if the workers cannot run the task
     """
     return _Run(client, coordinator, pickle.dumps(options, pickle.HIGHEST_PROTOCOL), key, sync, folders).records()
 
 
 class _Run:
-    """The batches that are out, and the queue that they come back by."""
+    """The batches in progress, and the queue of their results."""
 
     def __init__(
         self,
@@ -218,7 +219,7 @@ class _Run:
         self._out: dict[str, tuple[Future, Batch]] = {}
 
     def records(self) -> Iterator[Record]:
-        """Every record, until there is nothing more to check."""
+        """Every record, until there is nothing left to check."""
         coordinator = self._coordinator
         synced = heard = monotonic()
         self._workers()
@@ -244,7 +245,7 @@ class _Run:
             self._take(future)
 
     def _give(self) -> None:
-        """Give out what may be given out."""
+        """Submit all batches that may start now."""
         while (batch := self._coordinator.next(monotonic())) is not None:
             entries = pickle.dumps(batch.entries, pickle.HIGHEST_PROTOCOL)
             if batch.kind in ("ends", "whole"):
@@ -262,7 +263,7 @@ class _Run:
             future.add_done_callback(self._back.put)
 
     def _take(self, future: Future) -> None:
-        """Take one batch that came back."""
+        """Handle one batch that finished."""
         from distributed.scheduler import KilledWorker
 
         known = self._out.pop(future.key, None)
@@ -274,13 +275,13 @@ class _Run:
                 raise self._lost(None)
             answer = future.result()
         except KilledWorker:
-            self._coordinator.died(batch, "the worker that was at this file ended")
+            self._coordinator.died(batch, "the worker that checked this file ended")
         except (Unfinished, KeyboardInterrupt):
             raise
         except WrongVersion as error:
             raise SettingError(str(error)) from None
         except Exception as error:
-            if future.status != "error":  # the cluster is gone, not the task
+            if future.status != "error":  # the cluster was lost; the task is not to blame
                 raise self._lost(error) from None
             words = f"{type(error).__name__}: {quote(str(error), bare=True)}"
             raise SettingError(f"the workers cannot run the task: {words}") from None
@@ -289,9 +290,9 @@ class _Run:
         future.release()
 
     def _pulse(self, heard: float) -> float:
-        """Nothing came back for a while: is anybody there? Gives the time at which somebody last was.
+        """No result came for a while: check scheduler and workers. Gives the time at which there was last a worker.
 
-        :raises Unfinished: where nobody is
+        :raises Unfinished: if the scheduler is lost, or there was no worker for too long
         """
         if not self._out:
             return monotonic()
@@ -302,7 +303,7 @@ class _Run:
         return heard
 
     def _workers(self) -> int:
-        """How many workers there are; with their number changes how many batches may be out."""
+        """The number of workers; the limit of batches in progress is adapted to it."""
         try:
             threads: dict[str, int] = self._client.nthreads()
         except Exception as error:
@@ -320,18 +321,18 @@ class _Run:
         coordinator = self._coordinator
         return (
             f"{reason} after {coordinator.recorded:,} of {counted(coordinator.total, 'file')}; the results are kept, "
-            "and the same command goes on from there"
+            "and the same command continues from there"
         )
 
 
 def _packed(work: Callable[..., Any], entries: bytes, *more: Any) -> bytes:
-    """Call the function of a task with entries that came pickled, and pickle its answer.
+    """Call the function of a task with pickled entries, and pickle its answer.
 
-    In plain tuples Dask would look for its own tasks; answers that are bytes pass its loop unread.
+    Dask would search plain tuples for its own tasks; bytes pass through its event loop unread.
     """
     return pickle.dumps(work(pickle.loads(entries), *more), pickle.HIGHEST_PROTOCOL)
 
 
 def _tasks_for(threads: dict[str, int]) -> int:
-    """How many batches may be out on workers with so many threads each."""
+    """The limit of batches in progress for workers with these numbers of threads."""
     return max(2, AHEAD * sum(threads.values()))

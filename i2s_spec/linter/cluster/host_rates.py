@@ -1,6 +1,6 @@
-"""This module bounds how many requests go to a host in a time: one bucket for each host, filled at a steady rate.
+"""This module limits the rate of requests to a host: one token bucket for each host, filled at a steady rate.
 
-The buckets stand where batches are given out, so that all workers together keep the bound, however many there are.
+The buckets are in the coordinator, so the limit holds for all workers together.
 
     >>> rates = HostRates({"hub.example": Rate(10, 5.0)})
     >>> rates.take("hub.example", 10, now=0.0), rates.take("hub.example", 1, now=0.0)
@@ -16,24 +16,24 @@ from typing import NamedTuple
 
 
 class Rate(NamedTuple):
-    """So many requests in so many seconds."""
+    """A number of requests in a number of seconds."""
 
     requests: float
     seconds: float
 
 
 class HostRates:
-    """A bucket of requests for each host that has a rate; others are free."""
+    """A bucket of requests for each host that has a rate; other hosts are not limited."""
 
     def __init__(self, rates: Mapping[str, Rate]) -> None:
         self._rates = {host.lower(): rate for host, rate in rates.items()}
         self._left = {host: rate.requests for host, rate in self._rates.items()}
         self._at: dict[str, float] = {}
-        #: When a host that asked to be left alone may be asked again.
+        #: When a host that asked to wait may be asked again.
         self._until: dict[str, float] = {}
 
     def pause(self, host: str, until: float) -> None:
-        """Ask a host for nothing before a time, since it answered that it gets too many requests."""
+        """Send a host no request before a time, because it answered that it gets too many requests."""
         self._until[host] = max(until, self._until.get(host, until))
 
     def available(self, host: str, now: float) -> float | None:
@@ -42,7 +42,8 @@ class HostRates:
         return self._left.get(host)
 
     def take(self, host: str, requests: float, now: float) -> bool:
-        """Take requests out of the bucket, if so many are in it; more than it can hold are given when it is full."""
+        """Take requests from the bucket, if it holds enough; a request for more than its capacity is granted when it is
+        full."""
         if self.wait(host, requests, now) > 0:
             return False
         if host in self._rates:
@@ -50,7 +51,7 @@ class HostRates:
         return True
 
     def wait(self, host: str, requests: float, now: float) -> float:
-        """Seconds until so many requests are in the bucket, and the host may be asked."""
+        """Seconds until the bucket holds enough requests and the host may be asked."""
         pause = max(0.0, self._until.get(host, now) - now)
         rate = self._rates.get(host)
         if rate is None:

@@ -1,4 +1,4 @@
-"""This module defines `lint_manifest`: check what a manifest names on an engine, with results that outlive the run."""
+"""This module defines `lint_manifest`: it checks the files of a manifest on an engine and keeps the results."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def lint_manifest(
     options = portable(options)
     key = options_key(options)
     if not os.path.lexists(results):
-        require_dask()  # before an empty file of results is made; results that are whole are read without it
+        require_dask()  # checked before an empty file of results is made; complete results can be read without Dask
     with ExitStack() as stack:
         log = stack.enter_context(ResultsLog(results))
         if log.repaired:
@@ -59,14 +59,12 @@ def lint_manifest(
         if log.damaged:
             say(f"{counted(log.damaged, 'damaged line was', 'damaged lines were')} left out of the results")
         is_new = not len(log) and not log.damaged
-        # While a cluster of this machine starts, the manifest is read; of a run that goes on, nothing may be left to do.
+        # A cluster on this machine starts while the manifest is read; in a continued run there may be nothing left to do.
         cluster = stack.enter_context(EarlyCluster(scheduler, workers, at_once=is_new))
         entries = list(entries)
         coordinator = Coordinator(entries, options, key, log, rates, in_flight)
         if coordinator.reused:
-            say(
-                f"{coordinator.reused:,} of {counted(coordinator.total, 'file')} have their results from an earlier run"
-            )
+            say(f"{coordinator.reused:,} of {counted(coordinator.total, 'file')} have results from an earlier run")
         if coordinator.looked_at:
             say(
                 f"the servers of {counted(coordinator.looked_at, 'file')} with earlier results are "
@@ -97,7 +95,7 @@ def _records(
     say: Callable[[str], None],
     folders: Folders | None,
 ) -> Iterator[Record]:
-    """Every record, the known ones first; where there are no others, no cluster is asked."""
+    """Every record, the known ones first; the cluster is used only if there are others."""
     if coordinator.finished:
         yield from coordinator.records()
         return
@@ -109,6 +107,6 @@ def _records(
     if coordinator.looked_at:
         unchanged = coordinator.reused - before
         say(
-            f"unchanged on servers, with their earlier results: {unchanged:,} of "
+            f"unchanged on their servers, so with their earlier results: {unchanged:,} of "
             f"{counted(coordinator.looked_at, 'file')}"
         )

@@ -1,14 +1,14 @@
-"""This module defines the manifest of a run: every file by its address, what tells that it changed, and its size.
+"""This module defines the manifest of a run: the address, the identity (etag) and the size of every file.
 
-A line of a manifest is a JSON object, so that a list of a hub or a bucket becomes one with a line of any language:
+A line of a manifest is a JSON object, so the listing of a hub or a bucket is converted with a line of any language:
 
     {"url": "/models/a.gguf", "etag": "18c9f3a-18c9f3a", "size": 189376}
 
-A folder of safetensors is an entry, too, and one on a hub where the line has `"checkpoint": true`.
+A folder of safetensors can be an entry, too; for one on a hub, the line has `"checkpoint": true`.
 
-Only `url` is needed. `etag` is whatever changes when the content does, `sha256` the digest of the content where somebody
-knows it. An address with `://` is taken as it is, and its record gets the etag and the size that the server gave; a path of
-this machine gets its etag and its size from its state.
+Only `url` is required. `etag` is any text that changes with the content, `sha256` the digest of the content if it is
+known. An address with `://` is used unchanged, and its record gets the etag and the size that the server gave; a path
+of this machine gets its etag and its size from the file's state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from i2s_spec.errors import SettingError, quote
 from i2s_spec.gguf.regular_file import open_regular
 from i2s_spec.linter.batch.file_arguments import Input, inputs, is_checkpoint
 
-#: Names of lists: manifests, and lists of names with one a line.
+#: Endings of lists: manifests, and lists with one name a line.
 MANIFEST_SUFFIX: Final = ".jsonl"
 LIST_SUFFIX: Final = ".txt"
 
@@ -34,10 +34,10 @@ LONGEST_LINE: Final = 1 << 16
 
 
 class Entry(NamedTuple):
-    """A file to check: its address, its identity, its size and digest where they are known; or why it cannot be read.
+    """A file to check: its address, its identity, its size and digest if they are known; or why it cannot be read.
 
-    `requests` is what one judgement asks of the host of the address, which a limit by host counts; `checkpoint` whether it
-    is a folder of safetensors, or one of a hub.
+    `requests` is the number of requests that one check makes to the host, for the limit of that host; `checkpoint` says
+    whether it is a folder of safetensors, here or on a hub.
     """
 
     url: str
@@ -55,7 +55,7 @@ class Entry(NamedTuple):
 
     @property
     def has_no_identity(self) -> bool:
-        """Whether it is an address of which the manifest does not tell when the content changes."""
+        """Whether it is an address for which the manifest gives no identity of the content."""
         return not self.is_local and not self.problem and self.etag is None and self.sha256 is None
 
     @property
@@ -64,7 +64,7 @@ class Entry(NamedTuple):
         return host_of(self.url)
 
     def as_dict(self) -> dict[str, Any]:
-        """The entry as a line of a manifest; what is not known is left out."""
+        """The entry as a line of a manifest; unknown values are left out."""
         plain = {"url": self.url, "etag": self.etag, "size": self.size, "sha256": self.sha256}
         return {name: value for name, value in plain.items() if value is not None} | (
             {"checkpoint": True} if self.checkpoint else {}
@@ -93,9 +93,9 @@ def host_of(url: str) -> str:
 def manifest(names: Iterable[str]) -> Iterator[Entry]:
     """The entries that the names denote, in order, each address once.
 
-    :param names: files, folders and globs as `lint` takes them, `@LIST` and names that end in `.txt` for lists of these,
-        names that end in `.jsonl` for manifests, and addresses with `://`
-    :raises SettingError: for a line of a manifest that is no entry
+    :param names: files, folders and globs as for `lint`, `@LIST` and names that end in `.txt` for lists of these, names
+        that end in `.jsonl` for manifests, and addresses with `://`
+    :raises SettingError: for an invalid line of a manifest
     """
     seen: set[str] = set()
     for entry in _entries(names):
@@ -129,11 +129,11 @@ def _local(found: Iterable[Input]) -> Iterator[Entry]:
 
 
 def entry_of_path(path: str) -> Entry:
-    """The entry of a file of this machine; one that cannot be read has neither etag nor size.
+    """The entry of a file of this machine; a file that cannot be read has neither etag nor size.
 
-    The etag is made of the times of the last write and of the last change of the file's state: a file that was written
-    to has another one, also where its time of writing was set back. That of a folder of safetensors is made of those of the
-    files that a checkpoint is read from, and its size is the sum of theirs.
+    The etag consists of the times of the last write (mtime) and of the last change of state (ctime): it changes with
+    every write, even if the mtime was set back. The etag of a folder of safetensors is made from those of the files of
+    the checkpoint, and its size is the sum of their sizes.
     """
     url = os.path.join(os.getcwd(), path.removeprefix("./"))
     if "\0" in path:
@@ -141,7 +141,7 @@ def entry_of_path(path: str) -> Entry:
     try:
         status = os.stat(path)
     except OSError:
-        return Entry(url)  # `lint_path` says what is wrong
+        return Entry(url)  # `lint_path` will report the reason
     if stat.S_ISDIR(status.st_mode):
         return _entry_of_folder(url)
     if not stat.S_ISREG(status.st_mode):
@@ -198,9 +198,9 @@ def _entry_of_line(line: bytes, place: str) -> Entry:
 def entry_of(fields: str | Mapping[str, Any]) -> Entry:
     """An entry from an address, or from the fields of a line of a manifest.
 
-    A path that comes without an etag gets that of the file.
+    A path without an etag gets that of the file.
 
-    :raises ValueError: for what is no entry
+    :raises ValueError: for an invalid entry
     """
     if isinstance(fields, str):
         fields = {"url": fields}
@@ -209,17 +209,17 @@ def entry_of(fields: str | Mapping[str, Any]) -> Entry:
     url, etag, size, sha256 = (_value(fields, name) for name in ("url", "etag", "size", "sha256"))
     requests, checkpoint = _value(fields, "requests"), _value(fields, "checkpoint")
     if not isinstance(url, str) or not url:
-        raise ValueError("an entry needs a url, which is a text")
+        raise ValueError("an entry needs a url that is a string")
     if not isinstance(etag, str | None) or not isinstance(sha256, str | None):
-        raise ValueError("etag and sha256 of an entry are texts")
+        raise ValueError("etag and sha256 of an entry must be strings")
     if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
-        raise ValueError("the size of an entry is a number of bytes")
+        raise ValueError("the size of an entry must be a number of bytes")
     if requests is not None and not (isinstance(requests, int | float) and 0 < requests < 1e9):
-        raise ValueError("the requests of an entry are a number above 0")
+        raise ValueError("the requests of an entry must be a number above 0")
     if not isinstance(checkpoint, bool | None):
-        raise ValueError("checkpoint of an entry is true or false")
+        raise ValueError("checkpoint of an entry must be true or false")
     if sha256 is not None and (len(sha256) != 64 or set(sha256) - set("0123456789abcdef")):
-        raise ValueError("the sha256 of an entry has 64 hexadecimal digits")
+        raise ValueError("the sha256 of an entry must have 64 hexadecimal digits")
     if "://" not in url and (etag is None or size is None):
         found = entry_of_path(url)
         return found._replace(sha256=sha256) if etag is None else found._replace(etag=etag, sha256=sha256)
@@ -229,7 +229,7 @@ def entry_of(fields: str | Mapping[str, Any]) -> Entry:
 
 
 def _value(fields: Mapping[str, Any], name: str) -> Any:
-    """A field; columns of tables write what is missing as NaN, and their numbers as types of their own."""
+    """A field; table libraries give NaN for a missing value, and their own types for numbers."""
     value = fields.get(name)
     if value is None or value != value:  # noqa: PLR0124  # NaN
         return None

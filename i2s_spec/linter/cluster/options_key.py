@@ -1,4 +1,4 @@
-"""This module makes the key of the rules and options that a record was made with: of others it says nothing.
+"""This module makes the key of the rules and options of a record: a record is valid only for these.
 
 It holds the version of the package, the rules in force with their severities, and every option that changes a report.
 Options that change only the speed do not count.
@@ -39,7 +39,7 @@ def options_key(options: Options) -> str:
 
 
 def _reference(reference: Reference | None) -> list[Any] | None:
-    """The reference by its place, its dialects and its state."""
+    """The reference by its path, its dialects and the state of its files."""
     if reference is None:
         return None
     origin = str(reference.origin)

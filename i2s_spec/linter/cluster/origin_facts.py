@@ -1,7 +1,7 @@
-"""This module gathers what a census counts files by: architecture, the program that wrote the file, its layout.
+"""This module gathers the facts that a census counts by: architecture, the program that wrote the file, its layout.
 
-They are made of what the linter has read anyway; a question that the file does not answer is `cannot tell`, one that it
-does not raise (a layout without I2_S tensors) is None.
+They use only what the linter has read anyway. A fact that the file does not show is `cannot tell`; a fact that does not
+apply (a layout without I2_S tensors) is None.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 CANNOT_TELL: Final = "cannot tell"
 
-#: Answers that are kept, and of how many keys a file may have for it.
+#: Most answers that are cached, and most keys of a file whose answer is cached.
 MOST_PRODUCERS: Final = 256
 MOST_KEYS: Final = 256
 
-#: What `converter` answered, by all that it looks at.
+#: Answers of `converter`, by everything that it examines.
 _PRODUCERS: Final[dict[tuple[tuple[bytes, ...], str, bool, str], str]] = {}
 
 
 class WithFacts:
-    """A `details` of options that gives the facts, and what the options themselves ask for."""
+    """A `details` function that gives the facts, and the details that the options ask for."""
 
     def __init__(self, details: Callable[[Any], Any] | None) -> None:
         self._details = details
@@ -41,8 +41,8 @@ class WithFacts:
 def origin_facts(subject: Subject) -> dict[str, Any]:
     """Facts about one file as plain data; text of the file is escaped.
 
-    :returns: `architecture`, `version`, `tensors`, `producer` (the program that wrote the metadata), and `layout`: what the
-        weights of I2_S tensors tell, None where there are none or they were not read
+    :returns: `architecture`, `version`, `tensors`, `producer` (the program that wrote the metadata), and `layout`: the
+    layout that the weights of I2_S tensors show, None if there are none or they were not read
     """
     from i2s_spec.inspect.identify.observed import Observed
 
@@ -60,7 +60,7 @@ def origin_facts(subject: Subject) -> dict[str, Any]:
 
 
 def _producer(seen: Observed) -> str:
-    """The program that wrote the metadata. Files of one program have the same keys: what they tell is worked out once."""
+    """The program that wrote the metadata. Files of one program have the same keys, so the answer is computed once."""
     from i2s_spec.inspect.identify.origin import converter
 
     name, index = seen.value("general.name"), seen.file.index
@@ -80,7 +80,7 @@ def _producer(seen: Observed) -> str:
 
 
 def _layout(subject: Subject) -> str | None:
-    """The layout as the weights tell it; the linter has asked them already."""
+    """The layout that the weights show; the linter has computed it already."""
     from i2s_spec.linter.analysis.weight_layout import weight_layout
 
     if subject.file.fault is not None or not subject.has_i2s or subject.reading.mode == "none":

@@ -14,10 +14,10 @@ from i2s_spec.errors import MissingExtra, quote
 from i2s_spec.gguf.atomic_file import OutputFile
 from i2s_spec.linter.cluster.check_entry import Record
 
-#: Rows that are in memory at a time.
+#: Most rows in memory at a time.
 ROWS: Final = 10_000
 
-#: Columns and what is in them.
+#: Columns and their types.
 COLUMNS: Final = (
     ("url", "text"), ("etag", "text"), ("size", "count"), ("sha256", "text"), ("same_as", "text"), ("rules", "text"),
     ("ok", "flag"), ("readable", "flag"), ("skipped", "flag"), ("bugs", "count"), ("errors", "count"),
@@ -27,12 +27,12 @@ COLUMNS: Final = (
 
 
 class ResultsTable:
-    """A table that grows with a run: `ROWS` rows at most are in memory, the rest is in the file.
+    """A table that grows with a run: at most `ROWS` rows are in memory, the others are in the file.
 
-    As a context manager it gives the file its name where the block ends, and leaves none where the block fails.
+    As a context manager it gives the file its name when the block ends, and leaves no file if the block fails.
 
     :raises MissingExtra: without the extra [dask]
-    :raises OSError: where there can be no file of that name
+    :raises OSError: if no file of that name can be made
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -47,7 +47,7 @@ class ResultsTable:
         }  # fmt: skip
         self._arrow = pyarrow
         self._schema = pyarrow.schema([(name, kinds[kind]) for name, kind in COLUMNS])
-        #: Rows that it has.
+        #: The number of rows.
         self.rows = 0
         self._waiting: list[tuple[Any, ...]] = []
         self._output = OutputFile(path, force=True)
@@ -66,7 +66,7 @@ class ResultsTable:
             self._flush()
 
     def _flush(self) -> None:
-        """Write the rows that are in memory as a row group."""
+        """Write the rows in memory as a row group."""
         arrays = [
             self._arrow.array(values, field.type)
             for values, field in zip(zip(*self._waiting, strict=True), self._schema, strict=True)
@@ -84,7 +84,7 @@ class ResultsTable:
         if kind is not None:
             self._sink.is_open = False
             self._output.__exit__(kind, error, trace)
-            self._writer.close()  # who is not asked to writes its end when it is collected
+            self._writer.close()  # a writer that is not closed would write its footer when it is garbage-collected
             return
         try:
             with self._output:
@@ -97,7 +97,8 @@ class ResultsTable:
 
 
 def _row(record: Record) -> tuple[Any, ...]:
-    """The values of a record in the order of `COLUMNS`; None for what is of another kind, as in results of others."""
+    """The values of a record in the order of `COLUMNS`; None for values of another type, as in results of other
+    programs."""
     get, report, facts = record.get, record["report"], record["facts"] or {}
     summary, findings, elided = report["summary"], report["findings"], report["summary"]["elided"]
     codes = sorted({_text(code) or "" for code in (*(finding["code"] for finding in findings), *elided)})
@@ -129,13 +130,13 @@ def _text(value: Any) -> str | None:
 
 
 class _Sink:
-    """What Arrow writes to: a file that gets its name when it is complete."""
+    """The output for Arrow: a file that gets its name when it is complete."""
 
     closed = False
 
     def __init__(self, output: OutputFile) -> None:
         self._output, self._length = output, 0
-        #: Whether what comes is written: not to a file that was given up.
+        #: Whether data is still written; not after the file was given up.
         self.is_open = True
 
     def write(self, data: Any) -> int:
@@ -149,10 +150,10 @@ class _Sink:
         return self._length
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: nothing is buffered."""
 
     def close(self) -> None:
-        """The file ends with its context."""
+        """Do nothing: the context manager closes the file."""
 
     def writable(self) -> bool:
         return True

@@ -1,8 +1,8 @@
-"""This module keeps the records of a run as JSON Lines, one appended whole as soon as it is known.
+"""This module keeps the records of a run as JSON Lines; each is appended whole as soon as it is known.
 
-A run that is killed loses at most the line that it was at: the next one takes a torn last line away and goes on. Records
-are found by address, etag and key of the options, so that a file that changed, or other rules, make new ones. Only one
-run at a time appends to a file.
+A run that is killed loses at most its current line: the next run removes an incomplete last line and continues. Records
+are found by address, etag and key of the options, so a changed file, or other rules, get a new record. Only one run at
+a time appends to a file.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from i2s_spec.gguf.unfinished import hold
 from i2s_spec.linter.cluster.check_entry import Record
 from i2s_spec.linter.cluster.options_key import RECORD_VERSION
 
-#: No line is longer; a report lists a bounded number of findings.
+#: Longest line; a report lists a bounded number of findings.
 LONGEST_LINE: Final = 1 << 26
 
 #: How every line begins.
 BEGINNING: Final = b'{"schema_version": '
 
-#: The same up to the address.
+#: The beginning of a line up to the address.
 ADDRESS: Final = BEGINNING + b'%d, "url": ' % RECORD_VERSION
 
-#: What is read at a time to find the end of the last whole line.
+#: Bytes that are read at a time to find the end of the last whole line.
 STEP: Final = 1 << 16
 
 
 def key_of(url: str, etag: str | None, rules: str) -> bytes:
-    """What a record is found by, in sixteen bytes."""
+    """The key of a record, as sixteen bytes."""
     raw = [part.encode("utf-8", "surrogatepass") for part in (url, etag or "", rules)]
     lengths = b"%d,%d;" % (len(raw[0]), len(raw[1]))
     return blake2b(b"".join((lengths, *raw)), digest_size=16).digest()
@@ -42,9 +42,9 @@ def key_of(url: str, etag: str | None, rules: str) -> bytes:
 class ResultsLog:
     """The records of earlier runs, and those of this one.
 
-    :param path: a file of results; it is made where there is none
-    :raises SettingError: where the file is something else, or another run appends to it
-    :raises OSError: where it cannot be opened or written
+    :param path: a file of results; it is created if there is none
+    :raises SettingError: if the file is not a file of results, or another run appends to it
+    :raises OSError: if it cannot be opened or written
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -60,9 +60,9 @@ class ResultsLog:
         try:
             if not hold(self._fd, self.path):
                 raise SettingError(f"another run appends to {shown}")
-            #: Bytes of a torn last line that were taken away.
+            #: Bytes of an incomplete last line that were removed.
             self.repaired = self._repair()
-            #: Where the record of each key is; of several the last.
+            #: Where the last record of each key is.
             self._places: dict[bytes, tuple[int, int]] = {}
             #: The key of the last record of each address and its rules, whatever its etag.
             self._newest: dict[bytes, bytes] = {}
@@ -74,7 +74,7 @@ class ResultsLog:
             raise
 
     def _repair(self) -> int:
-        """Take away what a killed run wrote of its last line."""
+        """Remove the incomplete last line of a killed run."""
         size = end = os.fstat(self._fd).st_size
         while end > 0:
             start = max(0, end - STEP)
@@ -90,7 +90,7 @@ class ResultsLog:
     def _read(self, start: int, length: int) -> bytes:
         if hasattr(os, "pread"):
             return os.pread(self._fd, length, start)
-        os.lseek(self._fd, start, os.SEEK_SET)  # what is appended goes to the end all the same
+        os.lseek(self._fd, start, os.SEEK_SET)  # appended lines go to the end in any case
         return os.read(self._fd, length)
 
     def _index(self) -> int:
@@ -112,7 +112,7 @@ class ResultsLog:
             self._newest[key_of(url, None, rules)] = key
 
     def newest(self, url: str, rules: str) -> bytes | None:
-        """The key of the last record of an address, whatever its etag; None where there is none."""
+        """The key of the last record of an address, whatever its etag; None if there is none."""
         return self._newest.get(key_of(url, None, rules))
 
     def __contains__(self, key: bytes) -> bool:
@@ -139,7 +139,7 @@ class ResultsLog:
             self._end += len(line)
 
     def sync(self) -> None:
-        """Bring what was written to the disk."""
+        """Sync the file to disk."""
         os.fsync(self._fd)
 
     def close(self) -> None:
@@ -155,13 +155,13 @@ class ResultsLog:
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines with their ends; one that is longer than any record comes in pieces, which are not records."""
+    """Lines with their ends; a line that is longer than any record comes in pieces, which are not records."""
     while line := stream.readline(LONGEST_LINE):
         yield line
 
 
 def parsed(line: bytes) -> Record | None:
-    """The record of a line, with what every reader of one relies on; None for anything else."""
+    """The record of a line, if it has all fields that readers rely on; else None."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -174,13 +174,13 @@ def parsed(line: bytes) -> Record | None:
     return found if type(found.get("facts")) in _TABLE else None
 
 
-#: What JSON gives for values that may be absent.
+#: The types that JSON gives for optional values.
 _TEXT: Final = (str, type(None))
 _TABLE: Final = (dict, type(None))
 
 
 def _is_report(report: Any) -> bool:
-    """Whether a value of JSON, whose types are exact, is a report."""
+    """Whether a JSON value is a report; the types of JSON values are exact."""
     if type(report) is not dict or type(report.get("ok")) is not bool:
         return False
     summary, findings = report.get("summary"), report.get("findings")
@@ -196,7 +196,7 @@ _DECODER: Final = json.JSONDecoder()
 
 
 def _url_of(line: bytes) -> str:
-    """The address of a line that is known to be a record; those that were written here begin with it."""
+    """The address of a line that is known to be a record; lines that were written here begin with it."""
     if line.startswith(ADDRESS):
         url, _ = _DECODER.raw_decode(line.decode("utf-8", "surrogatepass"), len(ADDRESS))
     else:
@@ -205,11 +205,11 @@ def _url_of(line: bytes) -> str:
 
 
 def latest(path: str | os.PathLike[str], sound: bool = False) -> Iterator[Record]:
-    """The last record of each address in a file of results, in the order of the file; damaged lines are passed over.
+    """The last record of each address in a file of results, in the order of the file; damaged lines are skipped.
 
     :param sound: every line is known to be a record, as after a `ResultsLog` that found no damaged one
-    :raises SettingError: where there is no record in it
-    :raises OSError: where it cannot be read
+    :raises SettingError: if the file has no record
+    :raises OSError: if it cannot be read
     """
     last: dict[bytes, int] = {}
     with open_regular(path) as stream:

@@ -1,8 +1,8 @@
 """This module finds files of equal bytes, so that each content is checked once.
 
-Only files of equal size can be equal: the others are never read for this. Of files of equal size the ends are digested,
-and all bytes only where the ends are the same. A part of a split model is checked by itself: what is found in it depends on
-what lies beside it.
+Only files of equal size can be equal: the others are never read for this. For files of equal size, the ends are
+digested, and all bytes only if the ends are the same. A part of a split model is always checked: its findings depend on
+the files beside it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PART: Final = re.compile(r".*-\d{5}-of-\d{5}\.gguf", re.DOTALL)
 
 
 class _Group:
-    """Files of one size, until the digest of the ends of each is known."""
+    """Files of one size, until the digest of the ends of each one is known."""
 
     def __init__(self) -> None:
         self.waiting = 0
@@ -28,12 +28,12 @@ class _Group:
 
 
 class SameContent:
-    """Entries in, digests to make, entries to check, and entries that have the content of another one.
+    """Sorts entries: which to digest, which to check, and which have the content of another entry.
 
-    :param check: called with an entry that is to be checked
-    :param digest: called with an entry to be digested, and whether all its bytes are
-    :param follow: called with an entry, the first entry of its content, once for each further one
-    :param context: what besides the content decides a report, such as suppressions by name
+    :param check: called with an entry to check
+    :param digest: called with an entry to digest, and whether to digest all its bytes
+    :param follow: called with an entry and the first entry of the same content
+    :param context: what a report depends on besides the content, such as suppressions by name
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class SameContent:
                 self._digest(entry, False)
 
     def _met(self, entry: Entry, sha256: str) -> None:
-        """A content: its first entry is checked, the others follow it."""
+        """Entries with the same content: the first one is checked, the others get its result."""
         key = sha256, self._context(entry)
         first = self._first.setdefault(key, entry.url)
         named = entry._replace(sha256=sha256)
@@ -72,7 +72,7 @@ class SameContent:
             self._follow(named, first)
 
     def digested(self, entry: Entry, digest: str | None, whole: bool) -> None:
-        """Take a digest; None for a file that could not be read, which is checked for what it is."""
+        """Take a digest; None for a file that could not be read, which is then checked by itself."""
         if digest is None:
             self._judge(entry)
         elif whole:
@@ -99,5 +99,5 @@ def _is_part(entry: Entry) -> bool:
 
 
 def _is_comparable(entry: Entry) -> bool:
-    """Whether this file may be compared by its bytes: one of this machine that could be looked at."""
+    """Whether this file may be compared by its bytes: a file of this machine whose state could be read."""
     return entry.is_local and not entry.problem and not entry.checkpoint and not _is_part(entry)

@@ -1,13 +1,13 @@
-"""A file against another one of the same model whose weights are known: what a file alone does not tell.
+"""Compare a file with another file of the same model whose weights are known. This shows what a file alone cannot.
 
     known        the weights of one tensor, whatever holds them, a window at a time
     weights      the file of known weights: GGUF of any ternary or float type, safetensors with floats or packed trits
-    comparison   one tensor against what is known of it
-    compared     all I2_S tensors of a file, once for all rules
-    floats       all its other tensors, likewise; float_comparison is one of them
-    alike        the other tensors of a shape
+    comparison   one tensor compared with its known weights
+    compared     all I2_S tensors of a file, compared once for all rules
+    floats       all other tensors of the file, likewise; float_comparison compares one of them
+    alike        the tensors that have the same shape as a given one
 
-The dialects are tried by `inspect.identify.reference`, which `i2s identify --reference` asks too.
+`inspect.identify.reference` tries the dialects; `i2s identify --reference` uses it too.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from i2s_spec.light_typing import NamedTuple
 
 
 class Reference(NamedTuple):
-    """A file of the same model whose weights are right.
+    """A file of the same model whose weights are known to be right.
 
-    `origin` is a GGUF file, or a safetensors file or a folder of them. No file states how its I2_S tensors are packed:
-    `dialect` gives it for the reference, `expected` for the file that is linted.
+    `origin` is a GGUF file, a safetensors file, or a folder of safetensors files. No file states how its I2_S tensors
+    are packed: `dialect` gives it for the reference, `expected` for the file that is linted.
     """
 
     origin: Origin

@@ -1,4 +1,4 @@
-"""This module finds the tensors of a file that have the shape of another one, which may be taken for it."""
+"""This module finds the tensors of a file that have the same shape as another one: two of them may have been swapped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @analysis
 def rows_by_shape(subject: Subject) -> dict[tuple[int, tuple[int, ...]], list[int]]:
-    """The rows of tensors of each type number and dimensions; a file may hold very many of each."""
+    """The row numbers of tensors, by type number and dimensions; a file may hold very many of each."""
     found: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for row, tensor in enumerate(subject.file.tensors.rows):
         found.setdefault((tensor.number, tensor.ne), []).append(row)
@@ -22,7 +22,7 @@ def rows_by_shape(subject: Subject) -> dict[tuple[int, tuple[int, ...]], list[in
 
 
 def alike(subject: Subject, tensor: Tensor) -> Iterator[Tensor]:
-    """The other tensors of a type and a shape."""
+    """The other tensors that have the same type and shape."""
     for row in rows_by_shape(subject).get((tensor.number, tensor.ne), ()):
         other = subject.file.tensors.by_index(row)
         if other.name != tensor.name and other.type == tensor.type:

@@ -1,4 +1,4 @@
-"""This module compares all I2_S tensors of a file with a reference, once for all rules that tell of it."""
+"""This module compares all I2_S tensors of a file with a reference, once for all rules that report it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from i2s_spec.schema.dialect import Dialect
 
 
-#: Tensors that differ; whatever comes after them is not compared.
+#: Most tensors that may differ; the comparison ends after them.
 MOST: Final = 1 << 11
 
 
 class Compared(NamedTuple):
-    """What came of it: rows of the table with what was found, those that could not be compared with the reason, and how
-    many tensors there are."""
+    """The result: the tensors that differ, by row, with what was found; those that could not be compared, with the
+    reason; and the number of tensors."""
 
     outcomes: tuple[tuple[int, ReferenceOutcome], ...]
     left: tuple[tuple[int, str], ...]
@@ -37,7 +37,7 @@ class Compared(NamedTuple):
 
 @analysis
 def compared(subject: Subject) -> Compared | None:
-    """The outcomes for a file; None where there is no reference, or nothing says where tensors are."""
+    """The result for a file; None without a reference, or where the positions of the tensors are not known."""
     weights, survey, reading = subject.weights, subject.survey, subject.reading
     if weights is None or survey is None:
         return None
@@ -76,7 +76,7 @@ def compared(subject: Subject) -> Compared | None:
 
 
 def _alike(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
-    """What the reference has of the other I2_S tensors of this shape."""
+    """The reference's tensors for the other I2_S tensors of this shape."""
     from i2s_spec.inspect.compare.tensor_rows import flat_rows
 
     for other in alike(subject, tensor):
@@ -88,7 +88,7 @@ def _alike(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> Itera
 
 
 def _equal(subject: Subject, weights: ReferenceWeights, rows: list[int], expected: Dialect) -> set[int]:
-    """The rows of small tensors that have the bits of the reference's, if that is a GGUF file: all are read at once."""
+    """The rows of small tensors that equal the reference's bit for bit, if that is a GGUF file; all are read at once."""
     from i2s_spec.inspect.compare.small_tensors import small_tensors
     from i2s_spec.schema.dialect import parse
 

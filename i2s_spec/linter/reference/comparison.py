@@ -1,7 +1,7 @@
-"""This module compares an I2_S tensor with what is known of its weights, and finds out what a difference is.
+"""This module compares an I2_S tensor with its known weights, and finds the cause of a difference.
 
-What was read in another way is found by reading it so: another layout or code map, all signs turned, the rows of heads
-in the order of checkpoints. Nothing is taken for any of that unless nine of ten weights agree then.
+It tries the possible causes in turn: another layout or code map, all signs inverted, the rows of heads in the order of
+checkpoints. A cause is accepted only if nine of ten weights then agree.
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File, Tensor
     from i2s_spec.inspect.compare.tensor_rows import Rows
 
-#: How far scales may lie apart that are the same: bfloat16 has 8 bits.
+#: The relative difference up to which two scales count as the same: bfloat16 has 8 bits of precision.
 SCALE: Final = 1 / 128
 
 
-#: Weights by which a difference is explained, about; ten thousand would do.
+#: About how many weights are used to explain a difference; ten thousand would be enough.
 DECIDING: Final = 1 << 18
 
 
-#: How many tensors of a file are read in every dialect, how many of them are explained in words, and how often, for all of
-#: these together, one is compared with another of its shape: small files hold thousands.
+#: How many tensors of a file are read in every dialect, how many of them are explained in words, and how many
+#: comparisons with other tensors of the same shape are made for all of these together: small files hold thousands.
 DIALECTS: Final = 1 << 10
 EXPLAINED: Final = 64
 OTHERS: Final = 1 << 13
 
 
 class Budget:
-    """How much is still done to explain what differs in a file."""
+    """How much work may still be done to explain the differences in a file."""
 
     def __init__(self) -> None:
         self._dialects, self._explained, self._others = DIALECTS, EXPLAINED, OTHERS
 
     def dialects(self) -> bool:
-        """Whether another tensor is read in every dialect."""
+        """Whether one more tensor may be read in every dialect."""
         self._dialects -= 1
         return self._dialects >= 0
 
     def explained(self) -> bool:
-        """Whether another tensor is explained."""
+        """Whether one more tensor may be explained."""
         self._explained -= 1
         return self._explained >= 0
 
     def some(self, others: Iterable[tuple[str, Rows]]) -> Iterator[tuple[str, Rows]]:
-        """As many of the others as one is still compared with."""
+        """As many of the other tensors as may still be compared."""
         if self._others <= 0:
             return
         for other in others:
@@ -81,10 +81,10 @@ class WeightDifference(NamedTuple):
 
 
 class ReferenceOutcome(NamedTuple):
-    """How a tensor fits what is known of it; each part is None where there is nothing to say.
+    """How a tensor compares with its known weights; each part is None where there is nothing to report.
 
-    `difference` is what is wrong, `match` the dialect that explains it, `how` another explanation in words, `scale` the
-    two scales where they differ.
+    `difference` says where the weights differ, `match` is the dialect that explains it, `how` another explanation in
+    words, `scale` the two scales if they differ.
     """
 
     difference: WeightDifference | None
@@ -115,14 +115,14 @@ def compared(
     whole: bool = True,
     budget: Budget | None = None,
 ) -> ReferenceOutcome:
-    """Compare a tensor with what is known of it.
+    """Compare a tensor with its known weights.
 
-    :param expected: how the tensor is meant to be packed
+    :param expected: the dialect in which the tensor should be packed
     :param twin: the tensor of the reference, where that is a GGUF file
     :param others: the reference's other tensors of this shape, with their names
     :param whole: look at all weights, not at the first `COMPARED` of them
-    :param budget: of the file, for what is done to explain a difference
-    :raises ValueError: for shapes that have no place in the dialect
+    :param budget: the file's budget for explaining differences
+    :raises ValueError: for shapes that the dialect cannot hold
     :raises FormatError: where a file does not hold its tensor
     """
     ours = of_tensor(file, tensor, expected)
@@ -133,7 +133,7 @@ def compared(
     budget = budget or Budget()
     rows = rows_compared(tensor, DECIDING)
     how = ""
-    if rows * tensor.shape[-1] >= ENOUGH and budget.dialects():  # fewer weights decide nothing
+    if rows * tensor.shape[-1] >= ENOUGH and budget.dialects():  # fewer weights are no evidence
         trits = known.first_rows(rows)
         best = _decided(matched(file, tensor, trits, known.scale).matches, expected)
         if best is not None:
@@ -148,7 +148,7 @@ def compared(
         right = flat_rows(known.shape, known.unit, known.trits, 0.0)
         how = explanation(rows_of(file, tensor, expected), right, lambda: budget.some(others()))
         if how:
-            return ReferenceOutcome(difference, None, how, None)  # of another tensor the scale is that tensor's
+            return ReferenceOutcome(difference, None, how, None)  # the scale belongs to that other tensor
     alien = not how and difference.weights > (1 - AGREES) * difference.compared
     return ReferenceOutcome(difference, None, how, None if alien else scale)
 
@@ -189,7 +189,7 @@ def _difference(ours: Known, known: Known, threads: int, whole: bool) -> WeightD
 
 
 def _scales(stored: float | None, known: Known) -> tuple[float, float] | None:
-    """Both scales, where they differ by more than rounding; those of rounded weights depend on the rule."""
+    """Both scales, if they differ by more than rounding; scales of rounded weights depend on the quantization rule."""
     if stored is None or known.scale is None or not known.exact or not isfinite(stored) or not isfinite(known.scale):
         return None
     if known.scale == 0 or abs(stored - known.scale) <= SCALE * abs(known.scale):
@@ -214,7 +214,7 @@ def _alike(one: Dialect, other: Dialect) -> bool:
 
 
 def _how(file: File, tensor: Tensor, ours: NDArray[np.int8], known: NDArray[np.int8]) -> str:
-    """What else makes most weights agree, in words; nothing where nothing does."""
+    """Another explanation with which most weights agree, in words; empty if there is none."""
 
     def agrees(one: NDArray[np.int8], other: NDArray[np.int8]) -> bool:
         return one.size >= ENOUGH and bool(np.mean(one == other) >= AGREES)

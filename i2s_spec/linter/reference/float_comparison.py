@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 
 class FloatsDiffer(NamedTuple):
-    """A tensor that is not the reference's: its row, how many values of how many differ, the first, what explains it."""
+    """A tensor that differs from the reference: its row, how many of its values differ, the first of them, the
+    explanation."""
 
     row: int
     values: int
@@ -39,8 +40,8 @@ def differs(
 ) -> FloatsDiffer | None:
     """How a tensor differs from the reference.
 
-    :param budget: of the file, for what is done to explain a difference
-    :raises ValueError: where it cannot be compared; the text says why
+    :param budget: the file's budget for explaining differences
+    :raises ValueError: if the tensor cannot be compared; the text says why
     """
     if tensor.type is None or tensor.type.name not in FLOAT_WORDS:
         return _bytes_differ(subject, weights, row, tensor)
@@ -70,7 +71,7 @@ def differs(
 
 
 def _alike(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
-    """What the reference has of the other tensors of this shape."""
+    """The reference's tensors for the other tensors of this shape."""
     for other in alike(subject, tensor):
         try:
             yield other.name, weights.floats(subject.file, other)
@@ -82,10 +83,10 @@ def _bytes_differ(subject: Subject, weights: ReferenceWeights, row: int, tensor:
     twin = weights.twin(tensor)
     name = tensor.type.name if tensor.type is not None else f"type {tensor.number}"
     if twin is None or weights.file is None:
-        raise ValueError(f"the reference has none of that name and of type {name}")
+        raise ValueError(f"the reference has no tensor of this name with type {name}")
     if twin.number != tensor.number or twin.shape != tensor.shape:
         raise ValueError(f"of type {name} only tensors of the same type and shape can be compared")
     if not (words_known(subject.file, tensor) and words_known(weights.file, twin)):
-        raise ValueError(f"nobody has written down the words of {name} in big-endian files")
+        raise ValueError(f"no source documents how {name} is stored in big-endian files")
     found = first_difference(canonical_data(subject.file, tensor), canonical_data(weights.file, twin))
     return None if found is None else FloatsDiffer(row, found[0], tensor.nbytes, found[1], "")

@@ -1,7 +1,7 @@
 """This module compares the tensors that are not I2_S with a reference: norms, embeddings, heads, biases.
 
-Floats of one type must be equal; those of two types, as far as the shorter one tells. Other types are compared as bytes,
-where both files have the same one. What cannot be compared is listed with the reason.
+Floats of the same type must be equal; floats of two types must agree to the precision of the shorter one. Other types
+are compared as bytes if both files use the same one. Tensors that cannot be compared are listed with the reason.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from i2s_spec.schema.types import I2_S
 if TYPE_CHECKING:
     from i2s_spec.linter.reference.float_comparison import FloatsDiffer
 
-#: Tensors of a file that are compared.
+#: Most tensors of a file that are compared.
 TENSORS: Final = 10_000
 
 
 class FloatsCompared(NamedTuple):
-    """The tensors that differ, those that could not be compared with the reason, and how many there are."""
+    """The tensors that differ, those that could not be compared (with the reason), and the number of tensors."""
 
     differ: tuple[FloatsDiffer, ...]
     left: tuple[tuple[int, str], ...]
@@ -30,7 +30,7 @@ class FloatsCompared(NamedTuple):
 
 @analysis
 def compared_floats(subject: Subject) -> FloatsCompared | None:
-    """What came of the tensors that are not I2_S; None where there is no reference, or nothing says where tensors are."""
+    """The result for tensors that are not I2_S; None without a reference, or where tensor positions are not known."""
     weights = subject.weights
     if weights is None or subject.survey is None:
         return None
@@ -54,5 +54,5 @@ def compared_floats(subject: Subject) -> FloatsCompared | None:
             found = differs(subject, weights, row, tensor, budget)
             differ += [] if found is None else [found]
     if subject.file.index.tensors > TENSORS:
-        left.append((TENSORS, f"no more than the first {TENSORS:,} tensors of a file are looked at"))
+        left.append((TENSORS, f"only the first {TENSORS:,} tensors of a file are compared"))
     return FloatsCompared(tuple(differ), tuple(left), count)

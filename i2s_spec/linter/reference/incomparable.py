@@ -13,32 +13,33 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.reader import Tensor
     from i2s_spec.linter.analysis.subject import Subject
 
-#: The codes for a file that changes while it is read.
+#: The error codes for a file that changes while it is read.
 _GONE: Final = faults.GONE
 
 
 class Readable:
-    """The bytes of a file that are still compared: as many as it has. Tensors that share bytes could ask for any number."""
+    """How many bytes may still be compared: at most the file's size in all. Tensors that share bytes could ask for any
+    number."""
 
     def __init__(self, subject: Subject) -> None:
         self._size = self._left = subject.file.size
 
     def take(self, tensor: Tensor) -> None:
-        """Count the bytes of another tensor; what the file does not hold whole is found out by reading.
+        """Count the bytes of another tensor. A tensor that the file does not hold whole is found later, by reading.
 
-        :raises ValueError: where tensors have taken more than the file has
+        :raises ValueError: if the tensors together have more bytes than the file
         """
         if tensor.span.stop <= self._size:
             self._left -= tensor.span.stop - tensor.span.start
         if self._left < 0:
-            raise ValueError("tensors of this file share bytes, and as many as it has were compared")
+            raise ValueError("tensors of this file share bytes, and as many bytes as it has were compared already")
 
 
 @contextmanager
 def noted(subject: Subject, row: int, left: list[tuple[int, str]]) -> Iterator[None]:
-    """Compare one tensor: where that is impossible, `left` gets its row in the table and the reason.
+    """Compare one tensor; if that is impossible, add its row and the reason to `left`.
 
-    :raises FormatError: where the file changes meanwhile
+    :raises FormatError: if the file changes meanwhile
     """
     try:
         yield

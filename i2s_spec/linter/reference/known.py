@@ -1,7 +1,7 @@
-"""This module gives the weights of a tensor as trits, a window at a time, whatever it is that holds them.
+"""This module gives the weights of a tensor as trits, a window at a time, whatever the type that stores them.
 
-Floats that are -s, 0 and +s are exact. All others are weights before they were made ternary: they are rounded by their
-mean magnitude, as the training of these models does; what lies near half of it may come out either way.
+Floats that are all -s, 0 or +s are exact. All others are weights before ternary quantization: they are rounded with
+their mean magnitude as scale, as the training of these models does; values near half of it may be rounded either way.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 class Known(NamedTuple):
     """The weights of one tensor, in NumPy's shape.
 
-    `trits` gives the int8 trits of a range of flat elements whose ends are multiples of `unit`, or the end; `scale` is
-    what +1 stands for, None where it is not known; `exact` is False for weights that were rounded here. Of a payload of
-    I2_S, `payload` gives the bytes that hold a range.
+    `trits` gives the int8 trits of a range of flat elements; its ends are multiples of `unit`, or the tensor's end.
+    `scale` is the value of +1, None if it is not known; `exact` is False for weights that were rounded here. For an
+    I2_S payload, `payload` gives the bytes that hold a range.
     """
 
     shape: tuple[int, ...]
@@ -50,18 +50,18 @@ class Known(NamedTuple):
         return found.reshape(self.shape)
 
     def first_rows(self, rows: int) -> NDArray[np.int8]:
-        """The trits of so many rows, int8 [rows, cols]."""
+        """The trits of the first `rows` rows, int8 [rows, cols]."""
         cols = self.shape[-1]
         stop = min(-(-rows * cols // self.unit) * self.unit, prod(self.shape))
         return self.trits(0, stop)[: rows * cols].reshape(rows, cols)
 
 
 def of_tensor(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") -> Known:
-    """What a tensor of a GGUF file holds.
+    """The weights of a tensor of a GGUF file.
 
-    :param dialect: of I2_S, which the file does not say; the unused code is taken for 0
-    :raises ValueError: for types that hold neither trits nor floats, and shapes that have no place in them
-    :raises FormatError: where the file does not hold the tensor
+    :param dialect: the dialect of I2_S, which the file does not state; the unused code is read as 0
+    :raises ValueError: for types that hold neither trits nor floats, and shapes that the type cannot hold
+    :raises FormatError: if the file does not hold the whole tensor
     """
     floats = float_reader(file, tensor)
     if floats is not None:
@@ -86,7 +86,7 @@ def of_tensor(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") 
 
 
 def of_floats(shape: tuple[int, ...], fetch: Callable[[int, int], NDArray[np.float32]]) -> Known:
-    """Floats as trits; they are read twice to find out what they are.
+    """Floats as trits. They are read twice: first to find the scale and whether they are exact.
 
     :param fetch: gives the float32 of a range of flat elements
     :raises ValueError: for infinities and NaN
@@ -112,5 +112,5 @@ def of_floats(shape: tuple[int, ...], fetch: Callable[[int, int], NDArray[np.flo
 
 
 def _ternary(magnitude: NDArray[np.float32], largest: float) -> bool:
-    """Whether magnitudes are 0 or the largest, as far as words of 16 bits tell."""
+    """Whether every magnitude is 0 or the largest, as far as 16-bit words can tell."""
     return bool(((magnitude <= NOTHING * largest) | (magnitude >= SAME * largest)).all())

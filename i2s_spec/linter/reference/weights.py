@@ -1,7 +1,7 @@
-"""This module opens a file of known weights and finds in it what belongs to a tensor of another file.
+"""This module opens a file of known weights and finds in it the tensor that belongs to a tensor of another file.
 
-A GGUF file calls a tensor what the other one calls it. A checkpoint has names of its own, and for architectures that
-rotate neighboring rows the rows of attn_q and attn_k in another order (`convert.hugging_face`).
+Two GGUF files use the same tensor names. A checkpoint uses other names; for architectures that rotate neighboring rows,
+it also has the rows of attn_q and attn_k in another order (`convert.hugging_face`).
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _NPY: Final = b"\x93NUMPY"
 
 
 class ReferenceWeights:
-    """The weights that a reference holds; a context that closes it.
+    """The weights that a reference holds; a context manager that closes the file.
 
     :raises ValueError: for a dialect that does not exist, and for an array without names (.npy)
-    :raises FormatError: for what is neither GGUF nor safetensors, or cannot be read
+    :raises FormatError: for a file that is neither GGUF nor safetensors, or cannot be read
     """
 
     def __init__(self, reference: Reference) -> None:
@@ -61,33 +61,33 @@ class ReferenceWeights:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file, if it was opened here."""
+        """Close the file, if it was opened here."""
         if self._owned and self.file is not None:
             self.file.close()
         if self._checkpoint is not None:
             self._checkpoint.close()
 
     def changed(self) -> str | None:
-        """Why what was read of the reference may not belong together, or None (12.4-2)."""
+        """Why parts that were read of the reference may be from different versions of it, or None (12.4-2)."""
         sources = self._checkpoint.sources if self._checkpoint is not None else []
         sources = [self.file.source] if self.file is not None else sources
         return next((f"the reference changed: {reason}" for each in sources if (reason := each.changed())), None)
 
     def known(self, file: File, tensor: Tensor, name: str | None = None) -> Known:
-        """What is known of a tensor of a file.
+        """The known weights of a tensor of a file.
 
-        :param name: what the tensor is called here, if it has another name
-        :raises ValueError: where nothing is known of it; the text says why
-        :raises FormatError: where the bytes cannot be read
+        :param name: the tensor's name in the reference, if it has another name there
+        :raises ValueError: if the reference has no weights for it; the text says why
+        :raises FormatError: if the bytes cannot be read
         """
         known = self._of_file(tensor, name) if self.file is not None else self._of_checkpoint(file, tensor, name)
         if known.shape != tensor.shape:
-            raise ValueError(f"it has the shape {list(known.shape)} there, and {list(tensor.shape)} here")
+            raise ValueError(f"it has the shape {list(known.shape)} in the reference, and {list(tensor.shape)} here")
         return known
 
     @property
     def expected(self) -> str:
-        """The dialect that the file under test is meant to have."""
+        """The dialect that the linted file should have."""
         return str(parse(self.reference.expected))
 
     def twin(self, tensor: Tensor) -> Tensor | None:
@@ -95,10 +95,10 @@ class ReferenceWeights:
         return self.file.tensors.get(tensor.name) if self.file is not None else None
 
     def floats(self, file: File, tensor: Tensor) -> Rows:
-        """The floats that are known of a tensor of a file, as rows.
+        """The reference's floats for a tensor of a file, as rows.
 
-        :raises ValueError: where there are none; the text says why
-        :raises FormatError: where the bytes cannot be read
+        :raises ValueError: if the reference has none; the text says why
+        :raises FormatError: if the bytes cannot be read
         """
         if self.file is not None:
             twin = self.file.tensors.get(tensor.name)
@@ -146,7 +146,7 @@ class ReferenceWeights:
         return known._replace(unit=1, trits=lambda start, stop: moved[start:stop])
 
     def _stored_name(self, name: str) -> str | None:
-        """What a checkpoint calls a tensor: as the language models do, or without the `model.` in front."""
+        """The name of a tensor in a checkpoint: as in language models, or without the prefix `model.`."""
         assert self._checkpoint is not None
         module = module_name(name)
         names = [] if module is None else [f"{module}.weight", f"{module.removeprefix('model.')}.weight"]
@@ -160,7 +160,7 @@ class ReferenceWeights:
         raise ValueError(f"it is {quote(stored.dtype, bare=True)} there; floats, or packed U8, can be compared")
 
     def _scale(self, stored: Stored) -> float | None:
-        """The scale beside a packed matrix; None where nothing says whether it multiplies or divides."""
+        """The scale beside a packed matrix; None if nothing says whether it multiplies or divides."""
         assert self._checkpoint is not None
         beside = self._checkpoint.get(f"{stored.name}_scale")
         if beside is None or beside.dtype not in FLOAT_WORDS:
@@ -194,7 +194,7 @@ def _stored_floats(stored: Stored) -> Callable[[int, int], NDArray[np.float32]]:
 
 
 def _is_checkpoint(path: Any) -> bool:
-    """Whether a path is a folder, or a file that begins as no GGUF file does and is called what checkpoints are called.
+    """Whether a path is a folder, or a file without GGUF's magic whose name is one that checkpoints have.
 
     :raises ValueError: for a .npy file
     """
@@ -207,13 +207,13 @@ def _is_checkpoint(path: Any) -> bool:
         finally:
             source.close()
         if start == _NPY:
-            raise ValueError(f"{quote(os.fsdecode(path), 4096)} is one array, and does not say of which tensor")
+            raise ValueError(f"{quote(os.fsdecode(path), 4096)} is a single array without a tensor name")
         return not start.startswith(b"GGUF") and os.fsdecode(path).lower().endswith(".safetensors")
     return False
 
 
 def _heads(file: File, name: str) -> int | None:
-    """How many heads the rows of a tensor belong to, where they are in another order than in checkpoints."""
+    """The number of heads that the rows of a tensor belong to, if their order differs from that of checkpoints."""
     declared = declared_architecture(file.metadata.get("general.architecture"), file.metadata, file.tensors)
     if declared is None or declared.rope != "norm":
         return None

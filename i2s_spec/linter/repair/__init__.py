@@ -1,17 +1,17 @@
-"""Repairs: a file with findings in, a file without them out.
+"""Repairs: they turn a file with findings into a file without them.
 
 A *repair* is declared once for each rule that promises one: the rule's code, whether it is safe, and a function that
 proposes *actions* (edits of bytes, with a sentence) or says why it declines. The *plan* applies them to a file that is
-not written yet, lints that again, and goes on until nothing is left to do: so a repaired file has no finding that was
-repaired, and repairing it again changes nothing.
+not written yet, lints the result, and repeats that until nothing is left to do. So a repaired file has no finding that
+was repaired, and a second repair changes nothing.
 
 A safe repair changes no weight: none of its edits touches a tensor, and the identity of the weights before and after is
-printed as the proof. What needs review is done on demand only, and says so.
+printed as the proof. A repair that needs review is made only on request, and its output says so.
 
     registry        Repair, Action, Declined, the registry and the decorator that fills it
     workspace       a file under repair: records, values, and edits of them
     actions/        the repairs, by what they change
-    derived_values  values that follow from the rest of a file, so that only one can be right
+    derived_values  values that follow from the rest of a file
     recode          the dialect of I2_S tensors
     repair_plan     which repairs are made, in which order, until when
     byte_changes    the changes byte by byte, for people and as data

@@ -1,4 +1,4 @@
-"""This module shows what a repair changes, byte by byte: as data, and as lines for people.
+"""This module shows what a repair changes, byte by byte: as data and as text.
 
 @@ padding: bytes 0x1d9 to 0x1e0 become 0x1d9 to 0x1e0
 - 0x1d9  00 41 42 43 00 00 00
@@ -14,14 +14,14 @@ from typing import Any, Final, NamedTuple
 from i2s_spec.convert.container.edits import EditedSource
 from i2s_spec.errors import Span, counted, quote
 
-#: Changes that are kept of a file, and bytes that are shown of each side of one; the rest are counted.
+#: How many changes of a file are listed, and how many bytes of each side of a change are shown; the rest are counted.
 MOST_CHANGES: Final = 10_000
 SHOWN_BYTES: Final = 64
 _ROW: Final = 16
 
 
 class ByteChange(NamedTuple):
-    """One place in which a repaired file differs: spans before and after, and the first bytes of both."""
+    """One place where a repaired file differs: the spans before and after, and the first bytes of both."""
 
     old: Span
     new: Span
@@ -30,7 +30,7 @@ class ByteChange(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The field, by its path in the schema; `[+]` for what is new."""
+        """The field, by its path in the schema; `[+]` for a new record."""
         return self.new.path
 
     def as_dict(self) -> dict[str, Any]:
@@ -43,14 +43,14 @@ class ByteChange(NamedTuple):
         }
 
     def lines(self) -> Iterator[str]:
-        """The change for people."""
+        """The change as lines of text."""
         yield f"@@ {quote(self.path, bare=True)}: {_verb(self.old, self.new)}"
         yield from _side("-", self.old, self.before)
         yield from _side("+", self.new, self.after)
 
 
 def byte_changes(source: EditedSource) -> tuple[tuple[ByteChange, ...], int]:
-    """The changes of an edited file in the order of the bytes, at most `MOST_CHANGES`; and how many there are."""
+    """The changes of an edited file in the order of the bytes, at most `MOST_CHANGES`; and the number of all."""
     remaining = []
     changes = source.changes()
     for old, new, data in islice(changes, MOST_CHANGES):

@@ -1,16 +1,17 @@
-"""This module tells which values of keys follow from the rest of the file, so that only one can be right.
+"""This module derives the values of keys that follow from the rest of the file, so that only one value can be right.
 
-    general.quantization_version   2: every GGUF file was written after ggml's layouts got that version, and before another
-    general.file_type              the number of the type that most projections have
-    {arch}.vocab_size              as many as tokens are listed, where the embedding has as many rows
+    general.quantization_version   2: ggml has had this version of its layouts for as long as GGUF has existed
+    general.file_type              the number for the type of most projections
+    {arch}.vocab_size              the number of listed tokens, if the embedding has as many rows
     {arch}.embedding_length        the width of the embedding
     {arch}.block_count             the layers that tensors are named after, counted from 0 without a gap
     {arch}.feed_forward_length     the rows of ffn_up, of each layer
-    {arch}.attention.head_count    the rows of attn_q over the width of a head, where something else says that width
-    {arch}.attention.head_count_kv, key_length, value_length, rope.dimension_count: likewise, of attn_k, attn_v, attn_q_norm
+    {arch}.attention.head_count    the rows of attn_q divided by the width of a head, if something else gives that width
+                                   {arch}.attention.head_count_kv, key_length, value_length, rope.dimension_count:
+                                   likewise, of attn_k, attn_v, attn_q_norm
 
 Nothing in a file says what context_length, layer_norm_rms_epsilon, rope.freq_base, the ids of special tokens or
-tokenizer.ggml.pre must be: other values load as well, and compute something else. They are never made up.
+tokenizer.ggml.pre must be: other values load as well, and compute something else. They are never guessed.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ Derived = int | tuple[int, ...]
 
 
 class Undecided(Exception):
-    """Why a value does not follow from the rest of the file; the text is a sentence."""
+    """A value does not follow from the rest of the file; the text says why."""
 
 
 def derived(known: ArchitectureView, name: str) -> Derived:
-    """The only value that a key can have beside the tensors of the file.
+    """The only value of a key that agrees with the tensors of the file.
 
-    :param name: of the key, with the architecture in front
-    :raises Undecided: where there is none, or more than one
+    :param name: the key, with the architecture in front
+    :raises Undecided: if there is no such value, or more than one
     """
     rule = _RULES.get(name.removeprefix(f"{known.name}."))
     if known.model is None or rule is None:
@@ -42,7 +43,7 @@ def derived(known: ArchitectureView, name: str) -> Derived:
 
 
 def head_width(known: ArchitectureView) -> int:
-    """The width of a query head, where a key or a norm of each head says it."""
+    """The width of a query head, if a key or a norm of each head gives it."""
     stated = known.keys.own("attention.key_length")
     norm = known.present.get("blk.0.attn_q_norm.weight")
     if norm is not None and len(norm.ne) == 1:
@@ -56,7 +57,7 @@ def head_width(known: ArchitectureView) -> int:
 
 
 def _rows(known: ArchitectureView, tensor: str) -> Iterator[int]:
-    """The rows of a tensor of each layer."""
+    """The rows of a tensor in each layer."""
     for layer in range(_layers(known)):
         row = known.present.get(f"blk.{layer}.{tensor}.weight")
         if row is None or len(row.ne) != 2:
@@ -65,14 +66,14 @@ def _rows(known: ArchitectureView, tensor: str) -> Iterator[int]:
 
 
 def _one(values: Iterator[int]) -> Derived:
-    """One number where all layers have the same."""
+    """One number if all layers have the same, else one for each layer."""
     every = tuple(values)
     return every[0] if len(set(every)) == 1 else every
 
 
 def _layers(known: ArchitectureView) -> int:
     if not known.layers or known.layers != set(range(len(known.layers))):
-        raise Undecided("the layers that tensors are named after have gaps")
+        raise Undecided("the layer numbers in the names of tensors have gaps")
     return len(known.layers)
 
 
@@ -80,14 +81,14 @@ def _width(known: ArchitectureView) -> int:
     embedding = known.present.get("token_embd.weight")
     norm = known.present.get("output_norm.weight")
     if embedding is None or len(embedding.ne) != 2 or (norm is not None and norm.ne != embedding.ne[:1]):
-        raise Undecided("token_embd.weight and output_norm.weight do not agree on it")
+        raise Undecided("token_embd.weight and output_norm.weight have different widths")
     return embedding.ne[0]
 
 
 def _tokens(known: ArchitectureView) -> int:
     embedding = known.present.get("token_embd.weight")
     if known.tokens is None or embedding is None or embedding.ne[1:] != (known.tokens,):
-        raise Undecided("the list of tokens and the rows of token_embd.weight are not equally many")
+        raise Undecided("the number of tokens differs from the number of rows of token_embd.weight")
     return known.tokens
 
 

@@ -1,4 +1,4 @@
-"""This module defines `fix`: a file in, a repaired one out under another name, with what was done and the proof.
+"""This module defines `fix`: it writes a repaired copy of a file, and reports what was done, with the proof.
 
 >>> from i2s_spec.testing.sample import Draft
 >>> broken = Draft().number("key_values[4].value", 2)
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 
 class WeightIdentity(NamedTuple):
-    """The identity of the weights before and after, as `i2s hash` gives it; None, and why, where it has none.
+    """The identity of the weights before and after, as `i2s hash` gives it; if there is none, None and the reason.
 
-    `changed_by` are the codes of the repairs that change names, shapes, types or contents of tensors, or take some out.
-    `touched` says whether a byte was changed that a tensor may hold, by the spans of all tensors.
+    `changed_by` holds the codes of the repairs that change names, shapes, types or contents of tensors, or remove
+    tensors. `touched` says whether a byte was changed that a tensor may hold, by the spans of all tensors.
     """
 
     before: str | None
@@ -56,12 +56,12 @@ class WeightIdentity(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """What became of a file.
+    """The result of a repair.
 
-    `changes` are the first of `changed` places in which bytes differ; `recoded` tensors were brought into the canonical
-    dialect besides. `withheld` could be repaired too if unsafe repairs were asked for. `remaining` is what a
-    lint of the result finds, weights included.
-    `written` is False for a dry run, and for a file that could not be read to the end of its header even then.
+    `changes` are the first of `changed` places in which bytes differ; `recoded` tensors were also converted to the
+    canonical dialect. `withheld` findings could be repaired, too, with unsafe repairs. `remaining` is what a lint of
+    the result finds, weights included. `written` is False for a dry run, and if even the repaired header could not be
+    read to its end.
     """
 
     path: str
@@ -119,7 +119,7 @@ def fix(
                 refuse_taken(target, force)
         wanted = None if dialect is None else parse(dialect)
         if wanted is not None and wanted != CANONICAL and not unsafe:
-            raise ValueError("a file does not state its dialect, so recoding it needs unsafe repairs")
+            raise ValueError("recoding from a dialect needs unsafe=True: the file does not state its dialect")
         repairs = chosen(select, ignore)
         original = _file(source)
         if original.fault is not None and original.fault.code in faults.NO_INPUT:
@@ -132,7 +132,7 @@ def fix(
 
 
 def _file(source: Source) -> File:
-    """A file whose data section begins where rules and repairs take it to begin, which is not always where it says."""
+    """The file, with the data section where rules and repairs assume it; that is not always where the header says."""
     file = File(source)
     Subject(file)
     return file
@@ -142,7 +142,7 @@ def _refuse_in_place(target: Target, source: Source) -> None:
     try:
         refuse_source(target, source)
     except FileExistsError:
-        raise ValueError("a repaired file needs a name of its own; OUT is the file that is read") from None
+        raise ValueError("OUT is the file that is read; give the repaired file another name") from None
 
 
 def _finished(
@@ -167,7 +167,7 @@ def _finished(
         touched = bool(recoded) or any(held.why_not(*change.old[:2]) for change in made.source.changes())
         weights = _weights(original, file, dialect, threads, progress)._replace(changed_by=codes, touched=touched)
     if weights.before != weights.after and not weights.why and not weights.changed_by:
-        raise RuntimeError("repairs that leave weights alone would have changed them; nothing was written")
+        raise RuntimeError("repairs that must not change weights would have changed them; nothing was written")
     size, written = made.source.size, False
     if target is not None and file.fault is None:
         if recoded:
@@ -194,7 +194,7 @@ def _finished(
 
 
 def _remaining(made: Origin, original: File, threads: int) -> Report:
-    """What the linter finds in the result, its weights included; not those of a file that consists of holes."""
+    """What the linter finds in the result, weights included; without weights for a file that consists of holes."""
     try:
         require_written(original.source)
     except ValueError:

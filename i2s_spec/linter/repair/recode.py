@@ -1,7 +1,7 @@
-"""This module brings I2_S tensors from the dialect that a caller names into the canonical one.
+"""This module converts I2_S tensors from the dialect that a caller names to the canonical one.
 
-The file does not say which dialect it is in, so this is never done unasked, and running it again on its own result would
-be telling it something wrong.
+The file does not state its dialect, so this is done only on request. A second run on the result would be wrong: it is
+canonical already.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def recodings(file: File, dialect: Dialect, threads: int = 1) -> dict[str, Recoding]:
-    """The I2_S tensors of a file by name, each as it will be in the canonical dialect.
+    """The I2_S tensors of a file by name, each converted to the canonical dialect.
 
-    :raises ValueError: for a tensor that the dialect has no place for
+    :raises ValueError: for a tensor that the dialect cannot hold
     """
     from i2s_spec.codec.form import Form
     from i2s_spec.convert.tensors.encode import Recoding
@@ -44,7 +44,7 @@ def recodings(file: File, dialect: Dialect, threads: int = 1) -> dict[str, Recod
 def write_recoded(
     file: File, recoded: dict[str, Recoding], target: Target, force: bool, progress: Progress | None
 ) -> int:
-    """Write a file with its I2_S tensors in the canonical dialect, laid out anew; every window is proved on its way.
+    """Write a file with its I2_S tensors in the canonical dialect, laid out anew; every window is checked on the way.
 
     :returns: bytes of the file
     :raises ValueError, FormatError, OSError: as `rewrite` does

@@ -1,4 +1,4 @@
-"""This module defines what a repair is, what it proposes, and the registry that holds one for each rule that has one."""
+"""This module defines repairs, the actions that they propose, and the registry of repairs by rule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class DataPlacement(NamedTuple):
-    """Where the data section begins before the repair, and what tensors are aligned to after it."""
+    """Where the data section begins before the repair, and the alignment after it."""
 
     base: int
     alignment: int
@@ -23,7 +23,7 @@ class DataPlacement(NamedTuple):
 class Action(NamedTuple):
     """One finding's repair: the edits, which are made together or not at all, and a sentence that says what they do.
 
-    `safe` is at least what the repair is declared as; an action of an unsafe repair may prove that it is safe.
+    An action of a safe repair is always `safe`; an action of an unsafe repair may be proved safe.
     """
 
     code: str
@@ -35,7 +35,7 @@ class Action(NamedTuple):
 
 
 class Declined(NamedTuple):
-    """A finding that has a repair which does not fit here, and why."""
+    """A finding whose repair does not apply here, and why."""
 
     code: str
     at: Span
@@ -49,10 +49,10 @@ Propose = Callable[["Workspace"], Iterable[Outcome]]
 class Repair(NamedTuple):
     """How the findings of one rule are repaired.
 
-    `does` says it in a few words. A repair `by_name` follows from a suspicion only: it is made where its whole code is
-    selected, and not with all others. `weights` says whether it changes what `i2s hash` calls the weights: names, shapes
-    and types of tensors, what they hold, or which there are. `option` is what else `i2s fix` is to be told, where the
-    repair asks for more than `--unsafe`: a choice that only the user can make, with its usual value.
+    `does` describes it in a few words. A repair `by_name` rests on a suspicion only: it is made only if its whole code
+    is selected. `weights` says whether it changes what `i2s hash` calls the weights: names, shapes, types and contents
+    of tensors, or which tensors there are. `option` is the option of `i2s fix` that the repair needs besides
+    `--unsafe`: a choice that only the user can make, with its usual value.
     """
 
     code: str
@@ -71,7 +71,7 @@ REPAIRS: dict[str, Repair] = {}
 def repair(
     code: str, safety: Fix, does: str, *, by_name: bool = False, weights: bool = False, option: str = ""
 ) -> Callable[[Propose], Propose]:
-    """Declare the decorated function as the repair of a rule's findings; it may be that of several rules."""
+    """Declare the decorated function as the repair of a rule's findings; a function may repair several rules."""
 
     def register(propose: Propose) -> Propose:
         if code in REPAIRS:

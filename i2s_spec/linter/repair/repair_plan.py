@@ -1,8 +1,8 @@
-"""This module defines which repairs are made: all that are asked for, pass by pass, until a pass finds nothing to do.
+"""This module makes the requested repairs, pass by pass, until a pass finds nothing to do.
 
-Within a pass all edits are about the same bytes. An action whose edits overlap another's waits for the next pass, where
-it is looked at again: whatever it was about may be gone. What follows from the edits (the counts in the header, the padding
-before the data section) is settled once at the end of each pass.
+All edits of a pass refer to the same bytes. An action whose edits overlap another's waits for the next pass, where it
+is examined again: its finding may be gone by then. What follows from the edits (the counts in the header, the padding
+before the data section) is updated once at the end of each pass.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from i2s_spec.schema.types import padded
 
 __all__ = ["RepairPlan", "actions", "chosen", "plan"]
 
-#: No file needs as many passes: each one repairs something, and few repairs make room for another.
+#: No file needs as many passes: each pass repairs something, and few repairs enable another one.
 PASSES: Final = 64
 
-#: Places that one repair changes in a pass, those of all its findings; where it would change more, it changes none.
+#: Most places that one repair changes in a pass, over all its findings; if it would change more, it changes none.
 MOST_EDITS: Final = 1 << 16
 
 
 class RepairPlan(NamedTuple):
     """A repaired file that is not written yet, and how it came about.
 
-    `actions` were taken; `declined` are findings whose repair does not fit; `withheld` is what could be repaired too if
-    unsafe repairs were asked for.
+    `actions` were applied; `declined` findings have a repair that does not apply; `withheld` findings could be repaired
+    with unsafe repairs.
     """
 
     source: EditedSource
@@ -50,11 +50,11 @@ class RepairPlan(NamedTuple):
 
 
 def chosen(select: Collection[str] = (), ignore: Collection[str] = ()) -> list[Repair]:
-    """The repairs of the rules that a choice names, in the order in which they are tried.
+    """The repairs of the selected rules, in the order in which they are tried.
 
-    Repairs that have to be asked for by name are among them only if `select` holds their whole code or slug.
+    Repairs `by_name` are among them only if `select` holds their whole code or slug.
 
-    :param select: codes, beginnings of codes, or slugs; without any, all
+    :param select: codes, beginnings of codes, or slugs; if empty, all
     :param ignore: codes, beginnings of codes, or slugs
     :raises ValueError: for one that names no rule whose findings can be repaired
     """
@@ -100,7 +100,9 @@ def plan(
         for each in repairs:
             for outcome in _outcomes(each, workspace):
                 if isinstance(outcome, Declined):
-                    if unsafe or each.safety is Fix.SAFE:  # others are not mentioned to who wants safe repairs only
+                    if (
+                        unsafe or each.safety is Fix.SAFE
+                    ):  # other refusals do not concern a user who wants only safe repairs
                         declined.append(outcome)
                 elif not (outcome.safe or unsafe):
                     withheld.append(outcome)
@@ -116,7 +118,7 @@ def plan(
 
 
 def _outcomes(repair: Repair, workspace: Workspace) -> list[Outcome]:
-    """What a repair proposes: all of it, or one sentence where that is more than the plan of a real file holds."""
+    """What a repair proposes; or one sentence instead, if that is more than a real file can need."""
     outcomes: list[Outcome] = []
     edits = 0
     try:
@@ -132,16 +134,16 @@ def _outcomes(repair: Repair, workspace: Workspace) -> list[Outcome]:
 
 
 def _why_not(action: Action, workspace: Workspace) -> str | None:
-    """What stands in the way of an action.
+    """Why an action cannot be taken.
 
-    What nobody reviews changes no byte that a tensor may hold; and where something moves what comes after it, everything
-    there has to be known.
+    An action without review changes no byte that a tensor may hold; and if it moves the bytes after it, all of them
+    must be understood.
     """
     file = workspace.file
     if all(_changes_nothing(edit, workspace) for edit in action.edits):
         return "what it would write is there already"
     if _twice(action.edits):
-        return "it would change bytes twice, which tensors share"
+        return "tensors share bytes, and it would change those twice"
     if action.safe:
         for edit in action.edits:
             if (why := workspace.tensor_bytes.why_not(edit.span.start, edit.span.stop)) is not None:
@@ -157,7 +159,7 @@ def _why_not(action: Action, workspace: Workspace) -> str | None:
 
 
 def _twice(edits: Collection[Edit]) -> bool:
-    """Whether edits that are not the same overlap; insertions in one place do not."""
+    """Whether different edits overlap; two insertions at the same place do not."""
     if len(edits) < 2:
         return False
     reached = 0
@@ -183,7 +185,7 @@ class _Pass:
         self._layout: DataPlacement | None = None
 
     def take(self, action: Action) -> bool:
-        """Take an action, unless it is in the way of one that was taken."""
+        """Take an action, unless it conflicts with one that was taken."""
         new = [edit for edit in dict.fromkeys(action.edits) if edit not in self._edits]
         spans = sorted([edit.order for edit in new])
         if not self._free(spans):
@@ -195,9 +197,9 @@ class _Pass:
         return True
 
     def _free(self, spans: list[tuple[int, int]]) -> bool:
-        """Whether spans touch none that was taken; insertions may stand beside anything, but not inside it."""
+        """Whether spans overlap none that was taken; insertions may be beside a span, but not inside it."""
         for start, stop in spans:
-            if not self._spans or self._spans[-1][1] <= start:  # most come in the order of the file
+            if not self._spans or self._spans[-1][1] <= start:  # most edits come in the order of the file
                 continue
             i = bisect_left(self._spans, (start, start))
             if i and self._spans[i - 1][1] > start:
@@ -248,9 +250,9 @@ def _with_padding(
     if stop == end == size:  # a file without tensors that ends with its header
         return edits
     fill = padded(end + grown, layout.alignment) - (end + grown)
-    if layout.base > size:  # the file is cut in the padding, and stays so
+    if layout.base > size:  # the file ends inside the padding; that is kept
         fill = size - end
-    # Bytes of padding that were to become zeros are gone with the rest of it.
+    # Edits that would zero bytes of the old padding are dropped with it.
     remaining = [edit for edit in edits if not (end <= edit.span.start < edit.span.stop <= stop)]
     if fill != stop - end or len(remaining) != len(edits):
         remaining.append(Edit(Span(end, stop, "padding"), zeros(fill)))

@@ -1,7 +1,7 @@
-"""This module says which bytes of a file tensors may hold, whatever overlaps and whatever is unknown.
+"""This module says which bytes of a file may belong to tensors, even if tensors overlap or their sizes are unknown.
 
-A repair that nobody has to review changes none of them. Doubt counts as yes: of a number that means several types the
-largest size counts, and a tensor whose size nothing tells may reach to the end of the file.
+A repair without review changes none of them. Doubt counts as yes: for a type number with several meanings the largest
+size counts, and a tensor of unknown size may reach to the end of the file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from i2s_spec.inspect.placement import LEGACY_I2_S
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, padded
 
-#: Elements of one block of the canonical layout: a tensor that ends inside a block has its last weights in the tail.
+#: Elements of one block of the canonical layout: if a tensor ends inside a block, its last weights are in the tail.
 _BLOCK = 128
 _SCALE_BYTES = 4
 
@@ -28,7 +28,7 @@ class TensorBytes:
 
     def __init__(self, file: File) -> None:
         index = file.index
-        #: Where the first tensor begins whose size nothing tells; None where all are known.
+        #: Where the first tensor of unknown size begins; None if all sizes are known.
         self.unknown_from: int | None = None
         bases, beyond = sorted(_bases(file)), file.size + 1
         spans: list[tuple[int, int]] = []
@@ -53,7 +53,7 @@ class TensorBytes:
                 self._ends.append(end)
 
     def why_not(self, start: int, stop: int) -> str | None:
-        """Why a stretch of the file is not free, as a sentence; of an empty one, whether it is inside a tensor."""
+        """Why a range of the file is not free, in words; an empty range is not free if it is inside a tensor."""
         place = bisect_right(self._starts, start) - 1
         if place >= 0 and start < self._ends[place] and (start < stop or self._starts[place] < start):
             return "a tensor lies there"
@@ -65,7 +65,7 @@ class TensorBytes:
 
 
 def held_bytes(ne: tuple[int, ...], number: int) -> int | None:
-    """Most bytes that a tensor may hold as weights or scales by shape and number; None where nothing tells."""
+    """Most bytes that a tensor may hold as weights or scales, by shape and type number; None if that is unknown."""
     first = ne[0] if ne else 1
     kinds = [kind for kind in types.READINGS.get(number, ()) if first % kind.block == 0]
     sizes = [kind.nbytes(ne) for kind in kinds]
@@ -77,7 +77,7 @@ def held_bytes(ne: tuple[int, ...], number: int) -> int | None:
 
 
 def _bases(file: File) -> set[int]:
-    """Where the data section may begin: where the header says, and where offsets and the end of the file show."""
+    """Where the data section may begin: by the header, and by the offsets and the end of the file."""
     if file.data_start is None:
         return set()
     stated = (

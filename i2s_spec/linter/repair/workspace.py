@@ -22,8 +22,8 @@ from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.dialect import Dialect
 from i2s_spec.schema.types import ValueType
 
-#: Findings of one rule that are repaired; where there are more, none of them is. No model has as many tensors or keys, and a
-#: small file could ask for a plan of a million repairs.
+#: Most findings of one rule that are repaired; if there are more, none of them is. No model has as many tensors or
+#: keys, and a small file could ask for a plan of a million repairs.
 MOST_REPAIRED: Final = 10_000
 
 _INDEX: Final = re.compile(r"(?:key_values|tensor_infos|padding|gap|data)\[(\d+)\]")
@@ -34,7 +34,7 @@ class ExtraRepairs(NamedTuple):
 
     #: Stale bytes after the scales are overwritten with zeros.
     scrub_tail: bool = False
-    #: The dialect that I2_S tensors are in; they are brought into the canonical one.
+    #: The dialect of the I2_S tensors; they are converted to the canonical one.
     dialect: Dialect | None = None
 
 
@@ -46,13 +46,13 @@ class TooManyFindings(Exception):
 
     def __init__(self, code: str, at: Span) -> None:
         super().__init__(
-            f"{code} has more than {MOST_REPAIRED:,} findings: what is wrong is the whole file, not a record"
+            f"{code} has more than {MOST_REPAIRED:,} findings: the whole file is wrong, not single records"
         )
         self.at = at
 
 
 class Workspace:
-    """A file under repair; as everything about it is read anew, edits of one pass are all about the same bytes.
+    """A file under repair. Each pass has its own workspace, so all edits of a pass refer to the same bytes.
 
     :param path: of the original, which rules about split files ask for
     """
@@ -68,7 +68,7 @@ class Workspace:
     def findings(self, code: str) -> Iterator[Finding]:
         """The findings of a rule.
 
-        :raises TooManyFindings: after the first `MOST_REPAIRED` of them, where there are more
+        :raises TooManyFindings: after the first `MOST_REPAIRED` of them, if there are more
         """
         check = REGISTRY[code].check
         if check is not None:
@@ -83,7 +83,7 @@ class Workspace:
 
     @property
     def whole(self) -> bool:
-        """Whether all records of the header are known, so that some may be added or taken out."""
+        """Whether all records of the header are known, so that records may be added or removed."""
         index = self.file.index
         all_read = index.infos_end is not None and index.tensors == index.tensor_count
         return all_read and self.subject.uncounted is None
@@ -100,11 +100,11 @@ class Workspace:
         return self.file.metadata.by_index(number_of(finding.span))
 
     def without_key(self, entry: KeyValue) -> Edit:
-        """A key-value taken out."""
+        """The removal of a key-value."""
         return Edit(entry.span, b"", keys=-1)
 
     def with_value(self, entry: KeyValue, value: Any, kind: Kind) -> Edit:
-        """Another value for a key, with its type.
+        """A new value for a key, with its type.
 
         :raises ValueError, TypeError: for a value that the type cannot hold
         """
@@ -114,7 +114,7 @@ class Workspace:
         return Edit(Span(start, entry.span.stop, entry.span.path), typed)
 
     def with_key(self, entry: KeyValue, key: str) -> Edit:
-        """Another name for a key."""
+        """A new name for a key."""
         name = key.encode("utf-8", "surrogateescape")
         span = Span(entry.span.start, entry.span.start + 8 + len(entry.name), f"{entry.span.path}.key")
         return Edit(span, struct.pack(self.prefix + "Q", len(name)) + name)
@@ -138,7 +138,7 @@ class Workspace:
 
     @cached_property
     def tensor_names(self) -> frozenset[bytes]:
-        """The name of every tensor info that could be read: edits of one pass change none of them."""
+        """The names of all tensor infos that could be read; they stay the same during a pass."""
         return frozenset(name for _, name in self.subject.tensor_names())
 
     def info(self, finding: Finding) -> TensorInfo:
@@ -150,22 +150,22 @@ class Workspace:
         return self.file.tensors.by_index(number_of(finding.span))
 
     def with_name(self, tensor: Tensor, name: bytes) -> Edit:
-        """Another name for a tensor."""
+        """A new name for a tensor."""
         start = tensor.info_span.start
         span = Span(start, start + 8 + len(tensor.raw_name), f"{tensor.info_span.path}.name")
         return Edit(span, struct.pack(self.prefix + "Q", len(name)) + name)
 
     def without_tensor(self, info: TensorInfo) -> Edit:
-        """A tensor taken out of the table; its bytes are then in no tensor."""
+        """The removal of a tensor from the table; its bytes then belong to no tensor."""
         return Edit(info.span, b"", tensors=-1)
 
     def with_offset(self, row: int, offset: int) -> Edit:
-        """Another offset for a tensor."""
+        """A new offset for a tensor."""
         return Edit(self.subject.info_span(row, "offset"), struct.pack(self.prefix + "Q", offset))
 
 
 def number_of(span: Span) -> int:
-    """The number of the record that a span is in."""
+    """The number of the record that contains a span."""
     match = _INDEX.match(span.path)
     if match is None:
         raise ValueError(f"{quote(span.path)} is in no numbered record")

@@ -1,10 +1,10 @@
-"""Report formats: what a set of verdicts looks like to a person or a program.
+"""Report formats: how reports are written for a person or a program.
 
-A format is a class that makes text of reports as they come: `begin`, `file` for each of them in turn, and `end`; none
-holds the reports of a run but JUnit, whose first element counts. It is listed in `FORMATS` under the name that `--format`
-takes, and imported when it is used. Reports are plain data (`Report.as_dict`), so that they may come from another
-process. Text in them that came from a file has no control characters and no bidirectional marks any more; what else its
-own syntax needs, a format escapes.
+A format is a class that writes reports one by one: `begin`, `file` for each report in turn, and `end`. Only JUnit keeps
+the reports until the end, because its first element holds counts. `FORMATS` lists each format under the name that
+`--format` takes; it is imported when it is used. Reports are plain data (`Report.as_dict`), so they may come from
+another process. Control characters and bidirectional marks in text from a file are escaped already; a format escapes
+what its own syntax requires.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from i2s_spec.linter.rule import Severity
 class Format(ABC):
     """How reports are written; the pieces are printed one after another.
 
-    A format that wants to know more of a file than its findings names in `details` a function that is called with the
-    `Subject` while the file is open. It may run in another process: it must be a function of a module, and give plain
-    data. They are `details` of the report.
+    A format that needs more than the findings sets `details` to a function that is called with the `Subject` while the
+    file is open. It may run in another process, so it must be a module-level function that returns plain data. The
+    result is in `details` of the report.
 
-    :param colour: whether the output is a terminal that shows colors
+    :param colour: whether the output is a terminal with colors
     :param quiet: leave out what is not a finding, where the format has such lines
-    :param fail_on: the severity from which on a finding fails the run; None for never
+    :param fail_on: the lowest severity that fails the run; None for never
     """
 
     details: ClassVar[Callable[[Any], Any] | None] = None
 
-    #: Columns of the terminal that the report goes to; None for a file or a pipe, whose lines are never cut.
+    #: Columns of the terminal that shows the report; None for a file or a pipe, where lines are never cut.
     columns: int | None = None
 
     def __init__(self, colour: bool = False, quiet: bool = False, fail_on: Severity | None = Severity.ERROR) -> None:
         self._colour = colour
         self._quiet = quiet
         self._fail_on = fail_on
-        #: The command that asked for the report, as it was typed; empty where there was none.
+        #: The command that asked for the report, as it was typed; empty if there was none.
         self.command = ""
         #: The name of the profile whose rules were asked; empty where it is not known.
         self.profile = ""
 
     def begin(self) -> str:
-        """What comes before the first report."""
+        """The text before the first report."""
         return ""
 
     def file(self, report: Report | FileReport) -> str:
-        """One report; what another format of the run wanted to know of the file is not for this one."""
+        """One report, without the details that other formats of the run asked for."""
         file_report = report.as_dict() if isinstance(report, Report) else report
         if "details" in file_report:
             file_report = self._with_own_details(file_report)
@@ -72,16 +72,16 @@ class Format(ABC):
         """One report, as plain data."""
 
     def end(self, totals: Totals) -> str:
-        """What follows the last report."""
+        """The text after the last report."""
         return ""
 
 
 class EachDetails(dict[str, Any]):
-    """What several formats want to know of one file, by the names of their functions."""
+    """The details of one file for several formats, by the names of their functions."""
 
 
 def details_of(forms: Iterable[type[Format]]) -> Callable[[Any], Any] | None:
-    """The `details` of formats that are written in one run, as one function that can be sent to another process."""
+    """The `details` functions of the formats of one run, as one function that can be sent to another process."""
     gather = tuple(dict.fromkeys(form.details for form in forms if form.details is not None))
     if len(gather) < 2:
         return gather[0] if gather else None

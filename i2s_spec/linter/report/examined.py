@@ -1,4 +1,4 @@
-"""This module defines what a report says a verdict rests on: what the file is, how many rules were asked, what was read."""
+"""This module describes the basis of a verdict: what the file is, how many rules were checked, how much was read."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from i2s_spec.schema.types import I2_S, RETIRED
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey.result import Survey
 
-#: Types of tensors that are named; of more the rest is counted.
+#: Most tensor types that are named; tensors of further types are counted together.
 NAMED: Final = 3
 
 
 def examined(subject: Subject) -> dict[str, Any] | None:
-    """What was looked at, as plain data; nothing more is read for it.
+    """What was examined, as plain data; nothing more is read for it.
 
-    :returns: `architecture`, `version`, `byte_order`, `size`; `tensors` and `types`, how many there are, in all and of each
-        type, the most frequent first; `rules`, how many were asked, and `ignored`, how many of the profile were not;
-        `reading`, how much of the weights was to be read, and `read`, how many bytes of the file were, None where the
-        header ends too early; `layout`, whether the weights decide it: `decided`, `undecided`, or
-        None where nobody asked them. None for what is not a GGUF file
+    :returns: `architecture`, `version`, `byte_order`, `size`; `tensors` and `types`, the number of tensors, in all and
+    of each type, the most frequent first; `rules`, how many were checked, and `ignored`, how many of the profile were
+    not; `reading`, how much of the weights was requested, and `read`, how many bytes of the file were read, None if the
+    header ends too early; `layout`, whether the weights decide it: `decided`, `undecided`, or None if no rule examined
+    it. None for a file that is not GGUF
     """
     if subject.file.version is None:
         return None
     file, tensor = subject.file, subject.file.index.tensor
     numbers = tally(tensor(i).type for i in range(file.index.tensors))
-    # Only what was read already: what is cached here, rules asked for.
+    # Use only cached results, which rules have asked for already.
     survey = vars(subject).get("survey")
     return {
         "architecture": visible(subject.architecture, bare=True),
@@ -51,7 +51,7 @@ def examined(subject: Subject) -> dict[str, Any] | None:
 
 
 def _read(subject: Subject, header: int, survey: Survey | None) -> int:
-    """How many bytes of the file were read: all, where every tensor was, since rules look at what is in no tensor."""
+    """How many bytes were read: all of them if every tensor was read, because rules also read the bytes between tensors."""
     if survey is None:
         return header
     every = len(survey) + len(survey.others) == subject.file.index.tensors
@@ -64,14 +64,14 @@ def _type(subject: Subject, number: int) -> str:
 
 
 def _layout(subject: Subject) -> str | None:
-    """Whether the weights decided their layout, where a rule asked them."""
+    """Whether the weights decided their layout, if a rule examined it."""
     asking = sys.modules.get("i2s_spec.linter.analysis.weight_layout")
     asked = None if asking is None else subject.results.get(asking.weight_layout.__wrapped__)
     return None if asked is None else "undecided" if asked.usual is None else "decided"
 
 
 def what(about: Mapping[str, Any]) -> str:
-    """What the file is: `bitnet-b1.58, 24 tensors (14 I2_S, 10 F32)`."""
+    """The file in a few words: `bitnet-b1.58, 24 tensors (14 I2_S, 10 F32)`."""
     words = [about["architecture"] or "no architecture"]
     if about["version"] != 3:
         words.append(f"GGUF version {about['version']}")
@@ -88,7 +88,7 @@ def what(about: Mapping[str, Any]) -> str:
 
 
 def sentence(about: Mapping[str, Any]) -> str:
-    """What was looked at, in one line."""
+    """What was examined, in one line."""
     rules = f"{counted(about['rules'], 'rule')} checked" + (
         f" and {about['ignored']:,} left out" if about["ignored"] else ""
     )

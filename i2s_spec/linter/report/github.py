@@ -2,8 +2,8 @@
 
     ::error file=models/a.gguf,title=I104 tail-missing::0x1a40..0x1a44: the file ends ...
 
-In a message `%`, carriage return and line feed are written as `%25`, `%0D`, `%0A`; in a property also `:` and `,`. Every
-line begins with a word of ours, so that nothing from a file is taken for a command.
+In a message `%`, carriage return and line feed are written as `%25`, `%0D`, `%0A`; in a property also `:` and `,`.
+Every line begins with our own text, so that text from a file is never taken for a command.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 class GitHub(Format):
-    """A line for each finding, and one for the run."""
+    """One line for each finding, and one for the run."""
 
     def _file(self, file_report: FileReport) -> str:
         path = without_dot(file_report["path"])

@@ -1,8 +1,8 @@
 """This module defines the report in JUnit's XML, which continuous integration servers show as tests.
 
-A file is a suite. Each finding in it is a test case: failed where the finding is at or above `--fail-on`, passed with
-words where it is not, in error where the input could not be read or something of ours failed. A file without findings
-has one test case, which passed. The document is ASCII, whatever the encoding of the stream is.
+A file is a suite. Each finding in it is a test case: `failure` if the finding is at or above `--fail-on`, passed with
+output if it is below, `error` if the input could not be read or i2s-spec itself failed. A file without findings has one
+test case, which passed. The document is ASCII, whatever the encoding of the stream.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from i2s_spec.linter.report_data import FileReport, Totals
 from i2s_spec.linter.rule import Severity
 from i2s_spec.schema.faults import NO_INPUT
 
-#: What XML 1.0 cannot hold in any form.
+#: Characters that XML 1.0 cannot represent at all.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class JUnit(Format):
     """One document with a suite for each file.
 
-    Its first element counts the test cases of all, so that the suites are kept as text until the last is known.
+    Its first element counts all test cases, so the suites are kept as text until the last one is known.
     """
 
     def __init__(self, colour: bool = False, quiet: bool = False, fail_on: Severity | None = Severity.ERROR) -> None:
@@ -59,7 +59,7 @@ class JUnit(Format):
         return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites{root}>\n{suites}</testsuites>\n'
 
     def _cases(self, file_report: FileReport) -> Iterator[tuple[str, str]]:
-        """What became of each test case, and its element."""
+        """The outcome of each test case, and its element."""
         path = file_report["path"]
         for bug in file_report["bugs"]:
             words = f"internal error in {bug['where']}: {bug['message']}"

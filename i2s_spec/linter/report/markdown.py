@@ -1,6 +1,6 @@
 """This module defines the report in Markdown, for the summary of a workflow run, a comment, or a page.
 
-Text that came from a file is inert in it: no tag, link, image, table cell, mention or reference can be made of it.
+Text from a file is inert: it cannot form a tag, link, image, table cell, mention or reference.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from i2s_spec.linter.report.runtime_table import markdown_table
 from i2s_spec.linter.report_data import FileReport, Totals, ok_words
 from i2s_spec.linter.rule import Severity
 
-#: Findings of a file whose bytes are shown.
+#: How many findings of a file are shown with their bytes.
 DUMPED = 5
 
 _MARKS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
@@ -94,17 +94,19 @@ class Markdown(Format):
 
 
 def inert(text: str) -> str:
-    """Text as Markdown that shows it and nothing else, in a table cell or outside."""
+    """Text as Markdown that shows exactly this text, in a table cell or outside."""
     text = " ".join(text.split("\n"))
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = re.sub(r"([\\`*_{}\[\]|~!])", r"\\\1", text)
-    text = re.sub(r"([@#])(?=[\w-])", r"\1<!-- -->", text)  # mentions and references are made of the text that is shown
+    text = re.sub(
+        r"([@#])(?=[\w-])", r"\1<!-- -->", text
+    )  # hosts find mentions and references in the text as it is shown
     text = text.replace("://", "\\://")
     return re.sub(r"www\.", r"www\\.", text, flags=re.IGNORECASE)
 
 
 def code_span(text: str) -> str:
-    """Text in a code span, fenced by more backticks than it holds in a row; a bar stays inside its table cell."""
+    """Text in a code span, fenced by more backticks than it holds in a row; `|` is escaped for table cells."""
     text = " ".join(text.split("\n"))
     fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     room = " " if "`" in text else ""

@@ -6,16 +6,16 @@ from i2s_spec.draw.hexdump import digits_for, rows
 from i2s_spec.errors import counted
 from i2s_spec.light_typing import Any, Iterator, Mapping
 
-#: What stands under a byte that the finding is about, and between two of them.
+#: The marks under a byte of the finding, and between two such bytes.
 CARETS = "^^"
 BETWEEN = "~"
 
 
 def proof(finding: Mapping[str, Any], size: int | None, width: int = 16) -> Iterator[str]:
-    """The lines of a finding's excerpt, plain printable ASCII; none where the report holds no bytes.
+    """The lines of a finding's excerpt, in printable ASCII; empty if the report holds no bytes.
 
     :param finding: a finding as plain data
-    :param size: size of the file, which the width of addresses depends on
+    :param size: size of the file, which decides the width of addresses
     :param width: bytes in a row
     """
     excerpt = finding["bytes"]
@@ -29,7 +29,7 @@ def proof(finding: Mapping[str, Any], size: int | None, width: int = 16) -> Iter
         first, last = max(start - row.address, row.first), min(max(stop, start + 1) - row.address, width)
         if first < last:
             yield (" " * (digits + 2 + 3 * first) + BETWEEN.join([CARETS] * (last - first))).rstrip()
-        elif start == stop == row.address + width:  # the span is empty, and begins where the row ends
+        elif start == stop == row.address + width:  # the span is empty and begins at the end of the row
             yield " " * (digits + 2 + 3 * width) + CARETS
     hidden = stop - (excerpt["start"] + len(data))
     if hidden > 0:

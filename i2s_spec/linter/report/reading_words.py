@@ -1,4 +1,4 @@
-"""This module says what was read of a file and what not."""
+"""This module says which parts of a file were read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from i2s_spec.linter.report_data import FileReport
 
 
 def reading_words(report: FileReport) -> list[str]:
-    """What was read of a file and what not, as sentences; nothing for a whole file of this machine."""
+    """Which parts of a file were read, as sentences; empty for a local file that was read whole."""
     words = []
     if "sampled" in report:
         skipped, partly = ", ".join(report["not_evaluated"]), len(report["evaluated_in_part"])
@@ -20,7 +20,7 @@ def reading_words(report: FileReport) -> list[str]:
             )
         clauses = [f"not evaluated: {skipped}" if skipped else "every rule was evaluated"]
         if partly:
-            clauses.append(f"{counted(partly, 'rule')} on payloads saw a part")
+            clauses.append(f"{counted(partly, 'rule')} on payloads saw only the sample")
         elif not skipped:
             clauses.append("no tensor is larger than its sample")
         words.append(f"sampled: {part}{'; '.join(clauses)}")

@@ -1,4 +1,4 @@
-"""This module finds findings that say the same of many tensors, so that a report for people lists only the first of them."""
+"""This module finds repeated findings, which differ only in the tensor: a text report lists only the first of them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from i2s_spec.light_typing import Any, Final
 from i2s_spec.pattern import pattern
 
-#: How many of them are listed, and how many must be left for the rest to be counted instead.
+#: How many of them are listed, and the smallest rest that is counted instead of listed.
 LISTED: Final = 5
 LEFT: Final = 3
 
-#: Names of tensors, which are quoted, and numbers.
+#: Quoted names of tensors, and numbers.
 _NAME: Final = pattern(r"'[^']*'")
 _NUMBER: Final = pattern(r"\d[\d,.]*")
 
 
 def repeated(findings: Sequence[Mapping[str, Any]]) -> set[int]:
-    """The places of findings that need not be listed: a rule said the same of five tensors before.
+    """The positions of findings that need not be listed: the rule said the same of five tensors before.
 
-    The same is what differs in nothing but the name of a tensor and in numbers.
+    Two messages are the same if they differ only in tensor names and numbers.
     """
     places: dict[tuple[str, str], list[int]] = {}
     for place, finding in enumerate(findings):

@@ -1,4 +1,4 @@
-"""This module draws the table of runtimes that a report may carry: one row for each, in text or Markdown."""
+"""This module draws the table of runtimes in a report, one row for each runtime, as text or Markdown."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 
 from i2s_spec.linter.report_data import FileReport
 
-#: Columns that the reasons need beside the others, and every paragraph.
+#: Fewest columns for the reasons beside the other cells, and for a paragraph.
 NARROWEST = 40
 
 
 def table_of(report: FileReport) -> list[list[str]]:
-    """The rows of the table, the first with the names of the columns; no rows where nobody asked for runtimes."""
+    """The rows of the table, the first with the names of the columns; no rows if runtimes were not requested."""
     if not report.get("runtimes"):
         return []
     from i2s_spec.linter.runtimes.verdicts import table
@@ -20,9 +20,9 @@ def table_of(report: FileReport) -> list[list[str]]:
 
 
 def text_table(report: FileReport, available: int | None = None) -> Iterator[str]:
-    """The table as lines of text, its columns aligned; a paragraph for each runtime where a terminal is too narrow.
+    """The table as lines of text with aligned columns; on a narrow terminal, one paragraph for each runtime.
 
-    :param available: columns of the terminal; None where lines may be of any length
+    :param available: columns of the terminal; None if lines may have any length
     """
     rows = table_of(report)
     if not rows:

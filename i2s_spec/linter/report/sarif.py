@@ -1,8 +1,8 @@
 """This module defines the report in SARIF 2.1.0, the form in which code hosts and dashboards take findings.
 
-A binary file has no lines: a place is a region of bytes, with the bytes in it, and a logical location that names the field.
-Hosts that show nothing without a line get line 1. Results come first, so that they can be written as files are checked;
-what they refer to (rules, files, the end of the run) follows.
+A binary file has no lines: a place is a region of bytes, with the bytes in it, and a logical location that names the
+field. Hosts that require a line get line 1. Results come first, so that they can be written as files are checked; what
+they refer to (rules, files, the end of the run) follows.
 
 SARIF 2.1.0, sections 3.14 run, 3.20 invocation, 3.27 result, 3.30 region, 3.33 logical location.
 """
@@ -24,22 +24,22 @@ from i2s_spec.linter.rule import REGISTRY, Fix, Rule, Severity
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
-#: Name under which results are distinguished from others of the same rule and file, over changes of it (3.27.17).
+#: The name of the fingerprint that identifies a result when the file changes (3.27.17).
 FINGERPRINT = "i2sFinding/v1"
 
-#: The texts that hosts ask of a descriptor.
+#: The texts that hosts require in a descriptor.
 _DESCRIPTIONS = ("shortDescription", "fullDescription", "help")
 
-#: Notifications that a run may hold: identifier, name, what it says.
+#: The notifications of a run: identifier, name, description.
 UNREADABLE, BUG, SKIPPED, ELIDED = "unreadable", "internal-error", "skipped", "more-findings"
 READ, CONFIGURED = "what-was-read", "configured"
 NOTIFICATIONS = (
     (UNREADABLE, "InputUnreadable", "An input could not be read, or is not a GGUF file."),
-    (BUG, "InternalError", "Something of i2s-spec itself failed on a file."),
+    (BUG, "InternalError", "i2s-spec itself failed on a file."),
     (SKIPPED, "FileSkipped", "A file was not checked, on request."),
     (ELIDED, "MoreFindings", "There are more findings of a rule than the report lists."),
     (READ, "WhatWasRead", "A part of the file was read, or it was read from a server."),
-    (CONFIGURED, "ConfigurationFound", "A configuration file changes what is found, or what fails a run."),
+    (CONFIGURED, "ConfigurationFound", "A configuration file changes which findings are reported or fail a run."),
 )
 
 
@@ -158,7 +158,7 @@ class Sarif(Format):
 
 
 def _region(finding: Mapping[str, Any]) -> dict[str, Any]:
-    """The bytes of a span: where they lie, and those of them that the report holds."""
+    """The bytes of a span: their position, and as many of them as the report holds."""
     start, stop = finding["span"]["start"], finding["span"]["stop"]
     region: dict[str, Any] = {"startLine": 1, "byteOffset": start, "byteLength": stop - start}
     if finding["bytes"] is not None:

@@ -34,7 +34,7 @@ class Json(Format):
 
 
 class Shields(Format):
-    """What a badge of shields.io shows, as its endpoint takes it: how many files passed, and that samples were read."""
+    """The JSON for a badge of shields.io: how many files passed, and whether only samples were read."""
 
     def __init__(self, colour: bool = False, quiet: bool = False, fail_on: Severity | None = Severity.ERROR) -> None:
         super().__init__(colour, quiet, fail_on)

@@ -1,10 +1,10 @@
-"""This module defines the reports for people: each finding with its bytes, or a line for each; then the verdict, what it
-rests on, how many findings there are of each code, which of them `i2s fix` repairs, and what to type next.
+"""This module defines the text reports: each finding with its bytes, or one line for each; then the verdict and its
+basis, the number of findings of each code, which of them `i2s fix` repairs, and what to type next.
 
     model.gguf:0x1a40..0x1a44: error: I104 tail-missing: the file ends inside the tail of ...
       1a40  12 34 56 78 ...
 
-The place is a byte range of the file, so that it can be given to `i2s dump`.
+The place is a byte range of the file that can be given to `i2s dump`.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from i2s_spec.linter.report.examined import examined, sentence
 from i2s_spec.linter.report_data import FileReport, Totals, ok_words
 from i2s_spec.linter.rule import REGISTRY, Needs, Severity
 
-#: Columns that 16 bytes take with an address of up to eight digits.
+#: Columns of a dump of 16 bytes with an address of up to eight digits.
 WIDE = 80
 
-#: Findings from which on those that are alike are counted.
+#: The number of findings above which repeated ones are counted instead of listed.
 MANY = 8
 
-#: The codes that a terminal has for colors.
+#: The terminal's escape codes for colors.
 _SGR = {"red": 31, "green": 32, "yellow": 33, "cyan": 36}
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
 class Text(Format):
-    """Lines of text; colors only on a terminal. The bytes are shown of the first finding of each code. Where findings
-    say the same of many tensors, the first of them are listed and the others counted.
+    """Lines of text; colors only on a terminal. The first finding of each code is shown with its bytes. If findings say
+    the same of many tensors, the first ones are listed and the others counted.
 
-    With `quiet` there are only findings, each with its bytes, and verdicts; files without findings are not mentioned.
+    With `quiet`, only findings, each with its bytes, and verdicts are written; files without findings are not mentioned.
     """
 
     details = staticmethod(examined)  # type: ignore[assignment]  # a function of a module, found on the class
@@ -40,7 +40,7 @@ class Text(Format):
     def __init__(self, colour: bool = False, quiet: bool = False, fail_on: Severity | None = Severity.ERROR) -> None:
         super().__init__(colour, quiet, fail_on)
         self._brief = quiet
-        self._paths: list[str] = []  # of the first files; more than one is enough to know
+        self._paths: list[str] = []  # kept for the first files; it only matters whether there is more than one
         self._codes: dict[str, int] = {}
         self._ranks: dict[str, int] = {}
         self._command = ""
@@ -92,7 +92,7 @@ class Text(Format):
             yield from self._summary(file_report)
 
     def _unlisted(self, findings: Sequence[Mapping[str, Any]]) -> set[int]:
-        """The places of findings that say of one more tensor what was said of others."""
+        """The positions of findings that repeat for another tensor what was said before."""
         if self._brief or len(findings) < MANY:
             return set()
         from i2s_spec.linter.report.repeated import repeated
@@ -100,11 +100,11 @@ class Text(Format):
         return repeated(findings)
 
     def _row(self) -> int:
-        """Bytes in a row of a dump: 16, or 8 on a terminal where they would be wrapped."""
+        """Bytes in a row of a dump: 16, or 8 if a terminal is too narrow for 16."""
         return 16 if self.columns is None or self.columns >= WIDE else 8
 
     def _basis(self, file_report: FileReport) -> str:
-        """What a verdict rests on, and what it leaves out."""
+        """The basis of a verdict, and what it leaves out."""
         known = file_report["summary"].get("baseline")
         words = f"; {known:,} more in the baseline" if known else ""
         if "skipped" not in file_report and "rules" in (about := file_report.get("details") or {}):
@@ -112,7 +112,7 @@ class Text(Format):
         return words
 
     def _summary(self, file_report: FileReport) -> Iterator[str]:
-        """How many findings there are of each code, where there is more than one."""
+        """The number of findings of each code, if there is more than one code."""
         if not file_report["findings"]:
             return
         from i2s_spec.linter.next_step import other_command, repair_words
@@ -140,7 +140,7 @@ class Text(Format):
         return configuration + self._sums(totals) + ("" if self._brief else self._next())
 
     def _next(self) -> str:
-        """What to type next, in one line; nothing where there was no finding."""
+        """What to type next, in one line; empty if there was no finding."""
         if not self._codes:
             return ""
         from i2s_spec.linter.next_step import on_command_line, repair_step
@@ -206,7 +206,7 @@ class Concise(Text):
 
 
 def _in_table(finding: Mapping[str, Any], file_report: FileReport) -> bool:
-    """Whether a finding says what the table of runtimes says again."""
+    """Whether the table of runtimes repeats a finding."""
     if finding["severity"] != "note" or not file_report.get("runtimes"):
         return False
     rule = REGISTRY.get(finding["code"])

@@ -1,13 +1,14 @@
-"""Every rule, by what it looks at; a module of this package is imported when one of its rules is asked for.
+"""All rules, by subject; a module of this package is imported when one of its rules is requested.
 
-container/     the form of the file: header, key-values, tensor table, where bytes lie, unusual sizes
-ternary/       I2_S tensors: extent, codes, layout, scale, and what only a reference file tells
-architecture/  the keys and tensors that an architecture declares, and what they say
+container/     the form of the file: header, key-values, tensor table, positions of bytes, unusual sizes
+ternary/       I2_S tensors: extent, codes, layout, scale, and comparisons with a reference file
+architecture/  the keys and tensors that an architecture declares, and their values
 tokenizer/     keys of the tokenizer, tokens and merges, the chat template
 checkpoint/    folders of safetensors: index, names, shapes, packing, scales
-programs/      what runtimes and conversions make of a file, and what stops a program that uses a model
+programs/      what runtimes and conversions do with a file, and what stops a program that uses a model
 
-`index` says where each rule is, and what the choice of rules asks about it; `concerns` which files a module is about.
+`index` gives the module of each rule and the facts by which it is selected; `concerns` says to which files a module
+applies.
 """
 
 from __future__ import annotations

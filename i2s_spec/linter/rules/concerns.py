@@ -1,7 +1,7 @@
-"""This module says which files the rules of a module are about, so that others need not be imported for the rest.
+"""This module says to which files the rules of a module apply, so that the module is imported only for them.
 
-Half of a short run is imports. A module that is not named here is about every file. What is said here only spares work: the
-rules of a module find nothing in a file that it is not about, and a test asks them.
+Half of a short run is imports. A module that is not named here applies to every file. This only saves work: the rules
+of a module find nothing in a file to which it does not apply, and a test checks that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from i2s_spec.schema.types import I2_S
 if TYPE_CHECKING:
     from i2s_spec.linter.analysis.subject import Subject
 
-#: Of a file with more keys or tensors, nothing is asked: looking at all of them takes longer than an import.
+#: For a file with more keys or tensors, all modules are imported: examining the file would take longer.
 _MOST: Final = 4096
 _ROTATED: Final = frozenset({142, 143})
 #: Types without groups of weights: F32, F16, BF16 and I2_S.
@@ -22,7 +22,7 @@ _NO_GROUPS: Final = frozenset({0, 1, 30, I2_S.number})
 
 
 def _declared(subject: Subject) -> bool:
-    """Whether the architecture is one that is declared."""
+    """Whether the architecture is declared."""
     return subject.declared is not None
 
 
@@ -43,7 +43,7 @@ def _i2s(subject: Subject) -> bool:
 
 
 def _i2s_layers(subject: Subject) -> bool:
-    """Whether there are I2_S tensors, and names of layers."""
+    """Whether there are I2_S tensors and names of layers."""
     tensor = subject.file.index.tensor
     return _i2s(subject) and any(tensor(i).name.startswith(b"blk.") for i in range(subject.file.index.tensors))
 
@@ -60,7 +60,7 @@ def _has_key(subject: Subject, prefix: bytes) -> bool:
     return any(name.startswith(prefix) for _, name in subject.key_names())
 
 
-#: Modules of rules, and what a file must be like for them to be asked.
+#: Modules of rules, each with its condition on a file.
 _CONCERNS: Final[dict[str, Callable[[Subject], bool]]] = {
     "architecture.file_types": _declared,
     "architecture.hyperparameters": _declared,
@@ -81,12 +81,12 @@ _CONCERNS: Final[dict[str, Callable[[Subject], bool]]] = {
 
 
 def concerned(home: str, subject: Subject) -> bool:
-    """Whether a module of rules, by its full name, is about a file; also where that cannot be said."""
+    """Whether a module of rules, by its full name, applies to a file; True if that cannot be decided."""
     ask = _CONCERNS.get(home.removeprefix("i2s_spec.linter.rules."))
     index = subject.file.index
     if ask is None or index.keys > _MOST or index.tensors > _MOST:
         return True
     try:
         return ask(subject)
-    except FormatError:  # the rules meet it themselves
+    except FormatError:  # the rules will meet the fault themselves
         return True

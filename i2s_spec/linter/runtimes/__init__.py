@@ -1,1 +1,1 @@
-"""Which runtimes load and compute a file."""
+"""Which runtimes load a file and compute correctly with it."""

@@ -1,4 +1,4 @@
-"""This module takes citations apart: what a fact of a runtime rests on, as data.
+"""This module parses citations: the source of a fact about a runtime, as data.
 
 run PROGRAM/FILE                        a record of a run (`run_records`)
 OWNER/REPOSITORY#N, ... discussion N    a thread of a public repository
@@ -24,9 +24,9 @@ _FORMS: Final = (
 
 
 def citation(source: str) -> dict[str, Any] | None:
-    """What a source cites: `kind`, and what that has; None for an empty source, where something was not tried.
+    """The parsed citation: `kind`, and the fields of that kind; None for an empty source, if something was not tried.
 
-    :raises ValueError: for a source of another form, or a run that nobody has recorded
+    :raises ValueError: for a source of another form, or a run without a record
     """
     if not source:
         return None

@@ -23,7 +23,7 @@ _ACTIVATIONS: Final = {"relu2": "ReLU²", "silu": "SiLU", "gelu": "GELU"}
 
 
 def reasons(subject: Subject, runtime: Runtime, architecture: Architecture, dialect: Dialect) -> Iterator[Reason]:
-    """What an engine computes wrongly, or only on some machines; nothing where it is right."""
+    """What an engine computes wrongly, or correctly only on some machines; empty if it computes correctly."""
     if runtime.i2s == "converts" and subject.has_i2s:
         refusal = runtime.refusal
         assert refusal is not None
@@ -44,7 +44,8 @@ def reasons(subject: Subject, runtime: Runtime, architecture: Architecture, dial
 
 
 def _others(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
-    """Files without I2_S: what runs of such files computed, or who says that there are kernels for their types."""
+    """For files without I2_S: what runs of such files computed, or the source that says that there are kernels for
+    their types."""
     ternary = packed_types(subject) & set(TERNARY_TYPES)
     runs = [run for run in runs_of(runtime) if run.loads and run.file.architecture == architecture.name
             and run.file.types & set(TERNARY_TYPES) == ternary]  # fmt: skip
@@ -65,7 +66,7 @@ def _others(subject: Subject, runtime: Runtime, architecture: Architecture) -> I
 
 
 def _activation(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
-    """The feed-forward's activation, which a file hardly ever states."""
+    """The activation of the feed-forward network, which files rarely state."""
     own = architecture.activation
     key = f"{architecture.prefix}.hidden_activation"
     stated = None
@@ -87,7 +88,7 @@ def _layout(runtime: Runtime, dialect: Dialect) -> Iterator[Reason]:
     layout = dialect.layout.name
     if dialect.code_map != CANONICAL.code_map:
         yield Reason(
-            f"it takes codes for {CANONICAL.code_map}; the file's are {dialect.code_map}", runtime.source, "wrong"
+            f"it reads codes as {CANONICAL.code_map}; the file has {dialect.code_map}", runtime.source, "wrong"
         )
     right = [machine for machine, read in runtime.layouts if read == layout]
     wrong = [(machine, read) for machine, read in runtime.layouts if read != layout]
@@ -102,13 +103,13 @@ def _layout(runtime: Runtime, dialect: Dialect) -> Iterator[Reason]:
             yield Reason(f"{machine}: reads {layout} as {read}{more}", source, effect)
         else:
             fact = runtime.fact("arm" if machine.startswith("ARM") else "no-avx2")
-            text = fact.text if fact is not None else "its kernels compute nonsense there"
+            text = fact.text if fact is not None else "its kernels compute wrong results there"
             stated_text = text if text.startswith(machine) else f"{machine}: {text}"
             yield Reason(stated_text, fact.source if fact is not None else runtime.source, effect)
 
 
 def _shapes(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
-    """Rows that are not whole blocks, and rows that are too short."""
+    """Rows that do not consist of whole blocks, and rows that are too short."""
     narrow = runtime.fact("narrow")
     if narrow is not None:
         for i, ne in subject.i2s():
@@ -149,7 +150,7 @@ def _shapes(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
 
 
 def _sizes(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
-    """Tensors whose extent is not the size that they take: their bytes are not where a reader looks."""
+    """Tensors whose extent differs from their size: their bytes are not where a reader expects them."""
     for extent in subject.extents:
         placement = extent.placement
         if placement.number != I2_S.number or placement.size is None:
@@ -159,7 +160,7 @@ def _sizes(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
             and extent.allotted_bytes > -(-placement.size // subject.effective_alignment) * subject.effective_alignment
         ):
             name, allotted = quote(subject.name(placement.row), 64), extent.allotted_bytes
-            text = f"{name} has room for {counted(allotted, 'byte')}, and takes {placement.size:,}"
+            text = f"{name} needs {counted(placement.size, 'byte')}, and the file has {allotted:,} for it"
             yield Reason(
                 text, "microsoft/BitNet@16da220:setup_env.py:145", "wrong", subject.info_span(placement.row, "offset")
             )
@@ -167,23 +168,26 @@ def _sizes(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
 
 
 def _values(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
-    """Codes and scales, where payloads are read anyway."""
+    """Codes and scales, if payloads are read anyway."""
     for tensor in subject.survey or ():
         name = quote(tensor.name, 64)
         if not isfinite(tensor.scale):
             yield Reason(
-                f"the scale of {name} is {tensor.scale}: so are all outputs", runtime.source, "wrong", tensor.scale_span
+                f"the scale of {name} is {tensor.scale}, and so are all outputs",
+                runtime.source,
+                "wrong",
+                tensor.scale_span,
             )
             return
         if tensor.counts[3]:
-            text = f"{name} holds code 3, which is {runtime.code3 or 'something else in each runtime'} here"
+            text = f"{name} holds code 3, which is {runtime.unused_code or 'different in each runtime'} here"
             fact = runtime.fact("code3")
             yield Reason(text, fact.source if fact else runtime.source, "wrong", tensor.span(0, tensor.payload_bytes))
             return
 
 
 def _vocabulary(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
-    """What happens to text: another split gives other tokens, which the weights were not trained for."""
+    """How text is split: another split gives other tokens than those that the weights were trained with."""
     metadata = subject.file.metadata
     first, pre = runtime.fact("first-token"), metadata.get("tokenizer.ggml.pre")
     if first is not None and pre in runtime.no_first_token and "tokenizer.ggml.add_bos_token" not in metadata:
@@ -191,5 +195,5 @@ def _vocabulary(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
         yield Reason(text, first.source, "note")
     if not runtime.pre or "tokenizer.ggml.pre" in metadata or metadata.get("tokenizer.ggml.model") != "gpt2":
         return
-    text = f"tokenizer.ggml.pre is missing: it {runtime.pre}; text may become other tokens than in training"
+    text = f"tokenizer.ggml.pre is missing: it {runtime.pre}; text may get other tokens than in training"
     yield Reason(text, "microsoft/BitNet#508", "note")

@@ -1,7 +1,7 @@
-"""This module says what a runtime's GGUF reader makes of a header: every reason why it refuses it, dies of it, or goes on.
+"""This module predicts what a runtime's GGUF reader does with a header: every reason to refuse it, crash, or go on.
 
-The checks are those that `schema.runtimes.Container` declares, in the order of the file; the first one that a reader does
-not survive is what a user sees.
+The checks are those that `schema.runtimes.Container` declares, in the order of the file; the first one that stops the
+reader is what a user sees.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from i2s_spec.schema.programs.runtimes import Container, Runtime
 if TYPE_CHECKING:
     from i2s_spec.linter.analysis.subject import Subject
 
-#: Every reader takes arrays and texts of so many elements, and dimensions of so many.
+#: Every reader accepts arrays, texts and dimensions up to this length.
 _LONG: Final = 1_000_000
 
 
 class Headers:
-    """The header of one file as each reader sees it; readers that walk alike share the walk."""
+    """The header of one file as each reader sees it; readers with the same policy share one walk."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
@@ -38,7 +38,7 @@ class Headers:
         self._odd: dict[int, tuple[list[tuple[SeenKey, bool]], list[tuple[SeenTensor, bool]]]] = {}
 
     def odd(self, header: Header) -> tuple[list[tuple[SeenKey, bool]], list[tuple[SeenTensor, bool]]]:
-        """The keys and the tensors that any reader might object to, and whether their name was there before."""
+        """The keys and the tensors that a reader might object to, and whether their name occurred before."""
         if id(header) not in self._odd:
             self._odd[id(header)] = _odd_keys(header.keys), _odd_tensors(header.tensors)
         return self._odd[id(header)]
@@ -56,7 +56,7 @@ class Headers:
 
 
 def reasons(subject: Subject, runtime: Runtime, headers: Headers) -> Iterator[Reason]:
-    """What the runtime's reader objects to, in the order in which it meets it; stops where it would."""
+    """The objections of the runtime's reader, in the order in which it meets them; ends where the reader stops."""
     policy = runtime.container
     fault = subject.file.fault
     if fault is not None and (fault.code in faults.NO_INPUT or not policy.known):
@@ -127,7 +127,7 @@ def _keys(keys: list[tuple[SeenKey, bool]], policy: Container, source: str) -> I
         if not key.name and policy.empty_key != "yes":
             yield Reason("a key is empty", source, policy.empty_key, key.span)
         if again and policy.duplicate_key != "yes":
-            yield Reason(f"the key {quote(key.name, 64)} is there twice", source, policy.duplicate_key, key.span)
+            yield Reason(f"the key {quote(key.name, 64)} occurs twice", source, policy.duplicate_key, key.span)
         if policy.bad_utf8 != "yes" and not is_utf8(key.name):
             yield Reason(f"the key {quote(key.name, 64)} is not UTF-8", source, policy.bad_utf8, key.span)
         if key.depth > 1 and policy.nested_array != "yes":
@@ -135,18 +135,16 @@ def _keys(keys: list[tuple[SeenKey, bool]], policy: Container, source: str) -> I
         if policy.array_items is not None and key.element >= 0 and key.length > policy.array_items:
             text = (
                 f"the array of {quote(key.name, 64)} has {counted(key.length, 'element')}; it "
-                f"takes {policy.array_items:,}"
+                f"accepts {policy.array_items:,}"
             )
             yield Reason(text, source, "no", key.span)
         if policy.string_bytes is not None and key.type == 8 and key.length > policy.string_bytes:
-            text = (
-                f"the text of {quote(key.name, 64)} has {counted(key.length, 'byte')}; it takes {policy.string_bytes:,}"
-            )
+            text = f"the text of {quote(key.name, 64)} has {counted(key.length, 'byte')}; it accepts {policy.string_bytes:,}"
             yield Reason(text, source, "no", key.span)
 
 
 def _alignment(header: Header, policy: Container, source: str) -> tuple[int, Reason | None]:
-    """The alignment that a reader takes, and what it objects to."""
+    """The alignment that a reader uses, and its objection, if any."""
     found = [key for key in header.keys if key.name == b"general.alignment"]
     if not found:
         return 32, None
@@ -169,7 +167,7 @@ def _alignment(header: Header, policy: Container, source: str) -> tuple[int, Rea
 
 
 def _as_number(key: SeenKey) -> int | None:
-    """What JavaScript's Number() makes of a value, if it is a whole number."""
+    """The result of JavaScript's Number() for a value, if it is a whole number."""
     if isinstance(key.value, int):
         return key.value
     try:
@@ -183,12 +181,14 @@ def _table(tensors: list[tuple[SeenTensor, bool]], policy: Container, source: st
     for tensor, again in tensors:
         span = tensor.span
         if policy.name_bytes is not None and len(tensor.name) > policy.name_bytes:
-            text = f"the name of {shown(tensor)} has {counted(len(tensor.name), 'byte')}; it takes {policy.name_bytes}"
+            text = (
+                f"the name of {shown(tensor)} has {counted(len(tensor.name), 'byte')}; it accepts {policy.name_bytes}"
+            )
             yield Reason(text, source, "no", span)
         if policy.bad_utf8 != "yes" and not is_utf8(tensor.name):
             yield Reason(f"the name {shown(tensor)} is not UTF-8", source, policy.bad_utf8, span)
         if again and policy.duplicate_name != "yes":
-            yield Reason(f"the name {shown(tensor)} is there twice", source, policy.duplicate_name, span)
+            yield Reason(f"the name {shown(tensor)} occurs twice", source, policy.duplicate_name, span)
         if policy.dimensions is not None and len(tensor.ne) > policy.dimensions:
             yield Reason(
                 f"{shown(tensor)} has {counted(len(tensor.ne), 'dimension')}", source, policy.too_many_dimensions, span
@@ -199,7 +199,10 @@ def _table(tensors: list[tuple[SeenTensor, bool]], policy: Container, source: st
             yield Reason(f"{shown(tensor)} has a dimension above {policy.length:,}", source, "no", span)
         if policy.overflow != "yes" and (prod(tensor.ne) >= INT64_END or max(tensor.ne, default=0) >= INT64_END):
             yield Reason(
-                f"{shown(tensor)} has more elements than a signed 64-bit number", source, policy.overflow, span
+                f"{shown(tensor)} has more elements than a signed 64-bit number can count",
+                source,
+                policy.overflow,
+                span,
             )
     for tensor, _ in tensors:  # all infos are read before any is used
         if not tensor.ne and policy.no_dimensions != "yes":

@@ -1,8 +1,8 @@
-"""This module gives a header as some reader sees it: keys and tensor infos with their bytes, and why it stopped there.
+"""This module gives a header as another reader sees it: keys and tensor infos with their bytes, and why it stopped.
 
-Where our own reader found no fault, its index has it all (`indexed`). Where it did, `lenient_header` walks on as lenient
-readers do: they take version 1, zeros for bytes that the file lacks, arrays in arrays, invalid alignments. How a reader
-goes on is declared (`schema.runtimes.Container`); the walk is bounded in bytes, records and strings.
+If our own reader found no fault, its index has everything (`indexed`). If it did, `lenient_header` continues as lenient
+readers do: they accept version 1, zeros for bytes that the file lacks, nested arrays, invalid alignments. How a reader
+continues is declared (`schema.runtimes.Container`); the walk is bounded in bytes, records and strings.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
     from i2s_spec.schema.programs.runtimes import Container
 
-#: Strings in arrays of a damaged header that are walked.
+#: Most strings in arrays of a damaged header that are walked.
 MOST_STRINGS: Final = 1 << 20
 
 _WIDTHS: Final = {kind: SMALLEST_VALUE[kind] for kind in VALUE_FORMATS}
 
 
-#: What a key, a tensor info, a tensor and a string take in the memory of ggml's reader.
+#: Bytes of memory that ggml's reader needs for a key, a tensor info, a tensor and a string.
 _KEY_BYTES: Final = 48
 _TENSOR_BYTES: Final = 88
 _TENSOR_OVERHEAD: Final = 368
@@ -55,7 +55,7 @@ class Header(NamedTuple):
 
 
 def indexed(file: File) -> Header:
-    """The header of a file that our reader found no fault in."""
+    """The header of a file in which our reader found no fault."""
     return Header(file.version or 0, file.byte_order == "big", list(_keys(file)), list(_tensors(file)),
                   file.infos_end or 24, None)  # fmt: skip
 
@@ -76,9 +76,9 @@ def _tensors(file: File) -> Iterator[SeenTensor]:
 
 
 def lenient_header(file: File, policy: Container) -> Header:
-    """The header as a reader sees it that stops only at what its policy says.
+    """The header as seen by a reader that stops only where its policy says.
 
-    :param file: one with a fault; its magic must be right
+    :param file: a file with a fault; its magic must be right
     """
     walk = _Walk(file, policy)
     try:
@@ -126,7 +126,7 @@ class _Walk:
             self.tensors.append(self.records.tensor(f"tensor_infos[{i}]"))
 
     def _announced(self, tensors: int, keys: int) -> None:
-        """A reader that allocates looks first whether the counts are numbers of records at all."""
+        """A reader that allocates memory first checks whether that many records could exist at all."""
         if self.policy.allocates is not None:
             for count, width, path in (
                 (tensors, _TENSOR_OVERHEAD, "header.tensor_count"),
@@ -174,9 +174,9 @@ class _Walk:
         return SeenKey(name, self.records.span(start, path), kind, element, count, value, depth)
 
     def _array(self, path: str) -> tuple[int, int, int]:
-        """An array and those in it, without recursion; its element type, count and depth."""
+        """An array and its nested arrays, without recursion: element type, count and depth."""
         first: tuple[int, int] | None = None
-        deepest, pending = 1, [(1, 1)]  # (depth, arrays that are still to come at it)
+        deepest, pending = 1, [(1, 1)]  # (depth, number of arrays that still follow at this depth)
         while pending:
             depth, arrays = pending.pop()
             if arrays > 1:
@@ -185,13 +185,11 @@ class _Walk:
             deepest = max(deepest, depth)
             most = self.policy.array_depth
             if most is not None and depth > most:
-                self.records.stop("no", f"it follows arrays in arrays {most} deep", path)
+                self.records.stop("no", f"it reads nested arrays only up to a depth of {most}", path)
             element, count = self.records.number(4, path), self.records.number(self.records.word, path)
             first = first or (element, count)
             if self.policy.array_items is not None and count > self.policy.array_items:
-                text = (
-                    f"it takes arrays of at most {counted(self.policy.array_items, 'element')}; this one has {count:,}"
-                )
+                text = f"it accepts arrays of at most {counted(self.policy.array_items, 'element')}; this one has {count:,}"
                 self.records.stop("no", text, path)
             if element > 12 and (count or self.policy.end != "short"):
                 text = f"it does not know the element type {element:,}"
@@ -201,7 +199,7 @@ class _Walk:
                 self.records.allocated(count, width, "elements of an array", path)
             if element == ValueType.ARRAY:
                 if self.policy.nested_array != "yes":
-                    self.records.stop(self.policy.nested_array, "it does not take arrays of arrays", path)
+                    self.records.stop(self.policy.nested_array, "it does not accept arrays of arrays", path)
                 if count:
                     pending.append((depth + 1, count))
             elif element == ValueType.STRING:
@@ -215,15 +213,15 @@ class _Walk:
         """An array of strings."""
         self.strings_left -= min(count, max(0, self.records.remaining) // 8 + 1)
         if self.strings_left < 0:
-            self.records.stop("unknown", "the header is too long to be followed after its fault", path)
+            self.records.stop("unknown", "after its fault, the header is too long to be read further", path)
         for _ in range(count):
             if self.records.remaining <= 0 and self.policy.end == "zeros":
-                return self._skip(ValueType.UINT64, count, path)  # what follows are empty strings without end
+                return self._skip(ValueType.UINT64, count, path)  # endless empty strings follow
             self.records.string(path)
         return None
 
     def _skip(self, element: int, count: int, path: str) -> None:
-        """An array of numbers; where the file ends in it, each reader has its own way."""
+        """An array of numbers; readers differ if the file ends inside it."""
         width = _WIDTHS[element]
         room = max(0, self.records.remaining)
         if count * width > room:

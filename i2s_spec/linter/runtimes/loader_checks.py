@@ -1,6 +1,7 @@
-"""This module says whether an engine's loader takes the model in a sound container: architecture, keys, tensors, tokenizer.
+"""This module says whether an engine's loader accepts the model in a sound container: architecture, keys, tensors,
+tokenizer.
 
-What is needed is declared in `schema.architecture`; what differs between engines in `schema.runtimes`.
+`schema.architecture` declares what a model needs, `schema.runtimes` what differs between engines.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.reader import Tensor
     from i2s_spec.linter.analysis.subject import Subject
 
-#: More tensors than this are not compared with a declaration one by one: no model has as many.
+#: Most tensors that are compared with a declaration one by one: no model has more.
 MOST_TENSORS: Final = 65_536
 
 
 def reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
-    """Why the loader refuses the model, or dies of it; nothing where it takes it. Stops where the loader would."""
+    """Why the loader refuses the model or crashes; empty if it loads. Ends where the loader stops."""
     makes = dict(runtime.loader)
     for reason in _reasons(subject, runtime):
         if not reason.check:
@@ -44,12 +45,12 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
     source = runtime.source
     kind = _text(subject, "general.type")
     if kind is not None and kind not in ("model", "vocab"):
-        text = f"the file is no model: its general.type is {quote(kind, 64)}, which is used beside one"
+        text = f"the file is no model: its general.type is {quote(kind, 64)}, which is used together with a model"
         yield Reason(text, source, "unknown", _key_span(subject, "general.type"))
         return
     parts = _value(subject, "split.count")
     if isinstance(parts, int) and parts > 1:
-        text = f"the file is one of the {counted(parts, 'part')} of a model; what the others hold was not seen"
+        text = f"the file is one of the {counted(parts, 'part')} of a model; the other parts were not checked"
         yield Reason(text, source, "unknown", _key_span(subject, "split.count"))
         return
     name = _text(subject, "general.architecture")
@@ -94,12 +95,12 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
 
 
 def is_vocabulary(subject: Subject) -> bool:
-    """Whether a file has tokens and no tensor: nobody runs it, and tokenizers are tested with it."""
+    """Whether a file has tokens but no tensors: such files only serve to test tokenizers."""
     return subject.file.index.tensor_count == 0 and "tokenizer.ggml.tokens" in subject.file.metadata
 
 
 def _vocabulary(subject: Subject, runtime: Runtime, name: str) -> Reason:
-    """What an engine makes of a vocabulary without tensors."""
+    """What an engine does with a vocabulary without tensors."""
     span = _key_span(subject, "general.architecture")
     if not runtime.vocabularies:
         return Reason("the file has a vocabulary and no tensors: there is no model in it", runtime.source, "no")
@@ -114,7 +115,7 @@ def _vocabulary(subject: Subject, runtime: Runtime, name: str) -> Reason:
         stopped = next(_tokenizer(subject, runtime, subject.declared), None)
         if stopped is not None:
             return stopped
-    text = "a vocabulary without tensors: it loads where only that is asked for (vocab_only), and is refused as a model"
+    text = "a vocabulary without tensors: it loads if only that is requested (vocab_only), and is refused as a model"
     return Reason(text, VOCABULARIES_SOURCE, "vocabulary")
 
 
@@ -129,7 +130,7 @@ def _text(subject: Subject, key: str) -> str | None:
 
 
 def _value(subject: Subject, key: str) -> Any:
-    """A value that is no array."""
+    """A value that is not an array."""
     metadata = subject.file.metadata
     if key not in metadata:
         return None
@@ -145,9 +146,9 @@ def _key_span(subject: Subject, key: str) -> Span | None:
 def _hyperparameters(
     subject: Subject, architecture: Architecture, values: Mapping[str, Any]
 ) -> Hyperparameters | FormatError:
-    """The sizes of the model, or the error that stops the loader: keys that it requires, types that it insists on.
+    """The sizes of the model, or the error that stops the loader: a required key is missing, or a key has a wrong type.
 
-    :param values: the metadata, as the loader takes it
+    :param values: the metadata, as the loader reads them
     """
     metadata = subject.file.metadata
     for key in architecture.keys.values():
@@ -203,7 +204,7 @@ def _tokenizer(subject: Subject, runtime: Runtime, architecture: Architecture) -
 
 
 def _tensors(subject: Subject, runtime: Runtime, architecture: Architecture, h: Hyperparameters) -> Iterator[Reason]:
-    """Tensors that are missing, of another shape, or unknown: loaders count."""
+    """Tensors that are missing, unknown, or have a wrong shape: loaders count tensors."""
     if h.layers * 20 > MOST_TENSORS:
         return
     there: dict[bytes, Tensor] = {tensor.raw_name: tensor for tensor in subject.file.tensors.rows}
@@ -241,16 +242,16 @@ def _tensors(subject: Subject, runtime: Runtime, architecture: Architecture, h: 
 
 
 def _roles(subject: Subject, runtime: Runtime, there: dict[bytes, Tensor]) -> Iterator[Reason]:
-    """I2_S where a loader or a graph wants something else."""
+    """I2_S tensors where a loader or a graph needs another type."""
     for raw, tensor in there.items():
         if tensor.number != 36:
             continue
         if prod(tensor.ne) == max(tensor.ne, default=0):
-            text = f"{quote(raw, 64)} is I2_S, and has one dimension: vectors are used as floats"
+            text = f"{quote(raw, 64)} is I2_S but has one dimension: vectors must be floats"
             yield Reason(text, runtime.source, "crash", tensor.info_span)
             return
         if raw == b"token_embd.weight" and runtime.i2s == "computes" and not runtime.embeddings:
-            text = "token_embd.weight is I2_S, and it cannot look up rows of that type"
+            text = "token_embd.weight is I2_S, but it cannot look up rows of that type"
             yield Reason(text, "microsoft/BitNet@16da220:src/README.md", "crash", tensor.info_span)
             return
 

@@ -1,7 +1,7 @@
-"""This module says what a loader makes of values that a header lets pass: refused, aborted, loaded all the same.
+"""This module says what a loader does with wrong values in a valid header: it refuses them, aborts, or loads the file.
 
-How loaders end is declared in `schema.programs.loader_endings`. A fault that a runtime's table does not name is no matter
-of this module: `loader_checks` holds the file to the architecture's declarations.
+`schema.programs.loader_endings` declares this. Faults that the table of a runtime does not name are left to
+`loader_checks`, which compares the file with the architecture's declarations.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PRE, _TOKENS, _MERGES = "tokenizer.ggml.pre", "tokenizer.ggml.tokens", "tokenizer.ggml.merges"
 _KNOWN_PRE: Final = frozenset({*PRE_TOKENIZERS, *NEWER_PRE_TOKENIZERS})
 
-#: Values that a loader takes although no model can have them, and what sizes are derived with in their place.
+#: Values that a loader accepts although no model can have them, and the values with which sizes are derived instead.
 _TOLERATED: Final = (
     ("context-length", "context_length", 1),
     ("rope-base", "rope.freq_base", 10000.0),
@@ -33,7 +33,7 @@ _TOLERATED: Final = (
 
 
 class _Tolerated(Mapping[str, Any]):
-    """Metadata with some values replaced; where they are is known as before."""
+    """Metadata with some values replaced; their positions stay the same."""
 
     def __init__(self, metadata: Any, values: Mapping[str, Any]) -> None:
         self._metadata, self._values, self.entry = metadata, values, metadata.entry
@@ -65,7 +65,7 @@ def _span(subject: Subject, key: str) -> Span | None:
 
 
 def _strange(subject: Subject, runtime: Runtime, architecture: Architecture) -> dict[str, tuple[str, float, Any]]:
-    """Values that the loader takes and no model can have: fault to key, value, and what stands in for it."""
+    """Values that the loader accepts although no model can have them: fault to key, value, and replacement."""
     endings, found = dict(runtime.endings), {}
     for fault, name, instead in _TOLERATED:
         key = f"{architecture.prefix}.{name}"
@@ -76,7 +76,7 @@ def _strange(subject: Subject, runtime: Runtime, architecture: Architecture) -> 
 
 
 def tolerated(subject: Subject, runtime: Runtime, architecture: Architecture) -> Mapping[str, Any]:
-    """The metadata with which sizes are derived as the loader derives them."""
+    """The metadata with which sizes are derived as in the loader."""
     strange = _strange(subject, runtime, architecture)
     if not strange:
         return subject.file.metadata
@@ -84,7 +84,7 @@ def tolerated(subject: Subject, runtime: Runtime, architecture: Architecture) ->
 
 
 def of_metadata(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
-    """What a loader makes of values of keys, in its order."""
+    """What a loader does with wrong values of keys, in its order."""
     for name, key, source in runtime.required:
         if architecture.prefix == name and key not in subject.file.metadata:
             yield Reason(f"the loader stops at the metadata: the key {key} is missing", source, "no")
@@ -96,7 +96,9 @@ def of_metadata(subject: Subject, runtime: Runtime, architecture: Architecture) 
     used, there = (_number(subject, f"{prefix}.{name}") or 0 for name in ("expert_used_count", "expert_count"))
     if "experts" in endings and (used > there or (there and not used)):
         key = f"{prefix}.expert_{'used_' if used > there else ''}count"
-        yield _ended(subject, runtime, "experts", key, f"{used:,.0f} experts are used, of {there:,.0f}")
+        yield _ended(
+            subject, runtime, "experts", key, f"expert_used_count is {used:,.0f}, and expert_count is {there:,.0f}"
+        )
     key = f"{prefix}.rope.scaling.type"
     if "rope-scaling" in endings and key in metadata and metadata.entry(key).label == "str":
         value = metadata[key]
@@ -104,11 +106,13 @@ def of_metadata(subject: Subject, runtime: Runtime, architecture: Architecture) 
             yield _ended(subject, runtime, "rope-scaling", key, f"it does not know {key} {quote(value, 40)}")
     key = f"{prefix}.block_count"
     if "no-layers" in endings and _number(subject, key) == 0:
-        yield _ended(subject, runtime, "no-layers", key, f"{key} is 0, and it asks how many heads the first layer has")
+        yield _ended(
+            subject, runtime, "no-layers", key, f"{key} is 0, and it reads the number of heads of the first layer"
+        )
 
 
 def of_vocabulary(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
-    """What a loader makes of the vocabulary, in its order."""
+    """What a loader does with a wrong vocabulary, in its order."""
     known, endings = architecture_view(subject), dict(runtime.endings)
     if "merge-empty" in endings and known.tokenizer == "gpt2" and known.merges is not None and known.merges.empty:
         span = known.item_span(_MERGES, known.merges.first_empty)
@@ -122,7 +126,7 @@ def of_vocabulary(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
         yield Reason(text, "", "no", _span(subject, _PRE), "vocabulary")
     same = known.vocabulary.same if "token-twice" in endings and known.vocabulary is not None else None
     if same is not None:
-        text = f"tokens {same[0]:,} and {same[1]:,} are the same text"
+        text = f"tokens {same[0]:,} and {same[1]:,} have the same text"
         yield _ended(subject, runtime, "token-twice", _TOKENS, text, known.item_span(_TOKENS, same[1]))
     metadata = subject.file.metadata
     for name in known.keys.places:
@@ -134,27 +138,27 @@ def of_vocabulary(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
             stated = known.keys.value(name)
             beyond = not isinstance(stated, int) or stated >= known.tokens
             if beyond and number >= known.tokens:
-                text = f"its {name} is {number}, and there are {counted(known.tokens, 'token')}: it reads behind them"
+                text = f"its {name} is {number}, but there are {counted(known.tokens, 'token')}: it reads past the end"
                 yield _ended(subject, runtime, "special-token", _TOKENS, text)
 
 
 def token_array(subject: Subject, runtime: Runtime, key: str) -> Reason | None:
-    """What a loader makes of tokens or merges that are not arrays of text; None where its table does not say."""
+    """What a loader does with tokens or merges that are not arrays of text; None if its table does not say."""
     if key not in (_TOKENS, _MERGES) or "token-arrays" not in dict(runtime.endings):
         return None
     label = subject.file.metadata.entry(key).label
-    return _ended(subject, runtime, "token-arrays", key, f"{key} is {label}, and it takes it for an array of text")
+    return _ended(subject, runtime, "token-arrays", key, f"{key} is {label}, and it reads it as an array of text")
 
 
 def of_evaluation(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
-    """What becomes of a model that was loaded with such values, once it computes."""
+    """What happens when a model that was loaded with such values is evaluated."""
     for fault, (key, value, _) in _strange(subject, runtime, architecture).items():
         ending = dict(runtime.endings)[fault]
         if ending.outcome == "crash" and not value > 0:
             text = f"{key} is {value}: it loads, and aborts at the first evaluation"
             yield Reason(text, ending.source, "crash", _span(subject, key))
         elif fault != "context-length":
-            text = f"{key} is {value}: it loads, and nothing says what should be computed with that"
+            text = f"{key} is {value}: it loads, but it is not defined what to compute with that"
             yield Reason(text, ending.source, "doubt", _span(subject, key))
         else:
             yield Reason(f"{key} is 0: it loads", ending.source, "note", _span(subject, key))

@@ -1,4 +1,4 @@
-"""This module defines a reason: why a runtime does with a file what it does, and who says so."""
+"""This module defines a reason: why a runtime loads, refuses or miscomputes a file, and the source of that statement."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from i2s_spec.errors import Span
 
 
 class Reason(NamedTuple):
-    """Why a verdict is as it is: a sentence, who says so, where in the file, and what follows of it.
+    """The reason for a verdict: a sentence, its source, the place in the file, and its effect.
 
-    `effect` is `no`, `crash`, `option`, `vocabulary`, `unknown` (about loading), `wrong`, `cpu`, `doubt` (about computing),
-    or `note`. Who says so is cited as `citations` describes; a reason that says that something was not tried needs nobody.
-    `check` names a check of loaders: who says that a runtime makes it is declared there.
+    `effect` is `no`, `crash`, `option`, `vocabulary`, `unknown` (about loading), `wrong`, `cpu`, `doubt` (about
+    computing), or `note`. The source is a citation as `citation` defines it; the reason that something was not tried
+    has none. `check` names a check of loaders: the source for the statement that a runtime makes this check is declared
+    there.
     """
 
     text: str

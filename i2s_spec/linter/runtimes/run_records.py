@@ -1,7 +1,7 @@
-"""This module reads the records of runs: what programs printed and computed of small files, when somebody ran them.
+"""This module reads the records of runs: what programs printed and computed when they were run on small files.
 
-They stand in `records.json`, which `python -m runs make` writes; `records.schema.json` describes it. A fact that a run
-shows is cited as `run PROGRAM/FILE`, and `--runtimes` says nothing of a program that no record or source says.
+`python -m runs make` writes them to `records.json`; `records.schema.json` describes it. A fact that a run shows is
+cited as `run PROGRAM/FILE`. `--runtimes` makes no statement about a program without a record or a source.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class TriedFile(NamedTuple):
 
 
 class Computed(NamedTuple):
-    """How what a program computed compares with our forward pass of the file `against`, with these numerics.
+    """A comparison of a program's results with our forward pass of the file `against`, with these numerics.
 
-    `correlation` is Pearson's, of all log-probabilities at all positions; `argmax` counts positions with the same likeliest
-    token, of `positions`.
+    `correlation` is Pearson's, over all log-probabilities at all positions; `argmax` counts the positions with the same
+    most likely token, out of `positions`.
     """
 
     against: str
@@ -43,10 +43,10 @@ class Computed(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Whether the program computed what our forward pass does, but for the rounding of its kernels.
+        """Whether the results agree with our forward pass, except for the rounding of the program's kernels.
 
-        Blocks of activations with scales of their own move logits by 3 %, which exchanges two tokens that are nearly as
-        likely: so it may be at one position of eight.
+        If activations are quantized in blocks with a scale each, logits change by 3 %. This can exchange two tokens
+        with nearly the same probability, which is allowed at one position of eight.
         """
         return self.correlation >= 0.999 and 8 * (self.positions - self.argmax) <= self.positions
 
@@ -54,7 +54,7 @@ class Computed(NamedTuple):
     def text(self) -> str:
         """The comparison as part of a sentence."""
         return (
-            f"correlation {self.correlation:.5f} with our forward pass, the likeliest token the same at "
+            f"correlation {self.correlation:.5f} with our forward pass, same most likely token at "
             f"{self.argmax} of {counted(self.positions, 'position')}"
         )
 
@@ -62,8 +62,8 @@ class Computed(NamedTuple):
 class RunRecord(NamedTuple):
     """One run of a program on a file.
 
-    `end` is its exit status or signal, in words; `printed` the lines that matter of what it printed, `shown` what it says
-    of a file that it reads.
+    `end` is its exit status or signal, in words; `printed` the relevant lines of its output, `shown` what it reports
+    about a file that it reads.
     """
 
     id: str
@@ -79,7 +79,7 @@ class RunRecord(NamedTuple):
 
     @property
     def citation(self) -> str:
-        """How a fact names it."""
+        """The citation of this run."""
         return f"run {self.id}"
 
 

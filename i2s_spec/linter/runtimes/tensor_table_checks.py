@@ -1,4 +1,5 @@
-"""This module says what a runtime's GGUF reader makes of types, sizes and places of tensors, by the runtime's own tables."""
+"""This module predicts the objections of a runtime's GGUF reader to types, sizes and positions of tensors, by its own
+tables."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _UINT64_END: Final = 1 << 64
 
 
 def placed(subject: Subject, runtime: Runtime, header: Header, alignment: int) -> Iterator[Reason]:
-    """What the reader objects to in types, sizes and places."""
+    """The objections of the reader to types, sizes and positions."""
     policy, source = runtime.container, runtime.source
     data_start = padded(header.end, alignment) if alignment > 0 else header.end
     expected, size = 0, subject.file.size
@@ -48,7 +49,7 @@ def placed(subject: Subject, runtime: Runtime, header: Header, alignment: int) -
         if row % block and policy.split_block != "yes":
             at = _field(tensor, 12, "type")
             yield Reason(
-                f"{shown(tensor)} has rows of {counted(row, 'element')}, and its type packs {block}",
+                f"{shown(tensor)} has rows of {counted(row, 'element')}, and its type has blocks of {block}",
                 source,
                 policy.split_block,
                 at,
@@ -90,7 +91,7 @@ def shown(tensor: SeenTensor) -> str:
 
 @lru_cache(maxsize=256)
 def _meant(number: int, bitnet: bool) -> TensorType | None:
-    """What a number means to the BitNet forks, or to all others."""
+    """The meaning of a type number in the BitNet forks, or in all other programs."""
     readings = READINGS.get(number)
     if not readings:
         return None
@@ -99,7 +100,7 @@ def _meant(number: int, bitnet: bool) -> TensorType | None:
 
 
 def _kind(tensor: SeenTensor, runtime: Runtime) -> tuple[int, int] | None:
-    """Elements of a block, and size in bytes, of a tensor by the runtime's own table; None where that is not known."""
+    """Elements of a block, and size of a tensor in bytes, by the runtime's own table; None if that is not known."""
     chosen = _meant(tensor.number, 36 in runtime.types)
     if chosen is None:
         return None

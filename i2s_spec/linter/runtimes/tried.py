@@ -1,7 +1,7 @@
-"""This module says what runs showed of programs that nobody has read: which types and architectures they take.
+"""This module says what runs show about programs whose source was not read: which types and architectures they accept.
 
-A program that refused a file refused something in it. What that was follows from other runs: a type, where the program
-loads a model of the same architecture in floats; an architecture, where it loads another one in the same types.
+If a program refused a file, other runs show the cause: it refuses a type if it loads a model of the same architecture
+in floats; it refuses an architecture if it loads another one in the same types.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _FLOATS: Final = frozenset({"F32", "F16", "BF16", "F64"})
 
 
 def runs_of(runtime: Runtime) -> list[RunRecord]:
-    """The runs of the packages that are a runtime, or carry it."""
+    """The runs of the packages that are a runtime, or contain it."""
     return [run for run in records().values() if run.program in runtime.programs]
 
 
 def packed_types(subject: Subject) -> frozenset[str]:
-    """The names of the types of a file's tensors, without types of floats; an unknown number stands for itself."""
+    """The names of the types of a file's tensors, without float types; an unknown number is its own name."""
     return _types(subject) - _FLOATS
 
 
@@ -60,7 +60,7 @@ def _refused_architecture(runtime: Runtime, name: str) -> RunRecord | None:
 
 
 def reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
-    """What runs say of a file; only that it was not tried, where they say nothing."""
+    """What runs show about a file; that it was not tried, if they show nothing."""
     fault = subject.file.fault
     if fault is not None:
         yield Reason(f"not tried: a header with a fault ({fault.code})", "", "unknown", fault.span)
@@ -96,6 +96,6 @@ def reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
 
 
 def _printed(run: RunRecord) -> str:
-    """What a user of the program sees first."""
+    """The first lines that a user of the program sees."""
     lines = run.printed or (run.end,)
     return "; ".join(dict.fromkeys((lines[0], lines[-1])))[:240]

@@ -1,12 +1,13 @@
-"""This module defines `verdicts`: for each runtime whether it loads this very file, whether it computes it rightly, and why.
+"""This module defines `verdicts`: for each runtime, whether it loads this file, whether it computes correctly, and why.
 
-    loads     yes; no; with option (another command comes first); vocabulary only (the file has nothing else); crash (it
-              dies, or never returns); not tried
-    computes  correctly; wrongly; depends on the machine; not tried; nothing where it does not load, or only reads headers
+    loads     yes; no; with option (needs another command first); vocabulary only (the file has nothing else); crash (it
+              crashes, or never returns); not tried
+    computes  correctly; wrongly; depends on the machine; not tried; empty if it does not load the file, or only reads
+              headers
 
-Every reason cites who says so (`citation`): a record of a run, a thread, a line of source, recorded behavior. Where there
-is nobody, the verdict is `not tried`, and nothing is claimed. Verdicts are about the
-file as it is; the dialect, which no file states, is canonical unless the caller knows better.
+Every reason cites its source (`citation`): a record of a run, a thread, a line of source, recorded behavior. Without a
+source, the verdict is `not tried`, and nothing is claimed. Verdicts are about the file as it is; the dialect, which no
+file states, is canonical unless the caller names another.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ WRONGLY: Final = "wrongly"
 DEPENDS: Final = "depends on the machine"
 NOTHING: Final = "-"
 
-#: What each effect of a reason makes of loading, the worst last.
+#: The verdict on loading for each effect of a reason, the worst last.
 _LOADS: Final = {"vocabulary": VOCABULARY, "option": WITH_OPTION, "unknown": NOT_TRIED, "no": NO, "crash": CRASH}
 _COMPUTES: Final = {"doubt": NOT_TRIED, "cpu": DEPENDS, "wrong": WRONGLY}
 
-#: Effects, the heaviest first.
+#: Effects, the most severe first.
 _WEIGHTS: Final = ("crash", "no", "unknown", "option", "vocabulary", "wrong", "cpu", "doubt", "note")
 
 #: The titles of the table's columns.
@@ -46,7 +47,7 @@ COLUMNS: Final = ("runtime", "loads", "computes", "why")
 
 
 class Verdict(NamedTuple):
-    """What one runtime makes of a file; the reasons that decided come first."""
+    """The verdict of one runtime on a file; the decisive reasons come first."""
 
     runtime: str
     title: str
@@ -75,10 +76,10 @@ class Verdict(NamedTuple):
 
 
 def verdicts(subject: Subject, dialect: str | Dialect = "canonical") -> tuple[Verdict, ...]:
-    """What every declared runtime makes of a file.
+    """The verdicts of all declared runtimes on a file.
 
-    :param dialect: how its I2_S tensors are packed, if somebody knows
-    :raises FormatError: where the file goes away while it is read
+    :param dialect: how its I2_S tensors are packed, if that is known
+    :raises FormatError: if the file can no longer be read
     :raises ValueError: for a dialect that does not exist
     """
     packed = parse(dialect)
@@ -87,7 +88,7 @@ def verdicts(subject: Subject, dialect: str | Dialect = "canonical") -> tuple[Ve
 
 @analysis
 def canonical_verdicts(subject: Subject) -> tuple[Verdict, ...]:
-    """What every declared runtime makes of a file whose I2_S tensors are canonical."""
+    """The verdicts of all declared runtimes on a file whose I2_S tensors are canonical."""
     return _verdicts(subject, CANONICAL)
 
 
@@ -122,15 +123,15 @@ def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dial
         if not stopped and architecture is not None:
             found += compute_checks.reasons(subject, runtime, architecture, dialect)
     elif not stopped:
-        text = "not tried: the header has a fault that this reader passes over"
+        text = "not tried: the header has a fault that this reader ignores"
         found.append(Reason(text, runtime.source, "unknown"))
     return _worst(runtime, found)
 
 
 def _worst(runtime: Runtime, found: list[Reason]) -> Verdict:
-    """Loading and computing by the worst of the reasons."""
+    """The verdict on loading and computing, by the worst reason."""
     if not found:
-        found = [Reason("nothing in its source speaks against the file", runtime.source, "note")]
+        found = [Reason("nothing in its source contradicts the file", runtime.source, "note")]
     effects = {reason.effect for reason in found}
     loads = next((word for effect, word in reversed(_LOADS.items()) if effect in effects), YES)
     computes = next((word for effect, word in reversed(_COMPUTES.items()) if effect in effects), CORRECTLY)
@@ -143,14 +144,14 @@ def _worst(runtime: Runtime, found: list[Reason]) -> Verdict:
 
 
 def _front(runtime: Runtime, engine: Verdict) -> Verdict:
-    """A front end says what its engine says, in words of its own."""
+    """The verdict of a front end: that of its engine, with its own error message."""
     reasons = engine.reasons
-    if engine.loads == VOCABULARY:  # a front end asks for a model
+    if engine.loads == VOCABULARY:  # a front end needs a model
         text = "the file has a vocabulary and no tensors: there is no model in it"
         return Verdict(runtime.name, runtime.title, NO, NOTHING, (Reason(text, engine.reasons[0].source, "no"),))
     refusal = RUNTIME[runtime.of].refusal
     if engine.loads not in (NO, CRASH):
-        text = f"it is made with {runtime.of}; nothing was run in it, and what is said here is said of {runtime.of}"
+        text = f"it is built on {runtime.of}; it was not run itself, and this verdict is that of {runtime.of}"
         reasons = (Reason(text, runtime.source, "note"), *reasons)
     elif refusal is not None and runtime.refusal is not None and reasons and reasons[0].source == refusal.source:
         first = engine.reasons[0]
@@ -160,9 +161,9 @@ def _front(runtime: Runtime, engine: Verdict) -> Verdict:
 
 
 def table(verdicts: Iterable[Verdict | Mapping[str, Any]]) -> list[list[str]]:
-    """The verdicts as rows of plain text, the first with the names of the columns; no rows for no verdicts.
+    """The verdicts as rows of plain text, the first with the names of the columns; no rows if there are no verdicts.
 
-    :param verdicts: verdicts, or what `as_dict` made of them
+    :param verdicts: verdicts, or their `as_dict` form
     """
     rows = []
     for verdict in verdicts:

@@ -1,1 +1,1 @@
-"""A copy of a file that holds what was understood, and nothing else."""
+"""A copy of a file that holds only what was understood."""

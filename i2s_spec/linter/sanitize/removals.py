@@ -1,6 +1,6 @@
-"""This module tells what of a file is not understood, or not needed, and what takes its place when it is sanitised.
+"""This module finds the parts of a file that are not understood or not needed, and what replaces them in a sanitized copy.
 
-Tokens are left as they are: what they look like is part of the model.
+Tokens are left unchanged: their text is part of the model.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _SPLIT: Final = {"split.no": "u16", "split.count": "u16", "split.tensors.count":
 _TEMPLATE: Final = "tokenizer.chat_template"
 _ALIGNMENT: Final = "general.alignment"
 
-#: What acts on a terminal or turns text round: C0 but for tabs and line ends, DEL, C1, bidirectional marks.
+#: Characters that control a terminal or the direction of text: C0 except tabs and line ends, DEL, C1, bidirectional marks.
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
-#: Texts longer than this are not looked at for control characters, but left out.
+#: Longer texts are not searched for control characters but left out.
 _LONGEST_TEXT: Final = 16 << 20
 
-#: An array of more booleans with an invalid one among them is refused.
+#: A longer array of booleans with an invalid one among them is refused.
 _MOST_BOOLEANS: Final = 1 << 20
 
 
 class Removed(NamedTuple):
-    """Something that is not in the sanitised file: where it was, what it was, and how many bytes it had."""
+    """Something that the sanitized file does not have: where it was, what it was, and its number of bytes."""
 
     span: Span
     what: str
@@ -46,22 +46,22 @@ class Removed(NamedTuple):
 
 
 def refused(finding: Finding) -> FormatError:
-    """A finding as the error that a file is refused with."""
+    """A finding as the error with which a file is refused."""
     return FormatError(finding.rule.fault, finding.span, finding.got, finding.want, **finding.details)
 
 
 class Keys(NamedTuple):
-    """What happens to keys: which are dropped, and which are written with another value."""
+    """The changes to keys: which are dropped, and which get another value."""
 
     dropped: list[str]
     changed: dict[str, Value]
 
 
 def keys_of(subject: Subject, keep_unknown: bool, drop_template: bool, left_out: list[Removed]) -> Keys:
-    """What happens to each key; what is lost is added to `left_out`.
+    """The changes to all keys; removed parts are added to `left_out`.
 
     :raises ValueError: for an architecture whose keys are not known, without `keep_unknown`
-    :raises FormatError: M003 where a key that is needed has another type than loaders ask for
+    :raises FormatError: M003 if a required key has another type than loaders ask for
     """
     known = architecture_view(subject)
     if known.architecture is None and not keep_unknown and known.name:
@@ -83,11 +83,11 @@ def _unwanted(known: ArchitectureView, entry: KeyValue, keep_unknown: bool, drop
     """Why a key is left out, or None."""
     name = quote(entry.name)
     if not entry.name or not entry.name.isascii() or not entry.key.isprintable():
-        return f"key {name}, whose name is empty or not printable"
+        return f"key {name}, because its name is empty or not printable"
     if entry.key == _ALIGNMENT:
-        return "key general.alignment: tensors are aligned to 32 bytes now"
+        return "key general.alignment: tensors are now aligned to 32 bytes"
     if drop_template and (entry.key == _TEMPLATE or entry.key.startswith(f"{_TEMPLATE}.")):
-        return f"key {name}, as asked"
+        return f"key {name}, as requested"
     key = known.keys.declared.get(entry.key)
     types = key.types if key is not None else (_SPLIT[entry.key],) if entry.key in _SPLIT else None
     if types is None:
@@ -105,14 +105,14 @@ def _unwanted(known: ArchitectureView, entry: KeyValue, keep_unknown: bool, drop
 
 
 def _is_text(entry: KeyValue) -> bool:
-    """Whether a value is text for people or programs; what tokens look like is part of the model."""
+    """Whether a value is text for people or programs; not for tokens, whose text is part of the model."""
     if entry.type == ValueType.ARRAY and entry.element == ValueType.STRING:
         return not entry.key.startswith("tokenizer.")
     return entry.type == ValueType.STRING
 
 
 def _cleaned(file: File, entry: KeyValue, left_out: list[Removed]) -> Value | None:
-    """The value that a key gets instead of its own: text without control characters, plain booleans."""
+    """The value that replaces that of a key: text without control characters, valid booleans."""
     if _is_text(entry):
         found = file.metadata.decode(entry)
         texts = [found] if isinstance(found, str) else found
@@ -131,7 +131,7 @@ def _cleaned(file: File, entry: KeyValue, left_out: list[Removed]) -> Value | No
         if at >= 0 and entry.count > _MOST_BOOLEANS:
             raise refused(odd_bool.at(Span(at, at + 1, entry.value_span.path), key=entry.name, got=255, want=1))
         if at >= 0:
-            left_out.append(Removed(entry.value_span, "booleans other than 0 and 1, which are 1 now", 0))
+            left_out.append(Removed(entry.value_span, "booleans other than 0 and 1, which become 1", 0))
             value = file.metadata.decode(entry)
             return Value(ValueType(entry.type), value, ValueType.BOOL if entry.type == ValueType.ARRAY else None)
     return None
@@ -142,7 +142,7 @@ def _plain(text: str) -> str:
 
 
 def names(file: File, left_out: list[Removed]) -> dict[str, str]:
-    """Printable names for tensors whose own are not."""
+    """Printable names for tensors whose names are not printable."""
     names: dict[str, str] = {}
     for tensor in file.tensors.rows:
         if not tensor.name.isprintable():
@@ -150,12 +150,12 @@ def names(file: File, left_out: list[Removed]) -> dict[str, str]:
             span = tensor.info_span
             span = Span(span.start + 8, span.start + 8 + len(tensor.raw_name), f"{span.path}.name")
             lost = len(tensor.raw_name) - len(names[tensor.name].encode())
-            left_out.append(Removed(span, "characters of a name that do not print", lost))
+            left_out.append(Removed(span, "unprintable characters of a name", lost))
     return names
 
 
 def tails(file: File, left_out: list[Removed]) -> dict[str, Replacement]:
-    """I2_S tensors whose tail holds more than the scale, and what makes their bytes without it."""
+    """I2_S tensors whose tail holds more than the scale, with functions that give their bytes without the rest."""
     tails: dict[str, Replacement] = {}
     for tensor in file.tensors.rows:
         if tensor.type is I2_S and any(tensor.tail[4:]):
@@ -175,11 +175,11 @@ def _without_rest(file: File, tensor: Tensor) -> Callable[[], Iterator[bytes]]:
 
 
 def unowned(file: File) -> Iterator[Removed]:
-    """Stretches after the tensor infos that are in no tensor, and not all zeros."""
+    """Byte ranges after the tensor infos that belong to no tensor and are not all zeros."""
     assert file.infos_end is not None
     end = file.infos_end
     for start, stop, _ in (*sorted(tensor.span for tensor in file.tensors.rows), Span(file.size, file.size)):
         if end < start and _scanner.first_nonzero(file.source, end, start) >= 0:
             path = "trailing" if start == file.size else "padding"
             yield Removed(Span(end, start, path), "bytes that no tensor owns", start - end)
-        end = stop  # none share bytes in a file that is understood
+        end = stop  # in a file that is understood, tensors do not share bytes

@@ -1,9 +1,9 @@
-"""This module defines `sanitize`: a file written anew from what was understood of it; everything else is left out.
+"""This module defines `sanitize`: it writes a file anew from the parts that were understood and leaves out everything else.
 
-What is kept is what the specification declares: keys that it knows, with types that it knows, and tensors. Left out are
-unknown keys, bytes that no tensor owns (padding, gaps, what follows the last tensor), bytes 4 to 31 of I2_S tails, control
-characters in texts, and on request the chat template. The result is laid out as our writer lays out every file, so the
-same file gives the same bytes everywhere. The weights are the same, which is proved by their identity.
+It keeps what the specification declares: known keys with known types, and tensors. It leaves out unknown keys, bytes
+that no tensor owns (padding, gaps, bytes after the last tensor), bytes 4 to 31 of I2_S tails, control characters in
+texts, and on request the chat template. The result has the standard layout of our writer, so the same file gives the
+same bytes everywhere. The weights stay the same; their identity proves it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 class Sanitized(NamedTuple):
-    """What became of a file: what was left out, how many keys and tensors are kept, and the identity of the weights.
+    """The result: what was left out, how many keys and tensors are kept, and the identity of the weights.
 
-    `renamed` tensors are those whose names had to change, which is the only thing that changes the identity.
+    `renamed` tensors got a new name; only this changes the identity.
     """
 
     path: str
@@ -56,13 +56,13 @@ def sanitize(
 
     :param origin: a path, a buffer, a seekable stream or a `Source`
     :param target: a path, or a binary stream; without it nothing is written
-    :param keep_unknown: keep keys that the specification does not know, as far as they have printable names
+    :param keep_unknown: keep keys that the specification does not know, if they have printable names
     :param drop_template: remove the chat template, which is a program
     :param force: replace an existing file, but never the one that is read
     :param threads: how many threads decode tensors for the proof
     :param progress: called now and then with (bytes done, bytes to do), for each of several stages
     :returns: the removed parts, and the proof
-    :raises FormatError: where the file cannot be read or understood: the linter's finding
+    :raises FormatError: if the file cannot be read or understood: the linter's finding
     :raises ValueError: for an architecture whose keys are not known, without `keep_unknown`; for a target that is the
         origin, and for a file that consists of holes
     :raises FileExistsError, OSError: as `OutputFile` does; then the target is as it was
@@ -74,7 +74,7 @@ def sanitize(
             try:
                 refuse_source(target, source)
             except FileExistsError:
-                raise ValueError("a sanitized file needs a name of its own; OUT is the file that is read") from None
+                raise ValueError("OUT is the file that is read; give the sanitized file another name") from None
             if isinstance(target, str | os.PathLike):
                 refuse_taken(target, force)
         file = File(source)
@@ -88,9 +88,10 @@ def sanitize(
 
 
 def _require_understood(subject: Subject, keep_unknown: bool) -> None:
-    """Refuse a file of which a part is not understood.
+    """Refuse a file with a part that is not understood.
 
-    Keys of a model under another architecture's name would be left out as unknown, which nobody could repair.
+    If the keys of a model had another architecture's prefix, they would be left out as unknown, and nobody could repair
+    that.
     """
     if subject.file.fault is not None:
         raise subject.file.fault
@@ -139,7 +140,7 @@ def _rewritten(
 
 
 def _prove(target: str | os.PathLike[str], wanted: str | None, threads: int, progress: Progress | None) -> None:
-    """Make sure that what was written has the same weights and is whole."""
+    """Check that the written file has the same weights and is complete."""
     from i2s_spec.gguf.reader import open as open_file
     from i2s_spec.inspect.compare.identity import weights_digest
 
@@ -151,7 +152,7 @@ def _prove(target: str | os.PathLike[str], wanted: str | None, threads: int, pro
 
 
 class _Nowhere:
-    """A stream that takes everything and keeps nothing."""
+    """A stream that discards everything."""
 
     @staticmethod
     def made() -> BinaryIO:

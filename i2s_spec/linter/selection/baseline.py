@@ -1,13 +1,13 @@
-"""This module defines the baseline: findings that were there when somebody began to look, stored in a file.
+"""This module defines the baseline: a file with known findings.
 
-A run with a baseline reports only what is new. An entry is a file, a code and the path of a field, not a place in bytes,
-so that it holds when bytes move. An entry whose finding no longer occurs fails the run until it is taken out: the file
-only ever gets shorter, and never hides what comes back.
+A run with a baseline reports only new findings. An entry is a file, a code and the path of a field, not a byte
+position, so it stays valid when bytes move. An entry whose finding no longer occurs fails the run until it is removed:
+the baseline only gets shorter, and never hides a finding that comes back.
 
     {"schema_version": 1, "files": {"old/model.gguf": {"P101": {"tensor_infos[3].offset": 1}}}}
 
-Paths are relative to the folder of the baseline. Entries of files that a run does not look at, and of rules that do not
-apply in it, are left alone.
+Paths are relative to the folder of the baseline. Entries of files that a run does not check, and of rules that do not
+apply in it, are left unchanged.
 """
 
 from __future__ import annotations
@@ -25,21 +25,20 @@ from i2s_spec.schema.faults import NO_INPUT
 
 SCHEMA_VERSION = 1
 
-#: The field that stands for findings that a report counts and does not list.
+#: The field name for findings that a report counts but does not list.
 ELIDED = "..."
 
-#: Findings of one file: code, field, how many times.
-#: No baseline is larger.
+#: Findings of one file: code, field, count. No baseline is larger.
 LARGEST = 1 << 27
 
 Entries = dict[str, dict[str, int]]
 
 
 class Baseline:
-    """The entries of a baseline, and what a run does with them.
+    """The entries of a baseline, and how a run uses them.
 
-    :param path: where the baseline is
-    :param rules: codes of the rules in force; entries of others are not expected to occur
+    :param path: the path of the baseline
+    :param rules: codes of the active rules; entries of other rules are not expected to occur
     """
 
     def __init__(self, path: str, rules: Collection[str], files: Mapping[str, Entries] | None = None) -> None:
@@ -48,7 +47,7 @@ class Baseline:
         self._files = dict(files or {})
         self._seen: dict[str, Entries] = {}
         self._stale: list[str] = []
-        #: Files of the run whose findings are never taken down: they cannot be read, or are not GGUF.
+        #: Files of the run whose findings are never recorded: they cannot be read, or are not GGUF.
         self.unreadable = 0
 
     @classmethod
@@ -68,9 +67,9 @@ class Baseline:
         return cls(path, rules, document["files"])
 
     def apply(self, path: str, report: FileReport, write: bool = False) -> FileReport:
-        """A report without the findings that the baseline holds; they are counted in `summary.baseline`.
+        """A report without the findings in the baseline; they are counted in `summary.baseline`.
 
-        :param write: the baseline is to be written: take everything down, and leave nothing out
+        :param write: whether the baseline is to be written: then record all findings and remove none
         """
         occurring = _entries(report)
         known = self._files.get(key := self._key(path), {})
@@ -91,26 +90,26 @@ class Baseline:
         return _without(report, findings, elided)
 
     def _expect(self, key: str, known: Entries, occurring: Entries) -> None:
-        """Note the entries of a file that no longer occur."""
+        """Record the entries of a file that no longer occur."""
         for code, fields in known.items():
             if code not in self._rules:
                 continue
             for field, count in fields.items():
                 now = occurring.get(code, {}).get(field, 0)
                 if now < count:
-                    times = f" {counted(count - now, 'time')} less" if now else ""
+                    times = f" {counted(count - now, 'time')} fewer" if now else ""
                     self._stale.append(f"{_shown(key)}: {code} at {quote(field, bare=True)} no longer occurs{times}")
 
     def stale(self) -> Iterator[str]:
-        """Entries that no longer occur, in words; also those of files that are gone."""
+        """Entries that no longer occur, in words; including those of missing files."""
         yield from self._stale
         folder = os.path.dirname(self.path)
         for key in self._files:
             if key not in self._seen and not os.path.lexists(os.path.join(folder, key)):
-                yield f"{_shown(key)}: the file is gone"
+                yield f"{_shown(key)}: the file no longer exists"
 
     def write(self) -> int:
-        """Write what this run found; entries of files that it did not look at stay. Gives the number of entries.
+        """Write the findings of this run; entries of files that it did not check stay. Gives the number of entries.
 
         :raises OSError: where it cannot be written
         """
@@ -139,7 +138,7 @@ def _field(finding: Mapping[str, Any]) -> str:
 
 
 def _entries(report: FileReport) -> Entries:
-    """The findings of a report as entries; findings that there was nothing to check are left out."""
+    """The findings of a report as entries, without findings that say that there was nothing to check."""
     entries: Entries = {}
     for finding in report["findings"]:
         if finding["code"] not in NO_INPUT:
@@ -151,7 +150,7 @@ def _entries(report: FileReport) -> Entries:
 
 
 def _taken(left: Entries, code: str, field: str) -> bool:
-    """Whether an entry is left for a finding; it is used up."""
+    """Whether an entry is left for a finding; if so, use it up."""
     if code in NO_INPUT or left.get(code, {}).get(field, 0) < 1:
         return False
     left[code][field] -= 1

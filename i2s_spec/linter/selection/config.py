@@ -1,7 +1,7 @@
 """This module reads the linter's configuration: `i2s.toml`, and `[tool.i2s]` of `pyproject.toml`.
 
-Both are looked for in the current folder and the ones above it, never beside the files that are checked: those may come
-from anywhere. A key of the nearest `i2s.toml` counts before one of the nearest `pyproject.toml` that has the table.
+Both are searched in the current folder and its parents, never beside the checked files, which are not trusted. A key in
+the nearest `i2s.toml` overrides the same key in the nearest `pyproject.toml` that has the table.
 
     profile = "security"
     fail-on = "warning"
@@ -27,16 +27,17 @@ from i2s_spec.pattern import pattern
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: No configuration file is larger.
+#: Largest configuration file, in bytes.
 LARGEST = 1 << 20
 
-#: Without blanks and quotes, a `pyproject.toml` with a table for this program has one of these, or an escape in a name.
+#: With blanks and quotes removed, a `pyproject.toml` with a table for this program contains one of these, or an escape
+#: in a name.
 _MENTIONS = (b"tool.i2s", b"tool]", b"tool=", b"\\u", b"\\U")
 
-#: No key has more names with dots between them: the parser's time grows with their square.
+#: Most names in a dotted key: the parser's time grows with their square.
 MOST_NAMES = 64
 
-#: A text on one line: what is in it is no key's.
+#: A string on one line: dots in it are not those of a key.
 _QUOTED = pattern(rb"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'")
 
 #: Keys of a suppression.
@@ -44,20 +45,20 @@ _SUPPRESSION = {"files", "codes", "reason"}
 
 
 class Config(NamedTuple):
-    """What configuration files say: a value for each key that they hold, the suppressions, and where each key was found."""
+    """The contents of configuration files: a value for each key, the suppressions, and where each key was found."""
 
     values: Mapping[str, Any] = {}
     suppressions: tuple[Suppression, ...] = ()
     places: Mapping[str, str] = {}
 
-    #: Whether the files were found, and not named by whoever asked.
+    #: Whether the files were found by search, not named by the caller.
     was_found: bool = False
 
     def get(self, key: str, default: Any) -> Any:
         return self.values.get(key, default)
 
     def affecting_findings(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Each file that changes what is found or what fails a run, with the keys by which it does."""
+        """Each file that changes what is found or what fails a run, with the keys that do it."""
         keys: dict[str, list[str]] = {}
         for key, place in self.places.items():
             if key in VERDICT_KEYS:
@@ -65,18 +66,18 @@ class Config(NamedTuple):
         return tuple((place, tuple(sorted(held))) for place, held in sorted(keys.items()))
 
     def without_verdict_keys(self) -> Config:
-        """The configuration without what changes what is found or what fails a run."""
+        """The configuration without the keys that change what is found or what fails a run."""
         left = {key: value for key, value in self.values.items() if key not in VERDICT_KEYS}
         return Config(left, (), {key: place for key, place in self.places.items() if key in left}, self.was_found)
 
 
 def _text(value: Any) -> str | None:
-    return None if isinstance(value, str) and value else "must be a text"
+    return None if isinstance(value, str) and value else "must be a string"
 
 
 def _texts(value: Any) -> str | None:
     good = isinstance(value, list) and all(isinstance(item, str) and item for item in value)
-    return None if good else "must be a list of texts"
+    return None if good else "must be a list of strings"
 
 
 def _flag(value: Any) -> str | None:
@@ -108,7 +109,7 @@ def _ignored(value: Any) -> str | None:
     return None if good else "must be a list of codes and of tables with files, codes and reason"
 
 
-#: Every key and what its value must be; the functions say what is wrong, or nothing.
+#: Every key, with a function that says what is wrong with its value, if anything.
 KEYS: dict[str, Callable[[Any], str | None]] = {
     "profile": _one_of(*PROFILES),
     "select": _texts,
@@ -118,7 +119,7 @@ KEYS: dict[str, Callable[[Any], str | None]] = {
     "payload": _one_of(*READINGS),
     "runtimes": _flag,
     "threads": _count,
-    "jobs": partial(_count, least=0),  # 0 is one for each processor, as on the command line
+    "jobs": partial(_count, least=0),  # 0 means one for each processor, as on the command line
     "format": _one_of(*FORMATS),
     "fail-on": _one_of(*(severity.value for severity in Severity), "never"),
     "baseline": _text,
@@ -131,10 +132,10 @@ VERDICT_KEYS = frozenset(KEYS) - {"format", "threads", "jobs", "runtimes"}
 
 
 def found(folder: str = os.curdir, explicit: str | None = None) -> Config:
-    """The configuration that holds in a folder.
+    """The configuration for a folder.
 
-    :param explicit: a file to take instead of looking for one; of a `pyproject.toml` its table counts
-    :raises SettingError: where a file cannot be read, or holds an unknown key or a bad value; it names file and key
+    :param explicit: a file to use instead of searching; in a `pyproject.toml`, only its table counts
+    :raises SettingError: if a file cannot be read, or holds an unknown key or a bad value; it names file and key
     """
     if explicit is not None:
         table = _table(explicit)
@@ -160,7 +161,7 @@ def _upwards(folder: str) -> list[str]:
 
 
 def _table(path: str) -> dict[str, Any] | None:
-    """What a file says to this program; None for a `pyproject.toml` that says nothing to it."""
+    """The settings for this program in a file; None for a `pyproject.toml` without any."""
     from i2s_spec.gguf.regular_file import read_regular  # most runs have no such file
 
     try:
@@ -172,12 +173,12 @@ def _table(path: str) -> dict[str, Any] | None:
     if not ours and not any(mention in plain for mention in _MENTIONS):  # spares most runs the TOML parser
         return None
     if any(line.count(b".") >= MOST_NAMES for line in _QUOTED.sub(b"", data).split(b"\n")):
-        raise SettingError(f"{_shown(path)}: a line has more than {MOST_NAMES} names with dots between them")
+        raise SettingError(f"{_shown(path)}: a line has a dotted key of more than {MOST_NAMES} names")
     import tomllib
 
     try:
         document = tomllib.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or a number of more digits than Python reads
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or a number with more digits than Python reads
         raise SettingError(f"{_shown(path)}: this is not TOML: {quote(str(error), bare=True)}") from None
     if ours:
         return document
@@ -189,7 +190,7 @@ def _table(path: str) -> dict[str, Any] | None:
 
 
 def _config(tables: list[tuple[str, dict[str, Any]]]) -> Config:
-    """Tables as one configuration; what a later one says counts."""
+    """Tables as one configuration; later ones override earlier ones."""
     values: dict[str, Any] = {}
     places: dict[str, str] = {}
     suppressions: tuple[Suppression, ...] = ()
@@ -207,7 +208,7 @@ def _config(tables: list[tuple[str, dict[str, Any]]]) -> Config:
 
 def _check(path: str, key: str, value: Any) -> None:
     """
-    :raises SettingError: for a key or a value that cannot be meant
+    :raises SettingError: for an unknown key or an invalid value
     """
     if key not in KEYS:
         raise SettingError(f"{_shown(path)}: unknown key {quote(key)}; there are: {', '.join(KEYS)}")
@@ -238,7 +239,7 @@ def _suppression(path: str, table: dict[str, Any]) -> Suppression:
         if wrong is None and key == "codes" and not value:
             wrong = "is empty"
         if wrong is None and key == "reason" and not str(value).strip():
-            wrong = "must say why"
+            wrong = "must not be empty"
         if wrong is not None:
             raise SettingError(f"{_shown(path)}: ignore: {key} {wrong}")
     suppression = Suppression(
@@ -252,5 +253,5 @@ def _suppression(path: str, table: dict[str, Any]) -> Suppression:
 
 
 def _shown(path: str) -> str:
-    """A path as messages name it: from here, and quoted where it is empty."""
+    """A path as messages show it: relative to the current folder, and quoted if it is empty."""
     return quote(os.path.relpath(path), limit=4096, bare=True) if path else quote(path)

@@ -1,8 +1,8 @@
-"""This module defines profiles: which rules apply to a file, and how bad a finding of each is.
+"""This module defines profiles: which rules apply to a file, and the severity of their findings.
 
-A profile is data. `selected` joins one with what a caller selects, ignores and re-levels, and gives the rules in force with
-their severities. A prefix is the beginning of a code (`P`, `P2`, `I104`) or a whole slug; where several fit a rule, the
-longest counts.
+A profile is data. `selected` combines it with the rules that a caller selects and ignores and with changed severities,
+and gives the active rules with their severities. A prefix is the beginning of a code (`P`, `P2`, `I104`) or a whole
+slug; if several match a rule, the longest counts.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ ERROR, WARNING = Severity.ERROR, Severity.WARNING
 class Profile(NamedTuple):
     """A choice of rules for one purpose.
 
-    `select` and `ignore` are prefixes of codes; `weaknesses` adds every rule that names a CWE. `promote` gives, by prefix or
-    slug, warnings the severity of errors; rules below `least` do not apply. Without `payload` the weights are not read
-    unless the caller says so. `by_document` is for what the GGUF document allows and no loader of I2_S takes (clause 3.1).
+    `select` and `ignore` are prefixes of codes; `weaknesses` adds every rule that names a CWE. `promote` makes warnings
+    errors, by prefix or slug; rules below `least` do not apply. Without `payload` the weights are not read unless the
+    caller says so. `by_document` accepts what the GGUF document allows although no loader of I2_S does (clause 3.1).
     """
 
     name: str
@@ -40,12 +40,12 @@ class Profile(NamedTuple):
 PROFILES: dict[str, Profile] = {
     profile.name: profile
     for profile in (
-        Profile("default", "what the strictest loader that knows type 36 refuses, and what else is worth knowing"),
+        Profile("default", "what the strictest loader that knows type 36 refuses, and other things worth knowing"),
         Profile("spec", "only what the specification demands, whoever reads the file", ("G", "I", "M", "T"), least=ERROR,
                 by_document=True),
-        Profile("bitnet.cpp", "a file for bitnet.cpp: what only other runtimes refuse does not count", ignore=("P1",)),
+        Profile("bitnet.cpp", "a file for bitnet.cpp: what only other runtimes refuse is ignored", ignore=("P1",)),
         Profile("llama.cpp", "a file for upstream llama.cpp: what it refuses is an error", promote=("P",)),
-        Profile("security", "untrusted files, from the header: bounds, hidden bytes, text that acts, known weaknesses",
+        Profile("security", "untrusted files, from the header: bounds, hidden bytes, active text, known weaknesses",
                 ("G", "S"), weaknesses=True, promote=("text-not-read",), payload=False),
         Profile("strict", "a file to publish: every warning is an error", promote=("",)),
     )
@@ -54,7 +54,7 @@ PROFILES: dict[str, Profile] = {
 #: How much of the payloads may be read.
 READINGS: tuple[Mode, ...] = choices_of(Mode)
 
-#: Rules that say that there was nothing to check; they are never left out.
+#: Rules that say that there was nothing to check; they always apply.
 INDISPENSABLE = faults.NO_INPUT | {faults.CHANGED.code}
 
 
@@ -70,7 +70,7 @@ def profile_named(name: str) -> Profile:
 
 
 def reading_of(profile: str) -> Mode:
-    """How much of the payloads a profile has read where the caller does not say."""
+    """How much of the payloads is read by default with a profile."""
     return "full" if profile_named(profile).payload else "none"
 
 
@@ -85,17 +85,17 @@ def selected(
     reference: bool = False,
     other_format: bool = False,
 ) -> dict[str, Severity]:
-    """The rules in force by code, with their severities.
+    """The active rules by code, with their severities.
 
-    :param select: prefixes of codes, or slugs, that apply instead of those of the profile. What stops the reader is
-        reported all the same: a file that was not read cannot be sound
-    :param ignore: prefixes or slugs that do not apply; against `select` the longer prefix wins
+    :param select: prefixes of codes, or slugs, that apply instead of those of the profile. A fault that stops the
+    reader is always reported: a file that was not read cannot be sound
+    :param ignore: prefixes or slugs that do not apply; if `select` and `ignore` match, the longer prefix wins
     :param severity: severities by prefix or slug
-    :param payload: whether payloads are read; without, rules that look at them do not apply
-    :param runtimes: whether runtimes are reported on; without, rules on them do not apply
-    :param reference: whether there is a reference; without, rules that need one do not apply
-    :param other_format: whether it is a file of another format, such as a checkpoint; without, rules on these do not apply
-    :raises ValueError: for an unknown profile, a prefix that fits no rule, or an unknown severity
+    :param payload: whether payloads are read; if not, rules that need them do not apply
+    :param runtimes: whether runtimes are reported on; if not, rules on them do not apply
+    :param reference: whether there is a reference; if not, rules that need one do not apply
+    :param other_format: whether it is a file of another format, such as a checkpoint; if not, rules on these do not apply
+    :raises ValueError: for an unknown profile, a prefix that matches no rule, or an unknown severity
     """
     base, wanted, unwanted = profile_named(profile), _prefixes(select), _prefixes(ignore)
     levels = {_prefix(name): _severity(level) for name, level in (severity or {}).items()}
@@ -119,17 +119,17 @@ def selected(
 
 def _belongs(rule: Facts, level: Severity, profile: Profile) -> bool:
     """Whether a rule is one of a profile's."""
-    if level.rank < profile.least.rank or rule.code.startswith(profile.ignore or "\0"):
+    if not rule.code.startswith(profile.select) and not (profile.weaknesses and rule.weakness):
         return False
-    return rule.code.startswith(profile.select) or (profile.weaknesses and rule.weakness)
+    return level.rank >= profile.least.rank and not rule.code.startswith(profile.ignore or "\0")
 
 
 def suppressed_codes(reasons: Mapping[str, str]) -> dict[str, str]:
-    """The codes that prefixes or slugs stand for, each with the reason of its longest prefix.
+    """The codes that prefixes or slugs match, each with the reason of its longest prefix.
 
-    What says that there was nothing to check cannot be suppressed.
+    Findings that say that there was nothing to check cannot be suppressed.
 
-    :raises ValueError: where no rule fits
+    :raises ValueError: if no rule matches
     """
     if not reasons:  # spares most runs a walk over all rules
         return {}
@@ -143,7 +143,7 @@ def suppressed_codes(reasons: Mapping[str, str]) -> dict[str, str]:
 
 
 def _level(rule: Facts, base: Profile, levels: Mapping[str, Severity]) -> Severity:
-    """The severity of a rule: what the caller says, else the profile, else the rule itself."""
+    """The severity of a rule: from the caller, else from the profile, else from the rule itself."""
     fitting = [prefix for prefix in levels if rule.code.startswith(prefix)]
     if fitting:
         return levels[max(fitting, key=len)]
@@ -154,7 +154,7 @@ def _level(rule: Facts, base: Profile, levels: Mapping[str, Severity]) -> Severi
 
 
 def _fit(code: str, prefixes: Collection[str]) -> int:
-    """Length of the longest prefix that a code begins with, -1 where there is none."""
+    """Length of the longest prefix with which a code begins, -1 if there is none."""
     if not prefixes:  # most runs, for every rule
         return -1
     return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=-1)
@@ -166,9 +166,9 @@ def _prefixes(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _prefix(name: str) -> str:
-    """A prefix of codes for what a caller wrote: a prefix in any case, or the slug of a rule.
+    """The prefix of codes that a caller means: a prefix in any case, or the slug of a rule.
 
-    :raises ValueError: where no rule fits
+    :raises ValueError: if no rule matches
     """
     upper = name.strip().upper()
     if upper and any(rule.code.startswith(upper) for rule in REGISTRY.facts()):

@@ -1,7 +1,7 @@
-"""This module defines suppressions: findings that somebody decided to accept, in files of certain names, for a reason.
+"""This module defines suppressions: accepted findings in files with certain names, each with a reason.
 
-A suppression needs its reason; what it covers is counted in every report, and one that covered nothing in a run is
-mentioned, so that it does not outlive its cause.
+A suppression must have a reason. The findings that it covers are counted in every report, and a suppression that
+covered nothing in a run is mentioned, so that it can be removed.
 
     >>> Suppression("models/**/old-*.gguf", ("P1",), "made before the gap was closed").covers("models/a/b/old-1.gguf")
     True
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Suppression(NamedTuple):
-    """Codes (prefixes or slugs) that are suppressed in the files that a pattern fits, and why.
+    """Codes (prefixes or slugs) that are suppressed in the files that match a pattern, and why.
 
-    A pattern is relative to `base`, the folder of the file that holds the suppression. `*` and `?` stand for parts of one
-    name and `**` for any number of folders; a pattern without `/` fits names in every folder.
+    A pattern is relative to `base`, the folder of the file that holds the suppression. `*` and `?` stand for parts of
+    one name and `**` for any number of folders; a pattern without `/` matches names in every folder.
     """
 
     files: str
@@ -32,12 +32,12 @@ class Suppression(NamedTuple):
     base: str = ""
 
     def covers(self, path: str) -> bool:
-        """Whether the pattern fits a path, which is relative to the current folder."""
+        """Whether the pattern matches a path, which is relative to the current folder."""
         return _pattern(self.files).fullmatch(seen_from(self.base, path)) is not None
 
 
 def suppressed_in(path: str, suppressions: Iterable[Suppression]) -> dict[str, str]:
-    """What is suppressed in one file: prefixes or slugs, each with its reason; of two the later one counts."""
+    """The prefixes or slugs that are suppressed in one file, each with its reason; later ones override earlier ones."""
     return {
         code: suppression.reason
         for suppression in suppressions
@@ -47,15 +47,15 @@ def suppressed_in(path: str, suppressions: Iterable[Suppression]) -> dict[str, s
 
 
 def used(suppressions: Iterable[Suppression], path: str, report: FileReport) -> set[Suppression]:
-    """Those of some suppressions that covered a finding of a report."""
+    """The suppressions that covered a finding of a report."""
     reasons = {suppressed["reason"] for suppressed in report["excused"]}
     return {suppression for suppression in suppressions if suppression.reason in reasons and suppression.covers(path)}
 
 
 def seen_from(folder: str, path: str) -> str:
-    """A path as seen from a folder (the current one if it has no name), with `/` between its parts.
+    """A path relative to a folder (the current one if it has no name), with `/` between its parts.
 
-    No file has the empty name, and there is no way to it: it stays empty.
+    An empty path names no file and stays empty.
     """
     return os.path.relpath(path, folder or os.curdir).replace(os.sep, "/") if path else path
 

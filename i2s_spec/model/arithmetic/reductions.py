@@ -1,9 +1,9 @@
-"""This module adds up: dot products, squares and sums in float64, each by index from first to last, rounded by the caller.
+"""This module computes dot products, sums of squares and sums in float64, in index order; the caller rounds the result.
 
-The product of two float32 is exact in float64, so that only the additions round, and their order is what is fixed: the
-order of the index. Results then depend on no thread count, no processor and no library; a fused multiply-add gives the
-same, as the product has nothing to round. `reductions_reference` is the definition in NumPy, where only a cumulative sum has
-a fixed order; the compiled twin (`_reduce`) computes many outputs at a time, never one output in parts.
+The product of two float32 is exact in float64, so only the additions round, and their order is fixed: the order of the
+index. So results do not depend on the thread count, the processor or the library; a fused multiply-add gives the same
+result, because the product is exact. `reductions_reference` is the definition in NumPy, where only a cumulative sum has
+a fixed order; the compiled twin (`_reduce`) computes many outputs at a time, but never splits one output.
 
 >>> x = np.array([[1.0, 2.0, 3.0]], dtype=np.float32)
 >>> products(x, np.array([[1.0, 0.5, 2.0], [0.0, 0.0, 1.0]], dtype=np.float32)).tolist()
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Doubles = NDArray[np.float64]
 
-#: Kinds of number that a matrix may hold, and what the kernels call them; BF16 is its bits as uint16.
+#: Number types of a matrix, with their names in the kernels; BF16 is given by its bits, as uint16.
 KINDS: Final = {"float32": 0, "float16": 1, "uint16": 2}
 
-#: Tokens and outputs that a kernel works on at a time.
+#: Tokens and outputs that a kernel computes at a time.
 TOKENS: Final = _reduce.TOKENS
 OUTPUTS: Final = _reduce.OUTPUTS
 
-#: Where the elements of 8 lanes go, so that lanes are added in pairs as llamafile adds them.
+#: The positions of the elements of 8 lanes, so that lanes are added in pairs as in llamafile.
 _PLACES: Final = (0, 2, 1, 3, 4, 6, 5, 7)
 
-#: Rows that are spread out at a time for 8 lanes.
+#: Rows that are expanded at a time for 8 lanes.
 ROWS: Final = 1024
 
-#: No thread gets less work than this many multiplications.
+#: Fewest multiplications for each thread.
 LEAST_WORK: Final = 1 << 20
 
 
@@ -82,7 +82,7 @@ def products(x: Floats, w: NDArray[Any], threads: int = 1) -> Floats:
 
 
 def lanes(x: Floats, w: NDArray[Any], threads: int = 1) -> Floats:
-    """As `products`, but float32 throughout, over 4 x 8 lanes of fused multiply-adds: the twin of `ggml_math.sums`."""
+    """Like `products`, but in float32 throughout, over 4 x 8 lanes of fused multiply-adds: the twin of `ggml_math.sums`."""
     _check(x, w)
     out = np.empty((len(x), len(w)), dtype=np.float32)
     if not len(x) or not len(w):
@@ -99,10 +99,11 @@ def lanes(x: Floats, w: NDArray[Any], threads: int = 1) -> Floats:
 
 
 def eight_lanes(x: Floats, w: NDArray[Any], threads: int = 1) -> Floats:
-    """As `lanes`, but over 8 lanes: element k goes to lane k % 8.
+    """Like `lanes`, but over 8 lanes: element k goes to lane k % 8.
 
-    At the end lanes i and i + 4 are added, then 0 + 2 and 1 + 3 of these four, then both. Each 8 elements become 32, with 24
-    zeros after them, so that the other lanes stay 0; as `lanes` adds 0 + 1 and 2 + 3, elements change places before.
+    At the end lanes i and i + 4 are added, then 0 + 2 and 1 + 3 of these four, then both. Every 8 elements are expanded
+    to 32 with 24 zeros, so that the other lanes stay 0; because `lanes` adds 0 + 1 and 2 + 3, elements are permuted
+    first.
     """
     out = np.empty((len(x), len(w)), dtype=np.float32)
     spread = _spread_out(x)
@@ -148,7 +149,7 @@ def _check(x: Floats, w: NDArray[Any]) -> None:
 
 
 def _kernels() -> int:
-    """The row of the set in use."""
+    """The row of the kernel set in use."""
     return chosen(kernel_sets()).row
 
 
@@ -172,9 +173,9 @@ def _spread(part: Any, rows: int, work: int, threads: int) -> None:
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """Threads that wait for work, for as long as the process lives."""
+    """A pool of threads that exists as long as the process."""
     return ThreadPoolExecutor(threads)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads stay after in the parent
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked child does not inherit the threads

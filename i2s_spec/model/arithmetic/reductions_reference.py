@@ -1,6 +1,6 @@
 """This module defines in plain NumPy what `reductions` computes: the slow twins of the kernels.
 
-NumPy's `sum`, `dot`, `matmul` and `einsum` add in an order of their own; `cumsum` alone adds by index.
+NumPy's `sum`, `dot`, `matmul` and `einsum` add in an undefined order; only `cumsum` adds in index order.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ def sums(terms: NDArray[np.float64]) -> NDArray[np.float64]:
     if not terms.shape[-1]:
         return np.zeros(terms.shape[:-1])
     with np.errstate(all="ignore"):
-        total: NDArray[np.float64] = np.cumsum(terms, axis=-1)[..., -1] + 0.0  # -0 becomes the 0 that one starts with
+        total: NDArray[np.float64] = (
+            np.cumsum(terms, axis=-1)[..., -1] + 0.0
+        )  # the sum starts with +0, so -0 becomes +0
         return total
 
 
 def products(x: NDArray[np.float32], w: NDArray[Any]) -> NDArray[np.float32]:
-    """As `reductions.products`."""
+    """Like `reductions.products`."""
     with np.errstate(all="ignore"):
         terms = x[:, None, :].astype(np.float64) * as_float32(w)[None].astype(np.float64)
         return sums(terms).astype(np.float32)
 
 
 def squares(x: NDArray[np.float32], *, rounded: bool = False) -> NDArray[np.float64]:
-    """As `reductions.squares`."""
+    """Like `reductions.squares`."""
     with np.errstate(all="ignore"):
         return sums((x * x).astype(np.float64) if rounded else x.astype(np.float64) ** 2)

@@ -1,10 +1,10 @@
-"""This module computes exp, cosine and sine, and the activations made of them, in float64 and the same on every machine.
+"""This module computes exp, cosine and sine, and the activations based on them, in float64, with equal results on every
+machine.
 
-What a C library or NumPy gives for these functions differs in the last bit from processor to processor. Here they are
-polynomials made of additions, multiplications and divisions, which IEEE 754 rounds the same everywhere; NumPy runs each
-as an operation of its own, so that nothing is fused. The error is below 1 ulp of float64, that of cosine and sine
-2^-52: rounded once to float32, results are the correctly rounded ones but for about one in 10^8, where the float64 lies
-that close to a tie.
+The results of a C library or NumPy for these functions differ in the last bit between processors. Here they are
+polynomials of additions, multiplications and divisions, which IEEE 754 rounds the same everywhere; NumPy runs each as a
+separate operation, so nothing is fused. The error is below 1 ulp of float64, and 2^-52 for cosine and sine. Rounded
+once to float32, results are correctly rounded except for about one in 10^8, where the float64 is that close to a tie.
 
 >>> exp(np.array([1.0, -800.0])).astype(np.float32).tolist()
 [2.7182817459106445, 0.0]
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Doubles = NDArray[np.float64]
 
-#: Digits of the constants, far more than a float64 has.
+#: Digits of the constants, far more than float64 can hold.
 _PI: Final = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
 _LN2: Final = Decimal("0.693147180559945309417232121458176568075500134360255254120680009")
 
@@ -54,7 +54,7 @@ _EXP: Final = [1 / factorial(n) for n in range(14)]
 _SIN: Final = [(-1) ** n / factorial(2 * n + 1) for n in range(9)]
 _COS: Final = [(-1) ** n / factorial(2 * n) for n in range(10)]
 
-#: Angles up to which reduction by multiples of pi/2 is exact enough: positions beyond a million are refused.
+#: Largest angle for which reduction by multiples of pi/2 is exact enough: positions beyond a million are refused.
 LARGEST_ANGLE: Final = float(1 << 20)
 
 
@@ -73,7 +73,7 @@ def exp(x: Doubles) -> Doubles:
     :param x: float64; NaN gives NaN
     """
     with np.errstate(all="ignore"):
-        x = np.clip(x, -800.0, 800.0)  # beyond, the answers are 0 and infinity
+        x = np.clip(x, -800.0, 800.0)  # beyond these, the results are 0 and infinity
         n = np.rint(np.where(np.isnan(x), 0.0, x) * _PER_LN2)
         high, middle, low = _LN2_PARTS
         wide = x - n * high  # exact
@@ -81,7 +81,7 @@ def exp(x: Doubles) -> Doubles:
         rest = ((wide - r) - n * middle) - n * low
         whole = 1.0 + r
         lost = (r - (whole - 1.0)) + rest
-        # 1 + r + r^2 (1/2 + r (...)), so that the last addition is nearly the only rounding
+        # 1 + r + r^2 (1/2 + r (...)), so that nearly all rounding is in the last addition
         result: Doubles = np.ldexp(whole + (lost + r * r * _polynomial(_EXP[2:], r)), n.astype(np.int32))
         return result
 
@@ -106,11 +106,11 @@ def cos_sin(angle: Doubles) -> tuple[Doubles, Doubles]:
     return c, np.where(quadrant >= 2, -s, s)
 
 
-@lru_cache(maxsize=64)  # every layer of a model asks for the same ones, which take many multiplications of 50 digits
+@lru_cache(maxsize=64)  # every layer of a model needs the same values, and each takes many multiplications of 50 digits
 def power(base: float, exponents: tuple[tuple[int, int], ...]) -> Doubles:
-    """base ** (numerator / denominator) of each exponent, correctly rounded to float64 by way of 50 digits.
+    """base ** (numerator / denominator) of each exponent, computed with 50 digits and correctly rounded to float64.
 
-    :returns: an array that cannot be written to, as others get it too
+    :returns: a read-only array, because it is shared
     """
     with localcontext() as context:
         context.prec = 50

@@ -1,1 +1,1 @@
-"""The fast forward pass: a compiled program over compiled kernels."""
+"""The fast forward pass: a graph compiled to a program of compiled kernels."""

@@ -1,10 +1,11 @@
-"""This module makes a program of a graph: steps for compiled kernels, which then do a whole pass in one call.
+"""This module compiles a graph to a program: steps for compiled kernels, which then run a whole pass in one call.
 
-The graph stays the definition. What one step does for several nodes (a norm and its gains, an activation and the product
-with it, projections of one input, scores and soft-max and mixture) gives what the nodes give; only attention adds in another
-order. `translate` knows the operations of all graphs of this package; where it meets something else, or a shape that the
-kernels do not take, there is no program and the graph is walked node by node. The embedding is looked up before the program
-runs, and what is after it in the graph (a pooling, a head of a quantized type) is computed after it.
+The graph remains the definition. One step may compute several nodes (a norm and its gains, an activation and the
+product with it, projections of one input, scores, soft-max and weighted values), with the results of these nodes; only
+attention adds in another order. `translate` knows the operations of all graphs of this package; for any other
+operation, or a shape that the kernels do not support, there is no program, and the graph is walked node by node. The
+embedding is looked up before the program runs, and nodes after it (a pooling, a head of a quantized type) are computed
+afterwards.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 def translate(graph: Graph, weights: ModelWeights, tables: dict[str, EmbeddingTable]) -> FastPlan:
     """The program of a graph.
 
-    :param tables: embedding tables and heads by name, which are kept
-    :raises NotTranslated: where something in the graph is not for compiled kernels
+    :param tables: embedding tables and heads by name; tables that are read are added
+    :raises NotTranslated: if compiled kernels do not support something in the graph
     """
     return _Translation(graph, weights, tables).plan
 
@@ -80,7 +81,7 @@ class _Translation:
         self.steps.append({"op": op, "late": self.late, **settings})
 
     def _last(self, op: str, name: str) -> dict[str, Any] | None:
-        """The last step, if it is of a kind, and made a value that only one node needs."""
+        """The last step, if it has a given kind and its value is needed by only one node."""
         step = self.steps[-1] if self.steps else None
         made = step is not None and step["op"] == op and step["out"] == self.slots[name].at
         return step if made and self.takers[name] == 1 else None
@@ -183,7 +184,7 @@ class _Translation:
         self._step("store_kv", x=x.at, width=x.width, kind=kind, layer=layer)
 
     def _nothing(self, node: Node) -> None:
-        """Scores and soft-max: done where values are mixed."""
+        """Scores and soft-max: the step of the weighted values computes them."""
 
     def _weighted_values(self, node: Node) -> None:
         soft_max, values = self.graph[node.inputs[0]], self.graph[node.inputs[1]]

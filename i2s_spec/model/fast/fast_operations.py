@@ -1,9 +1,10 @@
-"""This module is profile `fast`: the operations of a graph by compiled kernels, and whole passes by a compiled program.
+"""This module implements profile `fast`: operations with compiled kernels, and whole passes with a compiled program.
 
-Where values are tapped, the graph is walked as in other profiles, and each operation is a kernel. Where only the result is
-wanted, the graph is compiled to a program (`compile`), which runs in one call without Python between its steps. Integer
-kernels give the integers of the definition; floats are float32, added in the order that is fastest on this processor.
-Results do not depend on the number of threads; their last bits depend on how many tokens are computed together.
+If values are tapped, the graph is walked as in other profiles, and each operation is a kernel. If only the result is
+needed, the graph is compiled to a program (`compile`), which runs in one call without Python between its steps. Integer
+kernels give exactly the integers of the definition; floats are float32, added in the order that is fastest on this
+processor. Results do not depend on the number of threads; their last bits depend on how many tokens are computed
+together.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-#: Positions that angles are computed for at first; twice as many whenever they do not suffice.
+#: Positions for which angles are computed at first; the number is doubled when more are needed.
 POSITIONS: Final = 512
 
 
@@ -48,12 +49,12 @@ def kernel_sets() -> tuple[KernelSet, ...]:
 
 
 def is_original(profile: NumericProfile) -> bool:
-    """Whether a profile computes projections as the definition does."""
+    """Whether a profile computes projections like the definition."""
     return profile.quantizer == ActivationQuantizer() and not profile.by_type and profile.floats == "f32"
 
 
 class FastProjections(Projections):
-    """Products by compiled kernels.
+    """Products with compiled kernels.
 
     :param float_kernels: the row of the set of float kernels
     """
@@ -64,7 +65,7 @@ class FastProjections(Projections):
         self._original = is_original(profile)
 
     def bitlinear(self, run: Run, node: Node, x: Floats, matrix: Ternary | Grouped) -> Floats:
-        """BitLinear by the kernels that read packed weights, where the profile quantizes as the definition does."""
+        """BitLinear with the kernels that read packed weights, if the profile quantizes like the definition."""
         rule = self.profile.quantizer
         if not self._original or isinstance(matrix, Grouped):
             return super().bitlinear(run, node, x, matrix)
@@ -80,13 +81,13 @@ class FastProjections(Projections):
         return acc.astype(np.float32) / quantized.scale[:, None] * scale
 
     def quantized(self, x: Floats, rule: ActivationQuantizer) -> Quantized:
-        """The integers of activations, by compiled kernels."""
+        """The codes of activations, with compiled kernels."""
         if not self._original:
             return super().quantized(x, rule)
         return Quantized(*matmul.quantize_activations(np.ascontiguousarray(x), threads=self.threads))
 
     def products(self, x: Floats, w: NDArray[Any]) -> Floats:
-        """x w^T, in lanes of float32; by NumPy where the columns of w do not lie side by side."""
+        """x w^T, in lanes of float32; with NumPy if the columns of w are not contiguous."""
         known = w.dtype.isnative and w.dtype.name in _fast.TYPES
         if not known or (w.shape[1] > 1 and w.strides[1] != w.itemsize) or w.strides[0] < 0:
             product: Floats = np.matmul(x, reductions.as_float32(w).T)
@@ -136,12 +137,12 @@ class FastOperations(Operations):
     def prepare(
         self, graph: Graph, weights: ModelWeights, progress: Callable[[int, int], object] | None = None
     ) -> None:
-        """Read all weights, and make the program of the graph."""
+        """Read all weights, and compile the graph."""
         preload.preload(weights, graph, self.threads, progress)
         self.plan(graph, weights, {})
 
     def whole(self, graph: Graph, given: Mapping[str, Any], run: Run) -> dict[str, Any] | None:
-        """The results of a graph by its program; None if the graph has no program."""
+        """The results of a graph, computed by its program; None if the graph has no program."""
         with self._lock:
             plan = self.plan(graph, run.weights, run.tables)
             if plan is None or any(each.cache.dtype != np.float16 for each in run.sequences):
@@ -182,7 +183,7 @@ class FastOperations(Operations):
         return self._rest(plan, graph, run, tokens, len(rows))
 
     def _rest(self, plan: FastPlan, graph: Graph, run: Run, tokens: int, rows: int) -> dict[str, Any]:
-        """What is after the program: one node."""
+        """One node after the program."""
         (node,) = graph.nodes[plan.done :]
         assert plan.end is not None
         start, width = plan.end.at * tokens, plan.end.width
@@ -191,7 +192,7 @@ class FastOperations(Operations):
         return {node.name: executor.evaluate(node, [value], run, self)}
 
     def _turn(self, plan: FastPlan, weights: ModelWeights, positions: int) -> None:
-        """Have the angles of so many positions."""
+        """Compute the angles of at least this many positions."""
         if positions <= plan.positions:
             return
         count = max(POSITIONS, 2 * plan.positions, positions)
@@ -206,7 +207,7 @@ class FastOperations(Operations):
 
 
 class Memory:
-    """What a pass works in; it stays from one to the next, and grows."""
+    """The working memory of a pass; it is reused by the next pass, and grows."""
 
     def __init__(self) -> None:
         self.values = self.scales = self.partial = self.scratch = np.empty(0, dtype=np.float32)
@@ -214,8 +215,8 @@ class Memory:
         self.sums = np.empty(0, dtype=np.int32)
 
     def fit(self, plan: FastPlan, tokens: int, positions: int) -> None:
-        """Grow to what a pass over so many tokens at so many positions needs."""
-        arranged = (tokens + 7) * (plan.columns + 128)  # tiles are of up to eight tokens, and whole
+        """Grow to the size that a pass over these tokens and positions needs."""
+        arranged = (tokens + 7) * (plan.columns + 128)  # tiles have up to eight tokens and are whole
         self.values = _at_least(self.values, tokens * plan.width)
         self.codes, self.arranged = _at_least(self.codes, tokens * plan.columns), _at_least(self.arranged, arranged)
         self.scales, self.sums = _at_least(self.scales, tokens), _at_least(self.sums, tokens)
@@ -224,7 +225,7 @@ class Memory:
 
 
 def _at_least(array: NDArray[Any], count: int) -> NDArray[Any]:
-    """The array, or one that begins a cache line and is large enough."""
+    """The array, or a new one that is large enough and aligned to a cache line."""
     if array.size >= count:
         return array
     raw = np.empty(count * array.itemsize + 64, dtype=np.uint8)

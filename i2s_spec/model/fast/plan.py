@@ -1,7 +1,7 @@
-"""This module defines what a program for compiled kernels consists of: steps, slots for values, and tables that steps read.
+"""This module defines the parts of a program for compiled kernels: steps, slots for values, and tables that steps read.
 
-A value is `width` floats of every token; all values of a pass lie in one piece of memory, and the slots of values that are
-not needed any more are used again.
+A value has `width` floats for every token; all values of a pass are in one block of memory, and the slots of values
+that are no longer needed are reused.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
     from i2s_spec.model._fast import Program
 
-#: Floats that values begin at multiples of: with one token, every value begins a cache line.
+#: Alignment of values, in floats: with one token, every value begins a cache line.
 LINE: Final = 16
 
 
 class NotTranslated(Exception):
-    """A graph has an operation or a shape that no step of a program computes."""
+    """A graph has an operation or a shape that no step of a program supports."""
 
 
 def address(array: NDArray[Any]) -> int:
-    """Where an array lies in memory."""
+    """The address of an array."""
     return int(array.__array_interface__["data"][0])
 
 
 @dataclass
 class Storage:
-    """Where values lie one after the other: `at` floats before it for every token, `width` floats, how many names."""
+    """The storage of a value: `at` floats before it for every token, `width` floats, and the number of its names."""
 
     at: int
     width: int
@@ -38,7 +38,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Slot:
-    """A value: where it lies, and the width of what is normed or rotated on its own: a head, or all of it."""
+    """A value: its slot, and the width of the unit that is normed or rotated separately: a head, or all of it."""
 
     storage: Storage
     inner: int
@@ -54,7 +54,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class RotationAngles:
-    """What the angles of rotations depend on, and the step (by number) that wants them."""
+    """The parameters of the angles of rotations, and the number of the step that needs them."""
 
     step: int
     base: float
@@ -65,14 +65,14 @@ class RotationAngles:
 
 @dataclass
 class FastPlan:
-    """A program and what it needs.
+    """A program and its data.
 
     :param width: floats of all slots, for every token
-    :param columns: most columns of a ternary matrix, whole blocks
+    :param columns: most columns of a ternary matrix, in whole blocks
     :param start: slot of the embedding
-    :param done: how many nodes of the graph the program does
-    :param result: rows of the head if that is part of it, else 0
-    :param end: the slot that the rest of the graph goes on from, if there is a rest
+    :param done: how many nodes of the graph the program computes
+    :param result: rows of the head if the program includes it, else 0
+    :param end: the slot from which the rest of the graph continues, if there is a rest
     :param arrays: arrays whose addresses are in the program
     """
 
@@ -85,12 +85,12 @@ class FastPlan:
     end: Slot | None = None
     rotations: list[RotationAngles] = field(default_factory=list)
     arrays: list[Any] = field(default_factory=list)
-    #: Cosines and sines by position, and of how many positions.
+    #: Cosines and sines by position, and the number of positions.
     angles: list[Any] = field(default_factory=list)
     positions: int = 0
     #: Floats of a token's keys and values by layer, keys first.
     widths: dict[tuple[int, int], int] = field(default_factory=dict)
-    #: The most floats that a piece of the keys of one token leaves, over all layers.
+    #: The most floats that a part of the keys of one token leaves, over all layers.
     partial: int = 1
-    #: The same by kind, keys first, as a cache has them.
+    #: The same by kind, keys first, in the form of a cache.
     cache_widths: tuple[tuple[int, ...], ...] = ()

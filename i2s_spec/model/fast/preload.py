@@ -1,8 +1,8 @@
-"""This module brings the weights of a model into memory before they are used, in the order in which they are.
+"""This module reads the weights of a model into memory before they are used, in the order of their use.
 
-What streams through a processor for every token should lie in few, huge pages and begin at cache lines: reading is then as
-fast as the memory. A map of the file has neither, and pages of it may be missing. So the tensors are read once, by as many
-threads as may work, into one piece of anonymous memory.
+Data that is read for every token should be in few huge pages and begin at cache lines: reading is then as fast as the
+memory. A memory map of the file has neither, and its pages may not be loaded. So the tensors are read once, with all
+allowed threads, into one block of anonymous memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: Bytes that are read at a time.
 PIECE: Final = 8 << 20
-#: Bytes that tensors begin at multiples of.
+#: Alignment of tensors, in bytes.
 LINE: Final = 64
 
 #: Called with (bytes that were read, bytes in all).
@@ -34,12 +34,12 @@ Progress = Callable[[int, int], object]
 
 
 def preload(weights: ModelWeights, graph: Graph, threads: int = 1, progress: Progress | None = None) -> None:
-    """Read the tensors of a graph, those that are used as they are in the file.
+    """Read the tensors of a graph that are used unchanged, as they are in the file.
 
-    Nothing is done for a file that is in memory already. What is read in another dialect or byte order is changed anyway,
-    when it is needed.
+    For a file in memory nothing is done. Tensors in another dialect or byte order are converted anyway, when they are
+    needed.
 
-    :raises FormatError: where the file does not hold a tensor, or cannot be read
+    :raises FormatError: if the file does not hold a tensor, or cannot be read
     """
     source = weights.file.source
     if source.view is not None or weights.file.byte_order != "little":
@@ -62,7 +62,7 @@ def preload(weights: ModelWeights, graph: Graph, threads: int = 1, progress: Pro
         source.readinto(start, into.data)
         return into.size
 
-    alone = not hasattr(source, "fileno")  # others keep a position, or are far away
+    alone = not hasattr(source, "fileno")  # other sources keep a file position, or are remote
     done, total = 0, sum(sizes)
     with ThreadPoolExecutor(1 if alone else threads) as pool:
         for count in pool.map(read, _pieces([span.start for span in spans], places)):
@@ -74,7 +74,7 @@ def preload(weights: ModelWeights, graph: Graph, threads: int = 1, progress: Pro
 
 
 def pages(size: int) -> NDArray[np.uint8]:
-    """Memory that begins at a huge page and consists of such, where the system has them."""
+    """Memory that begins at a huge page and consists of huge pages, if the system has them."""
     whole = np.frombuffer(huge_pages(size + HUGE_PAGE), dtype=np.uint8)
     skip = -int(whole.__array_interface__["data"][0]) % HUGE_PAGE
     return whole[skip : skip + size]

@@ -9,22 +9,23 @@ from i2s_spec.model.graph.graph import Graph, Node
 
 
 class SlotAllocator:
-    """Where the values of a graph lie while a program runs.
+    """The storage of the values of a graph while a program runs.
 
-    :param graph: whose values
+    :param graph: the graph with the values
     """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        #: Of each value that is needed still.
+        #: The slot of each value that is still needed.
         self.slots: dict[str, Slot] = {}
-        #: Numbers of a token's values altogether.
+        #: Floats of all values of a token.
         self.width = 0
         self.free: dict[int, list[int]] = defaultdict(list)
         self.uses = self._uses()
 
     def _uses(self) -> dict[str, int]:
-        """Where each value is used last: queries where values are mixed, because one step does all of it there."""
+        """The last use of each value; for queries the node of the weighted values, because its step does all of
+        attention."""
         uses = dict(self.graph.last_use)
         for at, node in enumerate(self.graph.nodes):
             for name in self._queries(node):

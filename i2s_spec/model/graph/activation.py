@@ -1,11 +1,11 @@
-"""This module resolves the activation of the feed-forward, and says which rule decided (clause 9.6).
+"""This module determines the activation of the feed-forward network, and the rule that decided it (clause 9.6).
 
-The string of the architecture does not decide alone: the same string is in files of models with either activation, and
-there are runtimes that take the wrong one. In this order:
+The name of the architecture is not enough: files of models with either activation have the same name, and some runtimes
+use the wrong one. The rules, in this order:
 
-    override      what the caller asks for
-    key           `<architecture>.hidden_activation`, where the profile's runtime reads it
-    profile       what the runtime of an emulation profile takes for the architecture, right or wrong
+    override      the activation that the caller asks for
+    key           `<architecture>.hidden_activation`, if the profile's runtime reads it
+    profile       the activation that the runtime of an emulation profile uses for the architecture, right or wrong
     architecture  the table of architectures
 """
 
@@ -27,12 +27,12 @@ STEPS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "gelu": (("gelu", "ffn_gate_gelu"),),
 }
 
-#: Below this many tokens a `bitnet-b1.58` file is hardly the model of that name, whose activation the table assumes.
+#: A `bitnet-b1.58` file with fewer tokens is probably not the model of that name, whose activation the table assumes.
 FEW_TOKENS: Final = 100_000
 
 
 class ActivationRule(NamedTuple):
-    """Which activation, which rule decided, and the sentence that says so; `doubt` where it may well be wrong."""
+    """The activation, the rule that decided, and a sentence that says so; `doubt` if it may well be wrong."""
 
     activation: str
     rule: str
@@ -57,7 +57,7 @@ def resolve_activation(
         return ActivationRule(value, "key", f"{key} says {value}")
     if architecture.prefix in profile.activations:
         value = profile.activations[architecture.prefix]
-        reason = f"the runtime of profile {profile.name} takes {value} for {architecture.name}"
+        reason = f"the runtime of profile {profile.name} uses {value} for {architecture.name}"
         differs = value != architecture.activation
         doubt = f"{architecture.name} is {architecture.activation} by its papers" if differs else None
         return ActivationRule(value, "profile", reason, doubt)

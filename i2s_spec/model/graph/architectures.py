@@ -1,7 +1,7 @@
 """This module declares the graph of each architecture: the formulas of clauses 9.2 to 9.5, with llama.cpp's names.
 
-What architectures have in common is `_attention` and `_feed_forward`; in what they differ is what each function says.
-`GRAPHS` maps architectures to their functions. A new architecture is one function and one entry.
+The common parts of architectures are `_attention` and `_feed_forward`; each function states the differences. `GRAPHS`
+maps architectures to their functions. A new architecture is one function and one entry.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ ROPE_FACTORS: Final = "rope_freqs.weight"
 
 @dataclass(frozen=True)
 class GraphSettings:
-    """What a graph depends on besides the sizes: all of it resolved before, and recorded.
+    """The settings of a graph besides the sizes; all are decided before, and recorded.
 
     :param activation: `relu2`, `silu` or `gelu`
-    :param rope: how rotated pairs lie in a head: `neox` or `norm`
-    :param rope_scale: what positions are multiplied by (1 / rope.scaling.factor)
-    :param pooling: how token vectors become one: `last`, `mean`, `first`
+    :param rope: the arrangement of rotated pairs in a head: `neox` or `norm`
+    :param rope_scale: the factor of positions (1 / rope.scaling.factor)
+    :param pooling: how token vectors are combined to one: `last`, `mean`, `first`
     :param causal: whether a token sees only earlier ones
-    :param head: `tied`: always the embedding table; `untied`: output.weight where the file has it; `none`: a pooled vector
-    :param sub_norm_eps: the epsilon of the sub-norms, where a runtime has one of its own
-    :param rotation: what is folded into the weights, where the file says so
+    :param head: `tied`: always the embedding table; `untied`: output.weight if the file has it; `none`: a pooled vector
+    :param sub_norm_eps: the epsilon of the sub-norms, if a runtime has a separate one
+    :param rotation: the rotation that is folded into the weights, if the file declares one
     """
 
     activation: str
@@ -101,7 +101,7 @@ def qwen3(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
 
 
 def gemma3(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
-    """The 270M embedding model: as qwen3, with scaled embeddings, q scaled before QK, and norms on what is added."""
+    """The 270M embedding model: like qwen3, with scaled embeddings, q scaled before QK, and norms on the residual terms."""
     x = g.add("multiply_by", "inp_scaled", _embedded(g), factor=sqrt(h.embd))
     for i in range(h.layers):
         with g.in_layer(i):
@@ -119,7 +119,7 @@ def gemma3(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
 
 
 def _embedded(g: Builder) -> str:
-    """The rows of the embedding table that the tokens name."""
+    """The rows of the embedding table for the tokens."""
     return g.looked_up("inp_embd", g.given(TOKENS), EMBEDDING)
 
 
@@ -150,14 +150,14 @@ def _attention(
 
 
 def _normed_linear(g: Builder, name: str, x: str, tensor: str, norm: str, h: Hyperparameters) -> str:
-    """A projection with a norm of its own before it, where the file has it."""
+    """A projection with its own norm before it, if the file has one."""
     if g.tensor(f"{tensor}_norm_in.weight") in g.present:
         x = g.rms(f"{norm}_norm_in", x, f"{tensor}_norm_in", eps=h.eps)
     return g.linear(name, x, tensor)
 
 
 def _normed_heads(g: Builder, a: str, h: Hyperparameters, i: int, s: GraphSettings) -> tuple[str, str, str]:
-    """q, k and v: projections with norms of their own where the file has them, norms on the heads of q and k, rotation."""
+    """q, k and v: projections with their own norms if the file has them, norms on the heads of q and k, rotation."""
     q, k, v = (_normed_linear(g, f"{c}cur", a, f"attn_{c.lower()}", f"attn_{c.lower()}", h) for c in "QKV")
     q, k = (g.add("heads", f"{n}cur", x, heads=c) for n, x, c in (("Q", q, h.at(i).heads), ("K", k, h.at(i).heads_kv)))
     q = g.rms("Qcur_normed", q, "attn_q_norm", eps=h.eps)
@@ -166,7 +166,7 @@ def _normed_heads(g: Builder, a: str, h: Hyperparameters, i: int, s: GraphSettin
 
 
 def _normed_gate(g: Builder, b: str, h: Hyperparameters, s: GraphSettings) -> str:
-    """The gated product, each projection with a norm of its own where the file has it."""
+    """The gated product, each projection with its own norm if the file has one."""
     u = _normed_linear(g, "ffn_up", b, "ffn_up", "ffn_up", h)
     t = _normed_linear(g, "ffn_gate", b, "ffn_gate", "ffn_gate", h)
     return g.add("multiply", "ffn_gate_up", _activated(g, t, s), u)

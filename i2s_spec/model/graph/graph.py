@@ -1,10 +1,10 @@
 """This module defines what a graph is: named operations with named inputs, in the order in which they are computed.
 
 A graph is data. It can be executed whole, from a given layer input on, or one operation at a time; it can be changed
-(`replaced`, `without`) to see the effect of a mistake. Nothing is computed here: the executor walks a graph, and the
-operations of a numeric profile compute.
+(`replaced`, `without`) to show the effect of a mistake. Nothing is computed here: the executor walks the graph, and the
+operations of a numeric profile compute the values.
 
-Names are llama.cpp's: the word of its callback, `-` and the layer; the second value of a name gets `#1`.
+Names are llama.cpp's: the name in its callback, `-` and the layer; the second value with the same name gets `#1`.
 
     >>> g = Builder()
     >>> x = g.add("embed", "inp_embd", g.given("inp_tokens"), weights=("token_embd.weight",))
@@ -28,19 +28,19 @@ from i2s_spec.errors import SettingError, counted, quote
 if TYPE_CHECKING:
     from i2s_spec.schema.architectures.rotation import Rotation
 
-#: What goes into every graph: the token ids, int64 [T].
+#: The input of every graph: the token ids, int64 [T].
 TOKENS = "inp_tokens"
 
 
 @dataclass(frozen=True)
 class Node:
-    """One operation: what it is called, which operation it is, what goes in, which tensors it uses, how it is set.
+    """One operation: the name of its value, its kind, its inputs, its tensors and its settings.
 
-    :param name: of the value that it gives, unique in a graph
+    :param name: the name of its value, unique in a graph
     :param op: the method of `operations.Operations` that computes it
-    :param inputs: names of the values that go in
+    :param inputs: names of its input values
     :param weights: names of tensors of the file
-    :param layer: the layer that it belongs to, None for what is before and after all layers
+    :param layer: its layer; None before and after all layers
     :param settings: everything else that the operation depends on
     """
 
@@ -58,7 +58,7 @@ class Node:
         return name
 
     def replace(self, **changes: Any) -> Node:
-        """The same node with other fields; what is no field is a setting."""
+        """The same node with other fields; any other name is a setting."""
         own = {name: changes.pop(name) for name in ("op", "inputs", "weights") if name in changes}
         return replace(self, settings={**self.settings, **changes}, **own)
 
@@ -67,8 +67,8 @@ class Node:
 class Graph:
     """Nodes in the order of computation; every input is given or the name of an earlier node.
 
-    :param given: names of the values that come from outside
-    :param results: names of the values that the graph is there for
+    :param given: names of the input values of the graph
+    :param results: names of the result values
     """
 
     nodes: tuple[Node, ...]
@@ -100,34 +100,35 @@ class Graph:
 
     @cached_property
     def last_use(self) -> Mapping[str, int]:
-        """Where in `nodes` each value is needed last; after that it can be forgotten."""
+        """The last node, by its index in `nodes`, that needs each value; after it, the value can be released."""
         return {name: at for at, node in enumerate(self.nodes) for name in (node.name, *node.inputs)}
 
     @property
     def layers(self) -> int:
-        """How many layers there are."""
+        """The number of layers."""
         return len({node.layer for node in self.nodes if node.layer is not None})
 
     def layer(self, number: int) -> Graph:
-        """One layer as a graph of its own: the value that enters it is given, the one that leaves it is the result."""
+        """One layer as a separate graph: its input value is given, its output value is the result."""
         return self.part(node for node in self.nodes if node.layer == number)
 
     def until(self, node: Node) -> Graph:
-        """The graph up to a node, whose value is the result."""
+        """The graph up to a node; the value of that node is the result."""
         return replace(self, nodes=self.nodes[: self.nodes.index(node) + 1], results=(node.name,))
 
     def before_layers(self) -> Graph:
-        """What comes before the first layer, as a graph of its own."""
+        """The part before the first layer, as a separate graph."""
         first = next(at for at, node in enumerate(self.nodes) if node.layer is not None)
         return self.part(self.nodes[:first])
 
     def after_layers(self) -> Graph:
-        """What comes after the last layer, as a graph of its own: from its value to the logits or the embedding."""
+        """The part after the last layer, as a separate graph: from its value to the logits or the embedding."""
         inside = [at for at, node in enumerate(self.nodes) if node.layer is not None]
         return self.part(self.nodes[inside[-1] + 1 :])
 
     def part(self, nodes: Iterable[Node]) -> Graph:
-        """Some of the nodes as a graph: what they take from the others is given, what nobody in it takes is a result."""
+        """Some of the nodes as a graph: inputs from other nodes are given, and values that no node in it uses are
+        results."""
         nodes = tuple(nodes)
         own = {node.name for node in nodes}
         taken = [name for node in nodes for name in node.inputs]
@@ -135,12 +136,12 @@ class Graph:
         return Graph(nodes, given, tuple(node.name for node in nodes if node.name not in taken))
 
     def replaced(self, name: str, **changes: Any) -> Graph:
-        """The graph with one node changed, as `Node.replace` says: a deviation to replay."""
+        """The graph with one node changed by `Node.replace`, to replay a mistake."""
         node = self[name].replace(**changes)
         return replace(self, nodes=tuple(node if each.name == name else each for each in self.nodes))
 
     def without(self, *names: str) -> Graph:
-        """The graph with operations of one input left out: whoever took their value takes that input instead."""
+        """The graph without some operations of one input: users of their value get that input instead."""
         skipped: dict[str, str] = {}
         nodes = []
         for node in self.nodes:
@@ -151,7 +152,7 @@ class Graph:
                 skipped[node.name] = inputs[0]
             else:
                 raise ValueError(
-                    f"{node.name} has {counted(len(inputs), 'input')}; only operations of one can be left out"
+                    f"{node.name} has {counted(len(inputs), 'input')}; only operations with one input can be left out"
                 )
         if unknown := set(names) - skipped.keys():
             raise ValueError(f"the graph has no value called {', '.join(sorted(map(quote, unknown)))}")
@@ -159,10 +160,10 @@ class Graph:
 
 
 class Builder:
-    """Makes a graph, one named value after the other; every method gives the name of the new value.
+    """Builds a graph, one named value after the other; every method gives the name of the new value.
 
-    :param present: names of the tensors that the file has, for what is optional
-    :param rotation: what is folded into the weights (clause 3.8)
+    :param present: names of the tensors that the file has, for optional parts
+    :param rotation: the rotation that is folded into the weights (clause 3.8)
     """
 
     def __init__(self, present: Iterable[str] = (), rotation: Rotation | None = None) -> None:
@@ -176,7 +177,7 @@ class Builder:
 
     @contextmanager
     def in_layer(self, number: int) -> Iterator[None]:
-        """What is added inside belongs to a layer."""
+        """Add the nodes of a layer: nodes that are added in this context belong to it."""
         self._layer = number
         try:
             yield
@@ -184,12 +185,12 @@ class Builder:
             self._layer = None
 
     def given(self, name: str) -> str:
-        """A value that comes from outside."""
+        """An input value of the graph."""
         self._given.append(name)
         return name
 
     def add(self, op: str, name: str, *inputs: str, weights: tuple[str, ...] = (), **settings: Any) -> str:
-        """An operation; the layer, and `#1` for a second value of a name, are added to its name."""
+        """Add an operation; the layer, and `#1` for a second value with the same name, are added to its name."""
         full = name if self._layer is None else f"{name}-{self._layer}"
         times = self._times[full]
         self._times[full] += 1
@@ -207,7 +208,7 @@ class Builder:
         return self.add("norm_weight", name, normed, weights=(self.tensor(f"{tensor or name}.weight"),))
 
     def linear(self, name: str, x: str, tensor: str) -> str:
-        """A projection, then the scale and the bias that a file may have beside it."""
+        """A projection, then the scale and the bias, if the file has them."""
         weight = self.tensor(f"{tensor}.weight")
         y = self.add("linear", name, self.entering(weight, x), weights=(weight,))
         for op, kind in (("scale", "scale"), ("bias", "bias")):
@@ -216,7 +217,7 @@ class Builder:
         return y
 
     def entering(self, weight: str, x: str) -> str:
-        """What is multiplied with a weight: x, or x rotated, once for all weights that it enters."""
+        """The input of a product with a weight: x, or x rotated, computed once for all weights that use it."""
         if self.rotation is None or not self.rotation.rotates(weight):
             return x
         if x not in self._rotated:
@@ -225,12 +226,12 @@ class Builder:
         return self._rotated[x]
 
     def looked_up(self, name: str, tokens: str, table: str) -> str:
-        """The rows of a table that tokens name, made what they were where the table is rotated."""
+        """The rows of a table for tokens; if the table is rotated, the rotation is undone."""
         x = self.add("embed", name, tokens, weights=(table,))
         if self.rotation is not None and table in self.rotation.tables:
             return self.add("restore", name, x, rotation=self.rotation)
         return x
 
     def graph(self, *results: str) -> Graph:
-        """What has been added."""
+        """The finished graph."""
         return Graph(tuple(self._nodes), tuple(self._given), results)

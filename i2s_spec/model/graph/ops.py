@@ -1,4 +1,4 @@
-"""This module says which operations of a graph give one array for each sequence."""
+"""This module lists the operations whose value is one array for each sequence."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ PER_SEQUENCE_OPS: Final = frozenset({"store_kv", "scores", "soft_max", "pool"})
 
 
 def unlisted(value: Any, op: str) -> Any:
-    """The value of an operation in a run of one sequence without the list around it; lists of several stay."""
+    """The only array of the list if a run has one sequence; lists for several sequences stay lists."""
     return value[0] if op in PER_SEQUENCE_OPS and len(value) == 1 else value

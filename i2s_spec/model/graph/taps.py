@@ -1,6 +1,6 @@
-"""This module names the values of a graph: which there are, and which of them somebody means.
+"""This module names the values of a graph: it lists them, and resolves the names that a caller gives.
 
-Besides its nodes, a graph has what BitLinear has inside, after the name of a tensor: `blk.0.attn_q.act_q8`.
+Besides the values of its nodes, a graph has the internal values of BitLinear, named after a tensor: `blk.0.attn_q.act_q8`.
 
 >>> base("Qcur-0#1"), base("blk.0.attn_q.act_q8"), base("result_norm")
 ('Qcur', 'act_q8', 'result_norm')
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from i2s_spec.model.numeric_profile import NumericProfile
     from i2s_spec.model.weights import ModelWeights
 
-#: Codes, scales and sums of activations; sums of codes of both kinds, and of trits and codes.
+#: Codes, scales and sums of activations; sums of products of weight codes and activation codes, and of trits and codes.
 INTEGER_TAPS: Final = ("act_q8", "act_scale", "act_sum", "dot_i32", "acc_i32")
 
 
@@ -38,7 +38,7 @@ def taps_of(graph: Graph, profile: NumericProfile, weights: ModelWeights) -> lis
 
 
 def values_by_sequence(graph: Graph, profile: NumericProfile, weights: ModelWeights) -> frozenset[str]:
-    """Names of values that hold all tokens of a sequence, and so cannot be put together from parts of it."""
+    """Names of values that hold all tokens of a sequence, and so cannot be joined from parts of it."""
     names = {node.name for node in graph if node.op in PER_SEQUENCE_OPS}
     if profile.quantizer.groups != "token":
         names |= {name for name in taps_of(graph, profile, weights) if name.endswith(".acc_i32")}
@@ -46,12 +46,12 @@ def values_by_sequence(graph: Graph, profile: NumericProfile, weights: ModelWeig
 
 
 def wanted(taps: Iterable[str], names: list[str]) -> frozenset[str]:
-    """The names that somebody means: by a full name, by one without layer and number, or by a pattern with `*`.
+    """The names that a caller means: by a full name, by a name without layer and number, or by a pattern with `*`.
 
-    :raises SettingError: for one that means none
+    :raises SettingError: for a name or pattern that matches no value
     """
     if isinstance(taps, str):
-        raise TypeError("taps are several names; put the one into a tuple")
+        raise TypeError("taps must be a sequence of names; put a single name into a tuple")
     found: set[str] = set()
     for tap in taps:
         meant = [name for name in names if tap in (name, base(name)) or fnmatchcase(name, tap)]

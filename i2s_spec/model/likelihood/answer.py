@@ -12,14 +12,14 @@ from i2s_spec.errors import counted
 if TYPE_CHECKING:
     from i2s_spec.model.likelihood.measure import Likelihood, Standing
 
-#: Hypotheses that are listed unless all are asked for.
+#: How many hypotheses are listed by default.
 SHOWN: Final = 8
 
 RIGHT, WRONG, UNDECIDED = "right", "wrong", "undecided"
 
 
 def verdict(found: Likelihood) -> str:
-    """What the text says of the file: `right` where it predicts best as it is, `wrong` where it certainly does not."""
+    """The verdict: `right` if the unchanged model predicts the text best, `wrong` if it certainly does not."""
     if found.wrong:
         return WRONG
     leads = found.predicts and found.standings[0].name == "as it is"
@@ -64,12 +64,12 @@ def sentence(found: Likelihood) -> str:
     best, left = found.standings[0], [each.name for each in found.remaining]
     if not found.predicts:
         return (
-            "undecided: under no hypothesis does the model predict the text better than the frequency of its tokens does; "
-            "nobody trained it, or something else is wrong"
+            "undecided: under no hypothesis does the model predict the text better than the frequency of its tokens; "
+            "it was not trained, or something else is wrong"
         )
-    also = f"; the text does not tell {_listed(left[1:])} from it" if left[1:] else ""
+    also = f"; the text does not distinguish {_listed(left[1:])} from it" if left[1:] else ""
     if verdict(found) == RIGHT:
-        return f"nothing that was tried is wrong: the model predicts the text best as it is{also}"
+        return f"no hypothesis is better: the unchanged model predicts the text best{also}"
     if verdict(found) == WRONG:
         return f"{best.name}: {best.title}{also}"
     return f"undecided between {_listed(left)}"
@@ -110,7 +110,7 @@ def _row(each: Standing) -> str:
         if each.lost.startswith("it")
         else ""
         if each.lost
-        else " (not told apart)"
+        else " (not distinguished)"
         if each.nats
         else ""
     )

@@ -1,7 +1,7 @@
-"""This module reads some weights of a model in another way and shares the rest with it, so that a change costs little.
+"""This module reads some weights of a model in another way and shares the rest, so that a change is cheap.
 
-A change of matrices is a function of a tensor's name and the weights as they are. The functions here make such changes:
-other trits for codes, transposed matrices, tensors exchanged, heads in another order, other scales.
+A change of matrices is a function of a tensor's name and its unchanged weights. The functions here make such changes:
+other trits for codes, transposed matrices, exchanged tensors, heads in another order, other scales.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 #: Rows and columns of the tiles in which a matrix is transposed.
 TILE: Final = (512, 64)
 
-#: A matrix, by the name of its tensor, from the weights as they are.
+#: Gives a changed matrix, from the name of its tensor and the unchanged weights.
 ChangeMatrix = Callable[[str, ModelWeights], "Ternary | Grouped | NDArray[Any]"]
-#: A vector of gains, likewise.
+#: Gives a changed vector of gains, likewise.
 ChangeVector = Callable[[str, ModelWeights], "NDArray[np.float32]"]
 
 
 class ChangedWeights(ModelWeights):
-    """The weights `base`, some of them changed.
+    """The weights `base`, with some of them changed.
 
-    :param matrix: what becomes of each matrix; one that it gives as it is takes no room
-    :param vector: what becomes of each vector
+    :param matrix: changes a matrix; a matrix that it returns unchanged needs no memory
+    :param vector: changes a vector
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class ChangedWeights(ModelWeights):
         return self._once(name, lambda _: change(name, self._base))
 
     def blocks(self, name: str) -> NDArray[np.uint8]:
-        """The bytes of a quantized table, as they are."""
+        """The bytes of a quantized table, unchanged."""
         return self._base.blocks(name)
 
 
 def role(name: str) -> str:
-    """What a tensor of a layer is for: `attn_q` of `blk.3.attn_q.weight`; else its whole name."""
+    """The role of a tensor of a layer: `attn_q` for `blk.3.attn_q.weight`; else its whole name."""
     parts = name.split(".")
     return parts[2] if len(parts) == 4 and parts[0] == "blk" and parts[3] == "weight" else name
 
@@ -73,8 +73,8 @@ def role(name: str) -> str:
 def recoded(trits: Sequence[int], roles: Collection[str] | None = None) -> ChangeMatrix:
     """Other trits for -1, 0 and +1.
 
-    :param trits: what these are read as
-    :param roles: of the tensors that it is done to; None for all
+    :param trits: the new values, in this order
+    :param roles: the roles of the tensors to change; None for all
     """
     codes = [trits[code] + 1 if code < 3 else 3 for code in range(4)]
 
@@ -92,7 +92,7 @@ def recoded(trits: Sequence[int], roles: Collection[str] | None = None) -> Chang
 def rearranged(arrange: Mapping[str, Callable[[NDArray[np.uint8]], NDArray[np.uint8]]]) -> ChangeMatrix:
     """The codes of some matrices in another order.
 
-    :param arrange: by role, what takes and gives codes, uint8 [rows, columns]
+    :param arrange: by role, a function that takes and returns codes, uint8 [rows, columns]
     """
 
     def change(name: str, base: ModelWeights) -> Any:
@@ -107,9 +107,10 @@ def rearranged(arrange: Mapping[str, Callable[[NDArray[np.uint8]], NDArray[np.ui
 
 
 def transposed(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A matrix whose elements lie column by column in the file.
+    """A matrix that the file stores column by column.
 
-    It is copied in tiles: elements down a column are on different pages, of which processors know the places of some only.
+    It is copied in tiles: the elements of a column are on different pages, and the TLB of a processor holds only some
+    of them.
     """
     there, made = codes.reshape(codes.shape[::-1]).T, np.empty_like(codes)
     for row in range(0, codes.shape[0], TILE[0]):
@@ -120,7 +121,7 @@ def transposed(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def exchanged(names: Mapping[str, str]) -> ChangeMatrix:
-    """Tensors that stand under each other's names; a scale goes with its payload."""
+    """Tensors with exchanged names; a scale stays with its payload."""
 
     def change(name: str, base: ModelWeights) -> Any:
         return base.matrix(names.get(name, name))
@@ -129,7 +130,7 @@ def exchanged(names: Mapping[str, str]) -> ChangeMatrix:
 
 
 def exchanged_vectors(names: Mapping[str, str]) -> ChangeVector:
-    """Gains that stand under each other's names."""
+    """Gains with exchanged names."""
 
     def change(name: str, base: ModelWeights) -> NDArray[np.float32]:
         return base.vector(names.get(name, name))
@@ -138,7 +139,7 @@ def exchanged_vectors(names: Mapping[str, str]) -> ChangeVector:
 
 
 def plus_one(name: str, base: ModelWeights) -> NDArray[np.float32]:
-    """Gains of norms with the 1 that was taken off them."""
+    """Gains of norms with the missing 1 added."""
     gains = base.vector(name)
     return gains + np.float32(1) if "norm" in name else gains
 

@@ -1,4 +1,4 @@
-"""This module decides by a text which hypotheses about a file are right: `likelihood` runs the race to its outcome.
+"""This module defines `likelihood`: it runs the race on a text and decides which hypothesis about a file is right.
 
 >>> from i2s_spec.convert.trained.model import open_trained
 >>> with open_trained("llama") as file:
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from i2s_spec.inspect.identify.identification import Identification
     from i2s_spec.model.forward import Model
 
-#: Characters of a text that are tokenized: enough for the tokens of a race, and no more.
+#: Characters of a text that are tokenized: enough for the tokens of a race.
 CHARACTERS: Final = 1 << 16
 
 
 class Standing(NamedTuple):
-    """How a hypothesis ended: its mean loss in nats over how many tokens, by how many nats and standard errors it is behind
-    the best, and why it was dropped, or an empty text."""
+    """The result of a hypothesis: its mean loss in nats, the number of tokens, by how many nats and standard errors it
+    is behind the best, and why it was dropped (empty if it was not)."""
 
     name: str
     title: str
@@ -49,11 +49,11 @@ class Standing(NamedTuple):
 
 
 class Likelihood(NamedTuple):
-    """The outcome, the best hypothesis first; or `why_not` it could not be made, and nothing else.
+    """The outcome, the best hypothesis first; or only `why_not`, the reason why there is none.
 
-    `predicts` tells whether the best predicts the text better than chance does (`chance`, nats for each token), `dialect`
-    in which one its I2_S tensors were read (empty where it has none), `tokens` how many were scored at most, and
-    `not_tried` which hypotheses do not apply to the types of its matrices, in words.
+    `predicts` says whether the best hypothesis predicts the text better than chance (`chance`, in nats per token),
+    `dialect` in which dialect its I2_S tensors were read (empty if it has none), `tokens` how many tokens were scored
+    at most, and `not_tried` which hypotheses do not apply to the types of its matrices, in words.
     """
 
     standings: tuple[Standing, ...] = ()
@@ -71,25 +71,25 @@ class Likelihood(NamedTuple):
 
     @property
     def answer(self) -> str | None:
-        """The hypothesis that is decided; None where several remain, or none predicts the text."""
+        """The hypothesis that was decided for; None if several remain, or none predicts the text."""
         left = self.remaining
         return left[0].name if self.predicts and len(left) == 1 else None
 
     @property
     def wrong(self) -> bool:
-        """Whether something is wrong with the file for certain: it predicts less as it is than otherwise."""
+        """Whether something is certainly wrong with the file: another hypothesis predicts better."""
         return self.predicts and all(each.name != "as it is" for each in self.remaining)
 
     @property
     def margin(self) -> float:
-        """By how many nats the best leads the next."""
+        """By how many nats the best hypothesis leads the next one."""
         others = [each.nats for each in self.standings[1:] if np.isfinite(each.loss)]
         return min(others, default=0.0)
 
 
 def read_as(found: Identification) -> Dialect:
-    """In which dialect the tensors of an identified file are read: the layout that was found, and otherwise as programs
-    read them, with the code map of the histogram only where they cannot be read so."""
+    """The dialect in which the tensors of an identified file are read: the identified layout, else that of programs,
+    with the code map of the histogram only if the file cannot be read otherwise."""
     layout = found.question("layout").answer if found.i2s else None
     code_map, total = CANONICAL.code_map, sum(found.counts)
     if found.counts[code_map.unused] >= max(1.0, USED * total):
@@ -107,11 +107,11 @@ def likelihood(
 ) -> Likelihood:
     """Run the model of a file under each hypothesis on a text.
 
-    What the linter finds wrong with the file does not count here: that is what is looked for.
+    Findings of the linter do not prevent the run: such mistakes are what is searched for.
 
     :param file: an open file
-    :param text: what the model should predict; a short one in English that comes with the package unless it is given
-    :param dialect: that I2_S tensors are read in
+    :param text: the text that the model should predict; by default a short English one that is part of the package
+    :param dialect: the dialect in which I2_S tensors are read
     :param threads: how many threads may work
     :param progress: called with (tokens computed, tokens in all, as far as is known)
     """
@@ -123,7 +123,7 @@ def likelihood(
 
 def _measured(file: File, text: str, dialect: Dialect, threads: int | None, progress: Progress | None) -> Likelihood:
     if "tokenizer.ggml.tokens" not in file.metadata:
-        return Likelihood(why_not="the file has no tokenizer, which a text needs to become tokens")
+        return Likelihood(why_not="the file has no tokenizer, so no text can be tokenized")
     model = load_model(file, "fast", threads, dialect=dialect, force=True)
     if model.architecture.embedding_model:
         return Likelihood(why_not=f"{model.architecture.name} is an embedding model: it predicts no text")
@@ -142,7 +142,7 @@ def _measured(file: File, text: str, dialect: Dialect, threads: int | None, prog
 
 
 def _not_tried(model: Model) -> str:
-    """Which hypotheses are left out for the types of matrices; empty where none are."""
+    """The hypotheses that do not apply to the types of matrices; empty if all apply."""
     present = {each for each in ROLES if f"blk.0.{each}.weight" in model.weights}
     others = [each for each in ROLES if each in present - ternary_roles(model)]
     if not others:
@@ -152,7 +152,7 @@ def _not_tried(model: Model) -> str:
 
 
 def split(tokens: Sequence[int], first: Sequence[int], context: int) -> list[list[int]]:
-    """A text in sequences that fit into the context, each behind the first token that the vocabulary adds, if any."""
+    """A text in sequences that fit into the context, each after the first token that the vocabulary adds, if any."""
     room = max(1, context - len(first))
     pieces: list[list[int]] = []
     for start in range(0, len(tokens), room):

@@ -1,8 +1,7 @@
-"""This module lists what may be wrong with a file that profiles of its weights cannot decide, each as a change of a model.
+"""This module lists possible mistakes of a file that statistics of its weights cannot decide, each as a change of a model.
 
-A change undoes one mistake: where the file has it, the changed model is right, and predicts text better than any other.
-Only
-what makes a difference to a model is listed. Some differ from the file as it is by next to nothing, as scales do behind a
+A change undoes one mistake: if the file has it, the changed model is right, and predicts text better than any other.
+Only mistakes that make a difference to a model are listed. Some make almost no difference, such as scales before a
 norm; then the text leaves them undecided, and the answer says so.
 """
 
@@ -34,20 +33,20 @@ Change = Callable[["Model"], "Model"]
 
 #: Matrices of a layer.
 ROLES: Final = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
-#: Matrices that a model is the same with whose signs are turned: only their product counts.
+#: Matrices whose signs can be inverted together without changing the model: only their product counts.
 TWINS: Final = (("attn_q", "attn_k"), ("attn_v", "attn_output"), ("ffn_up", "ffn_down"))
-#: Bases of rotation that models are trained with.
+#: Bases of rotation with which models are trained.
 ROPE_BASES: Final = (10_000.0, 500_000.0)
-#: Layers up to which each pair of them may have been exchanged.
+#: Most layers for which every pair of layers is tried as exchanged.
 FEW_LAYERS: Final = 6
-#: The largest magnitude of codes of 8 bits, which scales have been multiplied by or divided by.
+#: The largest magnitude of 8-bit codes; writers have multiplied or divided scales by it.
 MOST: Final = np.float32(127)
 
 
 class PossibleMistake(NamedTuple):
-    """One thing that may be wrong: a name, a sentence, and the change that undoes it.
+    """One possible mistake: a name, a sentence, and the change that undoes it.
 
-    `shift` is how many rows further down the embedding of a token lies.
+    `shift` is by how many rows the embeddings of tokens are shifted down.
     """
 
     name: str
@@ -57,7 +56,7 @@ class PossibleMistake(NamedTuple):
 
 
 def hypotheses(model: Model) -> Iterator[PossibleMistake]:
-    """Everything that is considered for a model, the file as it is foremost."""
+    """All hypotheses for a model; the unchanged file is the first."""
     yield PossibleMistake("as it is", "nothing is wrong", lambda model: model)
     ternary = ternary_roles(model)
     yield from _codes(model, ternary)
@@ -68,8 +67,8 @@ def hypotheses(model: Model) -> Iterator[PossibleMistake]:
 
 
 def ternary_roles(model: Model) -> frozenset[str]:
-    """The roles of `ROLES` some matrix of which has ternary codes and one scale: those of floats, or with a scale for each
-    group, have nothing that hypotheses about codes and scales could change."""
+    """The roles of `ROLES` with a matrix that has ternary codes and one scale: hypotheses about codes and scales do not
+    apply to matrices of floats, or with a scale for each group."""
     found = set()
     for each in ROLES:
         names = _present(model, each)
@@ -83,7 +82,7 @@ def _weights(matrix: changed.ChangeMatrix | None = None, vector: changed.ChangeV
 
 
 def _codes(model: Model, ternary: frozenset[str]) -> Iterator[PossibleMistake]:
-    """Other meanings of codes, of all tensors and of those of one role."""
+    """Other meanings of codes, for all tensors and for those of one role."""
     if not ternary:
         return
     own = model.weights.dialect.code_map
@@ -152,7 +151,7 @@ def _by_heads(
 
 
 def _shape(model: Model, role: str) -> tuple[int, ...]:
-    """The shape of the matrices of a role; none where there are none, or layers differ."""
+    """The shape of the matrices of a role; None if there are none, or layers differ."""
     found = {model.weights.tensor(name).shape for name in _present(model, role)}
     return found.pop() if len(found) == 1 else ()
 
@@ -163,23 +162,21 @@ def _present(model: Model, role: str) -> list[str]:
 
 
 def _exchanges(model: Model) -> Iterator[PossibleMistake]:
-    """Tensors under each other's names."""
+    """Tensors with exchanged names."""
     layers = range(model.graph.layers)
     for one, other in (("ffn_gate", "ffn_up"), ("attn_k", "attn_v"), ("attn_q", "attn_output")):
         if _shape(model, one) and _shape(model, one) == _shape(model, other):
             pairs = [(f"blk.{i}.{one}.weight", f"blk.{i}.{other}.weight") for i in layers]
-            yield PossibleMistake(f"{one} and {other} exchanged", f"{one} stands under the name of {other}",
+            yield PossibleMistake(f"{one} and {other} exchanged", f"{one} has the name of {other}",
                                   _weights(changed.exchanged(_both(pairs))))  # fmt: skip
     for i, j in combinations(layers, 2) if len(layers) <= FEW_LAYERS else ():
         prefix, other = f"blk.{i}.", f"blk.{j}."
         names = _both([(name, other + name[len(prefix) :]) for name in _names(model) if name.startswith(prefix)])
         if all(name in model.weights and _same_shape(model, name, names[name]) for name in names):
             change = _weights(changed.exchanged(names), changed.exchanged_vectors(names))
-            yield PossibleMistake(
-                f"layers {i} and {j} exchanged", f"layer {i} stands under the name of layer {j}", change
-            )
+            yield PossibleMistake(f"layers {i} and {j} exchanged", f"layer {i} has the name of layer {j}", change)
     for shift in (1, -1):
-        title = f"the embedding of each token lies one row {'further down' if shift > 0 else 'further up'}"
+        title = f"the embedding of each token is one row {'further down' if shift > 0 else 'further up'}"
         yield PossibleMistake(f"embedding shifted by {shift:+d}", title, lambda model: model, shift)
 
 
@@ -197,7 +194,7 @@ def _both(pairs: list[tuple[str, str]]) -> dict[str, str]:
 
 
 def _graphs(model: Model) -> Iterator[PossibleMistake]:
-    """Another graph for the same weights: what metadata and architecture say, and should not."""
+    """Another graph for the same weights: wrong metadata or a wrong architecture."""
     for each in STEPS:
         if each != model.settings.activation:
             yield PossibleMistake(f"activation {each}", f"the activation is {each}, not {model.settings.activation}",
@@ -236,10 +233,10 @@ def _regraphed(model: Model, sizes: Hyperparameters, settings: GraphSettings) ->
 
 
 def _scales(ternary: bool) -> Iterator[PossibleMistake]:
-    """Other scales, where matrices have one, and gains."""
+    """Other scales, if matrices have one, and other gains."""
     scales: dict[str, tuple[str, Callable[[np.float32], Any]]] = {
-        "scale reciprocal": ("the reciprocal of each scale is meant", lambda scale: 1 / scale if scale else scale),
-        "scale 1": ("scales are in the gains already, and 1 is meant", lambda scale: 1),
+        "scale reciprocal": ("each scale is stored as its reciprocal", lambda scale: 1 / scale if scale else scale),
+        "scale 1": ("the gains contain the scales already, so each scale should be 1", lambda scale: 1),
         "scale times 127": ("each scale was divided by 127", lambda scale: scale * MOST),
         "scale over 127": ("each scale was multiplied by 127", lambda scale: scale / MOST),
         "scale rooted": ("each scale was squared", lambda scale: np.sqrt(np.abs(scale))),

@@ -1,18 +1,19 @@
 """This module runs hypotheses on more and more of a text, and drops those that have lost.
 
-All hypotheses read the same tokens. They are run in rounds, each on more tokens than before; what a hypothesis has
-read stays in its cache, so that no token is computed twice. The one with the least loss leads. A hypothesis is dropped when
+All hypotheses read the same tokens. They are run in rounds, each with more tokens than before; the tokens that a
+hypothesis has read stay in its cache, so no token is computed twice. The one with the least loss leads. A hypothesis is
+dropped when
 
     it is behind the leader by `NATS` in sum, and by `SIGMAS` standard errors of the mean difference token by token.
 
-The first is the bound of Ville: were the text drawn from the hypothesis, its likelihood would fall behind that of another
-one by a factor of e^20.7 with a probability of at most 10^-9, however often one looks; so it holds at any time of stopping.
-The second is for texts that are drawn from no model at all: the lead must not come from a few tokens. Logits that are not
-finite, or a token that is given no chance at all, lose at once.
+The first criterion is Ville's inequality: if the text were drawn from the hypothesis, its likelihood would fall behind
+that of another one by a factor of e^20.7 with a probability of at most 10^-9, however often it is tested; so it is
+valid at any stopping time. The second is for texts that no model has drawn: the lead must not come from a few tokens.
+Logits that are not finite, or a probability of 0 for a token, lose at once.
 
-What every model must beat is `chance`: each token by how often it has occurred so far in the text. It knows nothing of
-language, and a model that is not trained does not beat it. A hypothesis that chance beats is dropped as well, and where the
-leader is no better than chance after `FUTILE` tokens, the race ends undecided.
+Every model must beat `chance`, which predicts each token by its frequency so far in the text. It knows nothing of
+language, and a model that is not trained does not beat it. A hypothesis that chance beats is dropped as well, and if
+the leader is no better than chance after `FUTILE` tokens, the race ends undecided.
 
     >>> import numpy as np
     >>> beats(np.full(40, 2.0), np.linspace(2.5, 3.5, 40)), beats(np.full(40, 2.0), np.linspace(1.0, 3.5, 40))
@@ -40,28 +41,28 @@ if TYPE_CHECKING:
     from i2s_spec.model.forward import Model
     from i2s_spec.model.likelihood.possible_mistakes import PossibleMistake
 
-#: By how much a hypothesis that is dropped is behind: in nats (a chance of 10^-9), and in standard errors.
+#: A hypothesis is dropped if it is behind by this many nats (a probability of 10^-9) and this many standard errors.
 NATS: Final = 20.723266
 SIGMAS: Final = 6.0
-#: Tokens that are scored after each round. Wrong hypotheses of a trained model mostly have lost after 32, those of random
-#: weights between 64 and 96; every round costs a change of weights.
+#: Tokens that have been scored after each round. For a trained model, most wrong hypotheses have lost after 32, for
+#: random weights between 64 and 96; every round costs a change of weights.
 ROUNDS: Final = (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-#: Tokens that are scored in the first round, and in all.
+#: Tokens that are scored in the first round, and in all rounds.
 FIRST: Final = ROUNDS[0]
 MOST: Final = ROUNDS[-1]
-#: Tokens after which a race that nobody leads is given up.
+#: Tokens after which a race is given up if the leader does not beat chance.
 FUTILE: Final = 256
 
-#: Why a hypothesis is dropped that has no losses.
+#: Why a hypothesis without losses is dropped.
 NOT_FINITE: Final = "its logits are not finite"
 
 Progress = Callable[[int, int], object]
 
 
 class Runner:
-    """One hypothesis on its way through the text: `losses` of the tokens that it has read, in nats, float64.
+    """One hypothesis in the race: `losses` of the tokens that it has read, in nats, float64.
 
-    `lost` says why it was dropped, and is empty while it is not.
+    `lost` says why it was dropped; it is empty as long as it is in the race.
     """
 
     def __init__(self, hypothesis: PossibleMistake) -> None:
@@ -72,14 +73,14 @@ class Runner:
 
     @property
     def mean(self) -> float:
-        """Its mean loss."""
+        """The mean loss."""
         return float(self.losses.mean()) if self.losses.size and self.lost != NOT_FINITE else inf
 
     def read(self, model: Model, pieces: Sequence[Sequence[int]], count: int) -> None:
-        """Go on until so many tokens are scored.
+        """Continue until this many tokens are scored.
 
-        :param model: as it is
-        :param pieces: the text, in sequences that the model has room for
+        :param model: the unchanged model
+        :param pieces: the text, in sequences that fit into the model's context
         """
         model = self.hypothesis.change(model)
         try:
@@ -92,17 +93,17 @@ class Runner:
             return
         self.losses = np.concatenate([self.losses, *found])
         if not np.isfinite(self.losses).all():
-            self.drop("it gives a token no chance at all")
+            self.drop("it gives a token the probability 0")
 
     def drop(self, why: str) -> None:
-        """It has lost, and needs its caches no more."""
+        """Mark it as lost, and free its caches."""
         self.lost = why
         self._caches.clear()
 
     def _scored(self, model: Model, pieces: Sequence[Sequence[int]], count: int) -> Iterator[NDArray[np.float64]]:
         start = 0
         for number, piece in enumerate(pieces):
-            stop = start + len(piece) - 1  # the first token of a piece is scored on nothing
+            stop = start + len(piece) - 1  # the first token of a piece has no prediction
             done, until = max(self.losses.size, start), min(stop, count)
             if done < until:
                 ids = [(token + self.hypothesis.shift) % model.vocab_size for token in piece]
@@ -115,12 +116,12 @@ class Runner:
 
 
 def beats(leader: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
-    """Whether losses are less than others for certain, token by token; those of more tokens are cut."""
+    """Whether losses are certainly less than others, token by token; the longer series is cut."""
     return behind(leader, other)[0] >= NATS and behind(leader, other)[1] >= SIGMAS
 
 
 def behind(leader: NDArray[np.float64], other: NDArray[np.float64]) -> tuple[float, float]:
-    """By how many nats losses are behind others, and by how many standard errors of their mean difference."""
+    """By how many nats losses exceed others, and by how many standard errors of their mean difference."""
     n = min(leader.size, other.size)
     differences = other[:n] - leader[:n]
     if n < 2:
@@ -130,7 +131,7 @@ def behind(leader: NDArray[np.float64], other: NDArray[np.float64]) -> tuple[flo
 
 
 def chance(pieces: Sequence[Sequence[int]], vocab: int, count: int) -> NDArray[np.float64]:
-    """The losses of tokens by how often each has occurred before, after one half of an occurrence of every token."""
+    """The losses of tokens if each is predicted by its frequency so far, with half an occurrence of every token added."""
     seen: Counter[int] = Counter()
     losses: list[float] = []
     for piece in pieces:
@@ -143,9 +144,9 @@ def chance(pieces: Sequence[Sequence[int]], vocab: int, count: int) -> NDArray[n
 def race(
     runners: Sequence[Runner], model: Model, pieces: Sequence[Sequence[int]], progress: Progress | None = None
 ) -> None:
-    """Run all hypotheses, until one is left or the text ends; what they are dropped for stands in them.
+    """Run all hypotheses until one is left or the text ends; each records why it was dropped.
 
-    :param pieces: the text, in sequences that the model has room for
+    :param pieces: the text, in sequences that fit into the model's context
     :param progress: called with (tokens computed, tokens in all if nothing more is dropped)
     """
     total = min(MOST, sum(len(piece) - 1 for piece in pieces))
@@ -167,7 +168,7 @@ def race(
 
 
 def _drop(running: Sequence[Runner], luck: NDArray[np.float64]) -> Runner | None:
-    """Drop what the leader or chance beats; the leader, if there is one left."""
+    """Drop hypotheses that the leader or chance beats; returns the leader, if one is left."""
     leader = min(running, key=lambda each: each.mean, default=None)
     for each in running:
         if leader is not None and each is not leader and beats(leader.losses, each.losses):

@@ -1,7 +1,7 @@
-"""This module makes integers of activations as the runtimes do, and floats of the sums: what `ActivationQuantizer` declares.
+"""This module quantizes activations as the runtimes do, and converts sums to floats, as an `ActivationQuantizer` declares.
 
-The original rule is `bitlinear`'s, the definition, and is called as it stands; everything else here is a variation on it,
-named by the declaration. Whatever the groups, sums of codes times trits are exact integers.
+The original rule is the definition in `bitlinear`, which is called unchanged; everything else here is a variation of
+it, named by the declaration. With any groups, sums of codes times trits are exact integers.
 
 >>> from i2s_spec.model.numeric_profile import ActivationQuantizer
 >>> x = np.array([[0.5, -2.5, 254.0]], dtype=np.float32)
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 FOUR: Final = 4
-#: Columns of blocks that have a scale of their own, by what a rule calls them.
+#: Columns of blocks with a scale each, by their name in a rule.
 BLOCKS: Final = {"blocks-256": 256, "blocks-32": 32}
 
 
@@ -35,9 +35,9 @@ class Quantized(NamedTuple):
     """Tokens as integers.
 
     :param codes: int8 [T, K]
-    :param scale: float32 [T], or [T, groups]: what elements were multiplied with
-    :param sums: int32 [T], of all codes of a token
-    :param steps: what a code of 1 stands for, as `scale`, where a runtime keeps that too: amax / 127
+    :param scale: float32 [T], or [T, groups]: the factors of the elements
+    :param sums: int32 [T], the sum of all codes of a token
+    :param steps: the value of code 1, shaped like `scale`, if a runtime stores that, too: amax / 127
     """
 
     codes: NDArray[np.int8]
@@ -47,7 +47,7 @@ class Quantized(NamedTuple):
 
 
 def quantize(x: Floats, rule: ActivationQuantizer) -> Quantized:
-    """The codes of activations, float32 [T, K], by a rule with groups."""
+    """The codes of activations, float32 [T, K], for a rule with groups."""
     if _is_definition(rule):
         return Quantized(*bitlinear.quantize_activations(x))
     grouped = _grouped(x, rule)
@@ -73,10 +73,10 @@ def epilogue(
     rule: ActivationQuantizer,
     steps: Floats | None = None,
 ) -> Floats:
-    """The floats that sums stand for, in the order of roundings of a rule.
+    """The float values of sums, with the roundings of a rule in its order.
 
-    :param weight_scale: of all weights, or of each row, float32 [N]
-    :param steps: what a code of 1 stands for; the reciprocal of the scale where that is not kept
+    :param weight_scale: the scale of all weights, or of each row, float32 [N]
+    :param steps: the value of code 1; the reciprocal of the scale if it is not stored
     """
     with np.errstate(all="ignore"):
         if rule.epilogue == "divide":
@@ -93,12 +93,12 @@ def epilogue(
 
 
 def steps_of(quantized: Quantized) -> Floats:
-    """What a code of 1 stands for, float32, as the scales."""
+    """The value of code 1, float32, shaped like the scales."""
     return _steps_or_reciprocal(quantized.scale, quantized.steps)
 
 
 def _steps_or_reciprocal(scale: Floats, steps: Floats | None) -> Floats:
-    """The steps that are kept, else reciprocals; a scale of 0 stands for a group of zeros, whose step is 0 as well."""
+    """The stored steps, else reciprocals of the scales; a scale of 0 means a group of zeros, whose step is 0 as well."""
     if steps is not None:
         return steps
     with np.errstate(all="ignore"):
@@ -106,7 +106,7 @@ def _steps_or_reciprocal(scale: Floats, steps: Floats | None) -> Floats:
 
 
 def block_of(rule: ActivationQuantizer) -> int | None:
-    """Columns that share a scale, where they lie side by side; None where a token has one."""
+    """How many contiguous columns share a scale; None if a token has one scale."""
     return BLOCKS.get(rule.groups)
 
 
@@ -117,7 +117,7 @@ def _is_definition(rule: ActivationQuantizer) -> bool:
 
 
 def _scales(grouped: Floats, rule: ActivationQuantizer) -> Floats:
-    """What each group is multiplied with, float32 [T, groups]."""
+    """The factor of each group, float32 [T, groups]."""
     amax = np.abs(grouped).max(axis=-1)
     largest = amax.astype(np.float64 if rule.scale == "f64" else np.float32)
     if rule.floor is not None:
@@ -136,7 +136,7 @@ def _scales(grouped: Floats, rule: ActivationQuantizer) -> Floats:
 
 
 def _steps(grouped: Floats, rule: ActivationQuantizer) -> Floats | None:
-    """What a code of 1 stands for, where it is amax / 127 and not the reciprocal of the scale, float32 [T, groups]."""
+    """The value of code 1, if it is amax / 127 and not the reciprocal of the scale, float32 [T, groups]."""
     if rule.scale != "inverse" and rule.epilogue != "scaled" and rule.steps == "f32":
         return None
     amax = np.abs(grouped).max(axis=-1)
@@ -181,6 +181,6 @@ def require_groups(columns: int, rule: ActivationQuantizer) -> None:
     unit = {**BLOCKS, "interleaved-4": FOUR * FOUR}.get(rule.groups, 1)
     if columns % unit:
         raise SettingError(
-            f"activations of {counted(columns, 'column')} cannot be quantized by {rule.groups}: it "
-            f"takes multiples of {counted(unit, 'column')}"
+            f"activations of {counted(columns, 'column')} cannot be quantized with {rule.groups}, which "
+            f"needs multiples of {counted(unit, 'column')}"
         )

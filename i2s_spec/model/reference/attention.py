@@ -1,7 +1,7 @@
-"""This module is attention on one sequence: scores, soft-max, and the mixture of values, with grouped heads.
+"""This module computes attention on one sequence: scores, soft-max, and weighted values, with grouped heads.
 
-Query head h meets key and value head h // (H / G). Query heads that share a key head are multiplied together, as rows of one
-matrix; each product is its own sum, so that nothing depends on it.
+Query head h uses key and value head h // (H / G). Query heads that share a key head are multiplied together, as rows of
+one matrix; this does not change results, because each product is a separate sum.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def scores(q: Floats, keys: NDArray[Any], products: Products) -> Floats:
 
 
 def soft_max(scores: Floats, scale: np.float32, past: int | None, how: str) -> Floats:
-    """The shares of every row, float32 [H, T, S].
+    """The weights of every row, float32 [H, T, S].
 
     z is the scores times the scale, less the largest of the row, both in float32. `f64`: e^z in float64, rounded; its sum in
     float64 by index; times the rounded reciprocal of that. `ggml`: the same with e^z by ggml's polynomial, and float32 sums
@@ -51,7 +51,7 @@ def soft_max(scores: Floats, scale: np.float32, past: int | None, how: str) -> F
     if past is not None:
         _, tokens, seen = z.shape
         z[:, np.arange(seen)[None, :] > past + np.arange(tokens)[:, None]] = -np.inf
-    for head in z:  # one by one: float64 on the way takes room
+    for head in z:  # one head at a time: the intermediate float64 need memory
         head -= head.max(axis=-1, keepdims=True)  # noqa: PLW2901
         head[:] = _shares(head, how)
     return z
@@ -71,11 +71,11 @@ def _shares(z: Floats, how: str) -> Floats:
 
 
 def weighted_values(p: Floats, values: NDArray[Any], products: Products, unit: int = 1) -> Floats:
-    """The values, each by its share, heads side by side: float32 [T, H * d].
+    """The sum of the values, each times its weight, with heads side by side: float32 [T, H * d].
 
     :param p: float32 [H, T, S]
     :param values: float32 or float16 [S, G, d]
-    :param unit: what S is filled up to a multiple of, with zeros
+    :param unit: S is padded with zeros to a multiple of this
     """
     (heads, tokens, seen), (_, groups, width) = p.shape, values.shape
     if over := -seen % unit:

@@ -1,8 +1,8 @@
-"""This module reads embedding tables of every type met in files: rows for tokens, and whole tables as heads.
+"""This module reads embedding tables of every type that occurs in files: rows for tokens, and whole tables as heads.
 
-Rows are dequantized exactly: each number is the one that the file's type stands for, rounded to float32 as ggml's own
-definition does it. Where d is an F16 scale, Q8_0 is d q, and Q6_K is (d s) q with a scale s for every 16 elements. The
-ternary types with a scale for each group are those of `block_layout`.
+Rows are dequantized exactly: each number has the value that the file's type defines, rounded to float32 as in ggml's
+definition. With an F16 scale d, Q8_0 is d q, and Q6_K is (d s) q with a scale s for every 16 elements. The ternary
+types with a scale for each group are those of `block_layout`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-#: Elements of a table that are dequantized at a time.
+#: How many elements of a table are dequantized at a time.
 WINDOW: Final = 1 << 22
 
 
 class EmbeddingTable:
     """The embedding table, or the head, of a model.
 
-    :raises SettingError: for a type that is not read here
+    :raises SettingError: for a type that is not supported here
     """
 
     def __init__(self, weights: ModelWeights, name: str) -> None:
@@ -63,7 +63,7 @@ class EmbeddingTable:
 
     @property
     def dense(self) -> NDArray[Any]:
-        """The table itself, where its elements are plain: float32, float16, or uint16 that are bfloat16."""
+        """The table itself, if its elements are floats: float32, float16, or uint16 for bfloat16."""
         matrix = self.weights.matrix(self.name)
         if isinstance(matrix, Ternary | Grouped):
             raise TypeError(f"{self.name} is {self.type}")
@@ -71,7 +71,7 @@ class EmbeddingTable:
 
     @property
     def ternary(self) -> Ternary:
-        """The table itself, where it is I2_S."""
+        """The table itself, if it is I2_S."""
         matrix = self.weights.matrix(self.name)
         if not isinstance(matrix, Ternary):
             raise TypeError(f"{self.name} is {self.type}")
@@ -98,7 +98,7 @@ def _ternary_rows(payload: NDArray[np.uint8], columns: int, scale: np.float32) -
     from i2s_spec.schema.dialect import CANONICAL
 
     codes = unpack_codes(payload.reshape(-1), (len(payload), columns), CANONICAL.layout)
-    trits = np.array([-1, 0, 1, 0], dtype=np.float32)  # the fork's get_rows takes code 3 for 0 (clause 5.4)
+    trits = np.array([-1, 0, 1, 0], dtype=np.float32)  # the fork's get_rows reads code 3 as 0 (clause 5.4)
     return trits[codes] * scale
 
 
@@ -138,5 +138,5 @@ def _q6_k(rows: NDArray[np.uint8]) -> Floats:
     return (factor * q.astype(np.float32)).reshape(len(rows), -1)
 
 
-#: Quantized types: what makes floats of the bytes of rows.
+#: Quantized types, each with the function that dequantizes rows.
 BLOCKS: Final = {"Q8_0": _q8_0, "Q6_K": _q6_k}

@@ -1,4 +1,4 @@
-"""This module walks a graph: one operation after the other, each value shown to the tap of the run.
+"""This module walks a graph: one operation after the other; each value is passed to the tap of the run.
 
 `execute` runs a graph or a part of one from given values; `evaluate` runs one node. A value is released after its last use.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(node: Node, inputs: list[Any], run: Run, operations: Operations) -> Any:
-    """The value of one node for given inputs; infinities and NaN are values like others."""
+    """The value of one node for given inputs; infinities and NaN are valid values."""
     with np.errstate(all="ignore"):
         return getattr(operations, node.op)(run, node, *inputs)
 
@@ -34,7 +34,7 @@ def execute(
 ) -> dict[str, Any]:
     """The results of a graph.
 
-    :param given: the values that the graph takes from outside, by name
+    :param given: the inputs of the graph, by name
     :param substitutes: operations of another profile for some nodes, by name of the node
     """
     values = dict(given)

@@ -1,4 +1,4 @@
-"""This module emulates single-precision arithmetic of ggml's AVX2 kernels, where its last bit decides about codes.
+"""This module emulates the single-precision arithmetic of ggml's AVX2 kernels where the last bit can change codes.
 
 `fma` is a fused multiply-add of float32: the product and the sum are exact, and rounded once. `silu` is x / (1 + e^-x)
 with the polynomial that ggml uses for e^x, `sums` is a dot product over four vectors of eight lanes.
@@ -27,8 +27,8 @@ STEP: Final = LANES * VECTORS
 def fma(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> Floats:
     """f32(a b + c) with one rounding.
 
-    The product is exact in float64; the sum is rounded to odd there (its last bit says whether anything was lost), so that
-    the rounding to float32 that follows is the only one.
+    The product is exact in float64; the sum is rounded to odd (its last bit says whether anything was lost), so that
+    the following rounding to float32 has the effect of a single rounding.
     """
     product = np.asarray(a, dtype=np.float64) * np.asarray(b, dtype=np.float64)
     addend = np.asarray(c, dtype=np.float64)
@@ -54,14 +54,14 @@ _C: Final = [
 
 
 def exp(x: Floats) -> Floats:
-    """e^x as ggml's vector code has it, for finite x; what overflows becomes infinity, what underflows 0."""
+    """e^x as in ggml's vector code, for finite x; overflow gives infinity, underflow 0."""
     with np.errstate(all="ignore"):
         x = np.clip(x, np.float32(-200), np.float32(200))
         n = fma(x, _PER_LN2, _SHIFT) - _SHIFT
         b = fma(-n, _LN2_LOW, fma(-n, _LN2_HIGH, x))
         u = b * b
         j = fma(fma(fma(_C[4], b, _C[3]), u, fma(_C[2], b, _C[1])), u, _C[0] * b)
-        # 2^n (1 + j) with one rounding: the sum in float32 scaled exactly, as a fused k + j k is where k = 2^n is normal
+        # 2^n (1 + j) with one rounding: the float32 sum is scaled exactly, like a fused k + j k if k = 2^n is normal
         result: Floats = np.ldexp(np.float32(1) + j, n.astype(np.int32)).astype(np.float32)
         return result
 
@@ -74,7 +74,7 @@ def silu(x: Floats) -> Floats:
 
 
 def gelu(x: Floats) -> Floats:
-    """GELU from ggml's table: x rounded to F16, and so is the result."""
+    """GELU from ggml's table: x and the result are rounded to F16."""
     from i2s_spec.model.arithmetic import transcendental
 
     with np.errstate(all="ignore"):
@@ -87,8 +87,9 @@ def gelu(x: Floats) -> Floats:
 def sums(x: Floats, w: Floats) -> Floats:
     """The dot products of rows of x, float32 [T, K], with rows of w, float32 [N, K]: float32 [T, N].
 
-    Element k goes to lane k % 32 by a fused multiply-add; the lanes are added pairwise, vectors 0+2 and 1+3, then halves of
-    the vector, then neighbors twice. What is after the last 32 is multiplied in float32 and added in float64.
+    Element k goes to lane k % 32 by a fused multiply-add; the lanes are added pairwise, vectors 0+2 and 1+3, then
+    halves of the vector, then neighbors twice. Elements after the last whole 32 are multiplied in float32 and added in
+    float64.
     """
     whole = x.shape[1] // STEP * STEP
     lanes = np.zeros((len(x), len(w), STEP), dtype=np.float32)
@@ -108,7 +109,8 @@ def sums(x: Floats, w: Floats) -> Floats:
 
 
 def sums_of_vectors(x: Floats) -> NDArray[np.float64]:
-    """The sum over the last axis: of each eight in float32, as a vector is added up, then of those in float64 by index."""
+    """The sum over the last axis: of each eight elements in float32 like a vector sum, then of these in float64 by
+    index."""
     rest = -x.shape[-1] % LANES
     wide = np.concatenate([x, np.zeros((*x.shape[:-1], rest), dtype=np.float32)], axis=-1) if rest else x
     eight = wide.reshape(*x.shape[:-1], -1, LANES)
@@ -129,7 +131,7 @@ _BLOCKS: Final = {"Q6_K": 256, "Q8_0": 32}
 
 
 def quantized_head(table: EmbeddingTable, x: Floats) -> Floats:
-    """The products of activations with a Q6_K or Q8_0 table as ggml has them: activations become int8 by blocks.
+    """The products of activations with a Q6_K or Q8_0 table as in ggml: activations are quantized to int8 by blocks.
 
     Sums of integers are exact; blocks are added in float64, where ggml adds float32 lanes (8e-8 away).
     """

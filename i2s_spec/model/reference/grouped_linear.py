@@ -1,8 +1,8 @@
 """This module multiplies activation codes with weights that have a scale for each group (clause 9.8).
 
-Where activations or weights have several scales, columns are cut into runs, in each of which both have one. The sum of
-weights times codes in a run, `sums`, is an exact integer; `partial_sums` gives it by the integer product of I2_S, and
-`partial_sums_reference` by its definition. What floats the sums make, the rule says:
+If activations or weights have several scales, columns are divided into runs in which both have one scale. The sum of
+weights times codes in a run, `sums`, is an exact integer; `partial_sums` computes it with the integer product of I2_S,
+`partial_sums_reference` is its definition. The rule says how floats are computed from the sums:
 
     one scale a token   y = f32(sum of acc_g d_g) / s: products exact and added in float64 by index, rounded to float32,
                         then the division, or the product that the rule has instead. Where a row has one scale it is
@@ -39,7 +39,7 @@ def quantized_linear(
 ) -> tuple[Floats, Sums]:
     """A projection of quantized tokens: float32 [T, N], and the integer sums, int32 [T, N] or [groups, T, N].
 
-    By blocks, weights with one scale are those of the type that the rule is for, whose groups all have that scale as F16.
+    With blocks, weights with one scale count as weights of the rule's type whose groups all have that scale as F16.
     """
     if isinstance(weight, Grouped):
         return grouped_product(quantized, rule, weight, threads)
@@ -64,8 +64,8 @@ def grouped_product(
 ) -> tuple[Floats, Sums]:
     """A projection of quantized tokens: float32 [T, N], and the sums.
 
-    :returns: the sums are int32 [T, N] where rows and tokens have one scale each, and [T, runs, N] where only tokens have;
-        else [runs, T, N], of interleaved activations [4 * runs, T, N] with the runs of the first kind first
+    :returns: the sums are int32 [T, N] if rows and tokens have one scale each, [T, runs, N] if only tokens have, else
+    [runs, T, N]; for interleaved activations [4 * runs, T, N], with the runs of the first kind first
     """
     if rule.groups == "interleaved-4":
         return _interleaved(quantized, rule, matrix, threads)
@@ -73,7 +73,7 @@ def grouped_product(
         acc = partial_sums(matrix, quantized.codes, run_length(rule, matrix), threads)
         return _blocks(acc, quantized, rule, matrix), acc
     acc = token_sums(matrix, quantized.codes, rule, threads)
-    if acc.ndim == 2:  # the epilogue of I2_S, the scale of the weights being that of the row
+    if acc.ndim == 2:  # the epilogue of I2_S, with the scale of the row as weight scale
         return activation_quant.epilogue(acc, quantized.scale, matrix.scales[:, 0], rule, quantized.steps), acc
     return _by_token(_weighed(acc.transpose(1, 0, 2), matrix), quantized, rule), acc
 
@@ -87,7 +87,7 @@ def token_sums(matrix: Grouped, codes: NDArray[np.int8], rule: ActivationQuantiz
 
 
 def run_length(rule: ActivationQuantizer, matrix: Grouped) -> int:
-    """Columns in which activations and weights have one scale each."""
+    """The length of a run: columns in which activations and weights have one scale each."""
     return gcd(matrix.group, activation_quant.block_of(rule) or matrix.columns)
 
 
@@ -95,7 +95,7 @@ def partial_sums(matrix: Grouped, codes: NDArray[np.int8], length: int, threads:
     """The sums of weights times codes in each run of columns, int32 [runs, T, N].
 
     :param codes: int8 [T, columns]
-    :param length: of a run: all columns, or a divisor or multiple of 128
+    :param length: columns of a run: all columns, or a divisor or multiple of 128
     """
     tokens, rows = len(codes), matrix.rows
     wide = np.zeros((tokens, matrix.wide), dtype=np.int8)
@@ -104,7 +104,7 @@ def partial_sums(matrix: Grouped, codes: NDArray[np.int8], length: int, threads:
         return matmul.accumulate(matrix.whole_rows, rows, matrix.wide, wide, threads=threads)[None]
     parts = max(
         1, SLAB // length
-    )  # of a slab, each multiplied with the others' codes 0: payloads are read once for all
+    )  # runs of a slab, each with codes 0 for the other runs: payloads are read once for all
     masked = np.zeros((len(matrix.slabs), parts, tokens, parts, SLAB // parts), dtype=np.int8)
     each = wide.reshape(tokens, len(matrix.slabs), parts, SLAB // parts).transpose(1, 2, 0, 3)
     for part in range(parts):
@@ -121,7 +121,7 @@ def partial_sums(matrix: Grouped, codes: NDArray[np.int8], length: int, threads:
 
 
 def partial_sums_reference(matrix: Grouped, codes: NDArray[np.int8], length: int) -> Sums:
-    """`partial_sums` by its definition."""
+    """The definition of `partial_sums`."""
     weights = matrix.values().astype(np.int32).reshape(matrix.rows, -1, length)
     sums: Sums = np.einsum("tgk,ngk->gtn", codes.astype(np.int32).reshape(len(codes), -1, length), weights)
     return sums
@@ -181,7 +181,7 @@ def _interleaved(quantized: Quantized, rule: ActivationQuantizer, matrix: Groupe
 
 
 def _kinds(columns: int, quantized: Quantized) -> list[NDArray[np.bool_]]:
-    """Which columns share each of the interleaved scales: element j has scale j // 4 % 4 of four."""
+    """The columns that share each of the interleaved scales: element j has scale j // 4 % 4 of four."""
     count = quantized.scale.shape[1]
     owner = np.arange(columns) // count % count
     return [owner == kind for kind in range(count)]

@@ -1,12 +1,12 @@
-"""This module computes what released kernels compute where they are wrong: named mistakes, in plain NumPy.
+"""This module reproduces the wrong results of released kernels: named mistakes, in plain NumPy.
 
-All are deterministic and reproduce the recorded outputs of those kernels bit for bit, so that a report can say which of
-them explains a sum. Each takes the weights as codes 0 to 3, uint8 [N, K], and activation codes, int8 [T, K], and gives what
-the kernel gives for `dot`, int32 [T, N]: codes times activation codes, before the offset is taken off.
+All are deterministic and reproduce the recorded outputs of those kernels bit for bit, so a report can say which of them
+explains a sum. Each takes the weights as codes 0 to 3, uint8 [N, K], and activation codes, int8 [T, K], and gives the
+kernel's result for `dot`, int32 [T, N]: codes times activation codes, before the offset is subtracted.
 
-Two more mistakes are known by name only, since what comes out of them depends on what was in memory: `nrc-4`, where an ARM
-build with dot products hands four tokens to a kernel for one, and `row-split`, where two threads share rows that are no
-multiple of four and write to each other's.
+Two more mistakes are only named, because their results depend on the contents of memory: `nrc-4`, where an ARM build
+with dot products passes four tokens to a kernel for one, and `row-split`, where two threads share rows that are not a
+multiple of four and write to each other's rows.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
     Emulation = Callable[[NDArray[np.uint8], NDArray[np.int8]], NDArray[np.int32]]
 
-#: Columns of a block, lanes of 16 bits, and neighboring columns that go to one lane, by kernel.
+#: Columns of a block, number of 16-bit lanes, and neighboring columns that go to one lane, by kernel.
 _KERNELS: Final = {"avx2": (128, 16, 2), "neon": (64, 8, 1)}
-#: Blocks that are added before the lanes are widened.
+#: How many blocks are added before the lanes are widened.
 _GROUP: Final = 32
 
 Kernel = Literal["avx2", "neon"]
 
 
 def int16_wrap(weights: NDArray[np.uint8], codes: NDArray[np.int8], kernel: Kernel = "avx2") -> NDArray[np.int32]:
-    """Sums of 32 blocks in lanes of 16 bits, which wrap around: builds without VNNI or dot products.
+    """Sums of 32 blocks in 16-bit lanes, which wrap around: builds without VNNI or dot products.
 
-    A lane takes 256 products of up to 254 there, or of -256. Sums that fit are right; one that does not is off by 65,536.
+    A lane adds 256 products of up to 254, or of -256. Sums that fit are right; a sum that overflows is off by 65,536.
 
     :param kernel: `avx2`: lanes take neighboring pairs, 4,096 columns at a time; `neon`, ARM since November 2025: every
         eighth column, 2,048 at a time
@@ -61,13 +61,14 @@ def rows_of_four(weights: NDArray[np.uint8], codes: NDArray[np.int8]) -> NDArray
 def truncated_rows(weights: NDArray[np.uint8], codes: NDArray[np.int8]) -> NDArray[np.int32]:
     """Rows read from byte row * K // 4 in whole blocks, where K is not a multiple of 128.
 
-    Such rows begin inside a block, and their last K % 128 columns are left out. Where K is a multiple, nothing is wrong.
+    Such rows begin inside a block, and their last K % 128 columns are left out. If K is a multiple of 128, the result
+    is right.
     """
     return _as_blocks(_packed(weights, "interleave-128"), weights.shape[0], weights.shape[1], codes)
 
 
 def truncated_columns(weights: NDArray[np.uint8], codes: NDArray[np.int8]) -> NDArray[np.int32]:
-    """The last K % 128 columns left out, and nothing else wrong: a kernel that does read `rows-1x4`."""
+    """The last K % 128 columns are left out; otherwise right: a kernel that does read `rows-1x4`."""
     whole = weights.shape[1] // LAYOUTS["interleave-128"].block * LAYOUTS["interleave-128"].block
     return int16_wrap(weights[:, :whole], codes[:, :whole])
 
@@ -85,7 +86,7 @@ KERNEL_BUGS: Final[Mapping[str, Emulation]] = MappingProxyType(
 
 
 def _packed(weights: NDArray[np.uint8], layout: str) -> NDArray[np.uint8]:
-    """The payload as released quantizers write it: bytes of what is in no whole block are 0."""
+    """The payload as released quantizers write it: bytes of incomplete blocks are 0."""
     rows, columns = whole_blocks(LAYOUTS[layout], *weights.shape)
     payload = np.zeros(weights.size // CODES_PER_BYTE, dtype=np.uint8)
     whole = pack_codes(weights.reshape(-1)[: rows * columns].reshape(rows, columns), LAYOUTS[layout])
@@ -94,7 +95,7 @@ def _packed(weights: NDArray[np.uint8], layout: str) -> NDArray[np.uint8]:
 
 
 def _as_blocks(payload: NDArray[np.uint8], rows: int, columns: int, codes: NDArray[Any]) -> NDArray[np.int32]:
-    """The sums of a kernel that takes whole blocks from byte row * columns // 4 on, whatever the bytes are."""
+    """The sums of a kernel that reads whole blocks from byte row * columns // 4 on, whatever the bytes are."""
     layout = LAYOUTS["interleave-128"]
     k = np.arange(columns // layout.block * layout.block)
     byte, shift = layout.byte_of(k, 1, columns), layout.shift_of(k, 1, columns).astype(np.uint8)

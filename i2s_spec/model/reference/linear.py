@@ -1,4 +1,4 @@
-"""This module computes projections and heads as a numeric profile has them: products with ternary matrices, or floats."""
+"""This module computes projections and heads as a numeric profile declares: products with ternary matrices, or floats."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-#: Rows of a ternary matrix that are made floats at a time, where a profile wants no integers.
+#: Rows of a ternary matrix that are dequantized at a time, if a profile does not quantize activations.
 ROWS: Final = 1024
 
 
@@ -37,7 +37,7 @@ class Projections:
         self.threads = threads
 
     def linear(self, run: Run, node: Node, x: Floats) -> Floats:
-        """A projection: BitLinear where the matrix is ternary (clause 9.8), else products of floats."""
+        """A projection: BitLinear if the matrix is ternary (clause 9.8), else products of floats."""
         matrix = run.weights.matrix(node.weight)
         if not isinstance(matrix, Ternary | Grouped):
             return self.dense(x, matrix, single=self.profile.drops_rows and _behind_attention(run, node))
@@ -46,7 +46,7 @@ class Projections:
         return self.bitlinear(run, node, x, matrix)
 
     def bitlinear(self, run: Run, node: Node, x: Floats, matrix: Ternary | Grouped) -> Floats:
-        """BitLinear by the profile's quantizer for the type; projections of one input share its codes."""
+        """BitLinear with the profile's quantizer for the type; projections of the same input share its codes."""
         rule = self.profile.quantizer_of(run.weights.tensor_type(node.weight))
         (source,) = node.inputs
         quantized = run.quantized.get((source, rule))
@@ -58,11 +58,11 @@ class Projections:
         return y
 
     def quantized(self, x: Floats, rule: ActivationQuantizer) -> activation_quant.Quantized:
-        """The integers of activations."""
+        """The codes of activations."""
         return activation_quant.quantize(x, rule)
 
     def show_integers(self, run: Run, node: Node, quantized: activation_quant.Quantized, acc: NDArray[Any]) -> None:
-        """Let the inside of BitLinear be looked at."""
+        """Pass the internal values of BitLinear to the tap."""
         prefix = node.weight.removesuffix(".weight")
         run.tap(f"{prefix}.act_q8", lambda: quantized.codes)
         run.tap(f"{prefix}.act_scale", lambda: quantized.scale)
@@ -95,7 +95,7 @@ class Projections:
         return out
 
     def _in_windows(self, x: Floats, matrix: Grouped) -> Floats:
-        """The same of weights with a scale for each group."""
+        """The same for weights with a scale for each group."""
         out = np.empty((len(x), matrix.rows), dtype=np.float32)
         for start in range(0, matrix.rows, ROWS):
             part = matrix.part(start, start + ROWS)
@@ -103,7 +103,7 @@ class Projections:
         return out
 
     def head(self, run: Run, node: Node, x: Floats) -> Floats:
-        """The logits: products with every row of the table; of an I2_S table, if the profile says so, by BitLinear."""
+        """The logits: products with every row of the table; for an I2_S table with BitLinear, if the profile says so."""
         table = run.table(node.weight)
         if table.type == "I2_S" and self.profile.i2s_head == "bitlinear":
             return self.bitlinear(run, node, x, table.ternary)
@@ -117,9 +117,9 @@ class Projections:
         return out
 
     def dense(self, x: Floats, w: NDArray[Any], *, single: bool = False) -> Floats:
-        """x w^T with a matrix of floats: what enters is rounded to the matrix's type where the profile has it so.
+        """x w^T with a matrix of floats; the input is rounded to the matrix's type if the profile says so.
 
-        :param single: whether each row is a product of its own, not one of several tokens
+        :param single: whether each row is a separate product, not part of one with several tokens
         """
         if not single and self.in_eight_lanes(x, w):
             entering = x if self.profile.llamafile_input == "f32" else self._as_weights(x, w)
@@ -127,11 +127,11 @@ class Projections:
         return self.products(self._as_weights(x, w), w)
 
     def in_eight_lanes(self, x: Floats, w: NDArray[Any]) -> bool:
-        """Whether llamafile's kernel takes a product: of two tokens or more, F32 or F16, rows of whole vectors."""
+        """Whether llamafile's kernel computes a product: two tokens or more, F32 or F16, rows of whole vectors."""
         return self.profile.llamafile and len(x) > 1 and x.shape[1] % 8 == 0 and w.dtype.name in ("float32", "float16")
 
     def products(self, x: Floats, w: NDArray[Any]) -> Floats:
-        """x w^T, summed as the profile sums."""
+        """x w^T, summed as the profile declares."""
         if self.profile.sums == "in-order":
             return reductions.products(x, w, self.threads)
         if self.profile.sums == "lanes":
@@ -146,7 +146,7 @@ class Projections:
 
 
 def _behind_attention(run: Run, node: Node) -> bool:
-    """Whether a projection is one of the last layer's feed-forward."""
+    """Whether a projection belongs to the last layer's feed-forward network."""
     return node.layer == run.layers - 1 and ".ffn_" in node.weight
 
 

@@ -1,10 +1,10 @@
-"""This module is the fast path of BitLinear: the definition of `bitlinear`, with compiled kernels on the packed bytes.
+"""This module is the fast path of BitLinear: the functions of `bitlinear`, with compiled kernels on the packed bytes.
 
-Same names, same answers and same errors; two more parameters, `threads` and `out`. No matrix is unpacked in memory:
-kernels read the payload once for every four tokens, or once in all for one; where that is faster
-(`pyx/matmul_panel.h`), many tokens share a few rows that are unpacked into cache. Rows that begin inside a block have
-no bytes of their own; they are repacked first, each time, unless `whole_rows` did that once. Property tests compare
-both, bit for bit.
+It has the same names, results and errors, and two more parameters, `threads` and `out`. No matrix is unpacked in
+memory: kernels read the payload once for every four tokens, or once for a single token; if that is faster
+(`pyx/matmul_panel.h`), many tokens share a few rows that are unpacked into the cache. Rows that begin inside a block
+share bytes with other rows; they are repacked first, each time, unless `whole_rows` did that once. Property tests
+compare both paths bit for bit.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ _BLOCK: Final = CANONICAL.layout.block
 
 @cache
 def kernel_sets() -> tuple[KernelSet, ...]:
-    """Every set that was compiled, the slowest first; `portable` is always there and can always run."""
+    """Every set that was compiled, the slowest first; `portable` always exists and can always run."""
     return table(_matmul.kernel_sets())
 
 
 def _row() -> int:
-    """The row of the set in use: a decoder asks hundreds of times for each token."""
+    """The row of the set in use; cached, because a decoder asks for it hundreds of times for each token."""
     return _row_named(environ.get(VARIABLE))
 
 
 @cache
-def _row_named(name: str | None) -> int:  # what the variable says is part of the question, not of the answer
+def _row_named(name: str | None) -> int:  # the value of the variable is part of the key of the cache
     return chosen(kernel_sets()).row
 
 
 def quantize_activations(x: NDArray[np.float32], *, threads: int = 1) -> Activations:
-    """Tokens as int8 codes with one scale each; as `bitlinear.quantize_activations`.
+    """Tokens as int8 codes with one scale each; like `bitlinear.quantize_activations`.
 
     :param threads: how many threads may work on it
     """
@@ -71,11 +71,11 @@ def dot(
     threads: int = 1,
     out: NDArray[np.int32] | None = None,
 ) -> NDArray[np.int32]:
-    """The sums of weight codes times activation codes; as `bitlinear.dot`.
+    """The sums of weight codes times activation codes; like `bitlinear.dot`.
 
     :param threads: how many threads may work on it; the result does not depend on it
     :param out: a contiguous int32 array [T, rows], which is filled and returned
-    :raises ValueError: also for an `out` of another shape or kind
+    :raises ValueError: also for an `out` of a wrong shape or type
     """
     packed, activations = _whole(payload, rows, columns, codes)
     sums = _array((len(codes), rows), np.int32, out)
@@ -92,7 +92,7 @@ def accumulate(
     threads: int = 1,
     out: NDArray[np.int32] | None = None,
 ) -> NDArray[np.int32]:
-    """The sums of trits times activation codes; as `bitlinear.accumulate`. Parameters and errors are those of `dot`."""
+    """The sums of trits times activation codes; like `bitlinear.accumulate`. Parameters and errors are those of `dot`."""
     sums = dot(payload, rows, columns, codes, threads=threads, out=out)
     sums -= codes.sum(axis=1, dtype=np.int32)[:, None]
     return sums
@@ -108,9 +108,9 @@ def linear(
     threads: int = 1,
     out: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]:
-    """BitLinear: float32 [T, columns] to float32 [T, rows]; as `bitlinear.linear`.
+    """BitLinear: float32 [T, columns] to float32 [T, rows]; like `bitlinear.linear`.
 
-    :param x: tokens, or the activations that `quantize_activations` made of them, which several matrices may share
+    :param x: tokens, or the result of `quantize_activations`, which several matrices may share
     :param out: a contiguous float32 array [T, rows], which is filled and returned
     """
     made = x if isinstance(x, Activations) else quantize_activations(x, threads=threads)
@@ -124,9 +124,9 @@ def linear(
 
 
 def whole_rows(payload: Any, rows: int, columns: int) -> tuple[NDArray[np.uint8], int]:
-    """The payload of a matrix whose rows are whole blocks, and its columns: as many as there were, and zeros.
+    """The payload of a matrix with rows padded to whole blocks, and its number of columns with the padding.
 
-    A code 0 is no weight 0, but what it is multiplied with is 0 then.
+    The padding is code 0, which is the weight -1, but it is multiplied with activation codes 0.
     """
     raw = octets(payload)
     wide = -(-columns // _BLOCK) * _BLOCK
@@ -145,7 +145,7 @@ def whole_rows(payload: Any, rows: int, columns: int) -> tuple[NDArray[np.uint8]
 def _whole(
     payload: Any, rows: int, columns: int, codes: NDArray[np.int8]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int8]]:
-    """Payload and activation codes as the kernels take them: checked, contiguous, whole blocks in a row."""
+    """Payload and activation codes in the form for the kernels: checked, contiguous, with whole blocks in a row."""
     check_product(codes, rows, columns)
     flat = (
         type(payload) is np.ndarray and payload.dtype == np.uint8 and payload.ndim == 1 and payload.flags.c_contiguous
@@ -164,7 +164,7 @@ def _whole(
 
 
 def _array(shape: tuple[int, int], dtype: type[Any], out: NDArray[Any] | None) -> NDArray[Any]:
-    """An array to fill: `out` if it fits exactly, or a new one."""
+    """The array for the result: `out` if it matches exactly, or a new one."""
     if out is None:
         return np.empty(shape, dtype=dtype)
     if out.shape != shape or out.dtype != dtype:

@@ -1,13 +1,13 @@
-"""This module computes the operations that graphs are made of, as a numeric profile has them.
+"""This module computes the operations of graphs as a numeric profile declares.
 
-Every operation is a method that takes the run, its node and its inputs, and gives its value. Nothing but the profile and the
-node's settings decides how it is computed. What a profile computes by other means (compiled kernels, another device) is a
-class with the same methods, which the profile names.
+Every operation is a method that takes the run, its node and its inputs, and returns its value. Only the profile and the
+node's settings decide how it is computed. If a profile computes in another way (compiled kernels, another device), it
+names another class with the same methods.
 
 Values are float32 [T, ...], T being the tokens of all sequences of a run, one after the other. Keys, values, scores and
 soft-max rows differ in shape between sequences and are lists with one array for each.
 
-Every float operation that is not a sum is one operation of NumPy on float32 at a time: one IEEE rounding, nothing fused.
+Every float operation except sums is a single NumPy operation on float32: one IEEE rounding, nothing fused.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 
 class Operations:
-    """The operations of the profiles that are declared by their choices alone.
+    """The operations of profiles that are defined by their choices alone.
 
     :param profile: the choices
     :param threads: how many threads may work; results do not depend on it
-    :param projections: what multiplies with matrices; that of the profile unless it is given
+    :param projections: the object that multiplies with matrices; by default that of the profile
     """
 
     def __init__(self, profile: NumericProfile, threads: int = 1, projections: Projections | None = None) -> None:
@@ -53,23 +53,23 @@ class Operations:
     def prepare(
         self, graph: Graph, weights: ModelWeights, progress: Callable[[int, int], object] | None = None
     ) -> None:
-        """Do once, when a model is loaded, what need not be done in every pass.
+        """Do the work that is needed only once, when a model is loaded.
 
         :param progress: called with (bytes that were read, bytes in all)
         """
 
     def whole(self, graph: Graph, given: Mapping[str, Any], run: Run) -> dict[str, Any] | None:
-        """The results of a graph of which no other value is wanted, by a faster way; None if this class has no such way."""
+        """The results of a graph if no other value is needed, computed faster; None if this class has no faster way."""
         return None
 
     # Rows and elements
 
     def embed(self, run: Run, node: Node, tokens: NDArray[np.int64]) -> Floats:
-        """The rows of the embedding table, exactly what its type stands for."""
+        """The rows of the embedding table, dequantized exactly."""
         return run.table(node.weight).take(tokens)
 
     def select_rows(self, run: Run, node: Node, x: Floats) -> Floats:
-        """The rows that logits are wanted of."""
+        """The rows for which logits are needed."""
         return x if run.rows is None else x[run.rows]
 
     def norm_weight(self, run: Run, node: Node, x: Floats) -> Floats:
@@ -81,7 +81,7 @@ class Operations:
         return x + run.weights.vector(node.weight)
 
     def scale(self, run: Run, node: Node, x: Floats) -> Floats:
-        """All elements times one number of the file."""
+        """All elements times one number from the file."""
         factor: np.float32 = run.weights.vector(node.weight)[0]
         return x * factor
 
@@ -108,7 +108,7 @@ class Operations:
         return hadamard.restore(x, rotation.block, rotation.signs_of(x.shape[-1]))
 
     def heads(self, run: Run, node: Node, x: Floats) -> Floats:
-        """The columns of each head on their own: [T, heads, d]."""
+        """Split the columns into heads: [T, heads, d]."""
         return x.reshape(len(x), node.settings["heads"], -1)
 
     # Projections
@@ -153,13 +153,13 @@ class Operations:
         return rope.rotate(x.reshape(len(x), settings["heads"], -1), cos, sin, settings["pairs"], self.profile.fused)
 
     def store_kv(self, run: Run, node: Node, x: Floats) -> list[NDArray[Any]]:
-        """Keys or values, with those of earlier tokens before them: [S, heads, d] of each sequence, of the cache's type."""
+        """Keys or values, after those of earlier tokens: [S, heads, d] for each sequence, in the cache's type."""
         rows = x.reshape(len(x), node.settings["heads"], -1)
         part, layer = node.settings["part"], node.layer or 0
         return [each.cache.write(part, layer, rows[each.start : each.stop]) for each in run.sequences]
 
     def scores(self, run: Run, node: Node, q: Floats, keys: list[NDArray[Any]]) -> list[Floats]:
-        """q k^T, neither scaled nor masked: [H, T, S] of each sequence; query head h meets key head h // (H / G)."""
+        """q k^T, neither scaled nor masked: [H, T, S] for each sequence; query head h uses key head h // (H / G)."""
         heads = self._attended(q).reshape(len(q), node.settings["heads"], -1)
         parts = zip(run.sequences, keys, strict=True)
         as_tiles = self.profile.llamafile and self.profile.llamafile_input == "as-weights"
@@ -167,14 +167,14 @@ class Operations:
         return [attention.scores(heads[each.start : each.stop], k, multiply) for each, k in parts]
 
     def soft_max(self, run: Run, node: Node, scores: list[Floats]) -> list[Floats]:
-        """Of each row e^(z - max z) / sum, z being the scores times f32(scale): [H, T, S], 0 where a token comes later."""
+        """e^(z - max z) / sum in each row, with z = scores times f32(scale): [H, T, S]; 0 for later tokens."""
         scale, causal = np.float32(node.settings["scale"]), node.settings["causal"]
         parts = zip(run.sequences, scores, strict=True)
         how = self.profile.soft_max
         return [attention.soft_max(each, scale, sequence.past if causal else None, how) for sequence, each in parts]
 
     def weighted_values(self, run: Run, node: Node, p: list[Floats], values: list[NDArray[Any]]) -> Floats:
-        """The values, each by its share, heads side by side: [T, H * d]."""
+        """The sum of the values, each times its weight, with heads side by side: [T, H * d]."""
         unit = ggml_math.STEP if self.profile.sums == "lanes" else 1  # that runtime's cache is padded with zeros
         parts = [self._weighted(each, v, unit) for each, v in zip(p, values, strict=True)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -185,15 +185,15 @@ class Operations:
         return attention.weighted_values(self._attended(p), values, self.projections.products, unit)
 
     def _attended(self, x: Floats) -> Floats:
-        """What enters a product of attention, rounded as the profile has it."""
+        """The input of a product of attention, rounded as the profile declares."""
         return halved(x) if self.profile.attention == "f16" else x
 
     # Activations
 
     def relu(self, run: Run, node: Node, x: Floats) -> Floats:
-        """x where it is above 0, else 0; NaN stays."""
+        """x if it is above 0, else 0; NaN stays NaN."""
         out = x.copy()
-        out[x <= 0] = 0  # np.maximum leaves open which zero it gives
+        out[x <= 0] = 0  # np.maximum does not define the sign of a zero result
         return out
 
     def square(self, run: Run, node: Node, x: Floats) -> Floats:
@@ -218,7 +218,8 @@ class Operations:
     # Embedding models
 
     def pool(self, run: Run, node: Node, x: Floats) -> list[Floats]:
-        """One vector of length 1 for each sequence: its last or first token's, or the mean of all, float32 [D]."""
+        """One vector of length 1 for each sequence: from its last or first token, or the mean of all tokens, float32
+        [D]."""
         return [self._pooled(x[each.start : each.stop], node.settings["kind"]) for each in run.sequences]
 
     def _pooled(self, x: Floats, kind: str) -> Floats:

@@ -1,7 +1,7 @@
-"""This module rotates heads by their positions: the angles of each profile, and the two ways in which pairs lie.
+"""This module rotates heads by their positions: with the angles of each profile, and the two arrangements of pairs.
 
-Pair i of a head of d rotated dimensions turns by position * base^(-2i/d). It is made of the elements i and i + d/2 (`neox`),
-or 2i and 2i + 1 (`norm`, for files whose rows were permuted at conversion).
+Pair i of a head with d rotated dimensions is rotated by position * base^(-2i/d). It consists of the elements i and i +
+d/2 (`neox`), or 2i and 2i + 1 (`norm`, for files whose rows were permuted at conversion).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def rotate(x: Floats, cos: Floats, sin: Floats, pairs: str, fused: bool = False) -> Floats:
-    """Rotated heads, each element by two products and one sum of float32.
+    """Rotated heads; each element takes two products and one sum in float32.
 
-    :param x: float32 [T, heads, d]; what is after the rotated dimensions stays
-    :param cos: float32 [T, pairs], and so `sin`
+    :param x: float32 [T, heads, d]; elements after the rotated dimensions stay the same
+    :param cos: float32 [T, pairs], like `sin`
     :param pairs: `neox` or `norm`
     :param fused: add the product with the pair's first element unrounded to the other one
     """
@@ -52,8 +52,8 @@ def cos_sin(
     :param how: `f64`: the frequency base^(-2i/d) correctly rounded to float64, one product with the position, cosine and
         sine in float64, rounded once; `recurrence`: float32 products by f32(base^(-2/d)), as ggml; `f32`: float32 frequency
         1 / base^(2i/d) times position
-    :param scale: of positions
-    :param factors: what frequencies are divided by, float32 [dims / 2]
+    :param scale: the factor of positions
+    :param factors: the divisors of frequencies, float32 [dims / 2]
     """
     angles = _ANGLES[how](positions, base, dims, scale, factors)
     cos, sin = transcendental.cos_sin(angles)

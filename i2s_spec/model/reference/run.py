@@ -1,4 +1,4 @@
-"""This module defines what operations need besides their inputs: the weights, the sequences with their caches, the tap."""
+"""This module defines the context of operations: the weights, the sequences with their caches, and the tap."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from i2s_spec.model.cache import Cache
     from i2s_spec.model.weights import ModelWeights
 
-#: Called with the name of every value, and with a function that makes the value if it is wanted.
+#: Called with the name of every value, and with a function that returns the value.
 Tap = Callable[[str, Callable[[], Any]], None]
 
 
@@ -27,7 +27,7 @@ Tap = Callable[[str, Callable[[], Any]], None]
 class SequenceRows:
     """The rows of a run that belong to one sequence, and the tokens before them.
 
-    :param past: tokens in the cache, which is the position of the first row
+    :param past: the number of tokens in the cache, which is the position of the first row
     """
 
     start: int
@@ -40,9 +40,9 @@ class SequenceRows:
 class Run:
     """One pass through a graph, or a part of one.
 
-    :param rows: which rows logits are wanted of; None for all
-    :param layers: of the whole graph
-    :param tap: is called with every value
+    :param rows: the rows for which logits are needed; None for all
+    :param layers: the number of layers of the whole graph
+    :param tap: called with every value
     """
 
     weights: ModelWeights
@@ -50,7 +50,7 @@ class Run:
     tap: Tap
     rows: NDArray[np.int64] | None = None
     layers: int = 0
-    #: Codes of the value that was quantized last, and angles by how they are made.
+    #: The codes of the value that was quantized last, and angles by their parameters.
     quantized: dict[Any, Any] = field(default_factory=dict)
     angles: dict[Any, Any] = field(default_factory=dict)
     tables: dict[str, EmbeddingTable] = field(default_factory=dict)
@@ -71,8 +71,8 @@ class Run:
 def sequences_of(counts: Iterable[int], caches: Iterable[Cache], past: int | None = None) -> list[SequenceRows]:
     """The sequences of a run, one after the other.
 
-    :param counts: tokens of each sequence
-    :param past: position of the first token of each; as many as its cache holds unless it is given
+    :param counts: the number of tokens of each sequence
+    :param past: position of the first token of each; by default the number of tokens in its cache
     """
     counts = list(counts)
     return [
@@ -84,7 +84,7 @@ def sequences_of(counts: Iterable[int], caches: Iterable[Cache], past: int | Non
 def recording_tap(found: dict[str, Any], names: frozenset[str] | None) -> Tap:
     """A tap that copies values into a dictionary.
 
-    :param names: of the values that are copied; None for all
+    :param names: the names of the values to copy; None for all
     """
 
     def tap(name: str, make: Callable[[], Any]) -> None:

@@ -1,15 +1,16 @@
-"""This module defines products by tables: what T-MAC and an article on inference in plain C do instead of multiplying.
+"""This module defines products with lookup tables, which T-MAC and an article on inference in plain C use instead of
+multiplying.
 
-Half a byte of an I2_S payload holds the codes of two columns, 16 pairs. For a token with activation codes q the sums that
-pairs can make are put into tables, which depend on the token and not on the weights:
+Half a byte of an I2_S payload holds the codes of two columns, which has 16 values. For a token with activation codes q,
+tables hold the sums for all 16 pairs of codes; they depend on the token and not on the weights:
 
     T[j, 0, 4a + b] = a q[j] + b q[32 + j]           the upper half of byte j of a block (clause 5.5)
     T[j, 1, 4a + b] = a q[64 + j] + b q[96 + j]      its lower half
     dot             = sum over all bytes w of T[w >> 4] + T[w & 15]
 
-That is the same sum as that of `bitlinear.dot` in another order, and equal to it, bit for bit: nothing is rounded. (T-MAC
-and TL1 round tables to int8 in some of their kernels; those are other numbers.) `lookup_tables` and `lookup_dot` are the
-definition in NumPy; `LookupMatrix` is the compiled twin, which puts 32 rows side by side first.
+This is the sum of `bitlinear.dot` in another order, and equal to it bit for bit, because nothing is rounded. (T-MAC and
+TL1 round tables to int8 in some of their kernels, which gives other numbers.) `lookup_tables` and `lookup_dot` are the
+definition in NumPy; `LookupMatrix` is the compiled twin, which first interleaves 32 rows.
 
     >>> from i2s_spec.model.reference import bitlinear
     >>> codes = np.arange(128, dtype=np.int8)[None, :]
@@ -42,19 +43,19 @@ if TYPE_CHECKING:
 _BLOCK: Final = CANONICAL.layout.block
 _BLOCK_BYTES: Final = _BLOCK // CODES_PER_BYTE
 
-#: Rows that the compiled kernels put side by side, and bytes of the tables of a byte of weights.
+#: Rows that the compiled kernels interleave, and bytes of the tables for a byte of weights.
 ROWS: Final = 32
 TABLE_BYTES: Final = 64
 
 
 @cache
 def lookup_sets() -> tuple[KernelSet, ...]:
-    """Every compiled set of kernels that look up, the slowest first."""
+    """Every compiled set of lookup kernels, the slowest first."""
     return table(_matmul.lookup_sets())
 
 
 def lookup_tables(codes: NDArray[np.int8]) -> NDArray[np.int16]:
-    """The sums that pairs of codes make of tokens.
+    """The tables of tokens: the sums for all pairs of codes.
 
     :param codes: int8 [T, K] activation codes, K a multiple of 128
     :returns: int16 [T, K/4, 2, 16], by byte of a row, half and pair
@@ -63,9 +64,7 @@ def lookup_tables(codes: NDArray[np.int8]) -> NDArray[np.int16]:
     tokens, columns = codes.shape
     if columns % _BLOCK:
         raise ValueError(f"rows of {counted(columns, 'code')} are not whole blocks of {_BLOCK}")
-    fields = codes.reshape(tokens, columns // _BLOCK, 4, _BLOCK_BYTES).astype(
-        np.int16
-    )  # the four columns that a byte holds
+    fields = codes.reshape(tokens, columns // _BLOCK, 4, _BLOCK_BYTES).astype(np.int16)  # the four columns of a byte
     pairs = np.arange(16, dtype=np.int16)
     upper, lower = pairs >> 2, pairs & 3
     first, second = fields[:, :, 0::2, :, None], fields[:, :, 1::2, :, None]
@@ -74,7 +73,7 @@ def lookup_tables(codes: NDArray[np.int8]) -> NDArray[np.int16]:
 
 
 def lookup_dot(payload: Any, rows: int, columns: int, codes: NDArray[np.int8]) -> NDArray[np.int32]:
-    """The sums of weight codes times activation codes, looked up; as `bitlinear.dot`, bit for bit.
+    """The sums of weight codes times activation codes, by lookup; equal to `bitlinear.dot` bit for bit.
 
     :param payload: rows * columns / 4 bytes in the canonical layout, rows being whole blocks
     :param codes: int8 [T, columns]
@@ -92,7 +91,7 @@ def lookup_dot(payload: Any, rows: int, columns: int, codes: NDArray[np.int8]) -
 
 
 class LookupMatrix:
-    """A matrix with 32 rows side by side, as the compiled kernels look it up; it takes the memory of its payload.
+    """A matrix with 32 rows interleaved, as the compiled kernels need it; it takes as much memory as its payload.
 
     :param payload: rows * columns / 4 bytes in the canonical layout
     :raises ValueError: for sizes that do not fit, and rows that are not whole blocks
@@ -106,7 +105,7 @@ class LookupMatrix:
         _matmul.lookup_arrange(np.ascontiguousarray(weights).reshape(-1), rows, weights.shape[1], self._arranged)
 
     def dot(self, codes: NDArray[np.int8]) -> NDArray[np.int32]:
-        """The sums of weight codes times activation codes; as `lookup_dot`.
+        """The sums of weight codes times activation codes; like `lookup_dot`.
 
         :param codes: int8 [T, columns]
         :returns: int32 [T, rows]
@@ -120,17 +119,17 @@ class LookupMatrix:
         return np.ascontiguousarray(sums[:, : self.rows])
 
     def run(self, row: int, tables: NDArray[np.uint8], out: NDArray[np.int32], repeats: int = 1) -> None:
-        """A product with tables that are made already, by one set of kernels; for measurements."""
+        """A product with existing tables, with one set of kernels; for measurements."""
         _matmul.lookup_product(row, self._arranged, tables, out, repeats)
 
     @property
     def padded_rows(self) -> int:
-        """Rows with those that fill the last group."""
+        """The number of rows with the padding of the last group."""
         return self._groups * ROWS
 
 
 @cache
-def _row(name: str | None) -> int:  # what the variable says is part of the question, not of the answer
+def _row(name: str | None) -> int:  # the value of the variable is part of the key of the cache
     return chosen(lookup_sets()).row
 
 

@@ -1,1 +1,1 @@
-"""Text in and out of a model: chat templates, generation, sampling, perplexity."""
+"""Models with text: chat templates, generation, sampling, perplexity."""

@@ -1,11 +1,10 @@
-"""This module turns conversations into prompts: by a declared format, or, where asked, by the file's own template.
+"""This module converts conversations to prompts: with a declared format, or, on request, with the file's own template.
 
-A chat template is a Jinja program out of an untrusted file. It is shown and never rendered, unless a caller asks for
-exactly that; then it is rendered in Jinja's sandbox, in a process of its own with bounds on time, memory and output
-(extra `[chat]`).
+A chat template is a Jinja program from an untrusted file. It is never rendered unless a caller asks for it; then it is
+rendered in Jinja's sandbox, in a separate process with limits on time, memory and output (extra `[chat]`).
 
-The formats that are declared here need no template. A prompt is made of pieces that are marks (whose text is parsed for
-special tokens) and pieces that are somebody's text (whose text is not), so that what a user types cannot end a turn.
+The formats that are declared here need no template. A prompt consists of marks, which are parsed for special tokens,
+and of text of the participants, which is not, so text that a user types cannot end a turn.
 
     >>> [piece.text for piece in FORMATS["bitnet"].prompt([Message("user", "Hi!")])]
     ['User: ', 'Hi!', '<|eot_id|>', 'Assistant: ']
@@ -24,7 +23,7 @@ from i2s_spec.errors import FormatError, MissingExtra, SettingError, Span, count
 from i2s_spec.schema.architectures.architecture import declared_architecture
 from i2s_spec.schema.faults import TEMPLATE_FAILED
 
-#: What rendering may take.
+#: The limits of rendering.
 SECONDS: Final = 5.0
 MEMORY_BYTES: Final = 256 << 20
 OUTPUT_CHARACTERS: Final = 1 << 20
@@ -44,16 +43,16 @@ class Message(NamedTuple):
 
 
 class PromptPiece(NamedTuple):
-    """A part of a prompt; `mark` where it is the format's and not somebody's text."""
+    """A part of a prompt; `mark` if it belongs to the format, not to the text of a participant."""
 
     text: str
     mark: bool
 
 
 class ChatFormat(NamedTuple):
-    """How conversations are written: what stands before and after the messages of each role.
+    """A chat format: the marks before and after the messages of each role.
 
-    `opening` begins the prompt (the first token is the tokenizer's to add), `answer` begins the model's turn.
+    `opening` begins the prompt (the tokenizer adds the first token), `answer` begins the model's turn.
     """
 
     name: str
@@ -71,7 +70,7 @@ class ChatFormat(NamedTuple):
         pieces: list[PromptPiece] = []
         for role, content in messages:
             if role not in self.before:
-                raise SettingError(f"there is no role {quote(role)} in the chat format {self.name}")
+                raise SettingError(f"the chat format {self.name} has no role {quote(role)}")
             pieces += [
                 PromptPiece(self.before[role], True),
                 PromptPiece(content.strip(), False),
@@ -83,7 +82,7 @@ class ChatFormat(NamedTuple):
 
     @property
     def turn_end(self) -> str:
-        """What stands after an answer."""
+        """The mark after an answer."""
         return self.after["assistant"]
 
 
@@ -127,7 +126,7 @@ FORMATS: Final[Mapping[str, ChatFormat]] = {
         ),
         ChatFormat(
             "inst",
-            "[INST], as some programs prompt 1bitLLM's base models and Llama 2",
+            "[INST], with which some programs prompt 1bitLLM's base models and Llama 2",
             {"system": "", "user": "[INST] ", "assistant": " "},
             {"system": "\n\n", "user": " [/INST]", "assistant": "</s>"},
             "",
@@ -144,9 +143,9 @@ FORMATS: Final[Mapping[str, ChatFormat]] = {
 
 
 def format_for(architecture: str, pre: str | None, tokens: Mapping[str, int]) -> ChatFormat:
-    """The format that suits a model: the first whose marks the vocabulary has; `plain` where it has none.
+    """The format for a model: the first one whose marks are in the vocabulary; `plain` if there is none.
 
-    :param architecture: what `general.architecture` says
+    :param architecture: the value of `general.architecture`
     :param pre: the name of the pre-tokenizer
     :param tokens: the vocabulary's ids by token
     """
@@ -164,12 +163,12 @@ def format_for(architecture: str, pre: str | None, tokens: Mapping[str, int]) ->
 
 
 def template_of(metadata: Mapping[str, Any]) -> str | None:
-    """The chat template of a file, as text; None where it has none. A stranger's program: escape it, do not run it."""
+    """The chat template of a file, as text; None if it has none. It is an untrusted program: escape it, do not run it."""
     value = metadata.get(KEY)
     return value if isinstance(value, str) else None
 
 
-#: Starts the process that renders.
+#: The program of the process that renders.
 run_worker = subprocess.run
 
 
@@ -185,14 +184,15 @@ def render(
 ) -> str:
     """Run the file's own chat template on a conversation.
 
-    Only for callers that were asked to: it is a program from the file. It runs in Jinja's immutable sandbox, in another
-    process that ends after `seconds` of processor time, may take 256 MB, and whose output is cut off at `characters`.
+    Call it only if the user asked for it: the template is a program from the file. It runs in Jinja's immutable
+    sandbox, in another process that ends after `seconds` of processor time, may use 256 MB, and whose output is limited
+    to `characters`.
 
-    :param bos: what the template sees as `bos_token`
-    :param eos: what it sees as `eos_token`
-    :param answer: what it sees as `add_generation_prompt`
+    :param bos: the value of `bos_token` in the template
+    :param eos: the value of `eos_token`
+    :param answer: the value of `add_generation_prompt`
     :raises SettingError: for a file without a template
-    :raises FormatError: T951 for a template that is wrong, refuses, or takes too much
+    :raises FormatError: T951 for a template that is invalid, raises an error, or exceeds a limit
     :raises MissingExtra: without the extra `[chat]`
     """
     template = template_of(metadata)

@@ -1,8 +1,8 @@
 """This module is run as a program: it renders one chat template in Jinja's sandbox and ends.
 
-It reads a request as JSON from stdin and writes a reply as JSON to stdout. Its bounds on processor time and memory are the
-operating system's, set before the template is looked at: nothing that a template does can get around them. It imports
-nothing of this package, so that it can be started alone.
+It reads a request as JSON from stdin and writes a reply as JSON to stdout. The operating system enforces its limits on
+processor time and memory, which are set before the template is parsed, so a template cannot evade them. It imports
+nothing from this package, so that it can be started alone.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 
 def _bound(seconds: float, memory: int) -> None:
-    """Take away what a template has no use for: time, memory, files to write."""
+    """Limit processor time and memory, and forbid writing files."""
     try:
         import resource
-    except ImportError:  # not a Unix; the caller's own clock still ends it
+    except ImportError:  # not Unix; the caller's timeout still ends it
         return
     whole = max(1, int(seconds + 0.999))
     limits = (
@@ -49,10 +49,10 @@ def _render(request: dict[str, Any]) -> dict[str, str]:
     def tojson(value: object, indent: int | None = None) -> str:
         return json.dumps(value, ensure_ascii=False, indent=indent)
 
-    # What Hugging Face gives to templates.
+    # The functions that Hugging Face gives to templates.
     environment.globals.update(raise_exception=refuse, strftime_now=lambda form: datetime.now().strftime(form))
     environment.filters["tojson"] = tojson
-    datetime.now()  # reads the time zone while files can still be opened
+    datetime.now()  # read the time zone while files can still be opened
     _bound(request["seconds"], request["memory"])
     parts: list[str] = []
     room = request["characters"]
@@ -66,7 +66,7 @@ def _render(request: dict[str, Any]) -> dict[str, str]:
         return {"error": f"it took more than {request['memory'] >> 20} MB"}
     except RecursionError:
         return {"error": "it is nested too deeply"}
-    except Exception as error:  # a template can raise anything
+    except Exception as error:  # a template can raise any exception
         return {"error": f"{type(error).__name__}: {error}"[:500]}
     return {"text": "".join(parts)}
 

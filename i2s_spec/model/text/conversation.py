@@ -1,7 +1,7 @@
-"""This module holds a conversation with a model: turn after turn, each answer generated from all that was said before.
+"""This module defines a conversation with a model: each answer is generated from all earlier turns.
 
-What was computed for earlier turns is kept in the cache. The history is kept as tokens, so that an answer is what the
-model said, and not how its text would be tokenized again; only a rendered template (which sees text) starts from text.
+The keys and values of earlier turns stay in the cache. The history is kept as tokens, so an answer is not tokenized
+again, which could give other tokens; only a rendered template, which needs text, starts from text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from i2s_spec.model.forward import Model
     from i2s_spec.model.tokenizer.tokenizer import Tokenizer
 
-#: Renders messages to text by a template.
+#: Renders messages to text with a template.
 Render = Callable[[Sequence[Message]], str]
 
 
@@ -55,9 +55,9 @@ class Conversation:
             self._history += form.prompt(self.messages, answer=False)
 
     def ask(self, content: str, progress: Callable[[int, int], object] | None = None) -> Generation:
-        """The answer to a message, to be iterated over; then `heard` takes it into the conversation.
+        """The answer to a message, as an iterator; afterwards `heard` adds it to the conversation.
 
-        :raises SettingError: where the conversation no longer fits
+        :raises SettingError: if the conversation no longer fits
         """
         message = Message("user", content)
         if isinstance(self.form, ChatFormat):
@@ -84,18 +84,18 @@ class Conversation:
         return generation
 
     def heard(self, generation: Generation) -> None:
-        """Take an answer into the conversation, also one that was broken off."""
+        """Add an answer to the conversation, even if it was interrupted."""
         self.messages.append(Message("assistant", self.tokenizer.decode(generation.tokens)))
         if not isinstance(self.form, ChatFormat):
             return
         self._history += generation.tokens
         marks: list[Any] = self.tokenizer.special_parts(self.form.turn_end)
         if generation.tokens and marks and marks[0] == generation.tokens[-1]:
-            marks = marks[1:]  # the model has said it itself
+            marks = marks[1:]  # the model has generated the mark itself
         self._history += [mark if isinstance(mark, int) else (mark, True) for mark in marks]
 
     def _of_rendered(self, text: str) -> list[int]:
-        """The tokens of rendered text, which often begins with the first token in writing."""
+        """The tokens of rendered text, which often contains the first token as text."""
         bos = self.tokenizer.bos
         tokens = self.tokenizer.encode(text, add_special=False, parse_special=True)
         wanted = self.tokenizer.add_bos and bos is not None

@@ -1,6 +1,6 @@
-"""This module generates tokens: a prompt goes through the model, then one token after another.
+"""This module generates tokens: it runs the prompt through the model, then one token after another.
 
-`Generation` is an iterator of token ids that says, once it has ended, why, and how long each part took.
+`Generation` is an iterator of token ids; at its end it has the reason for the end, and the time of each part.
 """
 
 from __future__ import annotations
@@ -22,31 +22,30 @@ if TYPE_CHECKING:
 #: Called with (tokens done, tokens to do).
 Progress = Callable[[int, int], object]
 
-#: Why generation ended: a token that ends a text, as many tokens as were asked for, or no room for more.
+#: Why generation ended: a token that ends a text, the requested number of tokens, or no room for more.
 Reason = Literal["end", "limit", "context"]
 
 
 def check_tokens(tokens: Sequence[int], vocab: int, what: str = "prompt") -> None:
-    """Make sure that there are tokens, and that a model has each of them.
+    """Check that there are tokens, and that all are in the vocabulary.
 
-    :param what: what they are, for the message
-    :raises SettingError: where that is not so
+    :param what: their name in the message
+    :raises SettingError: otherwise
     """
     if not tokens:
-        raise SettingError(f"the {what} is empty: a model needs one token at least")
+        raise SettingError(f"the {what} is empty: a model needs at least one token")
     for i, token in enumerate(tokens):
         if not 0 <= token < vocab:
             raise SettingError(f"token {i:,} of the {what} is {token:,}; this model has tokens 0 to {vocab - 1:,}")
 
 
 class Generation:
-    """Tokens that follow a prompt, computed as they are asked for.
+    """Tokens that follow a prompt, computed one by one on demand.
 
-    :param prompt: token ids; what a cache holds already is not repeated
-    :param limit: the most tokens to generate; None for as many as have room
-    :param ends: tokens after which to stop; the one that was met is the last
-    :param cache: a cache of an earlier text, of which the part that both texts begin with is not computed again; a fresh
-        one if None
+    :param prompt: token ids; tokens that the cache holds already are not computed again
+    :param limit: the most tokens to generate; None for as many as fit
+    :param ends: tokens after which to stop; such a token is included
+    :param cache: a cache of an earlier text; the common beginning of both texts is not computed again. A new one if None
     :param room: the most tokens, prompt and answer together; the model's context if None
     :param progress: called with (tokens done, tokens of the prompt) while the prompt is read
     :raises SettingError: for a prompt that is empty, has tokens that do not exist, or is longer than the room
@@ -67,13 +66,13 @@ class Generation:
         self.room = model.context_length if room is None else room
         if self.room > model.context_length:
             raise SettingError(
-                f"{counted(self.room, 'token is', 'tokens are')} asked for in all; the model's context "
+                f"{counted(self.room, 'token is', 'tokens are')} requested in all; the model's context "
                 f"is {model.context_length:,}"
             )
         self.prompt = list(prompt)
         check_tokens(self.prompt, model.vocab_size)
         if limit is not None and limit < 0:
-            raise SettingError(f"{counted(limit, 'token is', 'tokens are')} to be generated; it must be 0 or more")
+            raise SettingError(f"limit={limit}: the number of tokens to generate must be 0 or more")
         if len(self.prompt) > self.room:
             more = f" (the model's context is {model.context_length:,})" if self.room < model.context_length else ""
             raise SettingError(
@@ -84,19 +83,19 @@ class Generation:
         self.ends = frozenset(ends)
         self.limit = limit
         self.cache = cache
-        #: Tokens of the prompt that the cache held already.
+        #: How many tokens of the prompt the cache held already.
         self.reused = 0
         self.progress = progress
         #: The tokens so far.
         self.tokens: list[int] = []
         #: Why it ended; None while it has not.
         self.reason: Reason | None = None
-        #: Seconds that the prompt took, and that the tokens after the first one took.
+        #: Seconds for the prompt, and seconds for the tokens after the first one.
         self.prefill_seconds = 0.0
         self.decode_seconds = 0.0
 
     def __iter__(self) -> Iterator[int]:
-        """Token after token, as they come."""
+        """One token after another."""
         if self.limit == 0:
             self.reason = "limit"
             return
@@ -133,14 +132,14 @@ class Generation:
         return logits
 
     def _forward(self, tokens: list[int], progress: Progress | None = None) -> NDArray[Any]:
-        """The logits after the last of these tokens, which are in the cache then."""
+        """The logits after the last of these tokens, which are added to the cache."""
         result = self.model.forward(tokens, cache=self.cache, logits="last", progress=progress)
         last: NDArray[Any] = logits_of(result)[-1]
         return last
 
 
 def _shared(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many tokens two texts begin with alike."""
+    """The length of the common beginning of two texts, in tokens."""
     for i, (x, y) in enumerate(zip(a, b, strict=False)):
         if x != y:
             return i
@@ -148,5 +147,5 @@ def _shared(a: Sequence[int], b: Sequence[int]) -> int:
 
 
 def rate(tokens: int, seconds: float) -> float:
-    """Tokens per second; 0 where nothing was measured."""
+    """Tokens per second; 0 if nothing was measured."""
     return tokens / seconds if seconds > 0 else 0.0

@@ -1,14 +1,13 @@
 """This module measures perplexity by the convention of llama.cpp's `llama-perplexity`, so that numbers can be compared.
 
-The text is tokenized once, with a first token where the vocabulary adds one, and cut into chunks of `context` tokens
-that do not overlap; what is left over is not used. In each chunk the first token is replaced by the vocabulary's first
-token, if it adds one. The chunk goes through the model with an empty cache, and the logits at positions context//2 to
-context-2 are scored on the token that follows: so every scored token has at least half a chunk before it. Perplexity is
-exp of the mean negative log-likelihood over all scored tokens; the ± beside it is one standard error of that mean, times
-the perplexity.
+The text is tokenized once, with a first token if the vocabulary adds one, and cut into chunks of `context` tokens that
+do not overlap; the rest is not used. In each chunk the first token is replaced by the vocabulary's first token, if it
+adds one. The model runs each chunk with an empty cache, and the logits at positions context//2 to context-2 are scored
+on the next token, so every scored token has at least half a chunk before it. Perplexity is exp of the mean negative
+log-likelihood over all scored tokens; the ± beside it is one standard error of that mean, times the perplexity.
 
 Another context, another first token or another pre-tokenizer gives another number, and the word-level perplexity of
-lm-eval is a different quantity altogether: say which it is.
+lm-eval is a different quantity: always state which one is given.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
 
     from i2s_spec.model.forward import Model
 
-#: llama-perplexity's.
+#: The default of llama-perplexity.
 DEFAULT_CONTEXT: Final = 512
 
-#: Rows of logits that are computed together.
+#: How many rows of logits are computed together.
 ROWS: Final = 128
 
 
@@ -44,7 +43,7 @@ class Chunk(NamedTuple):
 
     @property
     def targets(self) -> list[int]:
-        """The tokens that the scored positions, `first` to the last but one, should predict."""
+        """The tokens that the scored positions (`first` to the last but one) should predict."""
         return self.tokens[self.first + 1 :]
 
 
@@ -53,20 +52,20 @@ def chunks(
 ) -> list[Chunk]:
     """Cut a text into chunks.
 
-    :param tokens: all of it, with the first token that the vocabulary adds
+    :param tokens: the whole text, with the first token that the vocabulary adds
     :param context: tokens of a chunk
-    :param bos: what replaces the first token of each chunk; None to keep it
-    :param most: take no more chunks than this
+    :param bos: the token that replaces the first one of each chunk; None to keep it
+    :param most: the most chunks
     :raises SettingError: for a context below 4, or a text shorter than two chunks
     """
     if context < 4:
         raise SettingError(f"the context is {context}; it must be at least 4, because half of it is scored")
     if most is not None and most < 1:
-        raise SettingError(f"{counted(most, 'chunk is', 'chunks are')} asked for; it must be 1 or more")
+        raise SettingError(f"{counted(most, 'chunk is', 'chunks are')} requested; at least 1 is needed")
     if len(tokens) < 2 * context:
         raise SettingError(
             f"the text has {counted(len(tokens), 'token')}; two chunks of {context:,} need "
-            f"{2 * context:,}. Take a longer text or "
+            f"{2 * context:,}. Use a longer text or "
             "a smaller context"
         )
     count = len(tokens) // context if most is None else min(most, len(tokens) // context)
@@ -98,7 +97,7 @@ def log_likelihoods(logits: NDArray[np.floating[Any]], targets: Sequence[int]) -
 
 
 class Estimate(NamedTuple):
-    """A perplexity so far: of how many chunks and tokens, and one standard error (0 where one token tells nothing)."""
+    """A perplexity so far, its number of chunks and tokens, and one standard error (0 for a single token)."""
 
     perplexity: float
     error: float
@@ -109,7 +108,7 @@ class Estimate(NamedTuple):
 
 
 class Running:
-    """Sums over scored tokens, from which an estimate is possible at any time."""
+    """Running sums over scored tokens, which give an estimate at any time."""
 
     def __init__(self) -> None:
         self.chunks = 0
@@ -142,7 +141,7 @@ def scored_logits(model: Model, chunk: Chunk) -> Iterator[NDArray[np.float32]]:
     cache = model.new_cache(len(chunk.tokens))
     if chunk.first:
         model.forward(chunk.tokens[: chunk.first], cache=cache, logits="last")
-    last = len(chunk.tokens) - 1  # nothing follows it
+    last = len(chunk.tokens) - 1  # no token follows it
     for start in range(chunk.first, last, ROWS):
         yield logits_of(model.forward(chunk.tokens[start : min(start + ROWS, last)], cache=cache))
 
@@ -153,19 +152,19 @@ def perplexity(
     progress: Callable[[int, int], object] | None = None,
     also: Callable[[NDArray[np.float32]], object] | None = None,
 ) -> Iterator[Estimate]:
-    """The perplexity of a text, chunk by chunk: each estimate is of all chunks so far, the last one of all.
+    """The perplexity of a text, chunk by chunk: each estimate covers all chunks so far, the last one covers all.
 
     :param progress: called with (chunks done, chunks)
     :param also: called with the logits of the scored tokens, some rows at a time, in order
     :raises SettingError: for chunks longer than the model's context, or tokens that it does not have
-    :raises FormatError: M901 where the model computes logits that are not finite
+    :raises FormatError: M901 if the model computes logits that are not finite
     """
     import numpy as np
 
     longest = max((len(piece.tokens) for piece in pieces), default=0)
     if longest > model.context_length:
         raise SettingError(
-            f"chunks of {counted(longest, 'token')} are asked for; the model's context is {model.context_length:,}"
+            f"chunks of {counted(longest, 'token')} are requested; the model's context is {model.context_length:,}"
         )
     check_tokens([token for piece in pieces for token in piece.tokens], model.vocab_size, "text")
     running = Running()

@@ -1,12 +1,12 @@
-"""This module chooses the next token from logits: greedy, or drawn at random after the usual filters.
+"""This module chooses the next token from logits: greedily, or at random after the usual filters.
 
-The order is llama.cpp's: top-k keeps the k most probable tokens, top-p then keeps the fewest of these that hold the share p
-of what is left, and the temperature divides the logits last, before one is drawn. Nothing else touches the logits: no
-penalty for repetition, no bias.
+The order is that of llama.cpp: top-k keeps the k most probable tokens, top-p then keeps the fewest of these that hold
+the share p of the remaining probability, and finally the temperature divides the logits before a token is drawn.
+Nothing else changes the logits: no penalty for repetition, no bias.
 
-Drawing is reproducible. Logits are taken as float64; tokens stand in the order of their logits, falling, equal ones by id;
-one number u in [0, 1) for each token comes from NumPy's PCG64 seeded with `seed` (53 bits of each draw), and the first token
-is taken at which the running sum of probabilities exceeds u times their total.
+Drawing is reproducible. Logits are converted to float64; tokens are sorted by descending logits, equal ones by id; one
+number u in [0, 1) for each token comes from NumPy's PCG64 seeded with `seed` (53 bits of each draw). The result is the
+first token at which the running sum of probabilities exceeds u times their total.
 
     >>> import numpy as np
     >>> Sampler(Sampling())(np.float32([0.5, 2.0, 1.0]))
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 class Sampling:
     """How tokens are chosen.
 
-    :param temperature: 0 takes the most probable token always; above, the larger the more even
+    :param temperature: 0 always takes the most probable token; larger values make probabilities more even
     :param top_k: how many of the most probable tokens are candidates; 0 for all
     :param top_p: the share of probability that the candidates hold together; 1 for all
-    :param seed: of the random numbers
-    :raises SettingError: for a number that makes no sense
+    :param seed: the seed of the random numbers
+    :raises SettingError: for a number out of range
     """
 
     temperature: float = 0.0
@@ -55,7 +55,7 @@ class Sampling:
 
     @property
     def greedy(self) -> bool:
-        """Whether chance plays no part."""
+        """Whether the choice is not random."""
         return self.temperature == 0 or self.top_k == 1
 
 
@@ -70,7 +70,7 @@ class Sampler:
         """The next token.
 
         :param logits: [vocab], any float type
-        :raises FormatError: M901 for logits that are not finite; -inf is a token that never comes
+        :raises FormatError: M901 for logits that are not finite; -inf is allowed, and such a token is never chosen
         """
         tokens, probabilities = self.distribution(logits)
         if len(tokens) == 1:
@@ -98,7 +98,7 @@ class Sampler:
             return np.array([best]), np.ones(1)
         values = logits.astype(np.float64)
         candidates = np.arange(len(values))
-        if 0 < settings.top_k < len(values):  # all that are as good as the k-th, so that sorting is of few
+        if 0 < settings.top_k < len(values):  # all tokens as good as the k-th, so that only few are sorted
             candidates = np.flatnonzero(values >= np.partition(values, -settings.top_k)[-settings.top_k])
         order = candidates[np.argsort(-values[candidates], kind="stable")]
         if settings.top_k:
@@ -108,6 +108,6 @@ class Sampler:
             running = np.cumsum(np.exp(retained))
             count = int(np.searchsorted(running, settings.top_p * running[-1], side="left")) + 1
             order, retained = order[:count], retained[:count]
-        with np.errstate(over="ignore"):  # next to no temperature: the others become -inf
+        with np.errstate(over="ignore"):  # a tiny temperature: the others become -inf
             weights = np.exp(retained / settings.temperature)
         return order, weights / weights.sum()

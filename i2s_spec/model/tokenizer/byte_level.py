@@ -1,7 +1,8 @@
 """This module encodes text with a byte-level vocabulary: split by regular expressions, bytes as letters, merges by rank.
 
-The work is done by the library `tokenizers` where it is installed (extra `[tokenizer]`), else by `splitting`; this module
-builds either from the vocabulary of the file, and holds back what the library would abort on or answer silently wrong.
+The library `tokenizers` does the work if it is installed (extra `[tokenizer]`), else `splitting`; this module builds
+either from the vocabulary of the file, and refuses input on which the library would abort or give wrong results
+silently.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from i2s_spec.model.tokenizer.vocabulary import CONTROL, USER_DEFINED, Vocabular
 
 _MARKS: Final = (CONTROL, USER_DEFINED)
 
-#: White space in one run, in characters: the expressions go back over it, and the library's patience ends at three times
+#: Longest run of white space, in characters: the expressions backtrack over it, and the library gives up at three times
 #: as much.
 MOST_WHITE_SPACE: Final = 1_000_000
 
 
 def _letters() -> dict[int, str]:
-    """The character that stands for each byte in tokens."""
+    """The character that represents each byte in tokens."""
     printable = [byte for byte in range(256) if chr(byte) in set(alphabet())]
     others = [byte for byte in range(256) if byte not in printable]
     return dict(zip((*printable, *others), alphabet(), strict=True))
@@ -36,7 +37,7 @@ BYTE_OF: Final = {letter: byte for byte, letter in LETTER_OF.items()}
 
 
 def to_bytes(token: str) -> bytes:
-    """The bytes that a byte-level token stands for; characters outside the alphabet stand for themselves.
+    """The bytes that a byte-level token represents; characters outside the alphabet represent themselves.
 
     >>> to_bytes("Ġworld")
     b' world'
@@ -50,15 +51,15 @@ def to_bytes(token: str) -> bytes:
 class ByteLevel:
     """Encodes pieces of text without special tokens.
 
-    :raises FormatError: for a vocabulary that is broken
+    :raises FormatError: for a broken vocabulary
     """
 
     def __init__(self, vocabulary: Vocabulary, pre: PreTokenizer) -> None:
         merges, words = vocabulary.merges, dict(vocabulary.ids)
-        # Control tokens are no words, whatever they look like, unless merges are made of them.
+        # Control tokens are not words, whatever their text, unless merges use them.
         marks = {token for token, kind in zip(vocabulary.tokens, vocabulary.types, strict=True) if kind in _MARKS}
         marks -= marks.intersection(chain(chain.from_iterable(merges), map("".join, merges), alphabet()))
-        if not _is_text("".join(words)):  # tokens that are not UTF-8 are never met
+        if not _is_text("".join(words)):  # tokens that are not UTF-8 never occur in text
             marks.update(token for token in words if not _is_text(token))
             merges = [pair for pair in merges if _is_text(pair[0] + pair[1])]
         for token in marks:
@@ -71,7 +72,8 @@ class ByteLevel:
     def encode(self, text: str) -> list[int]:
         """The token ids of a piece of text.
 
-        :raises SettingError: for text with a byte that the vocabulary has no token for, or with an endless white space
+        :raises SettingError: for text with a byte that has no token in the vocabulary, or with too long a run of white
+        space
         """
         if self._missing and (missing := self._missing.intersection(text.encode())):
             raise SettingError(f"the vocabulary has no token for the byte 0x{min(missing):02x}, which is in the text")
@@ -80,7 +82,7 @@ class ByteLevel:
             if longest > MOST_WHITE_SPACE:
                 raise SettingError(
                     f"the text has {counted(longest, 'character')} of white space in a row; "
-                    f"{MOST_WHITE_SPACE:,} are the limit"
+                    f"the limit is {MOST_WHITE_SPACE:,}"
                 )
         return self._ids(text)
 
@@ -88,7 +90,7 @@ class ByteLevel:
 def _library(
     words: dict[str, int], merges: Sequence[tuple[str, str]], pre: PreTokenizer
 ) -> Callable[[str], list[int]] | None:
-    """The library's way to the ids of a text, where it is installed."""
+    """The library's tokenizer, if it is installed."""
     try:
         from tokenizers import Regex, Tokenizer, models, pre_tokenizers
     except ImportError:
@@ -108,7 +110,7 @@ def _library(
 
 
 def _is_text(token: str) -> bool:
-    """Whether a token is UTF-8 (bytes that are not were read as surrogates)."""
+    """Whether a token is UTF-8 (invalid bytes were read as surrogates)."""
     try:
         token.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
-"""This module turns token ids into text, all at once or one by one.
+"""This module decodes token ids to text, all at once or one by one.
 
-A token may end in the middle of a character; what is incomplete is held back until the rest has come, and bytes that can
-never become a character are shown as U+FFFD. Text that comes out is a stranger's: a terminal needs it escaped.
+A token may end inside a character; incomplete bytes are held back until the rest follows, and bytes that can never form
+a character become U+FFFD. The text is untrusted and must be escaped for a terminal.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from i2s_spec.model.tokenizer.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, 
 
 
 def token_bytes(vocabulary: Vocabulary, token: int, special: bool = False) -> bytes:
-    """What one token adds to a text, in bytes.
+    """The bytes that one token adds to a text.
 
-    :param special: whether control tokens and the unknown token are written out; else they add nothing
+    :param special: whether control tokens and the unknown token are written; if not, they add nothing
     :raises SettingError: for an id that no token has
     """
     if not 0 <= token < len(vocabulary):
@@ -36,7 +36,7 @@ def token_bytes(vocabulary: Vocabulary, token: int, special: bool = False) -> by
 
 
 def _byte_piece(text: str) -> bytes:
-    """The byte that a piece such as `<0x0A>` stands for; its text where it is written otherwise."""
+    """The byte that a piece such as `<0x0A>` represents; its text if it has another form."""
     if len(text) == 6 and text.startswith("<0x") and text.endswith(">"):
         try:
             return bytes.fromhex(text[3:5])
@@ -46,7 +46,7 @@ def _byte_piece(text: str) -> bytes:
 
 
 class TextStream:
-    """Text from tokens that come one after another.
+    """Decodes tokens one after another.
 
     :param token_bytes: the bytes of a token
     :param drop_space: whether the first space of the text is dropped, because encoding put it there
@@ -58,7 +58,7 @@ class TextStream:
         self._drop_space = drop_space
 
     def feed(self, token: int) -> str:
-        """The text that is complete now that this token has come."""
+        """The text that this token completes."""
         data = self._token_bytes(token)
         if self._drop_space and data:
             data = data.removeprefix(b" ")
@@ -66,5 +66,5 @@ class TextStream:
         return self._decoder.decode(data)
 
     def finish(self) -> str:
-        """What was held back: U+FFFD for each sequence that was left incomplete."""
+        """The rest at the end: U+FFFD for each incomplete sequence."""
         return self._decoder.decode(b"", final=True)

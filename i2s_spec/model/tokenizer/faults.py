@@ -1,4 +1,4 @@
-"""This module names what makes a vocabulary unusable: the linter's faults where it has them, and those of the tokenizer.
+"""This module names the faults that make a vocabulary unusable: those of the linter, and further ones of the tokenizer.
 
 They stop the tokenizer only; a model with such a vocabulary still runs on token ids.
 """

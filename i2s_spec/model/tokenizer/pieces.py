@@ -1,8 +1,8 @@
 """This module encodes text with a SentencePiece-style vocabulary: characters are joined to pieces, best score first.
 
-Neighbors are joined where the joined text is a piece; of all such pairs the one with the highest score comes first, of
-equal ones the leftmost. A character that is left over and is no piece becomes the tokens of its bytes (`<0xNN>`). This
-is what loaders do with `tokenizer.ggml.model` = llama, for vocabularies trained as BPE and as unigrams alike.
+Neighbors are joined if the joined text is a piece; of all such pairs the one with the highest score comes first, of
+equal ones the leftmost. A remaining character that is not a piece becomes the tokens of its bytes (`<0xNN>`). Loaders
+do this for `tokenizer.ggml.model` = llama, whether the vocabulary was trained as BPE or as unigrams.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from i2s_spec.convert.synthetic.vocabulary import PIECE_SPACE
 from i2s_spec.errors import SettingError
 from i2s_spec.model.tokenizer.vocabulary import Vocabulary
 
-#: TrustedText whose pieces are kept; then all are forgotten.
+#: Most words whose pieces are cached; then the cache is cleared.
 _WORDS_RETAINED: Final = 1 << 16
 
-#: Characters of all pieces together up to which pairs of characters are collected.
+#: Most characters of all pieces together for which pairs of characters are collected.
 _PAIRS_WORTH: Final = 1 << 22
 
 
@@ -33,7 +33,7 @@ class Pieces:
         self._scores = vocabulary.scores
         self._unknown = vocabulary.special("unknown")
         self._bytes = [self._ids.get(f"<0x{byte:02X}>") for byte in range(256)]
-        # Two characters that are neighbors in no piece are never joined: text falls apart into words there.
+        # Two characters that are neighbors in no piece are never joined, so text can be split into words there.
         self._pairs: set[str] | None = None
         if sum(map(len, self._ids)) <= _PAIRS_WORTH:
             self._pairs = {a + b for piece in self._ids for a, b in pairwise(piece)}
@@ -55,7 +55,7 @@ class Pieces:
         return ids
 
     def _words(self, text: str) -> list[str]:
-        """A text cut wherever no piece can reach across."""
+        """A text cut at every position that no piece can span."""
         pairs = self._pairs
         if pairs is None:
             return [text] if text else []
@@ -82,7 +82,7 @@ class Pieces:
         while pairs:
             _, left, right, size = heapq.heappop(pairs)
             if not parts[left] or not parts[right] or len(parts[left]) + len(parts[right]) != size:
-                continue  # one of them has been joined to another since
+                continue  # one of them has been joined with another one meanwhile
             parts[left] += parts[right]
             parts[right] = ""
             after[left] = after[right]

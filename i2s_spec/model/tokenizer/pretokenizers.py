@@ -1,11 +1,12 @@
-"""This module declares how text is split before merges apply: one `PreTokenizer` for each name, and who takes which.
+"""This module declares how text is split before merges apply: one `PreTokenizer` for each name, and which runtime uses
+which.
 
-A pre-tokenizer is a list of regular expressions. The first splits the text into its matches and what lies between them,
-the next splits each of those parts, and so on; merges never cross a border.
+A pre-tokenizer is a list of regular expressions. The first splits the text into its matches and the parts between them,
+the next splits each of those parts, and so on; merges never cross a boundary.
 
 `tokenizer.ggml.pre` names it. The official BitNet-b1.58-2B-4T file has no such key (clause 3.5), and then runtimes
-differ: bitnet.cpp and llama.cpp warn and take `default`, ik_llama.cpp takes `llama3`, and Hugging Face reads the
-tokenizer's own file, which says `llama3` too. `choose` does as the one that is asked for.
+differ: bitnet.cpp and llama.cpp warn and use `default`, ik_llama.cpp uses `llama3`, and Hugging Face reads the
+tokenizer's own file, which also says `llama3`. `choose` follows the given runtime.
 
     >>> choose(None, "bitnet-b1.58", "bitnet.cpp").pre.name, choose(None, "bitnet-b1.58", "hf").pre.name
     ('default', 'llama-bpe')
@@ -22,15 +23,15 @@ from i2s_spec.schema.architectures.architecture import declared_architecture
 
 
 class PreTokenizer(NamedTuple):
-    """How text is split, and what a name implies besides."""
+    """How text is split, and other properties that the name implies."""
 
     name: str
     splits: tuple[str, ...]
-    #: Other names of the same.
+    #: Its other names.
     aliases: tuple[str, ...] = ()
-    #: A part that is a token as a whole is taken as that, whatever merges would make of it.
+    #: Whether a part that is a whole token becomes that token, without merges.
     ignore_merges: bool = False
-    #: A text gets a first token where the file does not say.
+    #: Whether a text gets a first token if the file does not say.
     add_bos: bool = False
 
 
@@ -54,10 +55,10 @@ PRE_TOKENIZERS: Final = (
     PreTokenizer("default", (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", r"[0-9][0-9][0-9]")),
 )
 
-#: By every name.
+#: Every pre-tokenizer by each of its names.
 BY_NAME: Final = {name: pre for pre in PRE_TOKENIZERS for name in (pre.name, *pre.aliases)}
 
-#: What each runtime takes where the file names none; `hf` goes by the architecture.
+#: The default of each runtime if the file names none; for `hf` it depends on the architecture.
 RUNTIMES: Final[dict[str, str | None]] = {
     "bitnet.cpp": "default",
     "llama.cpp": "default",
@@ -69,7 +70,7 @@ DEFAULT_RUNTIME: Final = "hf"
 
 
 class PreTokenizerChoice(NamedTuple):
-    """A pre-tokenizer and why it was taken; `assumed` where the file did not name it."""
+    """A pre-tokenizer and why it was chosen; `assumed` if the file did not name it."""
 
     pre: PreTokenizer
     why: str
@@ -79,12 +80,12 @@ class PreTokenizerChoice(NamedTuple):
 def choose(named: str | None, architecture: str, asked: str | None = None) -> PreTokenizerChoice:
     """The pre-tokenizer for a byte-level vocabulary.
 
-    :param named: what `tokenizer.ggml.pre` says; None where the key is missing
-    :param architecture: what `general.architecture` says
-    :param asked: the name of a pre-tokenizer, which is taken whatever the file says; or that of a runtime (`RUNTIMES`),
-        which decides only where the file says nothing; None is `hf`
+    :param named: the value of `tokenizer.ggml.pre`; None if the key is missing
+    :param architecture: the value of `general.architecture`
+    :param asked: the name of a pre-tokenizer, which overrides the file; or that of a runtime (`RUNTIMES`), which
+    decides only if the file names none; None means `hf`
     :raises SettingError: for a name that is neither
-    :raises KeyError: where the file names one that is not known here
+    :raises KeyError: if the file names one that is not known here
     """
     if asked is not None and asked not in RUNTIMES:
         if asked not in BY_NAME:

@@ -1,8 +1,8 @@
 """This module finds the special tokens in a text, and splits the text at them.
 
-User-defined tokens are always taken as tokens; control tokens and the unknown token only where that is asked for, so
-that text from outside cannot end a turn. Where tokens overlap, longer ones are split off first, as loaders do; equal
-lengths go by id.
+User-defined tokens are always recognized; control tokens and the unknown token only on request, so that untrusted text
+cannot end a turn. If tokens overlap, longer ones are recognized first, as in loaders; tokens of equal length in the
+order of their ids.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Part = str | int
 class SpecialTokens:
     """The tokens of a vocabulary that are found in text before it is tokenized.
 
-    Looking takes time in proportion to the text and to how many different lengths of tokens begin with the same
+    The search time is proportional to the text and to the number of different lengths of tokens with the same first
     character, not to the number of tokens.
     """
 
@@ -28,7 +28,7 @@ class SpecialTokens:
         special = [i for i, kind in enumerate(vocabulary.types) if kind in kinds]
         self._ids = {tokens[i]: i for i in special}
         self._always = {tokens[i]: i for i in special if vocabulary.types[i] == USER_DEFINED}
-        # The lengths that tokens with the same first character have.
+        # The lengths of tokens with the same first character.
         lengths: dict[str, set[int]] = {}
         for token in self._ids:
             lengths.setdefault(token[0], set()).add(len(token))
@@ -37,7 +37,7 @@ class SpecialTokens:
     def split(self, text: str, control: bool) -> list[Part]:
         """A text as pieces of text and ids of special tokens, in order.
 
-        :param control: whether control tokens and the unknown token are looked for, too
+        :param control: whether control tokens and the unknown token are recognized, too
         """
         taken = bytearray(len(text))
         retained: list[tuple[int, int, int]] = []
@@ -58,7 +58,7 @@ class SpecialTokens:
         return parts
 
     def _matches(self, text: str, control: bool) -> Iterator[tuple[int, int, int]]:
-        """Every place of every token: minus its length, its id, where it starts."""
+        """Every occurrence of every token: minus its length, its id, its position."""
         wanted = self._ids if control else self._always
         if not wanted:
             return

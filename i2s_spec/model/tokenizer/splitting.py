@@ -1,8 +1,8 @@
-"""This module encodes with a byte-level vocabulary in Python alone: what the library `tokenizers` does, where it is missing.
+"""This module encodes with a byte-level vocabulary in pure Python, if the library `tokenizers` is not installed.
 
-Text is cut by the expressions of a pre-tokenizer, and the letters of each part are merged by rank, the lowest first and of
-equal ones the leftmost. It gives the same ids, more slowly where parts are new; letters, numbers and punctuation are those
-of the Unicode version that Python has.
+Text is split by the expressions of a pre-tokenizer, and the letters of each part are merged by rank, the lowest first,
+of equal ones the leftmost. It gives the same ids, but is slower for new parts; letters, numbers and punctuation are
+those of Python's Unicode version.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from functools import cache
 from itertools import pairwise
 from typing import Final
 
-#: Characters of Unicode's property White_Space; Python's own class has four separators more.
+#: Characters of Unicode's property White_Space; Python's own class has four more separators.
 _WHITE: Final = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 
-#: What of an expression Python writes in another way.
+#: The parts of an expression that Python writes differently.
 _CLASS: Final = re.compile(r"\\p\{([LNP])\}|\\([sS])|\\.|[\[\]]", re.DOTALL)
 
-#: Parts whose ids are kept in mind.
+#: Most parts whose ids are cached.
 _RETAINED: Final = 1 << 14
 
 
@@ -33,14 +33,14 @@ def _categories() -> str:
 
 @cache
 def _members(category: str) -> str:
-    """The characters of a general category, as the inside of a class."""
+    """The characters of a general category, in the syntax of a character class."""
     runs = re.finditer(f"{category}+", _categories())
     return "".join(rf"\U{run.start():08x}-\U{run.end() - 1:08x}" for run in runs)
 
 
 @cache
 def expression(source: str) -> re.Pattern[str]:
-    r"""An expression with `\p{...}` and Unicode's idea of white space, as Python's `re` has it.
+    r"""An expression with `\p{...}` and Unicode's white space, translated for Python's `re`.
 
     >>> expression(r" ?\p{L}+|\s+").findall("Wörter  und")
     ['Wörter', ' ', ' und']
@@ -104,7 +104,7 @@ class Splitting:
             _, left, pair = heapq.heappop(pairs)
             right = after[left]
             if right < 0 or (parts[left], parts[right]) != pair:
-                continue  # one of them has been merged with another since
+                continue  # one of them has been merged with another one meanwhile
             parts[left] += parts[right]
             parts[right] = ""
             after[left] = after[right]
@@ -121,7 +121,7 @@ class Splitting:
 
 
 def _cut(split: re.Pattern[str], text: str) -> Iterable[str]:
-    """The matches of an expression, and what lies between them."""
+    """The matches of an expression, and the parts between them."""
     at = 0
     for match in split.finditer(text):
         if match.start() > at:

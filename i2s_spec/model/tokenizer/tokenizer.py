@@ -1,4 +1,4 @@
-"""This module joins the parts of the tokenizer: `load_tokenizer` makes one from an open file.
+"""This module joins the parts of the tokenizer: `load_tokenizer` makes a tokenizer from an open file.
 
 >>> import io
 >>> from i2s_spec.convert.synthetic.new import new
@@ -31,7 +31,7 @@ from i2s_spec.schema.architectures.keys import TOKENIZERS
 if TYPE_CHECKING:
     from i2s_spec.gguf.source import Origin
 
-#: Text that every pre-tokenizer splits in its own way: with a vocabulary of real size the ids tell which one was used.
+#: A text that every pre-tokenizer splits differently: with a vocabulary of real size, the ids show which one was used.
 CHECK_TEXT: Final = (
     "Hello, World! It's 2025: I'LL say 1234567 things,\tOK?\n\n  \r\n3.14 + 42 == x^2 ~|`$<> naïve Größe "
     "нещо 你好，世界 कान्हा 🦙🚀 ''''re  end   "
@@ -43,9 +43,10 @@ def load_tokenizer(file: Origin, pre: str | None = None) -> Tokenizer:
 
     Its parts are read when they are first used: decoding needs no merges.
 
-    :param file: a `File` that stays open, or what `open` takes
-    :param pre: the name of a pre-tokenizer to use whatever the file says, or of a runtime (`bitnet.cpp`, `llama.cpp`,
-        `ik_llama.cpp`, `hf`) whose choice is taken where the file names none; None is `hf`. Only for byte-level vocabularies
+    :param file: a `File` that stays open, or an argument of `open`
+    :param pre: the name of a pre-tokenizer, which overrides the file; or of a runtime (`bitnet.cpp`, `llama.cpp`,
+    `ik_llama.cpp`, `hf`) whose default is used if the file names none; None means `hf`. Only for byte-level
+    vocabularies
     :raises FormatError: T901, T909 for a tokenizer that is not known here, T001 to T004, T006, T905 to T908
         and M003 for a broken vocabulary
     :raises SettingError: for a `pre` that does not exist
@@ -57,7 +58,7 @@ def load_tokenizer(file: Origin, pre: str | None = None) -> Tokenizer:
 
 
 class Tokenizer:
-    """Text to token ids and back. `vocabulary` is what the file says; see `load_tokenizer`."""
+    """Converts text to token ids and back. `vocabulary` is the vocabulary of the file; see `load_tokenizer`."""
 
     def __init__(self, vocabulary: Vocabulary, pre: str | None = None) -> None:
         self.vocabulary = vocabulary
@@ -70,7 +71,7 @@ class Tokenizer:
                 )
             want = TrustedText("gpt2 and llama")
             raise FormatError(faults.MODEL_UNSUPPORTED, entry.value_span, got=model, want=want)
-        #: The pre-tokenizer and why it is this one; None for SentencePiece, which has none.
+        #: The pre-tokenizer and why it was chosen; None for SentencePiece, which has none.
         self.choice: PreTokenizerChoice | None = self._choice(pre) if model == "gpt2" else None
         if model == "llama" and pre is not None and pre not in RUNTIMES:
             raise SettingError(f"this is a SentencePiece vocabulary: it has no pre-tokenizer to replace by {pre}")
@@ -79,7 +80,7 @@ class Tokenizer:
         self.eos = vocabulary.special("eos")
         self.add_bos = vocabulary.flag("add_bos_token", pieces or (self.choice is not None and self.choice.pre.add_bos))
         self.add_eos = vocabulary.flag("add_eos_token", False)
-        #: Whether text begins with a space that is not its own.
+        #: Whether encoding adds a space before the text.
         self.add_space_prefix = pieces and vocabulary.flag("add_space_prefix", True)
 
     def _choice(self, pre: str | None) -> PreTokenizerChoice:
@@ -95,7 +96,7 @@ class Tokenizer:
 
     @property
     def size(self) -> int:
-        """How many tokens there are."""
+        """The number of tokens."""
         return len(self.vocabulary)
 
     @property
@@ -122,10 +123,10 @@ class Tokenizer:
     ) -> list[int]:
         """The token ids of a text.
 
-        :param add_special: put the first and the last token there, where the file wants them
-        :param parse_special: take the texts of control tokens for these tokens; text from outside should not be
-        :param bos: put the first token there, or do not, whatever the file wants
-        :param eos: the same of the last token
+        :param add_special: add the first and the last token, if the file says so
+        :param parse_special: recognize control tokens by their text; not for untrusted text
+        :param bos: whether to add the first token; overrides the file
+        :param eos: the same for the last token
         :raises SettingError: for text that is not Unicode, or that the vocabulary cannot express
         :raises FormatError: for a vocabulary that is broken
         """
@@ -139,9 +140,9 @@ class Tokenizer:
         bos: bool | None = None,
         eos: bool | None = None,
     ) -> list[int]:
-        """The token ids of a text in pieces: some are marks, in which control tokens are recognized, some are tokens.
+        """The token ids of a text in pieces; control tokens are recognized only in marks, and pieces can be token ids.
 
-        Text that meets text is tokenized as one; a piece begins no new word by itself.
+        Adjacent pieces of text are tokenized together; a new piece does not begin a new word by itself.
 
         :param pieces: (text, whether it is a mark), or a token id; the rest as for `encode`
         :raises SettingError: as `encode`
@@ -162,11 +163,11 @@ class Tokenizer:
         return ids
 
     def special_parts(self, text: str) -> list[Part]:
-        """A text as pieces of text and the special tokens, control tokens too, that stand in it."""
+        """A text as pieces of text and special tokens, including control tokens."""
         return self._special.split(text, True)
 
     def _runs(self, pieces: Iterable[tuple[str, bool] | int]) -> Iterator[Part]:
-        """Pieces as runs of text, with the special tokens between them."""
+        """Pieces as longer texts, with the special tokens between them."""
         text = ""
         for piece in pieces:
             parts: list[Part] = [piece if isinstance(piece, int) else piece[0]]
@@ -182,7 +183,7 @@ class Tokenizer:
         yield from self._user_defined(text)
 
     def _user_defined(self, text: str) -> list[Part]:
-        """A run of text, split at the tokens that are always recognized."""
+        """A text, split at the tokens that are always recognized."""
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -190,22 +191,22 @@ class Tokenizer:
         return self._special.split(text, False)
 
     def token_bytes(self, token: int, special: bool = False) -> bytes:
-        """What one token adds to a text (a space at the start of a text included), in bytes."""
+        """The bytes that one token adds to a text (including a space at the start of a text)."""
         return token_bytes(self.vocabulary, token, special)
 
     def decode(self, ids: Iterable[int], special: bool = False) -> str:
-        """The text of token ids: what `encode` made them from.
+        """The text of token ids, the inverse of `encode`.
 
-        :param special: whether control tokens are written out
+        :param special: whether control tokens are written
         :raises SettingError: for an id that no token has
         """
         stream = self.stream(special, start=True)
         return "".join(map(stream.feed, ids)) + stream.finish()
 
     def stream(self, special: bool = False, start: bool = False) -> TextStream:
-        """Text from tokens that come one by one.
+        """A decoder for tokens one by one.
 
-        :param start: whether the first of them begins a text, and does not go on with one
+        :param start: whether the first token begins a text, rather than continues one
         """
         return TextStream(lambda token: self.token_bytes(token, special), start and self.add_space_prefix)
 

@@ -1,7 +1,7 @@
 """This module reads the vocabulary of a file, each part of it checked when it is first used.
 
-Nothing here believes the file: counts are compared with ceilings before a list is made, lengths with each other, types
-with what loaders need (clause 3.5). What a decoder does not need (merges, scores) is not read for it.
+Nothing in the file is trusted: counts are compared with limits before a list is made, lengths with each other, types
+with those that loaders need (clause 3.5). A decoder does not need merges and scores, so they are not read for it.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from i2s_spec.schema.checks import order_prefix
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File, KeyValue
 
-#: What `tokenizer.ggml.token_type` says of a token.
+#: The values of `tokenizer.ggml.token_type`.
 UNDEFINED, NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(7)
 
-#: Tokens that end a turn or a text, where no key names them.
+#: Tokens that end a turn or a text, if no key names them.
 END_TOKENS: Final = (
     "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>",
 )  # fmt: skip
 
-#: Ceilings, each several times what real vocabularies have (262,144 tokens, 515,000 merges, 2 MB of text).
+#: Limits, each several times that of real vocabularies (262,144 tokens, 515,000 merges, 2 MB of text).
 MOST_TOKENS: Final = 1 << 20
 MOST_MERGES: Final = 1 << 21
 MOST_BYTES: Final = 1 << 26
 
-#: Special ids that loaders assume where a SentencePiece vocabulary does not name them.
+#: Special ids that loaders assume if a SentencePiece vocabulary does not name them.
 PIECE_DEFAULTS: Final = {"bos": 1, "eos": 2, "unknown": 0}
 
-#: How files of different years write the types of their arrays.
+#: The array types that files of different years use.
 _TYPES: Final = {
     "tokenizer.ggml.tokens": ("arr[str]",),
     "tokenizer.ggml.merges": ("arr[str]",),
@@ -44,9 +44,9 @@ _TYPES: Final = {
 
 
 class Vocabulary:
-    """The tokens of a file by id, with what the file says of each.
+    """The tokens of a file by id, with their properties.
 
-    :param file: an open file; it must stay open until everything that is wanted has been read
+    :param file: an open file; it must stay open until all needed parts have been read
     """
 
     def __init__(self, file: File) -> None:
@@ -55,24 +55,25 @@ class Vocabulary:
 
     @cached_property
     def model(self) -> str:
-        """The kind of tokenizer, as `tokenizer.ggml.model` says.
+        """The kind of tokenizer: the value of `tokenizer.ggml.model`.
 
-        :raises FormatError: T001, M003 where it says nothing
+        :raises FormatError: T001, M003 if there is no such value
         """
         found: str = self._value("tokenizer.ggml.model", "str", None, required=True)
         return found
 
     @cached_property
     def pre(self) -> str | None:
-        """The name of the pre-tokenizer; None where the file gives none."""
+        """The name of the pre-tokenizer; None if the file names none."""
         return self._value("tokenizer.ggml.pre", "str", None) or None
 
     @cached_property
     def tokens(self) -> list[str]:
-        """The tokens, by id; bytes that are not UTF-8 are surrogate escapes, empty tokens are named as loaders name them.
+        """The tokens, by id; bytes that are not UTF-8 are surrogate escapes, empty tokens get the names that loaders
+        give them.
 
-        :raises FormatError: T001, M003, T905, T006 for a list that is missing, of another type, too large, or has a token
-            twice
+        :raises FormatError: T001, M003, T905, T006 for a list that is missing, has a wrong type, is too large, or has a
+        token twice
         """
         key = "tokenizer.ggml.tokens"
         tokens = self._list(key, MOST_TOKENS, required=True)
@@ -96,9 +97,9 @@ class Vocabulary:
 
     @cached_property
     def types(self) -> list[int]:
-        """The type of each token; all are normal where the file says nothing, and a type beyond the known is undefined.
+        """The type of each token; all are normal if the file has no types, and an unknown type is undefined.
 
-        Tokens that end a turn are control tokens also where the file takes them for text, as loaders have it.
+        As in loaders, tokens that end a turn are control tokens even if the file says that they are text.
         """
         key = "tokenizer.ggml.token_type"
         found = self._numbers(key)
@@ -112,9 +113,9 @@ class Vocabulary:
 
     @cached_property
     def scores(self) -> list[float]:
-        """The score of each token; 0 where the file has none.
+        """The score of each token; 0 if the file has none.
 
-        :raises FormatError: T908 for one that is not a number, by which nothing can be ordered
+        :raises FormatError: T908 for a score that is NaN, which has no order
         """
         import numpy as np
 
@@ -131,18 +132,18 @@ class Vocabulary:
 
     @cached_property
     def merges(self) -> list[tuple[str, str]]:
-        """The pairs that are joined, first ones first; of equal ones only the first.
+        """The pairs that are joined, in the order of their ranks; of equal pairs only the first.
 
         A pair is written with a space between its parts, and the first part has at least one character.
 
-        :raises FormatError: T003 for a merge that is no pair, T907 for one whose parts or whole are not tokens
+        :raises FormatError: T003 for a merge that is not a pair, T907 for one whose parts or result are not tokens
         """
         key = "tokenizer.ggml.merges"
         lines = self._list(key, MOST_MERGES, required=True)
         ids = self.ids.keys()
         found = [(left, right) for left, _, right in (line.partition(" ") for line in lines)]
         if not (set(chain.from_iterable(found)) <= ids and set(map("".join, found)) <= ids):
-            # Something is wrong, or a first part begins with a space: look at each of them.
+            # Something is wrong, or a first part begins with a space: check each merge.
             for i, line in enumerate(lines):
                 left, right = found[i] = line[:1] + line[1:].partition(" ")[0], line[1:].partition(" ")[2]
                 if not right or left not in ids or right not in ids or left + right not in ids:
@@ -153,7 +154,7 @@ class Vocabulary:
         if not right:
             odd = sum(1 for each in self._list(key, MOST_MERGES, required=True) if not each[1:].partition(" ")[2])
             raise FormatError(faults.MERGE_FORM, self.item_span(key, i), got=odd, want=0, index=i, text=line)
-        want = "what it makes is not a token"
+        want = "its result is not a token"
         if left not in self.ids or right not in self.ids:
             want = f"its {'first' if left not in self.ids else 'second'} part is not a token"
         raise FormatError(faults.BAD_MERGE, self.item_span(key, i), got=line, want=TrustedText(want), index=i)
@@ -161,25 +162,25 @@ class Vocabulary:
     # Special tokens.
 
     def special(self, name: str) -> int | None:
-        """The id of a special token by the name in its key (`bos`, `eos`, `eot` …); None where there is none.
+        """The id of a special token by the name in its key (`bos`, `eos`, `eot` …); None if there is none.
 
-        An id that no token has is dropped, as loaders do.
+        An id without a token is dropped, as in loaders.
         """
         default = PIECE_DEFAULTS.get(name) if self.model == "llama" else None
         found: int | None = self._value(f"tokenizer.ggml.{name}_token_id", "u32", default)
         return found if found is not None and found < len(self) else default if (default or 0) < len(self) else None
 
     def flag(self, name: str, default: bool) -> bool:
-        """A yes or no of the file, such as `add_bos_token`."""
+        """A boolean of the file, such as `add_bos_token`."""
         return bool(self._value(f"tokenizer.ggml.{name}", "bool", default))
 
     @cached_property
     def ends(self) -> frozenset[int]:
-        """The ids after which generation stops: those that keys name, and the tokens with the usual names."""
+        """The ids after which generation stops: those in keys, and those of the tokens with the usual names."""
         named = {found for name in ("eos", "eot", "eom") if (found := self.special(name)) is not None}
         return frozenset(named | {self.ids[text] for text in END_TOKENS if text in self.ids})
 
-    # Where things are.
+    # Positions.
 
     def item_span(self, key: str, i: int) -> Span:
         """The bytes of element `i` of an array."""

@@ -1,1 +1,1 @@
-"""What a model of each architecture holds: keys, tensors, sizes, rotations."""
+"""The architectures of models: keys, tensors, sizes, rotations."""

@@ -1,8 +1,8 @@
-"""This module declares the architectures that ternary weights occur in: their keys, their tensors, what their graph does.
+"""This module declares the architectures of ternary models: their keys, their tensors, and the properties of their graph.
 
 `ARCHITECTURES` maps names to what a file of that architecture must and may hold. A new architecture is added by one
-entry. The name is the value of `general.architecture`, but for one of two that share a value: `qwen3` is an embedding
-model, `qwen3-lm` a language model, and files of both say `qwen3`. `declared_architecture` tells which one a file is of.
+entry. The name is the value of `general.architecture`, except for two that share a value: `qwen3` is an embedding
+model, `qwen3-lm` a language model, and files of both say `qwen3`. `declared_architecture` tells which one a file has.
 
     >>> bitnet = ARCHITECTURES["bitnet"]
     >>> bitnet.key("rope.freq_base").default
@@ -31,28 +31,32 @@ class Placed(NamedTuple):
 
 
 class Architecture:
-    """What a file of one architecture holds, and what its graph does with it.
+    """The contents of a file of one architecture, and the properties of its graph.
 
-    :param name: what it is called here, which is the prefix unless two share that
+    :param name: its name here, which is the prefix unless two architectures share it
     :param prefix: the value of `general.architecture`, with which its keys begin
     :param inventory: its tensors, in the order of real files
     :param activation: of the feed-forward's gate: `relu2`, `silu` or `gelu`
-    :param rope: how rotated pairs lie in a head: `neox` (halves) or `norm` (neighbors, rows permuted at conversion)
+    :param rope: the arrangement of rotated pairs in a head: `neox` (halves) or `norm` (neighbors, rows permuted at
+    conversion)
     :param head: `tied` (always the embedding), `untied` (output.weight, else the embedding) or `none`
     :param whole_head_rope: whether loaders refuse rope.dimension_count unless it is the width of a head
-    :param rope_base: of the published models, where it is another than what loaders take for a missing rope.freq_base
-    :param eps: of the published models, by what their sources say
-    :param tokenizer: what `tokenizer.ggml.model` is in the files of the published models
-    :param pre_tokenizer: that the published models were trained with, where the vocabulary is byte-level
-    :param chat_format: of the published models, where the vocabulary has its special tokens (`model/text/chat_template.py`)
+    :param rope_base: the base of the published models, if it differs from the default of loaders for a missing
+    rope.freq_base
+    :param eps: the epsilon of the published models, according to their sources
+    :param tokenizer: the value of `tokenizer.ggml.model` in the files of the published models
+    :param pre_tokenizer: the pre-tokenizer of the published models, if the vocabulary is byte-level
+    :param chat_format: the format of the published models, if the vocabulary has its special tokens
+    (`model/text/chat_template.py`)
     :param small_vocab: tokens of a small vocabulary: all bytes, the special tokens and some words
     :param embedding_model: whether its result is a vector, not logits
     :param is_bitnet: whether every file of it is a BitNet model, whatever its tensors
-    :param one_model: whether all its files are of one published model, so that what that one has can be asked of them
-    :param renamed_to: the name that took its place
+    :param one_model: whether all its files are of one published model, so that its properties can be required of them
+    :param renamed_to: the name that replaced it
     :param other_activation: the architecture with the same tensors and another activation
-    :param takes_activation: whether models with another activation are written under it, and say so by hidden_activation
-    :param gains_less_one: whether checkpoints store w of gains 1 + w
+    :param takes_activation: whether models with another activation have this architecture, and state it in
+    hidden_activation
+    :param gains_less_one: whether checkpoints store w for gains of 1 + w
     """
 
     def __init__(
@@ -106,7 +110,7 @@ class Architecture:
 
     @property
     def has_input_norms(self) -> bool:
-        """Whether there may be a norm inside each projection, in front of its matrix, which upstream llama.cpp lacks."""
+        """Whether each projection may have a norm before its matrix, which upstream llama.cpp does not know."""
         return any(spec.name.endswith("_norm_in.weight") for spec in self.inventory)
 
     @property
@@ -118,7 +122,7 @@ class Architecture:
         return self._keys
 
     def key(self, name: str) -> Key:
-        """The key of a name without the prefix, such as `rope.freq_base`."""
+        """The key by its name without the prefix, such as `rope.freq_base`."""
         return self.keys[f"{self.prefix}.{name}"]
 
     def tensors(self, h: Hyperparameters) -> Iterator[Placed]:
@@ -133,7 +137,7 @@ class Architecture:
             yield placed(spec, sizes, layer)
 
     def specs(self, h: Hyperparameters) -> Iterator[tuple[TensorSpec, int | None]]:
-        """The declarations of these tensors in the same order, with the layers that they are for."""
+        """The declarations of these tensors in the same order, with their layers."""
         absent = "experts" if h.experts == 0 else "dense"
         specs = [spec for spec in self.inventory if spec.when != absent]
         in_layers = [spec for spec in specs if spec.per_layer]
@@ -148,7 +152,8 @@ class Architecture:
                 yield spec, None
 
     def match(self, name: str) -> tuple[TensorSpec, int | None] | None:
-        """The declaration that a tensor's name fits, and its layer; None for a name that the architecture does not know."""
+        """The declaration that matches a tensor's name, and its layer; None for a name that the architecture does not
+        have."""
         if self._specs is None:
             self._specs = {spec.name: spec for spec in self.inventory}
         if name in self._specs and "{" not in name:
@@ -162,7 +167,7 @@ class Architecture:
 
 
 def _in_layer(name: str) -> tuple[int, str] | None:
-    """The layer of a tensor's name and what follows; the number has no leading zero and at most nine digits.
+    """The layer in a tensor's name and the rest of the name; the number has no leading zero and at most nine digits.
 
     >>> _in_layer("blk.10.attn_q.weight"), _in_layer("blk.01.attn_q.weight"), _in_layer("blk.0.")
     ((10, 'attn_q.weight'), None, None)
@@ -173,13 +178,13 @@ def _in_layer(name: str) -> tuple[int, str] | None:
 
 
 def placed(spec: TensorSpec, h: Hyperparameters, layer: int | None = None) -> Placed:
-    """One tensor with its name and shape filled in; `h` are the sizes of its layer."""
+    """One tensor with its actual name and shape; `h` are the sizes of its layer."""
     name = spec.name if layer is None else spec.name.replace("{i}", str(layer))
     return Placed(name, tuple(getattr(h, size) for size in spec.ne), spec)
 
 
 def _bitnet_2b(name: str, title: str, renamed_to: str | None = None) -> Architecture:
-    """BitNet b1.58 2B-4T by one of the two names that converters have given it."""
+    """BitNet b1.58 2B-4T under one of the two names that converters have given it."""
     return Architecture(
         name,
         title,
@@ -270,22 +275,22 @@ _ALL: Final = (
     ),
 )
 
-#: Every architecture that is declared, by its name; the commonest first.
+#: Every declared architecture by its name; the most common first.
 ARCHITECTURES: Final[Mapping[str, Architecture]] = {architecture.name: architecture for architecture in _ALL}
 
-#: The values of `general.architecture` that are declared, in the same order.
+#: The declared values of `general.architecture`, in the same order.
 PREFIXES: Final = tuple(dict.fromkeys(architecture.prefix for architecture in _ALL))
 
 
 def declared_architecture(value: object, keys: Container[str] = (), tensors: Iterable[str] = ()) -> Architecture | None:
-    """The architecture that a file is of; None where it is not declared.
+    """The architecture of a file; None if it is not declared.
 
-    Where an embedding model and a language model share the value, a file is of the former if it says how vectors are
-    pooled, or has a norm in front of a projection (`*_norm_in.weight`), which only BitNet's embedding models have.
+    If an embedding model and a language model share the value, a file is an embedding model if it states the pooling or
+    has a norm before a projection (`*_norm_in.weight`), which only BitNet's embedding models have.
 
-    :param value: of `general.architecture`
+    :param value: the value of `general.architecture`
     :param keys: the names of the file's keys, as far as they are known
-    :param tensors: the names of its tensors, as far as they are known; gone through only where the keys do not tell
+    :param tensors: the names of its tensors, as far as they are known; used only if the keys do not decide
 
     >>> declared_architecture("qwen3"), declared_architecture("qwen3", {"qwen3.pooling_type"})
     (<Architecture 'qwen3-lm'>, <Architecture 'qwen3'>)
@@ -297,7 +302,7 @@ def declared_architecture(value: object, keys: Container[str] = (), tensors: Ite
     return next(architecture for architecture in sharing if architecture.embedding_model == embeds)
 
 
-#: Architectures that loaders of llama.cpp's family know besides; nothing is declared of them here.
+#: Further architectures that loaders of llama.cpp's family know; they are not declared here.
 ELSEWHERE: Final = frozenset((
     "afmoe", "apertus", "arcee", "arctic", "arwkv7", "baichuan", "bailingmoe", "bailingmoe2", "bert", "bloom",
     "chameleon", "chatglm", "clip", "codeshell", "cogvlm", "cohere2", "command-r", "controlvector", "dbrx", "deci",
@@ -317,7 +322,7 @@ ELSEWHERE: Final = frozenset((
 
 
 def names_a_bitnet(name: str) -> bool:
-    """Whether a value of `general.architecture` is one of the BitNet lineage, declared or not."""
+    """Whether a value of `general.architecture` belongs to the BitNet lineage, declared or not."""
     return name.startswith("bitnet")
 
 
@@ -326,7 +331,7 @@ def _plain(name: str) -> str:
 
 
 def resembles(name: str) -> str | None:
-    """The declared architecture that a name seems to be meant for: one that differs in case and signs, or a bitnet."""
+    """The declared architecture that a name seems to mean: one that differs only in case and punctuation, or a bitnet."""
     plain = _plain(name)
     for declared in PREFIXES:
         if plain == _plain(declared):

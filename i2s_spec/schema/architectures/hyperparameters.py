@@ -1,4 +1,4 @@
-"""This module derives the sizes of a model from its metadata: the numbers that shapes and the forward pass come from.
+"""This module derives the sizes of a model from its metadata: the numbers that decide shapes and the forward pass.
 
 >>> from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 >>> metadata = {"general.architecture": "bitnet", "bitnet.block_count": 2, "bitnet.embedding_length": 256,
@@ -28,7 +28,7 @@ HEADS: Final = Fault(
     "heads-do-not-fill",
     "{got:query head does|query heads do} not divide the {want:column} of the hidden state, and "
     "attention.key_length and value_length do "
-    "not say how wide a head is",
+    "not give the width of a head",
 )
 HEAD_GROUPS: Final = Fault("M007", "head-groups", "{want:query head} cannot share {got:key head} evenly")
 ROPE_DIMENSIONS: Final = Fault("M008", "rope-dimensions", "rope.dimension_count is {got}; heads are {want} wide")
@@ -37,8 +37,8 @@ ROPE_DIMENSIONS: Final = Fault("M008", "rope-dimensions", "rope.dimension_count 
 def architecture_of(metadata: Mapping[str, Any], tensors: Iterable[str] = ()) -> Architecture:
     """The architecture that metadata names.
 
-    :param tensors: names of the file's tensors, which tell two apart that share the name
-    :raises FormatError: M001 for another one than the declared, M002 or M003 for none
+    :param tensors: names of the file's tensors, which distinguish two architectures with the same name
+    :raises FormatError: M001 if it is not declared, M002 or M003 if there is none
     """
     name = _Reader(metadata).get("general.architecture", (str,), "text")
     architecture = declared_architecture(name, metadata, tensors)
@@ -51,13 +51,13 @@ def architecture_of(metadata: Mapping[str, Any], tensors: Iterable[str] = ()) ->
 def hyperparameters(
     metadata: Mapping[str, Any], tokens: int | None = None, architecture: Architecture | None = None
 ) -> Hyperparameters:
-    """The sizes of a model, from its metadata alone, with the defaults that loaders take (chapter 3).
+    """The sizes of a model, from its metadata alone, with the defaults of loaders (chapter 3).
 
-    :param metadata: keys to values as `File.metadata` gives them; nothing else of the file is looked at
-    :param tokens: how many tokens the file lists, if the caller knows it; else they are counted where it matters
-    :param architecture: whose keys are read; that which the metadata names, unless given
-    :raises FormatError: M001 to M008 for what is missing, of another type, or impossible: a count of 0, more layers than
-        loaders have room for, arrays of another length than the layers, heads that do not divide the hidden state
+    :param metadata: keys to values as `File.metadata` gives them; nothing else of the file is used
+    :param tokens: how many tokens the file lists, if the caller knows it; else they are counted if needed
+    :param architecture: the architecture whose keys are read; by default the one that the metadata names
+    :raises FormatError: M001 to M008 for values that are missing, of a wrong type, or impossible: a count of 0, more
+    layers than loaders support, arrays of a wrong length, heads that do not divide the hidden state
     """
     architecture = architecture_of(metadata) if architecture is None else architecture
     file = _Reader(metadata, architecture)
@@ -98,7 +98,7 @@ def hyperparameters(
 
 
 def _vocabulary(file: "_Reader", tokens: int | None) -> int:
-    """The number of tokens: as the key says, else as many as are listed."""
+    """The number of tokens: the value of the key, else the number of listed tokens."""
     if file.has("vocab_size"):
         return file.count("vocab_size")
     if tokens is None:
@@ -107,7 +107,7 @@ def _vocabulary(file: "_Reader", tokens: int | None) -> int:
 
 
 class _Reader:
-    """Values out of metadata, each checked for what sizes need of it."""
+    """Values from metadata, each checked before it is used for sizes."""
 
     def __init__(self, metadata: Mapping[str, Any], architecture: Architecture | None = None) -> None:
         self.metadata = metadata
@@ -120,7 +120,7 @@ class _Reader:
         return self.key(name) in self.metadata
 
     def span(self, key: str) -> Span:
-        """Where the value is, if the mapping knows (`File.metadata` does, a dict does not)."""
+        """The span of the value, if the mapping knows it (`File.metadata` does, a dict does not)."""
         entry = getattr(self.metadata, "entry", None)
         if entry is None or key not in self.metadata:
             return Span(0, 0, key)
@@ -158,14 +158,14 @@ class _Reader:
         return value
 
     def per_layer(self, name: str, layers: int, otherwise: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        """A number for all layers, or an array of one for each, as one for each."""
+        """One number for each layer, from a number for all layers or an array."""
         if otherwise is not None and not self.has(name):
             return otherwise
         value = self.get(name, (object,), "a whole number or an array of them")
         if isinstance(value, int) and not isinstance(value, bool):
             return (self.count(name),) * layers
         if isinstance(value, str) or not hasattr(value, "__len__"):
-            return (self.get(name, (int,), "a whole number or an array of them"),)  # which refuses it
+            return (self.get(name, (int,), "a whole number or an array of them"),)  # this raises an error
         if len(value) != layers:
             key = self.key(name)
             raise FormatError(LAYER_ARRAY, self.span(key), got=len(value), want=layers, key=TrustedText(key))
@@ -177,7 +177,7 @@ class _Reader:
 
 
 def _kind(value: Any) -> TrustedText:
-    """What a value is, in words, for a message."""
+    """The kind of a value, in words, for a message."""
     if isinstance(value, bool):
         return TrustedText("a truth value")
     if isinstance(value, int | float):

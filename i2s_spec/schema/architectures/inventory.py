@@ -1,8 +1,8 @@
 """This module declares the tensors of ternary models: name, shape, types, need, role, meaning, clause (chapter 4).
 
-Each tensor is declared once; an architecture is a selection of them, in the order in which its real files hold them.
-Shapes are written in the words of `Hyperparameters`, in ggml's order (ne0 first), so that tables, checks, the forward
-pass and `i2s new` all take them from here.
+Each tensor is declared once; an architecture is a selection of them, in the order of its real files. Shapes are given
+by field names of `Hyperparameters`, in ggml's order (ne0 first); tables, checks, the forward pass and `i2s new` all use
+them.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from __future__ import annotations
 from i2s_spec.light_typing import Final, NamedTuple
 from i2s_spec.schema.architectures.keys import EXPECTED, OPTIONAL, REQUIRED
 
-#: What a tensor is for; `projection` is what I2_S was made for.
+#: The roles of tensors; I2_S was made for `projection`.
 ROLES: Final = {
     "embedding": "one row for each token",
     "projection": "a ternary matrix between two widths",
     "norm": "the gains of an RMS norm",
     "head": "from the hidden state to one number for each token",
-    "bias": "added to what a projection gives",
-    "scale": "one number that a projection is multiplied by, beside the scale in its tail",
+    "bias": "added to the result of a projection",
+    "scale": "one number by which the result of a projection is multiplied, besides the scale in its tail",
     "rope": "factors of the rotation frequencies",
     "router": "chooses experts",
 }
 
 #: Types whose weights are -1, 0 or +1 times a scale.
-_GROUPS = ("Q2_0", "Q2_0_G128", "PQ2_0", "PTQ1_0", "TQ1_0", "TQ2_0", "IQ1_BN", "IQ2_BN")  # those of block_layout
+_GROUPS = ("Q2_0", "Q2_0_G128", "PQ2_0", "PTQ1_0", "TQ1_0", "TQ2_0", "IQ1_BN", "IQ2_BN")  # the types of block_layout
 TERNARY_TYPES: Final = ("I2_S", "I2_SR", "TL1", "TL2", *_GROUPS)
 _FLOAT = ("F16", "F32", "BF16")
 _PLAIN_QUANTS = ("Q8_0", "Q6_K", "Q5_K", "Q5_0", "Q4_K", "Q4_0", "Q3_K", "Q2_K")
 
-#: Types in which each kind of tensor is sound, the usual one first.
+#: Valid types of each kind of tensor, the usual one first.
 PROJECTION_TYPES: Final = (*TERNARY_TYPES, *_FLOAT)
 EMBEDDING_TYPES: Final = (*_FLOAT, *_PLAIN_QUANTS, "I2_S", *_GROUPS)
 NORM_TYPES: Final = ("F32",)
@@ -36,10 +36,10 @@ HALF_NORM_TYPES: Final = ("F16", "F32")
 
 
 class TensorSpec(NamedTuple):
-    """One tensor of an architecture, or one of each layer where the name holds `{i}`.
+    """One tensor of an architecture, or one of each layer if the name contains `{i}`.
 
-    `ne` names attributes of `Hyperparameters`, ne0 first. `types` are those in which it is sound, the usual one first.
-    `when` restricts the tensor to files of which it holds: `dense` is expert_count 0, `experts` the contrary.
+    `ne` names attributes of `Hyperparameters`, ne0 first. `types` are the valid types, the usual one first. `when`
+    restricts the tensor to some files: `dense` means expert_count 0, `experts` the opposite.
     """
 
     name: str
@@ -59,7 +59,7 @@ class TensorSpec(NamedTuple):
 
     @property
     def usual(self) -> str:
-        """The type that it has in files that are I2_S."""
+        """Its type in I2_S files."""
         return self.types[0]
 
 
@@ -72,13 +72,13 @@ def _norm(name: str, width: str, meaning: str, clause: str = "4.4") -> TensorSpe
 
 
 def _norm_in(name: str, width: str) -> TensorSpec:
-    pattern, meaning = f"blk.{{i}}.{name}_norm_in.weight", f"Gains on what enters {name}, before it is quantized."
+    pattern, meaning = f"blk.{{i}}.{name}_norm_in.weight", f"Gains on the input of {name}, before it is quantized."
     note = "stock upstream loaders do not know it: wrong number of tensors"
     return TensorSpec(pattern, (width,), HALF_NORM_TYPES, EXPECTED, "norm", meaning, "4.6", note=note)
 
 
 def _half(spec: TensorSpec) -> TensorSpec:
-    """The same norm as embedding models store it."""
+    """The same norm in the form that embedding models store."""
     return spec._replace(types=HALF_NORM_TYPES)
 
 
@@ -100,12 +100,16 @@ ROPE_FREQS: Final = TensorSpec(
     "rope_freqs.weight", ("rope_pairs",), ("F32",), OPTIONAL, "rope", "Divides the rotation frequencies.", "4.5"
 )
 
-ATTN_NORM: Final = _norm("attn_norm", "embd", "Gains on what enters attention.")
-ATTN_SUB_NORM: Final = _norm("attn_sub_norm", "embd", "Gains on what attention gives, before its output projection.")
-FFN_NORM: Final = _norm("ffn_norm", "embd", "Gains on what enters the feed-forward.")
-FFN_SUB_NORM: Final = _norm("ffn_sub_norm", "ff", "Gains on what enters ffn_down.")
-POST_ATTENTION_NORM: Final = _norm("post_attention_norm", "embd", "Gains on what attention adds.", "4.6")
-POST_FFW_NORM: Final = _norm("post_ffw_norm", "embd", "Gains on what the feed-forward adds.", "4.6")
+ATTN_NORM: Final = _norm("attn_norm", "embd", "Gains on the input of attention.")
+ATTN_SUB_NORM: Final = _norm("attn_sub_norm", "embd", "Gains on the result of attention, before its output projection.")
+FFN_NORM: Final = _norm("ffn_norm", "embd", "Gains on the input of the feed-forward.")
+FFN_SUB_NORM: Final = _norm("ffn_sub_norm", "ff", "Gains on the input of ffn_down.")
+POST_ATTENTION_NORM: Final = _norm(
+    "post_attention_norm", "embd", "Gains on the output of attention, before it is added to the hidden state.", "4.6"
+)
+POST_FFW_NORM: Final = _norm(
+    "post_ffw_norm", "embd", "Gains on the output of the feed-forward, before it is added to the hidden state.", "4.6"
+)
 ATTN_Q_NORM: Final = _norm("attn_q_norm", "head_dim", "Gains on each query head.", "4.6")
 ATTN_K_NORM: Final = _norm("attn_k_norm", "head_dim", "Gains on each key head.", "4.6")
 
@@ -114,16 +118,18 @@ ATTN_K: Final = _projection("attn_k", ("embd", "k_width"), "Hidden state to keys
 ATTN_V: Final = _projection("attn_v", ("embd", "v_width"), "Hidden state to values.", "4.2")
 ATTN_OUTPUT: Final = _projection("attn_output", ("o_width", "embd"), "All heads to the hidden state.", "4.2")
 FFN_GATE: Final = _projection("ffn_gate", ("embd", "ff"), "Hidden state to the gate.", "4.3", "dense")
-FFN_UP: Final = _projection("ffn_up", ("embd", "ff"), "Hidden state to what the gate lets through.", "4.3", "dense")
+FFN_UP: Final = _projection(
+    "ffn_up", ("embd", "ff"), "Hidden state to the values that the gate multiplies.", "4.3", "dense"
+)
 FFN_DOWN: Final = _projection("ffn_down", ("ff", "embd"), "Gated state back to the hidden state.", "4.3", "dense")
 
 PROJECTIONS: Final = (ATTN_Q, ATTN_K, ATTN_V, ATTN_OUTPUT, FFN_GATE, FFN_UP, FFN_DOWN)
 
-#: Scales beside those in the tails: architecture `bitnet` only, and none where the weights are TL1 or TL2.
+#: Scales besides those in the tails: only in architecture `bitnet`, and not if the weights are TL1 or TL2.
 SCALES: Final = tuple(
     TensorSpec(
         spec.name.replace(".weight", ".scale"), ("one",), ("F32",), OPTIONAL, "scale",
-        f"Multiplies what {spec.name[8:-7]} gives.", "4.5", spec.when, "comes on top of the scale in an I2_S tail",
+        f"Multiplies the result of {spec.name[8:-7]}.", "4.5", spec.when, "comes on top of the scale in an I2_S tail",
     )
     for spec in PROJECTIONS
 )  # fmt: skip
@@ -132,14 +138,14 @@ SCALES: Final = tuple(
 BIASES: Final = tuple(
     TensorSpec(
         spec.name.replace(".weight", ".bias"), spec.ne[1:], ("F32",), OPTIONAL, "bias",
-        f"Added to what {spec.name[8:-7]} gives.", "4.5", spec.when,
+        f"Added to the result of {spec.name[8:-7]}.", "4.5", spec.when,
     )
     for spec in PROJECTIONS
 )  # fmt: skip
 
 _NOTE_3D = "an I2_S tensor of three dimensions has no agreed layout (clause 5.1)"
 
-#: What takes the place of the feed-forward where there are experts; no published file has them.
+#: The tensors that replace the feed-forward network in models with experts; no published file has them.
 EXPERTS: Final = (
     TensorSpec(
         "blk.{i}.ffn_gate_inp.weight", ("embd", "experts"), ("F32", "F16"), REQUIRED, "router", "Chooses experts.", "4.5",
@@ -154,7 +160,7 @@ EXPERTS: Final = (
     ),
 )  # fmt: skip
 
-# In the order of the converters, which is that of the checkpoint's own names.
+# In the order of the converters, which is the order of the names in the checkpoint.
 BITNET: Final = (
     TOKEN_EMBD,
     ATTN_NORM, FFN_DOWN, FFN_SUB_NORM, FFN_GATE, FFN_UP, FFN_NORM, ATTN_SUB_NORM, ATTN_K,
@@ -193,7 +199,7 @@ QWEN3: Final = (
     _half(OUTPUT_NORM), OUTPUT,
 )  # fmt: skip
 
-#: A language model has what the published converters write: norms in F32, none in front of single projections.
+#: A language model has the tensors that the published converters write: norms in F32, none before single projections.
 QWEN3_LM: Final = (
     OUTPUT,
     TOKEN_EMBD,

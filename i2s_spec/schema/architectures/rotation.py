@@ -1,13 +1,13 @@
-"""This module declares the rotation that PrismML's models fold into their weights, and the keys that say so.
+"""This module declares the rotation that PrismML's models fold into their weights, and the keys that declare it.
 
 Bonsai 2 models hold W' = W D H, in blocks along the rows, where H is the normalized Walsh-Hadamard matrix in Sylvester's
 order and D the diagonal of signs. Before each product with a weight of `weight_names`, a program applies
 
     x' = H (s * x)                 block by block; H is its own inverse
 
-and of the tables in `inverse_weight_names`, whose rows are rotated, a row becomes h = s * (H z) after it was looked up.
-There is a vector of signs for each width; without one (`identity`) they are all +1. A program that does not know the keys
-loads such a file and computes something else.
+In the tables in `inverse_weight_names`, rows are rotated; after the lookup, a row z becomes h = s * (H z). There is a
+vector of signs for each width; without one (`identity`) all signs are +1. A program that does not know the keys loads
+such a file and computes something else.
 
 Sources: PrismML-Eng/llama.cpp #119, #120, #121; ggml-org/llama.cpp#29058; the metadata of Ternary-Bonsai-2-27B.
 
@@ -25,10 +25,10 @@ from i2s_spec.errors import counted, quote
 from i2s_spec.light_typing import Any, Final, NamedTuple
 from i2s_spec.schema.architectures.keys import EXPECTED, OPTIONAL, REQUIRED, Key
 
-#: What the names of these keys begin with.
+#: The prefix of these keys.
 PREFIX: Final = "prism.hadamard."
 
-#: The values that there are.
+#: The allowed values.
 VERSION: Final = 1
 TRANSFORM: Final = "normalized-sylvester-walsh-hadamard"
 AXIS: Final = "input-last-dimension"
@@ -37,13 +37,13 @@ SIGN_MODES: Final = ("identity", "explicit")
 _GRAPH: Final = ("graph",)
 _INTS: Final = ("arr[i32]", "arr[i8]", "arr[u32]", "arr[i64]")
 
-#: Every key, needed or not where a file has any of them.
+#: Every key, and whether it is required in a file that has any of them.
 KEYS: Final[tuple[Key, ...]] = (
     Key(f"{PREFIX}version", ("u32",), REQUIRED, _GRAPH, "The version of these keys.", "3.8", values=(VERSION,)),
     Key(f"{PREFIX}block_size", ("u32",), REQUIRED, _GRAPH, "Elements of a row that are rotated together.", "3.8", least=2,
         note="a power of two that divides every row; 1,024 in all published files"),
-    Key(f"{PREFIX}transform", ("str",), REQUIRED, _GRAPH, "Which matrix H is.", "3.8", values=(TRANSFORM,)),
-    Key(f"{PREFIX}axis", ("str",), REQUIRED, _GRAPH, "Which dimension is rotated.", "3.8", values=(AXIS,)),
+    Key(f"{PREFIX}transform", ("str",), REQUIRED, _GRAPH, "The kind of the matrix H.", "3.8", values=(TRANSFORM,)),
+    Key(f"{PREFIX}axis", ("str",), REQUIRED, _GRAPH, "The rotated dimension.", "3.8", values=(AXIS,)),
     Key(f"{PREFIX}sign_mode", ("str",), REQUIRED, _GRAPH, "Whether there are vectors of signs.", "3.8", values=SIGN_MODES),
     Key(f"{PREFIX}weight_names", ("arr[str]",), REQUIRED, _GRAPH, "Weights whose input is rotated.", "3.8"),
     Key(f"{PREFIX}inverse_weight_names", ("arr[str]",), OPTIONAL, _GRAPH, "Tables whose rows are rotated.", "3.8"),
@@ -57,7 +57,7 @@ KEYS: Final[tuple[Key, ...]] = (
 
 
 class RotationError(ValueError):
-    """Keys of a rotation that say nothing that can be computed: `key` without its prefix, and why."""
+    """The keys of a rotation are invalid: `key` without its prefix, and why."""
 
     def __init__(self, key: str, why: str) -> None:
         super().__init__(key, why)
@@ -86,9 +86,9 @@ class Rotation(NamedTuple):
         return name in self.weights
 
     def signs_of(self, width: int) -> tuple[int, ...] | None:
-        """The signs of rows of a width; None where all are +1.
+        """The signs for rows of a width; None if all are +1.
 
-        :raises RotationError: where other widths have signs and this one has none
+        :raises RotationError: if other widths have signs and this one has none
         """
         if not self.signs:
             return None
@@ -99,7 +99,7 @@ class Rotation(NamedTuple):
     def require_width(self, width: int) -> None:
         """Refuse rows that are not whole blocks.
 
-        :raises RotationError: for them
+        :raises RotationError: for such rows
         """
         if width % self.block:
             raise RotationError(
@@ -108,9 +108,9 @@ class Rotation(NamedTuple):
 
 
 def declared(metadata: Mapping[str, Any]) -> Rotation | None:
-    """The rotation that metadata declares; None where it has none of the keys.
+    """The rotation that metadata declares; None if it has none of the keys.
 
-    :raises RotationError: where keys are missing, or cannot be meant
+    :raises RotationError: if keys are missing or invalid
     """
     if not any(name.startswith(PREFIX) for name in metadata):
         return None
@@ -121,7 +121,7 @@ def declared(metadata: Mapping[str, Any]) -> Rotation | None:
             raise RotationError(name, "is missing")
         if key.values and isinstance(found[name], str | int) and found[name] not in key.values:
             known = ", ".join(str(value) for value in key.values)
-            raise RotationError(name, f"is {quote(str(found[name]))}; there is {known}")
+            raise RotationError(name, f"is {quote(str(found[name]))}; known are {known}")
     block = found["block_size"]
     if not isinstance(block, int) or block < 2 or block & (block - 1):
         raise RotationError("block_size", f"is {quote(str(block))}, which is not a power of two")
@@ -139,7 +139,7 @@ def _signs(found: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
     _require_signs(values)
     widths = [int(width) for width in widths]
     if min(widths) < 1 or len(set(widths)) < len(widths):
-        raise RotationError("sign_widths", f"is {widths}: widths are positive, and each is there once")
+        raise RotationError("sign_widths", f"is {widths}: widths must be positive and different")
     if sum(widths) != len(values):
         raise RotationError(
             "sign_values", f"has {counted(len(values), 'sign')}, and the widths add up to {sum(widths):,}"
@@ -154,4 +154,4 @@ def _signs(found: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
 def _require_signs(values: Sequence[Any]) -> None:
     odd = next((i for i, value in enumerate(values) if value not in (-1, 1)), None)
     if odd is not None:
-        raise RotationError("sign_values", f"has {quote(str(values[odd]))} at {odd:,}; signs are -1 and +1")
+        raise RotationError("sign_values", f"has {quote(str(values[odd]))} at {odd:,}; signs must be -1 or +1")

@@ -6,10 +6,10 @@ from i2s_spec.light_typing import Any, NamedTuple
 
 
 class Hyperparameters(NamedTuple):
-    """The sizes of a model, in the words of chapter 3; what shapes and the forward pass are computed from.
+    """The sizes of a model, with the terms of chapter 3; shapes and the forward pass are computed from them.
 
-    Where layers differ (feed_forward_length or head counts given as arrays), the fields are those of layer 0, and
-    `at(i)` gives those of layer i.
+    If layers differ (feed_forward_length or head counts given as arrays), the fields are those of layer 0, and `at(i)`
+    gives those of layer i.
     """
 
     layers: int

@@ -1,14 +1,13 @@
-"""This module declares how loaders end at models that a header lets pass: refused, aborted, or loaded all the same.
+"""This module declares what loaders do with wrong values in a valid header: they refuse the file, abort, or load it.
 
-`Runtime.endings` names one of the tables. What stands in a table was seen of a build of that commit, and is cited with the
-line that does it; what does not is held to the declarations of the architecture alone.
+`Runtime.endings` names one of the tables. The entries of a table were observed with a build of that commit, and cite
+the source line; for other faults, only the declarations of the architecture apply.
 
 file-type          general.file_type of another type than u32
-experts            more experts used than there are, or none of those that are there
-rope-scaling       a rope.scaling.type that the loader has no name for
-no-layers          block_count 0
-context-length     context_length 0
-rope-base          a base of the rotation that is negative, 0, infinite or not a number
+experts            more experts used than there are, or none although there are some rope-scaling       a
+                   rope.scaling.type that the loader has no name for no-layers          block_count 0 context-length
+                   context_length 0 rope-base          a base of the rotation that is negative, 0, infinite or not a
+                   number
 epsilon            an epsilon of norms that is not above 0
 token-arrays       tokens or merges that are not arrays of text
 merge-empty        an empty merge
@@ -23,7 +22,7 @@ from i2s_spec.schema.architectures.keys import NEWER_PRE_TOKENIZERS
 
 
 class Ending(NamedTuple):
-    """What becomes of a model: it is refused, the program dies, or it goes on; and who says so."""
+    """The outcome for a model: it is refused, the program crashes, or it is loaded; with the source."""
 
     outcome: Literal["no", "crash", "yes"]
     source: str
@@ -47,17 +46,17 @@ FORK_ENDINGS: Final = (
     ("special-token", Ending("crash", _FORK + "src/llama.cpp:7064")),
 )
 
-#: ik_llama.cpp, as far as its source has the same lines.
+#: ik_llama.cpp, if its source has the same lines.
 IK_ENDINGS: Final = (
     ("experts", Ending("crash", _IK + "src/llama-hparams.cpp:172")),
     ("rope-scaling", Ending("crash", _IK + "src/llama-hparams.cpp:208")),
     ("token-twice", Ending("crash", _IK + "src/llama-vocab.cpp:2261")),
 )
 
-#: The names of `rope.scaling.type` that both have.
+#: The names of `rope.scaling.type` that both know.
 ROPE_SCALINGS: Final = ("none", "linear", "yarn")
 
-#: Names of `tokenizer.ggml.pre` that are known to others and not to a loader, and who says so.
+#: Names of `tokenizer.ggml.pre` that others know but a loader does not, with the source.
 FORK_2024_PRE: Final = (frozenset({*NEWER_PRE_TOKENIZERS, "falcon_e"}), _FORK + "src/llama.cpp:6512")
 FORK_2025_PRE: Final = (frozenset(NEWER_PRE_TOKENIZERS), _FORK + "src/llama.cpp:6512")
 IK_PRE: Final = (

@@ -1,9 +1,9 @@
 """This module declares the programs that have written I2_S files, by the marks that they leave.
 
-A file names none of them. A *converter* writes keys and the tensor table, a *quantizer* the payloads; one program may do
-both. What is declared here is what a program does whatever the model: the order of its keys, keys that it always or
-never writes, what it leaves behind the scale, which rule makes the scale, which layouts it packs. `inspect.identify`
-weighs these marks against a file.
+A file names none of them. A *converter* writes keys and the tensor table, a *quantizer* the payloads; one program may
+do both. The declarations hold for any model: the order of its keys, keys that it always or never writes, the bytes that
+it leaves after the scale, the rule of the scale, the layouts that it packs. `inspect.identify` compares these marks
+with a file.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 class Converter(NamedTuple):
     """A program that writes metadata.
 
-    `keys` is the order in which it writes them, with `{a}` for the architecture's name; keys that it leaves out of a
-    given file do not matter. `architectures` are the names that it writes.
+    `keys` gives the order of its keys, with `{a}` for the architecture's name; a given file need not have all of them.
+    `architectures` are the names that it writes.
     """
 
     name: str
@@ -29,9 +29,9 @@ class Converter(NamedTuple):
 class Quantizer(NamedTuple):
     """A program that writes payloads.
 
-    `tails` are the classes of tails that it leaves (`zero`, `stale`, `replicated`), `layouts` what it may pack in the
-    order of likelihood, `code_map` (empty if any) and `numbers` the codes and type numbers that it writes. `version` says
-    whether general.quantization_version is always (True), never (False) or perhaps (None) in its files.
+    `tails` are the kinds of tails that it leaves (`zero`, `stale`, `replicated`), `layouts` its possible layouts in the
+    order of likelihood, `code_map` (empty if any) and `numbers` the codes and type numbers that it writes. `version`
+    says whether general.quantization_version is always (True), never (False) or sometimes (None) in its files.
     """
 
     name: str
@@ -57,7 +57,7 @@ _SPM: Final = (
     "tokenizer.ggml.token_type", "tokenizer.ggml.merges", "tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
 )  # fmt: skip
 
-#: Keys whose presence shows a converter of llama.cpp that is younger than those of BitNet.
+#: Keys whose presence shows a converter of llama.cpp that is newer than those of BitNet.
 YOUNG_KEYS: Final = ("general.type", "general.basename", "general.size_label", "general.finetune", "general.version")
 
 CONVERTERS: Final[tuple[Converter, ...]] = (
@@ -106,7 +106,7 @@ QUANTIZERS: Final[tuple[Quantizer, ...]] = (
         "microsoft/BitNet src/ggml-bitnet-mad.cpp", period="October 2024 to May 2026",
     ),
     Quantizer(
-        "llama-quantize-threads", "llama-quantize with more than one thread, which destroys what it writes", ("stale",),
+        "llama-quantize-threads", "llama-quantize with more than one thread, which damages its output", ("stale",),
         (), "one for each chunk of rows, in the wrong places", True, "microsoft/BitNet setup_env.py",
     ),
     Quantizer(
@@ -122,7 +122,7 @@ QUANTIZERS: Final[tuple[Quantizer, ...]] = (
     ),
     Quantizer(
         "i2s-spec", "this package: i2s new, convert, encode", ("zero",),
-        ("interleave-128", "interleave-64", "rows-1x4", "sequential-msb", "sequential-lsb"), "as it was told", None,
+        ("interleave-128", "interleave-64", "rows-1x4", "sequential-msb", "sequential-lsb"), "as requested", None,
         "i2s-spec", "",
     ),
     Quantizer(

@@ -1,7 +1,7 @@
-"""This module declares the published I2_S files that are known: name, size, digest, inventory, and how sure that is.
+"""This module declares the known published I2_S files: name, size, digest, inventory, and how certain these are.
 
-A size alone is a fingerprint: the files of two releases never had the same one. It is no proof, since a file can be
-changed without changing its length; the SHA-256 is. Sizes that were computed from an inventory say so.
+The size is a fingerprint: no two releases have the same one. It is not a proof, because a file can be changed without
+changing its length; the SHA-256 is. Sizes that were computed from an inventory say so.
 
     >>> [release.name for release in by_size(1_187_801_280)]
     ['bitnet-b1.58-2B-4T']
@@ -14,15 +14,15 @@ from i2s_spec.light_typing import Final, NamedTuple
 #: How the size of a release is known.
 CHECKED: Final = "published, and equal to what its inventory adds up to"
 REPORTED: Final = "reported by people who had the file"
-DERIVED: Final = "added up from its inventory; the vocabulary comes on top"
+DERIVED: Final = "computed from its inventory, without the vocabulary"
 
 
 class Release(NamedTuple):
-    """One published file, or one shape of file that converters make of a published model.
+    """One published file, or one kind of file that converters make from a published model.
 
-    `size` is that of the whole file; `data` that of its data section, where the header's size is not known. `sha256` may
-    be the beginning of the digest. `types` are the numbers of tensors of each type. What is not known is None or empty.
-    `dialect` is how its tensors are packed, `by` who quantized it.
+    `size` is the size of the whole file; `data` that of its data section, if the header's size is not known. `sha256`
+    may be the beginning of the digest. `types` are the numbers of tensors of each type. Unknown values are None or
+    empty. `dialect` says how its tensors are packed, `by` which program quantized it.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Release(NamedTuple):
 
     @property
     def model(self) -> dict[str, int]:
-        """Sizes of the model, in the words of the metadata: block_count, embedding_length, ..."""
+        """Sizes of the model, by the names of metadata keys: block_count, embedding_length, ..."""
         return dict(self.sizes)
 
 
@@ -111,5 +111,5 @@ RELEASES: Final[tuple[Release, ...]] = (
 
 
 def by_size(size: int) -> tuple[Release, ...]:
-    """The releases of which a whole file has exactly so many bytes."""
+    """The releases whose whole file has exactly this many bytes."""
     return tuple(release for release in RELEASES if release.size == size)

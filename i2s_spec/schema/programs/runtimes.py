@@ -1,8 +1,8 @@
-"""This module declares the programs that read I2_S files: what each accepts, what it computes, and who says so.
+"""This module declares the programs that read I2_S files: what each accepts, what it computes, and the sources for this.
 
-A *runtime* is a program in a state of its history. `container` says what its GGUF reader checks, `types` which tensor
-types it knows, `architectures` which models, `i2s` what becomes of an I2_S tensor, `layouts` how its kernels read one on
-each kind of machine. Facts that are not a matter of a table are `Fact`s with a source each. `linter.runtimes` checks
+A *runtime* is a program in some range of its versions. `container` says what its GGUF reader checks, `types` which
+tensor types it knows, `architectures` which models, `i2s` how it treats an I2_S tensor, `layouts` how its kernels read
+one on each kind of machine. Facts that do not fit a table are `Fact`s with a source each. `linter.runtimes` checks
 files against these declarations; a new runtime is added by one entry.
 """
 
@@ -19,26 +19,26 @@ from i2s_spec.schema.programs.loader_endings import (
     Ending,
 )
 
-#: What a reader does with something that it does not take: refuse it, die of it, never return, go on.
+#: What a reader does with invalid input: refuse it, crash, never return, continue.
 Outcome = Literal["no", "crash", "yes"]
 
 
 class Fact(NamedTuple):
-    """Something that is known of a runtime, in a sentence, and who says so: an issue, a file, a vector."""
+    """A fact about a runtime, in a sentence, with its source: an issue, a file, a vector."""
 
     text: str
     source: str
 
 
 class Container(NamedTuple):
-    """What a GGUF reader checks; each field says what becomes of a file that has the thing.
+    """The checks of a GGUF reader; each field says what happens to a file with that property.
 
-    `versions` are those that it takes (empty for all but 1), `version_1` whether it reads 32-bit counts. `end` is what it
-    does where the file ends too early: `no`, `zeros` where it goes on with zeros, `short` where it takes what is left of a
-    string or an array. Numbers are ceilings, None for none. `in_order` asks that offsets are the running sum of sizes,
-    `in_file` that tensors lie in the file, `mapped` that they do as arrays of their shape. `allocates` is the number
-    of bytes that it can have for what a count or a length announces, before it has read it; it dies where they are more.
-    `known` is False where nobody has looked at what becomes of a damaged header.
+    `versions` are the accepted versions (empty for all but 1), `version_1` whether it reads 32-bit counts. `end` says
+    what it does if the file ends too early: `no`, `zeros` if it continues with zeros, `short` if it uses the rest of a
+    string or an array. Numbers are limits, None for no limit. `in_order` requires that offsets are the running sum of
+    sizes, `in_file` that tensors are inside the file, `mapped` that they are so as arrays of their shape. `allocates`
+    is the number of bytes that it can allocate for an announced count or length before it reads the data; beyond it,
+    the reader crashes. `known` is False if its behavior with a damaged header was not examined.
     """
 
     versions: tuple[int, ...] = (2, 3)
@@ -77,31 +77,32 @@ class Container(NamedTuple):
 
 
 class Runtime(NamedTuple):
-    """One program, or one period of a program.
+    """One program, or a range of versions of a program.
 
     :param kind: `engine` computes, `reader` parses headers only, `front` is a front end of the runtime `of`
-    :param i2s: `computes`; `rejects` (the type is unknown to it); `converts` (it must be converted to another type
-        first); `lists` (the number is shown, nothing is done)
-    :param architectures: those of `schema.architecture` that it knows; `unsure` those of which it is not known
-    :param layouts: kind of machine to the layout that its kernels read there, or empty where they compute rubbish
-    :param activations: architecture to the activation that its graph applies, where that is not the schema's
+    :param i2s: `computes`; `rejects` (it does not know the type); `converts` (it must be converted to another type
+        first); `lists` (it shows the number and does nothing else)
+    :param architectures: those of `schema.architecture` that it knows; `unsure` those for which this is not known
+    :param layouts: kind of machine to the layout that its kernels read there, or empty if they compute wrong results
+    :param activations: architecture to the activation that its graph applies, if it differs from the schema's
     :param rope: `neox`, `norm` or, if it follows the architecture, empty
-    :param half_norms: what becomes of norms in F16
-    :param columns: rows of I2_S must be a multiple of this somewhere, and where
+    :param half_norms: what happens to norms in F16
+    :param columns: the multiple that rows of I2_S must have somewhere, and where
     :param pre: what it does without `tokenizer.ggml.pre`
-    :param loader: who says that its loader makes these checks: `keys` that it requires and their types, `vocabulary`,
-        `missing` tensors, `shape`, `count` of tensors and tokens. What it makes of the others nobody has tried
+    :param loader: the sources for the checks of its loader: `keys` that it requires and their types, `vocabulary`,
+    `missing` tensors, `shape`, `count` of tensors and tokens. Other checks were not tried
     :param vocabularies: architectures of which it loads a vocabulary alone, without tensors
-    :param bitnet_names: who says which of the names of BitNet architectures it knows
-    :param endings: how its loader ends at models that a header lets pass, and who says so (`loader_endings`)
-    :param pre_unknown: names of `tokenizer.ggml.pre` that others know and it refuses, and who says so
-    :param required: keys that it requires beyond the declared ones: architecture, key, and who says so
-    :param no_first_token: values of `tokenizer.ggml.pre` with which it puts no first token before texts, though others do
-    :param norm_in: what becomes of *_norm_in tensors
-    :param others: ternary types other than I2_S that it computes, and how that is known
-    :param narrower: kind of machine, and multiple that rows of I2_S must be of there, where that is more than `columns`
-    :param programs: packages that are it, or carry it, and whose runs are recorded (`linter.runtimes.run_records`)
-    :param recorded: whether all that is known of it is what these runs showed
+    :param bitnet_names: the source for the names of BitNet architectures that it knows
+    :param endings: what its loader does with wrong values in a valid header, with sources (`loader_endings`)
+    :param pre_unknown: names of `tokenizer.ggml.pre` that others know and it refuses, with the source
+    :param required: keys that it requires beyond the declared ones: architecture, key, source
+    :param no_first_token: values of `tokenizer.ggml.pre` with which it adds no first token to texts, unlike others
+    :param norm_in: what happens to *_norm_in tensors
+    :param others: ternary types other than I2_S that it computes, with the source
+    :param narrower: kind of machine, and multiple that rows of I2_S must have there, if that is more than `columns`
+    :param programs: packages that are this runtime, or contain it, and whose runs are recorded
+    (`linter.runtimes.run_records`)
+    :param recorded: whether everything known about it comes from these runs
     :param block_bytes: types whose blocks have another size in its table: number, elements, bytes
     """
 
@@ -120,7 +121,7 @@ class Runtime(NamedTuple):
     rope: str = ""
     half_norms: Outcome = "yes"
     columns: tuple[int, str] | None = None
-    code3: str = ""
+    unused_code: str = ""
     embeddings: bool = False
     pre: str = ""
     of: str = ""
@@ -146,7 +147,7 @@ class Runtime(NamedTuple):
 
 
 def _loader(source: str) -> tuple[tuple[str, str], ...]:
-    """A loader of llama.cpp's family: it makes all checks."""
+    """A loader of llama.cpp's family, which makes all checks."""
     return tuple((check, source) for check in ("keys", "vocabulary", "missing", "shape", "count"))
 
 
@@ -156,7 +157,7 @@ _FORK_2026: Final = "microsoft/BitNet@16da220:3rdparty/llama.cpp"
 _SCALAR: Final = "isHuangXin/bitnet_llama.cpp@4e4cbcd2:ggml/src/ggml-cpu/quants.c"
 _IK: Final = "ikawrakow/ik_llama.cpp@8337e4c:ggml/src/ggml.c:31142"
 _OXBITNET: Final = "m96-chan/0xBitNet@f2ab5ec:packages/core/src/"
-#: What loaders printed when keys and tensors were taken away, one at a time.
+#: The output of loaders when keys and tensors were removed one at a time.
 _MISSING: Final = "tests/oracle/errors/missing_keys_and_tensors.json"
 
 _COMMON: Final = frozenset({0, 1, 2, 3, *range(6, 31)})
@@ -174,12 +175,12 @@ _UPSTREAM_CONTAINER: Final = Container(
     empty_key="no", duplicate_key="no", string_bytes=1 << 30, array_items=1 << 30, name_bytes=63, in_order=True,
 )  # fmt: skip
 
-#: Nobody has read how it reads a header.
+#: A reader whose treatment of headers was not examined.
 _NOT_READ: Final = Container(known=False)
 
-#: Architectures of which every engine that descends from llama.cpp has a vocabulary among its tests, without tensors.
+#: Architectures for which every engine that descends from llama.cpp has a vocabulary without tensors in its tests.
 _VOCABULARIES: Final = frozenset({"bert", "gpt2", "llama", "phi3"})
-#: A loader of llama.cpp's family, for what others may do alike; where it aborts for norms in F16.
+#: A loader of llama.cpp's family, as the source for others that may behave alike; and where it aborts on norms in F16.
 FAMILY_LOADER: Final = "ggml-org/llama.cpp@3074b50:src/llama-model-loader.cpp"
 HALF_NORMS_SOURCE: Final = "XsquirrelC/llama.cpp@0f0e7dae:ggml/src/ggml.c:10278"
 VOCABULARIES_SOURCE: Final = "ggml-org/llama.cpp@3074b50:models"
@@ -189,7 +190,7 @@ _UPSTREAM_VOCABULARY: Final = "ggml-org/llama.cpp@3074b50:src/llama-vocab.cpp"
 #: Pre-tokenizers of Falcon, after which the fork adds no first token.
 _FALCON: Final = frozenset({"falcon3", "falcon_e"})
 _FALCON_BOS: Final = Fact(
-    "it puts no first token before texts of Falcon's vocabularies, as llama.cpp does for falcon3",
+    "it adds no first token to texts with Falcon's vocabularies, as llama.cpp does for falcon3",
     "XsquirrelC/llama.cpp@0f0e7dae:src/llama.cpp:6425",
 )
 
@@ -202,7 +203,7 @@ _GIBBERISH: Final = Fact(
 )
 _NO_DEQUANT: Final = Fact("code 3 is 0 to its dequantizer and +2 to its kernels", "tests/oracle/code3")
 _ROW: Final = Fact(
-    "its kernels and get_rows begin at a row: where rows are not whole blocks, every other row is read wrong",
+    "its kernels and get_rows begin at a row: if rows are not whole blocks, every other row is read wrongly",
     "ikawrakow/ik_llama.cpp discussion 95",
 )
 _INT16: Final = Fact(
@@ -220,7 +221,7 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         "bitnet.cpp-2024", "bitnet.cpp, October 2024 to March 2025", "engine", "6cfd883 to a8ac7072", _FORK_CONTAINER,
         _FORK_TYPES, _FORK, "computes", ("bitnet", "llama"), (),
         (("x86 with AVX2", "interleave-128"), ("ARM", "interleave-128"), ("x86 without AVX2", "")),
-        half_norms="crash", columns=(128, "all of its kernels"), code3="+2 in kernels", loader=_loader(_MISSING),
+        half_norms="crash", columns=(128, "all of its kernels"), unused_code="+2 in kernels", loader=_loader(_MISSING),
         vocabularies=_VOCABULARIES, bitnet_names=_BITNET_NAMES, narrower=_METAL, endings=FORK_ENDINGS,
         pre="takes the default and warns", pre_unknown=FORK_2024_PRE, no_first_token=_FALCON,
         facts=(("no-avx2", _GIBBERISH), ("rows", _ROW), ("int16", _INT16), ("first-token", _FALCON_BOS)),
@@ -230,7 +231,7 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         _FORK_TYPES, _FORK, "computes", ("bitnet", "bitnet-25", "bitnet-b1.58", "llama"), (),
         (("x86 with AVX2", "interleave-128"), ("ARM, built before 19 November 2025", "interleave-128"),
          ("ARM, built since 19 November 2025", "interleave-64"), ("x86 without AVX2", "")),
-        half_norms="crash", columns=(128, "all of its kernels"), code3="0 in the dequantizer, +2 in kernels",
+        half_norms="crash", columns=(128, "all of its kernels"), unused_code="0 in the dequantizer, +2 in kernels",
         embeddings=True, loader=_loader(_MISSING), vocabularies=_VOCABULARIES, bitnet_names=_BITNET_NAMES, narrower=_METAL,
         endings=FORK_ENDINGS, pre="takes the default and warns", pre_unknown=FORK_2025_PRE, no_first_token=_FALCON,
         facts=(
@@ -245,7 +246,8 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         _FORK_2026, "computes", ("bitnet", "bitnet-b1.58", "llama", "qwen3", "gemma3"), ("bitnet-25",),
         (("x86 with AVX2", "interleave-128"), ("x86 without AVX2", ""), ("ARM", "")),
         activations=(("bitnet-b1.58", "silu"),), columns=(128, "all of its kernels"),
-        code3="0 in the dequantizer, +2 in kernels", embeddings=True, loader=_loader(_FORK_2026), vocabularies=_VOCABULARIES,
+        unused_code="0 in the dequantizer, +2 in kernels", embeddings=True, loader=_loader(_FORK_2026),
+        vocabularies=_VOCABULARIES,
         bitnet_names=_BITNET_NAMES, narrower=_METAL, pre="takes the default and warns",
         pre_unknown=(frozenset({"falcon_e"}), _FORK_2026),
         facts=(
@@ -277,8 +279,8 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         _FORK_CONTAINER._replace(unknown_type="crash", retired_type="crash"),
         _COMMON | {36, 39, 41, 134, 135}, _IK, "converts",
         ("bitnet", "bitnet-25", "bitnet-b1.58", "llama", "qwen3", "gemma3"), (),
-        (("every machine, once converted", "interleave-128"),), code3="+2", pre="takes llama3", loader=_loader(_MISSING),
-        vocabularies=_VOCABULARIES, norm_in="no", endings=IK_ENDINGS, pre_unknown=IK_PRE,
+        (("every machine, once converted", "interleave-128"),), unused_code="+2", pre="takes llama3",
+        loader=_loader(_MISSING), vocabularies=_VOCABULARIES, norm_in="no", endings=IK_ENDINGS, pre_unknown=IK_PRE,
         required=(("gemma3", "gemma3.attention.sliding_window",
                    "ikawrakow/ik_llama.cpp@8337e4c:src/llama-hparams.cpp:835"),),
         refusal=Fact(
@@ -287,8 +289,8 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
             "pointer is called", "ikawrakow/ik_llama.cpp#365",
         ),
         others=(
-            ("IQ1_BN", Fact("it has kernels for the type", "ikawrakow/ik_llama.cpp@8337e4c:ggml/src/iqk/iqk_quantize.cpp")),
-            ("IQ2_BN", Fact("it has kernels for the type", "ikawrakow/ik_llama.cpp@8337e4c:ggml/src/iqk/iqk_quantize.cpp")),
+            ("IQ1_BN", Fact("it has kernels for this type", "ikawrakow/ik_llama.cpp@8337e4c:ggml/src/iqk/iqk_quantize.cpp")),
+            ("IQ2_BN", Fact("it has kernels for this type", "ikawrakow/ik_llama.cpp@8337e4c:ggml/src/iqk/iqk_quantize.cpp")),
         ),
         facts=(("norm-in", Fact("it does not know *_norm_in tensors: wrong number of tensors",
                                 "ikawrakow/ik_llama.cpp@8337e4c:src/llama-model-loader.cpp:1006")),
@@ -300,7 +302,7 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
                   duplicate_name="yes", dimensions=None),
         _COMMON | {36}, _OXBITNET + "model/gguf.ts:111", "computes",
         ("bitnet", "bitnet-25", "bitnet-b1.58", "llama"), (),
-        (("WebGPU", "interleave-128"),), (("bitnet", "relu2"),), "norm", columns=(128, "its shaders"), code3="+2",
+        (("WebGPU", "interleave-128"),), (("bitnet", "relu2"),), "norm", columns=(128, "its shaders"), unused_code="+2",
         loader=(("missing", _OXBITNET + "nn/model.ts:100"),),
         facts=(
             ("rope", Fact("it rotates neighbors, and does not reorder the rows of files made for rotating halves",
@@ -353,7 +355,7 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
     Runtime(
         "ollama", "Ollama, through llama.cpp", "front", "", _UPSTREAM_CONTAINER, frozenset(),
         "ollama/ollama@03af7fe:llama/README.md:3", of="llama.cpp",
-        refusal=Fact("it says \"invalid file magic\", which is not so", "ollama/ollama#10334"),
+        refusal=Fact("it says \"invalid file magic\", which is misleading", "ollama/ollama#10334"),
     ),
     Runtime(
         "lm-studio", "LM Studio, through llama.cpp", "front", "", _UPSTREAM_CONTAINER, frozenset(),
@@ -364,5 +366,5 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
 
 RUNTIME: Final = {runtime.name: runtime for runtime in RUNTIMES}
 
-#: Types that a runtime's tables have no entry for any more, although their numbers are below its last.
+#: Types that a runtime's tables no longer have, although their numbers are below its last.
 RETIRED_SLOTS: Final = frozenset({4, 5, 31, 32, 33, 36, 37, 38})

@@ -1,7 +1,7 @@
 """This module lists the published advisories on readers of GGUF that the specification and the rules cite, with subjects.
 
-An advisory is named where its own field is: a rule or a clause that cites one is held to the rules that this list gives it.
-Sources: the records of the CVE programme and of the projects' own advisories, as they stood in September 2026.
+An advisory may be cited only where its subject is: rules and clauses that cite one must agree with the rules in this
+list. Sources: the records of the CVE programme and of the projects' own advisories, as of September 2026.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 class Advisory(NamedTuple):
     """One published weakness.
 
-    :param program: where it was
-    :param subject: which part of a file, and what it did there
+    :param program: the affected program
+    :param subject: the part of a file that triggered it, and the effect
     :param rules: the rules that find such a part
     """
 

@@ -1,4 +1,4 @@
-"""This module says what one meaning of a number is: a name that one program gave it, for some time."""
+"""This module defines a meaning of a number: a name that one program gave it, for some time."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from math import prod
 from i2s_spec.light_typing import Final, NamedTuple
 from i2s_spec.schema import types
 
-#: Whose numbers they are.
+#: The programs that assign numbers.
 UPSTREAM: Final = "llama.cpp"
 BITNET: Final = "BitNet's forks"
 IK: Final = "ik_llama.cpp"
 PRISM: Final = "PrismML"
 
-#: The metadata that only a program's own files have, by its beginning.
+#: Prefixes of metadata keys that only the files of one program have.
 OWN_KEYS: Final = {PRISM: "prism."}
 
 
 class BlockSize(NamedTuple):
-    """Elements and bytes of a block, and bytes in front of a row, of a type that `types` does not declare."""
+    """Elements and bytes of a block, and bytes before a row, of a type that `types` does not declare."""
 
     block: int
     bytes: int
@@ -27,13 +27,13 @@ class BlockSize(NamedTuple):
 
 
 class Meaning(NamedTuple):
-    """What one program means by a number, or meant for some time.
+    """The meaning that one program gives a number, or gave it for some time.
 
-    :param name: of the type; where `types` declares a type of this name and number, that is its size
-    :param since: date and commit where it began, as far as is known; `until` where it ended, empty if it did not
-    :param source: who says so
-    :param tell: what tells it from the other meanings of the number
-    :param files: whether files carry it: some numbers are only of tensors in memory
+    :param name: the name of the type; if `types` declares a type with this name and number, its size applies
+    :param since: date and commit of its introduction, if known; `until` those of its end, empty if it is still in use
+    :param source: where this is documented
+    :param tell: how to distinguish it from the other meanings of the number
+    :param files: whether it occurs in files: some numbers are only used for tensors in memory
     :param tensors: for a file type, the tensor types that most matrices of such a file have
     """
 
@@ -50,11 +50,11 @@ class Meaning(NamedTuple):
 
     @property
     def type(self) -> types.TensorType | None:
-        """The declaration of the type, for a tensor type that has one."""
+        """The declaration of the type, if there is one."""
         return next((kind for kind in types.READINGS.get(self.number, ()) if kind.name == self.name), None)
 
     def nbytes(self, ne: Sequence[int]) -> int | None:
-        """Bytes of a tensor; None where the size is not known, or rows are not whole blocks."""
+        """Bytes of a tensor; None if the size is not known, or rows are not whole blocks."""
         if self.type is not None:
             return self.type.nbytes(ne) if ne[0] % self.type.block == 0 else None
         if self.size is None or ne[0] % self.size.block:
@@ -63,7 +63,7 @@ class Meaning(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        """Whether the program gives the number this meaning still."""
+        """Whether the program still gives the number this meaning."""
         return not self.until
 
 

@@ -1,8 +1,8 @@
-"""This module finds the meanings that a tensor of a file can have.
+"""This module finds the possible meanings of the type number of a tensor in a file.
 
-A number alone says little: upstream llama.cpp, the BitNet forks, ik_llama.cpp and PrismML count on their own, and forks
-of forks take numbers that are free where they look. What tells the meanings apart is the room that a tensor has until
-the next one begins, and metadata keys that one program alone writes.
+A number alone says little: upstream llama.cpp, the BitNet forks, ik_llama.cpp and PrismML assign numbers independently,
+and forks of forks take numbers that seem free. The meanings are distinguished by the distance from a tensor to the next
+one, and by metadata keys that only one program writes.
 
     >>> [(each.name, each.program) for each in tensor_meanings(142)]
     [('PQ2_0', 'PrismML'), ('IQ2_TN', 'ik_llama.cpp')]
@@ -24,7 +24,7 @@ from i2s_spec.schema.registry.tensor_types import TENSOR_TYPES
 
 def _by_number(meanings: Sequence[Meaning]) -> dict[int, tuple[Meaning, ...]]:
     found: dict[int, tuple[Meaning, ...]] = {}
-    for each in sorted(meanings, key=lambda meaning: meaning.number):  # in their order where the number is the same
+    for each in sorted(meanings, key=lambda meaning: meaning.number):  # meanings of the same number keep their order
         found[each.number] = (*found.get(each.number, ()), each)
     return found
 
@@ -54,7 +54,7 @@ def all_file_meanings() -> tuple[Meaning, ...]:
 
 
 def telling(meaning: Meaning) -> str:
-    """What tells a meaning of a tensor type's number from the others of that number, in words.
+    """How to distinguish a meaning of a tensor type's number from its other meanings, in words.
 
     >>> telling(tensor_meanings(142)[0])
     '34 bytes for 128 weights; keys prism.*'
@@ -69,22 +69,22 @@ def telling(meaning: Meaning) -> str:
         size = BlockSize(kind.block, kind.bytes, kind.row_bytes)
     if size is None:
         alone = len({each.name for each in tensor_meanings(meaning.number)}) == 1
-        return "no other meaning is known" if alone else "its size is not known here; only its program tells"
-    front = f", {size.row_bytes} in front of a row" if size.row_bytes else ""
+        return "no other meaning is known" if alone else "its size is not known here; only its program decides"
+    front = f", {size.row_bytes} before a row" if size.row_bytes else ""
     return f"{counted(size.bytes, 'byte')} for {counted(size.block, 'weight')}{front}"
 
 
 def fitting(
     number: int, ne: Sequence[int], room: int, alignment: int = 32, keys: Collection[str] = ()
 ) -> tuple[Meaning, ...]:
-    """The meanings of a tensor type's number that a tensor of a file can have.
+    """The possible meanings of a tensor type's number for a tensor of a file.
 
-    :param ne: its shape, ggml's order
+    :param ne: its shape, in ggml's order
     :param room: bytes until the next tensor begins, or until the file ends
-    :param alignment: of the file
+    :param alignment: the alignment of the file
     :param keys: names of the file's key-values
-    :returns: those whose size, with padding or without, is the room; those of a program of which the file has keys of its
-        own in front. Empty if there are none
+    :returns: the meanings whose size, with or without padding, equals `room`; those of a program whose own keys the
+    file has come first. Empty if there are none
     """
     found = []
     for each in tensor_meanings(number):

@@ -1,8 +1,9 @@
 """This module lists every meaning that a program gave to a tensor type's number from 30 on.
 
-Dates and commits of llama.cpp are those of ggml-org/ggml, where its changes arrive; those of ik_llama.cpp were read in its
-whole history of `ggml.h`; those of the BitNet forks are of Eddie-Wang1120/llama.cpp, before their first release, and
-of microsoft/BitNet's submodule. The likeliest meaning in a file of a number comes first, as in `types`.
+Dates and commits of llama.cpp are those of ggml-org/ggml, to which its changes are copied; those of ik_llama.cpp were
+taken from the whole history of `ggml.h`; those of the BitNet forks are from Eddie-Wang1120/llama.cpp, before the first
+release, and from microsoft/BitNet's submodule. For each number, the most likely meaning in a file comes first, as in
+`types`.
 """
 
 from i2s_spec.light_typing import Final
@@ -14,7 +15,7 @@ _FORK: Final = "Eddie-Wang1120/llama.cpp ggml.h"
 _BITNET: Final = "microsoft/BitNet, submodule 3rdparty/llama.cpp, ggml.h"
 _PRISM: Final = "PrismML-Eng/llama.cpp ggml/include/ggml.h, ggml-org/llama.cpp#29058"
 
-#: BitNet's meanings, which a file with the architectures of BitNet means.
+#: BitNet's meanings, which apply to files with the architectures of BitNet.
 _OF_BITNET: Final = (
     Meaning(30, "I2", BITNET, "2024-05", "2024-06", _FORK, "T-MAC's packing, in development branches", files=False),
     Meaning(31, "I2", BITNET, "2024-06-09 dbee0a86", "2024-06", _FORK, "T-MAC's packing, in development branches"),
@@ -158,10 +159,10 @@ _OF_IK: Final = (
             "54 bytes for 256 weights, later 52 and a float16 in front of a row", size=BlockSize(256, 54)),
 )  # fmt: skip
 
-#: Types of ik_llama.cpp that activations have while products are computed, which no file holds.
+#: Types that ik_llama.cpp uses for activations during products; they do not occur in files.
 _IN_MEMORY: Final = frozenset({"Q8_0_X4", "Q8_1_X4", "Q8_2_X4", "Q8_K64", "Q8_K16", "Q8_K32", "Q8_K128", "Q8_KR8"})
 
-#: Numbers that one repository took for itself; few files have them.
+#: Numbers that a single repository uses; few files have them.
 _OF_OTHERS: Final = (
     Meaning(
         40,

@@ -1,26 +1,26 @@
 """Files with one fault each: for every rule of the linter, a broken copy.
 
-Each takes the sound file of `sample`, breaks one thing, and names the code that a linter must give and the path of the
-field where. Other projects can use them as negative cases: `for case in malformed(): my_reader(case.data)`.
+Each takes the sound file of `sample`, breaks one thing, and names the code that a linter must report and the path of
+the broken field. Other projects can use them as negative cases: `for case in malformed(): my_reader(case.data)`.
 
     >>> case = next(case for case in malformed() if case.name == "tail-missing")
     >>> case.code
     'I104'
 
-case         the list, and how to add to it
-container    what the file is, header, keys
-container_tensors  table, placement, extents, amounts
+case         the list of cases, and decorators that add to it
+container    other formats, header, keys
+container_tensors  table, placement, extents, large files
 payload      codes and constant regions
 block_groups payloads with a scale for each group
-layout       matrices that are laid out otherwise than canonical
+layout       matrices in a layout other than the canonical one
 scale        the tail
 metadata     keys and values of the architectures
-inventory    tensors that fit their architecture
+inventory    tensors that do not fit their architecture
 tokenizer    the vocabulary
 rotation     keys of a folded rotation
-template     chat templates and other text that somebody may run or print
+template     chat templates and other text that programs may run or print
 
-Files that nothing but another file of the same model gives away come in pairs (`reference.compared`).
+Faults that only another file of the same model shows come as pairs of files (`reference.compared`).
 """
 
 from __future__ import annotations

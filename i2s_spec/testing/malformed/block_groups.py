@@ -44,7 +44,7 @@ def _half(value: float) -> bytes:
 
 _BLOCK, _SCALE = "data[0].block", "data[0].scale"
 
-#: Nobody writes these numbers but for models that are rotated, and the keys of that are not there.
+#: Type numbers that occur only in rotated models; the keys that declare the rotation are missing here.
 _UNROTATED = ("M042",)
 
 add("tq2_reserved_code", "B101", _BLOCK, lambda: _file("TQ2_0", _put(1000, b"\xff")))

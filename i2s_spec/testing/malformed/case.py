@@ -1,4 +1,4 @@
-"""This module keeps the list of broken copies, and lets the modules beside it add to it."""
+"""This module holds the list of broken copies; the other modules of the package add to it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import cached_property
 
 Bytes = Callable[[], bytes]
 
-#: The path of a field, or what finds it: a model has to be made before the place of one of its records is known.
+#: The path of a field, or a function that finds it: the position of a record is known only when the model is made.
 Place = str | Callable[[], str]
 
-#: From this size on a file is large.
+#: Smallest size of a large file.
 LARGE = 1 << 20
 
 
@@ -19,8 +19,8 @@ LARGE = 1 << 20
 class Case:
     """A file with one fault: its name, the rule's code, the path of the span, and codes that come with it.
 
-    `also` are findings that follow of necessity: a fault can have a consequence that a rule of its own states. `large`
-    cases have `LARGE` bytes or more; they are about amounts.
+    `also` are findings that necessarily follow: a fault can have a consequence with its own rule. `large` cases have
+    `LARGE` bytes or more; they test large numbers of records.
     """
 
     name: str
@@ -52,7 +52,7 @@ CASES: list[Case] = []
 def case(
     name: str, code: str, place: Place, also: tuple[str, ...] = (), large: bool = False
 ) -> Callable[[Bytes], Bytes]:
-    """Add what the decorated function makes as a case."""
+    """Add the result of the decorated function as a case."""
 
     def register(make: Bytes) -> Bytes:
         add(name, code, place, make, also, large)

@@ -1,4 +1,4 @@
-"""This module breaks what the file is, its header and its keys, one copy for each rule about them."""
+"""This module breaks the format, the header and the keys of files, one copy for each rule about them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from i2s_spec.testing.sample import Draft, Model, array, i2s_bytes, key_value, t
 
 
 def sound_draft() -> Draft:
-    """What the cases break."""
+    """The sound file that the cases break."""
     return Draft()
 
 
@@ -25,7 +25,7 @@ def with_keys(*pairs: Container, order: str = "little") -> bytes:
 
 
 def with_tensors(*parts: tuple[bytes, tuple[int, ...], int, int | None, bytes], alignment: int = 32) -> bytes:
-    """A file with these tensors: name, ne, type number, offset (None: where the running sum puts it), bytes."""
+    """A file with these tensors: name, ne, type number, offset (None: the running sum of sizes), bytes."""
     draft = Draft()
     file = draft.records()
     file.tensor_infos, file.data = [], b""
@@ -44,7 +44,7 @@ NEXT = (b"next.weight", (8,), F32, None, FLOATS)
 
 
 def _as_text(how: str) -> bytes:
-    """A sound model after a text decoder: bytes that are not UTF-8 replaced, or each taken as a Latin-1 character."""
+    """A sound model after a text decoder: bytes that are not UTF-8 are replaced, or each byte is read as Latin-1."""
     data = Model("bitnet-b1.58").built()
     return (data.decode("utf-8", "replace") if how == "replace" else data.decode(how)).encode()
 
@@ -99,11 +99,11 @@ def cut_before(path: str, keep: int = 0) -> bytes:
     return draft.data[: draft.span(path)[0] + keep]
 
 
-_LONG = b"\xff" * 24  # so that a count that is one too high runs into something that is not a record
+_LONG = b"\xff" * 24  # so that a count that is one too high leads to bytes that are not a record
 
 
 def one_more(path: str) -> bytes:
-    """A header that promises one record more than there is, in a file that ends with its records."""
+    """A header that counts one record too many, in a file that ends with its records."""
     draft = sound_draft()
     file = draft.records()
     if path == "header.key_count":
@@ -162,7 +162,7 @@ def _nested(levels: int) -> bytes:
 
 
 def _nested_raw(levels: int) -> bytes:
-    """As `_nested`, for depths that no builder should recurse through."""
+    """Like `_nested`, for depths that are too large for recursion."""
     draft = sound_draft()
     head = draft.data[: draft.span("tensor_infos")[0]]
     head = head[:16] + struct.pack("<Q", 9) + head[24:]

@@ -1,4 +1,4 @@
-"""This module breaks the table of tensors, where they lie, and the extents of I2_S tensors; and files of great amounts."""
+"""This module breaks the tensor table, positions of tensors, and the extents of I2_S tensors, and makes large files."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ add("name_scale", "G319", _NAME, lambda: _info(name=b"first.weight_scale"))
 
 
 def _shifted(after: int = 0, offsets: str = "data") -> bytes:
-    """A model whose tensors lie so many bytes later, or without padding (-1); or whose offsets count from elsewhere."""
+    """A model whose tensors are shifted, or without padding (-1); or whose offsets count from another position."""
     for fill in range(1, 33):
         data = Model("bitnet-b1.58").set("general.name", b"n" * fill).built()
         file = File(BufferSource(data))
@@ -202,7 +202,7 @@ def _many_tensors(count: int) -> bytes:
 
 
 def _many_gaps(count: int) -> bytes:
-    """Many I2_S tensors, each with 32 bytes after it that are in none."""
+    """Many I2_S tensors, each followed by 32 bytes that belong to no tensor."""
     record = struct.Struct("<Q8sI2QIQ")
     infos = b"".join(record.pack(8, b"t%07d" % i, 2, 128, 1, I2S, 96 * i) for i in range(count))
     head = struct.pack("<4sIQQ", b"GGUF", 3, count, 0) + infos

@@ -121,7 +121,7 @@ add("projection_f16", "M108", _row("blk.0.attn_v.weight", "type"),
 add("ternary_mixed", "M109", _row("blk.0.attn_v.weight", "type"),
     _like("bitnet-b1.58", "blk.0.attn_v.weight", (128, 64), "TL1"))  # fmt: skip
 
-# --- what only hints can tell -------------------------------------------------------------------------------------
+# --- faults that only hints show ----------------------------------------------------------------------------------
 
 
 def _gemma_norms(mean: float) -> bytes:
@@ -154,7 +154,7 @@ add("activation_contradicted", "M118", "key_values[25].value",
 
 
 def _small_2b4t() -> bytes:
-    """A file with the name, the sizes and the table of 2B-4T, of which only the tensors are too small."""
+    """A file with the name, the sizes and the table of 2B-4T, but with tensors that are too small."""
     model = _b158(30).set("general.name", b"bitnet2b")
     sizes = {"embedding_length": 2560, "feed_forward_length": 6912, "attention.head_count": 20,
              "attention.head_count_kv": 5, "rope.dimension_count": 128}  # fmt: skip
@@ -167,7 +167,7 @@ add("release_changed", "M120", "key_values[1].value", _small_2b4t, ("M103",), la
 
 
 def _gains(value: Callable[[int], float]) -> bytes:
-    """A model whose gains are other ones."""
+    """A model with other gains."""
     model = Model("bitnet-b1.58")
     for tensor in model.tensors:
         if b"norm" in tensor.name:

@@ -1,4 +1,4 @@
-"""This module packs weights in a wrong layout: weights with an order in them, which is what gives that away."""
+"""This module packs weights in a wrong layout; the weights have a structure that shows the layout."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: Kinds of channels: those of one kind are written alike and read alike.
+#: Kinds of channels: channels of one kind have similar rows and columns.
 _KINDS: Final = 16
 
 
 @cache
 def _layers(more: int = 0) -> dict[str, NDArray[np.int8]]:
-    """The trits of one layer of 128 channels whose channels have kinds, by layer and role; the same every time.
+    """The trits of one layer of 128 channels that have kinds, by layer and role; deterministic.
 
-    :param more: layers that have queries only
+    :param more: further layers that have only queries
     """
     import numpy as np
 
@@ -46,7 +46,7 @@ def _layers(more: int = 0) -> dict[str, NDArray[np.int8]]:
 
 
 def _written(layers: dict[str, NDArray[np.int8]], layout: str = "canonical", roles: tuple[str, ...] = ()) -> bytes:
-    """The matrices of some roles in another layout, and the others canonical."""
+    """The matrices of some roles in another layout, the others canonical."""
     from i2s_spec.codec.native import pack
 
     return model(
@@ -68,7 +68,7 @@ def _packed(layout: str, roles: tuple[str, ...]) -> bytes:
 
 
 def _one_transposed() -> bytes:
-    """Four layers, the queries of one of which are written column by column."""
+    """Four layers; in one of them, the queries are written column by column."""
     import numpy as np
 
     layers = _layers(3)
@@ -85,7 +85,7 @@ add("one-matrix-transposed", "I217", "data[6]", _one_transposed, ("M001",))
 
 
 def _rows_for_neighbors() -> bytes:
-    """A model of an architecture that rotates halves, whose neighboring rows of queries and keys are dense alike."""
+    """A model of an architecture that rotates halves, with similar density in neighboring rows of queries and keys."""
     import numpy as np
 
     from i2s_spec.codec.native import pack

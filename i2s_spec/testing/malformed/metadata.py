@@ -117,7 +117,7 @@ add("key_misspelt", "M017", "key_values[25].key", lambda: _b158().add("{arch}.ro
 
 
 def _large() -> bytes:
-    """A model with the sizes of bitnet_b1_58-large, of which nothing but the embedding is there: its epsilon is meant."""
+    """A model with the sizes of bitnet_b1_58-large and only the embedding, to test its epsilon."""
     model = Model("bitnet")
     sizes = {"block_count": 24, "embedding_length": 1536, "feed_forward_length": 4096, "attention.head_count": 16,
              "attention.head_count_kv": 16}  # fmt: skip
@@ -134,7 +134,7 @@ add("pooling_unsaid", "M021", _COUNT, lambda: Model("gemma3").drop("{arch}.pooli
 
 
 def _halves() -> bytes:
-    """A model whose projections the converter left as F16 although it says I2_S."""
+    """A model whose projections the converter left as F16 although the file says I2_S."""
     model = Model("llama")
     for tensor in list(model.tensors):
         if tensor.number == 36:
@@ -153,7 +153,7 @@ add("file_type_38", "M031", _FILE_TYPE, lambda: _set("general.file_type", 38))
 
 
 def _iq4_nl() -> bytes:
-    """A tensor of type 36 with 18 bytes for every 32 weights, as llama.cpp meant it in November 2024."""
+    """A tensor of type 36 with 18 bytes for every 32 weights, its meaning in llama.cpp in November 2024."""
     model = _b158()
     tensor = model.tensor("blk.0.attn_q.weight")
     tensor.data += tensor.data[:4096][::-1] + tensor.data[992:1984]

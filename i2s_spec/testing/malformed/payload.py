@@ -1,4 +1,4 @@
-"""This module breaks the payloads of I2_S tensors: codes that mean nothing, other code maps, runs, copies, odd shares."""
+"""This module breaks the payloads of I2_S tensors: unused codes, other code maps, runs, copies, odd shares."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from i2s_spec.testing.malformed.case import add
 from i2s_spec.testing.sample import Draft, tensor_info
 
 _I2S = BY_NAME["I2_S"].number
-#: A payload of `SIZE` bytes has 32,768 codes: enough for shares to say something.
+#: A payload of `SIZE` bytes has 32,768 codes: enough for meaningful shares.
 SIZE = 8192
 
 
 class TernaryTensor(NamedTuple):
-    """An I2_S tensor: name, ne, payload, and what is after it."""
+    """An I2_S tensor: name, ne, payload, and the bytes after it."""
 
     name: bytes
     ne: tuple[int, ...]
@@ -29,7 +29,7 @@ class TernaryTensor(NamedTuple):
 def trits(
     size: int = SIZE, seed: int = 1, shares: tuple[int, ...] = (1, 1, 1), codes: tuple[int, ...] = (0, 1, 2)
 ) -> bytes:
-    """A payload of `size` bytes whose codes are drawn with these shares; the same every time."""
+    """A payload of `size` bytes whose codes are drawn with these shares; deterministic."""
     made = random.Random(seed).choices(codes, shares, k=4 * size)
     return bytes(a << 6 | b << 4 | c << 2 | d for a, b, c, d in zip(*(iter(made),) * 4, strict=True))
 

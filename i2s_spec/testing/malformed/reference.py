@@ -1,4 +1,4 @@
-"""This module makes files that only another file of the same model gives away: each comes with that file."""
+"""This module makes files whose fault only another file of the same model shows; each comes with that file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from i2s_spec.schema.types import BY_NAME, I2_S
 from i2s_spec.testing.malformed.payload import SIZE, matrix, model, scaled, trits
 from i2s_spec.testing.sample import Draft, tensor_info
 
-#: Columns of the matrix, whose rows are as many as its payload fills.
+#: Columns of the matrix; the number of rows follows from the payload.
 _COLS = 512
 
 
@@ -31,7 +31,7 @@ def _codes(seed: int = 1) -> list[int]:
 
 
 def _interleaved(codes: list[int], block: int) -> bytes:
-    """Codes as `interleave-128` and `interleave-64` have them."""
+    """Codes in `interleave-128` and `interleave-64`."""
     lanes, made = block // 4, bytearray()
     for at in range(0, len(codes), block):
         for lane in range(lanes):
@@ -41,7 +41,7 @@ def _interleaved(codes: list[int], block: int) -> bytes:
 
 
 def _by_rows(codes: list[int]) -> bytes:
-    """Codes as `rows-1x4` has them."""
+    """Codes in `rows-1x4`."""
     made = bytearray()
     for at in range(0, len(codes), 4 * _COLS):
         for col in range(_COLS):
@@ -84,7 +84,7 @@ def compared() -> Iterator[ReferenceCase]:
     ):
         yield ReferenceCase(name, "I401", "data[0]", _file(payload), sound)
     odd = bytearray(right)
-    odd[1000:1016] = bytes(0xAA - byte for byte in odd[1000:1016])  # -1 for +1, and the other way round
+    odd[1000:1016] = bytes(0xAA - byte for byte in odd[1000:1016])  # -1 and +1 exchanged
     odd[1000], odd[1015] = (0x55 if right[at] != 0x55 else 0xAA for at in (1000, 1015))
     yield ReferenceCase("a-few-weights", "I402", "data[0]", _file(bytes(odd)), sound)
     yield ReferenceCase(

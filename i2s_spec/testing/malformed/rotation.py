@@ -1,4 +1,4 @@
-"""This module breaks the keys of a folded rotation, and parts them from the tensors that they speak of."""
+"""This module breaks the keys of a folded rotation, and combines them with wrong tensors."""
 
 from __future__ import annotations
 

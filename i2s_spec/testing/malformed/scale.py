@@ -1,4 +1,4 @@
-"""This module breaks the scales of I2_S tensors, and leaves things in their tails."""
+"""This module breaks the scales of I2_S tensors, and puts other bytes into their tails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _several(*scales: float) -> bytes:
 
 
 def _attention(*scales: float) -> bytes:
-    """A layer of an architecture that nobody declares."""
+    """A layer of an architecture that is not declared."""
     names = (b"attn_q", b"attn_k", b"attn_v")
     return model(*(
         matrix(trits(1024, seed), b"blk.0.%s.weight" % name, tail=scaled(scale))
@@ -38,7 +38,7 @@ def _header_in_front() -> bytes:
 
 def _float_in_front(rest: bytes = bytes(28)) -> bytes:
     """A float32 and, with `rest`, zeros where the codes should begin; the codes end where the scale should be."""
-    shifted = struct.pack("<f", 0.03125) + rest + trits(SIZE, 6)  # whose last bytes are no usual scale
+    shifted = struct.pack("<f", 0.03125) + rest + trits(SIZE, 6)  # the last bytes are not a usual scale
     return model(matrix(shifted[:SIZE], tail=shifted[SIZE:].ljust(32, b"\0")))
 
 
@@ -50,7 +50,7 @@ def _by_rows(form: str) -> bytes:
 
 
 def _left_behind() -> bytes:
-    """A large tensor, then a small one whose tail has bytes of it, as one buffer for both leaves them."""
+    """A large tensor, then a small one whose tail has bytes of the large one, as if both were written with one buffer."""
     large = trits(2 * SIZE, 4)
     rest = large[SIZE + 4 : SIZE + 32]
     return model(matrix(large, b"one.weight"), matrix(trits(SIZE, 5), b"other.weight", tail=scaled(0.6, rest)))

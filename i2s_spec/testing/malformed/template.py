@@ -1,6 +1,6 @@
-"""This module makes text in metadata that somebody may run or print.
+"""This module makes text in metadata that programs may run or print.
 
-Nothing here does harm: a template is never rendered, and what is encoded is a counting row.
+Nothing here does harm: a template is never rendered, and encoded data is only a sequence of numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _text(value: bytes, key: bytes = b"tokenizer.chat_template") -> bytes:
 
 
 def _texts(count: int) -> bytes:
-    """The sound file with so many texts that all are just not too long."""
+    """The sound file with many texts of almost the largest allowed length."""
     draft = Draft()
     file = draft.records()
     for i in range(count):

@@ -59,7 +59,7 @@ add("bos_2g", "T008", _path("tokenizer.ggml.bos_token_id"),
 
 
 def _one_token() -> bytes:
-    """A vocabulary of one token, without the numbers of special ones: the loaders' own are beyond it."""
+    """A vocabulary of one token, without ids of special tokens: the defaults of loaders are beyond it."""
     model = Model("bitnet").drop("tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id")
     for name, items in ((_TOKENS, [b"<0x0A>"]), (_SCORES, [0.0]), (_TYPES, [6])):
         model.items(name)[:] = items
@@ -103,7 +103,7 @@ def _exchanged() -> bytes:
 
 
 def _reversed_chain(items: list[object]) -> None:
-    """Merges of which each needs the one behind it."""
+    """Merges of which each needs the next one."""
     items[:] = [b"a" * length + b" a" for length in range(20, 0, -1)]
 
 

@@ -1,7 +1,7 @@
 """This module finds the fields and records of any bytes, sound or broken, so that they can be changed one by one.
 
-What is known of a file comes from the walk over the schema (`i2s_spec.inspect.dump.file_walk`): a field that is
-declared there is found here. Where a file is broken, the fields up to its fault are found, and the fault itself is one more.
+The fields come from the walk over the schema (`i2s_spec.inspect.dump.file_walk`), so every declared field is found. In
+a broken file, the fields up to its fault are found, and the fault itself is one more.
 
     >>> from i2s_spec.testing.sample import Draft
     >>> anatomy = dissect(Draft().data)
@@ -27,13 +27,13 @@ from i2s_spec.schema.field import FieldNode
 from i2s_spec.schema.types import padded
 from i2s_spec.schema.walk import Elided, Scope, is_leaf
 
-#: How far a walk goes into long arrays and tables: what is far down differs in nothing from what is in front.
+#: How far a walk goes into long arrays and tables: later elements are like the first ones.
 SCOPE: Final = Scope(limit=8, records=96)
 
-#: Which field of the header counts the records of a section.
+#: The field of the header that counts the records of each section.
 COUNTED_BY: Final = {"key_values": "header.key_count", "tensor_infos": "header.tensor_count"}
 
-#: Widths that a number can have.
+#: The possible widths of a number.
 WIDTHS: Final = (1, 2, 4, 8)
 
 
@@ -43,7 +43,7 @@ class Anatomy:
 
     :param leaves: the fields that hold bytes themselves, in the order of the file
     :param records: the records of each counted section
-    :param infos_end: where the last tensor info ends, None where that is not known
+    :param infos_end: where the last tensor info ends, None if that is not known
     :param data_start: where the data section begins, likewise
     :param sound: whether a reader can index it
     """
@@ -64,17 +64,17 @@ class Anatomy:
 
     @cached_property
     def numbers(self) -> tuple[FieldNode, ...]:
-        """The leaves that are numbers, and the fault of a broken file where it is as wide as one."""
+        """The leaves that are numbers, and the fault of a broken file if it is as wide as a number."""
         return tuple(leaf for leaf in self.leaves if is_number(leaf))
 
     @cached_property
     def texts(self) -> tuple[FieldNode, ...]:
-        """The leaves that are texts behind a length."""
+        """The leaves that are texts with a length before them."""
         return tuple(leaf for leaf in self.leaves if leaf.path.endswith(".text"))
 
     @cached_property
     def boundaries(self) -> tuple[int, ...]:
-        """Every place where a field begins or ends, once."""
+        """Every position where a field begins or ends, once."""
         return tuple(
             sorted({at for leaf in self.leaves for at in (leaf.start, leaf.stop) if 0 <= at <= len(self.data)})
         )
@@ -90,8 +90,8 @@ class Anatomy:
     def replaced(self, start: int, stop: int, new: bytes, again: bool = True) -> bytes:
         """The bytes with those from `start` to `stop` replaced.
 
-        :param again: where the header becomes longer or shorter, make its padding anew, so that the data section stays
-            aligned; else everything after moves as it is
+        :param again: if the header becomes longer or shorter, whether to adapt its padding, so that the data section
+        stays aligned; if not, everything after it moves unchanged
         """
         head, rest = self.data[:start] + new, self.data[stop:]
         change = len(new) - (stop - start)
@@ -110,7 +110,7 @@ class Anatomy:
 
 
 def is_number(leaf: FieldNode) -> bool:
-    """Whether a field is a number that can be another one."""
+    """Whether a field is a number that can be changed."""
     if leaf.stop - leaf.start not in WIDTHS or isinstance(leaf.value, TrustedText | Elided):
         return False
     return isinstance(leaf.value, int | float | FormatError)
@@ -131,7 +131,7 @@ def dissect(data: bytes) -> Anatomy:
             elif section in records and rest.endswith("]") and "." not in rest:
                 records[section].append(node)
     except FormatError:
-        pass  # a fault that only the walk meets: what lies before it is known
+        pass  # a fault that only the walk meets: the fields before it are known
     whole = file.fault is None
     return Anatomy(
         data=data,

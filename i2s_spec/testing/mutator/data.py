@@ -1,6 +1,6 @@
-"""This module changes where data lie and what they are: the data section moved, tensors made, retyped, recoded, realigned.
+"""This module changes data and their positions: it moves the data section, and adds, retypes, recodes and realigns tensors.
 
-These need a file whose header can be read; what they make is sound again unless they are told to break it.
+These need a file whose header can be read; the result is sound unless an operator breaks it on purpose.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from i2s_spec.testing.mutator.edit import Mutation, operator
 from i2s_spec.testing.mutator.fields import dictionary
 from i2s_spec.testing.sample import i2s_bytes, key_value, tensor_info
 
-#: Tensors that are made stay below this.
+#: Upper limit of the size of new tensors.
 _MOST_BYTES = 1 << 14
 
 _SHAPES = (
@@ -44,14 +44,14 @@ _SHAPES = (
 
 
 def begun(order: str = "little") -> bytes:
-    """A file of nothing but a header, from which everything can grow."""
+    """A file that is only a header, as a starting point."""
     header = Container(magic=b"GGUF", version=3, tensor_count=0, key_count=0)
     built: bytes = gguf.header(order).build(header)
     return built
 
 
 def laid_out(file: Container, contents: Iterable[bytes], alignment: int = limits.DEFAULT_ALIGNMENT) -> bytes:
-    """A file of these records with the tensors' bytes one after the other: counts, offsets and padding follow."""
+    """A file of these records with the tensors' bytes one after the other; counts, offsets and padding are updated."""
     data = b""
     for info, content in zip(file.tensor_infos, contents, strict=True):
         info.offset = len(data)
@@ -64,7 +64,7 @@ def laid_out(file: Container, contents: Iterable[bytes], alignment: int = limits
 
 
 def contents_of(file: File) -> list[bytes]:
-    """The bytes of every tensor, as far as they are there."""
+    """The bytes of every tensor, as far as the file has them."""
     return [
         bytes(file.source.read(start, max(0, min(stop, file.size) - start)))
         for start, stop in (_extent(file, i) for i in range(file.index.tensors))
@@ -82,7 +82,7 @@ def _extent(file: File, i: int) -> tuple[int, int]:
 
 @operator(10)
 def add_tensor(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """A tensor is made, of any type, with the bytes that it takes."""
+    """A tensor is added, of any type, with the bytes that it needs."""
     opened = _opened(anatomy)
     if opened is None:
         return None
@@ -101,7 +101,7 @@ def add_tensor(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(5)
 def retype(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """A tensor becomes one of another type, with the bytes that it then takes, or with those it has."""
+    """A tensor gets another type, with the bytes that this type needs, or with its old bytes."""
     opened = _opened(anatomy)
     if opened is None or not opened[1]:
         return None
@@ -120,7 +120,7 @@ def retype(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(6)
 def realign(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """The file gets another alignment, and is laid out for it, or is not."""
+    """The file gets another alignment, with or without being laid out for it."""
     opened = _opened(anatomy)
     if opened is None:
         return None
@@ -139,7 +139,7 @@ def realign(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(4)
 def shift(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """The data section begins some bytes further, or nearer, than the header says."""
+    """The data section begins some bytes later, or earlier, than the header says."""
     if anatomy.infos_end is None or anatomy.data_start is None or anatomy.data_start > len(anatomy.data):
         return None
     start, data = anatomy.data_start, anatomy.data
@@ -187,7 +187,7 @@ def recode(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(3)
 def turn(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """The header is written in the other byte order; the data stay as they are, or their scales are swapped too."""
+    """The header is written in the other byte order; the data stay unchanged, or their scales are swapped, too."""
     opened = _opened(anatomy)
     if opened is None:
         return None
@@ -204,13 +204,13 @@ def turn(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(2)
 def behind(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """Something is put after the file."""
+    """Bytes are appended to the file."""
     more = chance.choice((bytes(32), b"\xff" * 7, b"PK\x03\x04" + bytes(60), begun(), b"\0"))
     return Mutation(anatomy.data + more, f"{counted(len(more), 'byte')} put after the file")
 
 
 def _opened(anatomy: Anatomy) -> tuple[Any, list[bytes]] | None:
-    """The records of a file, fresh, and the bytes of its tensors."""
+    """A new copy of the records of a file, and the bytes of its tensors."""
     if not anatomy.sound:
         return None
     try:
@@ -224,7 +224,7 @@ def _kind(chance: Random) -> TensorType:
 
 
 def _content(kind: TensorType, ne: Iterable[int], chance: Random, order: str) -> bytes | None:
-    """Bytes for a tensor of that type, None where it would be too large for a test."""
+    """Bytes for a tensor of that type, None if it would be too large for a test."""
     size = kind.nbytes(tuple(ne))
     if not 0 <= size <= _MOST_BYTES:
         return None

@@ -1,4 +1,4 @@
-"""This module keeps the list of ways to change a file, and lets the modules beside it add to it."""
+"""This module holds the list of operators that change a file; the other modules of the package add to it."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from i2s_spec.testing.mutator.anatomy import Anatomy
 
 
 class Mutation(NamedTuple):
-    """A changed file: its bytes, what was done, and the path of the field (or record) that it was done to."""
+    """A changed file: its bytes, a description of the change, and the path of the changed field (or record)."""
 
     data: bytes
     what: str
     path: str = ""
 
 
-#: Changes a file by chance; None where it does not apply.
+#: An operator that changes a file at random; None if it does not apply.
 Operator = Callable[[Anatomy, Random], Mutation | None]
 
-#: Every operator with its weight: how often it is taken, next to the others.
+#: Every operator with its weight: its relative frequency.
 OPERATORS: Final[list[tuple[Operator, int]]] = []
 
 
 def operator(weight: int) -> Callable[[Operator], Operator]:
-    """Add the decorated function as a way to change a file."""
+    """Add the decorated function as an operator."""
 
     def register(function: Operator) -> Operator:
         OPERATORS.append((function, weight))

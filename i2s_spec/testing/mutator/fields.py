@@ -1,4 +1,4 @@
-"""This module changes single fields: numbers to edges and lies, texts to others, bytes, and where the file ends."""
+"""This module changes single fields: numbers to edge values and lies, texts to others, bytes, and the end of the file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from i2s_spec.testing.mutator.anatomy import Anatomy
 from i2s_spec.testing.mutator.edit import Mutation, operator
 from i2s_spec.testing.mutator.numbers import edges, floats, lies
 
-#: Texts that readers have stumbled over.
+#: Texts that have caused errors in readers.
 _HOSTILE: Final = (
     b"", b"\0", b"a\0b", b"\xff\xfe", b"\xc0\xaf", b"\xed\xa0\x80", b"\x1b[2J", "\u202e".encode(), b"../../x", b" ",
     b"{{ x.__class__ }}", b"A" * 63, b"A" * 64, b"A" * 65, b"%s%n", b"a" * 4096,
@@ -22,7 +22,7 @@ _HOSTILE: Final = (
 
 @cache
 def dictionary() -> tuple[bytes, ...]:
-    """Words that mean something in a file: names of keys, of tensors, of architectures, hostile texts."""
+    """Words with a meaning in a file: names of keys, tensors and architectures, and hostile texts."""
     words = {ALIGNMENT_KEY: None, b"split.count": None, b"split.no": None}
     for architecture in ARCHITECTURES.values():
         words[architecture.prefix.encode()] = None
@@ -89,7 +89,7 @@ def rewrite(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(6)
 def cut(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """The file ends where a field begins or ends, or a byte beside."""
+    """The file ends where a field begins or ends, or one byte away."""
     at = chance.choice(anatomy.boundaries or (0,)) + chance.choice((0, 0, 0, -1, 1))
     if not 0 <= at < len(anatomy.data):
         return None
@@ -98,7 +98,7 @@ def cut(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(4)
 def flip(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """A bit of a field is flipped; fields count alike, however long they are."""
+    """A bit of a field is flipped; all fields are equally likely, whatever their length."""
     filled = [leaf for leaf in anatomy.leaves if leaf.start < leaf.stop]
     if not filled:
         return None
@@ -112,7 +112,7 @@ def flip(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(4)
 def stir(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """Bytes anywhere are replaced, doubled, removed, or others are put between; the file need not be one."""
+    """Bytes anywhere are replaced, doubled, removed or inserted; the data need not be a GGUF file."""
     data, size = anatomy.data, len(anatomy.data)
     start = chance.randrange(size + 1)
     stop = min(size, start + chance.choice((0, 1, 2, 4, 8, 32, 256)))

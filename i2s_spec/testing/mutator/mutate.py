@@ -1,8 +1,8 @@
-"""This module changes files by chance, field by field: a mutator for fuzzers that takes its fields from the schema.
+"""This module changes files at random, field by field: a mutator for fuzzers that takes its fields from the schema.
 
-`mutate` makes another file of some bytes; the same bytes and the same seed give the same file on every machine. Bytes
-that are no file are given a header first, so that nothing to start from is needed. `edits` makes every single change of
-a systematic kind: each number at each edge, each lie, the end at each field boundary.
+`mutate` makes another file from some bytes; the same bytes and the same seed give the same file on every machine. Bytes
+that are not a file get a header first, so no seed file is needed. `edits` makes all systematic changes: each number at
+each edge value, each lie, the end of the file at each field boundary.
 
 For libFuzzer and Atheris: `atheris.Setup(sys.argv, one_input, custom_mutator=custom_mutator,
 custom_crossover=custom_crossover)`. For Hypothesis: `i2s_spec.testing.strategies.mutated`.
@@ -15,8 +15,8 @@ custom_crossover=custom_crossover)`. For Hypothesis: `i2s_spec.testing.strategie
     'header.version'
 
 anatomy            the fields and records of any bytes, by the walk over the schema
-mutator_edit       the list of operators, and what a change is
-mutator_numbers    values at the edges, and lies
+mutator_edit       the list of operators, and the record of a change
+mutator_numbers    edge values, and lies
 mutator_fields     changes of single fields
 mutator_records    changes of records
 mutator_data       changes of the data section
@@ -51,16 +51,16 @@ __all__ = [
 _FUNCTIONS: Final = tuple(function for function, _ in OPERATORS)
 _WEIGHTS: Final = tuple(weight for _, weight in OPERATORS)
 
-#: Changes made at once, at most.
+#: Most changes that are made at once.
 _MOST_STEPS: Final = 5
-#: How often an operator that does not apply is followed by another.
+#: How many operators are tried if they do not apply.
 _TRIES: Final = 24
 
 
 def mutate(data: bytes, seed: int | str, max_size: int | None = None) -> bytes:
-    """Another file: one to five changes by chance.
+    """Another file, with one to five random changes.
 
-    :param data: any bytes; what is not a GGUF file becomes one now and then
+    :param data: any bytes; if they are not a GGUF file, they sometimes become one
     :param seed: the same one gives the same file
     :param max_size: longest result in bytes
     """
@@ -68,14 +68,14 @@ def mutate(data: bytes, seed: int | str, max_size: int | None = None) -> bytes:
 
 
 def mutation(data: bytes, chance: Random, max_size: int | None = None) -> Mutation:
-    """The same by a generator of numbers, with what was done: the sentences of all changes, the path of the last."""
+    """The same with a random generator, and a description: the sentences of all changes, the path of the last."""
     done: list[str] = []
     path = ""
     steps = 1
     while steps < _MOST_STEPS and chance.random() < 0.35:
         steps += 1
     before = data
-    while steps > 0 or data == before:  # a change may undo the ones before it
+    while steps > 0 or data == before:  # a change may undo earlier ones
         steps -= 1
         edit = _once(data, chance, max_size)
         data, path = edit.data, edit.path or path
@@ -84,7 +84,7 @@ def mutation(data: bytes, chance: Random, max_size: int | None = None) -> Mutati
 
 
 def _once(data: bytes, chance: Random, max_size: int | None) -> Mutation:
-    """One change, of a kind that applies and keeps to the size."""
+    """One change that applies and keeps the size limit."""
     if not data.startswith(b"GGUF") and chance.random() < 0.5:
         order = "little" if chance.random() < 0.8 else "big"
         start = mutator_data.begun(order)
@@ -100,15 +100,15 @@ def _once(data: bytes, chance: Random, max_size: int | None) -> Mutation:
 
 
 def applied(function: Operator, anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """What an operator makes of a file; None where the file breaks off under it."""
+    """The result of an operator; None if the file ends too early for it."""
     try:
         return function(anatomy, chance)
     except FormatError:
-        return None  # the header could be indexed, and something after it is not there
+        return None  # the header could be indexed, but something after it is missing
 
 
 def crossover(first: bytes, second: bytes, seed: int | str, max_size: int | None = None) -> bytes:
-    """A file of two: a record of the second in the first, or the head of one with the rest of the other.
+    """A file made from two: a record of the second in the first, or the head of one with the rest of the other.
 
     :param max_size: longest result in bytes
     """
@@ -132,14 +132,14 @@ def custom_crossover(first: bytes, second: bytes, max_size: int, seed: int) -> b
 
 
 def truncations(data: bytes) -> Iterator[Mutation]:
-    """The file cut at every place where a field begins or ends, and a byte before."""
+    """The file cut at every position where a field begins or ends, and one byte before."""
     for end in sorted({at - back for at in dissect(data).boundaries for back in (0, 1)}):
         if 0 <= end < len(data):
             yield Mutation(data[:end], f"cut at byte {end}")
 
 
 def edits(data: bytes) -> Iterator[Mutation]:
-    """Every change of one number to an edge or a lie, in the order of the file, then every truncation."""
+    """Every change of one number to an edge value or a lie, in the order of the file, then every truncation."""
     anatomy = dissect(data)
     for leaf in anatomy.numbers:
         width, seen = leaf.stop - leaf.start, {data[leaf.start : leaf.stop]}
@@ -156,5 +156,5 @@ def edits(data: bytes) -> Iterator[Mutation]:
 
 
 def dictionary() -> tuple[bytes, ...]:
-    """Words for a fuzzer's dictionary: what keys, tensors and architectures are called, and hostile texts."""
+    """Words for a fuzzer's dictionary: names of keys, tensors and architectures, and hostile texts."""
     return mutator_fields.dictionary()

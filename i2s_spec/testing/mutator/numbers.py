@@ -1,8 +1,8 @@
-"""This module knows what a number in a file can be changed into: the values at the edges of its width, and lies.
+"""This module gives replacements for a number in a file: the edge values of its width, and lies.
 
-A lie is a value that is wrong because of where the field stands: one more than the bytes that are left can hold, the one
-that wraps a sum of 64 bits, an offset one alignment further. Every number is offered every lie that fits its width, so
-that no list says which field is a length: a field that is added tomorrow is lied about tomorrow.
+A lie is a value that is wrong because of the position of the field: one more than the remaining bytes can hold, the
+value that wraps a 64-bit sum, an offset one alignment further. Every lie that fits the width is tried for every number,
+so no list of length fields is needed, and new fields are covered at once.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from i2s_spec.schema.field import FieldNode
 from i2s_spec.schema.types import READINGS, RETIRED, ValueType
 from i2s_spec.testing.mutator.anatomy import Anatomy
 
-#: Bits of the integers that readers hold numbers in.
+#: Bits of the integers in which readers store numbers.
 _BITS: Final = (7, 8, 15, 16, 24, 31, 32, 40, 47, 48, 52, 53, 56, 60, 61, 62, 63)
 
-#: Numbers that mean something in GGUF: value types and tensor types, those beside them, and the ceilings of readers.
+#: Numbers with a meaning in GGUF: value types and tensor types, their neighbors, and the limits of readers.
 _MEANINGS: Final = tuple(
     sorted(
         {
@@ -41,7 +41,7 @@ _MEANINGS: Final = tuple(
     )
 )
 
-#: Floats at the edges: of float32 and of float64, by their bytes in big-endian order.
+#: Edge values of float32 and float64, by their bytes in big-endian order.
 _FLOAT32: Final = tuple(
     bytes.fromhex(text)
     for text in (
@@ -57,7 +57,7 @@ _FLOAT64: Final = tuple(
 
 
 def edges(width: int) -> Iterator[int]:
-    """The values at the edges of an unsigned or signed field of `width` bytes, each once, smallest first."""
+    """The edge values of an unsigned or signed field of `width` bytes, each once, smallest first."""
     top = 1 << 8 * width
     found = {0, 1, 2, top - 1, top - 2, top // 2, top // 2 - 1}
     for bits in _BITS:
@@ -68,7 +68,7 @@ def edges(width: int) -> Iterator[int]:
 
 
 def lies(anatomy: Anatomy, leaf: FieldNode) -> Iterator[tuple[int, str]]:
-    """What a number can be so that it contradicts the bytes around it, each with the words for it."""
+    """Values of a number that contradict the bytes around it, each with a description."""
     width, value, size = leaf.stop - leaf.start, anatomy.number(leaf), len(anatomy.data)
     top, left = 1 << 8 * width, size - leaf.stop
     yield (value + 1) % top, "one more"
@@ -98,6 +98,6 @@ def lies(anatomy: Anatomy, leaf: FieldNode) -> Iterator[tuple[int, str]]:
 
 
 def floats(width: int, order: str) -> Iterator[bytes]:
-    """The bytes of floats at the edges: zeros, infinities, quiet and signalling NaN, subnormals, the largest."""
+    """The bytes of edge values of floats: zeros, infinities, quiet and signalling NaN, subnormals, the largest."""
     for raw in {4: _FLOAT32, 8: _FLOAT64}.get(width, ()):
         yield raw if order == "big" else raw[::-1]

@@ -1,6 +1,7 @@
-"""This module changes records as wholes: key-values, tensor infos and array elements doubled, removed, moved, made, mixed.
+"""This module changes whole records: it doubles, removes, moves, adds and mixes key-values, tensor infos and array
+elements.
 
-Counts follow most of the time; where they do not, the change is a lie as well.
+Most of the time counts are updated; if not, the count is a lie as well.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from i2s_spec.testing.mutator.edit import Mutation, operator
 from i2s_spec.testing.mutator.fields import dictionary
 from i2s_spec.testing.sample import array, key_value
 
-#: How often a count does not follow.
+#: How often a count is not updated.
 _FORGETFUL: Final = 1 / 10
 
 _ITEM: Final = re.compile(r"(.*)\.items\[(\d+)\](.*)")
@@ -27,7 +28,7 @@ _ITEM: Final = re.compile(r"(.*)\.items\[(\d+)\](.*)")
 
 @operator(6)
 def double(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """A record occurs twice: after itself, or somewhere else in its section."""
+    """A record is doubled: after itself, or somewhere else in its section."""
     section, record = _record(anatomy, chance)
     if record is None:
         return None
@@ -38,7 +39,7 @@ def double(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(5)
 def remove(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """A record is gone."""
+    """A record is removed."""
     section, record = _record(anatomy, chance)
     if record is None:
         return None
@@ -48,7 +49,7 @@ def remove(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(4)
 def swap(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """Two records of a section change places."""
+    """Two records of a section are exchanged."""
     section, record = _record(anatomy, chance)
     if record is None or len(anatomy.records[section]) < 2:
         return None
@@ -84,7 +85,7 @@ def element(anatomy: Anatomy, chance: Random) -> Mutation | None:
 
 @operator(8)
 def add_key(anatomy: Anatomy, chance: Random) -> Mutation | None:
-    """A key-value is made: a name that means something, with a value of a type that it may have, or of any."""
+    """A key-value is added: a known name, with a value of an allowed type, or of any type."""
     records = anatomy.records["key_values"]
     count = anatomy.places.get("header.key_count")
     if count is None or (not records and anatomy.infos_end is None):
@@ -111,7 +112,7 @@ def splice(anatomy: Anatomy, donor: Anatomy, chance: Random) -> Mutation | None:
 
 @cache
 def _declared() -> tuple[tuple[bytes, tuple[str, ...]], ...]:
-    """Every declared key with the types that it may have, as a file spells it."""
+    """Every declared key, as a file spells it, with its allowed types."""
     keys: dict[bytes, tuple[str, ...]] = {ALIGNMENT_KEY: ("u32",)}
     for architecture in ARCHITECTURES.values():
         keys.update((name.encode(), key.types) for name, key in architecture.keys.items())
@@ -119,7 +120,7 @@ def _declared() -> tuple[tuple[bytes, tuple[str, ...]], ...]:
 
 
 def new_key(order: str, chance: Random) -> bytes:
-    """The bytes of a key-value record made by chance."""
+    """The bytes of a random key-value record."""
     name, types = chance.choice(_declared())
     if chance.random() < 1 / 6:
         name, types = ALIGNMENT_KEY, ("u32",)
@@ -156,12 +157,12 @@ def _record(anatomy: Anatomy, chance: Random) -> tuple[str, Any]:
 
 
 def _following(anatomy: Anatomy, data: bytes, section: str, by: int, chance: Random) -> bytes:
-    """With the count of the records, most of the time."""
+    """Update the count of the records, most of the time."""
     return data if chance.random() < _FORGETFUL else anatomy.counted(data, section, by)
 
 
 def without(data: bytes, section: str, index: int) -> bytes:
-    """A file without one of its records: the count follows, the data of a tensor stay.
+    """A file without one of its records: the count is updated, the data of a tensor stay.
 
     :param section: `key_values` or `tensor_infos`
     """

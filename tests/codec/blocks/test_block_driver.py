@@ -1,4 +1,4 @@
-"""The block kernels without Python: a C driver makes calls that the definition answers, here and under emulation."""
+"""The block kernels without Python: a C driver makes calls with known answers, natively and under emulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of floats by ggml's rules, against ggml's own library and the rules as they are written."""
+"""Quantization of floats to blocks by ggml's rules, compared with ggml's own library and with the rules as written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types with a scale for each group: the definition by the formulas as written, and the compiled twin, bit for bit."""
+"""Types with a scale for each group: the definition follows the formulas, and the compiled twin equals it, bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Activations and products of profile `llamacpp-2026` against ggml's own kernels for AVX2, called through ctypes.
+"""Activations and products of profile `llamacpp-2026`, compared with ggml's own AVX2 kernels through ctypes.
 
 Codes and steps are equal, and so are products with Q2_0, to the bit: ggml has no vector code for them. The kernels for
 TQ1_0 and TQ2_0 have the same integers, and add their floats over eight lanes.

@@ -1,4 +1,4 @@
-"""TL1 and TL2 for the tiles of a kernel, against what BitNet's own converter packed."""
+"""TL1 and TL2 for the tiles of a kernel, compared with the output of BitNet's own converter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exact conversions between I2_S and types with a scale for each group: the same weights, or a refusal that says why."""
+"""Exact conversions between I2_S and types with a scale for each group: equal weights, or a refusal with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""I2_SR, the codes of I2_S with the scales of all rows behind them: the definition and the compiled path."""
+"""I2_SR, which stores the scales of all rows after the codes of I2_S: the definition and the compiled path."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ enum { THREADS = 6, PART = 16 * I2S_BLOCK, ROOM = 4 * I2S_BLOCK };
 
 static void *work(void *given) {
     i2s_survey_list *list = given;
-    uint8_t *buffer = aligned_alloc(4096, ROOM > 4096 ? (ROOM + 4095) / 4096 * 4096 : 4096);
-    while (i2s_survey_work(list, buffer, ROOM, 1 << 16)) {}
-    free(buffer);
+    i2s_read_buffer buffer = {aligned_alloc(4096, 3 * ROOM), ROOM, 3 * ROOM, 0};
+    while (i2s_survey_work(list, &buffer, 1 << 16)) {}
+    free(buffer.start);
     return NULL;
 }
 

@@ -1,4 +1,4 @@
-"""The drawings of the chapters say what the schema, the graphs, the codec and the chapters say."""
+"""The drawings of the chapters agree with the schema, the graphs, the codec and the text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A roofline puts kernels where their work and their speed belong, and says each of them."""
+"""A roofline places kernels by their work and their speed, and lists each of them in words."""
 
 from __future__ import annotations
 
@@ -99,9 +99,9 @@ def test_every_processor_that_was_measured_has_one() -> None:
 
 
 def test_what_masks_leave_is_drawn_where_it_was_measured() -> None:
-    """One token from the table in GB/s, a byte being four products; of the widest set alone; older results have none."""
+    """One token is measured in GB/s, a byte being four products. Only the widest set is drawn, and only below the roof."""
     row = {"low": 1.0, "high": 9e9, "unit": "GMAC/s"}
-    memory = [{**row, "name": "read probe, here", "median": 10.0}, {**row, "name": "avx512, here", "median": 8.0}]
+    memory = [{**row, "name": "read probe, here", "median": 90.0}, {**row, "name": "avx512, here", "median": 80.0}]
     cached = [
         {**row, "name": "probe with masks of avx512, 640 x 2,560", "median": 50.0, "unit": "GB/s"},
         {**row, "name": "probe with masks of avx2, 640 x 2,560", "median": 11.0, "unit": "GB/s"},
@@ -124,3 +124,6 @@ def test_what_masks_leave_is_drawn_where_it_was_measured() -> None:
     assert "multiplying: 400 GMAC/s" in drawn
     assert "of avx2" not in drawn
     assert "masks" not in benchmarks._roofline(result(memory, [], [several[0], several[2]]))
+    slow = [{**memory[0], "median": 10.0}, memory[1]]  # memory is the limit of one token
+    without_cost = [several[0], {**several[1], "median": 399.0}, several[2]]
+    assert "masks" not in benchmarks._roofline(result(slow, cached, without_cost))

@@ -1,4 +1,4 @@
-"""The page of layouts told by weights: every trained model is told right in every layout, random weights are not told."""
+"""The page of layouts found from weights: every trained model is identified in every layout, random weights never are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled sums of bits are those of the definition, for every kernel set and however the bytes come."""
+"""The compiled sums of bits equal the definition, for every kernel set and however the bytes are split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two profiles that tell layouts apart best line up in the right layout only, and in none for random weights."""
+"""The two profiles that distinguish layouts best agree only in the right layout, and in no layout for random weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The code map is told by balance where weights are trained, and never where they are random or half of them is missing."""
+"""Balance reveals the code map of trained weights, but not of random weights or if half of the weights are missing."""
 
 from __future__ import annotations
 

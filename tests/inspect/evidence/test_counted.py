@@ -1,4 +1,4 @@
-"""Counts of weights that are not 0 are those of the unpacked matrix, under every layout and code map."""
+"""Counts of nonzero weights equal those of the unpacked matrix, under every layout and code map."""
 
 from __future__ import annotations
 

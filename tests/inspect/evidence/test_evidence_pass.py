@@ -1,4 +1,4 @@
-"""The compiled pass counts what `count` counts, and compares what `profile_comparisons` compares, bit for bit."""
+"""The compiled pass equals `count` and `profile_comparisons`, bit for bit."""
 
 from __future__ import annotations
 

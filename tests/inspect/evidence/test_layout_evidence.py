@@ -1,4 +1,4 @@
-"""Weights that have learned something tell their layout; weights that are random never do."""
+"""Trained weights reveal their layout; random weights never do."""
 
 from __future__ import annotations
 

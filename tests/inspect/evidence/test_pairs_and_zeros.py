@@ -1,4 +1,4 @@
-"""What density tells: which rows are rotated together, and which channels training has switched off."""
+"""Conclusions from density: rows that are rotated together, and channels that training has switched off."""
 
 from __future__ import annotations
 

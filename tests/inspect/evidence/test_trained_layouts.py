@@ -1,4 +1,4 @@
-"""The trained models that come with the package tell their layout, in whatever dialect they are written."""
+"""The layout of the trained models in the package is identified, in whatever dialect they are written."""
 
 from __future__ import annotations
 

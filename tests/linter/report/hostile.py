@@ -1,4 +1,4 @@
-"""A file and a name that try to be more than text in every format that a report has."""
+"""A file and a name with text that tries to act as markup or a command in every format of a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text from a file, and the name of a file, in every format: it is shown, and does nothing."""
+"""Text from a file, and the name of a file, in every format: it is shown and has no effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTML page: it says what the report says, needs nothing else, and makes nothing of the text of a file."""
+"""The HTML page: it agrees with the report, is self-contained, and escapes the text of a file."""
 
 from __future__ import annotations
 
@@ -361,7 +361,7 @@ def test_a_long_page_keeps_to_findings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "f1-map" in page.ids
     assert "f2-map" not in page.ids
     assert "f2-findings" in page.ids
-    assert "This page is long already" in page.text
+    assert "The page is long:" in page.text
 
 
 def test_payloads_that_were_not_read_have_no_histogram() -> None:

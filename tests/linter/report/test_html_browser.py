@@ -1,4 +1,4 @@
-"""The HTML page in a real browser: nothing is fetched, nothing goes wrong, and everything that moves does what it says."""
+"""The HTML page in a real browser: it fetches nothing, reports no error, and its controls work."""
 
 from __future__ import annotations
 

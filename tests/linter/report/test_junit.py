@@ -1,4 +1,4 @@
-"""The JUnit report as an independent parser reads it."""
+"""The JUnit report, read by an independent parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports for people: a line for each finding, the bytes of its span under it, the verdict."""
+"""The text report: a line for each finding, the bytes of its span under it, the summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SARIF report under Microsoft's object model of SARIF 2.1.0, and under its validator where that is installed."""
+"""The SARIF report, checked with Microsoft's object model of SARIF 2.1.0 and, if installed, with its validator."""
 
 from __future__ import annotations
 

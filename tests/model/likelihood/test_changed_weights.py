@@ -1,4 +1,4 @@
-"""Changes of weights are what they are called, element by element."""
+"""Changes of weights do what their names say, element by element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A text tells what is wrong with a trained model, and nothing of one that is random."""
+"""The loss on a text reveals what is wrong with a trained model, and nothing about a random one."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_without_a_tokenizer() -> None:
     for key in [key for key in model.keys if key.startswith("tokenizer.")]:
         del model.keys[key]
     found = asked(model.written())
-    assert found.why_not == "the file has no tokenizer, which a text needs to become tokens"
+    assert found.why_not == "the file has no tokenizer, so no text can be tokenized"
     assert as_dict(found)["verdict"] == "undecided"
     assert found.why_not in sentence(found)
 

@@ -10,7 +10,7 @@ from typing import Final
 from i2s_spec.conformance.run.report.plain_text import summary, title
 from i2s_spec.conformance.run.results import CaseResult, RunResult, Status
 
-#: What XML 1.0 cannot hold in any form.
+#: Characters that XML 1.0 cannot hold in any form.
 _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 _STYLE: Final = """body{font:15px/1.4 system-ui,sans-serif;margin:2em;max-width:none}table{border-collapse:collapse}
@@ -53,7 +53,7 @@ def _testcase(run: RunResult, each: CaseResult) -> str:
 
 
 def html_report(runs: Sequence[RunResult]) -> str:
-    """Vectors down, implementations across; a cell says how it ended, and opens to say why."""
+    """Vectors as rows, implementations as columns; a cell says how the vector ended, and opens to say why."""
     found = [{each.id: each for each in run.results} for run in runs]
     first = {each.id: each for run in runs for each in run.results}
     heads = "".join(f"<th>{escape(title(run))}<br><small>{escape(run.date)}</small></th>" for run in runs)

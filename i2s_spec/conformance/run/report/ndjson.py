@@ -41,7 +41,9 @@ def _lines(run: RunResult) -> Iterator[dict[str, Any]]:
     for result in run.results:
         line = {key: value for key, value in asdict(result).items() if value not in ("", None, ())}
         line["status"] = result.status.value
-        if result.status not in FAILURES:  # what a vector is, its manifest says; here it is told of what failed
+        if (
+            result.status not in FAILURES
+        ):  # the manifest describes every vector; here only those that failed are described
             line = {key: value for key, value in line.items() if key not in ("flags", "clause")}
         if result.id in run.known:
             line["known"] = True
@@ -57,7 +59,7 @@ def _lines(run: RunResult) -> Iterator[dict[str, Any]]:
 
 
 def _visible(value: Any) -> str:
-    """A text that reports print as it is, with every character that does not show escaped."""
+    """A text that reports print as it is, with every invisible character escaped."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in _text(value))
 
 
@@ -68,7 +70,8 @@ def _text(value: Any) -> str:
 
 
 def _require(values: Mapping[str, Any], kind: type) -> None:
-    """Refuse, by a TypeError, values that fields of a class cannot have; more or fewer fields its constructor refuses."""
+    """Refuse values of the wrong type for the fields of a class with a TypeError; its constructor refuses extra and
+    missing fields."""
     for field in fields_of(kind):
         value = values.get(field.name)
         if field.name not in values:
@@ -85,7 +88,7 @@ def _require(values: Mapping[str, Any], kind: type) -> None:
 def read_ndjson(path: str | Path) -> RunResult:
     """A run from its record.
 
-    :raises SettingError: for a file that is not a whole record
+    :raises SettingError: for a file that is not a complete record
     """
     name = quote(str(path), limit=4096, bare=True)
     try:

@@ -14,7 +14,7 @@ from i2s_spec.errors import counted, quote
 _COLUMNS: Final = (Status.PASS, Status.FAIL, Status.ERRORED, Status.SKIPPED, Status.NOTED, Status.NOT_RUN)
 
 
-#: Failures with the same explanation that are said together.
+#: How many failures with the same explanation are reported together.
 _SEVERAL: Final = 2
 
 
@@ -29,7 +29,7 @@ def failures(run: RunResult) -> list[CaseResult]:
 
 
 def text_report(run: RunResult) -> str:
-    """A run for people: each failure in a line, a table by op, the whole in a sentence."""
+    """A run for people: one line for each failure, a table by op, and a summary sentence."""
     return "\n".join(_lines(run)) + "\n"
 
 
@@ -61,7 +61,7 @@ def summary(run: RunResult) -> str:
 
 
 def common_mistake(run: RunResult) -> str:
-    """The known mistake that explains most of the failures, in a few words; nothing where none explains two."""
+    """The known mistake that explains most of the failures, in a few words; empty where none explains two."""
     failed = [each for each in failures(run) if each.status is Status.FAIL]
     (mistake, count), *_ = Counter(each.mistake for each in failed if each.mistake).most_common(1) or [("", 0)]
     if count < _SEVERAL:
@@ -96,7 +96,7 @@ def markdown_report(runs: Sequence[RunResult]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text that Markdown leaves as it is, on one line."""
+    """Text on one line, escaped for Markdown."""
     plain = quote(text, limit=600, bare=True)
     return "".join(f"\\{char}" if char in "\\`*_{}[]<>|#" else char for char in plain)
 

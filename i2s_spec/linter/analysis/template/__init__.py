@@ -1,1 +1,1 @@
-"""Chat templates: a lexer, and what is hazardous in them."""
+"""Chat templates: a lexer, and the search for hazards."""

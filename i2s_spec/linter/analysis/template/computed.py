@@ -1,7 +1,7 @@
-"""This module finds in the code of a template names that are computed, texts that grow, and macros that call themselves.
+"""This module finds computed names, growing texts, and recursive macros in the code of a template.
 
-A name that is computed may be any, and what grows may grow to any size: neither is a proof of harm, and a template that
-passes may still do it by other ways. No template of a conversation needs them.
+A computed name may be any name, and a growing text may reach any size. Neither proves harm, and a template without them
+may still do harm in other ways. No chat template needs them.
 """
 
 from i2s_spec.light_typing import Final, Iterator
@@ -9,9 +9,9 @@ from i2s_spec.linter.analysis.template.lexer import Hazard, Part, Token
 from i2s_spec.linter.analysis.template.loops import MANY, number_in
 from i2s_spec.pattern import pattern
 
-#: Filters that give a number, or the text that they get; others make another name of one.
+#: Filters that give a number or leave text unchanged; all others can turn one name into another.
 _PLAIN_FILTERS: Final = frozenset({"length", "count", "int", "abs", "min", "max", "sum", "round", "string"})
-#: Attributes without underscores in front that lead out of an object to the interpreter.
+#: Attributes without leading underscores that lead from an object to the interpreter.
 _WAYS_OUT: Final = frozenset(
     {
         "mro", "func_globals", "func_code", "gi_frame", "gi_code", "gi_yieldfrom", "cr_frame", "cr_code", "cr_await",
@@ -19,30 +19,30 @@ _WAYS_OUT: Final = frozenset(
         "co_code", "format_map",
     }
 )  # fmt: skip
-#: Filters that take the name of an attribute first.
+#: Filters whose first argument is the name of an attribute.
 _TAKES_NAME: Final = frozenset({"selectattr", "rejectattr", "groupby"})
-#: Filters that take one later, if they are given as many arguments: its place.
+#: Filters that take the name of an attribute as a later argument: its position.
 _MAY_TAKE_NAME: Final = {"sum": 0, "join": 1, "unique": 1, "min": 1, "max": 1, "sort": 2}
-#: Methods and filters that make a text as wide, a list as long, or a power as high as a number says.
+#: Methods and filters whose numeric argument sets the size of their result: a width, a length, a power.
 _WIDENS: Final = frozenset(
     {"center", "ljust", "rjust", "zfill", "indent", "wordwrap", "expandtabs", "tojson", "batch", "slice", "round"}
 )
-#: Most tokens of a subscript, of a call's arguments, or of what a name is set to, that are looked at.
+#: Most tokens that are examined of a subscript, of a call's arguments, or of an assigned value.
 _MOST: Final = 64
 _OPEN: Final = {"[": "]", "(": ")", "{": "}"}
-#: A width or precision that is another argument of a format.
+#: A width or precision of a format that is given by another argument.
 _STARRED: Final = pattern(r"%[#0 +.\d-]*\*")
 
 
 def computed_names(part: Part) -> Iterator[Hazard]:
-    """Subscripts and names of attributes that are put together by the template."""
+    """Subscripts and names of attributes that the template computes."""
     tokens = part.tokens
     for i, token in enumerate(tokens):
         before = tokens[i - 1] if i else None
         if token.kind == "sign" and token.value == "[" and before is not None and _is_value(tokens, i - 1):
             inner = _inner(tokens, i)
             if _is_computed(inner):
-                yield Hazard("reach", token.start, inner[-1].stop, "a subscript that is put together")
+                yield Hazard("reach", token.start, inner[-1].stop, "a computed subscript")
             elif len(inner) > 1 and inner[0].kind == "text" and leads_out(inner[0].value):
                 yield Hazard("reach", inner[0].start, inner[0].stop, "the name of an attribute of the interpreter")
         elif token.kind == "name" and _value(tokens, i + 1) == "(" and before is not None and before.value == "|":
@@ -51,7 +51,7 @@ def computed_names(part: Part) -> Iterator[Hazard]:
             elif token.value in _MAY_TAKE_NAME:
                 argument = _argument(_inner(tokens, i + 1), _MAY_TAKE_NAME[token.value])
                 if _is_computed(argument) or any(each.kind == "text" and leads_out(each.value) for each in argument):
-                    yield Hazard("reach", token.start, token.stop, "an attribute that is named by a value")
+                    yield Hazard("reach", token.start, token.stop, "an attribute named by a value")
         elif (
             token.kind == "name"
             and token.value == "attribute"
@@ -66,24 +66,24 @@ def computed_names(part: Part) -> Iterator[Hazard]:
             and not token.value.strip("_")
             and _value(tokens, i + 1) in ("~", "*", "+")
         ):
-            yield Hazard("reach", token.start, tokens[i + 1].stop, "underscores that are put together")
+            yield Hazard("reach", token.start, tokens[i + 1].stop, "underscores that are joined")
 
 
 def leads_out(name: str) -> bool:
-    """Whether an attribute, or one of several with dots between them, leads from an object to the interpreter."""
+    """Whether an attribute, or one in a dotted name, leads from an object to the interpreter."""
     return any(each.startswith("_") or each in _WAYS_OUT for each in name.split("."))
 
 
 def _named_attribute(tokens: tuple[Token, ...], i: int, at: int) -> Iterator[Hazard]:
-    """What is wrong with the argument at a place, which names an attribute: a value, or one that leads out."""
+    """What is wrong with an argument that names an attribute: it is a value, or leads to the interpreter."""
     if not _one_text(tokens, at):
-        yield Hazard("reach", tokens[i].start, tokens[i].stop, "an attribute that is named by a value")
+        yield Hazard("reach", tokens[i].start, tokens[i].stop, "an attribute named by a value")
     elif leads_out(tokens[at].value):
         yield Hazard("reach", tokens[at].start, tokens[at].stop, "the name of an attribute of the interpreter")
 
 
 def _argument(inner: list[Token], place: int) -> list[Token]:
-    """The tokens of an argument that is not named, with the sign after it; none where there are fewer."""
+    """The tokens of a positional argument, with the sign after it; empty if there are fewer arguments."""
     begin, depth, count = 0, 0, 0
     for i, token in enumerate(inner):
         sign = token.value if token.kind == "sign" else ""
@@ -109,12 +109,12 @@ def _is_value(tokens: tuple[Token, ...], i: int) -> bool:
 
 
 def _one_text(tokens: tuple[Token, ...], i: int) -> bool:
-    """Whether an argument is one text and nothing else."""
+    """Whether an argument is a single text."""
     return i < len(tokens) and tokens[i].kind == "text" and _value(tokens, i + 1) in (",", ")")
 
 
 def _inner(tokens: tuple[Token, ...], start: int) -> list[Token]:
-    """The tokens in a bracket, with the one that ends it; the first `_MOST` of them."""
+    """The tokens in a bracket, including the closing one; at most the first `_MOST`."""
     depth, inner = 0, []
     for token in tokens[start : start + _MOST]:
         if token.kind == "sign":
@@ -127,8 +127,8 @@ def _inner(tokens: tuple[Token, ...], start: int) -> list[Token]:
 
 
 def _is_computed(inner: list[Token]) -> bool:
-    """Whether a subscript makes a text: by joining, by a filter, or out of a text and something else."""
-    depth = 0  # of subscripts in it, which are looked at by themselves
+    """Whether a subscript computes a text: by joining, by a filter, or from a text and something else."""
+    depth = 0  # belongs to an inner subscript, which is examined by itself
     for i, token in enumerate(inner[:-1]):
         sign = token.value if token.kind == "sign" else ""
         if sign == "[" and i:
@@ -147,7 +147,7 @@ def _is_computed(inner: list[Token]) -> bool:
 
 
 def grown(part: Part) -> Iterator[Hazard]:
-    """Texts that are padded to a width, by number or by format, and texts that are joined to themselves."""
+    """Texts that are padded to a width, by a number or a format, and texts that are joined to themselves."""
     tokens = part.tokens
     for i, token in enumerate(tokens):
         called = token.kind == "name" and token.value in _WIDENS and _value(tokens, i + 1) == "(" and i
@@ -173,7 +173,7 @@ def _largest(arguments: list[Token]) -> float:
 
 
 def _width(text: str) -> int:
-    """The largest width that a text asks for as a format."""
+    """The largest width in a text that is used as a format."""
     widest = 0
     for piece in text.split("%")[1:]:
         digits = piece.lstrip("#0- +")
@@ -186,7 +186,7 @@ def _width(text: str) -> int:
 
 
 def _doubled(part: Part) -> Iterator[Hazard]:
-    """A name that is set to itself and itself again."""
+    """A name that is set to itself joined to itself."""
     values = [token.value for token in part.tokens[: 2 * _MOST]]
     signs = [token.value if token.kind == "sign" else "" for token in part.tokens[: 2 * _MOST]]
     if "=" not in signs:
@@ -205,7 +205,7 @@ def _doubled(part: Part) -> Iterator[Hazard]:
 
 
 def recursions(parts: list[Part]) -> Iterator[Hazard]:
-    """Macros that call themselves with nothing of the conversation, so that only a number of theirs ends it."""
+    """Macros that call themselves without data of the conversation, so that only a counter ends the recursion."""
     names: list[str] = []
     for part in parts:
         if part.word == "macro":
@@ -221,7 +221,8 @@ def recursions(parts: list[Part]) -> Iterator[Hazard]:
 
 
 def _only_counts(arguments: list[Token]) -> bool:
-    """Whether no argument of a call is plainly something of the conversation: a name, its member, or one by a name."""
+    """Whether no argument of a call is plainly data of the conversation: a name, a member of it, or a subscript with a
+    name."""
     begin, depth = 0, 0
     for i, token in enumerate(arguments):
         sign = token.value if token.kind == "sign" else ""

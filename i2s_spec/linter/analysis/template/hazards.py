@@ -1,8 +1,8 @@
-"""This module reads the source of a chat template and tells what in it could do harm; nothing is ever rendered.
+"""This module reads the source of a chat template and finds what could do harm; nothing is ever rendered.
 
-A template is cut into text and code as Jinja cuts it, and the code into tokens, in linear time. What is found are places:
-attributes by which templates have left their sandbox, loops that do not end, text that is given to the model only when a
-message holds a certain word. Places count bytes of the template.
+A template is split into text and code as Jinja does it, and the code into tokens, in linear time. The results are
+positions of hazards: attributes by which templates have left their sandbox, loops that do not end, text that the model
+gets only when a message contains a certain word. Positions are bytes of the template.
 
     >>> [hazard.kind for hazard in hazards(b"{{ ''.__class__.__mro__ }}")]
     ['reach', 'reach']
@@ -18,32 +18,33 @@ from i2s_spec.linter.analysis.template.lexer import Broken, Hazard, Part, Token,
 from i2s_spec.linter.analysis.template.loops import loops, powers
 from i2s_spec.pattern import pattern
 
-#: What of a template is looked at; the largest of published models has 30 KB, and a longer one has a finding for that.
+#: How much of a template is examined. The largest of published models has 30 KB; a longer one gets a finding for that.
 LOOKED_AT: Final = 1 << 18
 
-#: Hazards of one template that each search reports.
+#: Most hazards of one template that each search reports.
 MOST_HAZARDS: Final = 32
 
 
-#: Names that are functions or modules of the interpreter, never of a conversation.
+#: Functions and modules of the interpreter that no conversation uses as names.
 _INTERPRETER: Final = frozenset(
     {"eval", "exec", "compile", "getattr", "globals", "locals", "os", "sys", "subprocess", "lipsum"}
 )
-#: What is looked for in texts by which an attribute may be named, whatever its case: filters change it. Also backwards.
-#: Subscripts find attributes too, and a generator, which many filters give, leads to the interpreter without underscores.
+#: Parts of dangerous attribute names that are searched in texts, in any case (filters change it) and also reversed.
+#: Subscripts reach attributes, too; and a generator, which many filters return, leads to the interpreter without
+#: underscores.
 _NAMED: Final = pattern(
     r"(?i)__[A-Z]\w{0,28}?__|(?:gi|cr|ag|tb)_frame|f_(?:globals|builtins|locals)|func_(?:globals|code)"
 )
 #: Texts of ASCII without any of these, in small letters, name none of them: most texts, which then need no expression.
 _PARTS_OF_NAMES: Final = ("__", "_frame", "f_globals", "f_builtins", "f_locals", "func_")
-#: No such name is longer, so that of what was joined no more has to be remembered.
+#: No such name is longer, so no more of a joined text must be remembered.
 _LONGEST_NAME: Final = 32
 #: Statements that read other templates.
 _READS: Final = frozenset({"import", "from", "include", "extends"})
 _PAIRS: Final = {"for": "endfor", "if": "endif", "macro": "endmacro"}
-#: Methods of texts that look for another text.
+#: String methods that search for another text.
 _SEARCHES: Final = frozenset({"find", "index", "count", "startswith", "endswith", "rfind"})
-#: TrustedText that end what is asked of one message.
+#: Keywords that end the condition on one message.
 _ENDS: Final = frozenset({"and", "or", "not", "else", "is", "if"})
 _SENTENCE: Final = pattern(r"(?<![A-Za-z'])(?:(?:[A-Za-z']{2,}|[AIa])[ ,]+){5,}[A-Za-z']{2,}")
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -51,7 +52,7 @@ _OF_WORDS: Final = _LETTERS + " .'-"
 
 
 def hazards(source: bytes) -> list[Hazard]:
-    """What in a template could do harm, of each sort the first places in its first `LOOKED_AT` bytes, in their order."""
+    """The hazards in the first `LOOKED_AT` bytes of a template, in their order; of each kind only the first ones."""
     whole, text = len(source) <= LOOKED_AT, source[:LOOKED_AT].decode("utf-8", "surrogateescape")
     found = _found(text, whole)
     if text.isascii():
@@ -60,12 +61,13 @@ def hazards(source: bytes) -> list[Hazard]:
 
 
 def _bytes(text: str, count: int) -> int:
-    """How many bytes so many characters of a text are."""
+    """The number of bytes of the first characters of a text."""
     return len(text[:count].encode("utf-8", "surrogateescape"))
 
 
 def _found(source: str, whole: bool) -> list[Hazard]:
-    """The hazards of a template by its characters; of one that is not looked at to its end nothing is called broken."""
+    """The hazards of a template, with positions in characters; if only a part is examined, nothing is reported as
+    broken."""
     parts: list[Part] = []
     found: list[Hazard] = []
     try:
@@ -87,7 +89,9 @@ def _found(source: str, whole: bool) -> list[Hazard]:
     )
     for search in searches:
         found += islice(search, MOST_HAZARDS)
-    return sorted(set(found), key=lambda hazard: (hazard.start, hazard.kind))  # all: those of one kind hide no other
+    return sorted(
+        set(found), key=lambda hazard: (hazard.start, hazard.kind)
+    )  # search for all kinds, so that one kind does not hide another
 
 
 def _reaches(part: Part) -> Iterator[Hazard]:
@@ -105,7 +109,7 @@ def _reaches(part: Part) -> Iterator[Hazard]:
             if before == "." and leads_out(token.value):
                 what = "an attribute of the interpreter"
             elif before == "." and token.value == "format" and after == "(":
-                what = "str.format, by which sandboxes were left"
+                what = "str.format, which has been used to leave sandboxes"
             elif before == "|" and token.value == "attr":
                 what = "an attribute that is named by a value"
             elif before != "." and token.value.startswith("__"):
@@ -114,7 +118,7 @@ def _reaches(part: Part) -> Iterator[Hazard]:
                 what = "a function or module of the interpreter"
         if what:
             yield Hazard("reach", token.start, token.stop, what)
-        # Texts that are put together: '__cla' ~ 'ss__', and lists of them that are joined.
+        # Joined texts: '__cla' ~ 'ss__', and lists of texts that are joined.
         if token.kind == "text":
             joined, first = joined[-_LONGEST_NAME:] + token.value, token if first is None else first
             if token.value == "attr" and i > 1 and tokens[i - 2].value == "map":
@@ -140,7 +144,7 @@ def _is_word(text: str) -> bool:
 
 
 def _unpaired(parts: list[Part]) -> list[Hazard]:
-    """The first statement that opens or closes a block without the other."""
+    """The first statement that opens a block without closing it, or closes one that is not open."""
     ends = {end: word for word, end in _PAIRS.items()}
     opened: list[Part] = []
     for part in parts:
@@ -154,7 +158,7 @@ def _unpaired(parts: list[Part]) -> list[Hazard]:
 
 
 def _asks_for_a_word(part: Part, contents: set[str]) -> bool:
-    """Whether a statement asks whether a message holds a word of ordinary language; `contents` name what it says."""
+    """Whether a statement tests for an ordinary word in a message; `contents` are names for the message's content."""
     tokens = part.tokens
     for i, token in enumerate(tokens):
         if token.kind != "text" or not _is_word(token.value):
@@ -172,7 +176,7 @@ def _asks_for_a_word(part: Part, contents: set[str]) -> bool:
 
 
 def _triggers(source: str, parts: list[Part]) -> Iterator[Hazard]:
-    """Sentences that are given to the model only where a message holds a certain word."""
+    """Sentences that the model gets only if a message contains a certain word."""
     depth, asked = 0, list[tuple[int, Part]]()
     stated = 0
     contents = {"content"}
@@ -195,4 +199,9 @@ def _triggers(source: str, parts: list[Part]) -> Iterator[Hazard]:
             if any(_SENTENCE.search(text[:4096]) for text in texts):
                 stated += 1
                 where = asked[-1][1]
-                yield Hazard("trigger", where.start, where.stop, "a sentence that a word in a message brings about")
+                yield Hazard(
+                    "trigger",
+                    where.start,
+                    where.stop,
+                    "a sentence that appears only if a message contains a certain word",
+                )

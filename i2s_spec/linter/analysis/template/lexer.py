@@ -1,7 +1,7 @@
-"""This module cuts the source of a Jinja template into text and code, and the code into tokens, as Jinja cuts it.
+"""This module splits the source of a Jinja template into text and code, and the code into tokens, as Jinja does it.
 
-Blanks, letters and digits are those of Unicode, as they are to Jinja. It needs linear time whatever the source is, and
-keeps no more than `NamedTuple`s of what it found. Nothing is evaluated. Places count characters.
+Blanks, letters and digits are those of Unicode, as in Jinja. It needs linear time for any source, and keeps only
+`NamedTuple`s of its results. Nothing is evaluated. Positions are characters.
 
     >>> [part.kind for part in cut("Hello {{ name }}{# nobody #}!")]
     ['text', 'expression', 'text']
@@ -14,7 +14,7 @@ from i2s_spec.pattern import pattern
 
 
 class Token(NamedTuple):
-    """A piece of code: `text`, `number`, `name` or `sign`, and its characters; of a text what it stands for."""
+    """A token of code: its kind (`text`, `number`, `name` or `sign`) and its characters; for a text, its value."""
 
     kind: str
     start: int
@@ -23,7 +23,7 @@ class Token(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A stretch of a template: `text` that is given out, an `expression` or a `statement`, with its tokens."""
+    """A part of a template: `text` that is output, an `expression` or a `statement`, with its tokens."""
 
     kind: str
     start: int
@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
 
 class Hazard(NamedTuple):
-    """A place in a template: `reach`, `loop`, `broken` or `trigger`; where it is; what stands there, in words."""
+    """A hazard in a template: its kind (`reach`, `loop`, `broken` or `trigger`), its position, and what it is, in words."""
 
     kind: str
     start: int
@@ -63,7 +63,7 @@ _RAW_END: Final = pattern(r"\{%[-+]?\s*endraw\s*[-+]?%\}")
 
 
 class Broken(Exception):
-    """The source ends inside a piece of code, or inside a text: where."""
+    """The source ends inside a piece of code or inside a text; gives the position."""
 
     def __init__(self, at: int, what: str) -> None:
         super().__init__(what)
@@ -74,9 +74,9 @@ class Broken(Exception):
 def cut(source: str) -> Iterator[Part]:
     """A template's text and code in order; comments are left out.
 
-    :raises Broken: where the source ends inside a piece of code
+    :raises Broken: if the source ends inside a piece of code
     """
-    if source.endswith(("\r", "\n")):  # Jinja drops one line end there before it reads a template
+    if source.endswith(("\r", "\n")):  # Jinja drops one line end at the end of a template
         source = source[: -2 if source.endswith("\r\n") else -1]
     at, has_raw = 0, "raw" in source
     while True:
@@ -88,7 +88,7 @@ def cut(source: str) -> Iterator[Part]:
         if source.startswith("{#", start):
             at = source.find("#}", start + 2) + 2
             if at < 2 and source[start + 2 :] in ("", "-", "+"):
-                return  # to Jinja, a mark with nothing after it but its sign is no comment
+                return  # Jinja does not treat an opening mark that is followed only by its trim sign as a comment
             if at < 2:
                 raise Broken(start, "a comment that does not end")
             continue
@@ -100,7 +100,7 @@ def cut(source: str) -> Iterator[Part]:
             at = raw.end()
             end = _RAW_END.search(source, at)
             if end is None and at == len(source):
-                return  # nor does Jinja miss the end of a raw block that has nothing in it
+                return  # Jinja does not require an end for an empty raw block either
             if end is None:
                 raise Broken(start, "a raw block that does not end")
             if end.start() > at:

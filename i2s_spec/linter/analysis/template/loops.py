@@ -1,14 +1,14 @@
-"""This module finds in the code of a template what would take any time or memory: loops, powers, repeated texts."""
+"""This module finds code in a template that could take unbounded time or memory: loops, powers, repeated texts."""
 
 from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.template.lexer import Hazard, Part, Token
 
-#: Loops inside each other whose lists are remembered.
+#: How many nested loops are remembered with their lists.
 _NESTED: Final = 16
-#: Tokens of a list that are looked at, and words that stand in front of one.
+#: Most tokens of a list that are examined, and words that can precede a list.
 _LONGEST_LIST: Final = 64
 _BEFORE_LISTS: Final = frozenset({"in", "if", "else", "and", "or", "not", "is", "set", "return"})
-#: More turns of a loop, or copies of a text, than any template needs.
+#: More iterations of a loop, or copies of a text, than any template needs.
 MANY: Final = 1_000_000
 
 
@@ -33,7 +33,7 @@ def number_in(tokens: tuple[Token, ...]) -> float:
 
 
 def _float(digits: str) -> float:
-    """A number as it is written; at most infinite."""
+    """The value of a number; infinity if it is too large."""
     digits = digits[:400].replace("_", "")
     try:
         return float(int(digits, 0) if digits[:2].lower() in ("0x", "0o", "0b") else digits)
@@ -51,7 +51,7 @@ def _power(base: float, exponent: float) -> float:
 
 
 def powers(part: Part) -> Iterator[Hazard]:
-    """Numbers and texts that are made as large as the template likes."""
+    """Numbers and texts that the template can make arbitrarily large."""
     tokens = part.tokens
     for i, token in enumerate(tokens):
         if token.value == "**" and token.kind == "sign":
@@ -70,12 +70,12 @@ def powers(part: Part) -> Iterator[Hazard]:
                     end += 2
                 number = tokens[i + 1 : end] if around[1].kind == "number" else tokens[i - 1 : i]
                 if number_in(number) > MANY:
-                    what = "a list that is repeated" if around[0].kind == "sign" else "a text that is repeated"
+                    what = "a repeated list" if around[0].kind == "sign" else "a repeated text"
                     yield Hazard("loop", around[0].start, around[1].stop, what)
 
 
 def _ends_list(tokens: tuple[Token, ...]) -> bool:
-    """Whether a list, or a tuple with a text or a comma in it, ends here; a subscript and a call end otherwise."""
+    """Whether a list, or a tuple with a text or a comma, ends here, rather than a subscript or a call."""
     if tokens[-1].kind != "sign" or tokens[-1].value not in ("]", ")"):
         return False
     depth, holds = 0, tokens[-1].value == "]"
@@ -103,7 +103,7 @@ def _ranges(part: Part) -> Iterator[tuple[Token, float]]:
         if token.value == "range" and token.kind == "name" and tokens[i + 1].value == "(":
             largest, begin = 0.0, i + 2
             for j in range(begin, min(len(tokens), begin + 40)):
-                if tokens[j].kind == "number":  # also in what is more than numbers: range(9999999 | int)
+                if tokens[j].kind == "number":  # also in arguments that are not only numbers: range(9999999 | int)
                     largest = max(largest, _float(tokens[j].value))
                 if tokens[j].value in (",", ")") and tokens[j].kind == "sign":
                     largest = max(largest, number_in(tokens[begin:j]))
@@ -128,21 +128,21 @@ def loops(parts: list[Part]) -> Iterator[Hazard]:
             nested.append(min(length, MANY) * (nested[-1] if nested else 1.0))
             looped.append(_list_of(part.tokens))
             if length > 1 and nested[-1] > MANY and length <= MANY:
-                yield Hazard("loop", part.start, part.stop, "ranges inside each other")
+                yield Hazard("loop", part.start, part.stop, "nested ranges")
         elif part.word == "endfor" and nested:
             nested.pop()
             looped.pop()
 
 
 def _list_of(tokens: tuple[Token, ...]) -> str:
-    """The name of the list that a `for` goes through, if that is a name."""
+    """The name of the list that a `for` iterates over, if it is a name."""
     at = next((i for i, token in enumerate(tokens) if token.kind == "name" and token.value == "in"), len(tokens))
     ends = at + 2 >= len(tokens) or tokens[at + 2].value in ("if", "recursive")
     return tokens[at + 1].value if ends and at + 1 < len(tokens) and tokens[at + 1].kind == "name" else ""
 
 
 def _lengthened(part: Part, looped: list[str]) -> Iterator[Hazard]:
-    """Lists that get longer while a loop goes through them, and lists that are added to themselves."""
+    """Lists that grow while a loop iterates over them, and lists that are added to themselves."""
     tokens = part.tokens
     for i in range(len(tokens) - 3):
         name, dot, method, bracket = tokens[i : i + 4]

@@ -1,4 +1,4 @@
-"""This module repairs key-values: names that nobody looks up, duplicates, and values of another type than asked for."""
+"""This module repairs key-values: names that no loader looks up, duplicates, and values of an unexpected type."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def keep_first_value(workspace: Workspace) -> Iterator[Outcome]:
 
 @repair("G205", Fix.UNSAFE, "keys that are not ASCII are removed")
 def drop_look_alikes(workspace: Workspace) -> Iterator[Outcome]:
-    """No loader asks for such a key; which one it imitates is not guessed (clause 2.4)."""
+    """No loader asks for such a key; the key that it imitates is not guessed (clause 2.4)."""
     for finding in workspace.findings("G205"):
         yield _without(workspace, finding, workspace.entry(finding), "no loader asks for a key that is not ASCII")
 
@@ -58,9 +58,10 @@ def drop_garbled(workspace: Workspace) -> Iterator[Outcome]:
         yield _without(workspace, finding, workspace.entry(finding), "no loader asks for a key that is not UTF-8")
 
 
-@repair("G208", Fix.UNSAFE, "of keys that differ in case or blanks the plain one is kept")
+@repair("G208", Fix.UNSAFE, "of keys that differ only in case or blanks, the plain one is kept")
 def keep_plain_key(workspace: Workspace) -> Iterator[Outcome]:
-    """The specification's keys are lower-case and have no blanks (clause 2.4); where none is so, the first is kept."""
+    """The specification's keys are lower-case and have no blanks (clause 2.4); if no key is like that, the first is
+    kept."""
     findings = list(workspace.findings("G208"))
     places = dict(reversed([(name, i) for i, name in workspace.subject.key_names()])) if findings else {}
     for finding in findings:
@@ -70,7 +71,7 @@ def keep_plain_key(workspace: Workspace) -> Iterator[Outcome]:
         yield _without(workspace, finding, entry, "another key reads like it")
 
 
-@repair("M003", Fix.UNSAFE, "values get the type that loaders ask for, where they fit it")
+@repair("M003", Fix.UNSAFE, "values get the type that loaders ask for, if they fit")
 def wanted_type(workspace: Workspace) -> Iterator[Outcome]:
     """The value stays the same number; one that the type cannot hold is left as it is (clause 3.1)."""
     yield from _retyped(workspace, "M003")
@@ -124,12 +125,12 @@ def fitted(value: Any, label: str) -> Any:
 
 
 def _require_exact(value: Any) -> None:
-    """Refuse integers that no float32 is equal to; fractions are rounded, as every reader of the key does."""
+    """Refuse integers that float32 cannot represent; fractions are rounded, as every reader of the key does."""
     if isinstance(value, int):
         if value and abs(value) >> 24 and abs(value) % (1 << abs(value).bit_length() - 24):
-            raise ValueError(f"{value} has no float32")
+            raise ValueError(f"float32 cannot represent {value}")
     elif (
         getattr(getattr(value, "dtype", None), "kind", None) in {"i", "u"}
         and (value.astype("f4").astype("O") != value).any()
     ):
-        raise ValueError("it has whole numbers that no float32 is equal to")
+        raise ValueError("it has whole numbers that float32 cannot represent")

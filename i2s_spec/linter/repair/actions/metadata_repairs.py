@@ -1,4 +1,4 @@
-"""This module repairs metadata: keys whose value follows from the rest of the file, and names of architectures."""
+"""This module repairs metadata: values that follow from the rest of the file, and names of architectures."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def quantization_version(workspace: Workspace) -> Iterator[Outcome]:
         yield _with_key(workspace, finding, "general.quantization_version", 2, ValueType.UINT32, safe=True)
 
 
-@repair("M030", Fix.SAFE, "general.file_type becomes the number of what most projections are")
+@repair("M030", Fix.SAFE, "general.file_type becomes the number for the type of most projections")
 def file_type(workspace: Workspace) -> Iterator[Outcome]:
-    """Nothing is computed from the number; it says what the tensors are (clause 3.1)."""
+    """The number only describes the types of the tensors; nothing is computed from it (clause 3.1)."""
     for finding in workspace.findings("M030"):
         kind = str(finding.details["kind"])
         number = next((n for n, meanings in numbers.FILE_TYPES.items() if meanings[0].name == kind), None)
         if number is None:
             number = next((n for n, name in FILE_TYPES.items() if name == kind), None)
         if number is None:
-            yield Declined("M030", finding.span, f"{kind} has no number of its own")
+            yield Declined("M030", finding.span, f"general.file_type has no number for {kind}")
         else:
             yield _with_key(workspace, finding, "general.file_type", number, ValueType.UINT32, safe=True)
 
@@ -66,7 +66,7 @@ def rope_dimensions(workspace: Workspace) -> Iterator[Outcome]:
         yield _with_key(workspace, finding, name, finding.want, ValueType.UINT32, safe=True)
 
 
-@repair("M009", Fix.UNSAFE, "rope.dimension_count is added: the whole head")
+@repair("M009", Fix.UNSAFE, "rope.dimension_count is added: the width of a head")
 def unsaid_rope_dimensions(workspace: Workspace) -> Iterator[Outcome]:
     """The published models whose heads do not fill the hidden state rotate whole heads (clause 3.4)."""
     known = architecture_view(workspace.subject)
@@ -75,16 +75,16 @@ def unsaid_rope_dimensions(workspace: Workspace) -> Iterator[Outcome]:
         yield _with_key(workspace, finding, name, finding.got, ValueType.UINT32)
 
 
-@repair("M010", Fix.UNSAFE, "rope.freq_base is added as the published models have it")
+@repair("M010", Fix.UNSAFE, "rope.freq_base is added, with the value of the published models")
 def published_rope_base(workspace: Workspace) -> Iterator[Outcome]:
-    """Right for the published models and those tuned from them, unless their makers changed it (clause 3.4)."""
+    """Right for the published models and their fine-tunes, unless their makers changed it (clause 3.4)."""
     known = architecture_view(workspace.subject)
     for finding in workspace.findings("M010"):
         assert known.model is not None
         assert known.model.rope_base is not None
         name = f"{known.name}.rope.freq_base"
         if any(key.endswith(b".rope.freq_base") for _, key in workspace.subject.key_names()):
-            yield Declined("M010", finding.span, "there is one of another architecture, which may be meant")
+            yield Declined("M010", finding.span, "there is one of another architecture, which may be the intended one")
             continue
         yield _with_key(workspace, finding, name, known.model.rope_base, ValueType.FLOAT32)
 
@@ -103,7 +103,7 @@ def _derived(workspace: Workspace, code: str, names: tuple[str, ...] = ()) -> It
                 continue
             kind = "u32" if isinstance(value, int) else "arr[u32]"
             if known.keys.has(key) and known.keys.value(key) == value:
-                why = why or f"{quote(key)} is what the tensors say already"
+                why = why or f"{quote(key)} already agrees with the tensors"
                 continue
             yield _with_key(workspace, finding, key, value, kind)
             break
@@ -111,7 +111,7 @@ def _derived(workspace: Workspace, code: str, names: tuple[str, ...] = ()) -> It
             yield Declined(code, finding.span, why)
 
 
-@repair("M002", Fix.UNSAFE, "missing keys are added where their values follow from the tensors")
+@repair("M002", Fix.UNSAFE, "missing keys are added if their values follow from the tensors")
 def missing_keys(workspace: Workspace) -> Iterator[Outcome]:
     """See `derived` for which they are (clause 3.1)."""
     known = architecture_view(workspace.subject)
@@ -131,7 +131,7 @@ def impossible_values(workspace: Workspace) -> Iterator[Outcome]:
     yield from _derived(workspace, "M004")
 
 
-@repair("M005", Fix.UNSAFE, "arrays get the numbers that follow from the tensors of each layer")
+@repair("M005", Fix.UNSAFE, "arrays get the values that follow from the tensors of each layer")
 def layer_arrays(workspace: Workspace) -> Iterator[Outcome]:
     """See `derived` for which they are (clause 3.2)."""
     yield from _derived(workspace, "M005")
@@ -139,30 +139,30 @@ def layer_arrays(workspace: Workspace) -> Iterator[Outcome]:
 
 @repair("M006", Fix.UNSAFE, "the number of heads is taken from attn_q")
 def heads_that_fill(workspace: Workspace) -> Iterator[Outcome]:
-    """Where a key or a norm says how wide a head is (clause 3.3)."""
+    """Only if a key or a norm gives the width of a head (clause 3.3)."""
     yield from _derived(workspace, "M006", ("attention.head_count", "attention.key_length", "attention.value_length"))
 
 
 @repair("M007", Fix.UNSAFE, "the number of key heads is taken from attn_k")
 def key_heads(workspace: Workspace) -> Iterator[Outcome]:
-    """Where a key or a norm says how wide a head is (clause 3.3)."""
+    """Only if a key or a norm gives the width of a head (clause 3.3)."""
     yield from _derived(workspace, "M007", ("attention.head_count_kv",))
 
 
 @repair("M013", Fix.UNSAFE, "vocab_size becomes the number of tokens")
 def vocabulary_size(workspace: Workspace) -> Iterator[Outcome]:
-    """Where the embedding has as many rows (clause 3.2)."""
+    """Only if the embedding has as many rows (clause 3.2)."""
     yield from _derived(workspace, "M013", ("vocab_size",))
 
 
-@repair("M014", Fix.UNSAFE, "expert_used_count is removed where there are no experts")
+@repair("M014", Fix.UNSAFE, "expert_used_count is removed if there are no experts")
 def no_experts(workspace: Workspace) -> Iterator[Outcome]:
     """A model without experts uses none (clause 3.2)."""
     known = architecture_view(workspace.subject)
     for finding in workspace.findings("M014"):
         key = f"{known.name}.expert_used_count"
         if finding.want or key not in workspace.file.metadata:
-            yield Declined("M014", finding.span, "how many experts a token passes is not in the file")
+            yield Declined("M014", finding.span, "the file does not say how many experts a token uses")
             continue
         edit = workspace.without_key(workspace.file.metadata.entry(key))
         yield Action("M014", finding.span, f"key {quote(key)} is removed: there are no experts", (edit,), safe=False)
@@ -170,10 +170,10 @@ def no_experts(workspace: Workspace) -> Iterator[Outcome]:
 
 @repair("M015", Fix.UNSAFE, "rope.scale_linear is removed")
 def one_scaling(workspace: Workspace) -> Iterator[Outcome]:
-    """Loaders that know the present name take that one (clause 3.4)."""
+    """Loaders that know its present name, rope.scaling.factor, prefer that (clause 3.4)."""
     for finding in workspace.findings("M015"):
         entry = workspace.entry(finding)
-        does = f"key {quote(entry.name)} is removed: rope.scaling.factor wins"
+        does = f"key {quote(entry.name)} is removed: rope.scaling.factor takes precedence"
         yield Action("M015", finding.span, does, (workspace.without_key(entry),), safe=False)
 
 
@@ -181,7 +181,7 @@ def one_scaling(workspace: Workspace) -> Iterator[Outcome]:
 
 
 def _prefixed(workspace: Workspace, former: str, arch: str) -> list[Edit]:
-    """The keys of one architecture as keys of another, but for those that it has already."""
+    """The keys of one architecture renamed to those of another, except those that it has already."""
     metadata = workspace.file.metadata
     return [
         workspace.with_key(entry, arch + entry.key[len(former) :])
@@ -204,9 +204,10 @@ def _renamed(workspace: Workspace, finding: Finding, former: str, arch: str) -> 
     return Action(finding.code, finding.span, does, edits, safe=False)
 
 
-@repair("M001", Fix.UNSAFE, "the architecture gets the name that is meant, and the keys with it")
+@repair("M001", Fix.UNSAFE, "the architecture and its keys get the intended name")
 def known_architecture(workspace: Workspace) -> Iterator[Outcome]:
-    """Where the name differs in signs from a known one, and the tensors are those of that one (clause 3.1)."""
+    """Only if the name differs from a known one in punctuation, and the tensors are those of that architecture (clause
+    3.1)."""
     for finding in workspace.findings("M001"):
         former = str(finding.got)
         arch = resembles(former)
@@ -225,7 +226,7 @@ def present_name(workspace: Workspace) -> Iterator[Outcome]:
 
 @repair("M018", Fix.UNSAFE, "keys of another architecture are renamed")
 def own_prefix(workspace: Workspace) -> Iterator[Outcome]:
-    """All keys of that prefix, since those that loaders can do without change what is computed (clause 3.1)."""
+    """All keys with that prefix: optional ones, too, change what is computed (clause 3.1)."""
     known: ArchitectureView = architecture_view(workspace.subject)
     for finding in workspace.findings("M018"):
         suffix = str(finding.want).removeprefix(known.name)

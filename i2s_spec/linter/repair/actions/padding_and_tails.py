@@ -1,4 +1,4 @@
-"""This module repairs bytes that nobody reads, or that all read alike: padding, booleans, ends of files, tails."""
+"""This module repairs bytes that no reader uses, or that all read alike: padding, booleans, ends of files, tails."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ MOST_BOOLEANS = 1 << 16
 
 @repair("G406", Fix.SAFE, "padding becomes zeros")
 def zero_padding(workspace: Workspace) -> Iterator[Outcome]:
-    """No reader looks at padding, and the GGUF document says what it is (clause 2.7).
+    """No reader uses padding, and the GGUF document says that it is zero (clause 2.7).
 
-    Where the alignment is disputed, so is what is padding: it may be weights, and is looked at again afterwards.
+    If the alignment is disputed, the padding may be weights; it is checked again after the alignment is repaired.
     """
     disputed = next((code for code in ("G217", "G218", "G219", "G222") if any(workspace.findings(code))), None)
     for finding in workspace.findings("G406"):
         start, stop, _ = finding.span
         if disputed is not None:
-            yield Declined("G406", finding.span, f"where the tensors begin is disputed ({disputed}): it may be weights")
+            yield Declined(
+                "G406", finding.span, f"where tensors begin is disputed ({disputed}): padding may be weights"
+            )
             continue
         edit = Edit(finding.span, zeros(stop - start))
         yield Action(
@@ -57,7 +59,7 @@ def plain_booleans(workspace: Workspace) -> Iterator[Outcome]:
                 yield Declined(
                     "G215",
                     finding.span,
-                    f"more than {MOST_BOOLEANS:,} bytes are not booleans: it is not an array of them",
+                    f"more than {MOST_BOOLEANS:,} bytes are neither 0 nor 1: it is not an array of booleans",
                 )
                 break
             if part.strip(b"\0\1"):
@@ -70,7 +72,7 @@ def plain_booleans(workspace: Workspace) -> Iterator[Outcome]:
 
 @repair("G408", Fix.SAFE, "the last tensor is padded")
 def padded_end(workspace: Workspace) -> Iterator[Outcome]:
-    """What is added belongs to no tensor, and a loader that reads the whole data section asks for it (clause 2.7)."""
+    """The added bytes belong to no tensor; a loader that reads the whole data section expects them (clause 2.7)."""
     for finding in workspace.findings("G408"):
         size = workspace.source.size
         edit = Edit(Span(size, size, "padding"), zeros(finding.got))
@@ -83,9 +85,10 @@ def padded_end(workspace: Workspace) -> Iterator[Outcome]:
         )
 
 
-@repair("G407", Fix.UNSAFE, "the file is cut after the last tensor; safe where only zeros go")
+@repair("G407", Fix.UNSAFE, "the file is cut after the last tensor; safe if only zeros are removed")
 def cut_end(workspace: Workspace) -> Iterator[Outcome]:
-    """Bytes after the last tensor are in none (clause 2.7). Whoever attached others than zeros may miss them."""
+    """Bytes after the last tensor belong to no tensor (clause 2.7). Bytes other than zeros may have been attached on
+    purpose."""
     for finding in workspace.findings("G407"):
         start, stop, _ = finding.span
         require_written(workspace.source)
@@ -96,7 +99,7 @@ def cut_end(workspace: Workspace) -> Iterator[Outcome]:
 
 @repair("I301", Fix.UNSAFE, "scales are swapped into the byte order of the file", weights=True)
 def swapped_scales(workspace: Workspace) -> Iterator[Outcome]:
-    """Changes what the weights are, so it is never done unasked (clause 6.1)."""
+    """Changes the weights, so it is done only on request (clause 6.1)."""
     for finding in workspace.findings("I301"):
         edits = []
         base = workspace.file.data_start or 0
@@ -125,7 +128,9 @@ def scrubbed_copies(workspace: Workspace) -> Iterator[Outcome]:
 def _scrubbed(workspace: Workspace, code: str) -> Iterator[Outcome]:
     edits = _stale(workspace.subject) if workspace.extra.scrub_tail else []
     partial = next(iter(workspace.findings("I102")), None) if edits else None
-    for finding in workspace.findings(code) if edits else ():  # the rule reads all payloads, so only where it matters
+    for finding in (
+        workspace.findings(code) if edits else ()
+    ):  # the rule reads all payloads, so it is asked only if needed
         if partial is not None:
             why = (
                 f"tensor {quote(partial.details['name'])} ends inside a block: its last weights are read from its tail"
@@ -138,13 +143,13 @@ def _scrubbed(workspace: Workspace, code: str) -> Iterator[Outcome]:
 
 @analysis
 def _stale(subject: Subject) -> list[Edit]:
-    """What makes zeros of the bytes after scales, for each I2_S tensor that has others there."""
+    """The edits that zero the bytes after scales, for each I2_S tensor that has other bytes there."""
     file, edits = subject.file, []
     for tensor in file.tensors.rows if file.data_start is not None else ():
         if tensor.type is not I2_S or (stop := tensor.span.stop) > file.size:
             continue
         tail = file.source.read(stop - TAIL_BYTES, TAIL_BYTES)
-        if any(tail[4:]) and tail[4:] != 7 * tail[:4]:  # the scale eight times over is no leftover
+        if any(tail[4:]) and tail[4:] != 7 * tail[:4]:  # the scale, eight times, is intended
             span = Span(stop - TAIL_BYTES + 4, stop, f"{tensor.tail_span.path}.unused")
             edits.append(Edit(span, zeros(TAIL_BYTES - 4)))
     return edits

@@ -1,7 +1,7 @@
 """This module repairs the alignment that a file states.
 
-Nothing is believed that the offsets contradict: an alignment counts as found only if the tensors, one after the other,
-then end where the file does.
+An alignment that the offsets contradict is not accepted: with the right one, the tensors, one after the other, end
+where the file does.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ USUAL: Final = (32, 64, 16, 8, 128, 256, 512, 1024, 2048, 4096)
 
 
 def _alignment_value(workspace: Workspace, finding: Finding) -> int | None:
-    """What `general.alignment` says, if it is a number."""
+    """The value of `general.alignment`, if it is a number."""
     value = workspace.file.metadata.decode(workspace.entry(finding))
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _base(workspace: Workspace, step: int) -> int | None:
-    """Where the data section begins if offsets were counted in steps of `step`; None where the file contradicts that."""
+    """Where the data section begins if the alignment is `step`; None if the file contradicts that."""
     infos_end, size = workspace.file.infos_end, workspace.source.size
     assert infos_end is not None
     places = sorted(places_of(workspace), key=lambda place: place.row)
@@ -44,7 +44,7 @@ def _base(workspace: Workspace, step: int) -> int | None:
 
 
 def _realigned(workspace: Workspace, code: str, steps: tuple[int, ...], wanted: int = 32) -> Iterator[Outcome]:
-    """State the alignment `wanted`, and move the tensors to it from the first of `steps` that the offsets confirm."""
+    """State the alignment `wanted`; move the tensors to it from the first alignment in `steps` that the offsets confirm."""
     for finding in workspace.findings(code):
         try:
             found = {base: step for step in reversed(steps) if (base := _base(workspace, step)) is not None}
@@ -78,7 +78,7 @@ def typed_alignment(workspace: Workspace) -> Iterator[Outcome]:
 
 @repair("G218", Fix.UNSAFE, "the alignment that the offsets show is stated")
 def stated_alignment(workspace: Workspace) -> Iterator[Outcome]:
-    """Nothing can be aligned to 0 (clause 2.7)."""
+    """An alignment of 0 is impossible (clause 2.7)."""
     yield from _realigned(workspace, "G218", USUAL)
 
 
@@ -99,7 +99,7 @@ def multiple_of_eight(workspace: Workspace) -> Iterator[Outcome]:
 
 @repair("G222", Fix.UNSAFE, "the alignment that the offsets show is stated")
 def honored_alignment(workspace: Workspace) -> Iterator[Outcome]:
-    """The data begin where the file's end says (clause 2.7)."""
+    """The end of the file shows where the data section begins (clause 2.7)."""
     yield from _realigned(workspace, "G222", (32,))
 
 
@@ -109,7 +109,7 @@ def usual_alignment(workspace: Workspace) -> Iterator[Outcome]:
     yield from _from_stated(workspace, "S105")
 
 
-@repair("G414", Fix.UNSAFE, "the data section is laid where the header puts it")
+@repair("G414", Fix.UNSAFE, "the data section moves to where the header puts it")
 def data_in_place(workspace: Workspace) -> Iterator[Outcome]:
     """Offsets count from the first multiple of the alignment after the tensor infos (clause 2.7)."""
     for finding in workspace.findings("G414"):
@@ -128,7 +128,7 @@ def data_in_place(workspace: Workspace) -> Iterator[Outcome]:
 
 
 def _from_stated(workspace: Workspace, code: str) -> Iterator[Outcome]:
-    """Lay tensors out with an alignment of 32 that lie where the file's own says."""
+    """Lay out with an alignment of 32 the tensors that follow the file's own alignment."""
     for finding in workspace.findings(code):
         base = workspace.file.data_start
         assert base is not None

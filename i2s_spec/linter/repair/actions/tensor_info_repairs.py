@@ -1,4 +1,4 @@
-"""This module repairs tensor infos: names that loaders cannot use, names given twice, shapes of nothing, old numbers."""
+"""This module repairs tensor infos: names that loaders cannot use, duplicate names, empty shapes, old type numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from i2s_spec.schema import limits
 from i2s_spec.schema.checks import TENSOR_COUNT_SPAN
 from i2s_spec.schema.types import I2_S
 
-#: How tensors of the old numbers are packed, mostly.
+#: How most tensors of the old type numbers are packed.
 _OLD_DIALECT = "sequential-msb/twos-complement"
 
 
@@ -55,20 +55,20 @@ def drop_nameless(workspace: Workspace) -> Iterator[Outcome]:
 
 @repair("G310", Fix.UNSAFE, "tensors without elements are removed", weights=True)
 def drop_empty(workspace: Workspace) -> Iterator[Outcome]:
-    """They hold nothing, and loaders end the process over them (clause 2.6)."""
+    """They hold nothing, and loaders abort on them (clause 2.6)."""
     for finding in workspace.findings("G310"):
         yield _without(workspace, finding, workspace.info(finding), "it has no elements")
 
 
 @repair("G320", Fix.UNSAFE, "tensor infos that follow the last one are counted", weights=True)
 def count_all(workspace: Workspace) -> Iterator[Outcome]:
-    """What is after the last info that the header counts is in the form of more of them (clause 2.6)."""
+    """The bytes after the last info that the header counts are more tensor infos (clause 2.6)."""
     for finding in workspace.findings("G320"):
         edit = Edit(TENSOR_COUNT_SPAN, finding.want.to_bytes(8, workspace.file.byte_order))
         yield Action("G320", finding.span, f"the header counts {counted(finding.want, 'tensor')}", (edit,), safe=False)
 
 
-@repair("G302", Fix.UNSAFE, "names are cut at 63 bytes", weights=True)
+@repair("G302", Fix.UNSAFE, "names are cut to 63 bytes", weights=True)
 def cut_name(workspace: Workspace) -> Iterator[Outcome]:
     """As the loaders of the BitNet lineage do in memory (clause 2.6)."""
     for finding in workspace.findings("G302") if workspace.whole else ():
@@ -79,16 +79,16 @@ def cut_name(workspace: Workspace) -> Iterator[Outcome]:
         yield _renamed(workspace, finding, tensor, remaining)
 
 
-@repair("G305", Fix.UNSAFE, "characters that do not print leave names", weights=True)
+@repair("G305", Fix.UNSAFE, "unprintable characters are removed from names", weights=True)
 def printable_name(workspace: Workspace) -> Iterator[Outcome]:
-    """What is left is what a person reads (clause 2.6)."""
+    """What is left is what a person sees (clause 2.6)."""
     for finding in workspace.findings("G305"):
         tensor = workspace.tensor(finding)
         remaining = "".join(char for char in tensor.raw_name.decode("utf-8") if char.isprintable())
         yield _renamed(workspace, finding, tensor, remaining.encode())
 
 
-@repair("G306", Fix.UNSAFE, "bytes that are not UTF-8 leave names", weights=True)
+@repair("G306", Fix.UNSAFE, "bytes that are not UTF-8 are removed from names", weights=True)
 def text_name(workspace: Workspace) -> Iterator[Outcome]:
     """What is left is text (clause 2.6)."""
     for finding in workspace.findings("G306"):
@@ -96,9 +96,9 @@ def text_name(workspace: Workspace) -> Iterator[Outcome]:
         yield _renamed(workspace, finding, tensor, tensor.raw_name.decode("utf-8", "ignore").encode())
 
 
-@repair("G309", Fix.UNSAFE, "tensors without dimensions get one of 1", weights=True)
+@repair("G309", Fix.UNSAFE, "tensors without dimensions get one dimension of 1", weights=True)
 def one_dimension(workspace: Workspace) -> Iterator[Outcome]:
-    """A tensor of no dimensions is a single number, and so is one of shape 1 (clause 2.6)."""
+    """A tensor without dimensions is a single number, and so is one of shape 1 (clause 2.6)."""
     for finding in workspace.findings("G309"):
         edit = Edit(finding.span, struct.pack(workspace.prefix + "IQ", 1, 1))
         does = f"tensor {quote(workspace.tensor(finding).raw_name)} gets one dimension of 1"
@@ -113,14 +113,16 @@ def scale_into_tail(workspace: Workspace) -> Iterator[Outcome]:
         name = companion.name.removesuffix("_scale")
         parent = workspace.file.tensors.get(name)
         if parent is None or parent.type is not I2_S:
-            yield Declined("G319", finding.span, f"there is no I2_S tensor {quote(name)} that the scale could be of")
+            yield Declined(
+                "G319", finding.span, f"there is no I2_S tensor {quote(name)} that the scale could belong to"
+            )
         elif companion.number != 0 or companion.elements != 1:
             yield Declined("G319", finding.span, "it is not one float32")
         elif max(parent.span.stop, companion.span.stop) > workspace.source.size:
             yield Declined("G319", finding.span, "the file ends before the data of both")
         else:
             edits = [workspace.without_tensor(companion.info)]
-            stated = "its scale is in the tail already"
+            stated = "the tail has a scale already"
             scale, tail = companion.read(), parent.tail_span
             if scale != parent.tail[:4]:
                 path = f"{tail.path}.scale"
@@ -130,13 +132,13 @@ def scale_into_tail(workspace: Workspace) -> Iterator[Outcome]:
             yield Action("G319", finding.span, does, tuple(edits), safe=False)
 
 
-@repair("I111", Fix.UNSAFE, "I2_S tensors of old numbers get number 36, with --dialect", weights=True,
+@repair("I111", Fix.UNSAFE, "I2_S tensors of old type numbers get number 36, with --dialect", weights=True,
         option=f"--dialect {_OLD_DIALECT}")  # fmt: skip
 def present_number(workspace: Workspace) -> Iterator[Outcome]:
-    """The codes of that time were others, so the number is changed only along with them (clause 2.6)."""
+    """The codes were different at that time, so number and codes are changed together (clause 2.6)."""
     for finding in workspace.findings("I111"):
         if workspace.extra.dialect is None:
-            why = f"its codes are others too: --dialect says how they are packed ({_OLD_DIALECT}, mostly)"
+            why = f"its codes are different, too: say with --dialect how they are packed (mostly {_OLD_DIALECT})"
             yield Declined("I111", finding.span, why)
             continue
         name = workspace.subject.name(number_of(finding.span))

@@ -1,6 +1,6 @@
-"""This module repairs where tensors lie: gaps, offsets that are not aligned, and the order of the table.
+"""This module repairs positions of tensors: gaps, offsets that are not aligned, and the order of the table.
 
-Bytes of tensors are moved, never changed; nothing is moved where a size is uncertain.
+Bytes of tensors are moved, never changed; nothing is moved if a size is uncertain.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOTHING: Final[Mapping[int, bytes]] = MappingProxyType({})
 
 
 class TensorPlace(NamedTuple):
-    """A tensor as its info says: offset, row, exact size."""
+    """A tensor by its info: offset, row, exact size."""
 
     offset: int
     row: int
@@ -30,11 +30,11 @@ class TensorPlace(NamedTuple):
 
 
 class Unclear(Exception):
-    """Why the tensors are not laid out anew; the text is a sentence."""
+    """The tensors cannot be laid out anew; the text says why."""
 
 
 def places_of(workspace: Workspace) -> list[TensorPlace]:
-    """Every tensor in the order of the offsets, each with a size that nothing contradicts."""
+    """Every tensor in the order of the offsets, each with a size that is certain."""
     if not workspace.whole:
         raise Unclear("the tensor table could not be read to its end")
     places = []
@@ -50,13 +50,13 @@ def places_of(workspace: Workspace) -> list[TensorPlace]:
 def relaid(
     workspace: Workspace, places: list[TensorPlace], base: int, alignment: int, new: Mapping[int, bytes] = _NOTHING
 ) -> tuple[Edit, ...]:
-    """What brings every tensor to where the padded one before it ends, in the order of the offsets.
+    """The edits that move every tensor to where the padded one before it ends, in the order of the offsets.
 
-    :param new: other data, by the row of the tensor
+    :param new: new data, by the row of the tensor
     """
     subject, size = workspace.subject, workspace.source.size
     edits: list[Edit] = []
-    end = wanted = before = 0  # where the tensor before ends now, and will end; its row
+    end = wanted = before = 0  # where the previous tensor ends now and will end; its row
     for place in places:
         if place.offset < end:
             raise Unclear(f"tensor {quote(subject.name(place.row))} shares bytes with another one (G404)")
@@ -77,7 +77,7 @@ def relaid(
 
 
 def require_clear_sizes(workspace: Workspace) -> None:
-    """Refuse to move tensors whose room says that they are not of the size that their type has."""
+    """Refuse to move tensors if the distance to the next one contradicts the size of their type."""
     subject = workspace.subject
     for placement, allotted, after in subject.extents:
         name = subject.name(placement.row)
@@ -93,9 +93,9 @@ def require_clear_sizes(workspace: Workspace) -> None:
 
 
 def relaid_with(workspace: Workspace, new: Mapping[int, bytes]) -> tuple[Edit, ...]:
-    """The edits that give tensors data of another size, by their rows, and lay all of them out for it.
+    """The edits that give tensors, by row, data of another size, and lay all tensors out anew.
 
-    :raises Unclear: where something contradicts the sizes of the tensors
+    :raises Unclear: if something contradicts the sizes of the tensors
     """
     if workspace.file.data_start is None:
         raise Unclear("where the data section begins is not known")
@@ -106,7 +106,7 @@ def relaid_with(workspace: Workspace, new: Mapping[int, bytes]) -> tuple[Edit, .
 
 
 def _close_gaps(workspace: Workspace, code: str) -> Iterator[Outcome]:
-    """Lay the tensors out anew where the alignment is in order."""
+    """Lay the tensors out anew, if the alignment is valid."""
     finding = next(iter(workspace.findings(code)), None)
     if finding is None:
         return
@@ -121,13 +121,13 @@ def _close_gaps(workspace: Workspace, code: str) -> Iterator[Outcome]:
     yield Action(code, finding.span, "tensors are moved to where the padded one before them ends", edits, safe=False)
 
 
-@repair("P103", Fix.UNSAFE, "tensors are moved together")
+@repair("P103", Fix.UNSAFE, "the gap before the first tensor is closed")
 def from_the_start(workspace: Workspace) -> Iterator[Outcome]:
     """The data section begins with a tensor (clause 2.7)."""
     yield from _close_gaps(workspace, "P103")
 
 
-@repair("P101", Fix.UNSAFE, "tensors are moved together")
+@repair("P101", Fix.UNSAFE, "gaps between tensors are closed")
 def without_gaps(workspace: Workspace) -> Iterator[Outcome]:
     """Each tensor begins where the padded one before it ends (clause 2.7)."""
     yield from _close_gaps(workspace, "P101")

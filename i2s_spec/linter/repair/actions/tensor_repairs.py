@@ -1,4 +1,4 @@
-"""This module repairs tensors that do not fit their architecture: those that it does not have, and floats of odd types."""
+"""This module repairs tensors that do not fit their architecture: unknown tensors, and floats of unexpected types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from i2s_spec.linter.repair.workspace import Workspace, number_of
 from i2s_spec.linter.rule import Finding, Fix
 from i2s_spec.schema.types import ValueType
 
-#: Most bytes of floats that are converted at once: norms and biases of the largest models have a few MB.
+#: Most bytes of floats that one repair converts: norms and biases of the largest models have a few MB.
 MOST_FLOATS: Final = 256 << 20
 
 
@@ -27,34 +27,34 @@ def _without(workspace: Workspace, finding: Finding, why: str) -> Action:
 
 @repair("M102", Fix.UNSAFE, "tensors that the architecture does not have are removed", weights=True)
 def drop_unknown(workspace: Workspace) -> Iterator[Outcome]:
-    """Loaders count tensors and refuse a file with more than they know (clause 4.1)."""
+    """Loaders count tensors and refuse a file with more than they use (clause 4.1)."""
     findings = list(workspace.findings("M102"))
     missing = next(iter(workspace.findings("M101")), None) if findings else None
     for finding in findings:
         if missing is not None:
-            why = f"{missing.details['name']} is missing, too: this tensor may be it under another name"
+            why = f"{missing.details['name']} is missing, too: this may be that tensor under another name"
             yield Declined("M102", finding.span, why)
             continue
         yield _without(workspace, finding, "the architecture has no tensor of that name")
 
 
-@repair("M113", Fix.UNSAFE, "a head that no graph uses is removed", weights=True)
+@repair("M113", Fix.UNSAFE, "an output matrix that no graph uses is removed", weights=True)
 def drop_head(workspace: Workspace) -> Iterator[Outcome]:
-    """One runtime does use it, so it is not done unasked (clause 4.1)."""
+    """One runtime does use it, so this is done only on request (clause 4.1)."""
     for finding in workspace.findings("M113"):
         yield _without(workspace, finding, "the graph multiplies by token_embd.weight")
 
 
 @repair("M114", Fix.UNSAFE, "scales beside those in tails are removed", weights=True)
 def drop_second_scale(workspace: Workspace) -> Iterator[Outcome]:
-    """Where the tail has the right one (clause 4.5)."""
+    """Only if the tail has the right scale (clause 4.5)."""
     for finding in workspace.findings("M114"):
         yield _without(workspace, finding, "the scale in the tail stays")
 
 
-@repair("M105", Fix.UNSAFE, "vocab_size becomes the rows of the embedding, where as many tokens are listed")
+@repair("M105", Fix.UNSAFE, "vocab_size becomes the number of rows of the embedding, if as many tokens are listed")
 def embedding_rows(workspace: Workspace) -> Iterator[Outcome]:
-    """Tokens are not made up, and rows not cut off (clause 4.1)."""
+    """Tokens are not invented, and rows are not cut off (clause 4.1)."""
     known = architecture_view(workspace.subject)
     key = f"{known.name}.vocab_size"
     for finding in workspace.findings("M105"):
@@ -69,9 +69,9 @@ def embedding_rows(workspace: Workspace) -> Iterator[Outcome]:
         yield Action("M105", finding.span, f"key {quote(key)} becomes {finding.got:,}", (edit,), safe=False)
 
 
-@repair("M106", Fix.UNSAFE, "F16 tensors become F32 where loaders read only F32", weights=True)
+@repair("M106", Fix.UNSAFE, "F16 tensors become F32 if loaders read only F32", weights=True)
 def widened_floats(workspace: Workspace) -> Iterator[Outcome]:
-    """Every half is a float32, so that nothing is rounded; the tensors after them move (clause 4.4)."""
+    """F32 represents every F16 value exactly; the tensors that follow move (clause 4.4)."""
     import numpy as np
 
     from i2s_spec.codec.form import widened
@@ -95,19 +95,19 @@ def widened_floats(workspace: Workspace) -> Iterator[Outcome]:
     types = tuple(Edit(workspace.subject.info_span(row, "type"), workspace.u32(0)) for row in new)
     for finding, tensor in zip(findings, tensors, strict=True):
         if edits and tensor.index in new:
-            does = f"tensor {quote(tensor.raw_name)} becomes F32, which holds every value that it has"
+            does = f"tensor {quote(tensor.raw_name)} becomes F32, which represents all its values exactly"
             yield Action("M106", finding.span, does, (*types, *edits), safe=False)
         else:
-            yield Declined("M106", finding.span, why or "F32 would not be what it is, or there is too much of it")
+            yield Declined("M106", finding.span, why or "F32 cannot represent its values exactly, or it is too large")
 
 
-#: Gemma's norms on what enters ternary projections are stored as they are; all others as w + 1.
+#: Gemma's norms before ternary projections are stored unchanged; all its other norms as w + 1.
 _AS_THEY_ARE: Final = "_norm_in.weight"
 
 
 @repair("M116", Fix.UNSAFE, "1 is added to the native norms", weights=True)
 def gemma_norms(workspace: Workspace) -> Iterator[Outcome]:
-    """Graphs multiply by what is stored, and Gemma by w + 1 (clause 4.6)."""
+    """Graphs multiply by the stored value; Gemma's own code multiplies by w + 1 (clause 4.6)."""
     import numpy as np
 
     known = architecture_view(workspace.subject)
@@ -127,7 +127,7 @@ def gemma_norms(workspace: Workspace) -> Iterator[Outcome]:
 
 @repair("M117", Fix.UNSAFE, "the architecture becomes the one with the other activation", by_name=True)
 def other_graph(workspace: Workspace) -> Iterator[Outcome]:
-    """Only the model's config.json can tell, so it has to be asked for by its code (clause 4.3)."""
+    """Only the model's config.json shows which is right, so the repair must be selected by its code (clause 4.3)."""
     known = architecture_view(workspace.subject)
     for finding in workspace.findings("M117"):
         if known.model is not None and known.model.other_activation is not None:
@@ -136,7 +136,7 @@ def other_graph(workspace: Workspace) -> Iterator[Outcome]:
 
 @repair("M118", Fix.UNSAFE, "hidden_activation becomes what the architecture's graph has", by_name=True)
 def own_activation(workspace: Workspace) -> Iterator[Outcome]:
-    """Only the model's config.json can tell, so it has to be asked for by its code (clause 4.3)."""
+    """Only the model's config.json shows which is right, so the repair must be selected by its code (clause 4.3)."""
     known = architecture_view(workspace.subject)
     for finding in workspace.findings("M118"):
         key = f"{known.name}.hidden_activation"

@@ -1,4 +1,4 @@
-"""This module repairs what a file says of its tokenizer beside the vocabulary: its kind, special tokens, text splitting."""
+"""This module repairs the tokenizer's metadata except the vocabulary: its kind, special tokens, text splitting."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from i2s_spec.schema.types import ValueType
 
 
 class _Family(NamedTuple):
-    """A vocabulary that is known for certain, and how its text is split: number of merges, and tokens by id."""
+    """How to recognize a known vocabulary: its value of `pre`, the number of merges, and tokens by id."""
 
     merges: int
     tokens: tuple[tuple[int, bytes], ...]
     pre: str
 
 
-#: `tokenizer.ggml.pre` of vocabularies that these marks tell from all others, made-up ones too: words have the ids that
-#: llama.cpp's tests of these tokenizers give them.
+#: Known vocabularies with their `tokenizer.ggml.pre`. Their marks tell them from all others, invented ones too: words
+#: have the ids that llama.cpp's tests of these tokenizers give them.
 FAMILIES: Final = (
     _Family(
         280_147,
@@ -50,8 +50,8 @@ def ids_in_range(workspace: Workspace) -> Iterator[Outcome]:
     known = architecture_view(workspace.subject)
     for finding in workspace.findings("T008"):
         entry = workspace.entry(finding)
-        if not entry.name.endswith(b"_token_id"):  # the finding is about what stands for a missing id
-            yield Declined("T008", finding.span, "no id is there to take out: the vocabulary is too short")
+        if not entry.name.endswith(b"_token_id"):  # the finding is about the default for a missing id
+            yield Declined("T008", finding.span, "there is no id to remove: the vocabulary is too short")
             continue
         if default_id(known.tokenizer, entry.name.decode()) >= (known.tokens or 0):
             yield Declined("T008", finding.span, "the default for a missing id is beyond the vocabulary, too")
@@ -68,15 +68,15 @@ def first_token(workspace: Workspace) -> Iterator[Outcome]:
         yield Action("T015", finding.span, "key 'tokenizer.ggml.add_bos_token' is added: true", (edit,), safe=False)
 
 
-@repair("T009", Fix.UNSAFE, "tokenizer.ggml.pre is added where the vocabulary is a known one")
+@repair("T009", Fix.UNSAFE, "tokenizer.ggml.pre is added if the vocabulary is a known one")
 def added_pre(workspace: Workspace) -> Iterator[Outcome]:
-    """See `FAMILIES` for which are (clause 3.5); of others nothing in the file says how text is split."""
+    """`FAMILIES` lists the known ones (clause 3.5); for others nothing in the file says how text is split."""
     yield from _pre(workspace, "T009")
 
 
-@repair("T010", Fix.UNSAFE, "tokenizer.ggml.pre becomes that of the vocabulary, where it is a known one")
+@repair("T010", Fix.UNSAFE, "tokenizer.ggml.pre becomes that of the vocabulary, if it is a known one")
 def known_pre(workspace: Workspace) -> Iterator[Outcome]:
-    """See `FAMILIES` for which are (clause 3.5); of others nothing in the file says how text is split."""
+    """`FAMILIES` lists the known ones (clause 3.5); for others nothing in the file says how text is split."""
     yield from _pre(workspace, "T010")
 
 
@@ -110,9 +110,9 @@ def _family(workspace: Workspace, known: ArchitectureView) -> str | None:
     return None
 
 
-@repair("T001", Fix.UNSAFE, "the kind of tokenizer is added where the vocabulary shows it")
+@repair("T001", Fix.UNSAFE, "the kind of tokenizer is added if the vocabulary shows it")
 def shown_kind(workspace: Workspace) -> Iterator[Outcome]:
-    """Merges are of byte-level vocabularies, byte tokens of SentencePiece ones (clause 3.5)."""
+    """Byte-level vocabularies have merges, SentencePiece vocabularies have byte tokens (clause 3.5)."""
     for finding in workspace.findings("T001"):
         if str(finding.details["key"]) == "tokenizer.ggml.model":
             yield from _kind(workspace, finding)
@@ -122,7 +122,7 @@ def shown_kind(workspace: Workspace) -> Iterator[Outcome]:
 
 @repair("T002", Fix.UNSAFE, "the kind of tokenizer becomes what the vocabulary shows")
 def known_kind(workspace: Workspace) -> Iterator[Outcome]:
-    """Merges are of byte-level vocabularies, byte tokens of SentencePiece ones (clause 3.5)."""
+    """Byte-level vocabularies have merges, SentencePiece vocabularies have byte tokens (clause 3.5)."""
     for finding in workspace.findings("T002"):
         yield from _kind(workspace, finding)
 

@@ -1,6 +1,6 @@
-"""This module repairs vocabularies: arrays of other lengths, tokens twice or empty, merges and bytes of odd forms.
+"""This module repairs vocabularies: arrays of a wrong length, duplicate or empty tokens, malformed merges and byte tokens.
 
-Tokens keep their ids, so that no row of the embedding gets another meaning.
+Tokens keep their ids, so each row of the embedding keeps its meaning.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from i2s_spec.linter.rule import Fix
 
 TOKENS, MERGES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges"
 
-#: Largest array of strings that is repaired, in bytes, and most of its strings.
+#: The largest array of strings that is repaired: its bytes, and its number of strings.
 LARGEST: Final = 64 << 20
 MOST: Final = 1 << 16
 
@@ -55,13 +55,13 @@ def items_of(workspace: Workspace, entry: KeyValue) -> list[Item] | None:
 
 @repair("T006", Fix.UNSAFE, "of two equal tokens the second becomes a filler")
 def distinct_tokens(workspace: Workspace) -> Iterator[Outcome]:
-    """Loaders end in an assertion over them; the first keeps its text (clause 3.5)."""
+    """Loaders fail with an assertion on them; the first keeps its text (clause 3.5)."""
     yield from _filled(workspace, "T006")
 
 
 @repair("T007", Fix.UNSAFE, "empty tokens become fillers")
 def named_tokens(workspace: Workspace) -> Iterator[Outcome]:
-    """Loaders give them names of their own anyway (clause 3.5)."""
+    """Loaders give them other names anyway (clause 3.5)."""
     yield from _filled(workspace, "T007")
 
 
@@ -70,7 +70,7 @@ def _filled(workspace: Workspace, code: str) -> Iterator[Outcome]:
         entry = workspace.file.metadata.entry(TOKENS)
         items = items_of(workspace, entry)
         if items is None:
-            yield Declined(code, finding.span, "the list of tokens is too large to be one")
+            yield Declined(code, finding.span, "the list of tokens is too large to be a vocabulary")
             continue
         taken = {item.text for item in items}
         met: set[bytes] = set()
@@ -90,13 +90,13 @@ def _filled(workspace: Workspace, code: str) -> Iterator[Outcome]:
                 f"{counted(len(edits), 'token is', 'tokens are')} empty or equal: it is not a vocabulary",
             )
             continue
-        does = f"fillers such as [PAD7] replace {counted(len(edits), 'token')} that is empty or there already"
+        does = f"fillers such as [PAD7] replace {counted(len(edits), 'empty or duplicate token')}"
         yield Action(code, finding.span, does, tuple(edits), safe=False)
 
 
 @repair("T003", Fix.UNSAFE, "merges that are not pairs are removed")
 def paired_merges(workspace: Workspace) -> Iterator[Outcome]:
-    """They never apply; the others keep their order (clause 3.5)."""
+    """They are never applied; the others keep their order (clause 3.5)."""
     for finding in workspace.findings("T003"):
         entry = workspace.file.metadata.entry(MERGES)
         items = items_of(workspace, entry)
@@ -121,7 +121,8 @@ def _is_pair(text: bytes) -> bool:
 
 @repair("T004", Fix.UNSAFE, "arrays get as many elements as there are tokens")
 def equal_lengths(workspace: Workspace) -> Iterator[Outcome]:
-    """What is too much is cut, types are filled with 1, normal; scores only where no piece is chosen by them (3.5)."""
+    """Elements beyond that are cut. Missing types become 1 (normal), missing scores 0 unless a SentencePiece tokenizer
+    needs them (3.5)."""
     known = architecture_view(workspace.subject)
     for finding in workspace.findings("T004"):
         entry = workspace.entry(finding)
@@ -140,7 +141,7 @@ def equal_lengths(workspace: Workspace) -> Iterator[Outcome]:
         yield Action("T004", finding.span, does, (length, change), safe=False)
 
 
-@repair("T017", Fix.UNSAFE, "byte tokens say the byte that their place in the row of all 256 shows")
+@repair("T017", Fix.UNSAFE, "byte tokens get the byte that their place among the 256 byte tokens shows")
 def byte_tokens(workspace: Workspace) -> Iterator[Outcome]:
     """SentencePiece lists the bytes in order (clause 3.5)."""
     findings = list(workspace.findings("T017"))

@@ -1,6 +1,6 @@
-"""This module gathers what the HTML page tells of a file beyond its findings, while the file is open.
+"""This module gathers what the HTML page shows of a file besides its findings, while the file is open.
 
-It is plain data, bounded in size whatever the file holds, and every text of the file in it is one printable line.
+The result is plain data of bounded size; every text from the file is one printable line.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _BLOCK: Final = re.compile(r"^blk\.(\d{1,4})\.", re.ASCII)
 def gather(subject: Subject) -> dict[str, Any]:
     """What the page needs of one file.
 
-    :returns: facts, totals, the first keys and tensors (with what is in them), the regions of the map, and what runtimes
-        make of the file
-    :raises FormatError: where the file goes away meanwhile
+    :returns: facts, totals, the first keys and tensors (with their contents), the regions of the map, and the verdicts
+    of runtimes
+    :raises FormatError: if the file can no longer be read
     """
     from i2s_spec.inspect.show import members
     from i2s_spec.linter.runtimes.verdicts import verdicts
@@ -58,7 +58,7 @@ def gather(subject: Subject) -> dict[str, Any]:
 
 
 def _alignment(subject: Subject) -> dict[str, Any] | None:
-    """The channels of the file under each layout, as plain data."""
+    """The channels of the file's weights under each layout, as plain data."""
     from i2s_spec.linter.analysis.weight_layout import weight_layout
 
     found = weight_layout(subject)
@@ -66,7 +66,7 @@ def _alignment(subject: Subject) -> dict[str, Any] | None:
 
 
 def alignment_of(found: LayoutEvidence) -> dict[str, Any] | None:
-    """`channel_alignment` as plain data, with what the weights decide; None for a file without such channels."""
+    """`channel_alignment` as plain data, with the layout that the weights show; None for a file without such channels."""
     from i2s_spec.inspect.evidence.channel_alignment import channel_alignment
 
     aligned = channel_alignment(found)

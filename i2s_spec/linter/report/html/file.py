@@ -1,7 +1,7 @@
 """This module writes the part of the HTML page that is about one file: verdict, facts, findings, map, weights, tensors,
 runtimes.
 
-Everything in a report comes escaped for a terminal; here it becomes text of a page, and nothing else.
+All text in a report is escaped for a terminal already; here it is also escaped for HTML.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from i2s_spec.linter.report.reading_words import reading_words
 from i2s_spec.linter.report_data import FileReport, ok_words
 from i2s_spec.linter.rule import REGISTRY, Severity
 
-#: Findings of a file that are listed; the rest is counted.
+#: Most findings of a file that are listed; the rest are counted.
 LISTED = 1000
 
-#: Findings of one rule that are shown unfolded; the others follow them, folded together.
+#: How many findings of one rule are shown open; the others follow in one folded block.
 UNFOLDED = 1
 
-#: Signs that stand beside words, never alone.
+#: Signs that accompany words; they are never shown alone.
 SIGNS = {"error": "✕", "warning": "▲", "note": "●", "ok": "✓"}
 
 #: An issue of a project on GitHub, as sources name it.
@@ -43,7 +43,7 @@ _MOODS = {
 
 
 def verdict(file_report: FileReport) -> tuple[str, str]:
-    """The mood of a verdict (`ok`, `warning`, `error`), and the verdict in words."""
+    """The class of a verdict (`ok`, `warning`, `error`), and the verdict in words."""
     counts = count_by_kind(file_report["summary"], [severity.value for severity in Severity])
     if "skipped" in file_report:
         return "plain", "skipped"
@@ -58,7 +58,7 @@ def verdict(file_report: FileReport) -> tuple[str, str]:
 def file_part(file_report: FileReport, name: str, whole: bool = True) -> str:
     """One file.
 
-    :param name: what the ids of its elements begin with
+    :param name: the prefix of the ids of its elements
     :param whole: with the map and the tensors
     """
     details: dict[str, Any] = file_report.get("details") or {}
@@ -73,7 +73,7 @@ def file_part(file_report: FileReport, name: str, whole: bool = True) -> str:
         ("keys", "Key-values", _keys(details, name) if details and whole else ""),
     ]
     links = "".join(f'<li><a href="#{name}-{part}">{title}</a></li>' for part, title, made in parts if made)
-    left = "" if whole else '<p class="hint">This page is long already: map and tensors were left out here.</p>\n'
+    left = "" if whole else '<p class="hint">The page is long: the map and tensors of this file are left out.</p>\n'
     return (
         facts(tuple(fact) for fact in details.get("facts", ()))
         + f'<nav aria-label="Parts"><ul>{links}</ul></nav>\n'
@@ -115,7 +115,7 @@ def _findings(file_report: FileReport, name: str) -> str:
 
 
 def _grouped(number: str, made: list[str]) -> str:
-    """The findings of one rule: the first of them, and the others folded."""
+    """The findings of one rule: the first ones open, the others folded."""
     first, left = "".join(made[:UNFOLDED]), made[UNFOLDED:]
     if not left:
         return first
@@ -125,7 +125,7 @@ def _grouped(number: str, made: list[str]) -> str:
 
 
 def _summed(findings: Sequence[Mapping[str, Any]]) -> str:
-    """How many findings each rule has, where some rule has several."""
+    """How many findings each rule has, if some rule has several."""
     counts = Counter((finding["severity"], finding["code"], finding["slug"]) for finding in findings)
     if len(findings) == len(counts):
         return ""
@@ -207,7 +207,7 @@ def _runtimes(runtimes: list[dict[str, Any]], name: str) -> str:
     ]
     if not rows:
         return ""
-    hint = '<p class="hint">What each runtime makes of this very file, with who says so.</p>\n'
+    hint = '<p class="hint">Whether each runtime loads and computes this file, with the source of that statement.</p>\n'
     inside = table(["runtime", "loads", "computes", "why"], rows, "runtimes")
     return f'<section id="{name}-runtimes"><h3>Runtimes</h3>\n{hint}{inside}</section>\n'
 
@@ -239,6 +239,6 @@ def _keys(details: dict[str, Any], name: str) -> str:
 
 
 def used_codes(file_report: FileReport) -> set[str]:
-    """The rules that a page on a file speaks of."""
+    """The rules that the page mentions for a file."""
     codes = {finding["code"] for finding in file_report["findings"][:LISTED]}
     return codes | set(file_report["summary"]["elided"]) | {suppressed["code"] for suppressed in file_report["excused"]}

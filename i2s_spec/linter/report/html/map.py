@@ -1,6 +1,6 @@
-"""This module draws the map of a file: all of it to scale, a magnifier for a script to fill, and every region in a list.
+"""This module draws the map of a file: the whole file to scale, a magnifier that a script fills, and a list of all regions.
 
-The list is what the script reads, and what is there without it: no region is too small to be found.
+The script reads the list. Without the script, the list still shows every region, however small.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from i2s_spec.errors import counted
 from i2s_spec.linter.report.html.regions import KINDS, FileRegion
 from i2s_spec.linter.report.html.table import framed, span_words
 
-#: Fewest and most lines that a map runs over.
+#: Fewest and most lines of a map.
 LINES = 3, 24
 
 
@@ -55,7 +55,7 @@ def file_map(name: str, details: dict[str, Any], size: int, findings: Sequence[M
 
 
 def label(region: FileRegion, keys: Sequence[dict[str, Any]], tensors: Sequence[dict[str, Any]]) -> str:
-    """What a region is, in words; names of the file in it are escaped already."""
+    """A region in words; names from the file in it are escaped already."""
     words, number = KINDS[region.kind], region.number
     if number is None:
         return words
@@ -80,7 +80,7 @@ def _legend(found: Iterable[FileRegion]) -> str:
 
 
 def _magnifier(name: str) -> str:
-    """What a script fills: a strip that shows part of the file, and what is known of the region that is chosen."""
+    """The part that a script fills: a strip that shows part of the file, and details of the selected region."""
     buttons = "".join(
         f'<button type="button" data-do="{action}" title="{title}">{sign}</button>'
         for action, sign, title in (

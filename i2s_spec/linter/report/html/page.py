@@ -1,11 +1,11 @@
-"""This module defines the report as one HTML page that needs nothing else: no network, no other file, no framework.
+"""This module defines the report as one self-contained HTML page: no network, no other file, no framework.
 
-Verdict, findings with their bytes, a map of the file to scale, every tensor with its codes and scale, what runtimes make
-of it. A small script sorts, filters and magnifies; without it everything is there to be read. Text of a file becomes text
-and nothing else, and a Content-Security-Policy lets no other script or style run, and nothing be fetched.
+It shows the verdict, findings with their bytes, a map of the file to scale, every tensor with its codes and scale, and
+the verdicts of runtimes. A small script sorts, filters and magnifies; without it, everything can still be read. Text of
+a file is always escaped, and a Content-Security-Policy blocks all other scripts and styles and every request.
 
-A run over many files makes one page: each file is a line with its verdict, to be opened. Once the page is long
-(`PAGE_BYTES`), files that follow have their findings only.
+A run over many files makes one page: each file is a line with its verdict that can be opened. Once the page is long
+(`PAGE_BYTES`), further files have only their findings.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from i2s_spec.linter.rule import Severity
 #: Once a page has so many characters, maps and tables of further files are left out.
 PAGE_BYTES = 12 << 20
 
-#: A page's sign: three blocks, for -1, 0 and +1.
+#: The page's icon: three blocks, for -1, 0 and +1.
 _ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 3 3'%3E%3Cpath fill='%233b7dd8' "
     "d='M0 0h1v3H0z'/%3E%3Cpath fill='%239aa5b4' d='M1 0h1v3H1z'/%3E%3Cpath fill='%23e0882f' d='M2 0h1v3H2z'/%3E%3C/svg%3E"
@@ -39,7 +39,7 @@ _ICON = (
 
 
 class Html(Format):
-    """One page; a single file is shown at once, several are lines to be opened."""
+    """One page; a single file is shown open, several are lines that can be opened."""
 
     details = staticmethod(gather)  # type: ignore[assignment]  # a function of a module, found on the class
 
@@ -70,7 +70,7 @@ class Html(Format):
         self._codes |= used_codes(file_report)
         part = head(file_report), file_part(file_report, f"f{self._seen}", self._length < PAGE_BYTES)
         self._length += len(part[1])
-        if self._seen == 1:  # whether it is the only one is not known yet
+        if self._seen == 1:  # it is not known yet whether it is the only file
             self._held = part
             return ""
         return self._let_go() + _folded(*part)
@@ -106,7 +106,7 @@ def _totals(totals: Totals) -> str:
 
 
 def _explanations(codes: Iterable[str]) -> str:
-    """What `i2s explain` says of each rule that the page mentions."""
+    """The text of `i2s explain` for each rule that the page mentions."""
     made = ""
     for number in codes:
         rule = find(number)
@@ -121,7 +121,7 @@ def _explanations(codes: Iterable[str]) -> str:
 
 @lru_cache(maxsize=4)
 def _asset(name: str) -> str:
-    """A style sheet or a script of the page, as it is."""
+    """A style sheet or a script of the page, unchanged."""
     return files("i2s_spec.linter.report").joinpath(name).read_text(encoding="utf-8").strip()
 
 

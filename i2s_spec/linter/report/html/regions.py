@@ -1,7 +1,7 @@
-"""This module cuts a file into the regions that its map shows: every byte lies in exactly one, in the order of the file.
+"""This module divides a file into the regions of its map: every byte is in exactly one, in the order of the file.
 
-The map is drawn from the index alone; no byte of the file is read for it. Of tables longer than a page can show, the rest
-is one region.
+The map is drawn from the index alone; no byte of the file is read for it. If a table is too long for a page, its
+remaining records are one region.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from i2s_spec.schema.types import TAIL_BYTES, padded
 #: Gives a record of a table by its number.
 Record = Callable[[int], KeyValue | TensorInfo]
 
-#: Key-values, tensor infos and tensors that are a region each.
+#: How many key-values, tensor infos and tensors have a region of their own.
 RECORDS: Final = 1000
 
-#: What a region can be, with the words for it.
+#: The kinds of regions, in words.
 KINDS: Final = {
     "header": "header",
     "key": "key-value",
@@ -40,7 +40,7 @@ KINDS: Final = {
 
 
 class FileRegion(NamedTuple):
-    """Bytes of a file that are one thing; `number` is the key, the tensor, or how many things there are."""
+    """A range of bytes of one kind; `number` is the number of the key or tensor, or how many of them it covers."""
 
     start: int
     stop: int
@@ -49,7 +49,7 @@ class FileRegion(NamedTuple):
 
 
 def regions(file: File, records: int = RECORDS) -> Iterator[FileRegion]:
-    """The regions of a file, which may carry a fault."""
+    """The regions of a file, which may be damaged."""
     index, size = file.index, file.size
     if file.version is None:
         yield from _unindexed(file, 0)
@@ -85,7 +85,7 @@ def _table(kind: str, count: int, record: Record, records: int) -> Iterator[File
 
 
 def _unindexed(file: File, cursor: int) -> Iterator[FileRegion]:
-    """What follows the last record that could be indexed: the broken one up to its fault, the fault, and the rest."""
+    """The bytes after the last record that could be indexed: the broken record up to its fault, the fault, and the rest."""
     if file.fault is not None:
         start = min(max(file.fault.span.start, cursor), file.size)
         stop = min(max(file.fault.span.stop, start), file.size)

@@ -1,4 +1,4 @@
-"""This module writes the plain parts of the HTML page: text that stays text, tables, lists of facts."""
+"""This module writes the basic parts of the HTML page: escaped text, tables, lists of facts."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from i2s_spec.errors import counted
 
 
 def code(text: str) -> str:
-    """Text in the type of code; writing from right to left stays inside it."""
+    """Text as code; right-to-left text in it does not affect its surroundings."""
     return f"<code>{escape(text)}</code>"
 
 
 def span_words(start: int, stop: int) -> str:
-    """A range of bytes as `i2s dump` takes it."""
+    """A range of bytes in the form that `i2s dump` accepts."""
     return f"0x{start:x}..0x{stop:x}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], style: str = "", caption: str = "") -> str:
-    """A table of cells that are markup already, inside a box that scrolls where the window is narrow.
+    """A table whose cells are markup already, in a box that scrolls if the window is narrow.
 
-    :param head: titles of the columns, as text; those of numbers begin with `#`
+    :param head: titles of the columns, as text; titles of numeric columns begin with `#`
     """
     numbers = [title.startswith("#") for title in head]
     titles = "".join(_title(title) for title in head)
@@ -35,7 +35,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], style: str = "", c
 
 
 def framed(titles: str, body: str, style: str = "", caption: str = "") -> str:
-    """A table of which head and body are markup already."""
+    """A table whose head and body are markup already."""
     named = f"<caption>{escape(caption)}</caption>" if caption else ""
     return (
         f'<div class="scroll"><table class="{style}">{named}<thead><tr>{titles}</tr></thead>\n'
@@ -49,7 +49,7 @@ def _title(title: str) -> str:
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Names and what they stand for; both are text."""
+    """Names and their values; both are text."""
     inside = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(words)}</dd></div>" for name, words in pairs)
     return f'<dl class="facts">{inside}</dl>\n' if inside else ""
 

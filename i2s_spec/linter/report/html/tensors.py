@@ -1,6 +1,6 @@
 """This module writes the tensors of a file: plots of all codes and scales, and a table with a row for each tensor.
 
-Each name opens what is known of the tensor: its histogram of codes, its scale among those of its kind, its tail.
+Each name opens the tensor's details: its histogram of codes, its scale among those of its kind, its tail.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ def _plots(name: str, rows: Sequence[dict[str, Any]], reading: str) -> str:
 
 
 def _by_layer(row: Mapping[str, Any]) -> tuple[float, int]:
-    """Tensors in the order of their layers; those that are in none come last."""
+    """Tensors in the order of their layers; tensors without a layer come last."""
     return (math.inf if row["layer"] is None else row["layer"], row["row"])
 
 
 def _scales(scaled: Sequence[dict[str, Any]]) -> str:
-    """The scales: a line for each kind of tensor over the layers, or points where no tensor is in a layer."""
+    """The scales: a line for each kind of tensor over the layers, or points for tensors without a layer."""
     kinds = [kind for kind, _ in Counter(row["group"] for row in scaled).most_common(GROUPS - 1)]
     style = {kind: f"g{place}" for place, kind in enumerate(kinds)}
     other = [] if len(style) == len({row["group"] for row in scaled}) else [("other", f"g{GROUPS - 1}")]
@@ -106,7 +106,7 @@ def _scales(scaled: Sequence[dict[str, Any]]) -> str:
 
 
 def _by_kind(rows: Sequence[dict[str, Any]]) -> dict[str, list[LayerValue]]:
-    """The scales of each kind of tensor, by rising layer."""
+    """The scales of each kind of tensor, by ascending layer."""
     found: dict[str, list[LayerValue]] = {}
     for row in sorted(rows, key=_by_layer):
         found.setdefault(row["group"], []).append(LayerValue(row["layer"], _value(row), _scale_words(row), row["row"]))
@@ -165,7 +165,7 @@ def _table(name: str, rows: Sequence[dict[str, Any]], findings: Sequence[Mapping
 
 
 def _maybe(attribute: str, value: object) -> str:
-    """An attribute, unless there is nothing to say."""
+    """An attribute; nothing if its value is empty."""
     return "" if value is None or value == "" else f' {attribute}="{escape(str(value))}"'
 
 
@@ -192,7 +192,7 @@ def _row(name: str, row: dict[str, Any], found: list[int], siblings: Mapping[str
 
 
 def _sortable(row: dict[str, Any]) -> float | str:
-    """A number that scales are sorted by; what is not finite comes first, what has none comes last."""
+    """The sort key of a scale: values that are not finite come first, tensors without a scale last."""
     return "none" if row["scale"] is None else -math.inf if row["value"] is None else row["value"]
 
 
@@ -210,7 +210,7 @@ def _codes(counts: Sequence[int] | None) -> str:
 
 
 def _more(row: dict[str, Any], siblings: Mapping[str, list[float]]) -> str:
-    """What is known of a tensor beyond its row."""
+    """Details of a tensor that its row does not show."""
     drawn = bars(_shares(row["counts"]), "Codes") if row.get("counts") and any(row["counts"]) else ""
     words = "".join(f"<dt>{escape(name)}</dt><dd>{escape(stated)}</dd>" for name, stated in _words(row, siblings))
     return f'<div class="more">{drawn}<dl>{words}</dl></div>'

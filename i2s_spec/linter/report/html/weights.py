@@ -1,4 +1,4 @@
-"""This module writes what the weights of a file look like: channels under each layout, codes and scales by layer."""
+"""This module draws the weights of a file: channels under each layout, codes and scales by layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from i2s_spec.errors import counted
 #: The codes by their trits (clause 5.1).
 CODES: Final = ("−1", "0", "+1", "code 3")
 
-#: Plots of layers that are drawn, and layers in one of them.
+#: Most plots over layers that are drawn, and most layers in one of them.
 KINDS: Final = 16
 LAYERS: Final = 512
 
@@ -30,13 +30,13 @@ def _aligned(alignment: dict[str, Any] | None) -> str:
     decided, partner, tensor = alignment["decided"], alignment["partner"], alignment["tensor"]
     answer = {
         "decided": f"The weights are laid out as {decided}",
-        "mixed": "The tensors of this file are not laid out alike",
+        "mixed": "The tensors of this file have different layouts",
         "undecided": "The weights do not show their layout",
     }[alignment["answer"]]
     words = (
         f"{answer}. Each point is a channel: its rank by {partner}, and by the share of weights that are not 0 in the "
-        f"columns of {tensor}; the number is the correlation of these ranks. Read rightly, trained weights line up; random "
-        "ones never do."
+        f"columns of {tensor}; the number is the correlation of these ranks. In the right layout, trained weights line up; "
+        "random ones never do."
     )
     return (
         f'<figure class="facets"><figcaption>Channels under each layout</figcaption>\n<p class="hint">{escape(words)}</p>\n'
@@ -69,7 +69,7 @@ def _by_layer(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def layer_plots(rows: Sequence[dict[str, Any]]) -> str:
-    """A plot for each kind of tensor that more than one layer has; empty where there is none.
+    """A plot for each kind of tensor that more than one layer has; empty if there is none.
 
     :param rows: tensors as `gather` gives them, with `layer`, `group`, `counts` and `value`
     """

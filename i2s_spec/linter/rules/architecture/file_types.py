@@ -11,12 +11,12 @@ from i2s_spec.schema.architectures.inventory import TERNARY_TYPES
 
 _FILE_TYPE: Final = "general.file_type"
 
-#: File types that only say how wide most floats are; files of one type with some of another are common there.
+#: File types that only give the width of most floats; in these files, tensors of another float type are common.
 _MIXED: Final = frozenset({0, 1, 32})
 
 
 def _commonest(known: ArchitectureView) -> tuple[str, int, int] | None:
-    """The commonest type of the projections, how many are of it, and how many there are."""
+    """The most common type of the projections, the number of projections with it, and the number of all."""
     counts = tally(row.type for row in known.projections() if row.type)
     if not counts:
         return None
@@ -25,7 +25,7 @@ def _commonest(known: ArchitectureView) -> tuple[str, int, int] | None:
 
 
 def _stated(known: ArchitectureView) -> tuple[int, Span] | None:
-    """`general.file_type` and where it is; None where a rule on types has something to say, or it is missing."""
+    """`general.file_type` and its position; None if it is missing, or a rule on types reports it."""
     value = known.keys.value(_FILE_TYPE)
     return (value, known.keys.value_span(_FILE_TYPE)) if known.model is not None and isinstance(value, int) else None
 
@@ -56,7 +56,7 @@ def file_type_contents(subject: Subject) -> Iterator[Finding]:
         not any(kind in meaning.tensors for each in numbers.FILE_TYPES.values() for meaning in each)
         and kind in TERNARY_TYPES
     ):
-        return  # no file_type is known of it
+        return  # no file_type is known for it
     meanings = numbers.file_types(value)
     ternary = any(row.is_ternary for row in known.projections())
     fits = any(kind in meaning.tensors for meaning in meanings)
@@ -65,7 +65,7 @@ def file_type_contents(subject: Subject) -> Iterator[Finding]:
         return
     number = next((n for n, m in numbers.FILE_TYPES.items() if kind in m[0].tensors), None)
     number = number if number is not None else next((n for n, name in keys.FILE_TYPES.items() if name == kind), None)
-    want = TrustedText(f"{kind} is {number}" if number is not None else f"{kind} has no number of its own")
+    want = TrustedText(f"{kind} is {number}" if number is not None else f"there is no number for {kind}")
     yield file_type_contents.at(
         span, got=value, want=want, meaning=TrustedText(numbers.file_type_words(value)), count=count, total=total,
         kind=TrustedText(kind),

@@ -17,12 +17,12 @@ TERNARY: Final = "models of a declared architecture that are ternary, or say so"
 
 
 def _words(value: Any) -> Any:
-    """A value as a message shows it: numbers as they are read, text quoted later."""
+    """A value for a message: numbers unchanged; text is quoted later."""
     return TrustedText(f"{value:g}") if isinstance(value, float) else value
 
 
 def _usable_values(known: ArchitectureView) -> Iterator[tuple[Key, Any]]:
-    """The keys of sizes and of the graph that have a usable value, and the value."""
+    """The keys of sizes and of the graph that have a usable value, with the value."""
     if known.model is not None:
         for name in known.keys.places:
             key = known.model.keys.get(name)
@@ -32,14 +32,14 @@ def _usable_values(known: ArchitectureView) -> Iterator[tuple[Key, Any]]:
                     yield key, value
 
 
-#: What loaders take where rope.freq_base is missing.
+#: The default of loaders if rope.freq_base is missing.
 DEFAULT_ROPE_BASE: Final = 10000.0
-#: Keys whose list of values is that of the declared graphs: others may have others.
+#: Keys whose list of values applies to the declared graphs only; other architectures may have other values.
 _OPEN: Final = (".hidden_activation",)
 
 
 def _impossible(key: Key, value: Any) -> tuple[Any, str] | None:
-    """What makes a value impossible, and what is wanted; of an array, the first element that is."""
+    """The impossible value, and what is required; for an array, the first impossible element."""
     for item in value if isinstance(value, tuple) else (value,):
         if key.values and item not in key.values and not key.name.endswith(_OPEN):
             return item, " or ".join(map(str, key.values))
@@ -101,7 +101,7 @@ def layer_array_length(subject: Subject) -> Iterator[Finding]:
 
 
 def _each(value: Any) -> tuple[int, ...]:
-    """A number for all layers, or one for each, as numbers above 0."""
+    """A number for all layers, or one for each, if they are above 0."""
     items = value if isinstance(value, tuple) else (value,)
     return tuple(item for item in items if isinstance(item, int) and item > 0)
 
@@ -154,7 +154,7 @@ def head_groups(subject: Subject) -> Iterator[Finding]:
 
 
 def _head_width(known: ArchitectureView) -> int | None:
-    """The width of a query head, as loaders take it."""
+    """The width of a query head, as loaders derive it."""
     width, embd = known.keys.own("attention.key_length"), known.keys.own("embedding_length")
     heads = _each(known.keys.own("attention.head_count"))
     if isinstance(width, int) and width > 0:
@@ -221,7 +221,7 @@ def rope_base_missing(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     if known.model is None or known.model.rope_base is None or not known.is_ternary:
         return
-    if not any(name.endswith(b".rope.freq_base") for _, name in subject.key_names()):  # M018 speaks of other prefixes
+    if not any(name.endswith(b".rope.freq_base") for _, name in subject.key_names()):  # M018 reports other prefixes
         want = TrustedText(f"{known.model.rope_base:g}")
         yield rope_base_missing.at(KEY_COUNT_SPAN, want=want, name=TrustedText(known.name))
 
@@ -289,7 +289,7 @@ def vocabulary_size(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     size = known.keys.own("vocab_size")
-    if known.model is None or not isinstance(size, int) or size < 1:  # of a 0 M004 speaks
+    if known.model is None or not isinstance(size, int) or size < 1:  # M004 reports a 0
         return
     if known.tokens is not None and size != known.tokens:
         yield vocabulary_size.at(known.keys.value_span(f"{known.name}.vocab_size"), got=size, want=known.tokens)

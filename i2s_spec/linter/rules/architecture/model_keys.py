@@ -46,14 +46,14 @@ def architecture_unknown(subject: Subject) -> Iterator[Finding]:
 
 @cache
 def _of_rotations() -> frozenset[str]:
-    """Keys that any architecture may have, and none needs; few files have one that is not declared otherwise."""
+    """Keys that any architecture may have and none needs; few files have such a key without another declaration."""
     from i2s_spec.schema.architectures.rotation import KEYS
 
     return frozenset(key.name for key in KEYS)
 
 
 def _required(known: ArchitectureView) -> Iterator[Key]:
-    """The keys that a file must have, but for those of the vocabulary, which have rules of their own."""
+    """The keys that a file must have, except those of the vocabulary, which have their own rules."""
     if known.model is not None:
         for key in known.model.keys.values():
             if key.need == REQUIRED and not key.when and not key.name.startswith("tokenizer."):
@@ -61,7 +61,7 @@ def _required(known: ArchitectureView) -> Iterator[Key]:
 
 
 def _foreign(known: ArchitectureView, missing: list[str]) -> dict[str, tuple[int, bytes]]:
-    """Keys that are missing, and where each stands under the name of another architecture."""
+    """Missing keys, each with the row of the same key of another architecture, if there is one."""
     found: dict[str, tuple[int, bytes]] = {}
     if known.model is None or not missing:
         return found
@@ -101,7 +101,7 @@ def key_missing(subject: Subject) -> Iterator[Finding]:
             yield key_missing.at(KEY_COUNT_SPAN, key=TrustedText(name))
 
 
-_DOCUMENT = ", as the GGUF document has it and no loader takes it"
+_DOCUMENT = ", which the GGUF document allows but no loader accepts"
 
 
 @rule(KEY_TYPE, clause="3.1", fix=Fix.UNSAFE, cwe=843,
@@ -129,7 +129,7 @@ def key_type(subject: Subject) -> Iterator[Finding]:
             known.keys.declared.get(name.decode("utf-8", "surrogateescape")) if known.architecture is not None else None
         )
         if key is None and name == b"general.architecture":
-            key = known.keys.declared[_ARCHITECTURE]  # without it there is no saying what else is declared
+            key = known.keys.declared[_ARCHITECTURE]  # without it, the other declared keys are not known
         if key is not None and known.keys.label(i) not in key.types:
             of_document = known.keys.label(i) == key.document
             if of_document and subject.by_document:
@@ -174,7 +174,7 @@ def name_missing(subject: Subject) -> Iterator[Finding]:
         yield name_missing.at(KEY_COUNT_SPAN)
 
 
-#: First segments of keys that belong to something else than the model, and that the schema does not list.
+#: First segments of keys that do not belong to the model and that the schema does not list.
 _OTHERS: Final = (b"split.", b"quantize.", b"adapter.", b"general.base_model.", b"general.dataset.", b"general.source.",
                   b"general.quantized_by", b"imatrix.", b"tokenizer.chat_template.")  # fmt: skip
 
@@ -195,7 +195,7 @@ def keys_undeclared(subject: Subject) -> Iterator[Finding]:
     if not known.is_bitnet:
         return
     count, first = 0, None
-    foreign = _foreign(known, _missing(known))  # of their prefix all keys are misnamed
+    foreign = _foreign(known, _missing(known))  # all keys with this prefix are misnamed
     others = {name[: len(name) - len(key) + len(known.name)] + b"." for key, (_, name) in foreign.items()}
     spoken_of = (*_OTHERS, *others)
     for i, name in subject.key_names():

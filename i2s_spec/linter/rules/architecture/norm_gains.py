@@ -12,18 +12,18 @@ from i2s_spec.schema.checks import order_prefix
 
 WITH_NORMS: Final = "ternary models with four norms, if payloads are read"
 
-#: Norms that are looked at, evenly spread, how many are needed, and values of each.
+#: How many norms are examined, evenly spread, how many are needed, and how many values of each.
 NORMS: Final = 8
 ENOUGH: Final = 4
 VALUES: Final = 1024
-#: What gains without their 1 have: a mean of nearly 0, and so large a share below 0. Trained ones are hardly ever negative.
+#: Gains without their 1 have a mean near 0 and at least this share of negative values. Trained gains are rarely negative.
 MEAN: Final = 0.25
 NEGATIVE: Final = 0.2
 
 
 @analysis
 def _norms(subject: Subject) -> list[tuple[Row, tuple[float, ...]]]:
-    """Some norms with their first values; none where each would be a request of a sample."""
+    """Some norms with their first values; empty if each would need its own request in a sample."""
     known = architecture_view(subject)
     if subject.ranges_are_few:
         return []
@@ -80,7 +80,7 @@ def gains_around_zero(subject: Subject) -> Iterator[Finding]:
     Fix: convert the model again, adding 1 to its norms.
     """
     known = architecture_view(subject)
-    # M116 speaks of the norms of those whose checkpoints store w.
+    # M116 reports norms of architectures whose checkpoints store w.
     norms = [] if known.model is not None and known.model.gains_less_one else _norms(subject)
     like = []
     for row, values in norms:

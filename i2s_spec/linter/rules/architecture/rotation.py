@@ -10,17 +10,17 @@ from i2s_spec.schema.architectures.rotation import KEYS, PREFIX, Rotation, Rotat
 from i2s_spec.schema.checks import KEY_COUNT_SPAN
 from i2s_spec.schema.types import BY_NAME
 
-#: Types of which PrismML's own files are, by their numbers; programs that know them know the keys.
+#: The numbers of the types in PrismML's own files; programs that know them also know the keys.
 _OF_PRISM: Final = frozenset({BY_NAME["PQ2_0"].number, BY_NAME["PTQ1_0"].number})
 
-#: Elements of an array from which on nothing is looked at: published files have 28,672 signs.
+#: Most elements of an array that is examined: published files have 28,672 signs.
 _MOST: Final = 1 << 20
 
 _WHEN: Final = "files with prism.hadamard keys"
 
 
 def _places(subject: Subject) -> dict[str, int]:
-    """The key-values of a rotation that a file has, by their names without the prefix."""
+    """The key-values of a file that declare a rotation, by their names without the prefix."""
     prefix = PREFIX.encode()
     return {
         name[len(prefix) :].decode("ascii", "replace"): i for i, name in subject.key_names() if name.startswith(prefix)
@@ -28,14 +28,14 @@ def _places(subject: Subject) -> dict[str, int]:
 
 
 def _declared(subject: Subject) -> Rotation | RotationError | None:
-    """What the keys declare, or what is wrong with them; None where there are none, or more than can be looked at."""
+    """The declared rotation, or what is wrong with the keys; None if there are none, or too many to examine."""
     places = _places(subject)
     if not places:
         return None
     metadata = subject.file.metadata
     try:
         found = {key.name: metadata[key.name] for key in KEYS if key.name in metadata}
-    except FormatError:  # of which other rules speak
+    except FormatError:  # other rules report these
         return None
     if any(isinstance(value, list) and len(value) > _MOST for value in found.values()):
         return None
@@ -70,7 +70,7 @@ def rotation_keys(subject: Subject) -> Iterator[Finding]:
 
 
 def _misfit(subject: Subject, rotation: Rotation) -> RotationError | None:
-    """What does not fit the tensors of the file, first."""
+    """The first contradiction to the tensors of the file."""
     rows = {name.decode("utf-8", "replace"): i for i, name in subject.tensor_names()}
     for key, names in (("weight_names", rotation.weights), ("inverse_weight_names", rotation.tables)):
         for name in names:

@@ -34,12 +34,12 @@ def tensor_missing(subject: Subject) -> Iterator[Finding]:
 
 
 def _absent(known: ArchitectureView) -> str:
-    """Of which kind of layers the file has none: `dense` or `experts`."""
+    """The kind of layers that the file does not have: `dense` or `experts`."""
     return "dense" if known.has_experts else "experts"
 
 
 def _others(name: str, known: ArchitectureView) -> str:
-    """Which other architectures have a tensor of this name, in words."""
+    """The other architectures with a tensor of this name, in words."""
     others = [other.prefix for other in ARCHITECTURES.values() if other.match(name) and other.prefix != known.name]
     names = list(dict.fromkeys(others))
     return f"; {' and '.join(names)} have it" if names else "; no declared architecture has it"
@@ -62,7 +62,7 @@ def tensor_unknown(subject: Subject) -> Iterator[Finding]:
     absent = _absent(known)
     for row in known.ternary_model_rows:
         out_of_place = row.spec is not None and row.spec.when == absent
-        if (row.spec is None or out_of_place) and not row.name.endswith("_scale"):  # which have a rule of their own
+        if (row.spec is None or out_of_place) and not row.name.endswith("_scale"):  # these have their own rule
             others = _others(row.name, known) if row.spec is None else "; expert_count excludes it"
             yield tensor_unknown.at(
                 subject.name_span(row.i), name=row.name, arch=TrustedText(known.name), others=TrustedText(others)
@@ -70,7 +70,7 @@ def tensor_unknown(subject: Subject) -> Iterator[Finding]:
 
 
 def _shapes(known: ArchitectureView) -> Iterator[tuple[Row, tuple[int, ...]]]:
-    """The tensors whose shape is declared, and that shape, for the layer that they are in."""
+    """The tensors whose shape is declared, with the declared shape in their layer."""
     h = known.h
     if h is None:
         return
@@ -89,7 +89,7 @@ def _shapes(known: ArchitectureView) -> Iterator[tuple[Row, tuple[int, ...]]]:
 
 
 def _stripped(ne: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape without the dimensions of 1 after it, which writers may leave out."""
+    """A shape without trailing dimensions of 1, which writers may omit."""
     while len(ne) > 1 and ne[-1] == 1:
         ne = ne[:-1]
     return ne
@@ -226,7 +226,7 @@ def input_norms_missing(subject: Subject) -> Iterator[Finding]:
             yield input_norms_missing.at(TENSOR_COUNT_SPAN, got=len(missing), want=0, name=TrustedText(missing[0]))
 
 
-#: What `general.name` says in published files of 2B-4T.
+#: The value of `general.name` in published files of 2B-4T.
 _PUBLISHED_NAMES: Final = frozenset({"bitnet2b", "bitnet2b_2501"})
 
 

@@ -15,11 +15,11 @@ from i2s_spec.schema.checks import order_prefix
 MODELS: Final = "models of a declared architecture that are ternary, or say so"
 TERNARY: Final = "ternary models of a declared architecture"
 
-#: Columns of a block of I2_S: rows that are not whole blocks have to stay of another type.
+#: Columns of a block of I2_S: tensors whose rows are not whole blocks must keep another type.
 _BLOCK: Final = 128
 
 
-#: What is added or multiplied element by element; kernels for that read floats.
+#: Roles of tensors that are added or multiplied element by element; kernels for that read floats.
 _FLOAT_ROLES: Final = frozenset({"norm", "bias", "scale", "rope", "router"})
 
 
@@ -39,7 +39,7 @@ def float_type(subject: Subject) -> Iterator[Finding]:
     for row in known.ternary_model_rows:
         if row.spec is None or row.spec.role not in _FLOAT_ROLES or not row.type or row.type in row.spec.types:
             continue
-        if row.type != "I2_S" or len(row.ne) > 1:  # one of one dimension has a rule of its own
+        if row.type != "I2_S" or len(row.ne) > 1:  # tensors of one dimension have their own rule
             yield float_type.at(
                 subject.info_span(row.i, "type"), got=TrustedText(row.type), want=TrustedText(" or ".join(row.spec.types)),
                 name=row.name, role=TrustedText(ROLES[row.spec.role]),
@@ -74,7 +74,7 @@ def embedding_type(subject: Subject) -> Iterator[Finding]:
             continue
         reason = ""
         if row.is_ternary:
-            reason = "rows of it are not read by every loader, and embeddings are not of that type"
+            reason = "not every loader can look up rows of this type, and embeddings rarely have it"
         elif row.type == "Q8_0" and row.ne[0] % 256 == 0:
             reason = f"with {counted(row.ne[0], 'column')}, a multiple of 256, llama-quantize would not have chosen it"
         elif row.type not in row.spec.types:
@@ -153,14 +153,14 @@ def scale_twice(subject: Subject) -> Iterator[Finding]:
                 yield scale_twice.at(subject.name_span(row.i), name=row.name, other=other.name)
 
 
-#: Norms of Gemma that converters store as w + 1; the others are stored as they are.
+#: Norms of Gemma that converters store as w + 1; the others are stored unchanged.
 _GEMMA_NORMS: Final = ("blk.0.attn_norm.weight", "blk.0.ffn_norm.weight", "output_norm.weight")
-#: The mean of gains that are near 1 and above does not lie below this.
+#: Lowest mean of gains that are near or above 1.
 _LEAST_MEAN: Final = 0.25
 
 
 def _mean(known: ArchitectureView, row: Row) -> float | None:
-    """The mean of the first values of a norm, or None where the file does not have them."""
+    """The mean of the first values of a norm, or None if the file does not have them."""
     code = {"F16": "e", "F32": "f"}.get(row.type)
     tensor = known.file.tensors.by_index(row.i)
     if code is None or len(row.ne) != 1 or not row.ne[0]:
@@ -244,7 +244,7 @@ def activation_contradicted(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     name = f"{known.name}.hidden_activation"
     if known.model is None or known.keys.value(name) is None or known.model.takes_activation:
-        return  # under `bitnet` it is what the key is for
+        return  # with `bitnet`, this is the purpose of the key
     if known.is_bitnet and known.keys.value(name) != known.model.activation:
         want = TrustedText(known.model.activation)
         yield activation_contradicted.at(

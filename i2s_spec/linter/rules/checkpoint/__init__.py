@@ -1,1 +1,1 @@
-"""Rules about folders of safetensors: which files and tensors there are, and what the weights say."""
+"""Rules about folders of safetensors: their files, their tensors, and their weights."""

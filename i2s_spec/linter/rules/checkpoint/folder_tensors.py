@@ -17,7 +17,7 @@ INDEX: Final = "model.safetensors.index.json"
 HEAD: Final = "lm_head.weight"
 
 _CONFIG: Final = Span(0, 0, "config.json")
-#: How the shards of one model are called.
+#: The file names of the shards of a model.
 _NUMBERED: Final = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.safetensors", re.ASCII)
 
 
@@ -71,7 +71,7 @@ def _index_reasons(facts: CheckpointFacts) -> Iterator[str]:
 
 
 def _numbered(facts: CheckpointFacts) -> Iterator[str]:
-    """Shards that are numbered and of which some are missing."""
+    """Numbered shards of which some are missing."""
     for shard in sorted(facts.files):
         match = _NUMBERED.fullmatch(shard)
         if match is None or int(match[3]) < 2:
@@ -208,7 +208,7 @@ def head(facts: CheckpointFacts) -> Iterator[Finding]:
         why = (
             "config.json says tie_word_embeddings true"
             if tied is True
-            else f"{family.name} models have no head of their own"
+            else f"{family.name} models have no separate head"
         )
         yield head.at(
             Span(0, 0, facts.shard_of[HEAD]), reason=TrustedText(f"{why}, and {HEAD} differs from the embedding")
@@ -216,10 +216,10 @@ def head(facts: CheckpointFacts) -> Iterator[Finding]:
 
 
 def _equals_embedding(facts: CheckpointFacts, embedding: str) -> bool:
-    """Whether the head has the embedding's bytes, as far as weights are read."""
+    """Whether the head equals the embedding byte for byte, as far as weights are read."""
     stored, table = facts.tensors[HEAD], facts.tensors.get(embedding)
     if table is None:
-        return True  # that it is missing is another finding
+        return True  # another rule reports that it is missing
     if (stored.dtype, stored.shape) != (table.dtype, table.shape):
         return False
     places = {"none": range(0), "sample": range(0, min(PIECE, stored.nbytes), PIECE)}

@@ -18,7 +18,7 @@ _CONFIG: Final = Span(0, 0, "config.json")
 #: Classes of linear modules that transformers knows, and whether `weight_scale` multiplies.
 MULTIPLIES: Final = {"bitlinear": False, "autobitlinear": True}
 _MODES: Final = ("online", "offline")
-#: Scales of trained models lie below; a larger one whose reciprocal lies between these is one that was turned round.
+#: Scales of trained models are below these; a larger one whose reciprocal is between them was inverted.
 LARGE: Final = 8.0
 LIKELY: Final = (1e-3, 0.125)
 
@@ -175,7 +175,7 @@ def quantized_twice(facts: CheckpointFacts) -> Iterator[Finding]:
 
 
 def _is_ternary(stored: Stored | None) -> bool:
-    """Whether the first rows of floats have one magnitude beside 0, the same in each."""
+    """Whether the first rows of floats have only 0 and one magnitude, the same in each row."""
     import numpy as np
 
     from i2s_spec.linter.analysis.checkpoint_facts import as_floats

@@ -131,7 +131,7 @@ def key_not_ascii(subject: Subject) -> Iterator[Finding]:
 
 
 def _is_utf8(name: bytes) -> bool:
-    from i2s_spec.gguf.string_arrays import is_utf8  # few files have a name that is not plain
+    from i2s_spec.gguf.string_arrays import is_utf8  # few files have unusual names
 
     return is_utf8(name)
 

@@ -8,7 +8,7 @@ from i2s_spec.linter.rule import BYTES_MISSING, NO_DATA_START, PLACE_UNKNOWN, WA
 from i2s_spec.schema import faults
 from i2s_spec.schema.types import ValueType
 
-#: Bytes that are read at once where values of several keys are looked at.
+#: Bytes that are read at once to examine values of several keys.
 _TOGETHER = 1 << 16
 
 raised(
@@ -164,7 +164,7 @@ def odd_bool(subject: Subject) -> Iterator[Finding]:
         start, stop = entry.value_start, entry.value_start + entry.count
         if entry.count > _TOGETHER:
             at = _scanner.first_odd_bool(source, start, entry.count)
-        else:  # many keys have one each: a read for each would take longer than all else
+        else:  # many keys may have one each: one read for each would dominate the time
             if not base <= start <= stop <= base + len(window):
                 base, window = start, source.read(start, max(stop, min(start + _TOGETHER, end)) - start)
             rest = window[start - base : stop - base].lstrip(b"\0\1")
@@ -205,7 +205,7 @@ def alignment_not_honoured(subject: Subject) -> Iterator[Finding]:
 
     Fix: remove the key if the data section begins at a multiple of 32.
     """
-    if subject.ignores_alignment and (subject.file.alignment or 0) % 8 == 0:  # else the value is wrong anyway
+    if subject.ignores_alignment and (subject.file.alignment or 0) % 8 == 0:  # otherwise another rule reports the value
         i = subject.file.index.alignment_key
         assert i is not None
         span = subject.file.index.key(i).value_span

@@ -10,7 +10,7 @@ from i2s_spec.linter.rule import Finding, Fix, rule
 from i2s_spec.pattern import pattern
 from i2s_spec.schema.types import ValueType
 
-#: How loaders name the parts of a model: a prefix, the part from 1 on, the number of parts.
+#: How loaders name the parts of a model: a prefix, the number of the part (from 1), the number of parts.
 _PART = pattern(r"(?s)(?P<prefix>.*)-(?P<no>\d{5})-of-(?P<count>\d{5})\.gguf")
 _WANTED = {
     b"split.no": ValueType.UINT16,
@@ -81,7 +81,7 @@ def split_type(subject: Subject) -> Iterator[Finding]:
 
 
 def _value(subject: Subject, key: bytes) -> int | None:
-    """The value of a key about splitting, where it has the type that it must have."""
+    """The value of a key about splitting, if it has the right type."""
     i = subject.places.get(key)
     if i is None or subject.file.index.key(i).type != _WANTED[key]:
         return None
@@ -94,7 +94,7 @@ def _span(subject: Subject, key: bytes) -> Span:
 
 
 def _what_is_missing(subject: Subject, number: int, count: int) -> str:
-    """Why the model is not complete, or nothing; only names made from the file's own name are looked for."""
+    """Why the model is not complete, if it is not; only names that are derived from the file's own name are searched."""
     asked = getattr(subject.file.source, "neighbours_missing", None)
     path = subject.file.source.name if asked is not None else subject.path
     if path is None:
@@ -110,4 +110,4 @@ def _what_is_missing(subject: Subject, number: int, count: int) -> str:
         missing = sum(not os.path.isfile(os.path.join(folder, other)) for other in names)
     elif (missing := asked(names)) is None:
         return "its server was not asked for the other parts"
-    return f"{missing:,} of the others are not in its folder" if missing else ""
+    return f"{missing:,} of the other parts {'is' if missing == 1 else 'are'} not in its folder" if missing else ""

@@ -316,7 +316,7 @@ def number_collision(subject: Subject) -> Iterator[Finding]:
     found: dict[types.TensorType, list[Tensor]] = {}
     for tensor in subject.odd_tensors:
         readings = types.READINGS.get(tensor.number, ())
-        if tensor.type is None or tensor.type.name == "Q2_0_G128":  # of which another rule says more
+        if tensor.type is None or tensor.type.name == "Q2_0_G128":  # another rule reports more about these
             continue
         if len(readings) > 1 and tensor.type is not readings[0]:
             found.setdefault(tensor.type, []).append(tensor)

@@ -1,4 +1,4 @@
-"""Rules about where tensors lie: overlaps, gaps, order, and what the end of the file cuts off."""
+"""Rules about positions of tensors: overlaps, gaps, order, and tensors beyond the end of the file."""
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.inspect.placement import Placement
@@ -63,7 +63,8 @@ def offset_past_end(subject: Subject) -> Iterator[Finding]:
 
 
 def _astray(subject: Subject, placement: Placement) -> bool:
-    """Whether a tensor's offset is wrong, rather than the file short: it is after the end, and not in the running order."""
+    """Whether the offset is wrong, rather than the file too short: it is after the end and does not follow the previous
+    tensor."""
     return placement.offset > subject.data_size and not subject.contiguous
 
 
@@ -187,7 +188,7 @@ def gap_between_tensors(subject: Subject) -> Iterator[Finding]:
             continue
         whole = padded(placement.size or 0, step)
         if last is not None and listed <= 0 and placement.offset + whole < size:
-            yield last  # beyond what a report lists they are only counted
+            yield last  # beyond the number that a report lists, they are only counted
             continue
         span = subject.absolute(placement.offset + whole, placement.offset + allotted, f"gap[{placement.row}]")
         if span.start < span.stop:

@@ -40,7 +40,7 @@ def groups_of_128(subject: Subject) -> Iterator[Finding]:
 
 
 def _stop(subject: Subject) -> TrustedText:
-    """What a loader that computes groups of 64 says of the first tensor that is not where it should be."""
+    """The error of a loader that assumes groups of 64, at the first tensor whose offset then differs."""
     index, step = subject.file.index, subject.effective_alignment
     expected = 0
     for i in range(index.tensors):

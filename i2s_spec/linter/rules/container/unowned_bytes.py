@@ -12,26 +12,26 @@ from i2s_spec.linter.rule import WARNING, Finding, Fix, rule
 from i2s_spec.schema.magic import EMBEDDABLE
 from i2s_spec.schema.types import I2_S, padded
 
-#: How far into a stretch of slack the rules look, at its start and at its end.
+#: How many bytes of a range without tensors the rules examine, at its start and at its end.
 LOOKED_AT = 1 << 16
 
-#: How much is read at once to look at padding: tensors may be tiny and many.
+#: Bytes that are read at once to check padding: there may be many tiny tensors.
 NEARBY = 4096
 
-#: Stretches of slack below this are no place for another file.
+#: Shortest range without tensors that could hold another file.
 WORTH_HIDING_IN = 64
 
-#: Shortest run of zero bytes that is reported, how many places are probed for one, and how far all are followed.
+#: Shortest run of zero bytes that is reported, how many positions are probed, and how many bytes all runs are followed.
 RUN = 1 << 20
 PROBES = 256
 FOLLOWED = 16 << 20
-#: How many runs are followed in a file on a server, where each takes requests.
+#: Most runs that are followed in a file on a server, where each needs requests.
 MOST_FOLLOWED = 4
 _ZEROS = bytes(LOOKED_AT)
 
 
 def _padding(subject: Subject, least: int = 1) -> Iterator[tuple[int, int, str]]:
-    """The stretches of padding of a file that have some bytes at least: before the data section and after tensors."""
+    """The non-empty ranges of padding of a file: before the data section and after tensors."""
     file = subject.file
     if file.infos_end is None or file.data_start is None:
         return
@@ -41,7 +41,9 @@ def _padding(subject: Subject, least: int = 1) -> Iterator[tuple[int, int, str]]
     step, size_of_file = subject.effective_alignment, file.size
     if step <= least:
         return
-    for placement, allotted, _ in padding(subject):  # after a tensor of a mistaken size is no padding
+    for placement, allotted, _ in padding(
+        subject
+    ):  # if the size of a tensor is wrong, the bytes after it are not padding
         size = placement.size or 0
         wide = -size % step if allotted >= size + -size % step else allotted - size
         if wide < least:
@@ -87,13 +89,11 @@ def _behind_the_last(subject: Subject) -> tuple[int, int] | None:
     file = subject.file
     if file.data_start is None or file.index.tensors != file.index.tensor_count:
         return None
-    if any(placement.size is None for placement in subject.placements):
+    if any(size is None for _, size in subject.placements.sizes()):
         return None
     if subject.placements and subject.placements[-1].row in extent_anomalies(subject).rows:
         return None
-    start = file.data_start + padded(
-        max((placement.end for placement in subject.placements), default=0), subject.effective_alignment
-    )
+    start = file.data_start + padded(subject.placements.end, subject.effective_alignment)
     return (start, file.size) if start < file.size else None
 
 
@@ -144,7 +144,7 @@ def hidden_file(subject: Subject) -> Iterator[Finding]:
 
 
 def _gaps(subject: Subject) -> Iterator[tuple[int, int, str]]:
-    """Everything between the header and the last tensor that is in no tensor, and worth hiding in."""
+    """All ranges between the header and the last tensor that belong to no tensor and are long enough to hide a file."""
     yield from _padding(subject, WORTH_HIDING_IN)
     base = subject.file.data_start
     if base is None:
@@ -161,7 +161,7 @@ def _gaps(subject: Subject) -> Iterator[tuple[int, int, str]]:
 
 
 def _looked_at(subject: Subject, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-    """The beginning and the end of a stretch, where a hidden file would have its signatures."""
+    """The beginning and the end of a range, where a hidden file would have its signatures."""
     source = subject.file.source
     yield start, source.read(start, min(stop - start, LOOKED_AT))
     if stop - start > LOOKED_AT:
@@ -190,7 +190,7 @@ def zero_run(subject: Subject) -> Iterator[Finding]:
 
 
 def _seen_zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
-    """Runs of zero bytes that the survey saw; not those in holes of the file, which have a rule of their own."""
+    """Runs of zero bytes that the survey found; not those in holes of the file, which have their own rule."""
     from i2s_spec.linter.analysis.payload_stats import payload_anomalies
 
     verdict = payload_anomalies(subject)
@@ -201,9 +201,9 @@ def _seen_zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
 def _zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
     """Runs of zero bytes inside tensors, found by probing: (tensor, start, stop), one for each tensor at most.
 
-    Probes lie half a run apart, so that no run of `RUN` bytes or more is missed; in files larger than `PROBES` such
-    steps they lie further apart, so that the time does not grow with the data. Of a server that gives one range at a time as
-    many are asked for as a sample may cost, evenly spread; and a few runs at most are followed on any server.
+    Probes are half a run apart, so that no run of `RUN` bytes or more is missed; in files larger than `PROBES` such
+    steps they are further apart, so that the time does not grow with the data. On a server that gives one range per
+    request, the number of probes is that of a sample, evenly spread; and on any server only a few runs are followed.
     """
     base = subject.file.data_start
     if base is None:
@@ -235,7 +235,7 @@ def _zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
 
 
 def _asked_for(subject: Subject, places: list[int]) -> Set[int]:
-    """The places that are probed: all, but of a server that gives one range at a time some, evenly spread."""
+    """The positions to probe: all; on a server that gives one range per request, some, evenly spread."""
     if not subject.on_server:
         return frozenset(places)
     from i2s_spec.gguf.ranges import affordable

@@ -1,1 +1,1 @@
-"""Rules about what runtimes, conversions and programs that use a model do with a file."""
+"""Rules about what runtimes, conversions and other programs do with a file."""
