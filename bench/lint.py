@@ -22,7 +22,7 @@ from i2s_spec.codec._survey import Buffer
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FileSource
 from i2s_spec.inspect.survey.reader import BUFFER, SurveyReader, survey
-from i2s_spec.inspect.survey.result import Mode, Reading
+from i2s_spec.inspect.survey.reading import Mode, Reading
 from i2s_spec.linter.engine import lint
 
 #: Bytes that the full-size file needs, with room to spare.

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-
-from i2s_spec.light_typing import TYPE_CHECKING
+from i2s_spec.light_functools import wraps
+from i2s_spec.light_typing import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from typing import ParamSpec, TypeVar

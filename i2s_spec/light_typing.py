@@ -1,4 +1,4 @@
-"""This module has what the modules of a start need of `typing`, without the import of it: named tuples and protocols.
+"""This module has what a start needs of `typing` and `collections.abc`, without importing them: named tuples, protocols.
 
 `typing` and what it brings (`re`, `enum`, `functools`) cost more instructions than starting Python. A `NamedTuple` of it
 compiles each annotation and a function for each class; here the function is compiled when a class is first called, and
@@ -14,13 +14,25 @@ annotations stay text. Type checkers read the names of `typing` itself, and foll
 from __future__ import annotations
 
 __all__ = [
-    "TYPE_CHECKING", "Any", "BinaryIO", "ClassVar", "Final", "Literal", "NamedTuple", "NoReturn", "Protocol", "TypeVar",
-    "cast", "choices_of", "overload", "runtime_checkable",
+    "TYPE_CHECKING", "Any", "BinaryIO", "Callable", "ClassVar", "Collection", "Container", "Final", "Generator", "Iterable",
+    "Iterator", "Literal", "Mapping", "NamedTuple", "NoReturn", "Protocol", "Sequence", "Set", "TypeVar", "cast",
+    "choices_of", "overload", "runtime_checkable",
 ]  # fmt: skip
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from collections.abc import (
+        Callable,
+        Collection,
+        Container,
+        Generator,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+        Set,
+    )
     from typing import (
         Any,
         BinaryIO,
@@ -38,6 +50,19 @@ if TYPE_CHECKING:
 else:
     import sys
     from _collections import _tuplegetter
+
+    # Those of `collections.abc`, which imports all of `collections`; Python has these from its start.
+    from _collections_abc import (
+        Callable,
+        Collection,
+        Container,
+        Generator,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+        Set,
+    )
 
     class _Named:
         """Stands for a form of `typing` that a start only has in annotations, or in names of other types."""
@@ -200,6 +225,9 @@ else:
         def __getnewargs__(self):
             return tuple(self)
 
+    #: What gives a field by its place, for all classes.
+    _GETTERS = []
+
     class _Declared(type):
         """Makes a class of named tuples of a class statement."""
 
@@ -214,7 +242,9 @@ else:
                     defaults[field] = body[field]
                 elif defaults:
                     raise TypeError(f"{name}: field {field} without a default follows one that has one")
-                body[field] = _tuplegetter(place, f"Alias for field number {place}")
+                if place == len(_GETTERS):
+                    _GETTERS.append(_tuplegetter(place, f"Alias for field number {place}"))
+                body[field] = _GETTERS[place]
             body.setdefault("__doc__", f"{name}({', '.join(fields)})")
             body.setdefault("__slots__", ())
             body |= {"_fields": fields, "_field_defaults": defaults, "__match_args__": fields, "__new__": _FIRST}

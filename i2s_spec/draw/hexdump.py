@@ -10,9 +10,7 @@ aligned.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from i2s_spec.light_typing import NamedTuple
+from i2s_spec.light_typing import Iterator, NamedTuple
 
 
 class HexRow(NamedTuple):

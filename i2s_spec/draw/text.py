@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Mapping
 
 from i2s_spec.errors import FormatError, counted, quote
-from i2s_spec.light_typing import Any, Final
+from i2s_spec.light_typing import Any, Final, Iterator, Mapping
 from i2s_spec.pattern import pattern
 
 #: Characters that Python calls printable although they are invisible: they could hide text.

@@ -7,14 +7,14 @@ records whose fields have names and spans, and by name. The key-values and tenso
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
-from functools import cached_property
 from itertools import groupby
 
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf._scanner import KeyValue, TensorInfo
 from i2s_spec.gguf.source import Source
+from i2s_spec.light_functools import cached_property
+from i2s_spec.light_typing import Callable, Iterator
 from i2s_spec.schema.checks import ByteOrder
 
 __all__ = ["HeaderIndex", "KeyValue", "TensorInfo"]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
 
 from i2s_spec.errors import FormatError, Span, TrustedText, counted
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.header_index import HeaderIndex, KeyValue
-from i2s_spec.light_typing import Any
+from i2s_spec.light_typing import Any, Iterator, Mapping
 from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.checks import ByteOrder, order_prefix
 from i2s_spec.schema.types import ValueType

@@ -9,11 +9,10 @@ are zeros although an earlier, larger tensor must have left something, it has no
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
 from itertools import islice
 
 from i2s_spec.errors import Span
-from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
+from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterable, NamedTuple
 from i2s_spec.schema.types import TAIL_BYTES
 
 if TYPE_CHECKING:

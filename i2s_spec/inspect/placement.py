@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
 from itertools import chain, islice
 from math import prod
-from operator import le
 
-from i2s_spec.light_typing import TYPE_CHECKING, NamedTuple
+from i2s_spec.light_typing import TYPE_CHECKING, Iterator, NamedTuple
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.types import padded
 
@@ -17,6 +15,9 @@ if TYPE_CHECKING:
 
 #: Numbers that I2_S had before its release; BF16 and a retired type today.
 LEGACY_I2_S = frozenset({30, 31})
+
+#: As many placements are objects as well: most models have fewer tensors.
+MOST_OBJECTS = 4096
 
 #: Sizes of tensors of one shape, type and extent that are remembered at once.
 ALIKE = 1024
@@ -44,8 +45,10 @@ class Placements:
     def __init__(self) -> None:
         self._offsets, self._rows, self._numbers = array("Q"), array("Q"), array("q")
         self._sizes: list[int | None] = []  # those of tensors that are alike are one object
+        self._made: list[Placement] | None = None  # of few: many rules look at all of them
 
     def append(self, offset: int, row: int, number: int, size: int | None) -> None:
+        self._made = None
         self._offsets.append(offset)
         self._rows.append(row)
         self._numbers.append(number)
@@ -54,7 +57,7 @@ class Placements:
     def by_row(self) -> Placements:
         """The same in the order of the tensor table, in which they mostly are already."""
         count, rows = len(self), self._rows
-        if all(map(le, rows, islice(rows, 1, None))):
+        if all(map(int.__le__, rows, islice(rows, 1, None))):
             return self
         found = Placements()
         for place in sorted(range(count), key=rows.__getitem__):
@@ -68,7 +71,12 @@ class Placements:
         return Placement(self._offsets[place], self._rows[place], self._numbers[place], self._sizes[place])
 
     def __iter__(self) -> Iterator[Placement]:
-        return map(Placement, self._offsets, self._rows, self._numbers, self._sizes)
+        made = map(Placement, self._offsets, self._rows, self._numbers, self._sizes)
+        if len(self) > MOST_OBJECTS:
+            return made
+        if self._made is None:
+            self._made = list(made)
+        return iter(self._made)
 
     @property
     def end(self) -> int:

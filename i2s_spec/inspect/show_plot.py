@@ -13,7 +13,8 @@ from i2s_spec.draw.text import float32_words, visible
 from i2s_spec.errors import counted
 from i2s_spec.gguf.reader import File
 from i2s_spec.inspect.survey.reader import survey
-from i2s_spec.inspect.survey.result import Reading, Survey
+from i2s_spec.inspect.survey.reading import Reading
+from i2s_spec.inspect.survey.result import Survey
 
 #: Kinds of tensors and layers that are drawn.
 KINDS: Final = 64

@@ -10,10 +10,8 @@ limits are additional. Those in `NAMED` can be set by name while a file is check
 from __future__ import annotations
 
 from _contextvars import ContextVar  # importing `contextvars` would load one more file
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 
-from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
+from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterator, Mapping, NamedTuple
 
 #: Smallest key-value record: empty key (8 bytes of length), value type (4), one byte of value.
 SMALLEST_KEY_VALUE: Final = 13
@@ -58,6 +56,8 @@ NAMED: Final = {
 }
 
 if TYPE_CHECKING:
+    from contextvars import Token
+
     MAX_KEYS: int
     MAX_TENSORS: int
     MAX_ALIGNMENT: int
@@ -78,20 +78,23 @@ def __getattr__(attribute: str) -> int:
         raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}") from None
 
 
-@contextmanager
-def using(values: Mapping[str, int]) -> Iterator[None]:
+class using:  # noqa: N801 - a `with` statement reads it as words
     """Set bounds by name for the code in the block, in this thread.
 
     :raises ValueError: for an unknown name, or a value that is not a positive number
     """
-    if not values:
-        yield
-        return
-    token = _IN_FORCE.set({**_IN_FORCE.get(), **{NAMED[name].attribute: value for name, value in checked(values)}})
-    try:
-        yield
-    finally:
-        _IN_FORCE.reset(token)
+
+    def __init__(self, values: Mapping[str, int]) -> None:
+        self._values = {NAMED[name].attribute: value for name, value in checked(values)}
+        self._token: Token[Mapping[str, int]] | None = None
+
+    def __enter__(self) -> None:
+        if self._values:
+            self._token = _IN_FORCE.set({**_IN_FORCE.get(), **self._values})
+
+    def __exit__(self, *raised: object) -> None:
+        if self._token is not None:
+            _IN_FORCE.reset(self._token)
 
 
 def checked(values: Mapping[str, int]) -> Iterator[tuple[str, int]]:

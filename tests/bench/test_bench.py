@@ -189,8 +189,42 @@ def test_starts_are_those_of_the_installed_script(tmp_path: Path, monkeypatch: p
     script = tmp_path / "i2s"
     for text, words in (
         ("import sys\n", "the installed script"),
-        ("import re\n", "the installed script, which imports re"),
+        ("import re\n", "the installed script, which imports re, as pip wrote it before 25.2"),
     ):
         script.write_text(text)
         assert start.entry() == [str(script)]
         assert start.started_by([str(script)]) == words
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({}, "not installed"),
+        ({"INSTALLER": "uv\n"}, "installed from a wheel by uv"),
+        ({"INSTALLER": "uv\n", "direct_url.json": '{"dir_info": {}}'}, "installed from a wheel by uv"),
+        (
+            {
+                "INSTALLER": "uv",
+                "direct_url.json": '{"dir_info": {"editable": true}}',
+                "RECORD": "__editable__.i2s.pth,,\n",
+            },
+            "installed editable, by a plain path, by uv",
+        ),
+        (
+            {"direct_url.json": '{"dir_info": {"editable": true}}', "RECORD": "__editable___i2s_finder.py,,\n"},
+            "installed editable, by a finder of modules, by an unknown installer",
+        ),
+    ],
+)
+def test_results_say_how_the_package_is_installed(
+    files: dict[str, str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bench import start
+
+    monkeypatch.setattr(start, "get_path", lambda name: str(tmp_path))
+    for name, text in files.items():
+        folder = tmp_path / "i2s_spec-1.0.dist-info"
+        folder.mkdir(exist_ok=True)
+        (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: i2s-spec\nVersion: 1.0\n")
+        (folder / name).write_text(text)
+    assert start.installation() == words

@@ -31,17 +31,17 @@ print(status, sum(name.startswith("i2s_spec") for name in new), *sorted(new), fi
 
 #: What costs most: libraries, and modules of Python's own that load many others.
 HEAVY = {"numpy", "construct", "rich", "click", "typing", "re", "inspect", "dataclasses", "pathlib", "json", "tempfile",
-         "enum", "threading", "subprocess", "importlib.metadata", "concurrent.futures", "multiprocessing"}  # fmt: skip
+         "functools", "contextlib", "enum", "threading", "subprocess", "importlib.metadata", "concurrent.futures",
+         "multiprocessing"}  # fmt: skip
 #: Standard modules that CPython 3.14 split off from others, or no longer loads before a program: they are not counted.
 SINCE_314 = {"io", "abc", "_abc", "errno", "annotationlib", "_types", "_py_warnings", "_zstd", "compression"}
-CLICK = {"click", "typing", "re", "enum", "inspect", "threading"}
+CLICK = {"functools", "contextlib", "click", "typing", "re", "enum", "inspect", "threading"}
 
 
 class Start(NamedTuple):
     """A command line, how many modules it may import of this package and in all, and which heavy ones it needs.
 
-    FILE has three tensors and no declared architecture; MODEL is like real files, with a template to cut, which takes
-    expressions.
+    FILE has three tensors and no declared architecture; MODEL is like real files, with a template to cut.
     """
 
     words: list[str]
@@ -52,12 +52,12 @@ class Start(NamedTuple):
 
 STARTS = {
     "version": Start(["--version"], 5, 15, set()),
-    "lint": Start(["lint", "FILE"], 96, 127, set()),
-    "header": Start(["lint", "--header-only", "MODEL"], 108, 147, {"re", "enum"}),
-    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 100, 139, {"re", "enum"}),
-    "json": Start(["lint", "--json", "FILE"], 93, 136, {"json", "re", "enum"}),
-    "rules": Start(["rules", "--format", "json"], 108, 214, CLICK | {"json", "pathlib"}),
-    "help": Start(["lint", "--help"], 69, 159, CLICK),
+    "lint": Start(["lint", "FILE"], 98, 124, set()),
+    "header": Start(["lint", "--header-only", "MODEL"], 98, 124, set()),
+    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 95, 121, set()),
+    "json": Start(["lint", "--json", "FILE"], 95, 136, {"json", "re", "enum", "functools"}),
+    "rules": Start(["rules", "--format", "json"], 106, 210, CLICK | {"json", "pathlib"}),
+    "help": Start(["lint", "--help"], 68, 157, CLICK),
 }
 
 

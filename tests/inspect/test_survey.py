@@ -26,7 +26,8 @@ from i2s_spec.gguf.source import FileSource, MapSource, Source, StreamSource, so
 from i2s_spec.inspect.leftovers import leftovers
 from i2s_spec.inspect.survey import reader
 from i2s_spec.inspect.survey.reader import survey
-from i2s_spec.inspect.survey.result import ByteRun, Reading, Survey
+from i2s_spec.inspect.survey.reading import Reading
+from i2s_spec.inspect.survey.result import ByteRun, Survey
 from i2s_spec.testing.malformed.payload import matrix, model, scaled, trits
 from i2s_spec.testing.sample import Draft
 

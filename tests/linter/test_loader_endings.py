@@ -12,7 +12,7 @@ from malformed_cases import CASES, broken
 from i2s_spec.convert.tensors.advice import advice
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.inspect.survey.result import Reading
+from i2s_spec.inspect.survey.reading import Reading
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.runtimes.citation import citation
 from i2s_spec.linter.runtimes.verdicts import Verdict, verdicts

@@ -12,7 +12,7 @@ import pytest
 from i2s_spec.codec import reference
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource, FileSource, source_of
-from i2s_spec.inspect.survey.result import Reading
+from i2s_spec.inspect.survey.reading import Reading
 from i2s_spec.linter.analysis import payload_stats
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import REGISTRY, Finding, Needs, Rule, Severity

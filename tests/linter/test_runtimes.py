@@ -13,7 +13,7 @@ from construct import Container
 
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource, source_of
-from i2s_spec.inspect.survey.result import Reading
+from i2s_spec.inspect.survey.reading import Reading
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.runtimes.verdicts import Verdict, table, verdicts

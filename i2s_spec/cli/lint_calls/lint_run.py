@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing
-from functools import partial
 
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, counted, quote
-from i2s_spec.light_typing import TYPE_CHECKING, Any
+from i2s_spec.light_contexts import ExitStack, closing
+from i2s_spec.light_functools import partial
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable, Generator, Iterable, Sequence
 from i2s_spec.linter.batch.lint_paths import lint_paths
 from i2s_spec.linter.engine import open_reference
 from i2s_spec.linter.options import Options
@@ -21,6 +20,8 @@ from i2s_spec.linter.selection.config import Config, found
 from i2s_spec.linter.selection.suppressions import Suppression, used
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from i2s_spec.cli.progress import Bar
     from i2s_spec.gguf.atomic_file import OutputFile
     from i2s_spec.linter.reference.weights import ReferenceWeights

@@ -198,7 +198,7 @@ def _identify(
 ) -> Identification:
     from i2s_spec.inspect.identify.weights import rotation
     from i2s_spec.inspect.survey.reader import survey
-    from i2s_spec.inspect.survey.result import Reading
+    from i2s_spec.inspect.survey.reading import Reading
 
     comparison = None
     if tensor is not None:

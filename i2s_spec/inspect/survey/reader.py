@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterable, Iterator
-from functools import cache
 from math import lcm, prod
 
 from i2s_spec.codec import _survey
@@ -26,8 +24,10 @@ from i2s_spec.codec.isa import KernelSet, chosen, table
 from i2s_spec.codec.payload_facts import GROUPS_FROM
 from i2s_spec.errors import FormatError, Span, TrustedText, counted
 from i2s_spec.gguf.source import FetchingSource, FileSource
-from i2s_spec.inspect.survey.result import WINDOWS, Reading, Survey, Surveyed
-from i2s_spec.light_typing import TYPE_CHECKING, Final
+from i2s_spec.inspect.survey.reading import WINDOWS, Reading
+from i2s_spec.inspect.survey.result import Survey, Surveyed
+from i2s_spec.light_functools import cache
+from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterable, Iterator
 from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, TensorType
 

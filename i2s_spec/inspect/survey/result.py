@@ -1,43 +1,33 @@
 """This module defines what a survey says of the payloads of a file: codes, runs, scales, tails, and which floats are
-infinite or NaN. The bytes are read in `reader`.
+infinite or NaN. The bytes are read in `reader`, as `reading` says how much of them.
 """
 
 from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from i2s_spec.codec.payload_facts import Groups, PayloadObservation
 from i2s_spec.codec.tail import TailKind, classify
 from i2s_spec.errors import Span
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, overload
+from i2s_spec.light_typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Iterable,
+    Iterator,
+    NamedTuple,
+    Sequence,
+    overload,
+)
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import TAIL_BYTES
 
 if TYPE_CHECKING:
     from i2s_spec.codec._survey import Parts
     from i2s_spec.gguf.reader import File
-
-Mode = Literal["full", "sample", "none"]
-
-
-#: Windows that a sample takes of a tensor.
-WINDOWS: Final = 16
-
-
-class Reading(NamedTuple):
-    """How much of the payloads is read, and by how many threads; `progress` is called with (bytes read, bytes in all).
-
-    `full` reads everything, `sample` a bounded part of each tensor: its beginning, its end, and windows spread evenly
-    between, so many in all; `none` nothing at all.
-    """
-
-    mode: Mode = "full"
-    threads: int = 1
-    progress: Callable[[int, int], None] | None = None
-    windows: int = WINDOWS
+    from i2s_spec.inspect.survey.reading import Mode
 
 
 class ByteRun(NamedTuple):

@@ -7,11 +7,9 @@ a model, and that is no fault.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
-
 from i2s_spec.errors import FormatError, Span
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, NamedTuple
+from i2s_spec.light_functools import cached_property
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, Iterator, NamedTuple
 from i2s_spec.linter.analysis.declared_keys import DeclaredKeys
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.pattern import pattern

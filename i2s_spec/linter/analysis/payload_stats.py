@@ -6,15 +6,13 @@ reaches them: in a tensor of `SHARES_FROM` random codes, a deviation of shares b
 
 from __future__ import annotations
 
-import os
 import struct
 from array import array
-from collections.abc import Callable, Sequence
 from math import isfinite, prod
 
-from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
+from i2s_spec.light_typing import TYPE_CHECKING, Callable, Final, NamedTuple, Sequence
 from i2s_spec.linter.analysis.subject import Subject, analysis
-from i2s_spec.linter.analysis.tensor_extents import BLOCK, CODES_PER_BYTE, extent_anomalies
+from i2s_spec.linter.analysis.tensor_extents import BLOCK, CODES_PER_BYTE, extent_anomalies, holes
 from i2s_spec.schema.checks import order_prefix
 
 if TYPE_CHECKING:
@@ -52,9 +50,6 @@ COMPARED: Final = 4096
 FLOATS_FROM: Final = 0.05
 FLOATS_READ: Final = 1024
 FLOATS_SENSIBLE: Final = 0.99
-
-#: Most holes of a sparse file that are examined.
-HOLES: Final = 64
 
 
 class Region(NamedTuple):
@@ -203,26 +198,3 @@ def _share(values: tuple[float, ...] | tuple[int, ...], good: Callable[[float], 
 def _in_hole(subject: Subject, start: int, length: int) -> bool:
     """Whether a part of these bytes was never written; another rule reports that."""
     return any(a < start + length and start < b for a, b in holes(subject))
-
-
-@analysis
-def holes(subject: Subject) -> list[tuple[int, int]]:
-    """The first few holes of a sparse file in its data section, without the implicit hole at the end of the file."""
-    descriptor = getattr(subject.file.source, "fileno", None)
-    start, size = subject.file.data_start, subject.file.size
-    if descriptor is None or start is None or not hasattr(os, "SEEK_HOLE") or not subject.placements:
-        return []
-    found: list[tuple[int, int]] = []
-    try:
-        while start < size and len(found) < HOLES:
-            hole = os.lseek(descriptor(), start, os.SEEK_HOLE)
-            if hole >= size:
-                break
-            try:
-                start = os.lseek(descriptor(), hole, os.SEEK_DATA)
-            except OSError:
-                start = size  # a hole up to the end
-            found.append((hole, start))
-    except OSError:
-        pass  # this file system does not report holes
-    return found

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterable, Iterator
 from math import isfinite, isinf, isnan
 
-from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
+from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterable, Iterator, NamedTuple
 from i2s_spec.linter.analysis.payload_stats import payload_anomalies
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import USUAL

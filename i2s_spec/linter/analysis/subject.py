@@ -5,8 +5,6 @@ Time and memory stay linear in the size of the header: keys and tensors are walk
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property, wraps
 from math import prod
 
 from i2s_spec.errors import Span
@@ -14,8 +12,9 @@ from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.gguf.text_decoded import text_decoded
 from i2s_spec.inspect.placement import LEGACY_I2_S, Extent, Placement, Placements, placements_of, sound_shape
-from i2s_spec.inspect.survey.result import Reading
-from i2s_spec.light_typing import TYPE_CHECKING, Any
+from i2s_spec.inspect.survey.reading import Reading
+from i2s_spec.light_functools import cached_property, wraps
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator
 from i2s_spec.linter.analysis.shifted_data import Shift, shifted
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.architectures.architecture import Architecture, declared_architecture
@@ -216,6 +215,12 @@ class Subject:
         return [(i, name) for i, name in named if not plain_name(name)]
 
     @cached_property
+    def type_numbers(self) -> frozenset[int]:
+        """The numbers of the types of all tensors."""
+        tensor = self.file.index.tensor
+        return frozenset(tensor(i).type for i in range(self.file.index.tensors))
+
+    @cached_property
     def odd_tensors(self) -> list[Tensor]:
         """Tensors whose shape or type is not certainly sound: rules on shapes and types check only these."""
         tensor = self.file.index.tensor
@@ -363,16 +368,9 @@ class Subject:
         """The extents of the tensors at some positions in the order of the offsets."""
         placements, last = self.placements, len(self.placements) - 1
         for place in places:
-            placement = placements[place]
-            if place == last:
-                yield Extent(placement, self.data_size - placement.offset, None)
-            else:
-                after = placements[place + 1]
-                yield Extent(placement, after.offset - placement.offset, after)
-
-    def extent(self, place: int) -> Extent:
-        """The extent of the tensor at a position in the order of the offsets."""
-        return next(self.extents_of((place,)))
+            placement, after = placements[place], placements[place + 1] if place < last else None
+            end = self.data_size if after is None else after.offset
+            yield Extent(placement, end - placement.offset, after)
 
     def is_legacy(self, placement: Placement) -> bool:
         """Whether a tensor of type 30 or 31 has exactly the extent of an I2_S tensor, as in files older than type 36."""

@@ -4,14 +4,15 @@ In most files every extent is the padded size of its tensor, and no rule has any
 classified here once for all rules: by the mistake about the size that explains them, as too large, or by their padding.
 """
 
+import os
 import struct
 from array import array
-from collections.abc import Iterator
-from functools import lru_cache
 from itertools import chain, islice
 from math import prod
 
 from i2s_spec.inspect.placement import Extent, Placement
+from i2s_spec.light_functools import lru_cache
+from i2s_spec.light_typing import Iterator
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import I2_S, I2_S_BLOCK, TAIL_BYTES, padded
@@ -21,6 +22,9 @@ USUAL = (struct.unpack("<f", struct.pack("<f", 1e-4))[0], 1e2)
 
 #: Codes of I2_S in a byte, and how many rows are checked for a scale before the codes.
 CODES_PER_BYTE, ROWS = 4, 8
+
+#: Most holes of a sparse file that are examined.
+HOLES = 64
 
 #: Elements of one block of the canonical layout, `interleave-128`.
 BLOCK = I2_S_BLOCK
@@ -173,3 +177,26 @@ def _scale_of_chunk(subject: Subject, placement: Placement, rows: int) -> bool:
     data = subject.file.source.read(at, 4) if at + 4 <= subject.file.size else b""
     prefix = order_prefix(subject.file.byte_order) + "f"
     return len(data) == 4 and USUAL[0] <= struct.unpack(prefix, data)[0] <= USUAL[1]
+
+
+@analysis
+def holes(subject: Subject) -> list[tuple[int, int]]:
+    """The first few holes of a sparse file in its data section, without the implicit hole at the end of the file."""
+    descriptor = getattr(subject.file.source, "fileno", None)
+    start, size = subject.file.data_start, subject.file.size
+    if descriptor is None or start is None or not hasattr(os, "SEEK_HOLE") or not subject.placements:
+        return []
+    found: list[tuple[int, int]] = []
+    try:
+        while start < size and len(found) < HOLES:
+            hole = os.lseek(descriptor(), start, os.SEEK_HOLE)
+            if hole >= size:
+                break
+            try:
+                start = os.lseek(descriptor(), hole, os.SEEK_DATA)
+            except OSError:
+                start = size  # a hole up to the end
+            found.append((hole, start))
+    except OSError:
+        pass  # this file system does not report holes
+    return found

@@ -14,7 +14,7 @@ from i2s_spec.gguf.encoding.encode_value import Kind, completed, encoded
 from i2s_spec.gguf.header_index import TensorInfo
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.source import Source
-from i2s_spec.inspect.survey.result import Reading
+from i2s_spec.inspect.survey.reading import Reading
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.repair.tensor_bytes import TensorBytes
 from i2s_spec.linter.rule import REGISTRY, Finding, finding_of

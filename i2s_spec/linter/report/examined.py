@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Mapping
 
 from i2s_spec.draw.text import size_words, visible
 from i2s_spec.errors import counted
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Final
+from i2s_spec.light_functools import tally
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, Mapping
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.schema.types import I2_S, RETIRED
 
@@ -31,7 +30,7 @@ def examined(subject: Subject) -> dict[str, Any] | None:
     if subject.file.version is None:
         return None
     file, tensor = subject.file, subject.file.index.tensor
-    numbers = Counter(tensor(i).type for i in range(file.index.tensors))
+    numbers = tally(tensor(i).type for i in range(file.index.tensors))
     # Use only cached results, which rules have asked for already.
     survey = vars(subject).get("survey")
     return {
@@ -40,12 +39,14 @@ def examined(subject: Subject) -> dict[str, Any] | None:
         "byte_order": file.index.byte_order,
         "size": file.size,
         "tensors": file.index.tensors,
-        "types": {_type(subject, number): count for number, count in numbers.most_common()},
+        "types": {
+            _type(subject, number): count for number, count in sorted(numbers.items(), key=lambda each: -each[1])
+        },
         "rules": subject.asked,
         "reading": subject.reading.mode,
         "ignored": subject.ignored,
         "read": None if file.infos_end is None else _read(subject, file.infos_end, survey),
-        "layout": _layout(subject) if survey is not None and numbers[I2_S.number] else None,
+        "layout": _layout(subject) if survey is not None and I2_S.number in numbers else None,
     }
 
 

@@ -6,11 +6,9 @@ of a module find nothing in a file to which it does not apply, and a test checks
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from i2s_spec.errors import FormatError
 from i2s_spec.inspect.placement import LEGACY_I2_S
-from i2s_spec.light_typing import TYPE_CHECKING, Final
+from i2s_spec.light_typing import TYPE_CHECKING, Callable, Final
 from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ def _tokenizer(subject: Subject) -> bool:
 
 
 def _rotation(subject: Subject) -> bool:
-    return bool(_types(subject) & _ROTATED) or _has_key(subject, b"prism.")
+    return not _ROTATED.isdisjoint(subject.type_numbers) or _has_key(subject, b"prism.")
 
 
 def _split(subject: Subject) -> bool:
@@ -41,7 +39,7 @@ def _split(subject: Subject) -> bool:
 
 
 def _i2s(subject: Subject) -> bool:
-    return I2_S.number in _types(subject) or not LEGACY_I2_S.isdisjoint(_types(subject))
+    return I2_S.number in subject.type_numbers or not LEGACY_I2_S.isdisjoint(subject.type_numbers)
 
 
 def _i2s_layers(subject: Subject) -> bool:
@@ -51,25 +49,20 @@ def _i2s_layers(subject: Subject) -> bool:
 
 
 def _groups(subject: Subject) -> bool:
-    return bool(_types(subject) - _NO_GROUPS)
+    return not subject.type_numbers <= _NO_GROUPS
 
 
 def _groups_of_128(subject: Subject) -> bool:
-    return 42 in _types(subject)
+    return 42 in subject.type_numbers
 
 
 def _has_key(subject: Subject, prefix: bytes) -> bool:
     return any(name.startswith(prefix) for _, name in subject.key_names())
 
 
-def _types(subject: Subject) -> set[int]:
-    """The type numbers of all tensors."""
-    tensor = subject.file.index.tensor
-    return {tensor(i).type for i in range(subject.file.index.tensors)}
-
-
 #: Modules of rules, each with its condition on a file.
 _CONCERNS: Final[dict[str, Callable[[Subject], bool]]] = {
+    "architecture.file_types": _declared,
     "architecture.hyperparameters": _declared,
     "architecture.norm_gains": _declared,
     "architecture.tensor_inventory": _declared,

@@ -14,8 +14,8 @@ from i2s_spec.errors import Span, counted, quote
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.runtimes.reason import Reason
 from i2s_spec.schema.architectures.architecture import Architecture
-from i2s_spec.schema.architectures.keys import NEWER_PRE_TOKENIZERS, PRE_TOKENIZERS
-from i2s_spec.schema.programs.loader_endings import DEFAULT_SPECIAL_TOKENS, ROPE_SCALINGS
+from i2s_spec.schema.architectures.keys import DEFAULT_SPECIAL_TOKENS, NEWER_PRE_TOKENIZERS, PRE_TOKENIZERS
+from i2s_spec.schema.programs.loader_endings import ROPE_SCALINGS
 from i2s_spec.schema.programs.runtimes import Runtime
 
 if TYPE_CHECKING:

@@ -13,17 +13,19 @@ the nearest `i2s.toml` overrides the same key in the nearest `pyproject.toml` th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from functools import partial
 
 from i2s_spec.errors import SettingError, quote
-from i2s_spec.light_typing import Any, NamedTuple
+from i2s_spec.light_functools import partial
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable, NamedTuple
 from i2s_spec.linter.options import Options
 from i2s_spec.linter.report import FORMATS
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.selection.profile import PROFILES, READINGS
 from i2s_spec.linter.selection.suppressions import Suppression
 from i2s_spec.pattern import pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 #: Largest configuration file, in bytes.
 LARGEST = 1 << 20

@@ -7,11 +7,9 @@ slug; if several match a rule, the longest counts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-
 from i2s_spec.errors import quote
-from i2s_spec.inspect.survey.result import Mode
-from i2s_spec.light_typing import NamedTuple, choices_of
+from i2s_spec.inspect.survey.reading import Mode
+from i2s_spec.light_typing import Collection, Iterable, Mapping, NamedTuple, choices_of
 from i2s_spec.linter.rule import Facts, Needs, Severity
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import faults

@@ -15,9 +15,7 @@ model, `qwen3-lm` a language model, and files of both say `qwen3`. `declared_arc
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
-
-from i2s_spec.light_typing import Final, NamedTuple
+from i2s_spec.light_typing import Container, Final, Iterable, Iterator, Mapping, NamedTuple
 from i2s_spec.schema.architectures import inventory, keys
 from i2s_spec.schema.architectures.inventory import TensorSpec
 from i2s_spec.schema.architectures.keys import Key

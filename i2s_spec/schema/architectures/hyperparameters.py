@@ -9,10 +9,8 @@
 (64, 4, 10000.0)
 """
 
-from collections.abc import Iterable, Mapping
-
 from i2s_spec.errors import Fault, FormatError, Span, TrustedText
-from i2s_spec.light_typing import Any, Final, NoReturn
+from i2s_spec.light_typing import Any, Final, Iterable, Mapping, NoReturn
 from i2s_spec.schema.architectures.architecture import PREFIXES, Architecture, declared_architecture
 from i2s_spec.schema.architectures.keys import MAX_LAYERS, REQUIRED
 from i2s_spec.schema.architectures.sizes import Hyperparameters

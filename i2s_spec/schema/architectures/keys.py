@@ -309,3 +309,9 @@ TOKENIZER: Final[tuple[Key, ...]] = (
         note="a program from an untrusted file: render it in a sandbox or not at all",
     ),
 )  # fmt: skip
+
+#: The first and the last token of texts, as loaders take them where a file names none.
+DEFAULT_SPECIAL_TOKENS: Final = {
+    "gpt2": {"tokenizer.ggml.bos_token_id": 11, "tokenizer.ggml.eos_token_id": 11},
+    "llama": {"tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2},
+}

@@ -56,12 +56,6 @@ IK_ENDINGS: Final = (
 #: The names of `rope.scaling.type` that both know.
 ROPE_SCALINGS: Final = ("none", "linear", "yarn")
 
-#: The default first and last token of texts, if a file names none.
-DEFAULT_SPECIAL_TOKENS: Final = {
-    "gpt2": {"tokenizer.ggml.bos_token_id": 11, "tokenizer.ggml.eos_token_id": 11},
-    "llama": {"tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2},
-}
-
 #: Names of `tokenizer.ggml.pre` that others know but a loader does not, with the source.
 FORK_2024_PRE: Final = (frozenset({*NEWER_PRE_TOKENIZERS, "falcon_e"}), _FORK + "src/llama.cpp:6512")
 FORK_2025_PRE: Final = (frozenset(NEWER_PRE_TOKENIZERS), _FORK + "src/llama.cpp:6512")

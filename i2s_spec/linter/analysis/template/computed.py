@@ -4,9 +4,7 @@ A computed name may be any name, and a growing text may reach any size. Neither 
 may still do harm in other ways. No chat template needs them.
 """
 
-from collections.abc import Iterator
-
-from i2s_spec.light_typing import Final
+from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.template.lexer import Hazard, Part, Token
 from i2s_spec.linter.analysis.template.loops import MANY, number_in
 from i2s_spec.pattern import pattern

@@ -1,8 +1,8 @@
 """This module reads the source of a chat template and finds what could do harm; nothing is ever rendered.
 
-A template is split into text and code as Jinja does it, and the code into tokens, by regular expressions that need
-linear time. The results are positions of hazards: attributes by which templates have left their sandbox, loops that do
-not end, text that the model gets only when a message contains a certain word. Positions are bytes of the template.
+A template is split into text and code as Jinja does it, and the code into tokens, in linear time. The results are
+positions of hazards: attributes by which templates have left their sandbox, loops that do not end, text that the model
+gets only when a message contains a certain word. Positions are bytes of the template.
 
     >>> [hazard.kind for hazard in hazards(b"{{ ''.__class__.__mro__ }}")]
     ['reach', 'reach']
@@ -10,10 +10,9 @@ not end, text that the model gets only when a message contains a certain word. P
     []
 """
 
-from collections.abc import Iterable, Iterator
 from itertools import islice, takewhile
 
-from i2s_spec.light_typing import Final
+from i2s_spec.light_typing import Final, Iterable, Iterator
 from i2s_spec.linter.analysis.template.computed import computed_names, grown, leads_out, recursions
 from i2s_spec.linter.analysis.template.lexer import Broken, Hazard, Part, Token, cut
 from i2s_spec.linter.analysis.template.loops import loops, powers
@@ -36,6 +35,8 @@ _INTERPRETER: Final = frozenset(
 _NAMED: Final = pattern(
     r"(?i)__[A-Z]\w{0,28}?__|(?:gi|cr|ag|tb)_frame|f_(?:globals|builtins|locals)|func_(?:globals|code)"
 )
+#: Texts of ASCII without any of these, in small letters, name none of them: most texts, which then need no expression.
+_PARTS_OF_NAMES: Final = ("__", "_frame", "f_globals", "f_builtins", "f_locals", "func_")
 #: No such name is longer, so no more of a joined text must be remembered.
 _LONGEST_NAME: Final = 32
 #: Statements that read other templates.
@@ -46,7 +47,8 @@ _SEARCHES: Final = frozenset({"find", "index", "count", "startswith", "endswith"
 #: Keywords that end the condition on one message.
 _ENDS: Final = frozenset({"and", "or", "not", "else", "is", "if"})
 _SENTENCE: Final = pattern(r"(?<![A-Za-z'])(?:(?:[A-Za-z']{2,}|[AIa])[ ,]+){5,}[A-Za-z']{2,}")
-_WORD: Final = pattern(r"[A-Za-z][A-Za-z .'-]{2,60}")
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_OF_WORDS: Final = _LETTERS + " .'-"
 
 
 def hazards(source: bytes) -> list[Hazard]:
@@ -123,9 +125,22 @@ def _reaches(part: Part) -> Iterator[Hazard]:
                 yield Hazard("reach", token.start, token.stop, "an attribute that is named by a value")
         elif token.value not in ("~", "+", ",", "(", ")"):
             joined, first = "", None
-        if first is not None and "_" in joined and (_NAMED.search(joined) or _NAMED.search(joined[::-1])):
+        if first is not None and "_" in joined and (_names_attribute(joined) or _names_attribute(joined[::-1])):
             yield Hazard("reach", first.start, token.stop, "the name of an attribute of the interpreter")
             joined, first = "", None
+
+
+def _names_attribute(text: str) -> bool:
+    """Whether a text names an attribute of the interpreter."""
+    small = text.lower()
+    if text.isascii() and not any(part in small for part in _PARTS_OF_NAMES):
+        return False
+    return _NAMED.search(text) is not None
+
+
+def _is_word(text: str) -> bool:
+    """Whether a text is a word of ordinary language, or some: 3 to 61 characters, the first of them a letter."""
+    return 3 <= len(text) <= 61 and text[0] in _LETTERS and not text.strip(_OF_WORDS)
 
 
 def _unpaired(parts: list[Part]) -> list[Hazard]:
@@ -146,7 +161,7 @@ def _asks_for_a_word(part: Part, contents: set[str]) -> bool:
     """Whether a statement tests for an ordinary word in a message; `contents` are names for the message's content."""
     tokens = part.tokens
     for i, token in enumerate(tokens):
-        if token.kind != "text" or not _WORD.fullmatch(token.value):
+        if token.kind != "text" or not _is_word(token.value):
             continue
         asked: Iterable[Token] = ()
         if i + 2 < len(tokens) and tokens[i + 1].value == "in":  # 'word' in message['content']

@@ -9,13 +9,8 @@ Blanks, letters and digits are those of Unicode, as in Jinja. It needs linear ti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
+from i2s_spec.light_typing import Callable, Final, Iterator, NamedTuple
 from i2s_spec.pattern import pattern
-
-if TYPE_CHECKING:
-    import re
 
 
 class Token(NamedTuple):
@@ -50,23 +45,19 @@ class Hazard(NamedTuple):
     what: str
 
 
-_OPEN: Final = pattern(r"\{[{%#]")
-#: An integer may have a prefix; a fraction has digits on both sides of its point. Anything else begins a new token.
-_TOKEN: Final = pattern(
-    r"""(?xs)(?P<space>\s+)
-    |(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
-    |(?P<number>(?<!\.)(?:\d+_)*\d+(?:(?:\.(?:\d+_)*\d+)?[eE][+-]?(?:\d+_)*\d+|\.(?:\d+_)*\d+)
-        |0[bB](?:_?[01])+|0[oO](?:_?[0-7])+|0[xX](?:_?[\da-fA-F])+|[1-9](?:_?\d)*|0(?:_?0)*)
-    |(?P<name>\w+)
-    |(?P<sign>\*\*|//|[=!<>]=|.)""",
-)
-_ESCAPE: Final = pattern(
-    r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|N\{([^}]{1,100})\}|([\nabfnrtv\\'\"]))"
-)
+#: What opens a comment, an expression or a statement.
+_OPENS: Final = ("{#", "{{", "{%")
+#: Signs of two characters; every other sign is one.
+_DOUBLE_SIGNS: Final = frozenset({"**", "//", "==", "!=", "<=", ">="})
+_OCTAL: Final = "01234567"
+_HEXADECIMAL: Final = "0123456789abcdefABCDEF"
+#: What an escape of one character stands for, and how many hexadecimal digits follow one that has some.
 _PLAIN_ESCAPES: Final = {
-    "\n": "", "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
+    "\n": "", "\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
 }  # fmt: skip
-_LINE_END: Final = pattern(r"\r\n|\r|\n")
+_ESCAPE_DIGITS: Final = {"x": 2, "u": 4, "U": 8}
+#: Characters of a name that an escape may give.
+_LONGEST_CHARACTER_NAME: Final = 100
 _RAW: Final = pattern(r"\{%[-+]?\s*raw\s*-?%\}")
 _RAW_END: Final = pattern(r"\{%[-+]?\s*endraw\s*[-+]?%\}")
 
@@ -89,13 +80,12 @@ def cut(source: str) -> Iterator[Part]:
         source = source[: -2 if source.endswith("\r\n") else -1]
     at, has_raw = 0, "raw" in source
     while True:
-        opened = _OPEN.search(source, at)
-        start = opened.start() if opened else len(source)
+        start = _opened(source, at)
         if start > at:
             yield Part("text", at, start)
-        if opened is None:
+        if start == len(source):
             return
-        if opened[0] == "{#":
+        if source.startswith("{#", start):
             at = source.find("#}", start + 2) + 2
             if at < 2 and source[start + 2 :] in ("", "-", "+"):
                 return  # Jinja does not treat an opening mark that is followed only by its trim sign as a comment
@@ -103,7 +93,7 @@ def cut(source: str) -> Iterator[Part]:
                 raise Broken(start, "a comment that does not end")
             continue
         raw = _RAW.match(source, start) if has_raw else None
-        part = _code(source, start, "expression" if opened[0] == "{{" else "statement")
+        part = _code(source, start, "expression" if source.startswith("{{", start) else "statement")
         yield part
         at = part.stop
         if raw is not None:
@@ -130,9 +120,8 @@ def _code(source: str, start: int, kind: str) -> Part:
             return Part(kind, start, at + 2, tuple(tokens))
         if not depth and source[at] in signs and source.startswith(end, at + 1):
             return Part(kind, start, at + 3, tuple(tokens))
-        match = _TOKEN.match(source, at)
-        assert match is not None, "every character is at least a sign"
-        name, value = match.lastgroup or "", match[0]
+        name, stop = _token(source, at)
+        value = source[at:stop]
         if value in ("'", '"'):
             raise Broken(at, "a text that does not end")
         if name == "text":
@@ -141,29 +130,146 @@ def _code(source: str, start: int, kind: str) -> Part:
             depth += value in "([{"
             depth = max(0, depth - (value in ")]}"))
         if name != "space":
-            tokens.append(Token(name, at, match.end(), value))
-        at = match.end()
+            tokens.append(Token(name, at, stop, value))
+        at = stop
     raise Broken(start, "a piece of code that does not end")
 
 
+def _opened(source: str, at: int) -> int:
+    """Where the next comment, expression or statement opens; the end of the source where none does."""
+    while (at := source.find("{", at)) >= 0:
+        if source.startswith(_OPENS, at):
+            return at
+        at += 1
+    return len(source)
+
+
+def _token(source: str, at: int) -> tuple[str, int]:
+    """The kind of the token at a place, or `space` for blanks, and where it ends. A text that does not end is a sign."""
+    first = source[at]
+    if first.isspace():
+        return "space", _end(source, at, str.isspace)
+    if first in "'\"" and (stop := _text_end(source, at)):
+        return "text", stop
+    if first.isdecimal() and (stop := _float_end(source, at) or _integer_end(source, at)):
+        return "number", stop
+    if _is_of_name(first):
+        return "name", _end(source, at, _is_of_name)
+    return "sign", at + (2 if source[at : at + 2] in _DOUBLE_SIGNS else 1)
+
+
+def _is_of_name(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+def _end(source: str, at: int, fits: Callable[[str], bool]) -> int:
+    """Where characters of one sort end."""
+    while at < len(source) and fits(source[at]):
+        at += 1
+    return at
+
+
+def _text_end(source: str, at: int) -> int:
+    """Where the text ends that a quote begins; 0 where it does not. A backslash takes the next character with it."""
+    quote, end, at = source[at], at, at + 1
+    while True:
+        if end < at and (end := source.find(quote, at)) < 0:
+            return 0
+        slash = source.find("\\", at, end)
+        if slash < 0:
+            return end + 1
+        at = slash + 2
+
+
+# A whole number may have a prefix, a fraction comes with digits on both sides of its point; what follows is a new token.
+
+
+def _float_end(source: str, at: int) -> int:
+    """Where a number ends that has a fraction or an exponent; 0 where there is neither, and after a point."""
+    if source[at - 1] == ".":
+        return 0
+    whole = _digits_end(source, at)
+    fraction = _digits_end(source, whole + 1) if source.startswith(".", whole) else 0
+    at = fraction or whole
+    if source.startswith(("e", "E"), at):
+        at += 2 if source.startswith(("+", "-"), at + 1) else 1
+        return _digits_end(source, at) or fraction
+    return fraction
+
+
+def _digits_end(source: str, at: int) -> int:
+    """Where decimal digits end, with single `_` between them; 0 where there are none."""
+    end = 0
+    while at < len(source) and source[at].isdecimal():
+        end = at + 1
+        at = end + source.startswith("_", end)
+    return end
+
+
+def _integer_end(source: str, at: int) -> int:
+    """Where a whole number ends; 0 where a digit begins none."""
+    if source[at] != "0":
+        return _run_end(source, at + 1, str.isdecimal) if source[at] in "123456789" else 0
+    for prefixes, fits in _PREFIXES:
+        if source.startswith(prefixes, at + 1) and (stop := _run_end(source, at + 2, fits)) > at + 2:
+            return stop
+    return _run_end(source, at + 1, "0".__contains__)
+
+
+def _is_hexadecimal(character: str) -> bool:
+    return character in _HEXADECIMAL or character.isdecimal()
+
+
+_PREFIXES: Final = (
+    (("b", "B"), "01".__contains__), (("o", "O"), _OCTAL.__contains__), (("x", "X"), _is_hexadecimal)
+)  # fmt: skip
+
+
+def _run_end(source: str, at: int, fits: Callable[[str], bool]) -> int:
+    """Where digits of one sort end, each of which may have `_` before it."""
+    while (next_digit := at + source.startswith("_", at)) < len(source) and fits(source[next_digit]):
+        at = next_digit + 1
+    return at
+
+
 def _unescaped(text: str) -> str:
-    """The value of a text: escapes are those of Python, and each line end is one character."""
-    if "\r" in text:
-        text = _LINE_END.sub("\n", text)
-    return _ESCAPE.sub(_plain, text) if "\\" in text else text
+    """What a text stands for: its escapes are those of Python, and each of its line ends is one character."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    made: list[str] = []
+    at = 0
+    while (slash := text.find("\\", at)) >= 0:
+        stop, character = _escape(text, slash)
+        made += text[at:slash], character
+        at = stop
+    return "".join((*made, text[at:])) if made else text
 
 
-def _plain(match: re.Match[str]) -> str:
-    """The value of an escape; an escape that Python refuses stays as it is."""
-    two, four, eight, octal, name, other = match.groups()
-    if other is not None:
-        return _PLAIN_ESCAPES.get(other, other)
-    if name is not None:
-        import unicodedata
+def _escape(text: str, at: int) -> tuple[int, str]:
+    """Where an escape ends, and what it stands for; one that Python refuses, for itself."""
+    kind = text[at + 1 : at + 2]
+    plain = _PLAIN_ESCAPES.get(kind)
+    if plain is not None:
+        return at + 2, plain
+    if kind == "N":
+        return _named_character(text, at)
+    size = _ESCAPE_DIGITS.get(kind, 0)
+    digits = text[at + 2 : at + 2 + size] if size else text[at + 1 : at + 4]
+    valid = len(digits) - len(digits.lstrip(_HEXADECIMAL if size else _OCTAL))
+    if valid < (size or 1):
+        return at + 1, "\\"
+    stop = at + 2 + size if size else at + 1 + valid
+    number = int(digits[:valid], 16 if size else 8)
+    return stop, chr(number) if number < 0x110000 else text[at:stop]
 
-        try:
-            return unicodedata.lookup(name)
-        except KeyError:
-            return match[0]
-    number = int(two or four or eight or octal, 8 if octal else 16)
-    return chr(number) if number < 0x110000 else match[0]
+
+def _named_character(text: str, at: int) -> tuple[int, str]:
+    """The same of the name of a character in braces."""
+    close = text.find("}", at + 3, at + 4 + _LONGEST_CHARACTER_NAME)
+    if not text.startswith("{", at + 2) or close <= at + 3:
+        return at + 1, "\\"
+    import unicodedata
+
+    try:
+        return close + 1, unicodedata.lookup(text[at + 3 : close])
+    except KeyError:
+        return close + 1, text[at : close + 1]

@@ -1,18 +1,13 @@
 """Rules about numbers that mean different things in different forks."""
 
-from collections import Counter
-from collections.abc import Iterator
-from math import prod
-
 from i2s_spec.errors import Span, TrustedText
-from i2s_spec.inspect.placement import sound_shape
-from i2s_spec.light_typing import Final
+from i2s_spec.light_functools import tally
+from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema.architectures import keys
 from i2s_spec.schema.architectures.inventory import TERNARY_TYPES
-from i2s_spec.schema.types import READINGS, TAKEN_OVER, TAKEN_OVER_BLOCK, padded
 
 _FILE_TYPE: Final = "general.file_type"
 
@@ -22,11 +17,11 @@ _MIXED: Final = frozenset({0, 1, 32})
 
 def _commonest(known: ArchitectureView) -> tuple[str, int, int] | None:
     """The most common type of the projections, the number of projections with it, and the number of all."""
-    counts = Counter(row.type for row in known.projections() if row.type)
+    counts = tally(row.type for row in known.projections() if row.type)
     if not counts:
         return None
-    name = max(counts, key=counts.__getitem__)  # the first of equals, as in Counter.most_common
-    return name, counts[name], counts.total()
+    name = max(counts, key=counts.__getitem__)  # the first of equals
+    return name, counts[name], sum(counts.values())
 
 
 def _stated(known: ArchitectureView) -> tuple[int, Span] | None:
@@ -104,49 +99,3 @@ def file_type_collision(subject: Subject) -> Iterator[Finding]:
     if any(common[0] in meaning.tensors for meaning in meanings):
         words = TrustedText(numbers.file_type_words(value))
         yield file_type_collision.at(span, got=value, meaning=words, kind=TrustedText(common[0]))
-
-
-@rule("M032", "retired-type-size", "tensor {name} of type {got} has the size of {retired}, {size} bytes, not of {kind}, "
-      "{want}: {meaning}", severity=WARNING, clause="4.2",
-      provenance=("ggml-org/llama.cpp#12997",))  # fmt: skip
-def retired_type_size(subject: Subject) -> Iterator[Finding]:
-    """A tensor has the size that its number meant in llama.cpp before the number was retired.
-
-    Why: for some weeks of 2024 llama.cpp used 36 to 38 for types packed for ARM, with 18 bytes for 32 weights. Files of
-    that time have the type numbers of I2_S, I8_S and TL1 but other data; read as I2_S, they are noise.
-
-    Example: a model that llama-quantize packed as Q4_0_4_4, IQ4_NL_4_4 or a similar type in November 2024.
-
-    Fix: the file cannot be repaired. Quantize the model again.
-    """
-    block, size = TAKEN_OVER_BLOCK
-    if TAKEN_OVER.keys().isdisjoint(_numbers(subject)):
-        return
-    least = 4096 // block * size - subject.effective_alignment
-    for extent in subject.extents:
-        number = extent.placement.number
-        if extent.allotted_bytes < least or number not in TAKEN_OVER:
-            continue
-        ne = subject.file.index.tensor(extent.placement.row).ne
-        wanted = READINGS[number][0].nbytes(ne)
-        other = prod(ne) // block * size
-        whole = sound_shape(ne) and prod(ne) >= 4096 and ne[0] % block == 0
-        need, there = (
-            padded(wanted, subject.effective_alignment),
-            padded(extent.allotted_bytes, subject.effective_alignment),
-        )
-        if (
-            whole and need != there and padded(other, subject.effective_alignment) == there
-        ):  # a large alignment may fit both sizes
-            from i2s_spec.schema import numbers
-
-            yield retired_type_size.at(
-                subject.info_span(extent.placement.row, "type"), got=number, want=wanted, size=other,
-                name=subject.name(extent.placement.row), retired=TrustedText(TAKEN_OVER[number]),
-                kind=TrustedText(READINGS[number][0].name), meaning=TrustedText(numbers.tensor_type_words(number)),
-            )  # fmt: skip
-
-
-def _numbers(subject: Subject) -> Iterator[int]:
-    tensor = subject.file.index.tensor
-    return (tensor(i).type for i in range(subject.file.index.tensors))

@@ -1,17 +1,15 @@
 """Rules about the sizes and numbers that metadata give a model."""
 
-from collections.abc import Iterator
 from math import isfinite
 
 from i2s_spec.errors import TrustedText
-from i2s_spec.light_typing import Any, Final
+from i2s_spec.light_typing import Any, Final, Iterator
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema.architectures.hyperparameters import HEAD_GROUPS, HEADS, KEY_VALUE, LAYER_ARRAY, ROPE_DIMENSIONS
 from i2s_spec.schema.architectures.keys import Key
 from i2s_spec.schema.checks import KEY_COUNT_SPAN
-from i2s_spec.schema.programs.releases import RELEASES
 from i2s_spec.schema.types import ValueType
 
 MODELS: Final = "models of a declared architecture"
@@ -356,6 +354,8 @@ def epsilon_of_family(subject: Subject) -> Iterator[Finding]:
     usual = known.model.eps
     if len(usual) == 1 and abs(eps / usual[0] - 1) < 1e-3:
         return
+    from i2s_spec.schema.programs.releases import RELEASES  # few models have another epsilon
+
     for release in RELEASES:
         if release.architecture != known.name or known.name == "llama":
             continue

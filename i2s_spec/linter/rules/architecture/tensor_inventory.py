@@ -1,17 +1,14 @@
 """Rules about the tensors that an architecture needs: which ones the file has, and their shapes."""
 
-from collections import Counter
-from collections.abc import Iterator
-
 from i2s_spec.errors import TrustedText
-from i2s_spec.light_typing import Final
+from i2s_spec.light_functools import tally
+from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 from i2s_spec.schema.architectures.keys import EXPECTED, REQUIRED
 from i2s_spec.schema.checks import TENSOR_COUNT_SPAN
-from i2s_spec.schema.programs.releases import RELEASES
 
 MODELS: Final = "models of a declared architecture that are ternary, or say so"
 
@@ -248,12 +245,14 @@ def release_changed(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     if known.model is None or known.keys.value("general.name") not in _PUBLISHED_NAMES:
         return
-    types = Counter(row.type for row in known.rows)
+    from i2s_spec.schema.programs.releases import RELEASES
+
+    types = tally(row.type for row in known.rows)
     for release in RELEASES:
         if release.architecture != known.name or release.size in (None, subject.file.size):
             continue
         same = all(known.keys.own(name) == size for name, size in release.model.items())
-        if same and dict(release.types) == dict(types):
+        if same and dict(release.types) == types:
             span = known.keys.value_span("general.name")
             yield release_changed.at(span, got=subject.file.size, want=release.size, name=TrustedText(release.name))
 

@@ -1,17 +1,15 @@
 """Rules about the roles of tensors: the types that fit a role, and differences of models with the same tensors."""
 
 import struct
-from collections import Counter
-from collections.abc import Iterator
 
 from i2s_spec.errors import TrustedText, counted
-from i2s_spec.light_typing import Final
+from i2s_spec.light_functools import tally
+from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema.architectures.inventory import ROLES
 from i2s_spec.schema.architectures.keys import FILE_TYPE_I2_S
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 from i2s_spec.schema.checks import order_prefix
 
 MODELS: Final = "models of a declared architecture that are ternary, or say so"
@@ -48,6 +46,13 @@ def float_type(subject: Subject) -> Iterator[Finding]:
             )  # fmt: skip
 
 
+def _has_groups(kind: str) -> bool:
+    """Whether a type has a scale for each group of weights."""
+    from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+
+    return kind in BLOCK_LAYOUTS
+
+
 @rule("M107", "embedding-type", "tensor {name} is {got}: {reason}", severity=WARNING, clause="4.1",
       when=TERNARY)  # fmt: skip
 def embedding_type(subject: Subject) -> Iterator[Finding]:
@@ -67,16 +72,14 @@ def embedding_type(subject: Subject) -> Iterator[Finding]:
     for row in known.rows:
         if row.spec is None or row.spec.role not in ("embedding", "head") or len(row.ne) != 2 or not row.type:
             continue
-        if row.type in BLOCK_LAYOUTS:
-            continue
         reason = ""
         if row.is_ternary:
             reason = "not every loader can look up rows of this type, and embeddings rarely have it"
         elif row.type == "Q8_0" and row.ne[0] % 256 == 0:
             reason = f"with {counted(row.ne[0], 'column')}, a multiple of 256, llama-quantize would not have chosen it"
         elif row.type not in row.spec.types:
-            reason = "no published model has this type here"
-        if reason:
+            reason = "no published model has it so"
+        if reason and not _has_groups(row.type):
             yield embedding_type.at(
                 subject.info_span(row.i, "type"), got=TrustedText(row.type), want=TrustedText(row.spec.usual), name=row.name,
                 reason=TrustedText(reason),
@@ -120,11 +123,13 @@ def ternary_types_mixed(subject: Subject) -> Iterator[Finding]:
     Fix: quantize all projections in one go.
     """
     known = architecture_view(subject)
-    counts = Counter(row.type for row in known.projections() if row.is_ternary)
+    counts = tally(row.type for row in known.projections() if row.is_ternary)
     if len(counts) > 1:
         rarest = min(counts, key=lambda kind: (counts[kind], kind))
         row = next(row for row in known.projections() if row.type == rarest)
-        words = TrustedText(", ".join(f"{count:,} {kind}" for kind, count in counts.most_common()))
+        words = TrustedText(
+            ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items(), key=lambda each: -each[1]))
+        )
         yield ternary_types_mixed.at(subject.info_span(row.i, "type"), got=words, want=1)
 
 

@@ -1,9 +1,8 @@
 """Rules about the names of key-values."""
 
-from collections.abc import Iterator
-
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.gguf import _scanner
+from i2s_spec.light_typing import Iterator
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import BYTES_MISSING, NOTE, WARNING, Finding, Fix, raised, rule

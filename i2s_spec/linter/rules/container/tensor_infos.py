@@ -1,11 +1,11 @@
 """Rules about single tensor infos: names, shapes, types."""
 
-from collections.abc import Iterator
 from math import prod
 
 from i2s_spec.errors import TrustedText
 from i2s_spec.gguf.reader import Tensor
 from i2s_spec.inspect.placement import sound_shape
+from i2s_spec.light_typing import Iterator
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import BYTES_MISSING, DATA_MISSING, WARNING, Finding, Fix, Stops, raised, rule
 from i2s_spec.pattern import pattern
@@ -274,9 +274,10 @@ def type_retired(subject: Subject) -> Iterator[Finding]:
 
     Fix: convert the original checkpoint again.
     """
-    legacy = {placement.row for placement in subject.placements if subject.is_legacy(placement)}
-    for tensor in subject.odd_tensors:
-        if tensor.number in types.RETIRED and tensor.index not in legacy:
+    retired = [tensor for tensor in subject.odd_tensors if tensor.number in types.RETIRED]
+    legacy = {placement.row for placement in subject.placements if subject.is_legacy(placement)} if retired else ()
+    for tensor in retired:
+        if tensor.index not in legacy:
             span = subject.info_span(tensor.index, "type")
             was = types.RETIRED[tensor.number]
             yield type_retired.at(span, got=tensor.number, name=tensor.raw_name, was=was)

@@ -1,9 +1,8 @@
 """Rules about positions of tensors: overlaps, gaps, order, and tensors beyond the end of the file."""
 
-from collections.abc import Iterator
-
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.inspect.placement import Placement
+from i2s_spec.light_typing import Iterator
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.analysis.tensor_extents import oversized, size_mistake
 from i2s_spec.linter.rule import DATA_MISSING, NOTE, WARNING, Finding, Fix, rule
@@ -28,7 +27,8 @@ def data_truncated(subject: Subject) -> Iterator[Finding]:
 
     Fix: fetch or write the file again.
     """
-    cut = [p for p in subject.placements if p.size and p.end > subject.data_size and not _astray(subject, p)]
+    data_size = subject.data_size
+    cut = [p for p in subject.placements if p.size and p.offset + p.size > data_size and not _astray(subject, p)]
     if not cut or subject.total >= INT64_END or tail_cut(subject) is not None:
         return
     first = cut[0]
@@ -54,8 +54,9 @@ def offset_past_end(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the tensor's offset from the start of the data section.
     """
+    data_size = subject.data_size
     for placement in subject.placements:
-        if _astray(subject, placement):
+        if placement.offset > data_size and _astray(subject, placement):
             span = subject.info_span(placement.row, "offset")
             name = subject.name(placement.row)
             yield offset_past_end.at(span, got=placement.offset, want=subject.data_size, name=name)

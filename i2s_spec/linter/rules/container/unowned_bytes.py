@@ -1,14 +1,13 @@
 """Rules about bytes that belong to no tensor, and about data that was never written."""
 
-from collections.abc import Iterator, Set
 from itertools import chain
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.source import Source
-from i2s_spec.linter.analysis.payload_stats import holes, payload_anomalies
-from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.analysis.tensor_extents import extent_anomalies, oversized, padding
+from i2s_spec.light_typing import Iterator, Set
+from i2s_spec.linter.analysis.subject import Subject, analysis
+from i2s_spec.linter.analysis.tensor_extents import extent_anomalies, holes, oversized, padding
 from i2s_spec.linter.rule import WARNING, Finding, Fix, rule
 from i2s_spec.schema.magic import EMBEDDABLE
 from i2s_spec.schema.types import I2_S, padded
@@ -84,6 +83,7 @@ def padding_not_zero(subject: Subject) -> Iterator[Finding]:
             )
 
 
+@analysis
 def _behind_the_last(subject: Subject) -> tuple[int, int] | None:
     """The bytes after the padded end of the last tensor, if there are any."""
     file = subject.file
@@ -191,6 +191,8 @@ def zero_run(subject: Subject) -> Iterator[Finding]:
 
 def _seen_zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
     """Runs of zero bytes that the survey found; not those in holes of the file, which have their own rule."""
+    from i2s_spec.linter.analysis.payload_stats import payload_anomalies
+
     verdict = payload_anomalies(subject)
     for region in verdict.zero_regions if verdict is not None else ():
         yield region.row, region.start, region.stop

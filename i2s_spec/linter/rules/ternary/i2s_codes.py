@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
 from math import prod
 
 from i2s_spec.errors import Span, TrustedText
-from i2s_spec.light_typing import TYPE_CHECKING
+from i2s_spec.light_typing import TYPE_CHECKING, Iterator
 from i2s_spec.linter.analysis.duplicates import duplicate_payloads, rows_repeat
 from i2s_spec.linter.analysis.payload_stats import COMPARED, Region, payload_anomalies
 from i2s_spec.linter.analysis.scales import odd

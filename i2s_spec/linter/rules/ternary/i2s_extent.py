@@ -2,16 +2,16 @@
 
 import struct
 from array import array
-from collections.abc import Iterator, Set
 from math import isfinite, prod
 
 from i2s_spec.errors import TrustedText
-from i2s_spec.inspect.placement import Placement
+from i2s_spec.inspect.placement import LEGACY_I2_S, Placement, sound_shape
+from i2s_spec.light_typing import Iterator, Set
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.analysis.tensor_extents import BLOCK, chunks, mis_sized
+from i2s_spec.linter.analysis.tensor_extents import BLOCK, chunks, mis_sized, row_scales
 from i2s_spec.linter.rule import WARNING, Finding, Fix, Rule, Stops, rule
 from i2s_spec.schema import limits
-from i2s_spec.schema.types import I2_S, TAIL_BYTES
+from i2s_spec.schema.types import I2_S, READINGS, TAIL_BYTES, TAKEN_OVER, TAKEN_OVER_BLOCK, padded
 
 #: How much is read at once where scales lie close together.
 WINDOW = 4096
@@ -236,11 +236,35 @@ def legacy_number(subject: Subject) -> Iterator[Finding]:
 
     Fix: convert the original checkpoint again; renumbering alone gives wrong weights.
     """
-    for placement in subject.placements:
+    for placement in () if LEGACY_I2_S.isdisjoint(subject.type_numbers) else subject.placements:
         if subject.is_legacy(placement):
             span = subject.info_span(placement.row, "type")
             name = subject.name(placement.row)
             yield legacy_number.at(span, got=placement.number, want=I2_S.number, name=name)
+
+
+@rule("I112", "scale-in-rows", "I2_S tensor {name} has room for {got:byte} where {want} are expected: {rows} rows with a "
+      "{type} in front of each", clause="6.1", provenance=("ikawrakow/ik_llama.cpp IQ2_BN",),
+      ambiguous=True)  # fmt: skip
+def scale_in_rows(subject: Subject) -> Iterator[Finding]:
+    """Every row of a tensor begins with a scale.
+
+    Why: related types, such as IQ2_BN of ik_llama.cpp, have a scale for each row, and some writers use this form under
+    the type number of I2_S. A loader reads the scales as codes, so that every row is shifted further than the one
+    before it.
+
+    Example: 64 rows of 256 weights in 64 × 68 bytes.
+
+    Fix: convert the checkpoint with a released writer; do not change type numbers by hand.
+    """
+    for placement, allotted, _ in mis_sized(subject, "row-scales"):
+        found = row_scales(subject, placement, allotted)
+        assert found is not None
+        (rows, width), start = found, placement.offset
+        yield scale_in_rows.at(
+            subject.absolute(start, start + allotted, f"data[{placement.row}]"), got=allotted, want=placement.size,
+            name=subject.name(placement.row), rows=rows, type=TrustedText("float32" if width == 4 else "float16"),
+        )  # fmt: skip
 
 
 @rule("I301", "scale-byte-order", "the scales of {got} of {of} I2_S tensors make sense only in {other} order, while the "
@@ -317,3 +341,41 @@ def _too_far(subject: Subject, base: int, size: int) -> Set[int]:
 def _plausible(scale: float) -> bool:
     """A scale as trained models have them, with a wide margin (clause 6.2)."""
     return isfinite(scale) and 1e-4 <= abs(scale) <= 1e2
+
+
+@rule("M032", "retired-type-size", "tensor {name} of type {got} has the size of {retired}, {size} bytes, not of {kind}, "
+      "{want}: {meaning}", severity=WARNING, clause="4.2",
+      provenance=("ggml-org/llama.cpp#12997",))  # fmt: skip
+def retired_type_size(subject: Subject) -> Iterator[Finding]:
+    """A tensor has the size that its number meant in llama.cpp before the number was retired.
+
+    Why: for some weeks of 2024 llama.cpp used 36 to 38 for types packed for ARM, with 18 bytes for 32 weights. Files of
+    that time have the type numbers of I2_S, I8_S and TL1 but other data; read as I2_S, they are noise.
+
+    Example: a model that llama-quantize packed as Q4_0_4_4, IQ4_NL_4_4 or a similar type in November 2024.
+
+    Fix: the file cannot be repaired. Quantize the model again.
+    """
+    block, size = TAKEN_OVER_BLOCK
+    if TAKEN_OVER.keys().isdisjoint(subject.type_numbers):
+        return
+    step = subject.effective_alignment
+    least = 4096 // block * size - step
+    for extent in subject.extents:
+        number = extent.placement.number
+        if extent.allotted_bytes < least or number not in TAKEN_OVER:
+            continue
+        ne, there = subject.file.index.tensor(extent.placement.row).ne, padded(extent.allotted_bytes, step)
+        wanted = READINGS[number][0].nbytes(ne)
+        if padded(wanted, step) == there:  # a large alignment may fit both sizes
+            continue
+        other = prod(ne) // block * size
+        whole = sound_shape(ne) and prod(ne) >= 4096 and ne[0] % block == 0
+        if whole and padded(other, step) == there:
+            from i2s_spec.schema import numbers
+
+            yield retired_type_size.at(
+                subject.info_span(extent.placement.row, "type"), got=number, want=wanted, size=other,
+                name=subject.name(extent.placement.row), retired=TrustedText(TAKEN_OVER[number]),
+                kind=TrustedText(READINGS[number][0].name), meaning=TrustedText(numbers.tensor_type_words(number)),
+            )  # fmt: skip

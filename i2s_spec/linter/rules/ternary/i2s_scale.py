@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import isfinite
 
 from i2s_spec.errors import TrustedText, counted
-from i2s_spec.light_typing import Final
+from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.duplicates import duplicate_payloads
 from i2s_spec.linter.analysis.payload_stats import COMPARED, payload_anomalies
 from i2s_spec.linter.analysis.scales import (
@@ -21,7 +20,6 @@ from i2s_spec.linter.analysis.scales import (
     usual,
 )
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.analysis.tensor_extents import mis_sized, row_scales
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, Sampled, rule
 
 #: Which files these rules apply to.
@@ -314,30 +312,6 @@ def same_codes_other_scale(subject: Subject) -> Iterator[Finding]:
             yield same_codes_other_scale.at(
                 tensor.scale_span, got=_digits(tensor.scale), want=_digits(one.scale), name=tensor.name, other=one.name
             )
-
-
-@rule("I112", "scale-in-rows", "I2_S tensor {name} has room for {got:byte} where {want} are expected: {rows} rows with a "
-      "{type} in front of each", clause="6.1", provenance=("ikawrakow/ik_llama.cpp IQ2_BN",),
-      ambiguous=True)  # fmt: skip
-def scale_in_rows(subject: Subject) -> Iterator[Finding]:
-    """Every row of a tensor begins with a scale.
-
-    Why: related types, such as IQ2_BN of ik_llama.cpp, have a scale for each row, and some writers use this form under
-    the type number of I2_S. A loader reads the scales as codes, so that every row is shifted further than the one
-    before it.
-
-    Example: 64 rows of 256 weights in 64 × 68 bytes.
-
-    Fix: convert the checkpoint with a released writer; do not change type numbers by hand.
-    """
-    for placement, allotted, _ in mis_sized(subject, "row-scales"):
-        found = row_scales(subject, placement, allotted)
-        assert found is not None
-        (rows, width), start = found, placement.offset
-        yield scale_in_rows.at(
-            subject.absolute(start, start + allotted, f"data[{placement.row}]"), got=allotted, want=placement.size,
-            name=subject.name(placement.row), rows=rows, type=TrustedText("float32" if width == 4 else "float16"),
-        )  # fmt: skip
 
 
 @rule("I312", "scale-in-front", "I2_S tensor {name} begins with a {type} scale of {got}{zeros}, and has none after its "

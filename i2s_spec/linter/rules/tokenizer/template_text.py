@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from i2s_spec.errors import Span, TrustedText
-from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
+from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterator, NamedTuple
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, rule
@@ -42,7 +40,10 @@ _ADDRESS_KEYS: Final = (
 _ADDRESS: Final = pattern(
     rb"(?i)(?:https?|ftp|file|wss?)://[^\s'\"<>]{3,}|\bjavascript:[^\s'\"<>]{3,}|\bdata:[a-z]+/[a-z.+-]+[;,][^\s'\"<>]*",
 )
-_PATH: Final = pattern(rb"(?:\.\./)+|/(?:home|root|etc|Users|var|tmp|mnt|proc|dev)/|[A-Za-z]:\\[A-Za-z]")
+_FOLDERS: Final = (b"home", b"root", b"etc", b"Users", b"var", b"tmp", b"mnt", b"proc", b"dev")
+_PATH: Final = pattern(rb"(?:\.\./)+|/(?:" + b"|".join(_FOLDERS) + rb")/|[A-Za-z]:\\[A-Za-z]")
+#: A text without any of these has no path: most texts, which then need no expression.
+_PARTS_OF_PATHS: Final = (b"../", b":\\", *(b"/" + folder + b"/" for folder in _FOLDERS))
 _CONTROL_BYTES: Final = bytes({*range(32), 0x7F} - set(b"\t\n\r"))
 _CONTROL: Final = pattern(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
 #: Soft hyphen, zero-width and directional marks, tags, spare variation selectors. Characters that join emoji are left out.
@@ -125,7 +126,7 @@ def _address(data: bytes) -> re.Match[bytes] | None:
 
 def _path(data: bytes) -> re.Match[bytes] | None:
     """The first path in a text."""
-    return _PATH.search(data) if b"/" in data or b":\\" in data else None
+    return _PATH.search(data) if any(part in data for part in _PARTS_OF_PATHS) else None
 
 
 def _hazards(subject: Subject, kind: str, made: Rule) -> Iterator[Finding]:

@@ -1,13 +1,12 @@
 """Rules about the keys of the tokenizer."""
 
-from collections.abc import Iterator
-
 from i2s_spec.errors import TrustedText
-from i2s_spec.light_typing import Final
+from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.architecture_view import TURN_ENDS, ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema.architectures.keys import (
+    DEFAULT_SPECIAL_TOKENS,
     EXPECTED,
     NEWER_PRE_TOKENIZERS,
     PRE_TOKENIZERS,
@@ -16,7 +15,6 @@ from i2s_spec.schema.architectures.keys import (
     Key,
 )
 from i2s_spec.schema.checks import KEY_COUNT_SPAN
-from i2s_spec.schema.programs.loader_endings import DEFAULT_SPECIAL_TOKENS
 from i2s_spec.schema.types import I2_S
 
 MODELS: Final = "models of a declared architecture"

@@ -4,17 +4,15 @@ Only the beginning of a list is checked (`LOOKED_AT`): a mistake of a converter 
 """
 
 import struct
-from collections.abc import Iterator
 
 from i2s_spec.errors import TrustedText
 from i2s_spec.gguf import string_arrays
 from i2s_spec.gguf.string_arrays import Strings
-from i2s_spec.light_typing import Final
+from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.architecture_view import TEXT_BEGINS, TEXT_ENDS, ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import WARNING, Finding, rule
 from i2s_spec.linter.rules.tokenizer.template_text import seen as texts_of
-from i2s_spec.pattern import pattern
 from i2s_spec.schema.checks import order_prefix
 
 VOCABULARIES: Final = "files with a gpt2 or llama vocabulary"
@@ -37,7 +35,8 @@ BYTES: Final = 256
 #: The largest number of token types that are counted.
 _COUNTED: Final = 1 << 20
 
-_MARKER: Final = pattern(rb"<\|[A-Za-z][A-Za-z0-9_]{1,40}\|>")
+#: The lengths in bytes of the name between `<|` and `|>` of a marker: letters, digits and `_`, and a letter first.
+_IN_MARKER: Final = range(2, 42)
 #: The largest number of template markers to look for.
 _MARKERS: Final = 48
 
@@ -149,18 +148,30 @@ def template_marker_missing(subject: Subject) -> Iterator[Finding]:
     if seen is None:
         return
     for text in templates:
-        markers = {found[0]: found for found in reversed(list(_MARKER.finditer(text.data)))}
+        markers = {marker: at for at, marker in reversed(list(_markers(text.data)))}
         sought = list(markers)[:_MARKERS]
         places = _places(known, seen, sought)
-        missing = sorted((markers[marker].start(), marker) for marker, at in zip(sought, places, strict=True) if at < 0)
+        missing = sorted((markers[marker], marker) for marker, at in zip(sought, places, strict=True) if at < 0)
         has_markers = len(missing) < len(sought) or any(
-            at >= 0 and _MARKER.fullmatch(each) for each, at in zip(known.sought, seen.found, strict=True)
+            at >= 0 and list(_markers(each)) == [(0, each)] for each, at in zip(known.sought, seen.found, strict=True)
         )
         if missing and has_markers:
-            _, first = missing[0]
-            yield template_marker_missing.at(
-                text.span(*markers[first].span()), got=first, key=text.key, count=len(missing)
-            )  # fmt: skip
+            start, first = missing[0]
+            span = text.span(start, start + len(first))
+            yield template_marker_missing.at(span, got=first, key=text.key, count=len(missing))
+
+
+def _markers(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The markers in a text, `<|...|>`, and where each begins."""
+    at = data.find(b"<|")
+    while at >= 0:
+        start = at + 2
+        stop = data.find(b"|>", start, start + _IN_MARKER.stop + 1)
+        word = data[start : max(stop, start)]
+        if len(word) in _IN_MARKER and word[:1].isalpha() and word.replace(b"_", b"").isalnum():
+            yield at, data[at : stop + 2]
+            start = stop + 2
+        at = data.find(b"<|", start)
 
 
 def _places(known: ArchitectureView, seen: Strings, markers: list[bytes]) -> tuple[int, ...]:
