@@ -78,7 +78,7 @@ def embedding_type(subject: Subject) -> Iterator[Finding]:
         elif row.type == "Q8_0" and row.ne[0] % 256 == 0:
             reason = f"with {counted(row.ne[0], 'column')}, a multiple of 256, llama-quantize would not have chosen it"
         elif row.type not in row.spec.types:
-            reason = "no published model has it so"
+            reason = "no published model has this type here"
         if reason and not _has_groups(row.type):
             yield embedding_type.at(
                 subject.info_span(row.i, "type"), got=TrustedText(row.type), want=TrustedText(row.spec.usual), name=row.name,
