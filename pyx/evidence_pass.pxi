@@ -35,7 +35,7 @@ cdef inline int64_t lines(int64_t size) noexcept nogil:
 
 
 cdef class Pass:
-    """What threads share while they count and compare.
+    """The state that threads share while they count and compare.
 
     :param matrices: int64 [matrices, MATRIX_FIELDS]: where a payload begins, its rows and columns, the bytes that are read at
         once, where its counts go, whether rows are counted, and which layer it is of; matrices of a layer beside each other
@@ -50,7 +50,7 @@ cdef class Pass:
     :param gains: float32, all that are compared
     :param found: float64 [uses, 2, hypotheses], not a number yet
     :param made: uint8 [uses], 0 yet: whether a comparison is made
-    :raises ValueError: where a table says what does not fit
+    :raises ValueError: where a table has entries that do not fit
     """
     cdef int sums, scores
     cdef bint either, others
@@ -195,7 +195,7 @@ cdef class Pass:
         return answer
 
     def take(self):
-        """The number of the next matrix, for who counts it otherwise; -1 where none is left."""
+        """The number of the next matrix, for a caller that counts it in another way; -1 where none is left."""
         cdef int64_t matrix = i2s_fetch_add(&self.next, 1)
         return matrix if matrix < self.matrices.shape[0] else -1
 

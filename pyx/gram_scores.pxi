@@ -1,4 +1,4 @@
-"""The scores of Grams under several orders, and those of heads that share a key head. Nothing here holds the GIL while it adds;
+"""The scores of Grams under several orders, and those of heads that share a key head. Additions do not hold the GIL;
 `grams.score` and `grams.shared` are the definitions."""
 
 def gram_scores(int row, const float[:, ::1] one, const float[:, ::1] first, const float[:, ::1] second,
@@ -34,7 +34,7 @@ def gram_scores(int row, const float[:, ::1] one, const float[:, ::1] first, con
             found[0, numbers[h]] = found[1, numbers[h]] = NAN
             if n < values or n < 2:
                 continue
-            all_of = n == known and n == others  # in whatever order: squares are the same in each
+            all_of = n == known and n == others  # in any order: squares are the same
             for i in range(5):
                 sums[i] = 0
             at[0], at[1] = &first[firsts[h], firsts[h]], &second[firsts[h], firsts[h]]
@@ -50,7 +50,7 @@ def gram_scores(int row, const float[:, ::1] one, const float[:, ::1] first, con
 
 cdef void sum_over_heads(const float[:, ::1] products, const int32_t *places, int64_t width, int64_t share, int64_t n,
                          float *found) noexcept nogil:
-    """What `shared_gram` gives, of n channels."""
+    """The result of `shared_gram` for n channels."""
     cdef int64_t group = share * width, i, j, head, of_row, i_at, j_at
     cdef const float *row
     cdef float *to
@@ -85,7 +85,7 @@ def shared_gram(const float[:, ::1] products, const int32_t[::1] places, int64_t
 def shared_scores(int row, int gram_row, const float[:, ::1] products, const float[:, ::1] first, const float[:, ::1] second,
                   const int32_t[::1] places, const int64_t[::1] starts, const int64_t[::1] firsts,
                   const int64_t[::1] numbers, int64_t width, int64_t share, int64_t values, double[:, ::1] found):
-    """The scores of what `shared_gram` gives of products under each of several orders, as correlations; the other
+    """The scores of the results of `shared_gram` for products under each of several orders, as correlations; the other
     parameters are those of `gram_scores`. Not a number also where an order does not begin with the first channel."""
     cdef int64_t known = products.shape[0], others = first.shape[0], orders = numbers.shape[0], most = 0, h, i, n, channels
     cdef double sums[5]

@@ -36,7 +36,7 @@ def gram(int row, const uint8_t[::1] data, int64_t stride, int64_t n, bint down,
     if vectors % 4 or room > I2S_GRAM_MOST or found.shape[0] != vectors or found.shape[1] != vectors:
         raise ValueError("the products have another shape")
     of_trits, of_products = vectors * room, (4 * vectors * vectors + I2S_GRAM_LINE - 1) // I2S_GRAM_LINE * I2S_GRAM_LINE
-    # One piece, at a whole line: of several large ones, pages would go back to the system every time.
+    # One allocation, aligned to a line: with several large ones, pages would be returned to the system every time.
     memory = <uint8_t *>malloc(<size_t>(I2S_GRAM_LINE + of_trits + of_products + 32 * vectors + rows * n))
     if memory == NULL:
         raise MemoryError

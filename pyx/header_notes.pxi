@@ -1,4 +1,4 @@
-"""What the pass over a header notes of each key and tensor, and the records that are made of these notes when asked for."""
+"""The notes of the pass over a header on each key and tensor, and the records that are made from them on demand."""
 
 cdef struct KeyNote:
     int64_t start      # of the record
@@ -23,9 +23,9 @@ cdef struct TensorNote:
 
 
 cdef class Index:
-    """What one pass over a header notes: where each key-value and each tensor info lies, and what stopped the pass.
+    """The notes of one pass over a header: where each key-value and each tensor info lies, and what stopped the pass.
 
-    `fault` is the `FormatError` that ended it, or None; up to there the index is sound.
+    `fault` is the `FormatError` that ended the pass, or None; the index is sound up to that point.
     """
 
     cdef KeyNote *key_notes
@@ -47,7 +47,7 @@ cdef class Index:
         free(self.names)
 
     cdef int64_t keep(self, const uint8_t *text, int64_t length) except -1:
-        """Keep a name; its offset in the blob."""
+        """Keep a name; returns its offset in the blob."""
         cdef int64_t at = self.names_used
         cdef void *grown
         if at + length > self.names_room:
@@ -101,7 +101,7 @@ cdef class Index:
         record.index = i
         return record
 
-    # What there is to look at among very many: the numbers of few rows, without a Python object for each of the others.
+    # The few rows to look at among very many, by number, without a Python object for each of the others.
 
     def keys_of(self, int type):
         """The key-values of a value type, and the arrays of it."""
@@ -123,7 +123,7 @@ cdef class Index:
         return found
 
     def odd_keys(self):
-        """The key-values whose name is not plainly of lower_snake_case segments between dots; hyphens are looked at again."""
+        """The key-values whose name is not clearly lower_snake_case segments with dots; those with hyphens are checked again."""
         cdef Py_ssize_t i
         return [i for i in range(self.keys) if not plain_key(self.names + self.key_notes[i].name, self.key_notes[i].length)]
 
@@ -134,7 +134,7 @@ cdef class Index:
                 if not plain_name(self.names + self.tensor_notes[i].name, self.tensor_notes[i].length)]
 
     def all_differ(self, bint tensors):
-        """Whether no name of a key, or of a tensor, occurs twice, as far as their hashes tell: True is certain."""
+        """Whether no name of a key, or of a tensor, occurs twice, judged by their hashes; True is certain."""
         cdef Py_ssize_t i, count = self.tensors if tensors else self.keys
         cdef uint64_t *hashes = <uint64_t *>malloc((count + 1) * sizeof(uint64_t))
         cdef bint differ = True
@@ -158,7 +158,7 @@ cdef class Index:
 @cython.final
 @cython.freelist(16)
 cdef class KeyValue:
-    """One key-value as it stands in the file: what the scanner noted of it. Nothing is read or decoded here."""
+    """The scanner's notes of one key-value in the file. Nothing is read or decoded here."""
 
     cdef Index notes
     #: Its place in the file: 0 is the first.
@@ -192,7 +192,7 @@ cdef class KeyValue:
 
     @property
     def label(self):
-        """The value's type as people write it: `u32`, `str`, `arr[str]`."""
+        """The usual name of the value's type: `u32`, `str`, `arr[str]`."""
         label = ValueType(self.type).label
         return f"{label}[{ValueType(self.element).label}]" if self.type == ARRAY else label
 
@@ -208,7 +208,7 @@ cdef class KeyValue:
 
     @property
     def value_start(self):
-        """First byte of the value; of strings and arrays, behind their lengths and types."""
+        """First byte of the value; for strings and arrays, the byte after their lengths and types."""
         return self.notes.key_notes[self.index].value
 
     @property
@@ -238,7 +238,7 @@ cdef class KeyValue:
 
     @property
     def value_span(self):
-        """The value; of strings and arrays without their lengths and types."""
+        """The value; strings and arrays without their lengths and types."""
         return Span(self.value_start, self.stop, f"key_values[{self.index}].value")
 
     def __repr__(self):
@@ -248,7 +248,7 @@ cdef class KeyValue:
 @cython.final
 @cython.freelist(16)
 cdef class TensorInfo:
-    """One tensor info as it stands in the file: what the scanner noted of it."""
+    """The scanner's notes of one tensor info in the file."""
 
     cdef Index notes
     #: Its place in the tensor table: 0 is the first.

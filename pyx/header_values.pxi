@@ -1,4 +1,4 @@
-"""A look at values that are in a file: strings, and whether they are UTF-8; bytes that must be 0 or 1, or 0."""
+"""Checks of values in a file: strings, and whether they are UTF-8; bytes that must be 0 or 1, or 0."""
 
 def strings(const uint8_t[::1] data, Py_ssize_t count, bint big):
     """Decode `count` GGUF strings that fill `data` exactly; bytes that are not UTF-8 become surrogate escapes."""
@@ -29,7 +29,7 @@ cdef struct Utf8:
 
 
 cdef bint feed(Utf8 *state, const uint8_t *p, int64_t n) noexcept nogil:
-    """Advance over `n` bytes; False where they cannot be UTF-8 (RFC 3629: no overlong forms, no surrogates)."""
+    """Advance over `n` bytes; False where they are not UTF-8 (RFC 3629: no overlong forms, no surrogates)."""
     cdef int64_t i = 0
     cdef uint64_t eight
     cdef uint8_t b
@@ -95,13 +95,13 @@ cdef bint valid(Window window, int64_t start, int64_t length) except -1:
 
 
 def invalid_utf8(source, spans):
-    """Look at strings given as (start, length): the positions in `spans` of those that are not UTF-8."""
+    """Check strings given as (start, length); returns the positions in `spans` of those that are not UTF-8."""
     cdef Window window = Window(source)
     return [i for i, (start, length) in enumerate(spans) if not valid(window, start, length)]
 
 
 cdef int64_t sound_strings(const uint8_t *start, int64_t room, bint big, Py_ssize_t *left) noexcept nogil:
-    """Pass over at most `left` strings that lie whole in `room` bytes and are UTF-8: how many bytes they take."""
+    """Skip at most `left` strings that lie whole in `room` bytes and are UTF-8; returns how many bytes they take."""
     cdef const uint8_t *p = start
     cdef const uint8_t *last = start + room - 8
     cdef Py_ssize_t todo = left[0]
@@ -121,7 +121,7 @@ cdef int64_t sound_strings(const uint8_t *start, int64_t room, bint big, Py_ssiz
 
 
 def invalid_utf8_in_array(source, int64_t start, int64_t stop, Py_ssize_t count, bint big):
-    """Look at an array of strings between `start` and `stop`: how many are not UTF-8, the first's index and span."""
+    """Check an array of strings between `start` and `stop`: how many are not UTF-8, and the index and span of the first."""
     cdef Window window = Window(source)
     cdef Py_ssize_t bad = 0, left = count
     cdef uint64_t length
@@ -136,7 +136,7 @@ def invalid_utf8_in_array(source, int64_t start, int64_t stop, Py_ssize_t count,
             start += sound_strings(window.at(start, 1), ready, big, &left)
             if not left:
                 break
-        # One that is wrong, or that the window cuts.
+        # A string that is wrong, or that the end of the window cuts.
         p = window.at(start, 8)
         if p == NULL:
             raise _changed(start)
