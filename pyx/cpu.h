@@ -191,7 +191,7 @@ static inline int i2s_cpu_halves_avx512(void) { return i2s_cpu_amd_19h(); }
 static inline int i2s_cpu_small_first(void) { return i2s_cpu_amd_19h(); }
 
 /* Whether a file is read faster where it does not go into memory that the second-level cache holds: the copy of a system call
- * (`rep movsb`) took a sixth longer there on Zen 4. */
+ * (`rep movsb`) took a tenth to a fifth longer there on Zen 4. */
 static inline int i2s_cpu_reads_beyond_second(void) { return i2s_cpu_amd_19h(); }
 
 /* Bytes of the third-level cache of an AMD processor that one core can use, 0 for any other processor: what the C library says

@@ -68,7 +68,7 @@ def test_a_report_is_no_tuple_and_stays_as_it_is(report: i2s.Report) -> None:
     assert not isinstance(report, tuple)
     with pytest.raises(TypeError):
         len(report)  # type: ignore[arg-type]
-    with pytest.raises(AttributeError, match=r"replaced\(path=...\) makes another one"):
+    with pytest.raises(AttributeError, match=r"replaced\(path=...\) makes a changed copy"):
         report.path = "b.gguf"
     other = report.replaced(path="b.gguf")
     assert (other.path, other.findings, report.path) == ("b.gguf", report.findings, "<buffer>")
