@@ -227,4 +227,6 @@ def test_results_say_how_the_package_is_installed(
         folder.mkdir(exist_ok=True)
         (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: i2s-spec\nVersion: 1.0\n")
         (folder / name).write_text(text)
+    for line in files.get("RECORD", "").splitlines():  # newer readers of metadata leave out files that are not there
+        (tmp_path / line.partition(",")[0]).touch()
     assert start.installation() == words
