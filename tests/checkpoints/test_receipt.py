@@ -418,7 +418,7 @@ def test_a_receipt_in_the_file(tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["c", "o.gguf", "r.json"]
     for options in ([], ["--receipt", str(receipt)]):
         run = CliRunner().invoke(cli, ["verify", str(path), *options])
-        assert (run.exit_code, run.output.splitlines()[-1]) == (0, "24 tensors are as the receipt has them")
+        assert (run.exit_code, run.output.splitlines()[-1]) == (0, "24 tensors match the receipt")
     with i2s.open(path) as file:
         place = file.tensors["blk.1.ffn_up.weight"].span.start
     with path.open("r+b") as stream:
@@ -624,7 +624,7 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "family: bitnet-2b4t (architectures BitNetForCausalLM)" in run.output
     assert "g  passed" in run.output
     run = CliRunner().invoke(cli, ["verify", path, "--receipt", receipt])
-    assert (run.exit_code, run.output.splitlines()[-1]) == (0, "24 tensors are as the receipt has them")
+    assert (run.exit_code, run.output.splitlines()[-1]) == (0, "24 tensors match the receipt")
     run = CliRunner().invoke(cli, ["import", str(folder), "-o", path, "--receipt", receipt])
     assert (run.exit_code, "already exists" in run.output) == (2, True)
     for written in ("config.json", "model.safetensors", "tokenizer.json"):

@@ -102,7 +102,9 @@ def _agreement(found: NDArray[np.float32], want: NDArray[np.float32], what: str,
         "largest_difference": spread,
         "argmax": changed,
     }
-    same = f", the largest at the same token but for {counted(changed, 'near tie')}" if argmax else ""
+    same = ""
+    if argmax:
+        same = f", the same largest token at all but {counted(changed, 'near tie')}" if changed else ", the same largest tokens"
     return concluded(
         "g",
         problems,

@@ -78,7 +78,7 @@ def weight_checks(file: File, witness: Witness, latent: Witness | None = None) -
         checks.append(Check("d", NOT_MADE, "the matrices are stored as floats, which have no codes"))
     order = "two halves of a head alternate" if tally.permuted else "as in the checkpoint"
     checks.append(concluded("e", tally.rows, f"the rows of queries and keys are in the order that "
-                            f"{witness.architecture} rotates: {order}; the text's likelihood was not asked"))  # fmt: skip
+                            f"{witness.architecture} rotates: {order}; no likelihood of a text was measured"))  # fmt: skip
     return checks
 
 

@@ -55,7 +55,7 @@ def command(file: str, receipt: str | None, against: str | None, positions: int,
             click.echo(f"changed: {visible(sentence, 400, bare=True)}")
         if not now["changed"]:
             count = len(now["tensors"])
-            click.echo(f"{counted(count, 'tensor is', 'tensors are')} as the receipt has them")
+            click.echo(f"{counted(count, 'tensor matches', 'tensors match')} the receipt")
     if now["changed"] or failed(now):
         sys.exit(EXIT_FINDINGS)
 

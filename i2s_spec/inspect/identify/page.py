@@ -54,7 +54,7 @@ def _read(found: Identification) -> str:
     counts = ", ".join(f"{count:,}" for count in found.counts)
     if found.looked_at == "none":
         return "payloads were not read"
-    how = "payloads were read whole" if found.looked_at == "full" else "a part of each payload was read"
+    how = "payloads were read whole" if found.looked_at == "full" else "payloads were sampled, small ones read whole"
     if not any(found.counts):
         return "no payload could be read"
     return f"{how}: codes 0 to 3 occur {counts} times"
