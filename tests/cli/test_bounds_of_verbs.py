@@ -24,8 +24,8 @@ SCALE: Final = float(os.environ.get("I2S_HOSTILE_SCALE", "0.03125"))
 #: The 5 s of a processor of 2024, on which a unit takes 8 ms; a quarter more, as what walks through memory is slowed more
 #: than a unit where others work too; and what any call takes.
 MOST_UNITS: Final = 1.25 * 625 * SCALE + 25
-#: KiB: 256 MiB, and the windows that any call has.
-MOST_MEMORY: Final = 256 * 1024 * SCALE + 24 * 1024
+#: KiB: 256 MiB, and the windows of any call, which are 35 MB where two files are compared.
+MOST_MEMORY: Final = 256 * 1024 * SCALE + 34 * 1024
 #: Units that a verb takes besides, however large the file is: a plan has up to 10,000 repairs of each rule, 0.5 s of them;
 #: what differs is compared with up to 8,192 others, 0.2 s.
 PLANNED: Final = {"fix": 70, "diff": 30, "lint": 30}

@@ -63,7 +63,7 @@ def flat_rows(
     :param fetch: gives the flat numbers of a range whose ends are multiples of `unit`, or the end
     :param swapped: the same for so many of the first numbers, a multiple of `unit`, with words turned round
     """
-    rows, cols = (shape[0], 1) if len(shape) == 1 else (prod(shape[:-1]), shape[-1])
+    rows, cols = (prod(shape), 1) if len(shape) < 2 else (prod(shape[:-1]), shape[-1])
     total = rows * cols
 
     def read(start: int, stop: int) -> NDArray[Any]:
