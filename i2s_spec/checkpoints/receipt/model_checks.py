@@ -104,7 +104,8 @@ def _agreement(found: NDArray[np.float32], want: NDArray[np.float32], what: str,
     }
     same = ""
     if argmax:
-        same = f", the same largest token at all but {counted(changed, 'near tie')}" if changed else ", the same largest tokens"
+        but = f" but for {counted(changed, 'near tie')}" if changed else ""
+        same = f", the same largest tokens{but}"
     return concluded(
         "g",
         problems,
