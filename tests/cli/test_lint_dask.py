@@ -114,7 +114,7 @@ def test_checkpoints_are_checked_there_too(tmp_path: Path) -> None:
     assert {Path(path).name: each["ok"] for path, each in found.items() if not path.endswith(".gguf")} == {
         "good": True, "bad": False,
     }  # fmt: skip
-    assert "4 of 4 files have their results" in ended(i2s(*arguments, cwd=tmp_path))[2]
+    assert "4 of 4 files have results" in ended(i2s(*arguments, cwd=tmp_path))[2]
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_a_killed_scheduler_ends_the_run_and_another_goes_on(tmp_path: Path, clu
     before = lines(results)
     assert len(before) == int(said[1]) < 300
     code, _, err = ended(i2s(*arguments, "--jobs", "2", cwd=tmp_path))
-    assert f"{len(before)} of 300 files have their results" in err
+    assert f"{len(before)} of 300 files have results" in err
     found = lines(results)
     assert Counter(Counter(line["url"] for line in found).values()) == {1: 300}
     assert (code, found[: len(before)]) == (0, before)
