@@ -13,6 +13,19 @@ annotations stay text. Type checkers read the names of `typing` itself, and foll
 
 from __future__ import annotations
 
+# `collections.abc` would import all of `collections`; Python has this module from its start.
+from _collections_abc import (
+    Callable,
+    Collection,
+    Container,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+)
+
 __all__ = [
     "TYPE_CHECKING", "Any", "BinaryIO", "Callable", "ClassVar", "Collection", "Container", "Final", "Generator", "Iterable",
     "Iterator", "Literal", "Mapping", "NamedTuple", "NoReturn", "Protocol", "Sequence", "Set", "TypeVar", "cast",
@@ -22,17 +35,6 @@ __all__ = [
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        Callable,
-        Collection,
-        Container,
-        Generator,
-        Iterable,
-        Iterator,
-        Mapping,
-        Sequence,
-        Set,
-    )
     from typing import (
         Any,
         BinaryIO,
@@ -50,19 +52,6 @@ if TYPE_CHECKING:
 else:
     import sys
     from _collections import _tuplegetter
-
-    # Those of `collections.abc`, which imports all of `collections`; Python has these from its start.
-    from _collections_abc import (
-        Callable,
-        Collection,
-        Container,
-        Generator,
-        Iterable,
-        Iterator,
-        Mapping,
-        Sequence,
-        Set,
-    )
 
     class _Named:
         """Stands for a form of `typing` that a start only has in annotations, or in names of other types."""
