@@ -30,7 +30,7 @@ sys.path.insert(0, str(HERE.parent / "sanitised"))
 from extensions import BuildError, build_tools, run  # noqa: E402 - of the folder beside this one
 
 SANITIZERS: Final = "address,undefined"
-FLAGS: Final = ("-g", "-O1", "-fno-sanitize-recover=all", "-Wno-unused-function")
+FLAGS: Final = ("-g1", "-O1", "-fno-sanitize-recover=all", "-Wno-unused-function")
 
 #: Inputs to begin with, of the harnesses in Python.
 CORPORA: Final = {

@@ -17,7 +17,7 @@ ROOT = HERE.parent.parent
 #: -g1 names functions and lines in reports; what -g says of variables takes a quarter of the time of a build.
 FLAGS: Final = (
     "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer",
-    "-fno-wrapv", "-g1", "-O1",
+    "-fno-wrapv", "-g1", "-Og",
 )  # fmt: skip
 
 #: What an extension that was built so asks the run-time libraries for.

@@ -18,7 +18,7 @@ FUZZ = ROOT / "fuzz"
 
 #: A harness with planted bugs, each after a word; `MENDED` is a file whose words do no harm any more.
 TOY = """
-import ctypes, os, sys
+import ctypes, os, sys, time
 from pathlib import Path
 import pytest
 
@@ -36,7 +36,7 @@ def deeper(depth):
 
 def spin():
     while True:
-        sum(range(1000))
+        time.sleep(0.001)
 
 def guarded(data):
     try:

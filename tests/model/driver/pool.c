@@ -1,16 +1,15 @@
 /* The pool's threads do parts of a job. Each part waits until all parts have begun, so that each needs a thread of its own.
  *
  * Jobs are given to new threads, to threads that sleep, and to those of a child process. A part that waits in vain gives up
- * after some seconds, and then none waits any more. */
+ * after two seconds, and then none waits any more. */
 #include "matmul_pool.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { THREADS = 3, JOBS = 20 };
-#define PATIENCE 5000000000
+#define PATIENCE 2000000000
 
 static _Atomic int begun, in_vain;
 
@@ -20,7 +19,7 @@ static void meet(void *job, int64_t part) {
     atomic_fetch_add(&begun, 1);
     while (atomic_load(&begun) < THREADS && !atomic_load(&in_vain)) {
         if (i2s_pool_now() > until) atomic_store(&in_vain, 1);
-        sched_yield();
+        usleep(50);
     }
 }
 
@@ -29,7 +28,7 @@ static int asleep(void) {
     const int64_t until = i2s_pool_now() + PATIENCE;
     while (atomic_load(&i2s_pool.sleepers) < THREADS - 1) {
         if (i2s_pool_now() > until) return 0;
-        sched_yield();
+        usleep(50);
     }
     return 1;
 }
