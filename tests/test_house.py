@@ -8,10 +8,11 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from graphlib import TopologicalSorter
-from itertools import product
+from graphlib import CycleError, TopologicalSorter
+from itertools import product, takewhile
+from operator import eq
 from pathlib import Path
 
 import pytest
@@ -184,6 +185,23 @@ def test_no_modules_import_each_other() -> None:
     """Packages count where a name of their own is taken from them; a module may import its package's other modules."""
     graph = {name: imported_modules(module) - {name} for name, module in NAMES.items()}
     TopologicalSorter(graph).prepare()  # raises CycleError with the circle
+
+
+def test_folders_in_one_folder_do_not_import_each_other() -> None:
+    """Nor do a folder and a module beside it, on any level; imports for type checkers count."""
+    graphs: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for name, module in NAMES.items():
+        for other in imported_modules(module):
+            ours, theirs = name.split("."), other.split(".")
+            shared = sum(takewhile(bool, map(eq, ours, theirs)))
+            if shared < min(len(ours), len(theirs)):  # a folder's __init__ lies above what is in the folder
+                graphs[".".join(ours[:shared])][ours[shared]].add(theirs[shared])
+    assert graphs["i2s_spec"]["cli"] >= {"linter", "errors"}
+    for folder, graph in graphs.items():
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            pytest.fail(f"in {folder}: {' imports '.join(reversed(error.args[1]))}")
 
 
 def test_folders_are_small() -> None:
