@@ -20,9 +20,6 @@ from i2s_spec.cli.shell.candidates import NAMES, candidates
 from i2s_spec.cli.shell.completion import SCRIPTS
 from i2s_spec.testing.sample import Draft
 
-#: The process that tests may have threads; the fork becomes a shell at once.
-pytestmark = pytest.mark.filterwarnings("ignore:.*forkpty:DeprecationWarning")
-
 #: What a shell is started with so that it reads no file of the user, and shows as little as possible.
 START = {
     "bash": ["bash", "--norc", "--noprofile", "-i"],
@@ -124,6 +121,10 @@ def test_a_fifo_is_not_opened(tmp_path: Path) -> None:
 
 
 # --- in shells ----------------------------------------------------------------------------------------------------
+
+
+#: The test process may have threads; the forked process becomes a shell at once.
+pytestmark = pytest.mark.filterwarnings("ignore:.*forkpty:DeprecationWarning")
 
 
 class Terminal:
