@@ -28,7 +28,8 @@ from i2s_spec.codec.form import TERNARY_TYPES, Form
 from i2s_spec.codec.isa import VARIABLE, chosen, kernel_sets
 from i2s_spec.codec.observation import BLOCK, PayloadObservation, observe
 from i2s_spec.codec.payload import unpack_codes
-from i2s_spec.codec.quantization import mean, quantize, remainder
+from i2s_spec.codec.quantization import mean, quantize
+from i2s_spec.codec.remainder import readers
 from i2s_spec.codec.shape import matrix
 from i2s_spec.codec.tail import classify
 from i2s_spec.codec.ternary_types import BLOCK_TYPES, pack_blocks, unpack_blocks
@@ -246,8 +247,8 @@ def _odd_trits(head: bytes, content: bytes) -> None:
         outcome(partial(unpack_blocks, content, trits.shape, each))
     outcome(lambda: matrix(trits.shape))
     outcome(lambda: unpack_codes(content, trits.shape[-2:], dialect.layout))
-    for name in (*remainder.READERS, "nobody"):
-        outcome(partial(remainder.read_as, name, content, trits.shape[-2:]))
+    for name in (*readers.READERS, "nobody"):
+        outcome(partial(readers.read_as, name, content, trits.shape[-2:]))
 
 
 def _surveyed(head: bytes, content: bytes) -> None:

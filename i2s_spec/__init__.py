@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from i2s_spec.codec.native import unpack as unpack
     from i2s_spec.codec.quantization.quantize import quantize as quantize
     from i2s_spec.codec.quantization.quantize import weight_quant as weight_quant
-    from i2s_spec.codec.quantization.remainder import read_as as read_as
+    from i2s_spec.codec.remainder.readers import read_as as read_as
     from i2s_spec.convert.container.rewrite import convert_endian as convert_endian
     from i2s_spec.convert.container.rewrite import rewrite as rewrite
     from i2s_spec.convert.synthetic.new import new as new
@@ -81,7 +81,7 @@ _HOMES = {
     "unpack": "i2s_spec.codec.native",
     "quantize": "i2s_spec.codec.quantization.quantize",
     "weight_quant": "i2s_spec.codec.quantization.quantize",
-    "read_as": "i2s_spec.codec.quantization.remainder",
+    "read_as": "i2s_spec.codec.remainder.readers",
     "get_rows": "i2s_spec.codec.native",
     "new": "i2s_spec.convert.synthetic.new",
     "quantize_model": "i2s_spec.convert.tensors.quantize_model",

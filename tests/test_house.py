@@ -8,10 +8,11 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from graphlib import TopologicalSorter
-from itertools import product
+from graphlib import CycleError, TopologicalSorter
+from itertools import product, takewhile
+from operator import eq
 from pathlib import Path
 
 import pytest
@@ -148,12 +149,15 @@ def test_a_checkout_that_was_not_built_says_so(tmp_path: Path) -> None:
     import shutil
 
     shutil.copytree(PACKAGE, tmp_path / "i2s_spec", ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__"))
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     for code in (
         "import i2s_spec; i2s_spec.open",
         "import i2s_spec; i2s_spec.pack",
         "from i2s_spec.cli import main; main(['info'])",
     ):
-        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+        run = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path, env=env
+        )
         assert run.returncode in (1, 4)
         assert "pip install -e ." in run.stderr
 
@@ -184,6 +188,23 @@ def test_no_modules_import_each_other() -> None:
     """Packages count where a name of their own is taken from them; a module may import its package's other modules."""
     graph = {name: imported_modules(module) - {name} for name, module in NAMES.items()}
     TopologicalSorter(graph).prepare()  # raises CycleError with the circle
+
+
+def test_folders_and_modules_in_one_folder_form_no_cycle() -> None:
+    """On any level; imports for type checkers count, re-exports by the `__init__` of the folder do not."""
+    graphs: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for name, module in NAMES.items():
+        for other in imported_modules(module):
+            ours, theirs = name.split("."), other.split(".")
+            shared = sum(takewhile(bool, map(eq, ours, theirs)))
+            if shared < min(len(ours), len(theirs)):  # a folder's __init__ lies above what is in the folder
+                graphs[".".join(ours[:shared])][ours[shared]].add(theirs[shared])
+    assert graphs["i2s_spec"]["cli"] >= {"linter", "errors"}
+    for folder, graph in graphs.items():
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            pytest.fail(f"in {folder}: {' imports '.join(reversed(error.args[1]))}")
 
 
 def test_folders_are_small() -> None:

@@ -7,7 +7,8 @@
     form, trits
                 the trits and scales of a tensor of any type that can hold them, a window at a time
     quantization/
-                the rules by which released programs make weights ternary, bit for bit, and elements outside whole blocks
+                the rules by which released programs make weights ternary, bit for bit
+    remainder/  elements outside whole blocks, and what programs read there
     blocks/     types that have a scale for each group or row
     payload_native
                 the same as `payload`, codes without a tail, with compiled kernels

@@ -15,8 +15,9 @@ import numpy as np
 from i2s_spec.codec import kernels, payload_native, reference
 from i2s_spec.codec.payload import UnusedCode, trits_of_codes
 from i2s_spec.codec.payload_native import array_to_fill, bytes_to_fill, copied, filled, kernel_can_read, thread_count
-from i2s_spec.codec.quantization.remainder import check_readable, check_writable, dropped_elements, read_as
 from i2s_spec.codec.recode import Scan
+from i2s_spec.codec.remainder.dropped import check_readable, check_writable, dropped_elements
+from i2s_spec.codec.remainder.readers import read_as
 from i2s_spec.codec.shape import PayloadShape, matrix, payload_shape
 from i2s_spec.codec.tail import one_scale, read_tail, write_tail
 from i2s_spec.deprecation import renamed_keyword
@@ -254,8 +255,8 @@ def get_rows(
     :param rows: the numbers of the rows, integers [T]; any may occur more than once
     :param shape: (rows, cols)
     :param dialect: a name or a `Dialect`
-    :param reader: one of `remainder.READERS`: rows as that program reads them, right or wrong, such as `get-rows` of the
-        BitNet fork, which takes row r from byte r*cols // 4 on. Code 3 is 0 then, and so is what it does not read
+    :param reader: one of `remainder.readers.READERS`: rows as that program reads them, right or wrong, such as `get-rows`
+        of the BitNet fork, which takes row r from byte r*cols // 4 on. Code 3 is 0 then, and so is what it does not read
     :param byte_order: of the file that the scale is from
     :param unused_code: what code 3 becomes where no reader is named, as for `unpack`
     :returns: float32 [T, cols]

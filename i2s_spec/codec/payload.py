@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 
-from i2s_spec.codec.quantization.remainder import whole_blocks
+from i2s_spec.codec.remainder.dropped import whole_blocks
 from i2s_spec.codec.shape import PayloadShape, octets, place, windows
 from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import CODE_MAPS, CODES_PER_BYTE, CodeMap, Dialect, Layout

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from i2s_spec.codec.payload import count_codes, held_codes, join, recoded_codes
-from i2s_spec.codec.quantization.remainder import check_readable, check_writable
+from i2s_spec.codec.remainder.dropped import check_readable, check_writable
 from i2s_spec.codec.shape import payload_shape, windows
 from i2s_spec.codec.tail import read_tail, write_tail
 from i2s_spec.errors import counted

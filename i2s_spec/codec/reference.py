@@ -26,8 +26,8 @@ from i2s_spec.codec.payload import (
     trits_of_codes,
     unpack_codes,
 )
-from i2s_spec.codec.quantization.remainder import check_readable, check_writable
 from i2s_spec.codec.recode import Scan, histogram, scan, transcode
+from i2s_spec.codec.remainder.dropped import check_readable, check_writable
 from i2s_spec.codec.shape import PayloadShape, matrix, payload_shape, place, windows
 from i2s_spec.codec.tail import one_scale, read_tail, write_tail
 from i2s_spec.schema.checks import ByteOrder

@@ -16,13 +16,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from i2s_spec._version import tool
 from i2s_spec.conformance.phases import MEANING, READERS, phase_of, reader_of
 from i2s_spec.conformance.without_i2s import same_fault, without_i2s
 from i2s_spec.fuzzing.inputs import sound
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.gguf.unfinished import publish_folder, unfinished_folder
-from i2s_spec.linter.engine import lint, tool
+from i2s_spec.linter.engine import lint
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema.limits import DEFAULT_ALIGNMENT
 from i2s_spec.schema.types import I2_S

@@ -9,11 +9,11 @@ from dataclasses import asdict
 from html import escape
 from typing import Any, Final
 
+from i2s_spec._version import tool
 from i2s_spec.errors import counted, quote
 from i2s_spec.fuzzing.campaign import Campaign
 from i2s_spec.fuzzing.settings import CampaignFind
 from i2s_spec.fuzzing.verdict import MEANING, Kind
-from i2s_spec.linter.engine import tool
 
 SCHEMA_VERSION: Final = 1
 

@@ -5,12 +5,12 @@ it, a short function that examines a `Subject` and yields findings. The *engine*
 reader into a finding, runs every rule over what could be read, and returns a `Report`. *Report formats* render it.
 
     rule         Rule, Finding, Severity, the registry and the decorators that fill it
-    options      Options: all settings of a run, validated once
+    options      Options: all settings of a run, validated once; config reads them from i2s.toml
     analysis/    a file as the rules see it (`Subject`), and analyses that several rules share, computed once
     rules/       the rules by subject; a module is imported when one of its rules is needed
     reference/   comparison with another file whose weights are known
     runtimes/    which programs load a file and compute with it, and why not
-    selection/   profiles, configuration, baselines, suppressions
+    selection/   profiles, baselines, suppressions
     engine       lint: one file to one Report
     report_data  Report and Totals; report/ renders them, excerpt gives the bytes that they show
     batch/       many files, in one process or several

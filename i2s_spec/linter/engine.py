@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 
-from i2s_spec._version import __version__
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FetchingSource, Origin, Source, is_address, source_of
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from i2s_spec.linter.reference.weights import ReferenceWeights
-
-SCHEMA_VERSION = 1
 
 #: The module of the rules on the layout of weights.
 _OF_LAYOUT = "i2s_spec.linter.rules.ternary.i2s_layout"
@@ -293,8 +290,3 @@ def _in_order(codes: tuple[str, ...]) -> tuple[Facts, ...]:
 def _asked(codes: tuple[str, ...], fetched: bool) -> int:
     """How many of them are checked for a file."""
     return sum(_is_asked(rule, fetched) for rule in _in_order(codes))
-
-
-def tool() -> dict[str, str]:
-    """The program that made a report."""
-    return {"name": "i2s-spec", "version": __version__}

@@ -27,7 +27,7 @@ from pace import units
 
 import i2s_spec
 from i2s_spec.cli import main
-from i2s_spec.cli.models.model_input import read_text
+from i2s_spec.cli.arguments.model_input import read_text
 from i2s_spec.convert.container.rewrite import rewrite
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.errors import FormatError

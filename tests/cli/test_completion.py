@@ -123,6 +123,10 @@ def test_a_fifo_is_not_opened(tmp_path: Path) -> None:
 # --- in shells ----------------------------------------------------------------------------------------------------
 
 
+#: The test process may have threads; the forked process becomes a shell at once.
+pytestmark = pytest.mark.filterwarnings("ignore:.*forkpty:DeprecationWarning")
+
+
 class Terminal:
     """A shell on a terminal of its own."""
 

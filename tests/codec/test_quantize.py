@@ -21,8 +21,8 @@ from i2s_spec.codec.quantization.quantize import (
     ternarise,
     weight_quant,
 )
-from i2s_spec.codec.quantization.remainder import UndefinedElementsWarning
 from i2s_spec.codec.reference import dequantize, pack, unpack
+from i2s_spec.codec.remainder.dropped import UndefinedElementsWarning
 from i2s_spec.schema.dialect import LAYOUTS
 
 NAN, INF = math.nan, math.inf

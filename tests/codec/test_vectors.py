@@ -21,7 +21,8 @@ import numpy as np
 import pytest
 
 from i2s_spec.codec.quantization.quantize import NotTernaryWarning, quantize, ternarise, weight_quant
-from i2s_spec.codec.quantization.remainder import UndefinedElementsWarning, dropped_elements, read_as
+from i2s_spec.codec.remainder.dropped import UndefinedElementsWarning, dropped_elements
+from i2s_spec.codec.remainder.readers import read_as
 from i2s_spec.schema.dialect import LAYOUTS
 
 ORACLE = Path(__file__).resolve().parent.parent / "oracle"
@@ -32,7 +33,7 @@ BUILDS = [("blk128", "interleave-128"), ("blk64", "interleave-64"), ("row4", "ro
 #: Warnings are expected here where the inputs are odd; that they come, and when, other tests say.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantization.quantize.NotTernaryWarning"),
-    pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantization.remainder.UndefinedElementsWarning"),
+    pytest.mark.filterwarnings("ignore::i2s_spec.codec.remainder.dropped.UndefinedElementsWarning"),
 ]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from i2s_spec.cli.files.lint import command as lint
 from i2s_spec.docs import checkout
-from i2s_spec.linter.selection import config
+from i2s_spec.linter import config
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (checkout.chapters() / "integration.md").read_text(encoding="utf-8")

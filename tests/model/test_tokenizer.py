@@ -236,11 +236,14 @@ def test_splits_are_those_of_another_engine(pre: str, text: str) -> None:
 
 @pytest.mark.parametrize(("pattern", "category"), [(r"\p{L}", "L"), (r"\p{N}", "N"), (r"\p{P}", "P")])
 def test_classes_of_the_library_are_unicode(pattern: str, category: str) -> None:
+    """Of the characters that both know: Python, or the library, may have a newer Unicode."""
     removes = tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "removed")
+    unassigned = tokenizers.pre_tokenizers.Split(tokenizers.Regex(r"\p{Cn}"), "removed")
     for start in range(0, 0x110000, 0x1000):
         text = "".join(
             char for char in map(chr, range(start, start + 0x1000)) if unicodedata.category(char) not in ("Cs", "Cn")
         )
+        text = "".join(part for part, _ in unassigned.pre_tokenize_str(text))
         if text:
             left = "".join(part for part, _ in removes.pre_tokenize_str(text))
             assert left == "".join(char for char in text if unicodedata.category(char)[0] != category)

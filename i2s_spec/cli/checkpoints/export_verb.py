@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from i2s_spec.cli.files.target import reading, shown, writing
+from i2s_spec.cli.arguments.target import reading, shown, writing
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.draw.text import json_document, json_string
 from i2s_spec.errors import counted

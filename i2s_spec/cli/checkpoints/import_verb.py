@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from i2s_spec.cli.arguments.target import keep_inputs, reading, shown, writing
 from i2s_spec.cli.checkpoints.verify import EXIT_FINDINGS, print_checks
-from i2s_spec.cli.files.target import keep_inputs, reading, shown, writing
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw.text import json_document, json_string, visible

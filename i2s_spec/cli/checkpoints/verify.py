@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from i2s_spec.cli.files.target import reading
+from i2s_spec.cli.arguments.target import reading
 from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw.text import json_document, visible
 from i2s_spec.errors import counted

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from i2s_spec.cli.files.target import out_argument, shown, writing
+from i2s_spec.cli.arguments.target import out_argument, shown, writing
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw.text import float32_words, visible

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from i2s_spec.cli.files.target import keep_inputs, reading, shown, writing
+from i2s_spec.cli.arguments.target import keep_inputs, reading, shown, writing
 from i2s_spec.cli.form_option import form_option
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.cli.remote_options import remote_options

@@ -6,7 +6,7 @@ import warnings
 
 import click
 
-from i2s_spec.cli.files.target import out_argument, shown, writing
+from i2s_spec.cli.arguments.target import out_argument, shown, writing
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.draw.text import visible
 from i2s_spec.errors import counted

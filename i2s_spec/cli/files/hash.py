@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.files.target import reading
+from i2s_spec.cli.arguments.target import reading
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw.text import json_document, json_string, visible

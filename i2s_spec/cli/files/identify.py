@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.files.target import reading
+from i2s_spec.cli.arguments.default_model import named, origin
+from i2s_spec.cli.arguments.target import reading
 from i2s_spec.cli.form_option import form_option
-from i2s_spec.cli.models.default_model import named, origin
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw.text import fault_words, json_document, visible
@@ -136,7 +136,7 @@ def command(
 
 def _text(path: str) -> str:
     """The text for --likelihood; a GGUF file there is FILE in the wrong place."""
-    from i2s_spec.cli.models.model_input import read_text
+    from i2s_spec.cli.arguments.model_input import read_text
     from i2s_spec.gguf.regular_file import open_regular
 
     if path != "-":
@@ -150,7 +150,7 @@ def _text(path: str) -> str:
 
 def _likelihood(file: File, found: Identification, text: str | None, threads: int | None, quiet: bool) -> Likelihood:
     """What the text says of the file, read in the layout that was found."""
-    from i2s_spec.cli.models.model_input import counting_bar
+    from i2s_spec.cli.arguments.model_input import counting_bar
     from i2s_spec.model.likelihood.measure import Likelihood, likelihood, read_as
 
     if found.fault is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from i2s_spec.cli.files.target import shown, writing
+from i2s_spec.cli.arguments.target import shown, writing
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.convert.synthetic.recipes import SHAPES
 from i2s_spec.errors import counted

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.files.target import keep_inputs, shown, writing
-from i2s_spec.cli.models.model_input import encode, model_options, open_model, read_text, remark, tokenizer_of
+from i2s_spec.cli.arguments.model_input import encode, model_options, open_model, read_text, remark, tokenizer_of
+from i2s_spec.cli.arguments.target import keep_inputs, shown, writing
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.draw.text import json_document, json_string
 from i2s_spec.errors import counted

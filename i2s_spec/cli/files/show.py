@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from i2s_spec.cli.models.default_model import named, origin
+from i2s_spec.cli.arguments.default_model import named, origin
 from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw import terminal
 from i2s_spec.draw.text import fault_words, json_document, visible

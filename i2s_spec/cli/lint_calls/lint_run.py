@@ -10,13 +10,13 @@ from i2s_spec.light_contexts import ExitStack, closing
 from i2s_spec.light_functools import partial
 from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable, Generator, Iterable, Sequence
 from i2s_spec.linter.batch.lint_paths import lint_paths
+from i2s_spec.linter.config import Config, found
 from i2s_spec.linter.engine import open_reference
 from i2s_spec.linter.options import Options
 from i2s_spec.linter.reference import Reference
 from i2s_spec.linter.report import Format, details_of, kind
 from i2s_spec.linter.report_data import Totals
 from i2s_spec.linter.rule import Severity
-from i2s_spec.linter.selection.config import Config, found
 from i2s_spec.linter.selection.suppressions import Suppression, used
 
 if TYPE_CHECKING:

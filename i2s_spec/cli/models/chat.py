@@ -6,7 +6,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from i2s_spec.cli.models.model_input import counting_bar, remark, tokenizer_of
+from i2s_spec.cli.arguments.model_input import counting_bar, remark, tokenizer_of
 from i2s_spec.cli.models.model_text import ModelText
 from i2s_spec.errors import SettingError, counted, quote
 

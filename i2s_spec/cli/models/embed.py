@@ -9,9 +9,7 @@ from typing import Any
 
 import click
 
-from i2s_spec.cli.files.target import keep_inputs
-from i2s_spec.cli.form_option import form_option
-from i2s_spec.cli.models.model_input import (
+from i2s_spec.cli.arguments.model_input import (
     TokenIds,
     counting_bar,
     encode,
@@ -20,6 +18,8 @@ from i2s_spec.cli.models.model_input import (
     read_text,
     tokenizer_of,
 )
+from i2s_spec.cli.arguments.target import keep_inputs
+from i2s_spec.cli.form_option import form_option
 from i2s_spec.draw.text import float32_words, json_document, visible
 from i2s_spec.errors import counted
 

@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.command_line import command_line
-from i2s_spec.cli.files.target import keep_inputs, reading, writing
-from i2s_spec.cli.form_option import form_option
-from i2s_spec.cli.models.default_model import named, origin
-from i2s_spec.cli.models.model_input import (
+from i2s_spec.cli.arguments.default_model import named, origin
+from i2s_spec.cli.arguments.model_input import (
     TokenIds,
     counting_bar,
     encode,
@@ -22,6 +19,9 @@ from i2s_spec.cli.models.model_input import (
     remark_refusal,
     tokenizer_of,
 )
+from i2s_spec.cli.arguments.target import keep_inputs, reading, writing
+from i2s_spec.cli.command_line import command_line
+from i2s_spec.cli.form_option import form_option
 from i2s_spec.cli.termination import cleaned_up
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, SettingError, quote
 

@@ -10,9 +10,7 @@ from typing import Any
 
 import click
 
-from i2s_spec.cli.files.target import keep_inputs, shown
-from i2s_spec.cli.form_option import form_option
-from i2s_spec.cli.models.model_input import (
+from i2s_spec.cli.arguments.model_input import (
     TokenIds,
     counting_bar,
     encode,
@@ -23,6 +21,8 @@ from i2s_spec.cli.models.model_input import (
     tokenizer_if_any,
     tokenizer_of,
 )
+from i2s_spec.cli.arguments.target import keep_inputs, shown
+from i2s_spec.cli.form_option import form_option
 from i2s_spec.cli.termination import cleaned_up
 from i2s_spec.errors import counted
 

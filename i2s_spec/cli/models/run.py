@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.form_option import form_option
-from i2s_spec.cli.models.chat import chat
-from i2s_spec.cli.models.default_model import origin
-from i2s_spec.cli.models.model_input import (
+from i2s_spec.cli.arguments.default_model import origin
+from i2s_spec.cli.arguments.model_input import (
     TokenIds,
     counting_bar,
     encode,
@@ -22,6 +20,8 @@ from i2s_spec.cli.models.model_input import (
     tokenizer_if_any,
     tokenizer_of,
 )
+from i2s_spec.cli.form_option import form_option
+from i2s_spec.cli.models.chat import chat
 from i2s_spec.cli.models.model_text import ModelText
 from i2s_spec.errors import counted
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from i2s_spec.codec.payload import codes_of_trits, join
 from i2s_spec.codec.quantization.mean import numpy_mean, torch_mean
-from i2s_spec.codec.quantization.remainder import check_writable
+from i2s_spec.codec.remainder.dropped import check_writable
 from i2s_spec.codec.shape import payload_shape, windows
 from i2s_spec.codec.tail import float32_scale, write_tail
 from i2s_spec.codec.weights import Weights

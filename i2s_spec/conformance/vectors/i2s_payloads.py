@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.codec import native
-from i2s_spec.codec.quantization.remainder import UndefinedElementsWarning
+from i2s_spec.codec.remainder.dropped import UndefinedElementsWarning
 from i2s_spec.codec.tail import write_tail
 from i2s_spec.conformance.vectors import chance
 from i2s_spec.conformance.vectors.draft import Draft

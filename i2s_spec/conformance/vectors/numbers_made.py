@@ -12,7 +12,7 @@ import numpy as np
 from i2s_spec.codec import native
 from i2s_spec.codec.blocks import block_quantize
 from i2s_spec.codec.quantization.quantize import AlreadyTernaryWarning, NotTernaryWarning, quantize
-from i2s_spec.codec.quantization.remainder import UndefinedElementsWarning
+from i2s_spec.codec.remainder.dropped import UndefinedElementsWarning
 from i2s_spec.conformance.vectors import chance
 from i2s_spec.conformance.vectors.draft import Draft
 from i2s_spec.conformance.vectors.group_payloads import TYPE_NAMES

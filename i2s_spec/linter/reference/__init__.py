@@ -3,10 +3,8 @@
     known        the weights of one tensor, whatever holds them, a window at a time
     weights      the file of known weights: GGUF of any ternary or float type, safetensors with floats or packed trits
     comparison   one tensor compared with its known weights
-    compared     all I2_S tensors of a file, compared once for all rules
-    floats       all other tensors of the file, likewise; float_comparison compares one of them
-    alike        the tensors that have the same shape as a given one
 
+`analysis.against_reference` compares all tensors of a file, once for all rules.
 `inspect.identify.reference` tries the dialects; `i2s identify --reference` uses it too.
 """
 

@@ -14,8 +14,8 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
+from i2s_spec._version import tool
 from i2s_spec.errors import counted
-from i2s_spec.linter.engine import tool
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.markdown import inert
 from i2s_spec.linter.report.reading_words import reading_words

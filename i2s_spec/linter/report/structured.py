@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 
+from i2s_spec._version import tool
 from i2s_spec.light_typing import Any
-from i2s_spec.linter.engine import SCHEMA_VERSION, tool
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report_data import FileReport, Totals
 from i2s_spec.linter.rule import Severity
+
+SCHEMA_VERSION = 1
 
 
 class Json(Format):

@@ -1,1 +1,1 @@
-"""Which rules run, and which findings count: profiles, configuration, baselines, suppressions."""
+"""Which rules run, and which findings count: profiles, baselines, suppressions."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from i2s_spec.codec.payload import pack_codes
-from i2s_spec.codec.quantization.remainder import whole_blocks
+from i2s_spec.codec.remainder.dropped import whole_blocks
 from i2s_spec.schema.dialect import CODES_PER_BYTE, LAYOUTS
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from i2s_spec.linter.rules.ternary.i2s_layout import REPACK
 from i2s_spec.schema.types import I2_S, TAIL_BYTES
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.reference.compared import Compared
+    from i2s_spec.linter.analysis.against_reference.compared import Compared
+    from i2s_spec.linter.analysis.against_reference.floats import FloatsCompared
     from i2s_spec.linter.reference.comparison import ReferenceOutcome
-    from i2s_spec.linter.reference.floats import FloatsCompared
 
 #: Which files these rules apply to.
 WITH_REFERENCE = "files that are compared with a reference (--reference)"
@@ -27,7 +27,7 @@ def _compared(subject: Subject) -> Compared | None:
     """The I2_S tensors against the reference; the code that compares is loaded only where there is a reference."""
     if subject.weights is None:
         return None
-    from i2s_spec.linter.reference.compared import compared
+    from i2s_spec.linter.analysis.against_reference.compared import compared
 
     return compared(subject)
 
@@ -36,7 +36,7 @@ def _compared_floats(subject: Subject) -> FloatsCompared | None:
     """The other tensors against the reference."""
     if subject.weights is None:
         return None
-    from i2s_spec.linter.reference.floats import compared_floats
+    from i2s_spec.linter.analysis.against_reference.floats import compared_floats
 
     return compared_floats(subject)
 
@@ -132,7 +132,7 @@ def _scale_words(subject: Subject, got: float, want: float) -> str:
     """How a wrong scale is related to other scales, in words."""
     if abs(got * want - 1) < 1 / 64:
         return ": one is the reciprocal of the other"
-    from i2s_spec.linter.reference.compared import owners_of
+    from i2s_spec.linter.analysis.against_reference.compared import owners_of
 
     owners = owners_of(subject, got)
     return f": it is that of {quote(owners[0])}" if len(owners) == 1 else ""

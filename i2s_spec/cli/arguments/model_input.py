@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.files.target import reading
-from i2s_spec.cli.models.default_model import named, origin
+from i2s_spec.cli.arguments.default_model import named, origin
+from i2s_spec.cli.arguments.target import reading
 from i2s_spec.errors import FormatError, SettingError, quote
 from i2s_spec.gguf.regular_file import open_regular
 

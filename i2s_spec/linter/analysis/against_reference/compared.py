@@ -6,10 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.errors import FormatError
+from i2s_spec.linter.analysis.against_reference.alike import alike
+from i2s_spec.linter.analysis.against_reference.incomparable import noted
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import extent_anomalies
-from i2s_spec.linter.reference.alike import alike
-from i2s_spec.linter.reference.incomparable import noted
 from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:

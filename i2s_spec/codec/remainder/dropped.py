@@ -1,4 +1,4 @@
-"""This module says which elements of a tensor its bytes hold, which are lost, and what programs make of the rest.
+"""This module says which elements of a tensor its bytes hold, and which are lost.
 
 Layouts pack whole blocks. Where a tensor is not a whole number of them, the released quantizers write the blocks that there
 are and leave the other bytes of the payload 0, which is -1; the Python converters refuse. Where a row is not a whole number
@@ -7,6 +7,7 @@ of blocks, every element is held, but a reader that begins at a row finds most o
 By default such tensors are refused, in the words of this module. With `strict=False` what is defined is read or written,
 and `UndefinedElementsWarning` says what is not.
 
+    >>> from i2s_spec.schema.dialect import LAYOUTS
     >>> print(dropped_elements(LAYOUTS["interleave-128"], 4, 33))
     elements 128 to 131 (row 3, columns 29 to 32)
     >>> print(dropped_elements(LAYOUTS["rows-1x4"], 5, 20))
@@ -16,19 +17,11 @@ and `UndefinedElementsWarning` says what is not.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-import numpy as np
-
-from i2s_spec.codec.shape import PayloadShape, payload_shape, windows
+from i2s_spec.codec.shape import PayloadShape
 from i2s_spec.errors import counted
-from i2s_spec.schema.dialect import CODES_PER_BYTE, LAYOUTS, Layout
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
+from i2s_spec.schema.dialect import Layout
 
 
 class UndefinedElementsWarning(UserWarning):
@@ -118,67 +111,3 @@ def _check(layout: Layout, shape: PayloadShape, strict: bool, words: tuple[str, 
         except ValueError as error:
             raise ValueError(f"{error}, {gone}: {words[0]}" if layout.in_gguf else str(error)) from None
     warnings.warn(f"no whole block holds {gone}: {words[1]}", UndefinedElementsWarning, stacklevel + 2)
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """A program that reads I2_S: by which layout, from where, and what it does with a block that is not whole.
-
-    :param by_rows: whether it looks for row r at byte r*cols // 4, rather than for element k where the layout puts it
-    :param partial: it `reads on` into whatever follows, `skips` those elements, or `refuses` the tensor
-    """
-
-    name: str
-    layout: Layout
-    by_rows: bool
-    partial: Literal["reads on", "skips", "refuses"]
-
-
-_L128, _L64, _ROWS = LAYOUTS["interleave-128"], LAYOUTS["interleave-64"], LAYOUTS["rows-1x4"]
-_MSB = LAYOUTS["sequential-msb"]
-
-READERS: Final = {
-    "dequantize": Reader("dequantize_row_i2_s over a whole tensor", _L128, False, "reads on"),
-    "get-rows": Reader("ggml_get_rows of the BitNet fork", _L128, True, "reads on"),
-    "mul-mat": Reader("mat-mul kernels on x86, and on ARM until November 2025", _L128, True, "skips"),
-    "mul-mat-arm": Reader("mat-mul kernels on ARM since November 2025", _L64, True, "skips"),
-    "scalar-2026": Reader("the scalar loop of kernels since May 2026, without AVX2", _MSB, True, "reads on"),
-    "ik": Reader("ik_llama.cpp's conversion", _L128, False, "refuses"),
-}
-
-
-def read_as(reader: str | Reader, data: Any, shape: Sequence[int]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """The codes that a program reads from a tensor, right or wrong.
-
-    :param reader: one of `READERS`, or its key
-    :param data: payload and tail
-    :param shape: (rows, cols) or (n,)
-    :returns: uint8 codes [rows, cols], and bool [rows, cols]: whether the program read a code there; skipped elements
-    have code 0 and False. A program that reads too far takes codes from the next row, and at the end from the tail
-    :raises ValueError: for an unknown reader, for a tensor that the program refuses, for data of another size
-    """
-    if isinstance(reader, str):
-        if reader not in READERS:
-            raise ValueError(f"no reader is called {reader!r}; there are {', '.join(READERS)}")
-        reader = READERS[reader]
-    tensor = payload_shape(shape)
-    tensor.split(data)
-    rows, cols, layout = tensor.rows, tensor.cols, reader.layout
-    run = cols if reader.by_rows else tensor.elements  # elements that it reads from one address on
-    if reader.partial == "refuses" and run % layout.block:
-        raise ValueError(
-            f"{reader.name} refuses {counted(run, 'element')}, which are not whole blocks of {layout.block}"
-        )
-    end = run // layout.block * layout.block if reader.partial == "skips" else run
-
-    raw = np.frombuffer(data, dtype=np.uint8)
-    codes = np.zeros(tensor.elements, dtype=np.uint8)
-    taken = np.zeros(tensor.elements, dtype=np.bool_)
-    for start, stop in windows(tensor.elements):
-        address, k = np.divmod(np.arange(start, stop, dtype=np.int64), run)
-        byte = address * run // CODES_PER_BYTE + layout.byte_of(k, 1, run)
-        here = (k < end) & (byte < raw.size)
-        shift = layout.shift_of(k, 1, run)[here].astype(np.uint8)
-        codes[start:stop][here] = raw[byte[here]] >> shift & 3
-        taken[start:stop] = here
-    return codes.reshape(rows, cols), taken.reshape(rows, cols)

@@ -13,7 +13,7 @@ from i2s_spec.inspect.compare.canonical import canonical_data, words_known
 from i2s_spec.inspect.compare.explanation import explanation
 from i2s_spec.inspect.compare.tensor_rows import Rows, rows_of
 from i2s_spec.inspect.identify.reference import COMPARED
-from i2s_spec.linter.reference.alike import alike
+from i2s_spec.linter.analysis.against_reference.alike import alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

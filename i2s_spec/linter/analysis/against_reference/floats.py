@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from i2s_spec.linter.analysis.against_reference.incomparable import Readable, noted
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import extent_anomalies
-from i2s_spec.linter.reference.incomparable import Readable, noted
 from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.reference.float_comparison import FloatsDiffer
+    from i2s_spec.linter.analysis.against_reference.float_comparison import FloatsDiffer
 
 #: Most tensors of a file that are compared.
 TENSORS: Final = 10_000
@@ -34,8 +34,8 @@ def compared_floats(subject: Subject) -> FloatsCompared | None:
     weights = subject.weights
     if weights is None or subject.survey is None:
         return None
+    from i2s_spec.linter.analysis.against_reference.float_comparison import differs
     from i2s_spec.linter.reference.comparison import Budget
-    from i2s_spec.linter.reference.float_comparison import differs
 
     odd = extent_anomalies(subject).rows
     differ: list[FloatsDiffer] = []
