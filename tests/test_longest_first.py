@@ -12,7 +12,7 @@ pytest.importorskip("xdist", reason="pytest-xdist is not installed")
 
 from longest_first import LIST, ROOT, LongestFirst, longest
 
-#: Modules by the time that each of their tests takes; few long ones are listed, many short ones are not.
+#: Test modules with the seconds of each of their tests; long modules are listed, short ones are not.
 TESTS = {
     "tests/test_a.py": 40, "tests/test_b.py": 3, "fuzz/test_c.py::Class": 2, "tests/test_d.py": 9, "tests/test_e.py": 1,
 }  # fmt: skip

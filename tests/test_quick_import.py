@@ -60,7 +60,7 @@ def test_a_changed_source_is_read(package: Path) -> None:
     assert ask(package, "said") == "SourceFileLoader more than once"
     before = path.stat()
     assert ask(package, "said") == "_Loader more than once"
-    path.write_text("SAID = 'less than once'\n")  # of the same size, at another time
+    path.write_text("SAID = 'less than once'\n")  # the same size, another time stamp
     os.utime(path, (before.st_atime, before.st_mtime + 2))
     assert ask(package, "said") == "SourceFileLoader less than once"
 

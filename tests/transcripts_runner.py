@@ -31,7 +31,7 @@ from i2s_spec.testing.sample import Draft
 
 FOLDER = Path(__file__).resolve().parent / "transcripts"
 
-#: Where conftest's `shared` looks too; needed here before there are fixtures.
+#: The same folder as conftest's `shared`, needed here before fixtures exist.
 SHARED = Path(os.environ.get("I2S_SHARED") or FOLDER.parent.parent.parent / "shared")
 
 
@@ -58,7 +58,7 @@ def _misplaced(draft: Draft) -> bytes:
     return draft.built(file)
 
 
-#: Small files that transcripts name, each made by a function of no arguments.
+#: Small files that transcripts name, and functions that make them.
 FILES: dict[str, Callable[[], bytes]] = {
     "sample.gguf": _sample(lambda draft: draft.data),
     "big-endian.gguf": lambda: Draft("big").data,

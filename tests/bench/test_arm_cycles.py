@@ -36,7 +36,7 @@ def test_what_is_committed_is_whole(cycles: Any) -> None:
     assert [(row["processor"], row["set"], row["kernel"]) for row in found["rows"]] == want
     assert {"cortex-a76", "neoverse-n1", "apple-m1"} <= {row["processor"] for row in found["rows"]}
     assert {row["model"] for row in found["rows"]} <= set(cycles.MODELS.values())
-    # A vector pipe makes at most one of these instructions a cycle, and there are four pipes at most.
+    # A vector pipe issues at most one of these instructions a cycle, and there are at most four pipes.
     least = {each: found["weights"] / 4 / most for each, most in {"neon": 8, "dotprod": 16, "i8mm": 32}.items()}
     assert all(row["cycles"] >= least[row["set"]] for row in found["rows"] if row["tokens"])
 
@@ -89,6 +89,6 @@ def test_what_is_committed_is_current(cycles: Any) -> None:
         processor,
         kernels,
         does,
-    ), each in rows.items():  # what is unpacked once is multiplied faster, whatever the model
+    ), each in rows.items():  # panels unpack the weights once, so each product takes less, on every core model
         if does == "panels, eight tokens":
             assert each < rows[processor, kernels, "four tokens"]

@@ -17,7 +17,7 @@ from i2s_spec.checkpoints.writing.import_checkpoint import import_checkpoint
 from i2s_spec.cli import cli
 from i2s_spec.errors import SettingError
 
-#: Families that differ in what an export has to undo; the others are thorough.
+#: Families that need different inverse transforms in an export; the others are thorough.
 QUICK = ("2b4t-packed", "llama3", "embedding-qwen3", "embedding-gemma3", "bonsai", "weight-only")
 
 

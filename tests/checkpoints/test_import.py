@@ -231,14 +231,14 @@ def test_rows_of_zeros_are_not_taken_for_ternary_weights(rows: int, tmp_path: Pa
 
 def test_a_scale_without_a_reciprocal_is_refused_without_a_warning(tmp_path: Path) -> None:
     tiny = llama3()
-    tiny.tensors[_Q + "_scale"][1][0] = 1  # the smallest number of BF16
+    tiny.tensors[_Q + "_scale"][1][0] = 1  # the smallest positive BF16 number
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(FormatError, match="not a positive number"):
             imported(tmp_path, tiny)
 
 
-# --- what is refused: one sentence, nothing written ---------------------------------------------------------------
+# --- refusals: one sentence, no file written ----------------------------------------------------------------------
 
 
 def _edit(change: Callable[[Tiny], object], make: Callable[[], Tiny] = packed_2b4t) -> Callable[[Path], None]:
@@ -288,7 +288,7 @@ def _hostile(tokenizer: dict) -> None:  # type: ignore[type-arg]
 
 def _large_config(folder: Path) -> None:
     with open(folder / "config.json", "r+b") as file:
-        file.truncate(300 << 20)  # a hole: nobody reads it
+        file.truncate(300 << 20)  # a sparse file: it must not be read
 
 
 def _header(change: Callable[[dict[str, Any]], object], more: bytes = b"") -> Callable[[Path], None]:

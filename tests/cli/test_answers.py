@@ -308,7 +308,7 @@ def test_a_folder_of_any_depth(tmp_path: Path) -> None:
         for _ in range(1500):
             os.chdir("..")
         found = list(inputs([str(tmp_path)]))
-        for number in range(1, 1500):  # the folders are moved side by side: who removes them may be recursive
+        for number in range(1, 1500):  # deeply nested folders are unnested first, because deleting them may recurse
             os.rename("d/d", f"d{number}")
             os.rename("d", f"e{number}")
             os.rename(f"d{number}", "d")
@@ -346,7 +346,7 @@ def test_tensors_that_share_bytes_are_not_read_again_and_again(
     assert "tensors share bytes" in said.out + said.err
 
 
-# --- what is read is not replaced --------------------------------------------------------------------------------
+# --- inputs are never overwritten --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -441,7 +441,7 @@ def test_too_little_memory_is_no_bug(
     assert "not enough memory" in capsys.readouterr().err
 
 
-# --- answers to what a stranger gives -----------------------------------------------------------------------------
+# --- exit codes for arbitrary files -------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("deadline")
@@ -450,7 +450,7 @@ def test_a_file_of_holes_is_not_read_whole(place: Path, tmp_path: Path, words: s
     path = tmp_path / "F"
     draft = Draft()
     file = draft.records()
-    file.key_values[4].value = 2  # there is something to repair
+    file.key_values[4].value = 2  # so that there is something to repair
     file.tensor_infos = [tensor_info(b"t", (1 << 40,), 0, 0)]
     file.data = b""
     path.write_bytes(draft.built(file))

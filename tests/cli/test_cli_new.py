@@ -130,7 +130,7 @@ def test_progress_on_a_terminal_only(tmp_path: Path) -> None:
     shown = b""
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=theirs) as process:
         os.close(theirs)
-        with suppress(OSError):  # how a terminal says that nobody writes to it any more
+        with suppress(OSError):  # Linux reports the closed end of a terminal as an error
             while part := os.read(ours, 1 << 12):
                 shown += part
         out, _ = process.communicate(timeout=600)

@@ -43,7 +43,7 @@ def test_the_example_in_the_help_works_as_typed(verb: str, tmp_path: Path) -> No
     *before, last = " ".join(text.rsplit("Example:", 1)[1].split()).split(" && ")
     for command in before:
         assert "[exit" not in run(command, tmp_path)
-    assert run(last, tmp_path).endswith("[exit 1]\n") == (verb == "diff")  # two models that are not the same
+    assert run(last, tmp_path).endswith("[exit 1]\n") == (verb == "diff")  # the two models differ
 
 
 def test_convert_says_what_it_did(folder: Path) -> None:

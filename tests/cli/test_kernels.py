@@ -18,7 +18,7 @@ from i2s_spec.cli.info import needs_of_kernels, tables_of_kernels
 from i2s_spec.codec import _cpu, isa
 from i2s_spec.convert.synthetic.new import new
 
-#: What sets ask of the processor: those of one table, or of every other table.
+#: Processor features that the kernel sets require, for one table or for all others.
 AVX2: Final = {"avx2", "fma", "f16c"}
 AVX512: Final = {*AVX2, "avx512f", "avx512bw", "avx512vl", "avx512dq"}
 NEEDS: Final = {

@@ -62,7 +62,7 @@ def refused(*args: str, **options: Any) -> str:
     return str(outcome.error)
 
 
-# --- what counts before what --------------------------------------------------------------------------------------
+# --- precedence of settings ---------------------------------------------------------------------------------------
 
 
 def test_command_line_before_environment_before_files(folder: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_configuration_beside_the_files_is_not_followed(folder: Path) -> None:
     assert lint("sub/dup_key.gguf").code == 1
 
 
-# --- excuses ------------------------------------------------------------------------------------------------------
+# --- suppressions -------------------------------------------------------------------------------------------------
 
 
 def test_excuses(folder: Path) -> None:
@@ -285,7 +285,7 @@ def on_terminal(*args: str, env: dict[str, str] | None = None) -> tuple[str, byt
     try:
         while chunk := os.read(leader, 4096):
             shown += chunk
-    except OSError:  # Linux says so where the other end is closed
+    except OSError:  # Linux reports the closed end of a terminal as an error
         pass
     os.close(leader)
     assert child.stdout is not None
@@ -301,7 +301,7 @@ def test_a_bar_on_a_terminal_only(folder: Path) -> None:
     new(folder / "model.gguf")
     out, shown = on_terminal("model.gguf")
     assert out == lint("model.gguf").out
-    if shown:  # reading may say nothing of such a small file
+    if shown:  # a file this small may be read without a progress message
         assert b"reading" in shown
     assert on_terminal("-q", "model.gguf")[1] == b""
     assert on_terminal("--header-only", "model.gguf")[1] == b""
@@ -354,7 +354,7 @@ def test_rules_say_what_they_apply_to() -> None:
     assert "(models of a declared architecture)" in rules("M")
 
 
-# --- what a configuration hides is said ---------------------------------------------------------------------------
+# --- settings that hide findings are reported ---------------------------------------------------------------------
 
 HIDING = {
     "ignore": 'ignore = ["S", "M", "G", "I", "P", "T"]',

@@ -10,7 +10,7 @@ import pytest
 
 from i2s_spec.testing.sample import Draft
 
-#: Python writes what the open file holds as it takes the module apart.
+#: The open file's buffer is flushed only when Python destroys the module.
 PROGRAM = """
 import sys
 left_open = open({mark!r}, "w")

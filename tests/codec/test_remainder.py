@@ -130,7 +130,7 @@ def test_warnings_name_the_line_of_the_caller() -> None:
         data = reference.pack(trits, 1.0, strict=False)
         reference.unpack(data, trits.shape, strict=False)
         reference.dequantize(data, trits.shape, strict=False)
-        reference.transcode(data, trits.shape, strict=False)  # two: for what it reads, and for what it writes
+        reference.transcode(data, trits.shape, strict=False)  # two warnings: one for the input, one for the output
         reference.scan(data, trits.shape, strict=False)
         quantize(trits, "given", 1.0, strict=False)
     assert [warning.filename for warning in caught] == [__file__] * 7

@@ -107,7 +107,7 @@ def test_a_walk_that_threads_share() -> None:
     count = 40_000
     texts = [b"7", b"1999"]
     walk = Walk(0, count, False, (3, 5), count, texts, 4)
-    texts.clear()  # the walk has its own
+    texts.clear()  # the walk has its own copy
 
     def feed(_: int) -> int:
         refused = 0

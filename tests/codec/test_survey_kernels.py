@@ -226,7 +226,7 @@ def test_a_payload_that_is_added_whole(size: int, step: int, room: int, tmp_path
     for start in starts:
         by_hand.add(6 + start, start, min(step, size - start), 32 if start == starts[-1] else 0)
     assert whole.add_pieces(6, size, step, 32) == len(starts) == len(whole)
-    buffer = _survey.Buffer(room)  # which both use, one after the other
+    buffer = _survey.Buffer(room)  # used by both, one after the other
     with path.open("rb") as file:
         for parts in (by_hand, whole):
             parts.of_file(file.fileno())
@@ -241,7 +241,7 @@ def test_a_payload_that_is_added_whole(size: int, step: int, room: int, tmp_path
     assert PayloadObservation(*whole.found(0)) == observe(data[6:-32])
 
 
-# --- at the seams between reads: a tail that two share, a hole that ends inside a part ---
+# --- boundaries between reads: a tail across two reads, a hole that ends inside a read ---
 
 
 def payload_of(size: int) -> bytes:
@@ -292,7 +292,7 @@ def test_a_hole_that_ends_inside_a_part(holes: int, tmp_path: Path) -> None:
         if written:
             assert found == observe(bytes(size - len(written)) + written)
         else:
-            assert found.seen in (0, size)  # nothing, where the file system has holes
+            assert found.seen in (0, size)  # 0 if the file system supports holes
         parts.release()
 
 

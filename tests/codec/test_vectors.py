@@ -26,10 +26,10 @@ from i2s_spec.schema.dialect import LAYOUTS
 
 ORACLE = Path(__file__).resolve().parent.parent / "oracle"
 
-#: Where the three builds of the quantizer left their bytes, and the layout that those have.
+#: Folders with the output of the three builds of the quantizer, and their layouts.
 BUILDS = [("blk128", "interleave-128"), ("blk64", "interleave-64"), ("row4", "rows-1x4")]
 
-#: Warnings are expected here where the inputs are odd; that they come, and when, other tests say.
+#: Unusual inputs give warnings here; other tests check when.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantization.quantize.NotTernaryWarning"),
     pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantization.remainder.UndefinedElementsWarning"),

@@ -64,7 +64,7 @@ def decode(data, args, op):
     words = "one mistake explains 2 of 2 failures: the layout sequential-msb was read"
     assert FORMS["text"]([run]).splitlines()[-1] == f"hand-made 1: 0 of 2 vectors passed; {words}; suite 1.2.3"
     assert f"\n{words.capitalize()}.\n" in FORMS["markdown"]([run])
-    del run.results[1]  # of one failure its own line says it
+    del run.results[1]  # a single failure already has its own line
     assert "explains" not in FORMS["text"]([run])
 
 

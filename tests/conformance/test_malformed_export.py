@@ -38,7 +38,7 @@ def contents(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-#: Cases that a test names, which a quick run exports beside a share of the others.
+#: Cases that tests name; a quick run exports these and a share of the others.
 NAMED = {
     "bad_magic", "nk_huge", "key_len_huge", "align0", "key_type_i32", "type_neg", "off_wrap", "align_ignored", "trunc_data",
     "tail-missing", "scale_be", "trailing", "ver2", "many_kv_200k", "kv_ceiling",

@@ -87,7 +87,7 @@ def test_the_numbers(architecture: str, order: Any) -> None:
             assert np.abs(values - 1).max() <= 1 / 8
             assert values.std() > 0.03
         else:
-            # a power of two below 1 / sqrt(128), of which gemma3's graph takes one back
+            # 1/16 is a power of two below 1 / sqrt(128); gemma3 has 1/256, because its graph scales embeddings up
             values = tensor.array().astype(np.float64) * (256 if architecture == "gemma3" else 16)
             assert abs(values.mean()) < 0.03
             assert values.std() == pytest.approx(1, abs=0.03)

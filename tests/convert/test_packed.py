@@ -143,7 +143,7 @@ def test_rows_of_llama_move_and_those_of_bitnet_do_not(tmp_path: Path) -> None:
 def test_moving_rows_back_is_not_moving_them(heads: int, half: int, cols: int) -> None:
     matrix = np.arange(heads * 2 * half * cols).reshape(-1, cols)
     moved = to_gguf_rows(matrix, heads)
-    # the converters' own expression
+    # the expression of the converters
     assert np.array_equal(moved, matrix.reshape(heads, 2, half, cols).swapaxes(1, 2).reshape(matrix.shape))
     assert np.array_equal(to_checkpoint_rows(moved, heads), matrix)
 

@@ -144,7 +144,7 @@ def test_tensors_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("regrouped", "group_weights", "encoded"):
         function = getattr(small_recodings, name)
         monkeypatch.setattr(small_recodings, name, partial(counted, name, function=function))
-    monkeypatch.setattr(small_recodings, "recoding_of", None)  # called for none of them
+    monkeypatch.setattr(small_recodings, "recoding_of", None)  # must not be called
     for kind, target in (("TQ2_0", "Q2_0"), ("TQ2_0", "F16"), ("TQ2_0", "I2_S"), ("F32", "I2_S")):
         convert_file(model(kind, shapes=((1, 256), (2, 512))), io.BytesIO(), to=target)
     assert calls == ["regrouped"] * 2 + ["group_weights"] * 2 + ["encoded"] * 4

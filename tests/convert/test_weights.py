@@ -52,7 +52,7 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     share(itertools.product([("little", "big"), ("big", "little")], TARGETS, TARGETS), every=5),
 )
 def test_every_type_becomes_every_other(one: str, other: str, orders: tuple[Any, Any]) -> None:
-    trits, scale = random_trits(), np.float32(0.625)  # which all types hold
+    trits, scale = random_trits(), np.float32(0.625)  # a scale that all types represent exactly
     first = Form(one, SHAPE, parse("rows-1x4"), orders[0])
     second = Form(other, SHAPE, parse("interleave-64/offset-2"), orders[1])
     encoder = Encoder(first, scale)
@@ -76,7 +76,7 @@ def test_dialects_keep_what_stands_for_nothing(one: str, other: str) -> None:
         unpack(result, SHAPE, other, unused_code="zero")[0], unpack(bytes(data), SHAPE, one, unused_code="zero")[0]
     )
     whole = recoded(reader(first, bytes(data), unused="zero"), second)
-    assert unpack(whole, SHAPE, other)[1] == np.float32(0.1)  # nothing is left to refuse
+    assert unpack(whole, SHAPE, other)[1] == np.float32(0.1)  # no unused code remains
 
 
 @pytest.mark.parametrize("bits", [0x7FC12345, 0xFF800000, 0x80000000, 0x00000001])

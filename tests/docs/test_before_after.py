@@ -31,14 +31,14 @@ from i2s_spec.testing.sample import Draft, Model
 
 RULES = list(all_rules())
 
-#: Rules of which a sound file shows nothing: they are about paths, files of other formats, and programs.
+#: Rules that a sound file cannot show: they are about paths, files of other formats, and programs.
 NO_AFTER = {
     *("S901", "S902", "H101", "H102", "H103", "H104", "H105", *(f"H{number}" for number in range(201, 214))),
     *("P201", "P202", "P203", "P204", "P205"),
 }
 
 
-#: Repairs that want to know more than any broken copy tells.
+#: Repairs that need information that no broken copy contains.
 DECLINED = {"G319", "M105", "T009", "T010"}
 
 

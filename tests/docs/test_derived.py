@@ -20,7 +20,7 @@ from i2s_spec.linter.explain import as_markdown
 from i2s_spec.linter.rule import Rule
 from i2s_spec.linter.rules import all_rules
 
-#: The rules whose pages are made: their commands take long.
+#: Generate the pages of these rules only, because the commands on the pages take long.
 SHOWN = {rule.code for rule in some(all_rules(), every=15)}
 
 MARKED = re.compile(r"Written by (?:`i2s rules|i2s_spec\.(?:docs|draw|exports))")
@@ -81,7 +81,7 @@ def test_former_addresses_lead_to_chapters_and_keep_the_section() -> None:
         assert f'<a href="{new}.html">' in text
 
 
-#: What makes the files, each once of the same text: that it makes the same again is not what tests of other folders ask.
+#: Generators of the files. Each runs once: other tests check that a second run gives the same text.
 MADE = {name: cache(make) for name, make in derived.FILES.items()}
 
 
@@ -100,7 +100,7 @@ def current(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "tests").symlink_to(checkout.root() / "tests")
     (folder / "conformance").symlink_to(checkout.root() / "conformance")
     (folder / "mkdocs.yml").write_text("")
-    (folder / "i2s_spec/linter/rules").mkdir(parents=True)  # of the index of the rules
+    (folder / "i2s_spec/linter/rules").mkdir(parents=True)  # for the index of the rules
     with pytest.MonkeyPatch.context() as monkeypatch:
         use(folder, monkeypatch)
         derived.write(replay)
@@ -206,7 +206,7 @@ def test_building_deletes_nothing_but_a_site(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("i2s_spec.cli.specification.spec._require_mkdocs", lambda: None)
     monkeypatch.setattr("i2s_spec.cli.specification.spec._mkdocs", lambda *arguments: 0)
     folder = checkout.root()
-    monkeypatch.setattr(checkout, "root", lambda: folder)  # an installed package finds it around the current folder
+    monkeypatch.setattr(checkout, "root", lambda: folder)  # an installed package searches from the current folder
     monkeypatch.chdir(tmp_path)
     (tmp_path / "weights.gguf").write_bytes(b"GGUF")
     for name in (".", "", str(tmp_path)):

@@ -21,7 +21,7 @@ from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, CodeMap, Layout
 SPEC = Path(__file__).resolve().parents[2] / "spec"
 ASSETS = SPEC / "assets"
 
-#: Rows and columns, among them such as some layouts do not fit.
+#: Rows and columns; some layouts do not support all of them.
 SHAPES = [(4, 128), (8, 64), (1, 256), (12, 20), (2, 64)]
 
 

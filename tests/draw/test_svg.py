@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from i2s_spec.draw.plot import THINNEST, Point, Segment, Share, bars, columns, points, strip, wrapped
 from i2s_spec.draw.svg import drawing, element, number, outline, rect, text, title
 
-#: Characters that text from a file may have after `errors.quote`, and markup among them.
+#: Characters that text may contain after `errors.quote`, including markup.
 WORDS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), max_size=20)
 
 

@@ -24,7 +24,7 @@ EVERYTHING = DecoderPolicy(supports=frozenset(SUPPORTS))
 @pytest.mark.parametrize("made", sound(), ids=lambda made: made.what)
 def test_sound_files_must_be_accepted_by_who_supports_all(made: object) -> None:
     expectation = expected_answer(made.data, EVERYTHING)  # type: ignore[attr-defined]
-    if expectation.code == "P301":  # embedding models: stock llama.cpp refuses those that there are
+    if expectation.code == "P301":  # embedding models: stock llama.cpp refuses them
         assert expectation.answer is Expectation.EITHER
     else:
         assert expectation.answer is Expectation.ACCEPT, expectation
@@ -38,7 +38,7 @@ def test_who_claims_nothing_need_accept_only_plain_files() -> None:
         assert owed[what] is Expectation.EITHER
 
 
-#: Files that every reader of the survey rejects, and those that some readers accept with good reason.
+#: Files that every surveyed reader rejects, and files that some readers accept for good reason.
 REJECTED_BY_ALL = [
     "arr_str_huge", "arr_type_bad", "bad_magic", "empty", "html", "key_len_2g", "key_len_huge", "kv_type_bad",
     "lfs_pointer", "magic_only", "ndims_huge", "nk_4g", "nk_huge", "nt_4g", "nt_huge",

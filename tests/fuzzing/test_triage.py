@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FUZZ = ROOT / "fuzz"
 
-#: A harness with planted bugs, each after a word; `MENDED` is a file whose words do no harm any more.
+#: A harness with planted bugs, each triggered by a word, except words listed in the file `MENDED`.
 TOY = """
 import ctypes, os, sys
 from pathlib import Path
@@ -134,7 +134,7 @@ def test_finds_are_told_apart_made_small_and_written_once(
     kept = {path.name: path.read_bytes() for path in (toy / "regressions" / "toy").iterdir()}
     assert kept["keyerror-in-key"] == b"KEY"
     assert kept["valueerror-in-number"] == b"\0\0\0NUMBER" or len(kept["valueerror-in-number"]) == 9
-    assert kept["indexerror-in-guarded"] == b"GUARD"  # the bug itself, not what the harness asserts of it
+    assert kept["indexerror-in-guarded"] == b"GUARD"  # the bug itself, not the harness's assertion about it
     assert len(kept) == 3
 
     before = written(toy)
@@ -232,7 +232,7 @@ def test_pages_say_all_and_nothing_raw(triage: Any, toy: Path, capsys: pytest.Ca
     assert rows.keys() == {"harness", "input", "found as", "what failed", "signature"}
     assert rows["found as"].startswith("`crash-NUMBER-0`, 46 bytes and 1 more")
     assert r"\x1b[2J" in rows["what failed"]
-    assert "'\\|9" in rows["what failed"]  # its own marks mean nothing to the table
+    assert "'\\|9" in rows["what failed"]  # quotes and bars in the text are escaped for the table
     assert rows["what failed"].count("`") == 4
     assert re.fullmatch(r"`ValueError < toys/fuzz_toy\.py:number: .* < toys/fuzz_toy\.py:one_input: .*` \([0-9a-f]{12}\)",
                         rows["signature"])  # fmt: skip
@@ -323,7 +323,7 @@ def test_every_harness_has_its_folders() -> None:
     """The commands of `fuzz/README.md` name them, and libFuzzer refuses a folder that is not there."""
     for name in (path.stem.removeprefix("fuzz_") for path in FUZZ.glob("fuzz_*.py")):
         assert list((FUZZ / "corpus" / name).iterdir())
-        assert (FUZZ / "regressions" / name / "README").is_file()  # which keeps an empty folder in the repository
+        assert (FUZZ / "regressions" / name / "README").is_file()  # keeps an empty folder in the repository
 
 
 def test_pages_are_no_inputs(triage: Any) -> None:

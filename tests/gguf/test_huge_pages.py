@@ -18,7 +18,7 @@ def test_there_are_enough_zeros(size: int) -> None:
     memory = zeros(size)
     assert len(memory) >= size
     assert not any(memory[at] for at in range(0, size, 997))
-    memory[size - 1] = 1  # it can be written to
+    memory[size - 1] = 1  # the memory is writable
 
 
 @pytest.mark.parametrize("size", [1, HUGE_PAGE, HUGE_PAGE + 1])

@@ -15,7 +15,7 @@ from i2s_spec.gguf.source import source_of
 from i2s_spec.linter.analysis.subject import plain_name, snake_case
 from i2s_spec.testing.malformed import malformed
 
-#: What the two functions of names, and the index in C, decide.
+#: The patterns that the two name functions and the index in C implement.
 SNAKE_CASE = re.compile(rb"[a-z0-9_]+(?:-[a-z0-9_]+)*(?:\.[a-z0-9_]+)*")
 PLAIN_NAME = re.compile(rb"[A-Za-z0-9_.\-]{1,63}(?<!_scale)")
 

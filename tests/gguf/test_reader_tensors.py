@@ -79,7 +79,7 @@ def test_tensors_that_end_with_the_file_and_behind_it() -> None:
         [(b"fits", (8,), 24, 0), (b"cut", (9,), 24, 0), (b"away", (0,), 24, 8), (b"far", (8,), 24, 9)], bytes(8)
     )
     assert file.tensors["fits"].read() == bytes(8)
-    assert file.tensors["away"].read() == b""  # nothing, where the file ends
+    assert file.tensors["away"].read() == b""  # no bytes: the file ends there
     for name, code in (("cut", "G401"), ("far", "G402")):
         for read in (file.tensors[name].read, file.tensors[name].array):
             with pytest.raises(FormatError) as error:

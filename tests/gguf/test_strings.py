@@ -122,7 +122,7 @@ def test_first_outside_of_many_parts() -> None:
     assert string_arrays.first_outside(BufferSource(data), 0, len(values), False, 0, 6) == 600_001
 
 
-# --- single cases: where sixteen bytes end, what is just no byte token, lengths that lie ---
+# --- single cases: at the 16-byte boundary, almost a byte token, wrong lengths ---
 
 
 def look(*items: bytes, texts: tuple[bytes, ...] = (), compared: int = string_arrays.COMPARED) -> Strings:

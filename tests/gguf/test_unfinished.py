@@ -44,7 +44,7 @@ def record(folder: Path, value: int, force: bool = False) -> None:
 def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
     for _ in range(3):
         killed(tmp_path, "from i2s_spec.gguf.atomic_file import OutputFile\nOutputFile('a.gguf').write(b'x')")
-        assert len(names(tmp_path)) == 1  # its own: that of the run before is gone
+        assert len(names(tmp_path)) == 1  # its own; the one of the earlier run was deleted
     (tmp_path / ".a.gguf.xyz.part").write_bytes(b"not ours")
     (tmp_path / ".b.gguf.0123456789abcdef.part").write_bytes(b"another's")
     with OutputFile(tmp_path / "a.gguf") as output:
@@ -168,7 +168,7 @@ def test_the_header_is_what_makes_a_record(tmp_path: Path) -> None:
     assert names(tmp_path) == ["g", "h"]
 
 
-#: Calls that make a folder: the module, its function in which the run is killed, what is called, and what is made.
+#: Calls that make a folder: the module, its function at which the process is killed, the call, and the result.
 FOLDERS = {
     "export": (
         "i2s_spec.checkpoints.export.export_checkpoint",

@@ -24,7 +24,7 @@ from i2s_spec.model.forward import Model
 
 TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]
 
-#: As the fork of 2025 and as llama.cpp print it, with what logs put before lines.
+#: The output of the fork of 2025 and of llama.cpp, with the prefixes of the log.
 REAL = """
 llama_new_context_with_model: graph nodes  = 1126
 ggml_debug:                 inp_embd = (f32)   GET_ROWS(token_embd.weight{2560, 128256, 1, 1}, inp_tokens{2, 1, 1, 1}}) = {2560, 2, 1, 1}
@@ -66,7 +66,7 @@ def test_what_programs_print() -> None:
     assert np.isnan(q.value[0, 0, 2])
     assert np.isinf(q.value[0, 1, 3])
     assert (again.name, again.op, again.total) == ("Qcur-0#1", "MUL_MAT", None)
-    assert np.isnan(again.value).all()  # three numbers where there should be four
+    assert np.isnan(again.value).all()  # three numbers instead of four
 
 
 @examples(40)

@@ -83,7 +83,7 @@ def test_flips_are_explained_from_floats_alone(model_of: Find, golden_of: Find, 
     assert tap.status == "flips"
     assert tap.flips is not None
     assert (tap.flips.explained, tap.flips.unexplained) == (1, 0)
-    codes[3, 100] += 1  # no boundary there
+    codes[3, 100] += 1  # not at a rounding boundary
     acc = matmul.accumulate(matrix.payload, matrix.rows, matrix.columns, codes)
     y = epilogue(acc, even["blk.0.attn_q.act_scale"], matrix.scale, model.numerics.quantizer)
     result = compare(golden_of("bitnet-b1.58"), saved(tmp_path, {**taps, "attn_norm-0": x, "Qcur-0": y}), model=model)

@@ -171,7 +171,7 @@ class Naive:
         return self.taps
 
 
-#: The first tap that each of them makes wrong.
+#: The first tap that each mistake changes.
 FIRST = {
     "layout-interleave-64": "Qcur-0", "lanes-reversed": "Qcur-0", "codes-zero-first": "Qcur-0",
     "offset-not-subtracted": "Qcur-0", "scale-reciprocal": "Qcur-0", "scale-half": "Qcur-0", "scale-doubled": "ffn_up-1",
@@ -185,7 +185,7 @@ FIRST = {
     "ffn-sub-norm-first": "ffn_out-0", "up-activated": "ffn_out-0",
 }  # fmt: skip
 
-#: More of them.
+#: More such mistakes.
 NEWER = {
     "activation-4-bits": "Qcur-0", "offset-half": "Qcur-0", "sum-of-half": "Qcur-0", "last-block-dropped": "Qcur-0",
     "rope-half-of-head": "Qcur-0#1", "residual-normed": "ffn_inp-0", "residual-of-layer": "l_out-0",

@@ -71,4 +71,4 @@ def test_halves_are_told_from_floats() -> None:
     assert not is_bfloat16(values)
     assert is_bfloat16(values.astype(np.float16).astype(np.float32))
     assert is_bfloat16((values.view(np.uint32) & 0xFFFF0000).view(np.float32))
-    assert not is_bfloat16(f32(*[1.0] * 64))  # too few numbers to tell
+    assert not is_bfloat16(f32(*[1.0] * 64))  # too few numbers to decide

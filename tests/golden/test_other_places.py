@@ -31,7 +31,7 @@ def dumped(model: Model, path: Path, *without: str) -> Path:
     return path
 
 
-#: What is wrong, at which value it is seen first, its name, and words of the sentence.
+#: The change, the value where it is first visible, the name of the mistake, and words of the message.
 PLACES: dict[str, tuple[Callable[[Model], Model], str, str, str]] = {
     "keys": (
         lambda model: changed(model, "kq-1", inputs=("Qcur-1#1", "k-0")), "kq-1", "keys-of-another-layer", "keys of layer 0"

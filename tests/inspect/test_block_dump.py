@@ -22,7 +22,7 @@ from i2s_spec.inspect.dump.dump import document, lines
 from i2s_spec.inspect.dump.selector import Unknown, target
 from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 
-#: Those whose rows are in one piece; what is shown of I2_SR is held in test_row_scales_dump.py.
+#: Types with contiguous rows; test_row_scales_dump.py tests I2_SR.
 TYPES = tuple(BLOCK_LAYOUTS)
 FILES = {order: file_of_blocks(TYPES, order) for order in ("little", "big")}
 

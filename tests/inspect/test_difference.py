@@ -162,7 +162,7 @@ def test_keys() -> None:
 @pytest.mark.requirement("R12.3-3")
 def test_of_two_values_of_a_key_the_first_counts() -> None:
     twice = MODEL.replace(b"tokenizer.ggml.eos_token_id", b"tokenizer.ggml.bos_token_id")
-    (change,) = compared(twice).keys  # bos_token_id is what it was
+    (change,) = compared(twice).keys  # bos_token_id is unchanged
     assert (change.key, change.after) == (b"tokenizer.ggml.eos_token_id", None)
 
 
@@ -189,7 +189,7 @@ def test_shapes_and_types() -> None:
         writer.add_tensor("d", (6,), "F32")
     found = difference(open_file(one.getvalue()), open_file(other.getvalue()))
     changes = {change.name.decode(): change for change in found.tensors}
-    assert changes.keys() == {"a", "b", "c"}  # lengths of 1 mean nothing
+    assert changes.keys() == {"a", "b", "c"}  # trailing dimensions of 1 do not count
     assert (changes["a"].type, changes["a"].what, changes["a"].trits) == (("I2_S", "F16"), "trits", None)
     assert changes["b"].shape == ((4, 256), (256, 4))
     assert (changes["c"].type, changes["c"].what) == (("F32", "F16"), "nothing")
@@ -222,7 +222,7 @@ def test_tensors_that_differ_alike_are_counted() -> None:
     ]
     everything = list(lines(found, everything=True))
     assert len(everything) == 50 + 11 + 1
-    assert everything[52] == "~ tensor norm: 1 byte of data differs, first at byte 0"  # in the order of the file
+    assert everything[52] == "~ tensor norm: 1 byte of data differs, first at byte 0"  # in file order
     assert len(document(found, "a", "b")["tensors"]) == 11
     few = found._replace(tensors=tuple(changes[:8]))
     assert "more tensors: " not in "".join(lines(few))
@@ -341,4 +341,4 @@ def test_a_small_file_of_many_changed_tensors_does_not_compare_each_with_all(mon
     monkeypatch.setattr(other_tensors, "OTHERS", 30)
     found = difference(files[0], files[1])
     assert len(found.tensors) == 20
-    assert len(read) == 2 * 20 + 30  # each beside what it should be, and the others
+    assert len(read) == 2 * 20 + 30  # each tensor in place, and the comparisons with others

@@ -191,14 +191,14 @@ def test_a_reference_needs_its_tensor() -> None:
         identify(data, reference=weights * np.nan, tensor="blk.0.attn_q.weight")
 
 
-# Copies with one mark changed.
+# Copies with one metadata change.
 
 
 def test_our_own_models_are_recognised() -> None:
     for architecture in ("bitnet-b1.58", "bitnet", "llama", "qwen3", "gemma3"):
         got = answers(identify(model_bytes(architecture=architecture)))
         assert (got["converter"], got["quantizer"]) == ("i2s-spec", "i2s-spec")
-        assert got["layout"] is None  # i2s convert writes any layout, and keeps the name
+        assert got["layout"] is None  # i2s convert writes any layout under this name
 
 
 @pytest.mark.parametrize("type", GROUP_LAYOUTS)
@@ -291,7 +291,7 @@ def test_remainders_tell_a_layout(shared: Path) -> None:
     """32,448 elements are 253.5 blocks of 128, and 507 of 64: what a quantizer leaves over stays 0."""
     file = gguf.parse((shared / "vectors" / "gguf" / "bitnet.i2_s.gguf").read_bytes())
     info = next(info for info in file.tensor_infos if info.name == b"blk.1.attn_v.weight")
-    # the tensor keeps its bytes, and becomes one of an odd shape whose end is there or not
+    # the tensor keeps its bytes but gets an odd shape, with or without room for a tail
     info.ne = [192, 169]
     n = 192 * 169
     start = info.offset

@@ -52,7 +52,7 @@ def paths(*names: str) -> list[str]:
     return [given.path for given in inputs(names)]
 
 
-# --- what names stand for -----------------------------------------------------------------------------------------
+# --- which files an argument names --------------------------------------------------------------------------------
 
 
 def test_folders_stand_for_the_models_below_them(folder: Path) -> None:
@@ -167,7 +167,7 @@ def test_wrong_options_are_the_callers(folder: Path) -> None:
 def test_options_pickle_with_the_rules_that_they_select(monkeypatch: pytest.MonkeyPatch) -> None:
     options = Options(profile="security", ignore=("S1",), suppressed={"G203": "known"})
     data = pickle.dumps(options)
-    monkeypatch.setattr("i2s_spec.linter.options.selected", None)  # whoever gets them does not select again
+    monkeypatch.setattr("i2s_spec.linter.options.selected", None)  # unpickling must not select again
     again = pickle.loads(data)
     assert (again, again.levels, again.reading) == (options, options.levels, "none")
 
@@ -305,12 +305,12 @@ def test_workers_that_are_busy_are_killed() -> None:
     run = in_order(stuck, range(10), 2)
     assert next(run) == (0, 0)
     assert children() - before
-    run.close()  # type: ignore[attr-defined]  # that this ends at all is the test
+    run.close()  # type: ignore[attr-defined]  # reaching the next line is the test
     assert children() <= before
 
 
 def test_workers_are_gone_when_nobody_wants_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    gc.collect()  # what other tests left goes now, and not in between
+    gc.collect()  # garbage of other tests must not be collected during the measurement
     before, open_before = children(), set(os.listdir("/proc/self/fd"))
     run = in_order(slow_first, range(10_000), 2)
     next(run)
@@ -354,12 +354,12 @@ def test_interrupt_ends_at_once_with_its_workers(folder: Path) -> None:
     )
     assert child.stdout is not None
     child.stdout.readline()
-    os.killpg(child.pid, signal.SIGINT)  # as a terminal does
+    os.killpg(child.pid, signal.SIGINT)  # as Ctrl-C in a terminal does
     listed, errors = child.communicate(timeout=600)
     assert child.returncode == 130
-    assert listed.count("\n") < 15_000  # it was not worked to the end
+    assert listed.count("\n") < 15_000  # it stopped early
     assert "Traceback" not in errors
-    assert not group(child.pid)  # nobody is left
+    assert not group(child.pid)  # no process remains
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals are not blocked here")
@@ -381,7 +381,7 @@ def test_workers_end_when_their_parent_is_killed(folder: Path) -> None:
     child.stdout.readline()
     os.kill(child.pid, signal.SIGKILL)
     child.communicate()
-    deadline = time.monotonic() + 300  # one that is just being started ends when it first asks for work
+    deadline = time.monotonic() + 300  # a worker that is still starting ends when it first asks for work
     while time.monotonic() < deadline:
         if not group(child.pid):
             return

@@ -202,7 +202,7 @@ def test_any_table_is_taken_or_refused_in_words(table: dict[str, Any]) -> None:
     assert refused is None or (refused.startswith("i2s.toml: ") and refused.isprintable())
 
 
-# --- excuses ------------------------------------------------------------------------------------------------------
+# --- suppressions -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

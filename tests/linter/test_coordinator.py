@@ -163,8 +163,8 @@ def test_of_an_address_without_an_etag_the_server_is_asked(tmp_path: Path) -> No
     assert (again.looked_at, again.reused) == (30, 27)
     assert engine.judged == Counter(entry.url for entry in (*entries[3:6], *entries[30:]))
     looks = [batch for _, batch in engine.batches if batch.kind == "look"]
-    assert max(len(batch.entries) for batch in looks) > 2  # a look is one request, whatever a judgement asks
-    now[entries[3].url] = ("e3", 3)  # what it was at first: of several records the last one counts
+    assert max(len(batch.entries) for batch in looks) > 2  # one request checks many entries for changes
+    now[entries[3].url] = ("e3", 3)  # its first version again: the last of several records counts
     _, engine = run(entries)
     assert engine.judged == Counter(entry.url for entry in (entries[3], entries[5]))
     dead.add(entries[0].url)
@@ -240,7 +240,7 @@ def test_bytes_in_flight_are_bounded(tmp_path: Path) -> None:
         assert len(list(engine.records())) == 100
     assert engine.most_bytes <= 200 << 20
     assert engine.most_tasks > 1
-    with ResultsLog(tmp_path / "s.jsonl") as log:  # what is larger than the bound goes alone
+    with ResultsLog(tmp_path / "s.jsonl") as log:  # an entry above the limit is sent alone
         engine = Engine(Coordinator(entries, defaults(), KEY, log, in_flight=1))
         assert len(list(engine.records())) == 100
     assert engine.most_tasks == 1

@@ -160,7 +160,7 @@ def test_same_verdict_from_path_buffer_and_stream(tmp_path: Path) -> None:
             continue
         path = tmp_path / "case.gguf"
         path.write_bytes(case.data)
-        expected = lint(case.data).as_dict()["findings"]  # as data: NaN is not equal to itself
+        expected = lint(case.data).as_dict()["findings"]  # as data, because NaN is not equal to itself
         for origin in (path, io.BytesIO(case.data), memoryview(case.data), bytearray(case.data)):
             assert lint(origin).as_dict()["findings"] == expected, case.name
 

@@ -19,7 +19,7 @@ from i2s_spec.schema.types import BY_NAME
 from i2s_spec.testing.sample import Model
 
 UNKNOWN = (43, 56, 200)
-#: Rows of the table: the first tensor, one before and one after ternary ones, the last.
+#: Rows of the table: the first tensor, one between ternary tensors, the last, and several.
 PLACES = {"first": [0], "middle": [5], "last": [-1], "several": [1, 5, 9], "two in a row": [4, 5]}
 
 

@@ -54,7 +54,7 @@ def test_the_report_is_that_of_one_thread(
     report = both(model(tmp_path, dialect))
     assert (code in {finding.code for finding in report.findings}) == (code is not None)
     code_map = dialect.partition("/")[2] or CANONICAL.code_map.name
-    # Two threads: ahead by the canonical code map, and once more where the codes are of another one.
+    # With two threads, the layout is tested early with the canonical code map, and again if the codes have another one.
     again = [(code_map, weight_layout.LAYERS)] if code_map != CANONICAL.code_map.name else []
     assert asked == [(code_map, weight_layout.LAYERS), (CANONICAL.code_map.name, weight_layout.LAYERS), *again]
 

@@ -23,7 +23,7 @@ from i2s_spec.schema.programs.runtimes import RUNTIMES
 from i2s_spec.schema.types import BY_NAME
 from i2s_spec.testing.sample import Draft, Model
 
-#: What the build did with each broken copy: it refused it, ended by a signal, or computed a token.
+#: How the recorded build ended with each broken copy: it refused the file, crashed, or computed a token.
 RECORDED = {
     "pre_unknown": "no", "pre_falcon_e": "yes", "bos_i32": "no", "rope_scaling_other": "crash", "experts_unused": "crash",
     "merge_empty": "crash", "token_twice": "crash", "one_token": "crash", "context_length_0": "yes",
@@ -33,7 +33,7 @@ RECORDED = {
     "tensor_ceiling": "no", "ndims0": "crash", "no_tokenizer_model": "no", "no_merges": "no", "block_count_i32": "no",
 }  # fmt: skip
 
-#: Engines that descend from llama.cpp, and compare the name of the pre-tokenizer with theirs.
+#: Descendants of llama.cpp that compare the name of the pre-tokenizer with their own list.
 FAMILY = ("bitnet.cpp-2024", "bitnet.cpp-2025", "bitnet.cpp-2026", "ik_llama.cpp")
 
 

@@ -23,7 +23,7 @@ from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, Model, array, key_value
 
-#: What is said of sound files of these rules, and why it is right.
+#: Findings that sound files have, with the reasons.
 SAID = {
     "T009",  # the official files have no tokenizer.ggml.pre, and loaders warn
     "M012",  # the Python converters leave general.quantization_version out
@@ -71,7 +71,7 @@ def test_verdicts_are_those_of_the_official_loaders(shared: Path) -> None:
         report = lint(model.built())
         assert refused(report) == (run["result"] == "no logits"), (run, codes(report))
         if run["result"].startswith(("ok-different", "different")):
-            assert ours(report) - SAID or "M117" in codes(report), run  # it runs, and gives something else
+            assert ours(report) - SAID or "M117" in codes(report), run  # it runs, but gives other results
         seen += 1
     assert seen == 65
 
@@ -96,7 +96,7 @@ def test_new_models_are_sound(architecture: str, order: str) -> None:
     assert ours(lint(Model(architecture, "big" if order == "big" else "little", 2).built())) <= {"M019", "P301"}
 
 
-# --- what is no model of a declared architecture ------------------------------------------------------------------
+# --- files that are not models of a declared architecture ---------------------------------------------------------
 
 
 def with_keys(*pairs: object) -> bytes:
@@ -227,7 +227,7 @@ def test_who_means_what_by_a_file_type() -> None:
 
 # --- templates ----------------------------------------------------------------------------------------------------
 
-#: Constructs that templates of published models have.
+#: Constructs of published models' templates; no hazards.
 HARMLESS = [
     "{{ bos_token }}{% for m in messages %}{{ '<|' + m['role'] + '|>\\n' + m['content'] + eos_token }}{% endfor %}",
     "{%- set ns = namespace(is_first=false, is_tool=false, system_prompt='') -%}{{ ns.system_prompt }}",
@@ -289,7 +289,7 @@ def test_where_a_hazard_is(source: str, kind: str, shown: str) -> None:
     assert source.encode()[hazard.start : hazard.stop].decode() == shown
 
 
-#: What Jinja runs and a cutter of bytes did not see, or a rule that knows names only; each alone.
+#: Templates that Jinja executes but simpler checks missed; each alone.
 EVASIONS = {
     "{{ cycler.\u00a0__init__.\u3000__globals__ }}": "reach",
     "{%\u00a0include 'x'%}": "reach",
@@ -426,7 +426,7 @@ def test_hostile_templates_take_linear_time(source: bytes) -> None:
 def test_what_is_behind_the_limit_is_not_looked_at() -> None:
     long = b"x" * hazards.LOOKED_AT
     assert hazards.hazards(long + b"{{ x.__class__ }}") == []
-    assert hazards.hazards(b"{{ '" + long) == []  # not called broken, because its end was not seen
+    assert hazards.hazards(b"{{ '" + long) == []  # not reported as broken, because its end was not scanned
 
 
 @pytest.mark.parametrize("run", [b"A0b" * 31 + b" ", b"Word-" * 400 + b". ", b"a" * 95 + b"/"])

@@ -44,7 +44,7 @@ def realigned(data: bytes, alignment: int) -> bytes:
     for tensor in file.tensors.rows:
         at = tensor.info_span.stop - 8
         header[at : at + 8] = struct.pack("<Q", len(content))
-        # The stated alignment moves where the reader looks for data; the tensors are where 32 put them.
+        # The stated alignment moves the start of data for readers; the tensors remain where alignment 32 put them.
         start = padded(file.infos_end, 32) + tensor.offset
         content += data[start : start + tensor.nbytes].ljust(padded(tensor.nbytes, alignment), b"\0")
     return bytes(header).ljust(padded(len(header), alignment), b"\0") + bytes(content)
@@ -357,6 +357,6 @@ def test_text_of_many_scripts_is_not_what_a_decoder_leaves() -> None:
     assert text_decoded(BufferSource(b"GGUF" + f"{letters}{chr(0xFFFD) * 20}".encode())) is None
     assert text_decoded(BufferSource(b"GGUF" + f"{letters}{chr(0xFFFD) * 200}".encode())) is not None
     assert text_decoded(BufferSource(b"GGUF" + chr(0xFFFD).encode() * 15)) is None
-    # Windows cut characters; what they cut is no reason to call the rest anything but text.
+    # Windows may split characters at their edges; this must not change the result.
     assert text_decoded(BufferSource(b"GGUF" + b"a" * 65_533 + chr(0xFFFD).encode() * 20_000)) is not None
     assert text_decoded(BufferSource(b"GGUF" + chr(0xFFFD).encode() * 60_000 + b"\xff")) is None

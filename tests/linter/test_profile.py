@@ -15,7 +15,7 @@ from i2s_spec.linter.selection import profile as selection
 from i2s_spec.linter.selection.profile import INDISPENSABLE, PROFILES, reading_of, selected, suppressed_codes
 from i2s_spec.testing.sample import Draft
 
-#: Rules that the linter applies, as opposed to those on the input of conversions.
+#: Rules that the linter applies; family H is about inputs of conversions.
 LINTED = {rule.code: rule for rule in all_rules() if rule.family != "H"}
 STOPS = {code for code, rule in LINTED.items() if rule.check is None}
 

@@ -18,7 +18,7 @@ from i2s_spec.linter.repair.fix import Fixed, fix
 from i2s_spec.schema.types import BY_NAME, I2_S, READINGS
 from i2s_spec.testing.sample import Draft, tensor_info
 
-#: A number that no program gives a type.
+#: An unassigned type number.
 UNKNOWN = 99
 F32, F16, Q8_0 = (BY_NAME[name].number for name in ("F32", "F16", "Q8_0"))
 
@@ -58,7 +58,7 @@ def stale(elements: int, scale: float = 0.75) -> bytes:
     return b"\x15" * (elements // 4) + struct.pack("<f", scale) + bytes(range(1, 29))
 
 
-#: Tensors beside an overlap that leave the file without an identity of its weights.
+#: Tensors beside an overlap for which the file has no hash of its weights.
 NO_IDENTITY = {
     "unknown type": Info((4,), UNKNOWN, 256),
     "past the end": Info((1 << 20,), F32, 256),

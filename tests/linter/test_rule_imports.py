@@ -17,7 +17,7 @@ from i2s_spec.linter.rules import index as written
 from i2s_spec.linter.rules.index import INDEX
 
 HOME = "i2s_spec.linter.rules"
-#: Each module that is not about every file, and the families that its findings may have.
+#: Modules that apply to some files only, with the families of their findings.
 ABOUT_SOME = [home for home, _ in INDEX if home in concerns._CONCERNS]
 
 

@@ -95,7 +95,7 @@ def blanks(items: list[str]) -> None:
 TWO_TURNS = "{% for m in messages %}<|start_header_id|>{{ m['role'] }}<|eot_id|>{% endfor %}"
 
 ROWS = (
-    # order of codes: the weights themselves tell
+    # code maps: visible in the weights themselves
     Row("another layout, all tensors", lambda: Copy().packed("interleave-64"), "I213"),
     Row("rows-1x4, all tensors", lambda: Copy().packed("rows-1x4"), "I213"),
     Row("another layout, one tensor", lambda: Copy().packed("sequential-msb", "ffn_up", layers=slice(1, 2)), "I214"),
@@ -162,7 +162,7 @@ def scale_of_another(model: Copy) -> Copy:
     return model
 
 
-#: What only a reference or a checksum shows.
+#: Faults that only a reference or a checksum shows.
 ONLY_A_REFERENCE = (
     Row("the scale of another tensor", lambda: scale_of_another(Copy())),
     Row("gains exchanged between layers", lambda: Copy().exchange("blk.2.attn_norm", "blk.3.attn_norm")),

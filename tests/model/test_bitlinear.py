@@ -43,12 +43,12 @@ from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
 ORACLE = Path(__file__).resolve().parent.parent / "oracle"
 F32 = np.float32
 
-#: What every weight of the inputs `ones_*` is.
+#: The value of every weight in the inputs `ones_*`.
 ONES: Final = 0.5
 
-#: Recorded products that nothing reproduces, and why.
+#: Recorded products that depend on undefined behavior and cannot be reproduced, by cause.
 UNDEFINED: Final = {
-    "nrc-4": {  # an ARM build with dot products hands four tokens to the kernel for one
+    "nrc-4": {  # an ARM build with dot products passes four tokens to the kernel for one token
         "tern_8x256.act.mulmat5.other2", "tern_8x256.actc.mulmat5.other2", "tern_4x4096.act.mulmat5.other2",
         "tern_4x4096.actc.mulmat5.other3", "tern_7x128.act.mulmat5.other2", "c64_4x64.act.mulmat5.other2",
         "c64_2x192.act.mulmat5.other3", "tern_3x256.act.mulmat5.other2", "tern_3x256.actc.mulmat5.other2",
@@ -75,7 +75,7 @@ def by_hand(x: np.ndarray[Any, Any]) -> Activations:
     for row in x:
         amax = max([abs(float(e)) for e in row] + [1e-5])
         scale = F32(127.0 / amax)
-        token = [max(-128, min(127, round(float(F32(e * scale))))) for e in row]  # round() is half to even
+        token = [max(-128, min(127, round(float(F32(e * scale))))) for e in row]  # round() rounds ties to even
         codes.append(token)
         scales.append(scale)
         sums.append(sum(token))
@@ -308,7 +308,7 @@ def weights_of(folder: Path, name: str) -> tuple[np.ndarray[Any, Any], np.float3
             data = (folder / kept).read_bytes()
             codes = unpack_codes(data[: rows * columns // 4], (rows, columns), LAYOUTS["interleave-128"])
             return codes, np.frombuffer(data, dtype="<f4", count=1, offset=rows * columns // 4)[0]
-    if name.startswith("ones_"):  # all the same: nobody needs a file to know them
+    if name.startswith("ones_"):  # constant weights, without a file
         return np.full((rows, columns), 2, dtype=np.uint8), F32(ONES)
     w = np.load(folder / f"dot/in/{name}.npy")
     return (np.sign(w) + 1).astype(np.uint8), np.abs(w).max()

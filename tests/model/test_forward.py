@@ -271,7 +271,7 @@ def test_from_a_path_a_stream_a_map_and_an_open_file(data: bytes, model: Model, 
         assert logits(load_model(file), TOKENS).tobytes() == want
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ class Arithmetic:
 def test_tokens_come_one_by_one_and_the_prompt_goes_in_once() -> None:
     model = Arithmetic()
     generation = Generation(model, [1, 2, 3], limit=5)
-    assert model.seen == []  # nothing happens before the first token is asked for
+    assert model.seen == []  # generation is lazy
     assert list(generation) == model.said([1, 2, 3], 5)
     assert model.seen == [[1, 2, 3], *([token] for token in generation.tokens[:4])]
     assert (generation.reason, generation.reused) == ("limit", 0)
@@ -197,7 +197,7 @@ def test_a_conversation_goes_on_where_it_was() -> None:
         *tokenizer.encode("Assistant: ", add_special=False),
     ]
     assert second.prompt == [*first.prompt, *said, *([end] if said[-1] != end else []), *asked]
-    assert second.reused == len(first.prompt) + len(said) - 1  # all but the last token, which nothing had followed
+    assert second.reused == len(first.prompt) + len(said) - 1  # all but the last token, which was never an input
     assert [message.role for message in conversation.messages] == ["system", "user", "assistant", "user"]
 
 

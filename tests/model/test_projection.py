@@ -104,7 +104,7 @@ def test_the_article_in_c() -> None:
     assert y.tobytes() == np.array(want, F32).tobytes()
 
 
-# --- what released programs gave -----------------------------------------------------------------------------------------
+# --- outputs of released programs ----------------------------------------------------------------------------------------
 
 
 def test_activations_of_the_reference(vectors: Path) -> None:
@@ -148,7 +148,7 @@ def test_sums_of_the_reference_through_the_public_function(vectors: Path) -> Non
         assert {"int16-wrap/avx2", "rows-of-four"} <= wrong
 
 
-# --- code 3, and what does not fit ---------------------------------------------------------------------------------------
+# --- code 3, and invalid shapes ------------------------------------------------------------------------------------------
 
 
 def test_code_3_is_what_a_caller_says() -> None:

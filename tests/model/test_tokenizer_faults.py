@@ -120,7 +120,7 @@ def test_ids_that_no_token_has_are_dropped() -> None:
     made = load_tokenizer(file_of({**GOOD, "bos_token_id": 1 << 31, "eos_token_id": 300}))
     assert (made.bos, made.eos, made.ends) == (None, None, frozenset())
     made = load_tokenizer(file_of({**PIECES, "tokens": ("a",), "scores": [0.0]}))
-    assert (made.bos, made.eos) == (None, None)  # one token, and 1 and 2 are what loaders assume
+    assert (made.bos, made.eos) == (None, None)  # one token; 1 and 2 are the loaders' defaults
 
 
 def test_empty_tokens_have_names() -> None:
@@ -202,7 +202,7 @@ vocabularies = st.fixed_dictionaries(
 @given(vocabularies, st.booleans(), st.text("ab \n<|eot_id>é🦙\x00", max_size=30))
 @examples(60)
 def test_any_vocabulary_gets_an_answer(values: dict[str, Any], fitting: bool, text: str) -> None:
-    if fitting:  # lengths that agree, so that what lies after that check is met, too
+    if fitting:  # arrays of equal length, to reach the checks after that of the lengths
         tokens = list(dict.fromkeys(values["tokens"]))
         values = {**values, "tokens": tokens}
         for name, fill in (("token_type", 1), ("scores", 0.0)):

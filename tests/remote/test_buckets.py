@@ -21,7 +21,7 @@ pytest.importorskip("s3fs", reason=why)
 pytest.importorskip("moto.server", reason=why)
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of botocore and its relatives
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # from botocore and related packages
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

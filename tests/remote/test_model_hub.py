@@ -48,7 +48,7 @@ def test_a_folder_stands_for_the_models_below_it(hub: Server, name: str) -> None
         list(files_of("hf://org/deep/text"))
     hub.seen.clear()
     assert list(files_of("hf://org/deep/no/model.gguf")) == [("hf://org/deep/no/model.gguf", False)]
-    assert hub.seen == []  # what is called like a file is one
+    assert hub.seen == []  # a name that ends like a file's needs no request
     ((path, report),) = lint_paths(["hf://org/deep/no/where"])
     assert (path, [each["code"] for each in report["findings"]]) == ("hf://org/deep/no/where", ["S912"])
 
@@ -151,7 +151,7 @@ def cached(hub: Server, tmp_path: Path, model: Path) -> Path:
 def test_a_cached_file_is_used(hub: Server, cached: Path) -> None:
     with open_file(FIRST) as file:
         assert (file.name, file.size) == (FIRST, len(hub.files["/cdn/org/repo/first.gguf"]))
-    assert len(hub.seen) == 2  # asked for its version, and nothing was read
+    assert len(hub.seen) == 2  # the version was requested, and no content
     with open_file(f"hf://org/repo@{COMMIT}/first.gguf"):
         pass
     assert len(hub.seen) == 2
@@ -215,7 +215,7 @@ def test_shards_know_their_companions(hub: Server, tmp_path: Path, monkeypatch: 
     files = shards(tmp_path)
     hub.repository("org/split", files)
     hub.repository("org/part", dict(list(files.items())[:2]))
-    # A file of that name on this machine is not looked for.
+    # A local file of that name is not used.
     (tmp_path / "hf:" / "org" / "part" / "x").mkdir(parents=True)
     (tmp_path / "hf:" / "org" / "part" / "x" / "m-00003-of-00003.gguf").write_bytes(b"GGUF")
     monkeypatch.chdir(tmp_path)

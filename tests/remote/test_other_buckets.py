@@ -24,12 +24,12 @@ from i2s_spec.remote.open_remote import open_remote
 pytest.importorskip("fsspec", reason="the extra [buckets] is not installed")
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of the clients and their relatives
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # from the clients and related packages
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-#: Base64, as Azurite's and every emulator's well-known key is; it opens nothing.
+#: Base64, like the well-known key of Azurite and every emulator; not a secret.
 KEY = "a2V5"
 
 
@@ -111,7 +111,7 @@ class Service(NamedTuple):
 @pytest.fixture(params=[Service("gs", "gcsfs"), Service("az", "adlfs")], ids=lambda service: service.scheme)
 def store(request: pytest.FixtureRequest, model: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Store]]:
     scheme, package = request.param
-    monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")  # it would ask for the kind of the bucket by gRPC
+    monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")  # it would query the bucket's kind through gRPC
     module = pytest.importorskip(package, reason=f"{package} is not installed")
     from fsspec.config import conf
 

@@ -124,7 +124,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.usefixtures("private")
 def test_which_seconds_are_for_what(hub: Server, used: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")  # changes nothing: ranges come over HTTP
+    monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")  # no effect here: ranges are read through HTTP
     with open_file("hf://org/repo/first.gguf") as file:
         assert file.metadata["general.architecture"] == "bitnet-b1.58"
     assert identity_of("hf://org/repo/first.gguf") is not None

@@ -101,7 +101,7 @@ def test_needs_are_what_the_official_loader_needs(shared: Path) -> None:
         fails = run["result"] == "no logits"
         if name := run.get("removed_key"):
             declared = architecture.keys[name]
-            # Without head_count_kv this loader expects as many key heads as query heads: only the shapes are wrong.
+            # Without head_count_kv this loader expects as many key heads as query heads, so only the shapes are wrong.
             assert (declared.need == REQUIRED) == (fails and not name.endswith("head_count_kv")), name
             keys += 1
         if name := run.get("removed_tensor"):

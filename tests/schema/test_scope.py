@@ -15,7 +15,7 @@ def test_fields(first: int, behind: int) -> None:
     for start, stop in product(range(12), repeat=2):
         if start < stop:
             assert scope.covers(start, stop) == bool(set(range(start, stop)) & set(range(first, behind)))
-        if start == stop:  # an empty field counts by its place
+        if start == stop:  # an empty field is covered if its position is
             assert scope.covers(start, stop) == (first <= start < behind)
 
 

@@ -13,7 +13,7 @@ from i2s_spec.codec.blocks.lookup_tables import Tiles, unpack_tl1, unpack_tl2
 FOLDER = Path(__file__).parent / "lookup_tables"
 UNPACK = {"tl1": unpack_tl1, "tl2": unpack_tl2}
 
-#: File, seed of its trits, shape, tiles.
+#: File, seed of its trits, shape, and tile sizes.
 CASES = [
     ("tl1", 0, (64, 128), Tiles(32, 64, 32)),
     ("tl1", 2, (256, 64), Tiles(128, 32, 32)),

@@ -124,6 +124,6 @@ def test_what_masks_leave_is_drawn_where_it_was_measured() -> None:
     assert "multiplying: 400 GMAC/s" in drawn
     assert "of avx2" not in drawn
     assert "masks" not in benchmarks._roofline(result(memory, [], [several[0], several[2]]))
-    slow = [{**memory[0], "median": 10.0}, memory[1]]  # memory is the limit of one token
+    slow = [{**memory[0], "median": 10.0}, memory[1]]  # memory bandwidth limits one token
     without_cost = [several[0], {**several[1], "median": 399.0}, several[2]]
     assert "masks" not in benchmarks._roofline(result(slow, cached, without_cost))

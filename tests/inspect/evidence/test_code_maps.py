@@ -9,7 +9,7 @@ from examples import share
 from i2s_spec.inspect.evidence.balance import foreign_code_map
 from i2s_spec.schema.dialect import CODE_MAPS, CodeMap
 
-#: Payloads of a model, and weights in each.
+#: Number of payloads of a model, and of weights in each.
 PAYLOADS, WEIGHTS = 28, 1 << 16
 
 

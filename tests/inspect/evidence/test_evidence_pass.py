@@ -71,7 +71,7 @@ def test_the_pass_is_the_definition(
     name: str, case: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("I2S_ISA", name)
-    monkeypatch.setattr(EvidencePass, "grams", lambda _: [])  # these are not of the compiled pass
+    monkeypatch.setattr(EvidencePass, "grams", lambda _: [])  # the compiled pass does not compute these
     path, code_map = tmp_path / "model.gguf", "zero-first" if case == "whole" else "offset-1"
     path.write_bytes(written(FILES[case], f"sequential-msb/{code_map}"))
     for heads, key_heads in ((4, 2), (4, 4), (0, 0)):

@@ -201,7 +201,7 @@ def test_the_text_of_a_file_is_only_text(tmp_path: Path) -> None:
     assert set(page.tags) <= set(plain.tags)
     assert {(tag, name) for tag, name, _ in page.attributes} <= {
         *((tag, name) for tag, name, _ in plain.attributes),
-        ("input", "checked"),  # where there are findings of several severities
+        ("input", "checked"),  # if findings have several severities
     }
     assert page.tags.count("script") == 1
     assert len(page.scripts) == 2
@@ -419,7 +419,7 @@ def test_a_report_goes_to_a_file_and_never_over_a_model(tmp_path: Path) -> None:
 
     path, page = tmp_path / "model.gguf", tmp_path / "report.html"
     path.write_bytes(model_bytes(layers=1))
-    for _ in range(2):  # a report that is there already is replaced
+    for _ in range(2):  # an existing report is replaced
         assert CliRunner().invoke(command, [str(path), "--format", "html", "-o", str(page)]).exit_code == 0
     assert "blk.0.attn_q.weight" in Page(page.read_text(encoding="utf-8")).text
     for target in (["-o", str(path)], ["--report", f"html={path}"]):

@@ -41,7 +41,7 @@ def squares(model: Copy) -> Copy:
     return model
 
 
-#: Mistakes by the name of the hypothesis that must win, and how a copy gets them.
+#: Mistakes by the name of the hypothesis that must win, and functions that make such a copy.
 MISTAKES: dict[str, Callable[[str], Copy]] = {
     "signs turned": lambda name: Copy(name).each(lambda trits: -trits),
     "signs of attn_q turned": lambda name: Copy(name).trits("attn_k", lambda trits: -trits),
