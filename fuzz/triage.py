@@ -23,7 +23,7 @@ from i2s_spec.errors import quote
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Triage finds, as the command line says.
+    """Triage failures, as the command line says.
 
     :param words: the arguments; those of the process if left out
     """
@@ -79,7 +79,7 @@ def _triage(runner: Runner, shelf: Shelf, files: Sequence[Path], given: argparse
 
 
 def _made_small(runner: Runner, data: bytes, failure: Failure, given: argparse.Namespace) -> tuple[bytes, Failure]:
-    """The smallest input that fails the same way, and how it fails: its message may be another."""
+    """The smallest input that fails the same way, and its failure, whose message may differ."""
     last = [failure]
 
     def happens(other: bytes) -> bool:
@@ -94,7 +94,8 @@ def _made_small(runner: Runner, data: bytes, failure: Failure, given: argparse.N
 
 
 def _still(runner: Runner, path: Path, failure: Failure) -> bool:
-    """Whether a kept input fails in the same way; if it was mended, a new find in the same place is a new one."""
+    """Whether a stored input still fails the same way; if it was fixed, a new failure in the same place is a new
+    one."""
     found = runner.failure(path.read_bytes())
     return found is not None and found.id == failure.id
 
