@@ -27,6 +27,7 @@ from bench import block_types, peers
 from bench.measure import Claim, Contender, Result, Row, fastest, interleaved, ratios, timed
 from bench.parts import Benchmark, Setting
 from i2s_spec.codec import _codec, isa, kernels, native, reference
+from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS
 
 MIB = 1 << 20
@@ -198,7 +199,7 @@ def _stream(setting: Setting, size: int, threads: int) -> Result:
         scale = job.traffic / traffic[job.probe]
         values = tuple(scale * ratio for ratio in ratios(times[job.probe], times[job.name]))
         claims.append(Claim(f"{job.name}: traffic over the {job.probe}'s", values, "x", least=job.least))
-    title = f"{nbytes // MIB} MB of payload, {threads} thread{'s' if threads > 1 else ''}, kernels {isa.chosen().name}"
+    title = f"{nbytes // MIB} MB of payload, {counted(threads, 'thread')}, kernels {isa.chosen().name}"
     return Result(title, _rates(jobs, times, nbytes), tuple(claims))
 
 

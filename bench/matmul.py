@@ -21,6 +21,7 @@ from bench.measure import Claim, Contender, Result, Row, interleaved, ratios
 from bench.parts import Benchmark, Setting
 from bench.product_probes import SECONDS, calm_rounds, codes_of, peak_run, reading_run, seconds_of, sixteenth, weights
 from i2s_spec.codec.isa import KernelSet
+from i2s_spec.errors import counted
 from i2s_spec.model import _matmul
 from i2s_spec.model.reference import bitlinear, matmul, table_lookup
 
@@ -357,4 +358,4 @@ def _definition(setting: Setting) -> Result:
 
 
 def _threads_in_words(threads: int) -> str:
-    return f"{threads} thread{'s' if threads > 1 else ''}"
+    return counted(threads, "thread")

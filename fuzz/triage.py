@@ -19,7 +19,7 @@ from triage_page import Find, Shelf, relative
 from triage_run import HERE, Failure, Runner, WorkerError
 from triage_shrink import smallest
 
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -57,9 +57,7 @@ def _triage(runner: Runner, shelf: Shelf, files: Sequence[Path], given: argparse
     for finds in groups.values():
         path, data, failure = min(finds, key=lambda find: (len(find[1]), find[1]))
         names = [(path.name, len(data)), *((other.name, len(raw)) for other, raw, _ in finds if other != path)]
-        print(
-            f"{len(finds)} {'find' if len(finds) == 1 else 'finds'}: {quote(failure.signature, limit=600, bare=True)}"
-        )
+        print(f"{counted(len(finds), 'find')}: {quote(failure.signature, limit=600, bare=True)}")
         print(f"  says: {quote(failure.message, limit=200, bare=True)}")
         known = next(
             (entry for entry in shelf.with_signature(failure.id) if _still(runner, entry.input, failure)), None
@@ -69,12 +67,12 @@ def _triage(runner: Runner, shelf: Shelf, files: Sequence[Path], given: argparse
             continue
         new += 1
         small, failure = _made_small(runner, data, failure, given)
-        print(f"  made small: {len(small):,} bytes, from {len(data):,} of {_shown(path)}")
+        print(f"  made small: {counted(len(small), 'byte')}, from {len(data):,} of {_shown(path)}")
         if given.dry_run:
             continue
         entry = shelf.put(Find(failure, small, names), given.name)
         print(f"  wrote: {_shown(entry.input)}\n  page: {_shown(entry.page)}\n  replay: {shelf.replay(entry)}")
-    print(f"{len(files):,} files, {len(groups):,} signatures, {new:,} new")
+    print(f"{counted(len(files), 'file')}, {counted(len(groups), 'signature')}, {new:,} new")
     return 1 if new else 0
 
 

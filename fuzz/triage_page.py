@@ -16,7 +16,7 @@ from pathlib import Path
 from triage_run import Failure
 
 from i2s_spec.draw.hexdump import hexdump
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 
 #: Placeholder on a new page, to be replaced by hand; a test fails while it is there.
 UNWRITTEN = "Not written yet: say what was wrong, where, and what holds now."
@@ -105,8 +105,8 @@ class Shelf:
 | | |
 |---|---|
 | harness | `{self._harness.name}` |
-| input | `{entry.input.name}`, {len(data):,} bytes, SHA-256 `{sha256(data).hexdigest()[:16]}` |
-| found as | `{_cell(first)}`, {size:,} bytes{more} |
+| input | `{entry.input.name}`, {counted(len(data), "byte")}, SHA-256 `{sha256(data).hexdigest()[:16]}` |
+| found as | `{_cell(first)}`, {counted(size, "byte")}{more} |
 | what failed | `{_cell(failure.kind)}`: `{_cell(failure.message, 240) or "no message"}` |
 | signature | `{_cell(failure.signature)}` ({failure.id}) |
 

@@ -27,8 +27,7 @@ static inline uint64_t i2s_word_at(const uint8_t *p) {
     return v;
 }
 
-/* Any run of at least 255 bytes contains 128 of them at a multiple of 128, where the first word equals that 64 bytes
- * later. */
+/* A run of at least 255 bytes contains 128 at a multiple of 128; there the first word equals that 64 bytes later. */
 #define I2S_SEEMS_RUN(p) (i2s_word_at(p) == i2s_word_at((p) + 64))
 
 /* --- plain C ------------------------------------------------------------------------------------------------------- */

@@ -14,6 +14,8 @@ from xml.etree import ElementTree
 
 from extensions import ROOT, BuildError
 
+from i2s_spec.errors import counted
+
 HERE = Path(__file__).resolve().parent
 
 #: Python's creation of an int reads the digit of a zero, which is uninitialized, and multiplies it by 0.
@@ -35,7 +37,8 @@ def run(folder: Path) -> int:
         (inputs / f"{number:04}.gguf").write_bytes(data)
     began = time.monotonic()
     errors = watched([sys.executable, str(HERE / "replay.py"), str(inputs)], "/i2s_spec/gguf/", folder)
-    print(f"valgrind: {len(errors)} errors in {number + 1} files ({time.monotonic() - began:.0f} s)", *errors, sep="\n")
+    what = f"{counted(len(errors), 'error')} in {counted(number + 1, 'file')}"
+    print(f"valgrind: {what} ({time.monotonic() - began:.0f} s)", *errors, sep="\n")
     return 1 if errors else 0
 
 

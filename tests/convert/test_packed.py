@@ -303,7 +303,7 @@ def test_nothing_is_overwritten_unasked_or_left_half_written(tmp_path: Path) -> 
     bad = np.full((4, 4), 2, dtype=np.int8)
     with pytest.raises(ValueError, match="not -1, 0 or"):
         write_packed(tmp_path / "y.safetensors", {"m": (bad, 1)})
-    with pytest.raises(ValueError, match=r"the data differs by \+1 bytes|the data differs by -3 bytes"):
+    with pytest.raises(ValueError, match="tensor 'a' has 1 byte of data, not 4"):
         write_checkpoint(tmp_path / "z.safetensors", [NewTensor("a", "F32", (1,), lambda: [b"x"])])
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.safetensors"]
     assert path.read_text() == "mine"

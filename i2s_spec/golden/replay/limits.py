@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 import numpy as np
 
+from i2s_spec.errors import counted
 from i2s_spec.golden.replay.tolerance import (
     FORCED,
     LIMITS,
@@ -123,7 +124,7 @@ def loosen(model: Model, bfloat16: bool, replay: Replay) -> None:
         return
     finite = np.abs(replay.value[np.isfinite(replay.value)])
     largest = float(finite.max()) if finite.size else 0.0
-    replay.limit, replay.words = own.rtol(bfloat16) * largest, f"{own.words}, after {len(behind)} layer(s)"
+    replay.limit, replay.words = own.rtol(bfloat16) * largest, f"{own.words}, after {counted(len(behind), 'layer')}"
 
 
 def relative_error(limit: Any, value: Any) -> float:
