@@ -119,7 +119,7 @@ def test_one_trit() -> None:
     assert (change.name, change.what, change.trits) == (ATTN.encode(), "trits", (1, 165))
     assert list(lines(found)) == [
         f"~ tensor {ATTN}: 1 trit differs, first at element 165 (0, 165)",
-        f"A and B differ: 1 tensor in both ({len(file().tensors)} tensors compared; 1 of 393,216 trits changed, "
+        f"A and B differ: 1 common tensor ({len(file().tensors)} tensors compared; 1 of 393,216 trits changed, "
         "under 0.001 %)",
     ]
 
@@ -239,7 +239,7 @@ def test_ways_to_differ_are_bounded() -> None:
     said = list(lines(Difference((), (), (), (), changes, (), 100)))
     assert said[40:] == [
         "~ 60 more tensors (--all lists them)",
-        "A and B differ: 100 tensors in both (100 tensors compared)",
+        "A and B differ: 100 common tensors (100 tensors compared)",
     ]
 
 

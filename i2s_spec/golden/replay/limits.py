@@ -120,7 +120,7 @@ def loosen(model: Model, bfloat16: bool, replay: Replay) -> None:
     replay.span = "layer" if len(behind) == 1 else "model"
     own = FORCED if replay.span == "layer" else UNFORCED
     if replay.op in INTEGER_TAPS:
-        replay.limit, replay.words = np.inf, "follows what is before it"
+        replay.limit, replay.words = np.inf, "no limit: depends on earlier values"
         return
     finite = np.abs(replay.value[np.isfinite(replay.value)])
     largest = float(finite.max()) if finite.size else 0.0
