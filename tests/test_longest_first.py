@@ -81,7 +81,7 @@ def test_many_workers_run_every_test_once(order: Any, workers: int) -> None:
     assert set(order(workers)[:2]) <= {"fuzz/test_c.py::Class", "tests/test_e.py", "tests/test_a.py"}
 
 
-def test_what_ended_is_forgotten() -> None:
+def test_finished_modules_are_forgotten() -> None:
     """Each answer is looked for among the tests that a worker has, not among all that it had."""
     option = SimpleNamespace(tx=["popen"], loadscopereorder=True)
     scheduler = LongestFirst(SimpleNamespace(option=option, getvalue=lambda name: getattr(option, name)))  # type: ignore[arg-type]

@@ -123,7 +123,7 @@ def test_specs_are_those_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert module.__cached__ == theirs.cached
 
 
-def test_what_is_no_module_of_the_package_is_not_found() -> None:
+def test_other_modules_are_not_found() -> None:
     finder = QuickFinder(str(Path(quick_import.__file__).parent))
     for name in ("json", "i2s_spec", "i2s_specs.errors", "i2s_spec.no_such", "i2s_spec.gguf._scanner"):
         assert finder.find_spec(name) is None

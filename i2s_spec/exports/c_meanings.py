@@ -130,8 +130,8 @@ static inline size_t i2s_common_meaning(const gguf_file *file, uint32_t number)
 
 /* The type of a tensor, its bytes and its matrix: `cols` is ne0, `rows` everything else. A number that several types
  * share means the type with which the tensor, padded or not, ends where the next one begins (clause 2.6). If several fit, it
- * is the one that fits most tensors of the file, or the first that fits. I2S_BAD_SIZE if none fits, I2S_BAD_VALUE for a tensor
- * of any other type. Only for such a number are all tensor infos read. */
+ * is the one that fits most tensors of the file, or the first that fits. I2S_BAD_SIZE if no type fits, I2S_BAD_VALUE for a
+ * tensor of any other type. Only for such a number are all tensor infos read. */
 static inline i2s_status i2s_block_find(const gguf_file *file, const gguf_tensor_info *info, i2s_block_type *type,
                                         const uint8_t **data, size_t *size, uint64_t *rows, uint64_t *cols)
 {

@@ -229,7 +229,7 @@ _KEY_VALUE_MORE = f"""\
       before:
         value: "index == 0 ? 0.as<u4> : _parent.key_values[index - 1].alignment.as<u4>"
       alignment:
-        doc: "The first general.alignment among the keys so far; 0 if there is none."
+        doc: "The first general.alignment among the keys so far, or 0."
         value: "before != 0 ? before : (is_alignment ? value.value.as<u4> : 0.as<u4>)"
       alignment_or_default:
         value: "alignment == 0 ? {limits.DEFAULT_ALIGNMENT} : alignment"

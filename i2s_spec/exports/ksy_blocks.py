@@ -32,7 +32,9 @@ def instances() -> str:
         kind, others = layout.type, [each.name for each in READINGS[layout.type.number] if each is not layout.type]
         doc = f"The tensor, if its type is {layout}."
         if others:
-            doc += f" {kind.number} may also be {' or '.join(others)}: the bytes up to the next tensor decide (R2.6-10)."
+            doc += (
+                f" {kind.number} may also be {' or '.join(others)}: the bytes up to the next tensor decide (R2.6-10)."
+            )
             doc += " If several types fit, it is the type of most tensors of the file."
         lines += [
             f"      {layout.name.lower()}:",

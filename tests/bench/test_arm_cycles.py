@@ -26,7 +26,7 @@ def cycles() -> Iterator[Any]:
     sys.path.remove(str(ROOT))
 
 
-def test_what_is_committed_is_whole(cycles: Any) -> None:
+def test_the_committed_estimates_are_complete(cycles: Any) -> None:
     found = json.loads(cycles.RESULT.read_text())
     assert found["estimated_by"].startswith("llvm-mca ")
     want = [
@@ -63,7 +63,7 @@ def test_loops_are_found_in_assembly(cycles: Any) -> None:
     assert cycles._read(["\tstr\tq1, [x0]", "\tldp\tq1, q2, [x0, 32]", "\tldr\tx1, [x0]"]) == 128
 
 
-def test_what_is_missing_is_named(
+def test_a_missing_program_is_named(
     cycles: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", "")
@@ -72,7 +72,7 @@ def test_what_is_missing_is_named(
 
 
 @pytest.mark.thorough
-def test_what_is_committed_is_current(cycles: Any) -> None:
+def test_the_committed_estimates_are_current(cycles: Any) -> None:
     """With the same tools the same cycles; with others every loop is found and estimated."""
     if shutil.which(cycles.COMPILER) is None:
         pytest.skip(f"no cross-compiler: {cycles.COMPILER} is not there")

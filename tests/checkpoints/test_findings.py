@@ -165,7 +165,7 @@ def test_a_folder_that_is_broken(name: str, tmp_path: Path) -> None:
     assert all(finding.span.path for finding in report.findings)
 
 
-def test_what_is_no_ternary_model_is_a_note(tmp_path: Path) -> None:
+def test_a_model_that_is_not_ternary_is_a_note(tmp_path: Path) -> None:
     tiny = plain_llama()
     for name, (dtype, words) in tiny.tensors.items():
         noise = np.random.default_rng(5).standard_normal(words.shape)

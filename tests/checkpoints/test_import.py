@@ -207,7 +207,7 @@ def test_an_empty_word_for_rotation_does_not_hide_the_older_one(tmp_path: Path) 
         assert file.metadata["llama.rope.scaling.type"] == "linear"
 
 
-def test_what_packed_scales_do_is_said_by_hand(tmp_path: Path) -> None:
+def test_an_option_says_how_packed_scales_are_used(tmp_path: Path) -> None:
     tiny = packed_2b4t()
     _, wanted = imported(tmp_path / "a", tiny, name="same")
     del tiny.config["quantization_config"]

@@ -77,7 +77,7 @@ def run_there(make: Callable[[], Tiny], to: str, folder: Path) -> tuple[Floats, 
 
 
 @pytest.mark.parametrize("name", IMPORTED)
-def test_what_is_imported_means_the_same_there(name: str, tmp_path: Path) -> None:
+def test_llama_cpp_computes_imported_files_alike(name: str, tmp_path: Path) -> None:
     """Against the checkpoint, which no GGUF file has a part in, and against our model with llama.cpp's own roundings."""
     checkpoint, theirs, path = run_there(*IMPORTED[name], tmp_path)
     rows, found = np.arange(len(TOKENS)), likeliest(theirs)

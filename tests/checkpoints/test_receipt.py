@@ -452,7 +452,7 @@ module.import_with_receipt({str(folder)!r}, {str(path)!r}, force=True)
     assert not verify_receipt(path)["changed"]
 
 
-def test_what_is_refused_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_import_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, path = packed_2b4t().write(tmp_path / "c"), tmp_path / "o.gguf"
     path.write_bytes(b"old")
     with pytest.raises(FileExistsError):
@@ -609,7 +609,7 @@ def test_a_config_that_broke_is_refused_by_its_name(change: dict[str, Any], tmp_
     assert found.value.file == str(folder / "config.json")
 
 
-def test_what_is_no_receipt(tmp_path: Path) -> None:
+def test_invalid_receipts_are_refused(tmp_path: Path) -> None:
     (tmp_path / "r.json").write_text('{"schema_version": 2}')
     with pytest.raises(FormatError, match=r"H105 .*it does not have the form of version 1"):
         verify_receipt(tmp_path / "x.gguf", tmp_path / "r.json")

@@ -244,7 +244,7 @@ def test_lines_take_linear_time(line: str) -> None:
         ("  a b = (i32)  VIEW({}, }) = {1, 1, 1, 1} ", "a b", "VIEW", ()),
     ],
 )  # fmt: skip
-def test_what_a_line_says(line: str, name: str, op: str, sources: tuple[str, ...]) -> None:
+def test_lines_of_callback_text_are_parsed(line: str, name: str, op: str, sources: tuple[str, ...]) -> None:
     node = node_of(line)
     assert node is not None
     assert (node.name, node.op, node.sources) == (name, op, sources)
@@ -492,7 +492,7 @@ def test_a_file_with_a_hole_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", ["hash F --json", "identify F --json", "identify F --format json", "diff F F --json",
                                    "diff m.gguf F --format json"])  # fmt: skip
-def test_who_asks_for_json_gets_json(
+def test_errors_are_json_with_json_output(
     place: Path, monkeypatch: pytest.MonkeyPatch, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(place)

@@ -103,7 +103,7 @@ def test_a_file_is_replaced_by_force_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["missing/model.gguf", "."])
-def test_where_no_file_can_be(tmp_path: Path, target: str) -> None:
+def test_impossible_targets_are_refused(tmp_path: Path, target: str) -> None:
     result = run(tmp_path, target)
     assert result.returncode == 3
     assert result.stderr.startswith("i2s: ")

@@ -62,7 +62,7 @@ def values(line: str) -> list[str]:
 # --- candidates ---------------------------------------------------------------------------------------------------
 
 
-def test_what_may_stand_where(tmp_path: Path) -> None:
+def test_candidates_fit_the_position(tmp_path: Path) -> None:
     path = of_file(tmp_path / "m.gguf", "blk.0.attn_q.weight", "blk.0.attn_k.weight", "output.weight")
     assert values("i2s do") == ["doctor"]
     assert values("i2s golden rec") == ["record"]
@@ -212,7 +212,7 @@ def test_completion_in_a_shell(shell: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", SCRIPTS)
-def test_what_a_shell_lists(shell: str, tmp_path: Path) -> None:
+def test_listed_candidates_are_harmless(shell: str, tmp_path: Path) -> None:
     """Several answers are shown; none of them acts on the terminal."""
     of_file(tmp_path / "m.gguf", "x\x1b[2Jone", "xa_two", "xb_three")
     terminal = prepared(shell, tmp_path)

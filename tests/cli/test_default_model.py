@@ -137,7 +137,7 @@ def test_new_in_another_form(tmp_path: Path) -> None:
         (["--dialect", "interleave-64"], "--dialect is for --trained"),
     ],
 )
-def test_what_cannot_be(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_impossible_options_are_refused(tmp_path: Path, arguments: list[str], said: str) -> None:
     done = run(tmp_path, "new", "m.gguf", *arguments)
     assert done.returncode == 2
     assert said in done.stderr

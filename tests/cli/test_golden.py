@@ -97,7 +97,7 @@ def test_the_old_spelling_of_numerics_goes_on_with_a_notice(folder: Path) -> Non
         (["compare", "golden", "other"], 2, "a record of other tokens: 2"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_done(folder: Path, words: list[str], status: int, says: str) -> None:
+def test_impossible_requests_are_refused(folder: Path, words: list[str], status: int, says: str) -> None:
     done = run(folder, "golden", *words)
     assert done.returncode == status, (done.stdout, done.stderr)
     assert says in done.stderr.replace("is not a token id", "no token id")

@@ -119,7 +119,7 @@ def test_histograms_are_right_where_no_processor_counts_bits() -> None:
     assert said.returncode == 0, said.stderr
 
 
-def test_what_was_asked_for_and_is_not_there_is_told() -> None:
+def test_a_requested_set_that_a_table_lacks_is_reported() -> None:
     """On a processor without VPOPCNTDQ the survey has no set avx512, and the products have; here or on any other."""
     masked = {"I2S_HIDE": PROCESSORS["cascade-lake"]}
     asked = next((name for name, runs in reversed(facts(**masked)["tables"]["products"]["sets"].items()) if runs))

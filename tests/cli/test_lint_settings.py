@@ -146,7 +146,7 @@ def test_lists_on_the_command_line(folder: Path) -> None:
         (["--config", "nothing.toml"], "No such file"),
     ],
 )
-def test_what_cannot_be_followed(folder: Path, args: list[str], message: str) -> None:
+def test_invalid_settings_are_refused(folder: Path, args: list[str], message: str) -> None:
     said = refused("good.gguf", *args)
     assert message in said
     run = i2s(folder, "lint", "good.gguf", *args)
@@ -367,7 +367,7 @@ HIDING = {
 
 @pytest.mark.parametrize("how", HIDING)
 @pytest.mark.parametrize("form", ["text", "json", "jsonl", "sarif", "html", "markdown", "github"])
-def test_what_a_configuration_changes_is_said(folder: Path, how: str, form: str) -> None:
+def test_reports_name_the_settings_that_change_findings(folder: Path, how: str, form: str) -> None:
     (folder / "i2s.toml").write_text(HIDING[how])
     hidden = lint("sub/dup_key.gguf", "--format", form)
     key = "ignore" if how == "suppression" else how
@@ -388,7 +388,7 @@ def test_security_is_not_weakened_by_what_is_found(folder: Path, how: str, monke
     assert lint("sub/dup_key.gguf").code == 1
 
 
-def test_what_is_no_judgement_needs_no_word(folder: Path) -> None:
+def test_settings_without_effect_on_findings_are_not_reported(folder: Path) -> None:
     (folder / "i2s.toml").write_text('jobs = 2\nformat = "json"')
     assert "configuration" not in lint("good.gguf").out
 

@@ -73,7 +73,7 @@ def test_changes_of_every_word(kernels: str, type: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("type", TYPES)
-def test_what_is_no_number_is_told(kernels: str, type: str) -> None:
+def test_infinities_and_nan_are_reported(kernels: str, type: str) -> None:
     """One word among numbers, at any place of a vector and of the rest; and what becomes infinite on the way."""
     width = width_of(type)
     for place in (0, 1, 31, 255, 256, 1023):

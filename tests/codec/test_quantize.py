@@ -167,7 +167,7 @@ def test_every_float_type_becomes_float32_first() -> None:
 
 
 @pytest.mark.parametrize("weights", [np.zeros(128, bool), np.zeros(128, np.uint8), np.zeros(128, complex), ["x"] * 128])
-def test_what_is_no_weight(weights: Any) -> None:
+def test_wrong_types_of_weights_are_refused(weights: Any) -> None:
     with pytest.raises(TypeError, match="weights are floats, or bfloat16 as uint16, not"):
         quantize(weights)
 

@@ -65,7 +65,7 @@ def test_transcoding_is_unpacking_and_packing(
 
 
 @pytest.mark.requirement("R6.1-4")
-def test_what_means_nothing_in_a_tail_becomes_zero(codec: Any) -> None:
+def test_meaningless_bytes_of_a_tail_become_zero(codec: Any) -> None:
     data = codec.pack(np.ones((4, 128), np.int8), 0.75)
     stale = data[:132] + b"\xaa" * 28
     assert codec.transcode(stale, (4, 128)) == data

@@ -132,7 +132,7 @@ def test_any_payload_is_its_codes(layout: Any, seed: int) -> None:
     "case",
     ["tern_1x128", "tern_4x128", "tern_7x128", "tern_8x256", "tern_12x384", "tern_16x512", "c64_2x192", "zeros_4x128"],
 )
-def test_what_the_reference_quantizer_wrote(shared: Path, folder: str, dialect: str, case: str) -> None:
+def test_files_of_the_reference_quantizer_are_unpacked(shared: Path, folder: str, dialect: str, case: str) -> None:
     weights = np.load(shared / "vectors/quant/in" / f"{case}.npy")
     data = (shared / "vectors/quant" / folder / f"{case}.bin").read_bytes()
     layout = parse(dialect).layout
@@ -150,7 +150,7 @@ def test_what_the_reference_quantizer_wrote(shared: Path, folder: str, dialect: 
 
 
 @pytest.mark.parametrize("case", ["tern_4x128", "tern_16x512"])
-def test_what_the_python_converters_wrote(shared: Path, case: str) -> None:
+def test_files_of_the_python_converters_are_unpacked(shared: Path, case: str) -> None:
     weights = np.load(shared / "vectors/quant/in" / f"{case}.npy")
     data = np.load(shared / "vectors/pyconv" / f"{case}.hf_i2s.npy")
     got, scale = unpack(data, weights.shape)
@@ -343,7 +343,7 @@ def test_every_buffer_is_read_from_any_address(codec: Any, offset: int, tmp_path
         del window, source, sources
 
 
-def test_what_is_no_buffer_of_bytes_in_a_row(codec: Any) -> None:
+def test_buffers_that_are_not_contiguous_are_refused(codec: Any) -> None:
     data = codec.pack(GOLDEN, 0.75)
     for read in (codec.unpack, codec.dequantize, codec.transcode, codec.histogram):
         with pytest.raises(ValueError, match="follow each other"):

@@ -47,7 +47,7 @@ IN_GGUF = [layout for layout in LAYOUTS.values() if layout.in_gguf]
         ("sequential-lsb", (2, 2), None),
     ],
 )
-def test_what_is_lost(layout: str, shape: tuple[int, int], gone: tuple[int, int] | None) -> None:
+def test_dropped_elements_are_known(layout: str, shape: tuple[int, int], gone: tuple[int, int] | None) -> None:
     expected = Elements(*gone, shape[1]) if gone else None
     assert dropped_elements(LAYOUTS[layout], *shape) == expected
     rows, cols = whole_blocks(LAYOUTS[layout], *shape)
@@ -72,7 +72,7 @@ def test_elements_in_words(elements: tuple[int, int, int], said: str) -> None:
 
 @examples(60)
 @given(layout=st.sampled_from(IN_GGUF), rows=st.integers(1, 9), cols=st.integers(1, 150), seed=st.integers(0, 2**32))
-def test_what_blocks_hold_and_what_they_do_not(codec: Any, layout: Any, rows: int, cols: int, seed: int) -> None:
+def test_elements_outside_of_whole_blocks(codec: Any, layout: Any, rows: int, cols: int, seed: int) -> None:
     """Refused by default, with the range; otherwise everything before it comes back, and the rest is 0 with a warning."""
     trits = np.random.default_rng(seed).integers(-1, 2, (rows, cols))
     gone = dropped_elements(layout, rows, cols)

@@ -108,7 +108,7 @@ def test_parts_join(size: int, seed: int, cuts: list[int], data: st.DataObject) 
 
 
 @pytest.mark.parametrize("where", [10, BLOCK + 10, 2 * BLOCK + 10])
-def test_what_only_one_part_has(where: int) -> None:
+def test_findings_of_a_single_part(where: int) -> None:
     """A run, a code 3 and a NaN in the first, the middle or the last of three parts."""
     payload = bytearray(random_codes(3 * BLOCK, 2))
     payload[where : where + 300] = b"\x55" * 300
@@ -187,7 +187,7 @@ def test_reads_of_a_file(parts: _survey.Parts, tmp_path: Path) -> None:
     parts.release()
 
 
-def test_what_is_refused(parts: _survey.Parts) -> None:
+def test_invalid_parts_are_refused(parts: _survey.Parts) -> None:
     for wrong in [(-1, 0, 1), (0, 1, 1), (0, 0, -1)]:
         with pytest.raises(ValueError, match="no such part"):
             parts.add(*wrong)

@@ -98,7 +98,7 @@ def test_rounding_is_to_nearest_and_ties_go_to_even() -> None:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_what_does_not_fit_is_refused(name: str) -> None:
+def test_wrong_shapes_and_values_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"rows of 384 elements are not whole blocks"):
         pack_blocks(np.zeros((2, 384), dtype=np.int8), 1, name)
     with pytest.raises(ValueError, match="there are -1 to 2"):

@@ -81,7 +81,7 @@ def decode(data, args, op):
          "if m.get('seq') == 1 else old(m)", "ARM only (u)"),
     ],
 )  # fmt: skip
-def test_what_an_adapter_does_not_do_is_skipped(tmp_path: Path, change: str, word: str) -> None:
+def test_unsupported_vectors_are_skipped(tmp_path: Path, change: str, word: str) -> None:
     run = ran(payloads(tmp_path), change)
     assert (run.results[0].status, run.results[0].message) == (Status.SKIPPED, word)
     assert run.ok is any(result.status is Status.PASS for result in run.results)

@@ -32,7 +32,7 @@ def _llama(suite: Suite) -> str:
     return next(each.input_blob.path for each in suite if each.op == "forward" and "arch.llama" in each.features)
 
 
-def test_what_is_right_passes_every_vector(declared: Suite) -> None:
+def test_correct_decoders_pass_every_vector(declared: Suite) -> None:
     assert [each.id for each in kill.right_failures(declared)] == []
 
 

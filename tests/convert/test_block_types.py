@@ -240,7 +240,7 @@ def test_q2_0_is_recommended_where_it_is_the_way_out(
         assert "recommended" not in text
 
 
-def test_what_to_know_of_the_file(exact: bytes) -> None:
+def test_advice_on_the_written_file(exact: bytes) -> None:
     said = {target: " ".join(converted(exact, to=target)[1].advice) for target in TYPES if target != "Q2_0"}
     assert "--to Q2_0 is recommended" in said["I2_S"]
     assert "--to Q2_0 is recommended" in said["PQ2_0"]

@@ -91,7 +91,7 @@ def program(request: pytest.FixtureRequest) -> Name:
         ("untied_qwen3", "TQ2_0"),
     ],
 )
-def test_what_is_converted_means_the_same_there(
+def test_llama_cpp_computes_converted_files_alike(
     request: pytest.FixtureRequest, model: str, kind: str, program: Name
 ) -> None:
     source: Path = request.getfixturevalue(model)

@@ -241,7 +241,7 @@ SCALE = {"dtype": "F32", "shape": [1], "data_offsets": [2, 6]}
         ),
     ],
 )
-def test_what_is_no_checkpoint_is_refused(data: bytes, reason: str, tmp_path: Path) -> None:
+def test_invalid_checkpoints_are_refused(data: bytes, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.safetensors"
     path.write_bytes(data)
     with pytest.raises(FormatError, match=reason):

@@ -99,7 +99,7 @@ def test_other_types_hold_what_each_becomes_alone(kind: str, source: str, monkey
 
 
 @pytest.mark.parametrize("kind", ["Q2_0", "F32"])
-def test_what_is_wrong_is_said_as_alone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_are_the_same_as_for_a_single_tensor(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for file in (model(5, shapes=((1, 256),)), broken(0.0), broken(float("nan")), broken(-1.0), broken(1e-30)):
         answers = []
         for small in (1 << 12, 0):

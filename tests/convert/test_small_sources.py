@@ -114,7 +114,7 @@ def test_tensors_fall_back_as_alone(source: str, target: str, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("target", ["Q2_0", "F16", "F32", "I2_S", "IQ2_BN"])
-def test_what_is_wrong_is_said_as_alone(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_are_the_same_as_for_a_single_tensor(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind, data in (
         ("TQ2_0", b"\xff" * 64 + b"\0\x3c"), ("TQ2_0", b"\x11" * 64 + b"\0\x7c"), ("TQ2_0", b"\x11" * 64 + b"\0\xbc"),
         ("TQ2_0", bytes(66)), ("TQ2_0", bytes(65) + b"\x80"), ("PQ2_0", b"\0\x3c" + b"\xff" * 32 + b"\0\x3c" + bytes(32)),

@@ -61,7 +61,7 @@ def test_every_rule_is_shown_at_work(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", share(rule for rule in RULES if rule.fix is not Fix.NONE), ids=lambda rule: rule.code)
-def test_what_can_be_repaired_is_shown_repaired(rule: Rule) -> None:
+def test_repairable_examples_are_shown_repaired(rule: Rule) -> None:
     example = shown(rule, replay)
     assert re.match(rf"\$ i2s fix {rule.code}-\S+ --dry-run{' --unsafe' * (rule.fix is Fix.UNSAFE)}\b", example.after)
     assert "dry run, nothing was written: " in example.after

@@ -46,7 +46,7 @@ def test_everything_derived_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
     assert derived.check(replay) == [], "run: i2s spec write"
 
 
-def test_what_says_that_it_is_written_is_in_the_list() -> None:
+def test_marked_pages_are_in_the_list_of_generated_files() -> None:
     """A page that bears the mark of one that is never edited is one that the command writes."""
     folder = checkout.chapters()
     marked = {
@@ -115,7 +115,7 @@ def other(current: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pat
     return tmp_path / "spec"
 
 
-def test_what_has_drifted_is_named_and_mended(other: Path) -> None:
+def test_outdated_files_are_named_and_rewritten(other: Path) -> None:
     before = {path: path.read_bytes() for path in other.rglob("*") if path.is_file()}
     for name in derived.FILES:
         path = other / name
@@ -179,7 +179,7 @@ def test_drift_ends_build_and_test_of_the_verb(other: Path, monkeypatch: pytest.
 
 
 @pytest.mark.thorough
-def test_what_needs_a_missing_extra_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_that_need_a_missing_extra_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """The extra of the site alone is enough to build it."""
     before_after.shown.cache_clear()
     make_only({"G001", "T907", "T951"}, monkeypatch)

@@ -95,7 +95,7 @@ def test_clauses_that_the_code_cites_are_there() -> None:
         assert not missing, f"{module.name} cites {missing}"
 
 
-def test_what_holds_requirements_belongs_to_one_that_is_there() -> None:
+def test_tests_and_reviews_name_existing_requirements() -> None:
     known = {each.id for each in EVERY}
     assert requirements.tests().keys() <= known
     assert requirements.CHECKED_BY_PEOPLE.keys() <= known

@@ -73,7 +73,7 @@ def _declared(each: Meaning) -> tuple[Any, ...]:
     return each.number, each.name, each.program, each.since, each.until, each.source, each.files, each.tensors
 
 
-def test_what_is_read_back_is_the_registry() -> None:
+def test_the_table_read_back_is_the_registry() -> None:
     rows = read_tsv()
     assert [_again(row) for row in rows if row["kind"] == "tensor_type"] == [
         _declared(m) for m in all_tensor_meanings()

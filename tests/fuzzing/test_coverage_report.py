@@ -14,7 +14,7 @@ if FUZZ not in sys.path:
 import coverage_report  # noqa: E402
 
 
-def test_what_is_left_out_exists() -> None:
+def test_excluded_lines_exist() -> None:
     assert coverage_report.outdated() == []
 
 

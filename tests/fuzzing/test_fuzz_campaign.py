@@ -63,7 +63,7 @@ def found_by(made: Campaign) -> list[tuple[str, str, int, int]]:
     return [(found.signature, found.sha256, found.index, found.times) for found in made.findings]
 
 
-def test_who_rejects_everything_rejects_what_is_sound(tmp_path: Path) -> None:
+def test_a_decoder_that_rejects_everything_is_found(tmp_path: Path) -> None:
     made = campaign("false", folder=tmp_path / "c")
     (found,) = made.findings
     assert (found.kind, found.code, found.confirmed) == ("rejects", None, True)
@@ -73,7 +73,7 @@ def test_who_rejects_everything_rejects_what_is_sound(tmp_path: Path) -> None:
     assert len(small) <= found.original_size
 
 
-def test_who_accepts_everything_accepts_what_cannot_be_read() -> None:
+def test_a_decoder_that_accepts_everything_is_found() -> None:
     names = (
         "empty",
         "lfs_pointer",
@@ -200,7 +200,7 @@ def test_a_state_is_no_way_to_read_other_files(tmp_path: Path) -> None:
         Campaign(Command(["true"]), CampaignSettings(bounds=Bounds(seconds=5)), folder=tmp_path / "c")
 
 
-def test_what_is_interrupted_leaves_nothing_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_campaign_leaves_nothing_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from i2s_spec.fuzzing import campaign as module
 
     def interrupted(*args: object) -> None:
@@ -242,7 +242,7 @@ def test_making_small_keeps_what_happens() -> None:
     assert len(tries) == 7
 
 
-def test_what_is_said_is_compared_without_its_numbers() -> None:
+def test_messages_are_compared_without_their_numbers() -> None:
     assert shape_of("Error at 0x3f in /tmp/a.gguf: 'x' (12)\n") == shape_of("Error at 0x99 in /tmp/b.gguf: 'yy' (7)")
     assert shape_of("") == ""
     assert shape_of("a\x1b[2J").isprintable()

@@ -90,7 +90,7 @@ def test_a_run_can_be_ended_without_an_answer(file: Path) -> None:
     child.end()
 
 
-def test_what_it_says_is_bounded(file: Path) -> None:
+def test_output_of_a_program_is_bounded(file: Path) -> None:
     outcome = run(Command([*PYTHON, "import sys; sys.stderr.write('x' * 9000 + 'end'); sys.exit(3)"]), file, SMALL)
     assert len(outcome.stderr_tail) <= 4096
     assert outcome.stderr_tail.endswith("end")

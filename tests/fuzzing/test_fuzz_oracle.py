@@ -30,7 +30,7 @@ def test_sound_files_must_be_accepted_by_who_supports_all(made: object) -> None:
         assert expectation.answer is Expectation.ACCEPT, expectation
 
 
-def test_who_claims_nothing_need_accept_only_plain_files() -> None:
+def test_a_decoder_without_features_must_accept_plain_files_only() -> None:
     plain = DecoderPolicy(supports=frozenset())
     owed = {made.what: expected_answer(made.data, plain).answer for made in sound()}
     assert owed["one F32 tensor"] is Expectation.ACCEPT

@@ -211,7 +211,7 @@ def test_whatever_ends_a_process_is_a_find(
     assert run(triage, finds, *more) == 0
 
 
-def test_what_is_asserted_of_an_error_or_a_rule_counts_by_it(
+def test_assertions_about_an_error_or_a_rule_are_grouped_by_it(
     triage: Any, toy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(triage, planted(toy, "WITHIN", "G101", "G102")) == 1
@@ -244,9 +244,7 @@ def test_pages_say_all_and_nothing_raw(triage: Any, toy: Path, capsys: pytest.Ca
     assert UNWRITTEN in page
 
 
-def test_what_does_not_fail_the_same_way_twice_is_not_written(
-    triage: Any, toy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unsteady_failures_are_not_written(triage: Any, toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(triage, planted(toy, "ODD", each=1)) == 0
     assert "unsteady: found/crash-ODD-0" in capsys.readouterr().out
     assert written(toy) == {}
@@ -267,7 +265,7 @@ def test_dry_run_writes_nothing(triage: Any, toy: Path, capsys: pytest.CaptureFi
         (["broken.py", "fuzz_toy.py"], "broken.py cannot be loaded: ZeroDivisionError: division by zero"),
     ],
 )
-def test_what_cannot_be_run_is_refused_with_a_sentence(
+def test_a_harness_that_cannot_run_is_refused_with_a_sentence(
     triage: Any, toy: Path, words: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (toy / "broken.py").write_text("1 / 0")

@@ -41,7 +41,7 @@ def record(folder: Path, value: int, force: bool = False) -> None:
         new.finish({**TAKEN, "token_ids": [value]})
 
 
-def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
+def test_the_next_run_removes_files_of_a_killed_run(tmp_path: Path) -> None:
     for _ in range(3):
         killed(tmp_path, "from i2s_spec.gguf.atomic_file import OutputFile\nOutputFile('a.gguf').write(b'x')")
         assert len(names(tmp_path)) == 1  # its own; the one of the earlier run was deleted
@@ -52,7 +52,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
     assert names(tmp_path) == [".a.gguf.xyz.part", ".b.gguf.0123456789abcdef.part", "a.gguf"]
 
 
-def test_what_is_being_written_stays(tmp_path: Path) -> None:
+def test_files_being_written_are_not_removed(tmp_path: Path) -> None:
     with OutputFile(tmp_path / "a.gguf", force=True) as one:
         one.write(b"one")
         with OutputFile(tmp_path / "a.gguf", force=True) as other:

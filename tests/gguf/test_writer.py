@@ -477,7 +477,7 @@ def test_a_number_with_two_meanings_keeps_its_own(tmp_path: Path, copy: Callable
     assert [path.name for path in tmp_path.iterdir()] == ["a.gguf"]
 
 
-def test_what_is_larger_tells_which_meaning_it_has() -> None:
+def test_larger_tensors_decide_the_meaning_of_a_number() -> None:
     old = types.BY_NAME["Q2_0_G128"]
     out = io.BytesIO()
     with Writer(out) as writer:

@@ -44,7 +44,7 @@ layouts = st.sampled_from([(2, "little"), (3, "little"), (3, "big")])
 
 @given(keys, tensors, layouts, st.sampled_from([None, 8, 32, 128]))
 @examples(60)
-def test_what_is_added_is_read_back(
+def test_added_keys_and_tensors_are_read_back(
     keys: dict[str, Any], tensors: dict[str, Any], layout: tuple[int, Any], alignment: int | None
 ) -> None:
     bodies = {}

@@ -57,7 +57,7 @@ ggml_debug:                   Qcur-0 = (f32)    MUL_MAT(blk.0.attn_q.weight{4, 2
 """  # noqa: E501
 
 
-def test_what_programs_print() -> None:
+def test_text_of_programs_is_read() -> None:
     embd, q, again = read_callback_text(REAL.splitlines())
     assert (embd.name, embd.op, embd.shape, embd.total) == ("inp_embd", "GET_ROWS", (2, 2560), 1.5296)
     assert embd.value.shape == (2, 6)
@@ -77,7 +77,7 @@ def test_what_programs_print() -> None:
     ),
     st.sampled_from(["all", "shown"]),
 )  # fmt: skip
-def test_what_is_written_is_read(value: Any, sums: Any) -> None:
+def test_written_text_is_read_back(value: Any, sums: Any) -> None:
     (tap,) = read_callback_text(node_text("x-0", "MUL", [("a", (2, 3)), ("b", (4,))], value, sums))
     want = value.reshape(tap.shape)
     assert np.abs(tap.value.astype(np.float64) - corner(want)).max() <= RESOLUTION * 1.01 + 1e-4

@@ -65,12 +65,12 @@ def test_rows_are_those_that_are_scored() -> None:
 
 
 @pytest.mark.parametrize("tokens", [[[1, 2, 3]], [[1, 2, 3, 4], [1, 2, 3]], []], ids=str)
-def test_chunks_that_are_none(tmp_path: Path, tokens: list[list[int]]) -> None:
+def test_invalid_chunks_are_refused(tmp_path: Path, tokens: list[list[int]]) -> None:
     with open(tmp_path / "x", "wb") as file, pytest.raises(SettingError, match="four tokens"):
         BaseWriter(file, tokens, 8)
 
 
-def test_rows_that_are_none() -> None:
+def test_rows_of_another_shape_are_refused() -> None:
     writer = BaseWriter(io.BytesIO(), [[1, 2, 3, 4]], 5)
     for shape in ((1, 6), (5,), (2, 5)):
         with pytest.raises(ValueError, match="are wanted"):

@@ -291,7 +291,7 @@ def test_nothing_but_nan_is_not_blamed_on_arm(
 
 
 @pytest.mark.parametrize(("tokens", "value"), share([(4, np.nan), (7, np.inf), (13, np.nan)]))
-def test_what_is_not_finite_is_said_as_such_first(
+def test_values_that_are_not_finite_are_reported_first(
     golden: Record, dump: Callable[..., Path], tmp_path: Path, tokens: int, value: float
 ) -> None:
     """Numbers of tokens that meet `nrc-4`, which a value without a number cannot show: at most a guess behind."""
@@ -336,7 +336,7 @@ def test_taps_of_other_shapes_only(golden: Record, tmp_path: Path) -> None:
     assert "the one tap of the candidate that the record knows is of another shape" in result.verdict
 
 
-def test_what_nothing_explains_is_not_blamed_on_arm(golden: Record, dump: Callable[..., Path]) -> None:
+def test_unexplained_values_are_not_blamed_on_arm(golden: Record, dump: Callable[..., Path]) -> None:
     """Eleven tokens are not many enough for `nrc-4`; of twenty-one it is wrong from the sixteenth on, and not before."""
     from i2s_spec.golden.diagnosis.localised import nrc_possible
 

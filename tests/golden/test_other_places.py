@@ -53,7 +53,7 @@ PLACES: dict[str, tuple[Callable[[Model], Model], str, str, str]] = {
 
 @pytest.mark.parametrize("architecture", ["llama", "bitnet-b1.58"])
 @pytest.mark.parametrize("wrong", PLACES)
-def test_what_is_of_another_place_is_named(tmp_path: Path, architecture: str, wrong: str) -> None:
+def test_values_of_another_layer_or_tensor_are_named(tmp_path: Path, architecture: str, wrong: str) -> None:
     model = load_model(model_bytes(architecture, layers=2), threads=1)
     change, first, name, words = PLACES[wrong]
     record(model, TOKENS, tmp_path / "golden")

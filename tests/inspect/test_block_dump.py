@@ -140,7 +140,7 @@ def test_any_byte_of_the_data_is_shown_by_its_address() -> None:
 
 
 @pytest.mark.parametrize("what", ["blocks[55]", "blocks[3].codes[16]", "rows[0]", "blocks[1].cods", "payload[0]"])
-def test_what_is_not_there(what: str) -> None:
+def test_unknown_parts_are_refused(what: str) -> None:
     with pytest.raises(Unknown):
         nodes(f"data[0].{what}", FILES["little"])
 

@@ -79,7 +79,7 @@ def test_a_file_means_what_it_means(threads: int) -> None:
     assert list(lines(found)) == [f"A and B mean the same: all keys, {len(file().tensors)} tensors"]
 
 
-def test_where_things_lie_makes_no_difference() -> None:
+def test_positions_in_the_file_make_no_difference() -> None:
     big = io.BytesIO()
     convert_endian(open_file(rewritten(alignment=64)), big, "big")
     found = compared(big.getvalue())

@@ -410,7 +410,7 @@ def test_more_evidence_never_turns_against_itself(favour: list[Any], against: li
     assert next(each for each in case.question("q", "?").hypotheses if each.name == "a").confidence == "excluded"
 
 
-def test_two_likely_answers_are_none() -> None:
+def test_two_likely_answers_decide_nothing() -> None:
     case = QuestionCase([("a", "A"), ("b", "B")])
     assert case.question("q", "?").answer is None
     case.favour("a", "for", STRONG)

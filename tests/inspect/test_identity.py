@@ -65,7 +65,7 @@ def by_the_book(data: bytes) -> tuple[str, str]:
     return hashlib.sha256(metadata).hexdigest(), hashlib.sha256(weights).hexdigest()
 
 
-def test_what_is_hashed_is_what_is_written_down() -> None:
+def test_the_hash_is_the_documented_one() -> None:
     data = model_file()
     found = of(data)
     assert found.file == hashlib.sha256(data).hexdigest()
@@ -128,7 +128,7 @@ def test_metadata_of_every_type_is_the_same_in_both_byte_orders() -> None:
     assert of(big.getvalue()).metadata == of(out.getvalue()).metadata == by_the_book(out.getvalue())[0]
 
 
-def test_what_counts_counts() -> None:
+def test_each_relevant_bit_changes_the_hash() -> None:
     data = model_file()
     before = of(data)
     file = open_file(data)
@@ -169,7 +169,7 @@ def single(name: str, shape: tuple[int, ...], type: str, data: Any) -> bytes:
     return out.getvalue()
 
 
-def test_what_is_ternary() -> None:
+def test_forms_of_the_same_ternary_tensor_have_one_hash() -> None:
     trits = np.random.default_rng(0).integers(-1, 2, (3, 256), dtype=np.int8)
     half = (trits * np.float32(0.5)).astype(np.float32)
     kinds = [
@@ -188,7 +188,7 @@ def test_what_is_ternary() -> None:
     assert odd.digest == hashlib.sha256(head + b"\xaa\xaa\x02" + struct.pack("<f", 1)).hexdigest()
 
 
-def test_what_nobody_can_decode_is_hashed_as_it_is() -> None:
+def test_undecodable_tensors_are_hashed_as_bytes() -> None:
     for shape, size in (((1, 132), 65), ((2, 4, 128), 288)):
         found = of(single("w", shape, "I2_S", bytes(size))).tensors[0]
         assert (found.kind, found.scale) == ("I2_S", None)

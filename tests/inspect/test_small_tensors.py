@@ -58,7 +58,7 @@ def test_differences_are_those_of_tensors_alone(dialect: str, monkeypatch: pytes
     assert same == alone(monkeypatch, lambda: difference(a, a, dialect, dialect))
 
 
-def test_what_is_equal_but_for_a_scale_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensors_equal_except_for_the_scale_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     files = []
     for scale in (0.5, 0.25):
         out = io.BytesIO()

@@ -169,7 +169,7 @@ def test_windows(size: int, cut: int) -> None:
     assert len(windows) in (1, reader.WINDOWS) or (cut > BLOCK and len(windows) < reader.WINDOWS)
 
 
-def test_nothing_is_read_for_none() -> None:
+def test_payload_none_reads_nothing() -> None:
     assert survey(File(source_of(Draft().data)), Reading("none")) is None
     assert survey(File(source_of(b"GGUF"))) is None
 

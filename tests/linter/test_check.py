@@ -65,7 +65,7 @@ def test_files_are_taken_as_they_are_named(folder: Path) -> None:
     assert paths("notes.txt", "missing.gguf", "a.gguf", "a.gguf") == ["notes.txt", "missing.gguf", "a.gguf", "a.gguf"]
 
 
-def test_what_is_found_twice_is_given_once(folder: Path) -> None:
+def test_a_file_named_twice_is_listed_once(folder: Path) -> None:
     assert paths("a.gguf", "./sub/b.gguf", ".", "sub/*.gguf") == [
         "a.gguf", "./sub/b.gguf", "./sub/dup.gguf", "./sub/page.gguf", "./sub/deep/C.GGUF",
     ]  # fmt: skip
@@ -80,7 +80,7 @@ def test_globs(folder: Path) -> None:
     assert paths("x[1].gguf") == ["x[1].gguf"]
 
 
-def test_what_leads_nowhere_is_given_with_its_problem(folder: Path) -> None:
+def test_arguments_without_files_are_listed_with_the_reason(folder: Path) -> None:
     assert list(inputs(["nothing-*.gguf", "empty"])) == [
         Input("nothing-*.gguf", "no file matches this pattern"),
         Input("empty", "it is a folder without any *.gguf file"),
@@ -254,7 +254,7 @@ def test_large_answers() -> None:
     assert [len(result) for _, result in in_order(large, sizes, 2)] == sizes
 
 
-def test_what_a_worker_prints_is_no_answer(capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_a_worker_is_ignored(capfd: pytest.CaptureFixture[str]) -> None:
     assert list(in_order(talkative, range(5), 2)) == [(i, i) for i in range(5)]
     assert capfd.readouterr().out == ""
 

@@ -126,7 +126,7 @@ def test_each_unknown_number_is_one_finding(files: dict[str, bytes]) -> None:
     assert all("and so have 1 others" in message for _, message in found)
 
 
-def test_what_follows_an_unknown_type_is_still_looked_at(files: dict[str, bytes]) -> None:
+def test_tensors_after_an_unknown_type_are_checked(files: dict[str, bytes]) -> None:
     """A scale that is not a number in the tensor behind it."""
     file = open_file(files["Q2_0"])
     rows: list[Any] = list(file.tensors.rows)

@@ -59,7 +59,7 @@ def weights(name: str, rows: int = 512, cols: int = 1024) -> np.ndarray:
     ["normal", "heavy tails", "outlier rows", "outlier columns", "one outlier", "rows next to nothing", "rows of zeros",
      "ternary", "log-normal rows"], TYPES,
 )))  # fmt: skip
-def test_what_quantizers_write_is_silent(kind: str, name: str) -> None:
+def test_outputs_of_quantizers_have_no_findings(kind: str, name: str) -> None:
     made = weights(name).astype(np.float32)
     assert found(file_of(kind, quantize(made, kind), *made.shape)) == []
 

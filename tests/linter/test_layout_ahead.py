@@ -65,7 +65,7 @@ def test_nothing_is_asked_where_no_rule_needs_it(asked: list[tuple[str, int | No
 
 
 @pytest.mark.parametrize("failure", [FormatError, ValueError])
-def test_what_fails_ahead_fails_again_where_a_rule_asks(
+def test_a_failure_ahead_is_reported_when_a_rule_asks(
     failure: type[Exception], asked: list[tuple[str, int | None]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So it is reported as with one thread, once."""

@@ -64,7 +64,7 @@ def test_a_pre_tokenizer_that_t010_names_is_loaded_by_nobody_of_the_family(pre: 
     assert f"unknown pre-tokenizer type: '{pre}'" in found["bitnet.cpp-2025"].reasons[0].text
 
 
-def test_who_knows_falcon_e() -> None:
+def test_runtimes_that_know_falcon_e() -> None:
     found = of(broken("pre_falcon_e"))
     assert [found[name].loads for name in FAMILY] == ["no", "yes", "no", "no"]
 
@@ -79,7 +79,7 @@ def test_falcon_without_a_first_token(pre: str, said: bool) -> None:
     assert (adds["falcon3"], adds["falcon_e"]) == (True, False)
 
 
-def test_what_ik_llama_cpp_says_of_embedding_models() -> None:
+def test_verdicts_of_ik_llama_cpp_on_embedding_models() -> None:
     qwen = of(model_bytes("qwen3"))["ik_llama.cpp"]
     assert (qwen.loads, "wrong number of tensors" in qwen.reasons[0].text) == ("no", True)
     gemma = of(model_bytes("gemma3"))["ik_llama.cpp"]

@@ -116,7 +116,7 @@ def test_other_tensor_names_are_no_model() -> None:
 
 
 @pytest.mark.parametrize("kind", [b"adapter", b"imatrix", b"vocab"])
-def test_what_is_made_for_a_model_is_no_model(kind: bytes) -> None:
+def test_adapters_and_other_files_are_not_checked_as_models(kind: bytes) -> None:
     model = Model("llama").add("general.type", ValueType.STRING, kind)
     model.without("output_norm.weight").drop("{arch}.block_count")
     assert ours(lint(model.built())) == set()
@@ -217,7 +217,7 @@ def test_keys_that_nobody_reads_are_counted_once() -> None:
 # --- numbers ------------------------------------------------------------------------------------------------------
 
 
-def test_who_means_what_by_a_file_type() -> None:
+def test_file_types_are_explained_by_program() -> None:
     report = lint(Model("bitnet-b1.58").set("general.file_type", 41).built())
     [finding] = report.findings
     assert "I2_SR to a fork with row scales" in finding.message
@@ -283,7 +283,7 @@ def test_harmless_templates(source: str) -> None:
         ("{% endfor %}", "broken", "{% endfor %}"),
     ],
 )
-def test_where_a_hazard_is(source: str, kind: str, shown: str) -> None:
+def test_spans_of_hazards(source: str, kind: str, shown: str) -> None:
     [hazard] = hazards.hazards(source.encode())
     assert hazard.kind == kind
     assert source.encode()[hazard.start : hazard.stop].decode() == shown
@@ -350,7 +350,7 @@ EVASIONS = {
 
 
 @pytest.mark.parametrize("source", EVASIONS)
-def test_what_names_alone_do_not_show(source: str) -> None:
+def test_hazards_that_names_alone_do_not_show(source: str) -> None:
     found = hazards.hazards(source.encode())
     assert {hazard.kind for hazard in found} == {EVASIONS[source]}
 
@@ -380,7 +380,7 @@ def test_any_template_gets_an_answer(source: str) -> None:
 @example("{%raw%}\r\n")
 @given(st.lists(st.sampled_from(_PIECES), max_size=12).map("".join))
 @examples(60)
-def test_what_jinja_parses_is_not_called_broken(source: str) -> None:
+def test_templates_that_jinja_parses_are_not_called_broken(source: str) -> None:
     jinja2 = pytest.importorskip("jinja2")
     try:
         jinja2.Environment().parse(source)
@@ -423,7 +423,7 @@ def test_hostile_templates_take_linear_time(source: bytes) -> None:
     assert units(lambda: hazards.hazards(source)) < 600  # a quadratic search takes thousands
 
 
-def test_what_is_behind_the_limit_is_not_looked_at() -> None:
+def test_text_beyond_the_limit_is_not_scanned() -> None:
     long = b"x" * hazards.LOOKED_AT
     assert hazards.hazards(long + b"{{ x.__class__ }}") == []
     assert hazards.hazards(b"{{ '" + long) == []  # not reported as broken, because its end was not scanned

@@ -113,7 +113,7 @@ def _renamed(model: Model) -> None:
 @pytest.mark.parametrize(
     ("change", "code"), [(_wrong_type, "M003"), (_experts, "M014"), (_no_vocabulary, "M004"), (_renamed, "M018")]
 )
-def test_what_follows_from_a_key_is_not_reported_beside_it(change: Callable[[Model], object], code: str) -> None:
+def test_consequences_of_a_key_are_not_reported_beside_it(change: Callable[[Model], object], code: str) -> None:
     """Shapes from defaults of keys that are there, experts that nobody has, values of keys that are misnamed."""
     assert codes_of(Model("bitnet-b1.58").changed(change).built()) == {code}
 
@@ -237,7 +237,7 @@ def test_infos_that_are_not_counted_are_found_and_counted(left_out: int, order: 
         struct.pack("<IQI", 1, 8, 0),
     ],
 )
-def test_what_is_no_tensor_info_is_not_taken_for_one(name: bytes, behind: bytes) -> None:
+def test_bytes_that_only_resemble_a_tensor_info_are_ignored(name: bytes, behind: bytes) -> None:
     file = File(BufferSource(Model("bitnet-b1.58").built()))
     assert file.infos_end is not None
     data = file.source.read(0, file.infos_end) + struct.pack("<Q", len(name)) + name + behind

@@ -121,7 +121,7 @@ def test_severity_by_the_longest_prefix() -> None:
 
 @given(PREFIXES, PREFIXES)
 @examples(60)
-def test_what_says_that_nothing_was_judged_is_always_in_force(select: list[str], ignore: list[str]) -> None:
+def test_rules_about_unreadable_files_always_apply(select: list[str], ignore: list[str]) -> None:
     levels = selected(select=select, ignore=ignore)
     assert levels.keys() >= INDISPENSABLE
     assert levels.keys() <= LINTED.keys()

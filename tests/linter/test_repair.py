@@ -571,7 +571,7 @@ def test_a_sound_file_is_copied(tmp_path: Path) -> None:
     assert (tmp_path / "copy.gguf").read_bytes() == Draft().data
 
 
-def test_what_cannot_be_read_is_not_written(tmp_path: Path) -> None:
+def test_an_unreadable_file_has_no_repaired_copy(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="G004"):
         fix(broken("html"), tmp_path / "a.gguf")
     fixed = fix(broken("trunc_infos"), tmp_path / "a.gguf", unsafe=True)

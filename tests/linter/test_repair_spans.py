@@ -93,7 +93,7 @@ def test_slices_keep_their_tail() -> None:
     assert done.actions == ()
 
 
-def test_what_may_be_of_an_unknown_type_is_no_padding() -> None:
+def test_bytes_of_an_unknown_type_are_not_cleared_as_padding() -> None:
     infos = [Info((4,), UNKNOWN, 0), Info((3,), F32, 0), Info((4,), F32, 32)]
     data = laid(infos, b"\7" * 48)
     out, done = fixed(data)

@@ -191,7 +191,7 @@ def test_only_a_reference_shows_it(row: Row) -> None:
         assert verdict(likelihood(file, threads=1)) == "right"
 
 
-def test_a_cure_that_is_not_the_right_one_is_better_than_none() -> None:
+def test_a_partly_right_hypothesis_still_reports_a_mistake() -> None:
     """An embedding times 10 is no hypothesis; the text says that something is wrong with magnitudes."""
     with open_file(Copy().embedding(lambda rows: rows * 10).written()) as file:
         found = likelihood(file, threads=1)

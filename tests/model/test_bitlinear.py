@@ -131,7 +131,7 @@ def test_edges_of_activations(name: str) -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_no_number_reaches_every_output_of_its_token_and_no_other(bad: float) -> None:
+def test_infinities_and_nan_affect_all_outputs_of_their_token_only(bad: float) -> None:
     x = np.ones((3, 128), dtype=F32)
     x[1, 77] = bad
     got = quantize_activations(x)
@@ -223,7 +223,7 @@ def least_columns(kernel: Kernel) -> int:
 
 @pytest.mark.requirement("R9.8-1")
 @pytest.mark.parametrize(("kernel", "worst"), [("avx2", 2176), ("neon", 1088)])
-def test_where_lanes_of_16_bits_end(kernel: Kernel, worst: int) -> None:
+def test_the_columns_at_which_16_bit_lanes_overflow(kernel: Kernel, worst: int) -> None:
     """The bounds of section 9.8, from the widths of the kernels; one block fewer holds whatever the codes are."""
     assert least_columns(kernel) == worst
     block = {"avx2": 128, "neon": 64}[kernel]

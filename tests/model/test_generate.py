@@ -134,7 +134,7 @@ def test_nothing_asked_for_nothing_done() -> None:
         ([1], {"room": 65}, "65 tokens are requested in all; the model's context is 64"),
     ],
 )
-def test_what_cannot_be_generated(prompt: list[int], options: dict[str, Any], words: str) -> None:
+def test_invalid_requests_are_refused(prompt: list[int], options: dict[str, Any], words: str) -> None:
     with pytest.raises(SettingError, match=words):
         Generation(Arithmetic(), prompt, **options)
 

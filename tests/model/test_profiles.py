@@ -312,7 +312,7 @@ def test_integer_sums_are_the_definition(tokens: int, rows: int, blocks: int, se
 
 
 @pytest.mark.requirement("R9.6-1")
-def test_which_rule_decides_the_activation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rule_that_decides_the_activation(monkeypatch: pytest.MonkeyPatch) -> None:
     assert loaded().activation_rule[:2] == ("relu2", "architecture")
     assert loaded().activation_rule.doubt is not None  # the vocabulary of 256 tokens is not that of 2B-4T
     assert loaded("bitnetcpp-2026").activation_rule[:2] == ("silu", "profile")

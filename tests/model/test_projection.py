@@ -186,7 +186,7 @@ def test_code_3_is_what_a_caller_says() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(change: dict[str, Any], error: type[Exception], said: str) -> None:
+def test_wrong_arguments_are_refused(change: dict[str, Any], error: type[Exception], said: str) -> None:
     arguments = {"x": np.zeros((1, 128), F32), "weights": np.zeros((2, 128), np.int8), "scale": 1.0} | change
     with pytest.raises(error, match=said):
         i2s.bitlinear(**arguments)

@@ -115,7 +115,7 @@ def changed(**keys: Any) -> bytes:
         ({"sign_values": [0] * 128}, "sign_values has '0' at 0; signs must be -1 or \\+1"),
     ],
 )
-def test_what_cannot_be_rotated_is_refused(keys: dict[str, Any], says: str) -> None:
+def test_impossible_rotations_are_refused(keys: dict[str, Any], says: str) -> None:
     with pytest.raises((SettingError, FormatError), match=says):
         load_model(changed(**keys), threads=1, force=True)
 

@@ -51,7 +51,7 @@ def test_the_filters_are_as_defined(logits: list[float], temperature: float, top
 
 @given(logits_lists, st.integers(0, 2**64))
 @examples(60)
-def test_what_is_drawn_is_a_candidate(logits: list[float], seed: int) -> None:
+def test_sampled_tokens_are_candidates(logits: list[float], seed: int) -> None:
     settings_ = Sampling(1.5, top_k=5, top_p=0.9, seed=seed)
     tokens, _ = Sampler(settings_).distribution(np.float32(logits))
     assert Sampler(settings_)(np.float32(logits)) in tokens

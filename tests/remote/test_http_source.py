@@ -97,7 +97,7 @@ def test_announced_ranges_are_asked_for_together(server: Server, url: str) -> No
 
 
 @pytest.mark.parametrize("near", [True, False])
-def test_what_is_near_is_one_range(server: Server, url: str, near: bool) -> None:
+def test_near_ranges_are_joined(server: Server, url: str, near: bool) -> None:
     source = opened(url)
     gap = 100 if near else 1 << 16
     source.prefetch([(at, at + 10) for at in range(3 << 20, (3 << 20) + 5 * gap, gap)])

@@ -73,7 +73,7 @@ def test_names_that_a_hub_gives_are_no_paths(hub: Server) -> None:
 
 
 @pytest.mark.parametrize("text", [b"[]", b"{", b'{"siblings": 3}', b'{"siblings": [{"rfilename": 1}]}', b"[" * 5000])
-def test_descriptions_that_are_none(hub: Server, text: bytes) -> None:
+def test_invalid_descriptions_are_refused(hub: Server, text: bytes) -> None:
     hub.files["/api/models/org/repo/revision/main"] = text
     with pytest.raises(FormatError, match=r"S91[68]"):
         list(files_of("hf://org/repo"))
@@ -91,9 +91,7 @@ def test_the_token_goes_to_the_hub_alone(hub: Server, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("token", ["hf_secret\nX-More: 1", "hf_secret\u20ac", "hf_secret word"])
-def test_what_can_be_no_token_is_neither_sent_nor_printed(
-    hub: Server, monkeypatch: pytest.MonkeyPatch, token: str
-) -> None:
+def test_invalid_tokens_are_neither_sent_nor_printed(hub: Server, monkeypatch: pytest.MonkeyPatch, token: str) -> None:
     monkeypatch.setenv("HF_TOKEN", token)
     for ask in (open_file, lambda text: list(files_of(text))):
         with pytest.raises(FormatError, match=r"S911.*HF_TOKEN is not") as error:
@@ -111,7 +109,7 @@ def test_what_can_be_no_token_is_neither_sent_nor_printed(
         (401, "", "S911", "401"), (404, "", "S912", "404"),
     ],
 )  # fmt: skip
-def test_what_a_hub_refuses(hub: Server, code: int, error: str, fault: str, words: str) -> None:
+def test_refusals_of_a_hub_are_reported(hub: Server, code: int, error: str, fault: str, words: str) -> None:
     hub.faults.append(every(1, status(code, X_Error_Code=error)))
     with pytest.raises(FormatError, match=rf"{fault}.*{words}"):
         open_file(FIRST)

@@ -145,7 +145,7 @@ def test_an_object_is_read_as_the_file(store: tuple[str, Store], model: Path) ->
     assert "one" in report["remote"]["version"]
 
 
-def test_what_is_not_there(store: tuple[str, Store]) -> None:
+def test_missing_objects_are_reported(store: tuple[str, Store]) -> None:
     with pytest.raises(FormatError, match="S912"):
         open_remote(f"{store[0]}://models/none.gguf")
 

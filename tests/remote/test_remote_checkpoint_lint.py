@@ -153,7 +153,7 @@ def test_one_budget_holds_for_all_files(
     assert ["2 shards" in finding.message for finding in lint_checkpoint(REPO).findings] == [True]
 
 
-def test_which_repositories_are_checkpoints(checkpoint: Server, files: dict[str, Any]) -> None:
+def test_repositories_without_gguf_files_are_checkpoints(checkpoint: Server, files: dict[str, Any]) -> None:
     changed(checkpoint, files, **{"model.gguf": b"GGUF"})
     said = Said("lint", "--allow-private", REPO)
     assert "hf://org/check/model.gguf: " in said.out  # a repository with GGUF files stands for these

@@ -269,7 +269,7 @@ def test_a_sampled_report_fits_its_schema(large: Path, url: str) -> None:
     assert document["summary"]["sampled"] == 2
 
 
-def test_what_rules_on_samples_declare() -> None:
+def test_declarations_of_rules_on_samples() -> None:
     """Only rules on payloads differ in a sample."""
     for rule in REGISTRY.values():
         assert rule.payload or rule.sampled.value == "part", rule.code

@@ -234,7 +234,7 @@ def test_every_placed_name_is_matched(architecture: Architecture) -> None:
     ],
 )
 @EACH
-def test_names_that_are_none_s(architecture: Architecture, name: str) -> None:
+def test_names_of_no_architecture(architecture: Architecture, name: str) -> None:
     assert architecture.match(name) is None
 
 
@@ -261,7 +261,7 @@ def test_no_file_names_an_architecture_by_what_it_is_called_here() -> None:
     assert {each.prefix for each in ARCHITECTURES.values()} == set(PREFIXES)
 
 
-def test_what_tells_the_architectures_apart() -> None:
+def test_differences_between_the_architectures() -> None:
     """Sub-norms, scales, heads and norms in half precision, as the loaders have them."""
     spec = {name: {s.name: s for s in a.inventory} for name, a in ARCHITECTURES.items()}
     for name in ("bitnet-b1.58", "bitnet-25", "bitnet"):

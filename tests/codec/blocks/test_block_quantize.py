@@ -112,7 +112,7 @@ def test_halves_are_rounded_away_from_0() -> None:
 
 
 @pytest.mark.parametrize("name", list(BLOCK_LAYOUTS))
-def test_what_has_no_answer_is_refused(name: str) -> None:
+def test_weights_without_a_result_are_refused(name: str) -> None:
     weights = np.ones((1, BLOCK_LAYOUTS[name].block), dtype=np.float32)
     for odd in (np.inf, -np.inf, np.nan):
         weights[0, 3] = odd

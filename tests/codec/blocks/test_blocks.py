@@ -299,7 +299,7 @@ def test_other_answers_for_code_3_are_refused(codec: Any) -> None:
 # Shapes that do not fit.
 
 
-def test_what_does_not_fit_is_refused(codec: Any) -> None:
+def test_wrong_shapes_and_sizes_are_refused(codec: Any) -> None:
     zeros = np.zeros((2, 128), dtype=np.int8)
     with pytest.raises(ValueError, match="rows of 130 elements are not whole blocks"):
         codec.pack(np.zeros((2, 130), dtype=np.int8), 1, "PQ2_0")

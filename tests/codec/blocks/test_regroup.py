@@ -137,7 +137,7 @@ def test_twice_the_scale_has_no_code_in_most_types() -> None:
     assert weights_of(convert(data, (1, 256), "PQ2_0", "Q2_0").data, (1, 256), "Q2_0")[0, 200] == 1
 
 
-def test_what_cannot_be_converted_is_refused() -> None:
+def test_impossible_conversions_are_refused() -> None:
     data = block_native.pack(np.ones((1, 128), dtype=np.int8), np.array([np.inf], dtype=np.float16), "PQ2_0")
     with pytest.raises(ValueError, match="1 scale is infinite or NaN"):
         convert(data, (1, 128), "PQ2_0", "Q2_0")

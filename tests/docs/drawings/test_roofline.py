@@ -98,7 +98,7 @@ def test_every_processor_that_was_measured_has_one() -> None:
     assert re.search(r"avx2, 2,560 x 2,560 by 128 tokens: \d+ GMAC/s", drawn)
 
 
-def test_what_masks_leave_is_drawn_where_it_was_measured() -> None:
+def test_the_limit_with_masks_is_drawn_at_measured_points() -> None:
     """One token is measured in GB/s, a byte being four products. Only the widest set is drawn, and only below the roof."""
     row = {"low": 1.0, "high": 9e9, "unit": "GMAC/s"}
     memory = [{**row, "name": "read probe, here", "median": 90.0}, {**row, "name": "avx512, here", "median": 80.0}]

@@ -23,7 +23,7 @@ def test_trained_weights_tell_every_layout(name: str) -> None:
         assert max(row.sums, key=row.sums.__getitem__) == row.packed
 
 
-def test_random_weights_tell_none() -> None:
+def test_random_weights_decide_no_layout() -> None:
     found = confusion("random")
     assert [row.answer for row in found.rows] == [None] * len(PACKED)
     assert all(row.margin < row.wanted / 2 for row in found.rows)

@@ -83,7 +83,7 @@ def test_pieces_add_up(name: str, pieces: list[int], seed: int, dense: bool, alo
 
 
 @pytest.mark.parametrize(("size", "width", "segment"), [(5, 4, 2), (8, 4, 3), (8, 0, 1), (8, 4, 0)])
-def test_what_is_not_whole_is_refused(size: int, width: int, segment: int) -> None:
+def test_partial_rows_are_refused(size: int, width: int, segment: int) -> None:
     columns = np.zeros((4, max(width, 1)), dtype=np.uint32)
     segments = np.zeros((size // max(segment, 1), 4), dtype=np.uint32)
     planes = np.zeros(9999, dtype=np.uint8)

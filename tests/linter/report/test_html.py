@@ -310,7 +310,7 @@ def test_many_findings_are_folded_and_bounded() -> None:
     assert "50 more findings; this page lists the first 1,000" in page.text
 
 
-def test_what_is_worst_comes_first() -> None:
+def test_the_most_severe_findings_come_first() -> None:
     report = file_report(hostile(), profile="strict")
     page = rendered(report)
     shown = re.findall(r'<article class="finding (\w+)"', page)
@@ -319,7 +319,7 @@ def test_what_is_worst_comes_first() -> None:
     assert len(first) > 1
 
 
-def test_what_was_left_out_is_said() -> None:
+def test_omitted_findings_are_counted() -> None:
     report = dict(file_report(broken("dup_key"), suppressed={"G203": "it is <known>"}))
     report["summary"] = {**report["summary"], "baseline": 3, "elided": {"G206": 7}}
     page = Page(rendered(report))
