@@ -43,7 +43,7 @@ class LongestFirst(LoadScopeScheduling):
         return self._places.get(scope.partition("::")[0], len(self._places))
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        """Give a worker the longest module that nobody has. What it has ended is forgotten, or each answer would be looked
+        """Give a worker the longest module not yet assigned. Finished modules are forgotten, or each answer would be looked
         for among all tests that there are."""
         scope = min(self.workqueue, key=self._place)
         unit = self.workqueue.pop(scope)

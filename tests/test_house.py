@@ -52,7 +52,7 @@ def test_modules_introduce_themselves() -> None:
         assert docstring.partition("\n")[0].rstrip().endswith((".", ":")) or "\n" in docstring, name
 
 
-def test_no_module_is_called_after_nothing() -> None:
+def test_no_module_has_a_vague_name() -> None:
     names = {part for module in MODULES for part in module.with_suffix("").parts}
     assert not names & {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
 

@@ -20,7 +20,7 @@ LISTED = ["fuzz/test_c.py", "tests/test_e.py", "tests/test_gone.py"]
 
 
 class Worker:
-    """A worker that keeps what it is told, and answers when it is asked to."""
+    """A worker that records its orders, and answers on request."""
 
     def __init__(self) -> None:
         self.waiting: list[int] = []

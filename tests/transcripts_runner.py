@@ -50,7 +50,7 @@ def _strange(draft: Draft) -> bytes:
 
 
 def _misplaced(draft: Draft) -> bytes:
-    """Tensors that cannot be read: a type that nobody knows, rows that are not whole blocks, data after the end."""
+    """Tensors that cannot be read: an unknown type, rows that are not whole blocks, data after the end."""
     file = draft.records()
     file.tensor_infos[0].type = 99
     file.tensor_infos[1].type = 12

@@ -573,7 +573,7 @@ def test_the_mode_online_has_a_note(tmp_path: Path) -> None:
 
 
 def test_a_family_by_an_unverified_number_has_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Falcon-E is told from other Llama models with BitLinear by the size of its vocabulary alone."""
+    """Only the size of its vocabulary distinguishes Falcon-E from other Llama models with BitLinear."""
     falcon = BY_FAMILY["falcon-e"]
     architecture, bitnet, size = falcon.when
     families = [falcon._replace(when=(architecture, bitnet, size._replace(values=(SIZES["vocab"],)))), *FAMILIES]

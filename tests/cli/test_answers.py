@@ -42,7 +42,7 @@ from i2s_spec.testing.sample import Draft, tensor_info
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a model, a record `g`, and a FIFO that nobody writes to."""
+    """A folder with a model, a record `g`, and a FIFO without a writer."""
     folder = tmp_path_factory.mktemp("answers")
     new(folder / "m.gguf", "bitnet-b1.58", layers=1)
     assert called("golden", "record", str(folder / "m.gguf"), "--tokens", "1,2", "-o", str(folder / "g")) == 0
@@ -111,7 +111,7 @@ def test_a_file_that_waits_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.usefixtures("deadline")
 def test_a_fifo_as_the_configuration_of_weights(place: Path, tmp_path: Path) -> None:
-    """It says what packed weights mean, and lies beside them: nobody may ever write to it."""
+    """It says what packed weights mean, and lies beside them; it may be a FIFO without a writer."""
     checkpoint, model = tmp_path / "c", str(place / "m.gguf")
     assert called("export", model, "-o", str(checkpoint)) == 0
     (checkpoint / "config.json").unlink()

@@ -18,7 +18,7 @@ NAME = "stories.gguf, which comes with i2s-spec"
 TOKENIZERS = pytest.mark.skipif(find_spec("tokenizers") is None, reason="tokenizers is not installed")
 
 
-def test_the_name() -> None:
+def test_the_label_of_the_default_model() -> None:
     assert label() == NAME
 
 

@@ -66,8 +66,8 @@ def test_findings_come_with_their_repair(tmp_path: Path, capsys: pytest.CaptureF
     assert "Is it sound?  no\n" in page
 
 
-def test_a_file_of_little(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A tensor of floats: nothing tells its writer, and no forward pass could begin."""
+def test_a_file_that_shows_little(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A tensor of floats: nothing identifies its writer, and no forward pass is possible."""
     path = tmp_path / "little.gguf"
     with Writer(path) as writer:
         writer.add_tensor("x", (4, 4), "F32", np.zeros((4, 4), dtype=np.float32))
@@ -125,7 +125,7 @@ def test_files_that_are_not_models_get_a_report(tmp_path: Path, capsys: pytest.C
 def test_files_that_hold_no_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The answer says what there is: no such file, a folder, another format, half a header, no tensors."""
+    """The report says what was found: no such file, a folder, another format, half a header, no tensors."""
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
     Path("page.gguf").write_bytes(b"<!DOCTYPE html>")

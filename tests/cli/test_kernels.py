@@ -75,7 +75,7 @@ def test_hidden_features_are_missing_in_every_table(profile: str) -> None:
             assert runs == (needs <= has), (name, kernels)
 
 
-def test_needs_are_told_as_they_are() -> None:
+def test_reported_requirements_are_the_checked_ones() -> None:
     """What a set is said to need is what it asks for, and to ask changes nothing; blocks and evidence count bits too."""
     features = _cpu.features()
     for table, sets in tables_of_kernels().items():

@@ -162,7 +162,7 @@ def test_without_the_extra_one_sentence_says_what_to_install(tmp_path: Path, mon
 
 @pytest.mark.thorough
 def test_all_workers_wait_where_one_is_told_to(tmp_path: Path, server: Server) -> None:
-    """While a host asks to be left alone, nobody asks it but who was at it; every file has its result in the end."""
+    """While a host asks to wait, it gets only requests in flight; every file has its result at the end."""
     data, seconds = Draft().data, 4.0
     server.files |= {f"/{i}.gguf": data + i.to_bytes(4, "little") for i in range(40)}
     (tmp_path / "list.txt").write_text("".join(f"{server.url}{path}\n" for path in server.files), encoding="utf-8")
@@ -241,7 +241,7 @@ def below(pid: int) -> list[int]:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process has not ended; one that nobody has asked how it ended is still listed."""
+    """Whether a process is running; a zombie is still listed."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -275,7 +275,7 @@ def spawned(pid: int) -> list[int]:
 
 @pytest.mark.thorough
 def test_killed_workers_lose_nothing(tmp_path: Path) -> None:
-    """Processes of a local cluster die, three times; a file that kills whoever reads it would be one of them."""
+    """Processes of a local cluster die three times, as for a file that kills every reader."""
     models(tmp_path, 240)
     results = tmp_path / "r.jsonl"
     run = i2s(

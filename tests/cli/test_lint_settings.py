@@ -173,7 +173,7 @@ def test_a_configuration_beside_the_files_is_not_followed(folder: Path) -> None:
 # --- suppressions -------------------------------------------------------------------------------------------------
 
 
-def test_excuses(folder: Path) -> None:
+def test_suppressions(folder: Path) -> None:
     (folder / "i2s.toml").write_text(
         '[[ignore]]\nfiles = "sub/gap.gguf"\ncodes = ["P1"]\nreason = "written by the old tool"\n'
         '[[ignore]]\nfiles = "other/*"\ncodes = ["G2"]\nreason = "nobody remembers"\n'
@@ -308,7 +308,7 @@ def test_a_bar_on_a_terminal_only(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "github", "junit", "sarif"])
-def test_streams_that_know_little(folder: Path, form: str) -> None:
+def test_streams_with_a_limited_encoding(folder: Path, form: str) -> None:
     (folder / "é☃.gguf").write_bytes(broken("dup_key"))
     run = subprocess.run(
         [sys.executable, "-m", "i2s_spec", "lint", "--format", form, "é☃.gguf"],

@@ -378,7 +378,7 @@ def test_threads_share_the_work_without_a_rest(
 
 
 @pytest.mark.parametrize("at", [0, 1, 511, 512, 700, 1023])
-def test_one_thread_s_find_is_everybody_s(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+def test_a_fault_in_one_thread_stops_the_call(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     monkeypatch.setattr(kernels, "THREAD_BYTES", 1)
     weights = trits(8, 128)
     weights.reshape(-1)[at] = 2

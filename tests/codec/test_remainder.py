@@ -114,7 +114,7 @@ def test_elements_outside_of_whole_blocks(codec: Any, layout: Any, rows: int, co
     assert (weights == got * np.float32(0.5)).all()
 
 
-def test_code_3_in_what_is_not_defined_is_nobodys(codec: Any) -> None:
+def test_code_3_in_undefined_elements_is_ignored(codec: Any) -> None:
     data = codec.pack(np.zeros(128, np.int8), 1.0)
     data = data[:32] + b"\xff" + data[32:]
     with pytest.warns(UndefinedElementsWarning):

@@ -68,7 +68,7 @@ def test_sizes(name: str, size: int, width: int, mask: int) -> None:
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_the_most_that_a_block_can_hold(name: str) -> None:
+def test_the_largest_counts_of_a_block(name: str) -> None:
     """No inner sum overflows: blocks in which every code is 1, 2 or 3, and those in which one bit is another."""
     for value in (0x55, 0xAA, 0xFF):
         data = bytearray([value]) * (2 * BLOCK)

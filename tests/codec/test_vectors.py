@@ -91,7 +91,7 @@ def test_shared_files_are_what_their_manifest_says(shared: Path) -> None:
 
 @pytest.mark.parametrize(("build", "dialect"), BUILDS)
 def test_quantize_i2_s(vectors: Path, codec: Any, build: str, dialect: str) -> None:
-    """Remainders, NaN, denormals, the threshold and all zeros are among the cases; the last 28 bytes nobody wrote."""
+    """Remainders, NaN, denormals, the threshold and all zeros are among the cases; the last 28 bytes are uninitialized."""
     for case, file in cases(vectors / f"quant/out_{build}", "*.bin", 34):
         weights, theirs = np.load(vectors / f"quant/in/{case}.npy"), file.read_bytes()
         written = weights.size // 4 + 4
@@ -205,7 +205,7 @@ def test_code_3(vectors: Path, codec: Any) -> None:
     ],
 )
 def test_python_converters(vectors: Path, codec: Any, name: str, rule: str, scale: float | None) -> None:
-    """Every byte is theirs, the zeros of the tail too. Where they raise an error, so does the rule, unless told not to."""
+    """Every byte equals theirs, zeros of the tail included. If they raise an error, so does a strict rule."""
     seen = refused = 0
     for case, file in cases(vectors / "quant/in", "*.npy", 34):
         weights = np.load(file)

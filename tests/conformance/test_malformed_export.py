@@ -145,7 +145,7 @@ def test_entries_name_the_readers_that_must_reject(corpus: Path, name: str, read
     assert next(entry for entry in read(corpus)["malformed"] if entry["name"] == name)["reader"] == reader
 
 
-def test_no_duty_is_named_for_an_error_of_a_rule_only() -> None:
+def test_rules_without_an_obligation_are_errors() -> None:
     assert all(REGISTRY[code].severity is Severity.ERROR for code in NO_DUTY)
 
 

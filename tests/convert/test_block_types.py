@@ -160,7 +160,7 @@ def test_decode_gives_weights_whatever_the_scales(kind: str, tmp_path: Path) -> 
     assert decode_tensor(ones, NAME, tmp_path / "b.npy", form="float32").scale == 0.5
 
 
-def test_floats_that_there_are_not_are_refused(tmp_path: Path) -> None:
+def test_floats_beyond_float16_are_refused(tmp_path: Path) -> None:
     twos = np.full((2, 256), 2, dtype=np.int8)
     large = written(twos, "PQ2_0", block_native.pack(twos, np.float16(60000), "PQ2_0"))
     assert open_file(converted(large, to="F32")[0]).tensors[NAME].dequantize().max() == 2 * np.float32(

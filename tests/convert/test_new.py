@@ -69,7 +69,7 @@ def test_a_complete_small_model(architecture: str, order: Any) -> None:
 
 @EACH
 @pytest.mark.parametrize("order", ["little", "big"])
-def test_the_numbers(architecture: str, order: Any) -> None:
+def test_the_distribution_of_weights(architecture: str, order: Any) -> None:
     file = i2s.open(new_bytes(architecture, seed=3, byte_order=order, layers=1))
     scales = set()
     for tensor in file.tensors.values():
@@ -357,7 +357,7 @@ def test_nothing_is_left_of_what_was_interrupted(tmp_path: Path, error: type[Bas
     assert os.listdir(tmp_path) == []
 
 
-def test_progress_is_told(tmp_path: Path) -> None:
+def test_progress_is_reported(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     written = new(tmp_path / "model.gguf", embd=1024, ff=4096, progress=lambda *told: seen.append(told))
     assert seen[-1] == (written.size, written.size)

@@ -61,7 +61,7 @@ def test_perplexity_is_near_the_size_of_the_vocabulary(architecture: str, type: 
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_of_a_rotated_model_too(architecture: str) -> None:
+def test_logits_of_rotated_models(architecture: str) -> None:
     check_sane(architecture, rotated=True)
 
 
@@ -77,7 +77,7 @@ def test_of_a_rotated_model_too(architecture: str) -> None:
     ],
     ids=lambda sizes: "-".join(f"{name}{size}" for name, size in sizes.items()),
 )
-def test_of_other_sizes_too(sizes: dict[str, int]) -> None:
+def test_logits_of_other_sizes(sizes: dict[str, int]) -> None:
     check_sane("bitnet-b1.58", **sizes)
 
 

@@ -136,7 +136,7 @@ def test_kept_and_additional_matrices() -> None:
         ({"also": ["nobody"]}, "no other float matrix"),
     ],
 )
-def test_wrong_wishes(options: dict[str, object], says: str, tmp_path: Path) -> None:
+def test_invalid_options_are_refused(options: dict[str, object], says: str, tmp_path: Path) -> None:
     target = tmp_path / "out.gguf"
     with pytest.raises(ValueError, match=says):
         quantize_model(i2s.open(floats()), target, **options)  # type: ignore[arg-type]

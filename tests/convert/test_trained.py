@@ -80,7 +80,7 @@ def test_the_package_stays_small() -> None:
 
 
 @EACH
-def test_it_has_learned(name: str) -> None:
+def test_the_loss_is_far_below_chance(name: str) -> None:
     about = card(name)["training"]
     assert about["unseen_loss"] <= about["uniform_loss"] / 2
 

@@ -79,7 +79,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pages_are_the_same_wherever_they_are_made() -> None:
-    """In another process, with another order of sets, in another folder, with colours and settings that somebody likes."""
+    """In another process, with another order of sets, in another folder, with colors and other settings."""
     code = (
         "import sys; from pathlib import Path; from i2s_spec.docs import before_after, pages;"
         "from i2s_spec.cli.replay import replay; from i2s_spec.linter.explain import find;"

@@ -51,7 +51,7 @@ def test_every_requirement_binds_and_is_held(requirement: requirements.Requireme
     assert requirements.missing(requirement) == ""
 
 
-def test_a_requirement_without_a_holder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_requirement_without_a_rule_or_test_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     bare = requirements.Requirement("R1.1-1", "A file MUST be.", ("MUST",), ("file",), (), "01-scope.md")
     assert "cite a rule" in requirements.missing(bare)
     assert requirements.missing(bare._replace(rules=("G001",))) == ""

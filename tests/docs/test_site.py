@@ -169,7 +169,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 @needs_chromium
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("page", PAGES)
-def test_no_barriers(browser: Browser, site: Path, axe: str, page: str, dark: bool) -> None:
+def test_pages_are_accessible(browser: Browser, site: Path, axe: str, page: str, dark: bool) -> None:
     browser.open(site / f"{page}.html", dark=dark)
     browser.evaluate(axe + "; 0")  # two rules concern the theme's frame around the text
     text = browser.evaluate(

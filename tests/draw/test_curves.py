@@ -40,7 +40,7 @@ def test_values_without_a_position_are_refused(value: float) -> None:
         curves([Curve([(0, 1.0), (1, value)], "a", "")], "loss", "", "")
 
 
-def test_alone_it_has_its_colors_for_light_and_dark() -> None:
+def test_a_separate_file_has_colors_for_light_and_dark() -> None:
     drawn = alone(curves([FALLING], "loss <of>", "", "tokens"))
     root = ElementTree.fromstring(drawn)
     assert root.tag == "{http://www.w3.org/2000/svg}svg"

@@ -91,7 +91,7 @@ def test_a_reserved_code_stops_the_decoder(program: Path, tmp_path: Path, name: 
 
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_tensors_of_a_file(program: Path, tmp_path: Path, order: str) -> None:
-    """Both meanings of 42, each in a file of its own, are told apart by the room; other types are none of these."""
+    """Sizes distinguish the two meanings of 42, each in a separate file; other types are neither."""
     for names in (TYPES, [name for name in TYPES if name != "Q2_0"], ["Q2_0", "TL2"]):
         path = tmp_path / "a.gguf"
         path.write_bytes(file_of_blocks(names, order))

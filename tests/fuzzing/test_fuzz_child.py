@@ -145,7 +145,7 @@ def test_only_what_a_debugger_says_is_left_out(said: str, own: str | None) -> No
     assert own_words(said) == (said if own is None else own)
 
 
-def test_a_program_that_is_not_there() -> None:
+def test_missing_programs_are_refused() -> None:
     with pytest.raises(ValueError, match="no program"):
         Command(["no-such-decoder"])
     with pytest.raises(ValueError, match="no command"):

@@ -59,7 +59,7 @@ def test_must_be_rejected(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ACCEPTED_BY_SOME)
-def test_may_be_either(name: str) -> None:
+def test_files_that_may_be_accepted_or_rejected(name: str) -> None:
     assert expected_answer(broken(name), DecoderPolicy()).answer is Expectation.EITHER
 
 

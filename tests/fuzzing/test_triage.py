@@ -199,7 +199,7 @@ def test_a_new_bug_in_the_place_of_a_mended_one_is_new(
         ("MUCH", "MemoryError", "memoryerror-in-one-input", ("--memory", "512")),
     ],
 )
-def test_whatever_ends_a_process_is_a_find(
+def test_every_abnormal_end_is_a_finding(
     triage: Any, toy: Path, word: str, kind: str, name: str, more: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     finds = planted(toy, word)

@@ -26,7 +26,7 @@ def test_whole_pages_are_given(size: int) -> None:
     assert len(huge_pages(size)) % HUGE_PAGE == 0
 
 
-def test_more_than_there_is() -> None:
+def test_impossible_sizes_are_refused() -> None:
     with pytest.raises(MemoryError, match="1,152,921,504,606,846,976 bytes"):
         huge_pages(1 << 60)
 

@@ -51,7 +51,7 @@ def test_products_of_dimensions_do_not_wrap() -> None:
         file.tensors["b"].read()
 
 
-def test_rooms() -> None:
+def test_allotted_bytes() -> None:
     file = file_with([(b"a", (16,), 24, 0), (b"b", (16,), 24, 32), (b"same", (16,), 24, 32)], bytes(100))
     assert [file.tensors.allotted_bytes(offset) for offset in (0, 31, 32, 99, 100, 200)] == [32, 1, 68, 1, None, None]
     assert [file.index.extent(offset)[0] for offset in (0, 31, 32, 99)] == [1, 1, 2, 2]

@@ -258,7 +258,7 @@ def test_lengths_that_are_negative_to_others(length: int) -> None:
 @pytest.mark.requirement("R2.3-3")
 @pytest.mark.parametrize("low", [1, 2, 3, 0x8000])
 def test_versions_beyond_16_bits_are_little_endian(low: int) -> None:
-    """The low half tells the byte order, not the size of the number."""
+    """The low half determines the byte order, not the size of the number."""
     assert both(header(0, version=0x10000 + low)) == faults.VERSION_UNKNOWN.code
     assert both(header(0, version=3, order="big")) is None
 

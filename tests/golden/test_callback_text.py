@@ -164,7 +164,7 @@ def test_places_of_elided_numbers_are_those_of_the_whole_value(
     assert "of the shown numbers those in rows 5, 7 and column 127 are off" in result.first.notes
 
 
-def test_one_number_of_a_corner_is_no_place(
+def test_one_wrong_number_of_a_corner_decides_no_position(
     model_of: Callable[[str], Model], golden_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
     model = model_of("bitnet-b1.58")

@@ -333,7 +333,7 @@ def test_four_tokens_in_a_kernel_for_one(tmp_path: Path) -> None:
     assert result.diagnoses[0].name == "nrc-4"
 
 
-def test_drift_is_told(golden_of: Find, taps_of: Find, model_of: Find, tmp_path: Path) -> None:
+def test_drift_is_reported(golden_of: Find, taps_of: Find, model_of: Find, tmp_path: Path) -> None:
     result = compare(golden_of("llama"), saved(tmp_path, plain(taps_of("llama"))), model=model_of("llama"))
     assert [layer for layer, _, _ in result.drift] == [0]
     assert result.drift[0][1] == 0

@@ -77,7 +77,7 @@ def test_rows_of_another_shape_are_refused() -> None:
             writer.add(np.zeros(shape, dtype=np.float32))
 
 
-def test_bytes_that_are_no_base() -> None:
+def test_invalid_base_files_are_refused() -> None:
     file = io.BytesIO()
     BaseWriter(file, [[1, 2, 3, 4]], 5).add(np.zeros((1, 5), dtype=np.float32))
     data = file.getvalue()

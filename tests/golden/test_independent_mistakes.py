@@ -249,7 +249,7 @@ def test_another_tensor_is_named(golden: Record, dump: Callable[..., Path]) -> N
 
 
 @pytest.mark.thorough
-def test_a_layer_blames_nothing_that_would_show_earlier(golden: Record, dump: Callable[..., Path]) -> None:
+def test_a_layer_names_no_mistake_that_would_show_earlier(golden: Record, dump: Callable[..., Path]) -> None:
     """Sums that are right say that no scale is wrong, however near a layer comes with one."""
     result = compare(golden[2], dump("parallel"), model=golden[1], mode="layer-forced")
     assert result.first is not None
@@ -258,7 +258,7 @@ def test_a_layer_blames_nothing_that_would_show_earlier(golden: Record, dump: Ca
 
 
 def test_a_layer_is_told_of_a_mistake_in_front_of_it(golden: Record, dump: Callable[..., Path]) -> None:
-    """Embeddings that are too large leave of a norm what one without epsilon does; the layer behind it tells them apart."""
+    """Embeddings that are too large change a norm like a missing epsilon; the layer after it distinguishes the two."""
     result = compare(golden[2], dump("embedding-scaled"), model=golden[1], mode="layer-forced")
     assert result.first is not None
     assert result.first.name == "attn_norm-0"

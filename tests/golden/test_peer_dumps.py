@@ -62,7 +62,7 @@ def dumped(tmp_path_factory: pytest.TempPathFactory) -> Dump:
 
 
 @EACH
-def test_it_is_right_by_its_own_numerics(dumped: Dump, tmp_path: Path, architecture: str, type: str) -> None:
+def test_dumps_are_right_with_their_own_numerics(dumped: Dump, tmp_path: Path, architecture: str, type: str) -> None:
     path, theirs = dumped(architecture, type)
     model = load_model(path, "llamacpp-2026", threads=1)
     record(model, TOKENS, tmp_path / "golden")

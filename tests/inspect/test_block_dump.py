@@ -90,7 +90,7 @@ def test_a_path_leads_to_its_byte(name: str) -> None:
     assert (last[-1]["stop"] - layout.nbytes, last[-1]["stop"]) == (at, at + layout.nbytes)
 
 
-def test_how_much_is_shown_unasked() -> None:
+def test_the_default_number_of_blocks() -> None:
     shown = nodes("Q2_0.2", FILES["little"])
     assert sum(node["kind"] == "codes" for node in shown) == 16
     assert shown[-1] | {"start": 0, "stop": 0} == {

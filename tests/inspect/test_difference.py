@@ -71,7 +71,7 @@ def file() -> File:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_file_means_what_it_means(threads: int) -> None:
+def test_a_file_equals_itself(threads: int) -> None:
     found = compared(MODEL, threads=threads)
     assert found.same
     assert found == Difference((), (), (), (), (), (), len(file().tensors), found.lineage)
@@ -251,7 +251,7 @@ def test_text_of_a_file_cannot_act_on_a_terminal() -> None:
     assert "\u202e" not in said
 
 
-def test_as_data() -> None:
+def test_the_difference_as_data() -> None:
     about = document(compared(rewritten(set={"general.name": b"\xff"}, drop_tensors=[ATTN])), "a", "b")
     assert (about["schema_version"], about["same"], about["only_a"]) == (1, False, [ATTN])
     assert about["keys"][0]["b"] == {"type": "str", "value": {"hex": "ff"}}

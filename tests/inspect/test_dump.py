@@ -304,7 +304,7 @@ def test_nothing_harmful_comes_through(harm: str) -> None:
             assert all(char.isprintable() or char == "\n" for char in output)
 
 
-def test_meanings_are_told_once() -> None:
+def test_meanings_are_shown_once() -> None:
     text = dump()
     for meaning in (
         "The value itself. [2.5]",

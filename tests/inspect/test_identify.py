@@ -310,7 +310,7 @@ def test_remainders_tell_a_layout(shared: Path) -> None:
 
 @pytest.mark.parametrize("scale", [0.125, 0.1, math.nan, -math.nan, math.inf, 0.0, -0.0, 1e-45])
 def test_only_numbers_tell_what_computed_them(scale: float) -> None:
-    """Scales that are exact in BF16 were in a checkpoint; NaN, infinity and 0 end in zeros, whoever wrote them."""
+    """Scales that are exact in BF16 were in a checkpoint; NaN, infinity and 0 end in zeros from any writer."""
     file = gguf.parse(model_bytes("bitnet-b1.58"))
     data = bytearray(file.data)
     for info in file.tensor_infos:

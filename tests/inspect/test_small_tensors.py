@@ -31,7 +31,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, call: Any) -> Any:
 
 @pytest.mark.parametrize("dialect", share(DIALECTS, every=3))
 @pytest.mark.parametrize("byte_order", ["little", "big"])
-def test_identities_are_those_of_tensors_alone(
+def test_small_tensors_have_the_same_hashes_together_and_alone(
     dialect: str, byte_order: ByteOrder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = model(1, byte_order)

@@ -324,7 +324,7 @@ def test_leftovers(shared: Path) -> None:
             assert sum(tensor.tail_class == "zero" for tensor in found) == zero
 
 
-def test_leftovers_of_other_origin() -> None:
+def test_kinds_of_leftovers() -> None:
     large = trits(16_384, 4)
     rest = large[8192 + 4 : 8192 + 32]
     one = matrix(large, b"one")

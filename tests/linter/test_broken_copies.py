@@ -96,7 +96,7 @@ def test_spans_lie_in_the_file(name: str) -> None:
 
 
 def test_the_list_of_cases_costs_nothing() -> None:
-    """No file and no model is made before somebody asks for it: every process that collects tests imports the list."""
+    """No file and no model is made before its first use, since every process that collects tests imports the list."""
     code = (
         "from i2s_spec.testing import malformed, sample; from i2s_spec.testing.malformed import payload;"
         "print(sample._made.cache_info().currsize, payload.trits.cache_info().currsize, any('_made' in vars(case) or"

@@ -181,7 +181,7 @@ def test_lfs_pointers_can_be_skipped(folder: Path) -> None:
     assert codes(lint_path("sub/page.gguf", Options(skip_lfs=True))) == {"G004"}
 
 
-def test_everything_that_is_no_file(folder: Path) -> None:
+def test_paths_that_are_not_regular_files(folder: Path) -> None:
     os.mkfifo("fifo.gguf")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("socket.gguf")
@@ -328,7 +328,7 @@ if __name__ == "__main__":
 
 
 def group(number: int) -> list[str]:
-    """The processes of a group that run; one that has ended may wait for somebody to ask how."""
+    """The running processes of a group; zombies do not count."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

@@ -84,7 +84,7 @@ def test_a_flipped_bit_of_an_exponent_is_found(kind: str) -> None:
 
 
 def test_scales_in_the_other_byte_order_are_one_finding() -> None:
-    """Such scales are negative, infinite and far apart: the worst of it is said."""
+    """Such scales are negative, infinite and far apart: the most severe finding is reported."""
     data = np.frombuffer(block_bytes(b"first.weight", (512, 256), "TQ2_0"), dtype=np.uint8).reshape(-1, 66).copy()
     data[:, 64:] = data[:, :63:-1]
     findings = found(file_of("TQ2_0", data.tobytes(), 256, 512))

@@ -460,7 +460,7 @@ def test_harmless_text_hides_no_template() -> None:
     ids=["triggers", "loops"],
 )
 def test_many_hazards_hide_no_other(first: bytes) -> None:
-    """A hundred sentences, which are warnings, were told of in place of what runs code, which is an error."""
+    """Formerly a hundred warnings about sentences displaced the error about code execution."""
     template = key_value(b"tokenizer.chat_template", ValueType.STRING, first * 100 + b"{{ ''.__class__.__mro__ }}")
     report = lint(with_keys(template), profile="security")
     assert "S201" in codes(report)

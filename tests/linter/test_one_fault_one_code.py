@@ -114,7 +114,7 @@ def _renamed(model: Model) -> None:
     ("change", "code"), [(_wrong_type, "M003"), (_experts, "M014"), (_no_vocabulary, "M004"), (_renamed, "M018")]
 )
 def test_consequences_of_a_key_are_not_reported_beside_it(change: Callable[[Model], object], code: str) -> None:
-    """Shapes from defaults of keys that are there, experts that nobody has, values of keys that are misnamed."""
+    """Shapes from defaults of existing keys, missing experts, values of misnamed keys."""
     assert codes_of(Model("bitnet-b1.58").changed(change).built()) == {code}
 
 

@@ -113,7 +113,7 @@ def test_zeros_at_the_end(length: int, code: str | None) -> None:
 
 @pytest.mark.parametrize("value", [0, 0x55, 0xAA, 0x12])
 @pytest.mark.parametrize("at", [1, 4095, 4096, 20_000])
-def test_region(value: int, at: int) -> None:
+def test_the_least_length_of_a_reported_region(value: int, at: int) -> None:
     for length in (payload_stats.REGION - 1, payload_stats.REGION):
         payload = bytearray(trits(16 * SIZE))
         payload[at : at + length] = bytes([value]) * length
@@ -145,7 +145,7 @@ def test_shares(shares: tuple[int, ...], expected: set[str]) -> None:
     assert payload_codes(few) == set()
 
 
-def test_statistics_are_told_once_for_a_file() -> None:
+def test_statistics_are_one_finding_for_a_file() -> None:
     """210 tensors of a kind are one finding with a count, not 210."""
     bad = model(*(matrix(trits(SIZE, i, (1, 0, 1)), b"t%d" % i) for i in range(5)))
     [finding] = [f for f in found(bad) if f.code == "I209"]

@@ -134,7 +134,7 @@ def test_rules_on_payloads_and_runtimes_need_them() -> None:
     assert not any(code.startswith("P2") for code in selected(select=["P"]))
 
 
-def test_excuses_by_prefix() -> None:
+def test_suppressions_by_prefix() -> None:
     reasons = suppressed_codes({"P": "old files", "P101": "this one above all", "G": "so be it"})
     assert reasons["P101"] == "this one above all"
     assert reasons["P102"] == "old files"
@@ -157,7 +157,7 @@ def test_a_new_rule_is_in_force_at_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_rules_that_need_a_reference_need_one() -> None:
-    """A file alone does not tell what they tell; nor does a header."""
+    """These rules need more than the file or its header."""
     assert not any(code.startswith("I4") for code in selected(select=["I"]))
     assert {code for code in selected(select=["I4"], reference=True) if code.startswith("I")} == {
         code for code in LINTED if code.startswith("I4")

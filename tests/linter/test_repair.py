@@ -153,7 +153,7 @@ BACK = (
 
 
 @pytest.mark.parametrize("name", BACK)
-def test_the_way_back(name: str) -> None:
+def test_repairs_that_restore_the_sound_file(name: str) -> None:
     assert fixed_bytes(broken(name), unsafe=True)[0] == Draft().data
 
 

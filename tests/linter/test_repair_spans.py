@@ -77,7 +77,7 @@ def test_a_tail_in_which_another_tensor_lies_is_not_scrubbed(beside: str) -> Non
     assert not {"I310", "I311"} & {action.code for action in done.actions}
 
 
-def test_a_tail_of_its_own_is_scrubbed() -> None:
+def test_a_tail_without_overlap_is_scrubbed() -> None:
     data = laid([Info((128, 4), I2_S.number, 0), Info((8,), F32, 160)], stale(512) + bytes(range(1, 33)))
     out, done = fixed(data, scrub_tail=True)
     assert section(out)[132:160] == bytes(28)

@@ -358,7 +358,7 @@ def test_a_vocabulary_alone_is_no_model(shared: Path, name: str) -> None:
 
 
 def test_a_vocabulary_with_a_fault_is_not_loaded(shared: Path) -> None:
-    """A size of another type, and an architecture that nobody has declared."""
+    """A size of another type, and an undeclared architecture."""
     found = verdicts_of(shared / "real" / "bitnet-rs.llama3-128k.gguf")
     assert found["llama.cpp"].loads == "no"
     vocabulary = gguf.parse((shared / "real" / "ggml-vocab-llama-spm.gguf").read_bytes())

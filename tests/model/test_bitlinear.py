@@ -101,7 +101,7 @@ def test_activations_are_as_their_lines_say(x: np.ndarray[Any, Any]) -> None:
 @given(st.floats(2.0**-100, 2.0**100, width=32), st.integers(0, 7))
 @examples(60)
 def test_the_largest_element_has_the_largest_code(amax: float, at: int) -> None:
-    """Whatever the rounding of the scale does; so -128 never occurs, and clamping is seen by nobody."""
+    """For every rounding of the scale; so -128 never occurs, and clamping has no effect."""
     x = np.zeros((1, 8), dtype=F32)
     x[0, at] = -amax
     code = int(quantize_activations(x).codes[0, at])

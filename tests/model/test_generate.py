@@ -144,7 +144,7 @@ def test_invalid_requests_are_refused(prompt: list[int], options: dict[str, Any]
     st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=20),
 )
 @examples(60)
-def test_a_cache_changes_nothing(first: list[int], second: list[int]) -> None:
+def test_a_cache_does_not_change_the_tokens(first: list[int], second: list[int]) -> None:
     model, cache = Arithmetic(), Cache(64)
     assert list(Generation(model, first, limit=3, cache=cache)) == model.said(first, 3)
     generation = Generation(model, second, limit=3, cache=cache)

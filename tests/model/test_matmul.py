@@ -227,7 +227,7 @@ def test_arguments_that_do_not_fit() -> None:
         matmul.quantize_activations(np.zeros((2, 128)))
 
 
-def test_the_set_in_use(kernel_set: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernel_set_in_use(kernel_set: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One variable for all tables of kernels: where one cannot run a set of that name it takes what is beneath."""
     sets = matmul.kernel_sets()
     assert isa.chosen(sets).name == kernel_set

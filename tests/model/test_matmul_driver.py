@@ -193,7 +193,9 @@ def test_neon_under_emulation(build: Build, made_up: Path, compiler: str) -> Non
         assert run(emulator(), driver, made_up, name) == [name]
 
 
-def test_sets_by_what_an_arm_processor_has(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_sets_by_features_of_arm_processors(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From what the system says of a processor to the set that is chosen, and what is refused; names as `_cpu` has them."""
     cases, codes = Cases(), np.ones((9, 128), dtype=np.int8)
     payload = bytes(range(96))

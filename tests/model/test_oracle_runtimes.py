@@ -130,7 +130,7 @@ def test_the_normative_profile_is_near_the_official_runtime(vectors: Path, name:
 
 @pytest.mark.parametrize("name", ["bitnet", "b158packed"])
 @pytest.mark.parametrize("index", [0, 3])
-def test_values_between(vectors: Path, name: str, index: int) -> None:
+def test_intermediate_values(vectors: Path, name: str, index: int) -> None:
     """Every dumped node, bit for bit; but rotated heads, where the C library's cosf is not correctly rounded."""
     theirs = {
         key.partition("/")[2]: value

@@ -103,7 +103,7 @@ def split(pre: str, text: str) -> list[str]:
 
 
 def consistent(pairs: list[tuple[list[str], list[int]]]) -> tuple[int, str]:
-    """Whether every part can always have the same ids: how many parts could be told, or where that fails."""
+    """Whether each part always has the same ids: the number of parts compared, or where this fails."""
     known: dict[str, list[int]] = {}
     changed = True
     while changed:
@@ -131,7 +131,7 @@ def consistent(pairs: list[tuple[list[str], list[int]]]) -> tuple[int, str]:
 
 
 def test_llama_bpe_splits_as_llama_cpp_does(shared: Path) -> None:
-    """Without the vocabulary (128,256 tokens) the ids still tell how text was split: equal parts have equal ids."""
+    """Without the vocabulary (128,256 tokens) the ids still show how text was split: equal parts have equal ids."""
     found = list(cases(shared / "real" / "ggml-vocab-llama-bpe.gguf"))
     count, failed = consistent([(split("llama-bpe", text), ids) for text, ids in found])
     assert not failed

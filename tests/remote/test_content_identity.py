@@ -76,7 +76,7 @@ def test_a_new_commit_is_no_new_content(hub: Server) -> None:
     ],
     ids=["time", "nothing", "long", "no size", "200", "416"],
 )
-def test_servers_that_tell_less(hub: Server, url: str, answer: Any, etag: str | None) -> None:
+def test_servers_with_incomplete_headers(hub: Server, url: str, answer: Any, etag: str | None) -> None:
     hub.faults.insert(0, every(1, answer))
     found = identity_of(url)
     assert (found and found.etag) == etag

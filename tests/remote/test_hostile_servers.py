@@ -71,7 +71,7 @@ def redirect_chain(number: int, first: int, last: int, send: Send) -> None:
 
 
 def forever(begin: bytes, piece: bytes, pause: float = 0.0) -> Answer:
-    """A beginning, and then one piece after the other until nobody listens."""
+    """A beginning, then one piece after another until the client disconnects."""
 
     def answer(number: int, first: int, last: int, send: Send) -> None:
         heard = send(begin.replace(b"FIRST", b"%d" % first).replace(b"LAST", b"%d" % last))

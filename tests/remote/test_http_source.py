@@ -488,7 +488,7 @@ def test_dates_to_wait_for() -> None:
     assert 10 < seconds <= 100
 
 
-def test_a_passing_failure_is_asked_again(server: Server, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_failures_are_retried(server: Server, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Sleeps(monkeypatch)
     server.faults.append(once(1, status(502)))
     opened(url).close()
@@ -522,11 +522,11 @@ def test_budgets(server: Server, url: str) -> None:
     assert len(server.seen) == 3
 
 
-def test_nobody_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_servers_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_up = socket.getaddrinfo
 
     def resolved(host: str, *args: Any, **more: Any) -> Any:
-        """As where nobody answers for a name; how long that takes, and whether anybody does, is up to the network."""
+        """Simulates a name that does not resolve; in a real network, the time and the answer vary."""
         if host == "name.invalid":
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return looked_up(host, *args, **more)

@@ -90,7 +90,7 @@ def test_keys_of_a_real_vocabulary_file(shared: Path) -> None:
     assert hyperparameters(file.metadata).head_dim == 128
 
 
-def test_needs_are_what_the_official_loader_needs(shared: Path) -> None:
+def test_required_keys_and_tensors_are_those_of_the_official_loader(shared: Path) -> None:
     """The loader was run with every key and some tensors removed in turn."""
     runs = json.loads((shared / "vectors/errors/missing_keys_and_tensors.json").read_text())
     keys = tensors = 0
@@ -254,7 +254,7 @@ def test_files_that_share_a_name_are_told_apart(value: str, keys: Any, tensors: 
     assert declared_architecture(value, keys, tensors) is ARCHITECTURES[name]
 
 
-def test_no_file_names_an_architecture_by_what_it_is_called_here() -> None:
+def test_internal_names_are_no_values_of_general_architecture() -> None:
     for value in ("qwen3-lm", "qwen35", "", None, 7):
         assert declared_architecture(value) is None
     assert "qwen3-lm" not in PREFIXES

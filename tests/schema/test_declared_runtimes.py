@@ -18,7 +18,7 @@ def facts(runtime: Runtime) -> list[Fact]:
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES, ids=lambda runtime: runtime.name)
-def test_everything_has_a_source(runtime: Runtime) -> None:
+def test_every_fact_has_a_source(runtime: Runtime) -> None:
     assert citation(runtime.source) is not None
     for fact in facts(runtime):
         assert citation(fact.source) is not None

@@ -38,7 +38,7 @@ def is_goal(data: bytes) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_from_nothing_to_an_aligned_ternary_tensor(seed: int) -> None:
+def test_mutations_reach_an_aligned_ternary_tensor_from_an_empty_file(seed: int) -> None:
     chance, pool = Random(seed), [b""]
     for _ in range(5000):  # about 100 are needed
         data = mutate.mutation(chance.choice(pool), chance, 1 << 16).data

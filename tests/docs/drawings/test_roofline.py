@@ -53,7 +53,7 @@ def test_an_axis_upwards_has_several_numbers() -> None:
     assert labels == ["20", "50", "100", "200", "500"]
 
 
-def test_less_is_lower() -> None:
+def test_smaller_values_are_drawn_lower() -> None:
     (x, y), (same, lower) = circles(
         roofline(ROOF, [RooflinePoint(4, 40, "g0", "a"), RooflinePoint(4, 20, "g0", "b")], "title", "more", UNITS)
     )

@@ -58,7 +58,7 @@ def test_only_last_digits_are_forgiven() -> None:
     assert stable_text("", text) == text
 
 
-def test_pictures_that_there_are_not() -> None:
+def test_unknown_pictures_are_refused() -> None:
     for body in ("matrix nothing\n", "nothing stories\n"):
         with pytest.raises(Drift, match="there are"):
             render("i2s-layouts", body)

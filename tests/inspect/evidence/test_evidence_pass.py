@@ -187,7 +187,7 @@ def test_scratch_memory_that_is_too_small() -> None:
 
 
 def test_counts_that_no_matrix_has_are_not_compared() -> None:
-    """What was counted by somebody else is not trusted: tables of ranks are as long as counts can be."""
+    """Counts of a caller are not trusted: tables of ranks have room for the largest possible counts."""
     made = tables()
     given = _bit_sums.Pass(**made)
     made["counts"][:] = 1 << 30

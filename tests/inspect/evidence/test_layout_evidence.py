@@ -89,7 +89,7 @@ def reversed_pairs(raw: np.ndarray) -> bytes:
     return (pairs << np.array([0, 2, 4, 6], np.uint8)).sum(1).astype(np.uint8).tobytes()
 
 
-def test_accidents_are_told(learned: dict[str, np.ndarray]) -> None:
+def test_swapped_words_and_reversed_groups_are_named(learned: dict[str, np.ndarray]) -> None:
     """Payloads whose 32-bit words were swapped, and whose groups are reversed, have names of their own."""
     data = bytearray(written(learned))
     turned = bytearray(data)

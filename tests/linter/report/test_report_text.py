@@ -210,7 +210,7 @@ def test_formats_of_one_run_get_their_own_details() -> None:
     assert details_of([kind("json"), kind("junit")]) is None
 
 
-def test_excused_findings_are_mentioned() -> None:
+def test_suppressed_findings_are_mentioned() -> None:
     report = lint(broken("dup_key"), suppressed={"G2": "a reason"})
     assert "1 finding of G203 suppressed: a reason\n" in make("text").file(report)
     assert make("text", quiet=True).file(report) == ""
