@@ -47,7 +47,7 @@ class BuildExtensions(build_ext):
             if "pyx" not in extension.include_dirs:
                 extension.include_dirs.append("pyx")
             extension.extra_compile_args = compile_flags(self.compiler.compiler_type, extension.extra_compile_args)
-        # One process for each processor where processes are forked; elsewhere each would run this file again.
+        # Fork a process for each processor; without fork, each would run this file again.
         workers = min(processors(), len(self.extensions)) if sys.platform == "linux" else 0
         made: list[Any] = cythonize(
             self.extensions,
@@ -58,7 +58,7 @@ class BuildExtensions(build_ext):
             shared_utility_qualified_name=SHARED,
             quiet=True,
         )
-        # Cython copies headers beside its output, and an older copy would be found before those in pyx/.
+        # Cython copies headers beside its output, and an outdated copy would be found before those in pyx/.
         for copy in folder.rglob("*.h"):
             copy.unlink()
         sources = {extension.name: extension.sources for extension in made}

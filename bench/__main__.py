@@ -19,7 +19,7 @@ from bench.parts import PARTS, Setting, benchmarks_of
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the benchmarks that were asked for."""
+    """Run the requested benchmarks."""
     parser = _parser()
     asked = parser.parse_args(arguments)
     if asked.check and asked.quick:
@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _check(runs: list[dict[str, Any]]) -> int:
-    """Say what got worse than the committed results of this kind of processor; 1 if anything did."""
+    """Print what is slower than the committed results of this kind of processor; 1 if anything is."""
     found = 0
     for run in runs:
         part, kind = run["part"], run["machine"]["processor"]
@@ -105,7 +105,7 @@ def _count(text: str) -> int:
 
 
 def _say(name: str) -> Callable[[str], None]:
-    """One line that is overwritten, where somebody looks."""
+    """Print a line that the next one overwrites, on terminals only."""
 
     def say(text: str) -> None:
         if sys.stderr.isatty():

@@ -27,18 +27,19 @@ COMPILER: Final = "aarch64-linux-gnu-gcc"
 FLAGS: Final = ("-O3", "-ffp-contract=off")
 ITERATIONS: Final = 1000
 
-#: Weights that figures are given for: 16 bytes of payload.
+#: Weights per row of the table: 16 bytes of payload.
 WEIGHTS: Final = 64
 
-#: Products that an instruction makes.
+#: Products that one instruction computes.
 PRODUCTS: Final = {"smlal": 8, "smlal2": 8, "sdot": 16, "smmla": 32}
 
-#: LLVM's scheduling models, by how the names of their units begin.
+#: LLVM's scheduling models, by the prefix of their units' names.
 MODELS: Final = {"A57": "Cortex-A57", "N1": "Neoverse N1", "V1": "Neoverse V1", "Cy": "Cyclone"}
 
 
 class Kernel(NamedTuple):
-    """A loop: the set of kernels, what is done, for how many tokens (0: no product), the call that has it."""
+    """A loop: the kernel set, the operation, the number of tokens (0: no product), and the function that contains
+    it."""
 
     set: str
     does: str
@@ -50,7 +51,7 @@ _ONE: Final = "w, blocks, q, out"
 _SOME: Final = "w, blocks, q, out, stride"
 _TILE: Final = "w, blocks, q, 0, 8, 8, out, stride"
 
-#: What counts weights: its work is what it reads.
+#: The operation that counts weights: its work is measured in bytes read.
 SURVEY: Final = "survey"
 
 KERNELS: Final = (
@@ -67,7 +68,7 @@ KERNELS: Final = (
     Kernel("i8mm", "panels, unpacking", 0, "i2s_panel_unpack_i8mm(row, blocks, panel)"),
 )
 
-#: Processors and the sets that they run. Of the first three none has I8MM.
+#: Processors and the sets that they run. The first three lack I8MM.
 PROCESSORS: Final = {
     "cortex-a76": ("portable", "neon", "dotprod"),
     "neoverse-n1": ("portable", "neon", "dotprod"),
@@ -77,11 +78,11 @@ PROCESSORS: Final = {
 
 
 class MissingProgramError(Exception):
-    """A program that this takes is not installed."""
+    """A required program is not installed."""
 
 
 class Estimate(NamedTuple):
-    """What llvm-mca says of a loop: cycles of one time through it, and the model that it took."""
+    """llvm-mca's result for a loop: cycles of one iteration, and the model used."""
 
     cycles: float
     model: str
@@ -119,7 +120,7 @@ def estimates() -> dict[str, Any]:
 
 
 def _newest() -> tuple[str, str]:
-    """The newest llvm-mca that is installed, and its version."""
+    """The newest installed llvm-mca, and its version."""
     names = ("llvm-mca", *(f"llvm-mca-{number}" for number in range(11, 40)))
     found = []
     for path in filter(None, map(shutil.which, names)):
@@ -137,7 +138,7 @@ def _first_line(*command: str) -> str:
 
 
 def _loops() -> list[list[str]]:
-    """The instructions of the loop of each kernel."""
+    """The instructions of each kernel's loop."""
     if shutil.which(COMPILER) is None:
         raise MissingProgramError(f"{COMPILER} is not installed (Debian: gcc-aarch64-linux-gnu)")
     arguments = (
@@ -162,7 +163,7 @@ def _loops() -> list[list[str]]:
 
 
 def _function(assembly: str, name: str) -> list[str]:
-    """Labels and instructions of a function; a call of the kernel that was not put in its place is followed."""
+    """Labels and instructions of a function; a call of the kernel that was not inlined is followed."""
     body = assembly.split(f"\n{name}:\n", 1)[1].split("\n\t.size\t", 1)[0]
     lines = [line.split("//")[0].rstrip() for line in body.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("\t.", "#"))]
@@ -171,7 +172,7 @@ def _function(assembly: str, name: str) -> list[str]:
 
 
 def _loop(lines: list[str]) -> list[str]:
-    """The innermost loop that multiplies most, or else stores most, or else reads most."""
+    """The innermost loop with the most multiplications, or else the most stores, or else the most loads."""
     places = {line[:-1]: at for at, line in enumerate(lines) if line.endswith(":")}
     loops = []
     for at, line in enumerate(lines):
@@ -192,17 +193,17 @@ def _products(loop: list[str]) -> int:
 
 
 def _unpacked(loop: list[str]) -> int:
-    """Weights that are stored, a byte each."""
+    """Weights stored, one byte each."""
     return _vector_bytes(loop, "str", "stp", "st1")
 
 
 def _read(loop: list[str]) -> int:
-    """Weights that are read, four in a byte."""
+    """Weights read, four in a byte."""
     return 4 * _vector_bytes(loop, "ldr", "ldp", "ld1")
 
 
 def _vector_bytes(loop: list[str], *names: str) -> int:
-    """Bytes of the whole vectors that these instructions name; what has no register is no work."""
+    """Bytes of the vector operands of these instructions; instructions without registers do not count."""
     named = [line.split("[")[0] for line in loop if line.split()[0] in names and "[sp" not in line]
     return 16 * sum(len(re.findall(r"\b[qv]\d+", line)) for line in named)
 
@@ -227,7 +228,7 @@ def _as_text(found: dict[str, Any]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the estimates, and write them if asked to."""
+    """Print the estimates, and write them if requested."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.arm_cycles", description="Cycles of the ARM kernels by llvm-mca."
     )

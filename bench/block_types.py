@@ -22,13 +22,13 @@ COLS = 2560
 
 
 def benchmarks() -> list[Benchmark]:
-    """What is measured, in this order; Q2_0_G128 is PQ2_0 under another number."""
+    """The benchmarks in this order; Q2_0_G128 is PQ2_0 under another number."""
     names = [name for name in GROUP_LAYOUTS if name != "Q2_0_G128"]
     return [Benchmark(name, partial(_blocks, name=name)) for name in names]
 
 
 def _blocks(setting: Setting, name: str) -> Result:
-    """Everything that is done with a tensor, from and to memory, one thread."""
+    """All operations on a tensor from and to memory, with one thread."""
     rows = 256 if setting.quick else 55296
     shape = rows, COLS
     values = np.resize(np.random.default_rng(1).integers(-1, 2, (256, COLS), dtype=np.int8), shape)
@@ -36,7 +36,7 @@ def _blocks(setting: Setting, name: str) -> Result:
     assert packed.size == blocks_of(shape, name).nbytes
     target = np.zeros(packed.size, dtype=np.uint8)
     bytes_out = _aligned(values.size).view(np.int8).reshape(shape)
-    # Floats are written into the same part of memory again and again: all at once they would be half a gigabyte.
+    # Float results are written into the same memory repeatedly; all at once they would take half a gigabyte.
     part = rows // 4
     floats_out = _aligned(4 * part * COLS).view(np.float32).reshape(part, COLS)
     part_packed = np.frombuffer(block_native.pack(values[:part], 0.5, name), dtype=np.uint8).copy()

@@ -35,14 +35,14 @@ OUT: Final = "out.gguf"
 
 
 def benchmarks() -> list[Benchmark]:
-    """What is measured, in this order."""
+    """The benchmarks in this order."""
     return [Benchmark("bf16", bf16), Benchmark("memory", memory)]
 
 
 def checkpoint(setting: Setting, layers: int | None = None) -> Path:
-    """The folder.
+    """Write the checkpoint and return its folder.
 
-    :param layers: how many layers it has; all of them unless given
+    :param layers: number of layers; all of them unless given
     """
     folder = setting.folder / "checkpoint"
     s = dict(SMALL if setting.quick else FULL)
@@ -128,14 +128,14 @@ def probe(folder: Path) -> float:
 
 
 def whole(folder: Path) -> object:
-    """The import, every processor used."""
+    """The import on all processors."""
     return import_checkpoint(folder, folder.with_name(OUT), force=True)
 
 
 def bf16(setting: Setting) -> Result:
     """The import of the full size beside the probe."""
     folder = checkpoint(setting)
-    contenders = [  # the probe comes second: it writes as much as the import did
+    contenders = [  # the probe comes second, because it writes as many bytes as the import did
         Contender("import", timed(lambda: whole(folder))),
         Contender("probe", lambda: probe(folder)),
     ]
@@ -147,7 +147,8 @@ def bf16(setting: Setting) -> Result:
 
 
 def memory(setting: Setting) -> Result:
-    """Peak memory of the import in a fresh process, above its imports: of two layers, since it is that of one tensor."""
+    """Peak memory of the import in a fresh process, above its imports: of two layers, since only one tensor is in
+    memory."""
     folder = checkpoint(setting, 2)
     grown = (float(processes.child("import", folder).grown),)
     claim = Claim("import of the checkpoint", grown, "B", most=None if setting.quick else float(1 << 30))

@@ -27,7 +27,7 @@ from bench.processes import ROOT
 MANY = int(os.environ.get("I2S_BENCH_FILES", "100000"))
 FEW = 60
 
-#: Turns that the files are divided into.
+#: Number of turns into which the files are divided.
 BLOCKS = 10
 
 #: Files in a folder.
@@ -38,17 +38,17 @@ TEXT = 2000
 
 JOBS = 2
 
-#: Where the number of a file stands in it.
+#: Position of the file's number in its bytes.
 NUMBER = b"########"
 
 
 def benchmarks() -> list[Benchmark]:
-    """What is measured."""
+    """The benchmarks."""
     return [Benchmark("many-files", many_files)]
 
 
 def small_file() -> bytes:
-    """A sound file of a few kilobytes, with a place for eight digits in a text."""
+    """A sound file of a few kilobytes, with room for eight digits in a text."""
     from i2s_spec.schema import gguf
     from i2s_spec.schema.types import ValueType
     from i2s_spec.testing.sample import Draft, key_value
@@ -61,7 +61,7 @@ def small_file() -> bytes:
 
 
 def make_files(folder: Path, count: int) -> int:
-    """Files of equal size and different content; gives the size."""
+    """Write files of equal size and different content; returns the size."""
     data = small_file()
     at = data.index(NUMBER)
     for number in range(count):
@@ -73,7 +73,7 @@ def make_files(folder: Path, count: int) -> int:
 
 
 class Contender:
-    """One run of `i2s lint`: a session of processes that works only while it is its turn."""
+    """One run of `i2s lint`: a session of processes that works only during its turns."""
 
     def __init__(self, arguments: list[str], bytecode: Path) -> None:
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(bytecode), "PYTHONPATH": str(ROOT)}
@@ -85,7 +85,7 @@ class Contender:
         self.reports = 0
 
     def turn(self, files: int | None) -> None:
-        """Work until so many more reports are printed, or to the end."""
+        """Run until this many more reports are printed, or to the end."""
         begin = perf_counter()
         if self._run is None:
             self._run = subprocess.Popen(
@@ -114,7 +114,7 @@ class Contender:
 
     @property
     def status(self) -> int | None:
-        """How it ended; None where it did not."""
+        """The exit status; None while it runs."""
         return None if self._run is None else self._run.returncode
 
     def __enter__(self) -> Contender:
@@ -148,7 +148,7 @@ def many_files(setting: Setting) -> Result:
         return Contender([*common, *engine], setting.folder / "bytecode")
 
     names = ("--jobs", "dask")
-    for name in names:  # byte code is made, and modules are in memory
+    for name in names:  # a first run compiles modules and fills the page cache
         with contender(name, warm) as first:
             first.turn(None)
     runs = {name: contender(name, models) for name in names}

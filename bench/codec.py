@@ -27,25 +27,26 @@ from bench import block_types, peers
 from bench.measure import Claim, Contender, Result, Row, fastest, interleaved, ratios, timed
 from bench.parts import Benchmark, Setting
 from i2s_spec.codec import _codec, isa, kernels, native, reference
+from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS
 
 MIB = 1 << 20
-#: Results are written in windows of at most so many bytes.
+#: Largest window in bytes for results.
 WINDOW = 1 << 30
 COLS = 2560
 
 READ, COPY, WRITE, CALL = "read probe", "copy probe", "write probe", "a call"
-#: Of what is written into the second-level cache by nothing but stores, a kernel whose result is larger than its payload
-#: should write so much.
+#: Goal for kernels whose result is larger than its payload: share of the speed of plain stores into the second-level
+#: cache.
 IN_CACHE = 0.7
-#: Of the speed at which one number is written to as many places, floats should have so much.
+#: Goal for floats: share of the speed at which a constant is written to the same number of places.
 NEW, FILLED = "filling a new array", "filling an array"
 FILLING = {NEW: 0.7, FILLED: 0.85}
 OFFSET_1 = CODE_MAPS["offset-1"]
 
 
 def benchmarks() -> list[Benchmark]:
-    """What is measured, in this order."""
+    """The benchmarks in this order."""
     found = [
         Benchmark(f"memory-{size}-{threads}", partial(_stream, size=size, threads=threads))
         for size in (64, 512)
@@ -62,21 +63,21 @@ def benchmarks() -> list[Benchmark]:
 
 
 class Job(NamedTuple):
-    """One thing that a kernel does: how many bytes go to and fro, and the goals for its ratios to the probes."""
+    """One operation of a kernel: bytes read and written, and the goals for its ratios to the probes."""
 
     name: str
     run: Callable[[], object]
     traffic: int
     probe: str = COPY
     least: float | None = None
-    #: Bytes of the result, and by how many calls they are written.
+    #: Bytes of the result, and the number of calls that write them.
     written: int = 0
     calls: int = 1
 
 
 @contextmanager
 def _using(name: str) -> Iterator[None]:
-    """Force a kernel set for a while."""
+    """Force a kernel set temporarily."""
     before = os.environ.get(isa.VARIABLE)
     os.environ[isa.VARIABLE] = name
     try:
@@ -118,7 +119,7 @@ def _in_threads(threads: int, size: int, call: Callable[[int, int], object]) -> 
 
 
 def _jobs(payload: Any, threads: int, with_goals: bool, fast_set: bool, wide: Any = None) -> list[Job]:
-    """Everything that is measured on one payload, with the probes first; `wide` is where elements are written."""
+    """All jobs on one payload, with the probes first; `wide` is the buffer for elements."""
     size = payload.size
     target, wide = _aligned(size), _aligned(min(WINDOW, 4 * size)) if wide is None else wide
     target[:] = 0
@@ -177,7 +178,7 @@ def _jobs(payload: Any, threads: int, with_goals: bool, fast_set: bool, wide: An
 def _measured(jobs: list[Job], setting: Setting, repeat: int) -> dict[str, tuple[float, ...]]:
     contenders = [Contender(job.name, timed(job.run), repeat) for job in jobs]
     for job in jobs:
-        job.run()  # pages are there, the processor is awake
+        job.run()  # maps the pages and raises the clock rate
     return interleaved(contenders, setting.rounds, setting.say)
 
 
@@ -186,7 +187,7 @@ def _rates(jobs: list[Job], times: dict[str, tuple[float, ...]], payload: int) -
 
 
 def _stream(setting: Setting, size: int, threads: int) -> Result:
-    """Everything from and to memory, against the probes."""
+    """All jobs from and to memory, against the probes."""
     nbytes = (4 if setting.quick else size) * MIB
     payload = _payload(nbytes)
     fast_set = isa.chosen().name == "avx512"
@@ -198,12 +199,12 @@ def _stream(setting: Setting, size: int, threads: int) -> Result:
         scale = job.traffic / traffic[job.probe]
         values = tuple(scale * ratio for ratio in ratios(times[job.probe], times[job.name]))
         claims.append(Claim(f"{job.name}: traffic over the {job.probe}'s", values, "x", least=job.least))
-    title = f"{nbytes // MIB} MB of payload, {threads} thread{'s' if threads > 1 else ''}, kernels {isa.chosen().name}"
+    title = f"{nbytes // MIB} MB of payload, {counted(threads, 'thread')}, kernels {isa.chosen().name}"
     return Result(title, _rates(jobs, times, nbytes), tuple(claims))
 
 
 def _by_sets(jobs: list[Job], shared: tuple[str, ...] = ()) -> Iterator[tuple[str, str, Job]]:
-    """Every set that this processor runs with every job, and the name of the two; the jobs that all sets share once."""
+    """Every job with every set that this processor runs, named by both; jobs without sets appear once."""
     names = [each.name for each in isa.kernel_sets() if each.available]
     for job in jobs:
         for name in names[-1:] if job.name in shared else names:
@@ -211,7 +212,7 @@ def _by_sets(jobs: list[Job], shared: tuple[str, ...] = ()) -> Iterator[tuple[st
 
 
 def _with(name: str, run: Callable[[], float]) -> Callable[[], float]:
-    """A contender's `run` with a set of kernels; to choose it is not timed."""
+    """A contender's `run` with a kernel set; choosing the set is not timed."""
 
     def chosen() -> float:
         with _using(name):
@@ -221,7 +222,7 @@ def _with(name: str, run: Callable[[], float]) -> Callable[[], float]:
 
 
 def _cache(setting: Setting) -> Result:
-    """The same on what fits the second-level cache, one thread, every set: what is written, against nothing but stores."""
+    """The same with data in the second-level cache, one thread, every set; writing is compared with plain stores."""
     payload, row = _payload(160 * 1024), isa.chosen().row
     written, little = _aligned(4 * payload.size), _aligned(4 * 32)
     where = kernels.RunLayout(32, False)

@@ -17,11 +17,11 @@ from bench.report import shown_value
 
 RESULTS: Final = Path(__file__).parent / "results"
 
-#: By how much the best round may be behind the committed median: of ratios, and of rows, where probes correct the rest.
+#: Tolerance between the best round and the committed median: for ratios, and for rows after correction by probes.
 CLAIM_TOLERANCE: Final = 0.1
 ROW_TOLERANCE: Final = 0.2
 
-#: Units of which less is better; of what is done in a second, more is.
+#: Units of which less is better; of rates, more is better.
 SMALLER: Final = ("s", "us", "ms", "B")
 
 
@@ -35,12 +35,12 @@ def committed(part: str, kind: str) -> dict[str, Any] | None:
 
 
 def kinds(part: str) -> list[str]:
-    """The kinds of processor that results of a part are committed of."""
+    """The kinds of processor with a committed result of a part."""
     return sorted(path.parent.name for path in RESULTS.glob(f"*/{part}.json"))
 
 
 def worse(now: dict[str, Any], then: dict[str, Any]) -> list[str]:
-    """A sentence for each claim and row that got worse, of the benchmarks that both have."""
+    """A sentence for each claim and row that got worse, among the benchmarks in both results."""
     found = []
     for name, benchmark in now["benchmarks"].items():
         before = then["benchmarks"].get(name)
@@ -72,7 +72,7 @@ def _rows(now: dict[str, Any], then: dict[str, Any]) -> Iterator[str]:
 
 
 def _larger(unit: str) -> bool | None:
-    """Whether more of a unit is better; None where that cannot be told."""
+    """Whether more of a unit is better; None if unknown."""
     if unit in SMALLER:
         return False
     return True if "/s" in unit else None

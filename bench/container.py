@@ -23,7 +23,7 @@ ROOM_ON_DISK = 3 << 30
 
 
 def benchmarks() -> list[Benchmark]:
-    """What is measured, in this order."""
+    """The benchmarks in this order."""
     return [
         Benchmark("read", read),
         Benchmark("memory", memory),

@@ -25,17 +25,17 @@ from i2s_spec.inspect.evidence.layout_evidence import layout_evidence
 from i2s_spec.inspect.evidence.roles import Matrix, roles
 from i2s_spec.schema.dialect import CANONICAL
 
-#: One row of so many of the feed-forward is all zero; as many as in the released 2B-4T, about.
+#: One in this many rows of the feed-forward is zero, about as in the released 2B-4T.
 ZERO_ROWS = 35
 
 
 def benchmarks() -> list[Benchmark]:
-    """What is measured, in this order."""
+    """The benchmarks in this order."""
     return [Benchmark("layout", layout), Benchmark("memory", memory)]
 
 
 def _file(setting: Setting) -> Path:
-    """A model of the full size whose gains and rows are like those of trained ones; made once for all benchmarks."""
+    """A model of full size with gains and rows like those of trained models; made once for all benchmarks."""
     path = setting.folder / "trained.gguf"
     if path.exists():
         return path
@@ -50,7 +50,7 @@ def _file(setting: Setting) -> Path:
 
 
 def _patches(file: File) -> Iterator[tuple[int, bytes]]:
-    """Where gains and all-zero rows are written, and what."""
+    """Positions and bytes of gains and zero rows."""
     random = np.random.default_rng(5)
     for tensor in file.tensors.values():
         if len(tensor.ne) == 1:
@@ -62,7 +62,7 @@ def _patches(file: File) -> Iterator[tuple[int, bytes]]:
 
 
 def probe(path: Path, threads: int) -> float:
-    """Seconds for reading the payloads that evidence is made of."""
+    """Seconds for reading the payloads that the evidence uses."""
     with File(FileSource(path)) as file:
         matrices = iter(list(roles(file).matrices.values()))
         lock = threading.Lock()
@@ -95,7 +95,7 @@ def ask(path: Path, threads: int = 1) -> object:
 
 
 def layout(setting: Setting) -> Result:
-    """All layers of a file of the full size, with one thread and with two."""
+    """All layers of a file of full size, with one thread and with two."""
     path = _file(setting)
     contenders = []
     for threads in (1, 2):

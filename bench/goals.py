@@ -12,9 +12,9 @@ from bench.processor import kind
 
 
 class Products(NamedTuple):
-    """Goals for the products of so many tokens, as shares: of the peak, and of torch's speed.
+    """Goals for products of several tokens, as shares of the peak and of torch's speed.
 
-    :param either: to reach one of the two is enough
+    :param either: reaching one of the two is enough
     """
 
     peak: float
@@ -25,10 +25,10 @@ class Products(NamedTuple):
 class Goals(NamedTuple):
     """The goals of a class of processors.
 
-    :param products: from a number of tokens on; the last entry that applies counts
-    :param prompts: of the bound, by the number of tokens
-    :param behind: decoding behind a long context, of the bound with keys and values
-    :param survey: of the probe's speed with two threads, as `lint`
+    :param products: by the least number of tokens; the last entry that applies counts
+    :param prompts: share of the bound, by the number of tokens
+    :param behind: share of the bound for decoding after a long context, including keys and values
+    :param survey: share of the probe's speed in `lint` with two threads
     """
 
     products: dict[int, Products]
@@ -38,7 +38,7 @@ class Goals(NamedTuple):
     lint: float
 
     def products_of(self, tokens: int) -> Products:
-        """What products of so many tokens are held to."""
+        """The goals for products of this many tokens."""
         return self.products[max(least for least in self.products if least <= tokens)]
 
 
@@ -59,7 +59,7 @@ OTHERS: Final = Goals(
 
 
 def goals(processor: str | None = None) -> Goals:
-    """The goals of a kind of processor, as `bench.processor.kind` names it; of this one unless it is given.
+    """The goals of a kind of processor, as `bench.processor.kind` names it; of this one by default.
 
     >>> goals("cascade-lake").products_of(64)
     Products(peak=0.6, torch=1.5, either=True)

@@ -10,15 +10,16 @@ from i2s_spec.testing.sample import Draft, block_bytes, tensor_info
 
 
 def benchmarks() -> list[Benchmark]:
-    """What is measured."""
+    """The benchmarks."""
     return [Benchmark("ptq1", ptq1)]
 
 
 def ptq1(setting: Setting) -> Result:
-    """A file of type 143, as `payload`: what large ternary models are downloaded as, a scale for every 28 bytes."""
+    """A file of type 143, as `payload` makes it: a common type of large ternary models, with a scale for every 28
+    bytes."""
     matrix_rows = 1 << (
         10 if setting.quick else 20
-    )  # 1.2 GB: beyond every cache, and what a page cache holds beside it
+    )  # 1.2 GB: larger than all caches, and small enough for the page cache
     path, one = setting.folder / "ptq1.gguf", (5120, matrix_rows // 16)
     block = block_bytes(b"block", (one[0], 256), "PTQ1_0")
     with path.open("wb") as file:

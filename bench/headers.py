@@ -17,16 +17,16 @@ from typing import Final, NamedTuple
 STRING, ARRAY = 8, 9
 F32, F16, I2_S, TQ2_0 = 0, 1, 36, 35
 TOKENS, MERGES, LAYERS = 128_256, 280_147, 30
-#: Letters behind the space of each merge in turn; they average what makes the header as long as the real one.
+#: Letters after the space of each merge, in turn; their average gives the header the right length.
 _PIECES = (2, 3, 4, 3, 4, 3, 2, 4, 3, 4, 3)
-#: First byte of the data section of the official file; the chat template is as long as it takes.
+#: First byte of the data section of the official file; the chat template is as long as needed.
 DATA_START: Final = 8_351_360
 
 _FORMATS = {"u32": (4, "<I"), "f32": (6, "<f"), "bool": (7, "<?")}
 
 
 class Header(NamedTuple):
-    """The bytes before a data section, its padding with them, and how many bytes of data the tensor infos speak of."""
+    """The bytes before a data section, including padding, and the size of the data that the tensor infos declare."""
 
     data: bytes
     keys: int

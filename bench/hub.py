@@ -25,18 +25,18 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "bench" / "hub.json"
 PAGE = ROOT / "spec" / "hub.md"
 
-#: Files of the hub, in round numbers.
+#: Files of the hub, rounded.
 FILES = 2_000_000
 
 #: Workers of each column of the tables.
 WORKERS = (8, 32, 128, 512)
 
-#: Where the tables of the page begin and end.
+#: Markers around the tables of the page.
 BEGIN, END = "<!-- simulated: begin -->", "<!-- simulated: end -->"
 
 
 class Header(NamedTuple):
-    """A kind of file: bytes of its header, its share of all files, seconds of one processor for its header's rules."""
+    """A kind of file: bytes of its header, its share of all files, processor seconds of its header's rules."""
 
     name: str
     size: int
@@ -53,14 +53,14 @@ class Mode(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """What the hub allows: answers of its resolver in a number of seconds; None for no bound."""
+    """The rate limit of the hub's resolver: answers in a number of seconds; None for no limit."""
 
     name: str
     requests: float | None
     seconds: float = 300.0
 
 
-#: From the header alone; and the scales of all tensors with it, in the requests that a reader may take for them.
+#: The header alone; and with the scales of all tensors, in the requests that a reader may need for them.
 MODES = (Mode("headers", 3, 1.0), Mode("headers and scales", 11, 1.1))
 LIMITS = (
     Limit("anonymous: 3,000 in 5 minutes", 3000),
@@ -68,13 +68,13 @@ LIMITS = (
     Limit("no limit", None),
 )
 
-#: Seconds of a request until its first byte, and bytes a second of one worker.
+#: Seconds from a request to its first byte, and bytes per second of one worker.
 LATENCY = 0.08
 BANDWIDTH = 50e6
 
 
 class Outcome(NamedTuple):
-    """What a run took: hours, requests, bytes, and the share of the workers' time that they waited for the hub."""
+    """The result of a run: hours, requests, bytes, and the share of the workers' time spent waiting for the hub."""
 
     hours: float
     requests: int
@@ -88,7 +88,7 @@ def kinds_of(headers: Sequence[Header], files: int, seed: int = 0) -> list[int]:
 
 
 def simulate(kinds: Sequence[int], headers: Sequence[Header], workers: int, mode: Mode, limit: Limit) -> Outcome:
-    """Run through all files: each begins when a worker is free and the hub's bucket holds a request."""
+    """Simulate a run over all files: each starts when a worker is free and the hub's bucket holds a request."""
     seconds = [
         (1 + mode.ranges) * LATENCY + header.size * mode.factor / BANDWIDTH + header.processor for header in headers
     ]
@@ -110,7 +110,7 @@ def simulate(kinds: Sequence[int], headers: Sequence[Header], workers: int, mode
 
 
 def measure() -> list[float]:
-    """Seconds of one processor for a lint of headers: the least of many runs of three files that are made here."""
+    """Processor seconds for linting headers: the least of many runs over three files made here."""
     from bench import headers
     from i2s_spec.convert.synthetic.new import new
     from i2s_spec.linter.engine import lint
@@ -170,7 +170,7 @@ def tables_of(result: dict[str, Any]) -> str:
 
 
 def page_with(result: dict[str, Any], page: str) -> str:
-    """The page with its tables made anew."""
+    """The page with new tables."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{tables_of(result)}\n\n{END}{after}"

@@ -1,4 +1,4 @@
-// Times @huggingface/gguf from inside node, so that neither its start nor that of node counts.
+// Times @huggingface/gguf inside node, so that the start of neither counts.
 //
 // node huggingface.mjs FOLDER FILE: FOLDER holds node_modules. One line of JSON comes first, with versions; then, for
 // each line on stdin, the file is parsed once and one line of JSON says how long it took and how much memory the

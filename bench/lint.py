@@ -28,12 +28,12 @@ from i2s_spec.linter.engine import lint
 #: Bytes that the full-size file needs, with room to spare.
 ROOM_ON_DISK = 2 << 30
 
-#: Files of the last benchmark.
+#: Number of files of the last benchmark.
 MANY = 10_000
 
 
 def benchmarks() -> list[Benchmark]:
-    """What is measured, in this order."""
+    """The benchmarks in this order."""
     return [
         Benchmark("payload", payload),
         Benchmark("header-only", header_only),
@@ -61,7 +61,7 @@ def full_size(setting: Setting) -> Path:
 
 
 def probe(path: Path, threads: int, turns: int = 1) -> float:
-    """Seconds for reading what a survey reads.
+    """Seconds for reading the bytes that a survey reads.
 
     :param turns: buffers of each thread; 0 for as many as the survey has
     """
@@ -79,7 +79,7 @@ def probe(path: Path, threads: int, turns: int = 1) -> float:
 
 
 def whole(path: Path) -> object:
-    """What `memory` measures."""
+    """The job of `memory`."""
     return lint(path, payload="full", threads=2)
 
 
@@ -161,7 +161,7 @@ def memory(setting: Setting) -> Result:
 
 
 def many(setting: Setting) -> Result:
-    """Very many small files by `i2s lint --jobs 2 FOLDER`, a whole process with its start."""
+    """Many small files with `i2s lint --jobs 2 FOLDER`, as a whole process including its start."""
     count = 100 if setting.quick else MANY
     folder = setting.folder / "many"
     folder.mkdir()

@@ -13,7 +13,7 @@ from bench.processor import kind
 
 
 def facts() -> dict[str, Any]:
-    """What a reader of the figures needs to know; what this system does not say is None."""
+    """Facts that a reader of the results needs; None for those that the system does not provide."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "processor": kind(),

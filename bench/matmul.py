@@ -21,6 +21,7 @@ from bench.measure import Claim, Contender, Result, Row, interleaved, ratios
 from bench.parts import Benchmark, Setting
 from bench.product_probes import SECONDS, calm_rounds, codes_of, peak_run, reading_run, seconds_of, sixteenth, weights
 from i2s_spec.codec.isa import KernelSet
+from i2s_spec.errors import counted
 from i2s_spec.model import _matmul
 from i2s_spec.model.reference import bitlinear, matmul, table_lookup
 
@@ -29,19 +30,19 @@ LAYER = [(2560, 2560), (640, 2560), (640, 2560), (2560, 2560), (6912, 2560), (69
 LAYERS = 30
 
 SHAPES = [(640, 2560), (2560, 2560), (6912, 2560), (2560, 6912)]
-#: Of products of several tokens: one that is wide, and one that is long.
+#: Shapes of products of several tokens: one wide, one long.
 WIDE = [(6912, 2560), (2560, 6912)]
 TOKENS = [8, 32, 128, 512]
 
-#: Where weights lie: what the start is a multiple of, and whether the pages are huge.
+#: Alignment of the weights' start, and whether the pages are huge.
 PLACES = {"at 32 bytes, as in a file": (32, False), "at 64 bytes, huge pages": (64, True)}
 
 READ, PEAK, MASKED, TORCH = "read probe", "multiplication probe", "probe with masks", "torch._int_mm"
 
-#: The set with AMX multiplies eight times as fast as vectors. What vectors can do stays the goal, as on all processors.
+#: The set with AMX multiplies eight times as fast as vectors. The goal is the vectors' speed on all processors.
 TILES = "amx"
 
-#: What a kernel is held to, and what that is.
+#: The goal of a kernel, and its name.
 SHARE = "share of its limit"
 BESIDE = (
     "the limit of a kernel is in each round the slower of reading the weights and of its probe with masks, which does 4 "
@@ -50,7 +51,7 @@ BESIDE = (
 
 
 def benchmarks() -> list[Benchmark]:
-    """What is measured, in this order."""
+    """The benchmarks in this order."""
     return [
         *(Benchmark(f"vector-memory-{threads}", partial(_memory, threads=threads)) for threads in (1, 2)),
         *(Benchmark(f"vector-cache-{threads}", partial(_cache, threads=threads)) for threads in (1, 2)),
@@ -62,12 +63,12 @@ def benchmarks() -> list[Benchmark]:
 
 
 def _of_many() -> list[KernelSet]:
-    """The compiled sets that this processor runs, but plain C and the one that only some processors would choose."""
+    """The compiled sets that this processor runs, without portable C and the set that only some processors choose."""
     return [each for each in matmul.kernel_sets() if each.available and each.name not in ("portable", "avx512vl")]
 
 
 def _sets() -> list[KernelSet]:
-    """The same without tiles, whose products of one token are those of the set before."""
+    """The same without tiles, whose products of one token are those of the previous set."""
     return [each for each in _of_many() if each.name != TILES]
 
 
@@ -75,7 +76,7 @@ def _sets() -> list[KernelSet]:
 
 
 def _memory(setting: Setting, threads: int) -> Result:
-    """All matrices of a model, once, from memory: what a decoder reads for each token."""
+    """All matrices of a model once from memory, as a decoder reads them for each token."""
     shapes = LAYER * (1 if setting.quick else LAYERS)
     codes = {columns: codes_of(1, columns) for _, columns in shapes}
     outs = {rows: np.empty((1, rows), dtype=np.int32) for rows, _ in shapes}
@@ -118,7 +119,7 @@ def _memory(setting: Setting, threads: int) -> Result:
 
 
 def _cache(setting: Setting, threads: int) -> Result:
-    """One matrix again and again: the caches' speed and the processor's."""
+    """One matrix repeatedly: the speed of the caches and of the processor."""
     least = 0.0002 if setting.quick else 0.005
     claims: list[Claim] = []
     rows_: list[Row] = []
@@ -128,7 +129,7 @@ def _cache(setting: Setting, threads: int) -> Result:
         contenders = [Contender(READ, reading_run(payload, threads, least))]
         for each in _sets():
             contenders.append(Contender(f"{MASKED}, {each.name}", peak_run(each, rows * columns, threads, least, 1)))
-            # Sixteen in one call: what a call from Python takes beside the kernel is in `matmul.dot`, and told apart.
+            # Sixteen in one call; `matmul.dot` measures the overhead of a call from Python separately.
             job = partial(_matmul.product, each.row, payload, rows, codes, out, threads, repeats=16)
             contenders.append(Contender(each.name, sixteenth(partial(seconds_of, job, least))))
         call = partial(matmul.dot, payload, rows, columns, codes, out=out, threads=threads)
@@ -154,7 +155,8 @@ def _cache(setting: Setting, threads: int) -> Result:
 
 
 def _lookup(setting: Setting) -> Result:
-    """One token by a matrix in cache, by tables of sums instead of multiplications: the kernels of `table_lookup`."""
+    """One token times a matrix in cache with tables of sums instead of multiplications: the kernels of
+    `table_lookup`."""
     least = 0.0002 if setting.quick else 0.005
     rows_: list[Row] = []
     claims: list[Claim] = []
@@ -197,11 +199,11 @@ def _lookup(setting: Setting) -> Result:
     )
 
 
-# --- more tokens -----------------------------------------------------------------------------------------------------
+# --- several tokens --------------------------------------------------------------------------------------------------
 
 
 def _matrix(setting: Setting, threads: int) -> Result:
-    """Several tokens by a matrix: multiplications a second against the most there can be, and against torch."""
+    """Several tokens times a matrix: multiplications per second against the peak, and against torch."""
     least = 0.0002 if setting.quick else 0.01
     with_goals, torch = not setting.quick, _torch(threads)
     rows_: list[Row] = []
@@ -241,12 +243,12 @@ def _matrix(setting: Setting, threads: int) -> Result:
 
 
 def _slower(one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ...]:
-    """Of two times of each round the longer."""
+    """The longer of two times, for each round."""
     return tuple(map(max, one, other))
 
 
 def _claims_of_products(shape: str, tokens: int, times: dict[str, tuple[float, ...]], with_goals: bool) -> list[Claim]:
-    """The shares of what is possible and of torch's speed, by the goals of this class of processors."""
+    """The shares of the peak and of torch's speed, with the goals of this class of processors."""
     claims, best, goal = [], _sets()[-1].name, goals().products_of(tokens)
     shares = {
         each.name: ratios(_slower(times[READ], times[f"{MASKED}, {each.name}"]), times[each.name]) for each in _sets()
@@ -272,7 +274,7 @@ def _claims_of_products(shape: str, tokens: int, times: dict[str, tuple[float, .
 
 
 def _other_kernel(row: int, tokens: int, job: Callable[[], float]) -> Contender | None:
-    """The same by the kernel for several tokens that this processor does not choose; None where a set has only one."""
+    """The kernel for several tokens that this processor does not choose; None if a set has only one."""
     chosen = _matmul.panels_from(row)
     panels = chosen is None or tokens < chosen
 
@@ -300,7 +302,7 @@ def _torch(threads: int) -> Any:
 
 
 def _torch_job(torch: Any, codes: Any, rows: int, least: float) -> Callable[[], float]:
-    """torch's product of int8 matrices, with weights that were unpacked before, in the faster of two orders."""
+    """torch's product of int8 matrices with unpacked weights, in the faster of two orders."""
     matrix = torch.randint(-1, 2, (rows, codes.shape[1]), dtype=torch.int8)
     activations = torch.from_numpy(codes)
     orders = [matrix.t(), matrix.t().contiguous()]
@@ -309,11 +311,11 @@ def _torch_job(torch: Any, codes: Any, rows: int, least: float) -> Callable[[], 
     return partial(seconds_of, jobs[first.index(min(first))], least)
 
 
-# --- what is around --------------------------------------------------------------------------------------------------
+# --- other steps -----------------------------------------------------------------------------------------------------
 
 
 def _activations(setting: Setting) -> Result:
-    """Floats to codes, and sums to floats: beside the products these should not be seen."""
+    """Floats to codes, and sums to floats: small compared with the products."""
     rows_: list[Row] = []
     columns = 2560
     for tokens in (1, 128):
@@ -356,4 +358,4 @@ def _definition(setting: Setting) -> Result:
 
 
 def _threads_in_words(threads: int) -> str:
-    return f"{threads} thread{'s' if threads > 1 else ''}"
+    return counted(threads, "thread")

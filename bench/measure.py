@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
-#: So many rounds there are however long they take, where that many were asked for.
+#: The least number of rounds however long they take, if at least that many were requested.
 LEAST_ROUNDS = 3
 
 
 class Contender(NamedTuple):
-    """Somebody who does the job: `run` does it once and says in seconds how long it took, timed from inside."""
+    """One implementation of a job: `run` does it once and returns the seconds it took, timed inside."""
 
     name: str
     run: Callable[[], float]
@@ -27,7 +27,7 @@ class Contender(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What was measured of one contender: one value for each round, in `unit`."""
+    """The measurements of one contender: one value for each round, in `unit`."""
 
     name: str
     values: tuple[float, ...]
@@ -45,7 +45,7 @@ class Row(NamedTuple):
 class Claim(NamedTuple):
     """A sentence about a number, one for each round, that should be at least `least` or at most `most`.
 
-    Without either it is told for information. Nothing fails when it is missed; the table says so.
+    Without either it is only information. A missed goal is not an error; the table shows it.
     """
 
     text: str
@@ -60,7 +60,7 @@ class Claim(NamedTuple):
 
     @property
     def reached(self) -> bool | None:
-        """Whether the median is where it should be; None without a goal."""
+        """Whether the median reaches the goal; None without a goal."""
         if self.least is not None:
             return self.median >= self.least
         return self.median <= self.most if self.most is not None else None
@@ -89,7 +89,7 @@ class Result(NamedTuple):
 
 
 def timed(job: Callable[[], object]) -> Callable[[], float]:
-    """The job as a contender's `run`: what it gives is let go after the clock was stopped."""
+    """The job as a contender's `run`; its result is freed after the time is taken."""
 
     def run() -> float:
         start = perf_counter()
@@ -102,9 +102,9 @@ def timed(job: Callable[[], object]) -> Callable[[], float]:
 
 
 def fastest(job: Callable[[], object], calls: int, before: Callable[[], object] = lambda: None) -> Callable[[], float]:
-    """The job as a contender's `run` that does it so often, and says how long it took where nothing came between.
+    """The job as a contender's `run` that repeats it and returns the shortest time, with the least disturbance.
 
-    :param before: what is done before each call, and not timed
+    :param before: called before each repetition, and not timed
     """
     run = timed(job)
 
@@ -124,21 +124,21 @@ def interleaved(
     progress: Callable[[str], None] = lambda text: None,
     seconds: float | None = None,
 ) -> dict[str, tuple[float, ...]]:
-    """Seconds of each contender in each round; every other round goes through them backwards.
+    """Seconds of each contender in each round; every other round runs them in reverse order.
 
-    :param seconds: after so long no further round begins, if there were three: the machine is busy
+    :param seconds: after this time no further round begins, if there were three: the machine is busy
     """
     times: dict[str, list[float]] = {contender.name: [] for contender in contenders}
     start = perf_counter()
     gc.collect()
-    gc.freeze()  # so that the collections below do not look through everything that was imported
+    gc.freeze()  # so that the collections below skip everything that was imported
     try:
         for number in range(rounds):
             if seconds is not None and number >= LEAST_ROUNDS and perf_counter() - start > seconds:
                 break
             for contender in contenders if number % 2 == 0 else reversed(contenders):
                 progress(f"round {number + 1} of {rounds}: {contender.name}")
-                gc.collect()  # what others left behind is not this one's work
+                gc.collect()  # garbage of others must not be collected during this run
                 times[contender.name].append(statistics.median(contender.run() for _ in range(contender.repeat)))
     finally:
         gc.unfreeze()
@@ -146,12 +146,12 @@ def interleaved(
 
 
 def ratios(theirs: Sequence[float], ours: Sequence[float]) -> tuple[float, ...]:
-    """How many times as much theirs is as ours, round by round."""
+    """Their value divided by ours, round by round."""
     return tuple(a / b for a, b in zip(theirs, ours, strict=True))
 
 
 def beyond(values: Sequence[float], base: Sequence[float]) -> tuple[float, ...]:
-    """How much more each value is than its base, pair by pair."""
+    """The difference of each value and its base, pair by pair."""
     return tuple(a - b for a, b in zip(values, base, strict=True))
 
 
@@ -161,7 +161,7 @@ def rows(times: dict[str, tuple[float, ...]]) -> tuple[Row, ...]:
 
 
 def _round(value: float) -> float:
-    """Six significant digits: more is noise."""
+    """Rounded to six significant digits."""
     return float(f"{value:.6g}")
 
 

@@ -33,23 +33,23 @@ from i2s_spec.model.load import load_model
 from i2s_spec.model.reference import matmul
 
 PROMPTS = (128, 512)
-#: Tokens that are generated in a turn.
+#: Tokens generated in a turn.
 STEPS = 4
-#: Tokens before those, where the context is long.
+#: Tokens of context before those, in the benchmark of a long context.
 LONG = 4000
-#: Seconds for all rounds of tokens one by one, and of one length of prompts; there are three rounds however long they take.
+#: Seconds for all rounds of single tokens, and of one length of prompts; at least three rounds run.
 DECODE_SECONDS, PROMPT_SECONDS = 40.0, 15.0
 
 READ, MULTIPLY = "reading probe", "multiplication probe"
 
 
 def benchmarks() -> list[Benchmark]:
-    """What is measured, in this order."""
+    """The benchmarks in this order."""
     return [Benchmark("decode", _decode), Benchmark("prompt", _prompt), Benchmark("start", _start)]
 
 
 def _path(setting: Setting) -> Path:
-    """A model of the full size, or a small one where things are only tried."""
+    """A model of full size, or a small one in quick runs."""
     if given := processes.given_model(setting.quick):
         return given
     path = setting.folder / "model.gguf"
@@ -61,7 +61,7 @@ def _path(setting: Setting) -> Path:
 
 
 def _models(setting: Setting) -> dict[int, Any]:
-    """The model with one thread and with two, the weights in memory once."""
+    """The model with one thread and with two; both share the weights in memory."""
     one = load_model(_path(setting), "fast", threads=1)
     return {1: one, 2: replace(one, threads=2)}
 
@@ -77,7 +77,7 @@ def _head(model: Any) -> Any:
 
 
 def _reading(model: Any, nbytes: int) -> float:
-    """Seconds for reading so many bytes, at the speed at which the head is read."""
+    """Seconds for reading this many bytes at the speed at which the head is read."""
     head = _head(model)
     start = perf_counter()
     _matmul.probe_reading(head, 1, model.threads)
@@ -85,7 +85,7 @@ def _reading(model: Any, nbytes: int) -> float:
 
 
 def _behind(model: Any, before: int) -> Any:
-    """A cache with so many tokens in it, of which nobody asks what they were, and room for more."""
+    """A cache with this many arbitrary tokens, and room for more."""
     cache = model.new_cache(min(before + STEPS, model.context_length))
     some = np.random.Generator(np.random.PCG64(1)).standard_normal(1 << 20).astype(np.float32)
     for part, widths in zip(("keys", "values"), cache.widths, strict=True):
@@ -145,7 +145,7 @@ def _decode(setting: Setting) -> Result:
 
 
 def _reaching(model: Any, tokens: int) -> float:
-    """Seconds for a prompt, with the logits of its last token."""
+    """Seconds for a prompt, including the logits of its last token."""
     cache = model.new_cache(tokens)
     start = perf_counter()
     model.forward(list(range(tokens)), cache=cache, logits="last")
@@ -153,7 +153,7 @@ def _reaching(model: Any, tokens: int) -> float:
 
 
 def _multiplying(products: int, threads: int) -> float:
-    """Seconds for so many multiplications at the most that vectors can do."""
+    """Seconds for this many multiplications at the peak of vector instructions."""
     row = next(each.row for each in reversed(matmul.kernel_sets()) if each.available and each.name != TILES)
     rounds = 1 << 22
     start = perf_counter()
@@ -184,7 +184,7 @@ def _prompt(setting: Setting) -> Result:
 
 
 def _start(setting: Setting) -> Result:
-    """A fresh process: how long until the model is loaded, and then until a first token; its memory."""
+    """A fresh process: time until the model is loaded, and to the first token; its memory."""
     path = _path(setting)
     with path.open("rb") as file:
         while file.read(1 << 24):
@@ -215,7 +215,7 @@ def _rounds(setting: Setting, least: int) -> int:
 
 
 def _main(path: str) -> None:
-    """The child: load, generate, say how long that took and what it needed."""
+    """The child process: load, generate, and print times and memory."""
     start = perf_counter()
     model = load_model(path, "fast")
     loaded = perf_counter()

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from bench.measure import Result
 
-#: Every part and its module; `codec` takes in `block_types`. A new part adds a line here, and a module whose
-#: `benchmarks()` lists what it measures.
+#: Every part and its module; `codec` includes `block_types`. A new part adds a line here, and a module whose
+#: `benchmarks()` lists its benchmarks.
 PARTS = {
     "container": "bench.container",
     "codec": "bench.codec",
@@ -24,18 +24,18 @@ PARTS = {
     "start": "bench.start",
 }
 
-#: Parts that have no committed result yet: a full run takes gigabytes, or a machine that does nothing else meanwhile.
+#: Parts without a committed result: a full run needs gigabytes, or an idle machine.
 UNMEASURED: tuple[str, ...] = ()
 
 
 class Setting(NamedTuple):
-    """What benchmarks are given.
+    """The arguments of benchmarks.
 
-    :param quick: small input and one round, to see that everything runs; goals are then not judged
-    :param rounds: how many rounds of all contenders
+    :param quick: small input and one round, to check that everything runs; goals are then not checked
+    :param rounds: number of rounds of all contenders
     :param folder: an empty folder for files, which is removed afterwards
-    :param peers: where npm packages are
-    :param say: called with one line on what is going on
+    :param peers: folder of npm packages
+    :param say: called with one line about the progress
     """
 
     quick: bool
@@ -46,7 +46,7 @@ class Setting(NamedTuple):
 
 
 class Benchmark(NamedTuple):
-    """One benchmark: a name to call it by, and what runs it."""
+    """One benchmark: its name, and the function that runs it."""
 
     name: str
     run: Callable[[Setting], Result]

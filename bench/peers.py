@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def default_folder() -> Path:
-    """Where npm packages are kept unless somebody says otherwise: outside the checkout."""
+    """The default folder of npm packages, outside the checkout."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "i2s-spec" / "peers"
 
@@ -27,7 +27,7 @@ def wanted() -> tuple[str, str]:
 
 
 def gguf_missing() -> str | None:
-    """How to install the Python package `gguf`, where it is not."""
+    """How to install the Python package `gguf`, if it is missing."""
     return None if util.find_spec("gguf") else "not installed: pip install -e '.[gguf]'"
 
 
@@ -37,7 +37,7 @@ def gguf_version() -> str:
 
 
 def huggingface_missing(folder: Path) -> str | None:
-    """How to install @huggingface/gguf, where it is not."""
+    """How to install @huggingface/gguf, if it is missing."""
     name, _ = wanted()
     if shutil.which("node") is None:
         return "not installed: node is missing; install Node.js 20 or newer, then python -m bench --install"
@@ -49,7 +49,7 @@ def huggingface_missing(folder: Path) -> str | None:
 def install(folder: Path) -> None:
     """Install the npm package into `folder` with npm, as package.json pins it.
 
-    :raises RuntimeError: where npm is missing or fails, with what it said
+    :raises RuntimeError: if npm is missing or fails, with its output
     """
     if shutil.which("npm") is None:
         raise RuntimeError("npm is missing; install Node.js 20 or newer")
@@ -62,7 +62,7 @@ def install(folder: Path) -> None:
 
 
 class HuggingFace:
-    """@huggingface/gguf in a node process that stays, so that its compiler has warmed up when it is measured."""
+    """@huggingface/gguf in a persistent node process, so that its compiler has warmed up before the measurement."""
 
     def __init__(self, folder: Path, path: Path) -> None:
         arguments = ["node", str(HERE / "huggingface.mjs"), str(folder.resolve()), str(path)]
@@ -72,14 +72,14 @@ class HuggingFace:
         self.node = versions["node"]
 
     def parse(self) -> dict[str, Any]:
-        """Parse the file once: `seconds`, `grown` bytes of peak memory, `digest` of what was read."""
+        """Parse the file once: `seconds`, `grown` bytes of peak memory, `digest` of the result."""
         assert self._node.stdin is not None
         self._node.stdin.write("parse\n")
         self._node.stdin.flush()
         return self._answer()
 
     def seconds(self) -> float:
-        """Parse the file once, and say how long it took."""
+        """Parse the file once; returns the seconds."""
         return float(self.parse()["seconds"])
 
     def _answer(self) -> dict[str, Any]:

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 
-#: Names a file that `i2s new --shape 2b4t` has made before, for the benchmarks that only read one.
+#: Names a file made earlier by `i2s new --shape 2b4t`, for benchmarks that only read one.
 MODEL_VARIABLE = "I2S_BENCH_MODEL"
 
-#: Seconds from which on a command is run only once.
+#: Commands that take at least this many seconds run only once.
 SLOW = 2.0
 
-#: What a child is asked to do: modules to import before, then the function.
+#: Jobs of the child process: modules to import first, then the function.
 JOBS = {
     "i2s_spec": (("i2s_spec.gguf.reader",), "bench.readers:ours_table"),
     "i2s_spec, all strings": (("i2s_spec.gguf.reader",), "bench.readers:ours_strings"),
@@ -38,7 +38,7 @@ JOBS = {
 
 
 class Spent(NamedTuple):
-    """What a process took: seconds on the wall, seconds of processor time (its own and the system's), exit status."""
+    """Wall-clock seconds of a process, its processor seconds (user and system), exit status."""
 
     wall: float
     processor: float
@@ -46,16 +46,16 @@ class Spent(NamedTuple):
 
 
 def given_model(quick: bool) -> Path | None:
-    """The model of the full size that was made before; None where none is named, or a small one is wanted."""
+    """The model of full size from an earlier run; None if not named, or if a small one is requested."""
     named = os.environ.get(MODEL_VARIABLE)
     return Path(named) if named and not quick else None
 
 
 def command(arguments: Sequence[str], cache: Path) -> Spent:
-    """Run `i2s` with these arguments, as a whole process, with its output thrown away.
+    """Run `i2s` with these arguments as a whole process, and discard its output.
 
-    Byte code is kept in the folder `cache`, so that a first run compiles every module and later ones find them, as with
-    a package that is installed, whatever the environment and the checkout are like.
+    Byte code is kept in the folder `cache`: a first run compiles every module and later runs find them, as with an
+    installed package, whatever the environment and the checkout are.
     """
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(cache)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -75,7 +75,7 @@ def command(arguments: Sequence[str], cache: Path) -> Spent:
 
 
 def pairs(first: Sequence[str], second: Sequence[str], count: int, cache: Path) -> list[tuple[Spent, Spent]]:
-    """Two commands in turn, `count` times, each time the other one first; once, where a command takes seconds."""
+    """Two commands in turn, `count` times in alternating order; once, if a command takes seconds."""
     warm = command(first, cache), command(second, cache)  # files and byte code are in memory from here on
     if max(spent.wall for spent in warm) > SLOW:
         return [warm]
@@ -88,27 +88,27 @@ def pairs(first: Sequence[str], second: Sequence[str], count: int, cache: Path) 
 
 
 class Cost(NamedTuple):
-    """What a job took in a fresh interpreter: seconds, and bytes that its peak of memory lay above that of the start."""
+    """Cost of a job in a fresh interpreter: seconds, and bytes of peak memory above that at the start."""
 
     seconds: float
     grown: int
 
 
 def child(job: str, path: Path) -> Cost:
-    """Do one of `JOBS` in a process of its own."""
+    """Run one of `JOBS` in a separate process."""
     arguments = [sys.executable, "-m", "bench.processes", job, os.fspath(path)]
     answer = subprocess.run(arguments, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return Cost(**json.loads(answer))
 
 
 def peak() -> int:
-    """The largest resident set so far in bytes, pages of mapped files included."""
+    """The peak resident set so far in bytes, including pages of mapped files."""
     with open("/proc/self/status", encoding="latin-1") as status:
         return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 
 
 def _restart_peak() -> int:
-    """Start the peak anew from what is resident now; where that is not allowed it includes the imports."""
+    """Reset the peak to the current resident set; if the system does not permit it, the peak includes the imports."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     return peak()

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 
 class X86(NamedTuple):
-    """Processors that CPUID tells apart by vendor, family, model and stepping, and what they are called."""
+    """Processors that CPUID identifies by vendor, family, model and stepping, and their name."""
 
     kind: str
     vendor: str
@@ -20,7 +20,7 @@ class X86(NamedTuple):
 AMD: Final = "AuthenticAMD"
 INTEL: Final = "GenuineIntel"
 
-#: The first entry that fits counts. Sources: Intel SDM volume 4, table 2-1; AMD's processor programming references.
+#: The first matching entry counts. Sources: Intel SDM volume 4, table 2-1; AMD's processor programming references.
 X86_KINDS: Final = (
     X86("skylake-sp", INTEL, 6, (85,), (0, 1, 2, 3, 4)),
     X86("cascade-lake", INTEL, 6, (85,), (5, 6, 7)),
@@ -35,14 +35,14 @@ X86_KINDS: Final = (
     X86("zen-5", AMD, 26, tuple(range(0x100))),
 )
 
-#: Parts of ARM's own cores (implementer 0x41), as MIDR_EL1 has them.
+#: Part numbers of ARM's own cores (implementer 0x41), as in MIDR_EL1.
 ARM_KINDS: Final = {
     0xD0B: "cortex-a76", 0xD0C: "neoverse-n1", 0xD40: "neoverse-v1", 0xD49: "neoverse-n2", 0xD4F: "neoverse-v2"
 }  # fmt: skip
 
 
 def kind(facts: dict[str, str] | None = None, machine: str | None = None) -> str:
-    """What the processor is called in `bench/results/`; of one that is not listed, the numbers that it gives.
+    """The name of the processor in `bench/results/`; for an unlisted one, its numbers.
 
     :param facts: names and values of `/proc/cpuinfo`; read there unless given
     :param machine: the name of the instruction set, as `platform.machine()` gives it
@@ -77,7 +77,7 @@ def _whole(facts: dict[str, str], name: str) -> int:
 
 
 def _cpuinfo() -> dict[str, str]:
-    """The names and values of the first processor; none where the system does not say."""
+    """The names and values of the first processor; empty if the system has no such file."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="latin-1")
     except OSError:

@@ -19,18 +19,18 @@ from i2s_spec.codec.isa import KernelSet
 from i2s_spec.gguf.huge_pages import HUGE_PAGE, huge_pages
 from i2s_spec.model import _matmul
 
-#: How often a measurement is taken at most, where somebody else had the processor meanwhile.
+#: How often a measurement is repeated at most, if another process interrupted it.
 TRIES = 5
-#: Seconds for all rounds of the contenders of a table or, where a table has several shapes, of one of them; a table is
-#: measured three times however long that takes. All tables together take less than three minutes on a quiet machine.
+#: Seconds for all rounds of a table's contenders or, if it has several shapes, of one shape; at least three rounds run.
+#: All tables together take less than three minutes on an idle machine.
 SECONDS = 20.0
 SECONDS_OF_SHAPE = 4.0
-#: A job that is so many times as long as it has to be is done once: what the first of several lacks is not seen in it.
+#: A job longer than this multiple of the required time runs once, because warm-up no longer matters.
 LONG = 8
 
 
 def memory_at(nbytes: int, start: int, huge: bool) -> Any:
-    """Bytes that begin at a multiple of `start` and of nothing larger, in pages of the kind."""
+    """Memory whose start is a multiple of `start` and of no larger power of two, in pages of this kind."""
     raw = huge_pages(nbytes + 2 * HUGE_PAGE) if huge else mmap.mmap(-1, nbytes + 2 * HUGE_PAGE)
     whole = np.frombuffer(raw, dtype=np.uint8)
     skip = -_matmul.address(whole) % HUGE_PAGE + start
@@ -38,7 +38,7 @@ def memory_at(nbytes: int, start: int, huge: bool) -> Any:
 
 
 def weights(shapes: list[tuple[int, int]], start: int, huge: bool) -> tuple[Any, list[Any]]:
-    """Payloads one behind the other, as in a file: 32 bytes of tail, then the next multiple of `start`."""
+    """Consecutive payloads, as in a file: 32 bytes of tail, then the next multiple of `start`."""
     sizes = [rows * columns // 4 for rows, columns in shapes]
     steps = [-(-(size + 32) // start) * start for size in sizes]
     whole = memory_at(sum(steps), start, huge)
@@ -55,9 +55,9 @@ def codes_of(tokens: int, columns: int) -> Any:
 
 
 def _undisturbed(run: Callable[[], float], deadline: float) -> Callable[[], float]:
-    """What a run says once nobody took the processor from it, which the system counts; the least of several otherwise.
+    """The time of a run that no other process interrupted, as the system counts; otherwise the least of several.
 
-    After the deadline nothing is taken again.
+    After the deadline nothing is repeated.
     """
 
     def again() -> float:
@@ -77,14 +77,14 @@ def _undisturbed(run: Callable[[], float], deadline: float) -> Callable[[], floa
 def calm_rounds(
     contenders: list[Contender], setting: Setting, least: int, seconds: float = SECONDS_OF_SHAPE
 ) -> dict[str, tuple[float, ...]]:
-    """Rounds as everywhere, and many of them: each takes milliseconds, and machines are shared."""
+    """Interleaved rounds as elsewhere, but many: each takes milliseconds, and machines are shared."""
     deadline = perf_counter() + seconds
     calm = [contender._replace(run=_undisturbed(contender.run, deadline)) for contender in contenders]
     return interleaved(calm, 1 if setting.quick else max(setting.rounds, least), setting.say, seconds)
 
 
 def seconds_of(job: Callable[[], object], least: float = 0.0) -> float:
-    """How long a job takes: of several in turn, for at least so long; the first is not counted, unless it is long."""
+    """Seconds of a job, from several runs for at least this time; the first run does not count unless it is long."""
     if least:
         start = perf_counter()
         job()
@@ -99,7 +99,7 @@ def seconds_of(job: Callable[[], object], least: float = 0.0) -> float:
 
 
 def peak_run(each: KernelSet, products: int, threads: int, least: float, tokens: int = 0) -> Callable[[], float]:
-    """How long so many products take at the set's most, with the masks that so many tokens share if there are such."""
+    """Seconds of this many products at the set's peak, with the masks that this many tokens share, if any."""
     # A round has twelve multiplications or, with masks, as many for each token: six cycles or twelve. The probe takes no
     # longer than the kernels, so that a shared machine interrupts it no more often.
     rounds = max(1, round(least * 4e8 / (tokens + 1)))
@@ -118,7 +118,7 @@ def sixteenth(run: Callable[[], float]) -> Callable[[], float]:
 
 
 def reading_run(payload: Any, threads: int, least: float = 0.0) -> Callable[[], float]:
-    """How long it takes to read all bytes; again and again for about so long, where they stay in cache."""
+    """Seconds for reading all bytes; repeated for about this long if they stay in cache."""
     repeats = max(1, round(least * 50e9 / payload.size))
 
     def run() -> float:

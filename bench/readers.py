@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-#: The arrays of strings of a BPE vocabulary.
+#: The string arrays of a BPE vocabulary.
 LISTS = ("tokenizer.ggml.tokens", "tokenizer.ggml.merges")
 
 
 class Read(NamedTuple):
-    """What a reader gives: scalar values by key, the tensor table, the arrays of strings if they were asked for.
+    """The result of a reader: scalar values by key, the tensor table, the string arrays if requested.
 
-    `file` keeps what is open alive: letting it go is nobody's reading.
+    `file` keeps the open file alive, so that closing it is not timed.
     """
 
     scalars: dict[str, Any]
@@ -30,14 +30,14 @@ class Read(NamedTuple):
 
 
 def ours_table(path: Path) -> Read:
-    """i2s_spec as it reads any file: by bounded reads."""
+    """i2s_spec as it reads any file, by bounded reads."""
     from i2s_spec.gguf import reader
 
     return _ours(reader.open(path))
 
 
 def ours_mapped_table(path: Path) -> Read:
-    """i2s_spec where the caller says that the file may be mapped."""
+    """i2s_spec with the file mapped into memory."""
     from i2s_spec.gguf import reader
 
     return _ours(reader.open(path, trusted=True))
@@ -73,18 +73,18 @@ def gguf_table(path: Path) -> Read:
 
 
 def gguf_strings(path: Path) -> Read:
-    """The same with `contents()` of the two arrays, which makes `str` of their strings."""
+    """The same, with `contents()` of the two arrays, which makes `str` of their strings."""
     read = gguf_table(path)
     return read._replace(strings=gguf_lists(read))
 
 
 def gguf_lists(read: Read) -> tuple[Sequence[str], ...]:
-    """The arrays of strings of a file that `gguf_table` has opened."""
+    """The string arrays of a file that `gguf_table` opened."""
     return tuple(read.file.fields[key].contents() for key in LISTS)  # type: ignore[attr-defined]
 
 
 def digest(read: Read) -> dict[str, Any]:
-    """What was read, short enough to compare: counts and checksums."""
+    """A short summary of the result for comparison: counts and checksums."""
     lines = "".join(f"{name} {','.join(map(str, shape))} {kind} {at}\n" for name, shape, kind, at in read.table)
     text = "\n".join("\n".join(strings) for strings in read.strings)
     return {

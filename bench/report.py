@@ -23,7 +23,7 @@ def as_dict(part: str, quick: bool, rounds: int, machine: dict[str, Any], result
 
 
 def machine_line(machine: dict[str, Any]) -> str:
-    """On what it ran, in one line."""
+    """The machine in one line."""
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if version)
     where = (
         f"{machine['cpu']} ({machine['processor']}), {machine['cores']} cores, {machine['memory']}, {machine['system']}"
@@ -32,7 +32,7 @@ def machine_line(machine: dict[str, Any]) -> str:
 
 
 def as_text(name: str, result: Result) -> str:
-    """One result as a table: what each contender took, then what follows from it."""
+    """One result as a table: the contenders' figures, then the claims."""
     return "\n".join([f"{name}: {result.title}", *_rows(result), *_claims(result), *_notes(result)]) + "\n"
 
 
@@ -70,7 +70,7 @@ def _notes(result: Result) -> Iterator[str]:
 
 
 def shown_value(value: float, unit: str) -> str:
-    """A number with its unit, at a size that people read."""
+    """A number with its unit, scaled for reading."""
     if unit == "s":
         for factor, name in ((1, "s"), (1e3, "ms"), (1e6, "us")):
             if abs(value) * factor >= 1 or name == "us":

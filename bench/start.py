@@ -26,22 +26,22 @@ from i2s_spec.testing.sample import Draft
 
 ROOT = Path(__file__).resolve().parent.parent
 
-#: What everything is a multiple of.
+#: The unit of all results.
 BARE = "python -S -c pass"
 #: Runs of a command in its turn; the shortest counts.
 WINDOWS = 5
-#: What newer installers write, in short, and how rows say so.
+#: The script of newer installers, abbreviated, and the words for it in rows.
 WITHOUT_RE = "import sys\n\nfrom i2s_spec.cli import program\n\nsys.exit(program())\n"
 OTHERWISE = "a script without re"
 
 
 def benchmarks() -> list[Benchmark]:
-    """What is measured, in this order."""
+    """The benchmarks in this order."""
     return [Benchmark("commands", commands)]
 
 
 def commands(setting: Setting) -> Result:
-    """Commands that do little, each as a whole process."""
+    """Short commands, each as a whole process."""
     small, model, large = setting.folder / "small.gguf", setting.folder / "tiny.gguf", full_size(setting)
     small.write_bytes(Draft().data)
     new(model)
@@ -78,13 +78,13 @@ def commands(setting: Setting) -> Result:
 
 
 def entry() -> list[str]:
-    """What Python runs as `i2s`: the script that the installer put beside it, as users do; else the module."""
+    """What Python runs as `i2s`: the installer's script if there is one, as for users; else the module."""
     script = Path(sys.executable).with_name("i2s")
     return [str(script)] if script.is_file() else ["-m", "i2s_spec"]
 
 
 def imports_re(i2s: Sequence[str]) -> bool:
-    """Whether `entry` is a script that imports `re` before anything of ours: those of pip before 25.2 do."""
+    """Whether `entry` is a script that imports `re` first, as those of pip before 25.2 do."""
     return i2s[0] != "-m" and "import re" in Path(i2s[0]).read_text("utf-8").splitlines()
 
 
@@ -96,14 +96,14 @@ def started_by(i2s: Sequence[str]) -> str:
 
 
 def installation() -> str:
-    """How this environment has the package, and by which installer, for the result."""
-    # A checkout has metadata of its own, which its folder in the path would show.
+    """How this environment installed the package, and with which installer, for the result."""
+    # A checkout's own metadata would be found through its folder in the path.
     found = next(distributions(name="i2s-spec", path=[get_path("purelib"), get_path("platlib")]), None)
     if found is None:
         return "not installed"
     installer = (found.read_text("INSTALLER") or "an unknown installer").strip()
     if installer == "pip":
-        with suppress(PackageNotFoundError):  # which pip wrote the script is not recorded
+        with suppress(PackageNotFoundError):  # the version of pip that wrote the script is not recorded
             installer = f"pip (here is {version('pip')})"
     editable = json.loads(found.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable", False)
     if not editable:
@@ -113,10 +113,10 @@ def installation() -> str:
 
 
 def _processor_time(arguments: Sequence[str], cache: Path) -> Callable[[], float]:
-    """Seconds of processor time that Python takes with these arguments, the shortest of some runs."""
+    """Processor seconds of Python with these arguments, the shortest of several runs."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("I2S_", "PYTHON"))}
     environment["PYTHONPYCACHEPREFIX"] = str(cache)
-    environment["PYTHONPATH"] = str(ROOT)  # this checkout, whatever is installed
+    environment["PYTHONPATH"] = str(ROOT)  # use this checkout, whatever is installed
 
     def once() -> float:
         run = subprocess.Popen(

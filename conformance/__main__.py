@@ -9,7 +9,7 @@ from pathlib import Path
 
 from conformance.implementations import READERS, RESULTS, Implementation, MissingError, implementations
 
-#: For one answer: processors may be busy with other things. In seconds, and in resident bytes.
+#: Limits for one answer, in seconds (processors may be busy) and in resident bytes.
 SECONDS, MEMORY = 20.0, 2 << 30
 
 

@@ -19,7 +19,7 @@ from runs.programs import PROGRAM, Program
 ADAPTERS: Final = Path(__file__).parent / "adapters"
 RESULTS: Final = Path(__file__).parent / "results"
 
-#: Readers that only runs on vectors use.
+#: Readers that only run on vectors use.
 READERS: Final = {
     name: Program(name, version, "PyPI", "run_gguf_parser.py")
     for name, version in (("gguf-inspect", "0.1.0"), ("quantbenchx", "0.3.0"), ("c4nary", "0.3.1"))
@@ -31,7 +31,7 @@ class MissingError(Exception):
 
 
 class Implementation(NamedTuple):
-    """An implementation: the name of its record, and what makes its command in a folder for what is built."""
+    """An implementation: the name of its record, and the function that makes its command in a build folder."""
 
     name: str
     command: Callable[[Path], list[str]]
@@ -39,7 +39,7 @@ class Implementation(NamedTuple):
 
 
 def implementations() -> tuple[Implementation, ...]:
-    """Every implementation, those of others first."""
+    """Every implementation, those of other projects first."""
     return (
         Implementation("gguf", _gguf),
         Implementation("libggml", _ggml),
@@ -68,7 +68,7 @@ def _tool(name: str) -> str:
 
 
 def _built(folder: Path, source: str, words: Sequence[str]) -> list[str]:
-    """A program that a compiler makes of a source."""
+    """A program compiled from a source file."""
     target = folder / source.replace(".", "_")
     done = subprocess.run(
         [_tool(words[0]), *words[1:], str(target), _path(source)], capture_output=True, text=True, check=False
@@ -100,7 +100,7 @@ def _node(adapter: str, package: str) -> list[str]:
 
 
 def _python(adapter: str, program: Program, *words: str) -> list[str]:
-    """An adapter with the Python that has a program."""
+    """An adapter with the Python environment of its program."""
     _require(program)
     python = program.folder / "bin" / "python"
     return [str(python) if python.is_file() else sys.executable, _path(adapter), *words]

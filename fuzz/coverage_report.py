@@ -26,23 +26,23 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 PACKAGE = ROOT / "i2s_spec"
 
-#: What is measured: rooms, by what the issue calls them.
+#: The measured folders, by their names in the issue.
 ROOMS = {"reader": "gguf", "codec": "codec", "lint": "linter", "comparison": "golden"}
 
 HARNESSES = (
     "container", "writer", "payload", "lint", "round_trips", "golden_compare", "differential", "command_line",
 )  # fmt: skip
 
-#: Harnesses that the malformed files are given to.
+#: Harnesses that also get the malformed files.
 OF_FILES = ("container", "lint", "round_trips")
 
 FLOOR = 95.0
 
 
-#: What no bytes reach: a module and a line of it from which branches go (or `*`, all of it), and why. Branches from there
-#: that were not taken are not counted.
+#: Lines from which some branches cannot be reached by any input (module, line or `*` for the whole module, reason).
+#: Missing branches from these lines do not count.
 UNREACHABLE: tuple[tuple[str, str, str], ...] = (
-    # What the file system does.
+    # These depend on the file system.
     ("gguf/atomic_file.py", "if fd >= 0:", "no temporary file could be made"),
     ("gguf/atomic_file.py", "if error.errno not in _NO_LINKS:", "a file system without hard links"),
     ("gguf/atomic_file.py", "if error.errno == errno.EEXIST:", "another program takes the name meanwhile"),
@@ -52,7 +52,7 @@ UNREACHABLE: tuple[tuple[str, str, str], ...] = (
     ("gguf/atomic_file.py", "if not isinstance(target, str | os.PathLike):", "a stream of the caller's onto the source"),
     ("gguf/source.py", "if not more:", "reads of more than 2 GiB"),
     ("linter/batch/file_arguments.py", "for error in errors:", "a folder that may not be read"),
-    # Ceilings: inputs of the corpus have four kilobytes.
+    # Limits that inputs of the corpus, of at most four kilobytes, cannot reach.
     ("gguf/writer.py", "if len(self._tensors) >= limits.MAX_TENSORS:", "a million calls"),
     ("gguf/writer.py", "if len(self._records) >= limits.MAX_KEYS - 1:", "a million calls"),
     ("gguf/writer.py", "if size >= limits.INT64_END:", "a file that no disk holds"),
@@ -90,7 +90,7 @@ UNREACHABLE: tuple[tuple[str, str, str], ...] = (
         "golden/candidates/candidate.py", "while self._cached_bytes > CACHED_BYTES and len(self._cached) > 1:",
         "megabytes of taps",
     ),
-    # What is there in case that we are wrong: a fuzzer that gets there has made a find.
+    # Checks for bugs of this package: if a fuzzer reaches one, it has found a bug.
     ("codec/kernels.py", "for group in (1, 16, 32, cols, rows // 4 * cols):", "guards an assertion"),
     ("codec/native.py", "for start in range(0, tensor.elements, step):", "guards an assertion"),
     ("linter/collection.py", 'if os.environ.get("I2S_DEBUG"):', "a bug of ours"),
@@ -129,7 +129,7 @@ UNREACHABLE: tuple[tuple[str, str, str], ...] = (
 
 
 class Module(NamedTuple):
-    """Branches of a module: how many there are, how many were taken, and which were not (from line, to line)."""
+    """Branches of a module: their number, the number taken, and those not taken (from line, to line)."""
 
     path: str
     branches: int
@@ -138,7 +138,7 @@ class Module(NamedTuple):
 
 
 def replay(names: Iterable[str]) -> None:
-    """Give each harness its own kept inputs."""
+    """Run each harness on its own stored inputs."""
     from harness import inputs
 
     for name in names:
@@ -151,7 +151,7 @@ def replay(names: Iterable[str]) -> None:
 
 
 def replay_malformed(names: Iterable[str]) -> None:
-    """Give harnesses of files what `i2s vectors export --malformed` writes."""
+    """Run harnesses of files on the output of `i2s vectors export --malformed`."""
     from harness import broken
 
     for name in names:
@@ -161,7 +161,7 @@ def replay_malformed(names: Iterable[str]) -> None:
 
 
 def modules(measured: Any) -> Iterator[Module]:
-    """What was taken so far."""
+    """The branches taken so far."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "coverage.json"
         measured.json_report(outfile=str(path))
@@ -178,7 +178,7 @@ def modules(measured: Any) -> Iterator[Module]:
 
 
 def table(found: Iterable[Module], missing: bool, each: bool) -> dict[str, tuple[int, int]]:
-    """Print rooms, with `each` their modules, with `missing` the branches not taken."""
+    """Print folders; with `each`, their modules; with `missing`, the branches not taken."""
     rooms: dict[str, list[Module]] = defaultdict(list)
     for module in found:
         rooms[module.path.split("/")[0]].append(module)
@@ -203,7 +203,7 @@ def percent(taken: int, count: int) -> float:
 
 
 def outdated() -> list[str]:
-    """Entries of `UNREACHABLE` whose module or line is gone."""
+    """Entries of `UNREACHABLE` whose module or line no longer exists."""
     found = []
     for module, line, _ in UNREACHABLE:
         path = PACKAGE / module

@@ -14,7 +14,7 @@ Change = Callable[[dict[str, Any], str, Program], None]
 
 
 def changed(change: Change, taps: dict[str, Any], program: Program) -> None:
-    """A change of one tap, of all of one name, or of all."""
+    """A change of one tap, of all with one name, or of all."""
     names = list(taps)
     which = program.below(len(names) + 1)
     words = [names[which - 1]] if which else names
@@ -24,7 +24,7 @@ def changed(change: Change, taps: dict[str, Any], program: Program) -> None:
     start = program.at
     for name in words:
         if name in taps:
-            program.at = start  # the same of each
+            program.at = start  # the same for each
             change(taps, name, program)
 
 
@@ -176,7 +176,7 @@ def _noise(value: Any, program: Program) -> Any:
 
 
 def _replaced(taps: dict[str, Any], name: str, program: Program) -> None:
-    """The value of another tap: its input, where something was left out."""
+    """The value of another tap; for example the input, if an operation is skipped."""
     names = list(taps)
     at = names.index(name)
     taps[name] = taps[names[max(0, at - 1 - program.below(4))]]

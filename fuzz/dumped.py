@@ -88,7 +88,7 @@ def _folder() -> Path:
 
 @cache
 def model_of(number: int) -> Model:
-    """A small model: two key heads, so that heads can be mixed up."""
+    """A small model; it has two key heads, so that heads can be mixed up."""
     return load_model(_made(number), threads=1)
 
 
@@ -105,7 +105,7 @@ def _made(number: int) -> bytes:
 
 @cache
 def _recorded(number: int, tokens: tuple[int, ...], mistake: int, **options: Any) -> Path | None:
-    """A record of a model, perhaps with a mistake; None where there is none."""
+    """A record of a model, possibly with a mistake; None if there is none."""
     model = _wrong(number, mistake)
     if model is None:
         return None
@@ -121,7 +121,7 @@ def _recorded(number: int, tokens: tuple[int, ...], mistake: int, **options: Any
 
 
 def _wrong(number: int, mistake: int) -> Model | None:
-    """A model with a mistake by its number, or from `OTHER` on with other numerics; None where it makes no difference."""
+    """A model with the mistake of this number, or from `OTHER` on with other numerics; None if it has no effect."""
     model = model_of(number)
     if not mistake:
         return model
@@ -145,7 +145,7 @@ def _taps(folder: Path) -> dict[str, Any]:
 
 
 def dump(program: Program, holder: Path) -> Given | None:
-    """What a program describes; None where it has no such model, tokens or mistake."""
+    """The dump that a program describes; None if it has no such model, tokens or mistake."""
     number, tokens = program.below(len(MODELS)), program.of(TOKENS)
     options = program.of(
         (
@@ -265,7 +265,7 @@ def _safetensors(taps: dict[str, Any], path: Path, bfloat16: bool) -> Path:
 
 
 def _text(text: str, holder: Path, program: Program) -> Path:
-    """The text of eval-callback, with changes of its lines."""
+    """The text of eval-callback, with changed lines."""
     lines = text.splitlines()
     for _ in range(program.below(6)):
         at = program.below(256) * max(1, len(lines) // 256) % len(lines)

@@ -18,7 +18,7 @@ from verb_runs import answered, emptied
 from i2s_spec.cli import VERBS
 from i2s_spec.testing.sample import Draft
 
-#: Verbs that a stranger's file is given to; the others take long, talk, or open a server.
+#: Verbs that read a user's file; the others take long, talk, or open a server.
 _GIVEN = (
     "lint", "show", "dump", "identify", "hash", "decode", "convert", "fix", "diff", "info", "rules", "explain", "sanitize",
 )  # fmt: skip
@@ -32,7 +32,7 @@ WORDS = [
 
 
 def one_input(data: bytes) -> None:
-    """What must hold for any bytes; whatever is raised here is a find."""
+    """Check the properties for any bytes; every exception is a failure."""
     head, _, content = data.partition(b"\n")
     words = [word.replace("\0", "") for word in os.fsdecode(head[:400]).split(" ")]
     name = "in.gguf"
@@ -57,9 +57,9 @@ def one_input(data: bytes) -> None:
 
 
 def _meant(word: str, name: str) -> str:
-    """A word with the name of the file in it; `@@` is a list of that name, `@-` standard input.
+    """A word with the file's name filled in; `@@` is a list of that name, `@-` standard input.
 
-    No word leads out of the folder: verbs read folders whole, and those around this one hold what other processes write.
+    No word names a path outside the folder: verbs read whole folders, and other processes write into those around it.
     """
     word = word.replace("..", "empty")
     word = "=".join(part.lstrip("/") if part.startswith("/") else part for part in word.split("="))
@@ -67,7 +67,7 @@ def _meant(word: str, name: str) -> str:
 
 
 def _furnish(folder: Path) -> None:
-    """What is beside the file."""
+    """Write the files beside the input."""
     (folder / "sound.gguf").write_bytes(Draft().data)
     (folder / "more").mkdir()
     (folder / "more" / "a.gguf").write_bytes(Draft("big").data)

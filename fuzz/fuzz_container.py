@@ -31,12 +31,12 @@ from i2s_spec.gguf.source import BufferSource, FileSource, MapSource, Source, St
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.twins import scanner_against_schema
 
-#: Files up to this size are also read from the disk, and all that they hold is asked for.
+#: Files up to this size are also read from the disk, with every request.
 READ_UP_TO = 20_000
 
 
 def one_input(data: bytes) -> None:
-    """What must hold for any bytes; whatever is raised here is a find."""
+    """Check the properties for any bytes; every exception is a failure."""
     scanner_against_schema(data)
     require_answers(data, "show in.gguf", "dump in.gguf --format json", "identify in.gguf --json", in__gguf=data)
     if len(data) <= READ_UP_TO:
@@ -62,7 +62,7 @@ def _place() -> Path:
 
 
 def _asked(function: Callable[[], Any], size: int) -> Any:
-    """What a question gets: the answer in a form that compares, or how it is refused."""
+    """The result of a request in a comparable form: the answer or the refusal."""
     try:
         answer = function()
     except (FormatError, TypeError, ValueError) as error:
@@ -75,7 +75,7 @@ def _asked(function: Callable[[], Any], size: int) -> Any:
 
 
 def _all_of(source: Source, size: int) -> list[Any]:
-    """The answers to everything that can be asked of a file."""
+    """The answers to all requests to a file."""
     file = File(source)
     answers: list[Any] = [
         str(file.fault),
@@ -108,7 +108,7 @@ def _all_of(source: Source, size: int) -> list[Any]:
 
 
 def _looked_at(file: File, entry: Any) -> string_arrays.Strings:
-    """An array of strings, seen in one pass as it is seen with all of them in memory."""
+    """An array of strings, read in one pass and with all strings in memory."""
     span = entry.value_span
     held = [text.encode("utf-8", "surrogateescape") for text in file.metadata.decode(entry)]
     texts = [*dict.fromkeys(held[::3]), b"<unk>"][:9]
@@ -122,7 +122,7 @@ def _looked_at(file: File, entry: Any) -> string_arrays.Strings:
 
 
 def _cut_while_open(path: Path, data: bytes) -> None:
-    """Cut behind its header, or within it, an open file is never read beyond its end."""
+    """Truncated after or inside its header, an open file is never read beyond its end."""
     source = FileSource(path)
     file = File(source)
     with path.open("r+b") as stream:
@@ -144,7 +144,7 @@ def _cut_while_open(path: Path, data: bytes) -> None:
 
 
 def _overwritten_while_open(path: Path, data: bytes, other: bytes) -> None:
-    """Overwritten behind its back, a file gives what it holds now, or says that it has changed."""
+    """Overwritten while open, a file gives its new bytes or reports the change."""
     path.write_bytes(data)
     source = FileSource(path)
     file = File(source)
@@ -163,7 +163,7 @@ def _overwritten_while_open(path: Path, data: bytes, other: bytes) -> None:
 
 
 class _Other:
-    """A source of somebody else's making."""
+    """A source written by a user."""
 
     def __init__(self, data: bytes) -> None:
         self._held = BufferSource(data)
@@ -174,7 +174,7 @@ class _Other:
 
 
 class _Stingy(io.BytesIO):
-    """A stream that gives a third of what it is asked for, and ends too early."""
+    """A stream that returns a third of the requested bytes, and ends too early."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         at = self.tell()
@@ -182,7 +182,7 @@ class _Stingy(io.BytesIO):
 
 
 def _opened_anyhow(path: Path, data: bytes) -> None:
-    """From whatever a file can be opened, it is the same."""
+    """Every way of opening a file gives the same result."""
     path.write_bytes(data)
     wanted = str(File(BufferSource(data)).fault)
     makes: tuple[Callable[[], Any], ...] = (

@@ -31,7 +31,7 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.testing.mutator.mutate import mutate
 
-#: Rules whose breach a reader accepts, though no reader should; with the reason.
+#: Violations that a reader accepts, though no reader should; with the reason.
 EXPLAINED = {
     "gguf": {
         "G402": "the offset is added as a wrapping 64-bit number, so that a huge one points into the header",
@@ -42,7 +42,7 @@ EXPLAINED = {
     ),
 }
 
-#: Rules whose breach makes the reader go on forever or fill the memory: it is not asked.
+#: Violations that make the reader hang or exhaust the memory: it does not run on these.
 NOT_ASKED = {"gguf": {"G213", "G108", "G109"}, "huggingface": set()}
 
 PYTHON = DecoderPolicy(ReadDepth.TENSORS, frozenset({"alignment"}))
@@ -52,7 +52,7 @@ SECONDS = 10
 
 
 class TooSlowError(Exception):
-    """A reader that does not come to an end."""
+    """A reader that does not end in time."""
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def _patience() -> Iterator[None]:
         raise TooSlowError
 
     before = signal.signal(signal.SIGPROF, late)
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of processor time: others may need the processor too
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)  # processor time, because other processes may need the processor
     try:
         yield
     finally:
@@ -77,17 +77,17 @@ def _place() -> Path:
 
 
 def by_gguf(path: Path) -> list[Any] | None:
-    """What the Python package reads of the tensor table; None where it rejects the file."""
+    """The tensor table as the Python package reads it; None if it rejects the file."""
     from gguf import GGUFReader
 
     try:
         with _patience(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # numpy's, of sums that wrap
+            warnings.simplefilter("ignore")  # NumPy warns of sums that overflow
             reader = GGUFReader(path)
             return [(t.name, [int(n) for n in t.shape]) for t in reader.tensors]
     except TooSlowError:
         raise
-    except Exception:  # it promises no exception of its own: any of them is a rejection
+    except Exception:  # it documents no exception: any is a rejection
         return None
 
 
@@ -109,7 +109,7 @@ def _node() -> subprocess.Popen[str] | None:
 
 
 def by_huggingface(path: Path) -> list[Any] | None:
-    """What @huggingface/gguf reads of the tensor table; None where it rejects the file."""
+    """The tensor table as @huggingface/gguf reads it; None if it rejects the file."""
     node = _node()
     assert node is not None
     assert node.stdin is not None
@@ -129,7 +129,7 @@ READERS = {"gguf": (by_gguf, PYTHON), "huggingface": (by_huggingface, NODE)}
 
 
 def missing(name: str) -> str | None:
-    """Why a reader cannot be asked here."""
+    """Why a reader cannot run here."""
     if name == "gguf":
         return None if find_spec("gguf") else "the extra [gguf] is not installed"
     return (
@@ -138,7 +138,7 @@ def missing(name: str) -> str | None:
 
 
 def one_input(data: bytes, readers: tuple[str, ...] = ("gguf", "huggingface")) -> None:
-    """What must hold for any bytes; whatever is raised here is a find."""
+    """Check the properties for any bytes; every exception is a failure."""
     require_answers(data, "hash in.gguf --json", "show in.gguf --json", in__gguf=data)
     file = File(BufferSource(data))
     for name in readers:
@@ -193,7 +193,7 @@ def test_changed_files(name: str) -> None:
 
 
 def test_explanations_are_needed() -> None:
-    """What no longer differs is struck from the list."""
+    """A difference that no longer occurs must be removed from the list."""
     _or_skip("gguf")
     for code, path in {
         "G402": HERE / "corpus" / "differential" / "offset-wraps.gguf",

@@ -52,7 +52,7 @@ def _golden() -> Path:
 
 
 def one_input(data: bytes) -> None:
-    """What must hold for any bytes; whatever is raised here is a find."""
+    """Check the properties for any bytes; every exception is a failure."""
     require_answers(
         data, *(f"golden compare {_golden()}/golden {name}" for name in NAMES[:4]),
         **{name.replace(".", "__"): data[1:] for name in NAMES[:4]},
@@ -122,7 +122,7 @@ def _of_a_program(program: Program, holder: Path) -> None:
 
 
 def _reported(result: Comparison) -> None:
-    """Every form of the report; nothing in it acts on a terminal."""
+    """Every format of the report; none contains a control character."""
     with suppress(SettingError):
         report(result, "odd")
     for form in FORMATS:
@@ -145,7 +145,7 @@ def test_corpus(path: Path) -> None:
 
 
 def test_cut_and_flipped() -> None:
-    """The corpus once more, cut at some places and with some bytes changed."""
+    """The corpus again, truncated at some places and with some bytes changed."""
     from random import Random
 
     for path in inputs("golden_compare"):

@@ -46,7 +46,7 @@ from i2s_spec.linter.selection.profile import PROFILES
 from i2s_spec.linter.selection.suppressions import Suppression
 from i2s_spec.testing.vanishing import Vanishing
 
-#: Processor time from which on a verdict hangs, on any machine: so much, and so much for each byte.
+#: Processor seconds after which a run counts as hanging: a constant, and a part for each byte.
 SECONDS, SECONDS_PER_BYTE = 20.0, 1e-4
 
 
@@ -58,7 +58,7 @@ def _folder() -> Path:
 
 
 def one_input(data: bytes) -> None:
-    """What must hold for any bytes; whatever is raised here is a find."""
+    """Check the properties for any bytes; every exception is a failure."""
     file, settings = overlay.read(data)
     require_answers(data, "lint in.gguf --profile security", "lint in.gguf --runtimes --format json", in__gguf=file)
     form = settings.get("format")
@@ -77,7 +77,7 @@ def one_input(data: bytes) -> None:
     try:
         report = lint(origin, **options)
     except (ValueError, FormatError) as error:
-        if not any(name in settings for name in _CHOSEN):  # settings may be such that nobody can follow them
+        if not any(name in settings for name in _CHOSEN):  # the settings may be invalid
             raise
         sentence(error)
         return
@@ -96,19 +96,19 @@ def one_input(data: bytes) -> None:
         _vanishing(file, left, options)
 
 
-#: Exit codes of a report, if findings fail the run from errors, from warnings, from notes on, or never.
+#: Exit codes of a report, if `fail_on` is errors, warnings, notes, or never.
 _CODES = ([3, 3, 3, 3], [0, 0, 0, 0], [0, 0, 1, 0], [0, 1, 1, 0], [1, 1, 1, 0])
 
 
 def _verdicts(dialect: str, subject: Subject) -> list[Any]:
     try:
         return [verdict.as_dict() for verdict in verdicts(subject, dialect)]
-    except ValueError as error:  # no such dialect
+    except ValueError as error:  # an unknown dialect
         return [sentence(error)]
 
 
 def _checked(path: str, options: dict[str, Any]) -> None:
-    """What other processes get is the same report."""
+    """Another process gets the same report."""
     known = inspect.signature(Options).parameters.keys() - {"details"}
     named = {name: value for name, value in options.items() if name in known}
     for name in ("select", "ignore"):
@@ -129,7 +129,7 @@ def _checked(path: str, options: dict[str, Any]) -> None:
 
 
 def _vanishing(file: bytes, left: int, options: dict[str, Any]) -> None:
-    """A file that changes while it is judged is a finding, not an accident."""
+    """A file that changes during the run gives a finding, not an exception."""
     options = {name: value for name, value in options.items() if name != "reference"}
     for count in {left, *range(8), *range(8, 120, 7)}:
         source = Vanishing(file, count)
@@ -140,7 +140,7 @@ def _vanishing(file: bytes, left: int, options: dict[str, Any]) -> None:
             fix(Vanishing(file, count), io.BytesIO())
 
 
-#: Settings with which rules may be left out, or which may be wrong.
+#: Settings that may leave out rules or be invalid.
 _CHOSEN = ("select", "ignore", "severity", "excused", "limits", "payload", "reference")
 
 
@@ -163,7 +163,7 @@ def _options(settings: dict[str, Any], size: int) -> Iterator[tuple[str, Any]]:
 
 
 def _on_disk(file: bytes, name: str) -> str:
-    """The file under a name in an empty folder; zeros at its end are a hole where the file system has those."""
+    """The file under a name in an empty folder; zeros at its end are a hole if the file system supports holes."""
     for path in _folder().iterdir():
         path.unlink() if path.is_file() else shutil.rmtree(path)
     safe = "".join(char for char in name if char.isprintable() and char not in "/\0")[:80].strip(".") or "input"
@@ -183,7 +183,7 @@ def _require_sound(report: Report, file: bytes, whole: bool) -> None:
 
 
 def _printed(report: Report, form: str, quiet: bool, colour: bool) -> None:
-    """The report in a form: nothing in it acts on a terminal, and programs can read it."""
+    """The report in a format: no control characters, and valid for programs."""
     totals = Totals()
     sheet = kind(form)(colour, quiet)
     text = sheet.begin()

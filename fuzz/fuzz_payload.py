@@ -47,9 +47,9 @@ HEAD = 8
 
 
 def outcome(function: Callable[[], Any]) -> Any:
-    """What a function gives, in a form that compares bit for bit; or how it refuses."""
+    """The result of a function in a form that compares bit for bit, or its refusal."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what the definition warns of, it gives all the same
+        warnings.simplefilter("ignore")  # the result is returned in spite of the warning
         try:
             given = function()
         except (ValueError, TypeError) as error:
@@ -62,7 +62,7 @@ def outcome(function: Callable[[], Any]) -> Any:
 
 
 def one_input(data: bytes) -> None:
-    """What must hold for any bytes; whatever is raised here is a find."""
+    """Check the properties for any bytes; every exception is a failure."""
     head = data[:HEAD].ljust(HEAD, b"\0")
     task = _TASKS[head[7] % len(_TASKS)]
     task(head, data[HEAD:])
@@ -73,7 +73,7 @@ def one_input(data: bytes) -> None:
 
 
 def _npy(data: bytes, dtype: str) -> bytes:
-    """Bytes as an array of a file: one row, and as many as there are whole ones of 128."""
+    """Bytes as an array file: one row, and as many whole rows of 128 as there are."""
     array = np.frombuffer(data[: len(data) // 4 * 4], dtype=dtype)
     stream = io.BytesIO()
     np.save(stream, array[: array.size // 128 * 128].reshape(-1, 128) if array.size >= 128 else array[None])
@@ -81,7 +81,7 @@ def _npy(data: bytes, dtype: str) -> bytes:
 
 
 def _unpacked(head: bytes, tensor: bytes) -> None:
-    """Unpacked, scanned, recoded and packed by every set of kernels as by the definition."""
+    """Unpacked, scanned, recoded and packed: every kernel set against the definition."""
     source, target = _DIALECTS[head[0] % len(_DIALECTS)], _DIALECTS[head[1] % len(_DIALECTS)]
     rows, cols = head[2] % 20, _COLUMNS[head[3] % len(_COLUMNS)]
     order = "big" if head[4] & 1 else "little"
@@ -90,7 +90,7 @@ def _unpacked(head: bytes, tensor: bytes) -> None:
     leading = (2,) if head[6] & 1 else (1,) if head[6] & 2 else ()
     threads, repeated = (1, 3, 0, 2)[head[6] >> 4 & 3], head[6] & 64
     rows *= 256 if repeated and cols <= 512 else 1
-    if exact and repeated and head[5] & 16:  # what is odd comes late
+    if exact and repeated and head[5] & 16:  # unusual values come late
         tensor = bytes(max(0, rows * cols // 4 - 1024)) + tensor
     if exact:
         size = rows * cols // 4 + 32
@@ -117,7 +117,7 @@ def _unpacked(head: bytes, tensor: bytes) -> None:
                 got = each(native, threads=threads)
                 if threads:
                     assert got == wanted, kernels.name
-                else:  # refused, but where no kernel is called
+                else:  # refused, except where no kernel is called
                     assert all(a == b or a[0] == "ValueError" for a, b in zip(got, wanted, strict=True))
         os.environ[VARIABLE] = ("", "avxvnni", "nothing", "avx512vl", "neon")[head[6] >> 4 & 3]
         outcome(chosen)
@@ -138,7 +138,7 @@ def _restored_environment() -> Iterator[None]:
 
 
 def _into(tensor: bytes, shape: tuple[int, ...], source: Dialect, target: Dialect, more: Any) -> None:
-    """Into somebody's buffer comes what would come into one of ours; one that does not fit is refused."""
+    """A caller's buffer gets the same bytes as a new one; a buffer that does not fit is refused."""
     size = min(max(0, math.prod(shape)), 1 << 20)
     flat = len(shape) == 2
     for kind, function in ((np.int8, native.unpack), (np.float32, native.dequantize)):
@@ -163,7 +163,7 @@ def _into(tensor: bytes, shape: tuple[int, ...], source: Dialect, target: Dialec
 
 
 def _quantized(head: bytes, content: bytes) -> None:
-    """Weights of every kind: a tensor that is read again, or a refusal."""
+    """Weights of every kind: a tensor that can be read again, or a refusal."""
     kinds = ("<f4", "<f2", "<u2", "<f8", "<i2", "u1", "<c8", "S1")
     kind, rule = np.dtype(kinds[head[0] % len(kinds)]), (*quantize.RULES, "no rule")[head[1] % 5]
     rows, cols = head[2] % 9, _COLUMNS[head[3] % len(_COLUMNS)]
@@ -191,7 +191,7 @@ def _quantized(head: bytes, content: bytes) -> None:
 
 
 def _formed(head: bytes, content: bytes) -> None:
-    """A tensor of any type that may hold trits: its trits and its scale, the same in windows of any threads."""
+    """A tensor of any type that can hold trits: the same trits and scale in windows with any number of threads."""
     kind = (*TERNARY_TYPES, "Q8_0")[head[0] % (len(TERNARY_TYPES) + 1)]
     cols = (256, 512, 128, 64, 7, 0, 1024)[head[3] % 7]
     shape = ((head[2] % 9, cols), (2, head[2] % 9, cols), (cols,), ())[head[4] >> 1 & 3]
@@ -219,7 +219,7 @@ def _formed(head: bytes, content: bytes) -> None:
 
 
 def _odd_trits(head: bytes, content: bytes) -> None:
-    """Trits of odd values and kinds are refused alike, packed alike."""
+    """Trits with unusual values and types are refused or packed alike."""
     kinds = ("i1", "u1", "<i2", "<i8", "<u8", "<f4")
     kind, dialect = np.dtype(kinds[head[0] % len(kinds)]), _DIALECTS[head[1] % len(_DIALECTS)]
     cols = _COLUMNS[head[3] % len(_COLUMNS)]
@@ -252,7 +252,7 @@ def _odd_trits(head: bytes, content: bytes) -> None:
 
 
 def _surveyed(head: bytes, content: bytes) -> None:
-    """The compiled survey sees what the definition sees."""
+    """The compiled survey gives the same result as the definition."""
     width, mask = ((0, 0), (1, 0), (2, 0x7C00), (4, 0x7F800000), (2, 0x007C))[head[0] % 5]
     content = (content * (1 + head[2] % 20 * (1 + head[3] % 60)))[: 40_000 - head[1]]
     pos = head[4] * BLOCK
@@ -272,14 +272,14 @@ _TASKS = (_unpacked, _quantized, _formed, _odd_trits, _surveyed)
 
 
 class _Definition:
-    """The definition of all that `native` has."""
+    """The definitions of all functions of `native`."""
 
     unpack, dequantize, pack = (staticmethod(f) for f in (reference.unpack, reference.dequantize, reference.pack))
     histogram, scan, transcode = (staticmethod(f) for f in (recode.histogram, recode.scan, recode.transcode))
 
 
 def _packed_again(tensor: bytes, shape: tuple[int, ...], dialect: Dialect, more: Any) -> None:
-    """What can be unpacked strictly is packed to the same bytes again, but for those that mean nothing."""
+    """A strictly unpacked payload is packed to the same bytes, except for those without meaning."""
     if not more["strict"]:
         return
     try:

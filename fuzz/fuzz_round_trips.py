@@ -33,7 +33,7 @@ from i2s_spec.schema.types import I2_S
 
 
 def one_input(data: bytes) -> None:
-    """What must hold for any bytes; whatever is raised here is a find."""
+    """Check the properties for any bytes; every exception is a failure."""
     data, settings = overlay.read(data)
     try:
         parsed = gguf.parse(data)
@@ -52,7 +52,7 @@ def one_input(data: bytes) -> None:
 
 
 def _tensors(data: bytes) -> None:
-    """Every whole I2_S tensor through every layout that can hold it, and back."""
+    """Every whole I2_S tensor is recoded to every layout that can hold it, and back."""
     file = File(BufferSource(data))
     for tensor in list(file.tensors.rows)[:6]:
         start = (file.data_start or 0) + tensor.offset
@@ -67,14 +67,14 @@ def _tensors(data: bytes) -> None:
             try:
                 other = native.transcode(there, tensor.shape, "canonical", layout, byte_order=file.byte_order)
             except ValueError:
-                continue  # a shape that it cannot hold
+                continue  # a shape that the layout cannot hold
             back = native.transcode(other, tensor.shape, layout, "canonical", byte_order=file.byte_order)
             codes = tensor.nbytes - 32
             assert bytes(back)[: codes + 4] == there[: codes + 4]
 
 
 def _turned(data: bytes) -> None:
-    """In the other byte order and back, what a file says stays the same."""
+    """Converting the byte order there and back keeps the contents of a file."""
     file = File(BufferSource(data))
     other = "big" if file.byte_order == "little" else "little"
     once, twice = io.BytesIO(), io.BytesIO()
@@ -82,7 +82,7 @@ def _turned(data: bytes) -> None:
         convert_endian(file, once, other)
         convert_endian(File(BufferSource(once.getvalue())), twice, file.byte_order)
     except (FormatError, ValueError):
-        return  # a file that nothing is written from
+        return  # a file that cannot be converted
     again = File(BufferSource(twice.getvalue()))
     assert again.fault is None
     assert [(t.name, t.ne, t.number) for t in again.tensors.rows] == [
@@ -94,7 +94,7 @@ def _turned(data: bytes) -> None:
 
 
 def _fixed(data: bytes, settings: dict[str, Any]) -> None:
-    """Repairing what was repaired changes nothing."""
+    """Repairing a repaired file changes nothing."""
     options: dict[str, Any] = {name: list(settings[name]) for name in ("select", "ignore") if name in settings}
     options["scrub_tail"] = settings.get("scrub_tail") is True
     options["dialect"] = settings.get("dialect")
@@ -105,7 +105,7 @@ def _fixed(data: bytes, settings: dict[str, Any]) -> None:
         except FormatError:
             return
         except (ValueError, TypeError, AttributeError):
-            if not {"select", "ignore", "dialect"} & set(settings):  # which may be such that nobody can follow them
+            if not {"select", "ignore", "dialect"} & set(settings):  # these settings may be invalid
                 raise
             continue
         if not first.written:
@@ -121,7 +121,7 @@ def _fixed(data: bytes, settings: dict[str, Any]) -> None:
 
 
 def _sanitised(data: bytes, settings: dict[str, Any]) -> None:
-    """What is sanitised has the same weights, and nothing in it that sanitising would leave out."""
+    """A sanitized file has the same weights, and sanitizing it again removes nothing."""
     keep, drop = settings.get("keep_unknown") is True, settings.get("drop_template") is True
     once, twice = io.BytesIO(), io.BytesIO()
     try:
@@ -129,7 +129,7 @@ def _sanitised(data: bytes, settings: dict[str, Any]) -> None:
     except FormatError:
         return
     except ValueError:
-        assert not keep  # an architecture whose keys are not known
+        assert not keep  # an architecture whose keys are unknown
         return
     second = sanitize(once.getvalue(), twice, keep_unknown=keep, drop_template=drop)
     assert second.left_out == ()
@@ -145,7 +145,7 @@ def _folder() -> Path:
 
 
 def _on_disk(data: bytes) -> None:
-    """From file to file the same bytes come out as from buffer to buffer, and the input stays."""
+    """From file to file gives the same bytes as from buffer to buffer, and the input is unchanged."""
     source, target = _folder() / "in.gguf", _folder() / "out.gguf"
     source.write_bytes(data)
     for write in (fix, lambda *given, **more: sanitize(*given, keep_unknown=True, **more)):

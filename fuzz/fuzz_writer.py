@@ -69,7 +69,7 @@ NE = (1, 4, 32, 128, 256, 3, 0, 2, 64, 2**40, -1)
 
 
 class Calls(Program):
-    """What to call the writer with."""
+    """Arguments of the writer."""
 
     def value(self, depth: int = 0) -> Any:
         sort = self.below(9)
@@ -112,7 +112,7 @@ class Calls(Program):
 
 
 def one_input(data: bytes) -> None:
-    """What must hold for any bytes; whatever is raised here is a find."""
+    """Check the properties for any bytes; every exception is a failure."""
     program, out = Calls(data), io.BytesIO()
     added: list[tuple[str, Any]] = []
     try:

@@ -22,13 +22,13 @@ HERE = Path(__file__).resolve().parent
 
 
 def inputs(name: str) -> list[Path]:
-    """The kept inputs of a harness: its corpus and its regressions."""
+    """The stored inputs of a harness: its corpus and its regressions."""
     folders = (HERE / "corpus" / name, HERE / "regressions" / name)
     return sorted(path for folder in folders if folder.is_dir() for path in folder.iterdir() if path.name != "README")
 
 
 def replayed(*names: str) -> pytest.MarkDecorator:
-    """Parametrise a test by the kept inputs of harnesses, as `path`: what was found, and one in three of the corpus; in the
+    """Parametrize a test by the stored inputs of harnesses, as `path`: regressions and a third of the corpus; in the
     thorough tier all."""
     paths = [path for name in names for path in inputs(name)]
     quick = {path for path in paths if "corpus" not in path.parts[-3:]} | {*paths[::3]}
@@ -42,13 +42,13 @@ SIXTHS = pytest.mark.parametrize("sixth", [0, *(pytest.param(i, marks=pytest.mar
 
 
 def broken(most: int = 20_000, every: int = 1) -> list[bytes]:
-    """The malformed files up to a size, or every so many of them."""
+    """The malformed files up to a size, or one in `every` of them."""
     return [case.data for case in malformed() if not case.large and len(case.data) <= most][::every]
 
 
 @cache
 def changed(count: int, seed: int = 0) -> tuple[bytes, ...]:
-    """Files that the mutator makes of sound ones: the same each time."""
+    """Files that the mutator derives from sound ones: the same each time."""
     bases = [Draft().data, Draft("big").data, Draft(last="f32").data, b""]
     made: list[bytes] = []
     for i in range(count):
@@ -58,14 +58,14 @@ def changed(count: int, seed: int = 0) -> tuple[bytes, ...]:
 
 
 def sentence(error: BaseException) -> str:
-    """What a refusal says; it can be shown to a person as it is."""
+    """The message of a refusal; it is safe to print."""
     message = str(error)
     assert message.isprintable(), message
     return message
 
 
 class Program:
-    """Choices from bytes, one after another; the first of each where the bytes have ended."""
+    """Choices from bytes, one after another; the first of each when the bytes have ended."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0

@@ -22,10 +22,10 @@ from random import Random
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parent / "i2s_spec"
 
-#: The largest input that is kept.
+#: The largest input that is stored.
 MOST = 4095
 
-#: Rooms that count for a harness.
+#: Folders whose coverage counts for a harness.
 ROOMS = {
     "container": ("gguf",), "payload": ("codec",), "lint": ("linter", "gguf"), "round_trips": ("linter", "gguf"),
     "golden_compare": ("golden",), "writer": ("gguf",), "command_line": ("linter", "gguf", "golden"),
@@ -33,7 +33,7 @@ ROOMS = {
 
 
 class Merge:
-    """A corpus that grows by what reaches more."""
+    """A corpus that grows by inputs that increase coverage."""
 
     def __init__(self, harness: str, rooms: tuple[str, ...]) -> None:
         import coverage
@@ -66,7 +66,7 @@ class Merge:
         return found
 
     def run(self, name: str, content: bytes) -> frozenset[int]:
-        """The steps from line to line that an input takes and nothing before took."""
+        """The steps from line to line that an input takes and no earlier input took."""
         try:
             with self:
                 self.module.one_input(content)
@@ -78,7 +78,7 @@ class Merge:
         return self._reached() - self.known
 
     def keep(self, name: str, content: bytes, new: frozenset[int]) -> None:
-        """Put an input into the corpus."""
+        """Add an input to the corpus."""
         folder = HERE / "corpus" / self.name
         folder.mkdir(exist_ok=True)
         while (folder / name).exists():
@@ -87,7 +87,8 @@ class Merge:
         self.known |= new
 
     def choose(self, candidates: list[tuple[str, bytes]]) -> int:
-        """Keep the candidates that together reach what any of them does: what reaches most for its size, then the next."""
+        """Keep candidates that together reach all branches of all: first the one that reaches most for its size, then
+        the next."""
         found: dict[bytes, tuple[str, frozenset[int]]] = {}
         for at, (name, content) in enumerate(candidates):
             if len(content) <= MOST and content not in found and (new := self.run(name, content)):
@@ -105,7 +106,7 @@ class Merge:
 
 
 def changes(merge: Merge, seconds: float, seed: str) -> None:
-    """Random changes of what is kept, for some time."""
+    """Random changes of stored inputs, for some time."""
     from harness import inputs
 
     from i2s_spec.testing.mutator.mutate import crossover, mutate
@@ -131,7 +132,7 @@ def changes(merge: Merge, seconds: float, seed: str) -> None:
 
 
 def stirred(data: bytes, other: bytes, chance: Random) -> bytes:
-    """Bytes changed, put in, left out, or taken from another input."""
+    """Bytes changed, inserted, removed, or copied from another input."""
     made = bytearray(data)
     for _ in range(chance.choice((1, 1, 2, 4))):
         at = chance.randrange(len(made) + 1)

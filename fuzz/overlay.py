@@ -28,19 +28,19 @@ from i2s_spec.testing.sample import Draft, Model, Tensor, array, key_value, tens
 
 PREFIX = "fuzz."
 
-#: Most bytes of a tensor that is made by repeating, and of a file.
+#: Maximum size of a tensor made by repetition, and of a file.
 MOST = 1 << 21
 
 
 class Given(NamedTuple):
-    """What an input stands for: the bytes of a file, and settings by name."""
+    """The meaning of an input: the bytes of a file, and settings by name."""
 
     file: bytes
     settings: dict[str, Any]
 
 
 def read(data: bytes) -> Given:
-    """The file that an input stands for, and its settings."""
+    """The file that an input describes, and its settings."""
     settings = _settings(data)
     if "base" not in settings:
         return Given(data, settings)
@@ -73,7 +73,7 @@ def read(data: bytes) -> Given:
 
 
 def _filled(data: bytes, stretches: Any) -> bytes:
-    """The bytes with some stretches set to one value each: `start:length:value`, from the end where `start` is below 0."""
+    """The bytes with ranges set to one value each: `start:length:value`, from the end if `start` is negative."""
     made = bytearray(data)
     for stretch in stretches if isinstance(stretches, list) else ():
         numbers = [int(part) for part in str(stretch).split(":") if part.lstrip("-").isdecimal() and len(part) < 12]
@@ -139,7 +139,7 @@ def _put_tensor(model: Model, info: Container, content: bytes) -> None:
 def written(
     settings: dict[str, Any], keys: Sequence[Container] = (), tensors: Sequence[Tensor] = (), order: Any = "little"
 ) -> bytes:
-    """An input: settings, keys and tensors as a small GGUF file; the bytes of tensors are given short."""
+    """An input: settings, keys and tensors as a small GGUF file; bytes of tensors are given in short form."""
     draft = Draft(order)
     pairs = []
     for name, value in settings.items():
@@ -165,9 +165,9 @@ def written(
 
 
 def difference(data: bytes, most: int) -> bytes | None:
-    """A file as what is different from the model that it was made of, so that the linter says the same of it.
+    """A file as the difference from the model from which it was made, with the same findings.
 
-    :returns: None where that takes more than `most` bytes
+    :returns: None if that takes more than `most` bytes
     """
     try:
         parsed = gguf.parse(data)
@@ -213,7 +213,7 @@ def _against(base: Model, parsed: Container, settings: dict[str, Any], order: An
 
 
 def _short(content: bytes, info: Container, size: int) -> bytes:
-    """The shortest piece that gives the content when it is repeated; else the first bytes of it, if `size` says how many."""
+    """The shortest piece whose repetition gives the content; else its first bytes, if `size` says how many."""
     tail = content[-TAIL_BYTES:] if info.type == I2_S.number else b""
     body = content[: len(content) - len(tail)]
     for length in (2, 4, 32, 64, 256, 1024):

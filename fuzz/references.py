@@ -27,9 +27,9 @@ _CONFIG = {"quantization_config": {"quant_method": "bitnet", "linear_class": "au
 
 
 def reference(words: list[str], model: Model, folder: Path) -> Path | bytes:
-    """The file, or its bytes.
+    """The reference as a file, or its bytes.
 
-    :param folder: an empty one, for what must be on a disk
+    :param folder: an empty folder, for references that must be on disk
     """
     form, *changes = words or ["gguf-I2_S"]
     weights = _changed(model, changes)
@@ -139,7 +139,7 @@ def _new(name: str, kind: str, array: Any) -> NewTensor:
 
 
 def emptied(folder: Path) -> Path:
-    """A folder with nothing in it."""
+    """An empty folder."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     return folder

@@ -25,25 +25,25 @@ Target = Callable[[bytes], None]
 #: In the order of Python's numbers for them.
 _OPERATORS: Final = (operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge)
 
-#: What Atheris compares without loss, and learns from.
+#: Comparisons that Atheris traces without error.
 _PLAIN: Final = (int, str, bytes)
 
 
 def search(one_input: Target, gguf: bool = True, behind: bytes | None = None) -> None:
-    """Search with Atheris until it finds something, with the arguments of libFuzzer.
+    """Search with Atheris until a failure, with the arguments of libFuzzer.
 
-    :param gguf: whether the bytes are a GGUF file, so that its fields can be changed
-    :param behind: what the file stands behind; what is in front of it is changed as bytes
+    :param gguf: whether the bytes are a GGUF file, whose fields can be changed
+    :param behind: the text that precedes the file; bytes before the file are changed as bytes
     """
     import atheris
 
     verb_runs.EVERY = verb_runs.EVERY_FOUND
-    gc.unfreeze()  # the command line freezes what it imports, and then nobody is told of it
-    # By `type`, since `isinstance` asks an object for its class, and some of other packages answer with a warning.
+    gc.unfreeze()  # the command line freezes its imports, and the collector would skip them
+    # Use `type`, since `isinstance` asks an object for its class, and objects of some packages warn about that.
     for function in [each for each in gc.get_objects() if type(each) is FunctionType]:
         if str(function.__module__).startswith("i2s_spec"):  # all of Python would take minutes
             atheris.instrument_func(function)
-    atheris.instrument_imports(include=["i2s_spec"]).__enter__()  # for good: the linter imports its rules late
+    atheris.instrument_imports(include=["i2s_spec"]).__enter__()  # permanently: the linter imports its rules late
     with suppress(Exception):  # libFuzzer tries the empty input as well; time counts from then on
         one_input(b"")
 
@@ -56,13 +56,13 @@ def search(one_input: Target, gguf: bool = True, behind: bytes | None = None) ->
 
 
 def _guarded(one_input: Target, atheris: Any) -> Target:
-    """The target, with what Atheris lacks."""
+    """The target, with workarounds for Atheris."""
     places = [word.removeprefix("-artifact_prefix=") for word in sys.argv if word.startswith("-artifact_prefix=")]
     ours = None
 
     def target(data: bytes) -> None:
         nonlocal ours
-        if ours is None:  # not before: `Fuzz` puts its own in place
+        if ours is None:  # not earlier, because `Fuzz` installs its own
             ours = atheris._trace_cmp = _compared(atheris._trace_cmp)
         try:
             one_input(data)
@@ -76,7 +76,7 @@ def _guarded(one_input: Target, atheris: Any) -> Target:
 
 
 def _compared(traced: Callable[..., Any]) -> Callable[..., Any]:
-    """A traced comparison that Atheris sees only where it keeps nothing of it."""
+    """A traced comparison, passed to Atheris only if Atheris does not keep the result."""
 
     def compared(left: Any, right: Any, number: int, counter: int, constant: bool) -> Any:
         if type(left) in _PLAIN and type(right) in _PLAIN:
@@ -87,12 +87,12 @@ def _compared(traced: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _mixed(data: bytes, max_size: int, seed: int) -> bytes:
-    """Fields most of the time, libFuzzer's own changes of bytes now and then."""
+    """A change of fields most of the time, otherwise libFuzzer's changes of bytes."""
     return _as_bytes(data, max_size) if seed % 10 == 0 else custom_mutator(data, max_size, seed)
 
 
 def _behind(mark: bytes) -> Callable[[bytes, int, int], bytes]:
-    """What changes the file behind a mark by fields, or what is in front of it as bytes."""
+    """A mutator that changes the file after a marker by fields, or the part before it as bytes."""
 
     def changed(data: bytes, max_size: int, seed: int) -> bytes:
         head, _, file = data.partition(mark)

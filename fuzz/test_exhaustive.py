@@ -33,13 +33,13 @@ pytestmark = pytest.mark.thorough
 #: Files below this size are cut at every byte.
 SMALL = 4096
 
-#: Inputs that a worker takes at a time.
+#: Inputs in one task of a worker.
 PIECE = 256
 
-#: Of so many inputs the linter judges one. It is chosen by its checksum, so that no place is left out in all files.
+#: The linter checks one in this many inputs, chosen by checksum, so that no position is skipped in all files.
 LINTED = 12
 
-#: Bytes behind a header, or behind its first fault, up to which all prefixes are judged.
+#: All prefixes are checked up to this many bytes after a header or its first fault.
 BEHIND = 8
 
 Verdict = Callable[[bytes], None]
@@ -56,15 +56,15 @@ def small_malformed() -> list[bytes]:
 
 
 def sound() -> list[bytes]:
-    """The small valid files: both byte orders, either kind of tensor at the end."""
+    """The small valid files: both byte orders, and either kind of tensor at the end."""
     return sorted(Draft(order, last).data for order in ("little", "big") for last in ("i2s", "f32"))  # type: ignore[arg-type]
 
 
-# --- verdicts ---
+# --- checks ---
 
 
 def of_some_files(data: bytes) -> None:
-    """Scanner and schema are of one opinion; of a share of the files the linter is, too."""
+    """Scanner and schema agree; for a share of the files the linter agrees too."""
     if crc32(data) % LINTED:
         of_header(data)
     else:
@@ -72,7 +72,7 @@ def of_some_files(data: bytes) -> None:
 
 
 def of_file(data: bytes) -> None:
-    """Scanner, schema and linter are of one opinion, and it is one."""
+    """Scanner, schema and linter agree on exactly one result."""
     code = scanner_against_schema(data)
     report = lint(data)
     assert not report.bugs, report.bugs
@@ -84,18 +84,18 @@ def of_file(data: bytes) -> None:
 
 
 def of_header(data: bytes) -> None:
-    """Scanner and schema are of one opinion."""
+    """Scanner and schema agree."""
     scanner_against_schema(data)
 
 
 def of_a_share(data: bytes) -> None:
-    """All three judge a share of the files, and nobody the others."""
+    """All three check a share of the files, and skip the others."""
     if crc32(data) % LINTED == 0:
         of_file(data)
 
 
 def of_dump(data: bytes) -> None:
-    """A dump is read, or refused with a sentence."""
+    """A dump is read, or refused with a message."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / ("theirs.npz", "theirs.safetensors", "theirs.npy", "theirs.txt", "tap.bin")[data[0] % 5]
         path.write_bytes(data[1:])
@@ -111,19 +111,19 @@ def of_dump(data: bytes) -> None:
 
 
 def prefixes(data: bytes, start: int, stop: int) -> Iterable[bytes]:
-    """The prefixes of these lengths; the last of a file is the whole."""
+    """The prefixes of these lengths; the last of a file is the whole file."""
     return (data[:length] for length in range(start, stop))
 
 
 def changes(data: bytes, start: int, stop: int) -> Iterable[bytes]:
-    """Every byte from one place to another as 0, as 255, and with each of its bits turned."""
+    """Every byte in a range as 0, as 255, and with each of its bits flipped."""
     for at in range(start, stop):
         for value in sorted(edges(data[at])):
             yield data[:at] + bytes((value,)) + data[at + 1 :]
 
 
 def edges(byte: int) -> set[int]:
-    """What a byte becomes."""
+    """The values that a byte is changed to."""
     return ({0, 255} | {byte ^ 1 << bit for bit in range(8)}) - {byte}
 
 
@@ -131,7 +131,7 @@ Piece = tuple[Verdict, Callable[[bytes, int, int], Iterable[bytes]], bytes, int,
 
 
 def cut_once(samples: list[bytes]) -> list[tuple[bytes, int]]:
-    """Of files in the order of their bytes: each, and how long its first prefix is that none before it has."""
+    """For files in the order of their bytes: each, and the length of its first prefix that no earlier file has."""
     firsts = [0]
     for before, data in pairwise(samples):
         same = next((at for at, (a, b) in enumerate(zip(before, data, strict=False)) if a != b), len(before))
@@ -140,7 +140,7 @@ def cut_once(samples: list[bytes]) -> list[tuple[bytes, int]]:
 
 
 def pieces_of(verdict: Verdict, samples: list[bytes]) -> list[Piece]:
-    """Every prefix once; what is longer than what a reader of headers looks at, where the verdict is theirs, by a share."""
+    """Every prefix once; of prefixes longer than any header reader reads, only a share."""
     pieces: list[Piece] = []
     for data, first in cut_once(samples):
         whole = len(data) + 1
@@ -151,7 +151,7 @@ def pieces_of(verdict: Verdict, samples: list[bytes]) -> list[Piece]:
 
 
 def header_end(data: bytes) -> int:
-    """Where a header, or what is wrong with it, ends."""
+    """The end of a header, or of its first fault."""
     try:
         return len(data) - len(gguf.parse(data).data)
     except FormatError as error:
@@ -159,7 +159,7 @@ def header_end(data: bytes) -> int:
 
 
 def check_piece(piece: Piece) -> int:
-    """How many inputs of a piece got their verdict."""
+    """The number of checked inputs of a piece."""
     verdict, make, data, start, stop = piece
     count = 0
     for each in make(data, start, stop):
@@ -172,7 +172,7 @@ def check_piece(piece: Piece) -> int:
 
 
 def check_all(pieces: list[Piece]) -> int:
-    """How many inputs of all pieces got their verdict, by two processes."""
+    """The number of checked inputs of all pieces, by two processes."""
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         return sum(pool.map(check_piece, pieces))
 
@@ -181,7 +181,7 @@ def check_all(pieces: list[Piece]) -> int:
 
 
 def distinct(samples: list[bytes]) -> int:
-    """How many different prefixes some files have, by a walk over all of them together."""
+    """The number of different prefixes of some files, by a walk over all of them together."""
     held, level, count = samples, 0, 0
     while held:
         count += len({data[:level] for data in held})
@@ -203,7 +203,7 @@ def distinct(samples: list[bytes]) -> int:
 def test_every_prefix(verdict: Verdict, samples: Callable[[], list[bytes]]) -> None:
     every = samples()
     pieces = pieces_of(verdict, every)
-    if verdict is of_dump:  # its first byte says what the file is called
+    if verdict is of_dump:  # its first byte selects the file name
         pieces = [(*piece[:3], max(piece[3], 1), piece[4]) for piece in pieces]
     count = check_all(pieces)
     assert count == distinct(every) - (verdict is of_dump)

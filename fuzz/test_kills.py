@@ -28,7 +28,7 @@ import pytest
 
 from i2s_spec.cli import main
 
-#: Calls of verbs that write TARGET; those with --force replace what is there.
+#: Calls of verbs that write TARGET; those with --force replace an existing one.
 CALLS = (
     "new TARGET --force --seed 5",
     "convert m.gguf TARGET --to Q2_0",
@@ -52,12 +52,12 @@ CALLS = (
     "perplexity m.gguf --tokens 1,5,9,20,33,64,100,200 -c 4 --kl-divergence-base TARGET --overwrite",
 )
 
-#: One kill in so many is followed by a run to the end.
+#: One kill in so many is followed by a complete run.
 ENDED = 4
 
 
 class State(NamedTuple):
-    """What lies under a name: nothing, or the digest of a file or folder."""
+    """The content under a name: nothing, or the digest of a file or folder."""
 
     digest: str | None
 
@@ -72,13 +72,13 @@ def state(path: Path) -> State:
 
 
 def begun(words: list[str], folder: Path) -> int:
-    """The process of a verb that runs in a folder: a copy of this one, in which everything is imported already."""
+    """A running verb in a folder: a fork of this process, with everything imported."""
     process = os.fork()
     if process:
         return process
     try:
         os.chdir(folder)
-        os.environ["SOURCE_DATE_EPOCH"] = "0"  # pages say when they were made, and a minute may pass
+        os.environ["SOURCE_DATE_EPOCH"] = "0"  # pages contain the time, which would change between runs
         null = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
             os.dup2(null, number)
@@ -94,7 +94,7 @@ def finished(words: list[str], folder: Path) -> int:
 
 
 def warm(folder: Path) -> None:
-    """Run every call here once, so that the copies of this process have nothing to import."""
+    """Run every call here once, so that forks of this process import nothing."""
     sys.stdout.flush()
     saved, null = [os.dup(1), os.dup(2)], os.open(os.devnull, os.O_RDWR)
     here = Path.cwd()
@@ -114,7 +114,7 @@ def warm(folder: Path) -> None:
 
 
 def furnish(folder: Path) -> None:
-    """The inputs."""
+    """Write the inputs."""
     for line in ("new m.gguf --layers 1", "new n.gguf --layers 1 --seed 1", "new odd.gguf --layers 1",
                  "new f.gguf --layers 1 --type F16", "golden record m.gguf --tokens 1,2 -o g",
                  "export m.gguf -o ck"):  # fmt: skip
@@ -137,7 +137,8 @@ class Campaign:
         self.seen: Counter[str] = Counter()
 
     def rounds(self, line: str, kills: int) -> None:
-        """Kill one call so often; runs that ended first do not count, but there are three times as many tries at most."""
+        """Kill one call this often; runs that ended first do not count, but there are at most three times as many
+        attempts."""
         words = line.split()
         force = "--force" in words or "--overwrite" in words or "--report" in words
         self.reset(line, force)
@@ -174,24 +175,24 @@ class Campaign:
                 break
 
     def timed(self, words: list[str], line: str) -> float:
-        """Run a call to its end: the seconds that it lasts, which depend on what else this machine does."""
+        """Run a call to its end and return the seconds, which depend on the load of the machine."""
         began = time.monotonic()
         assert finished(words, self.folder) in (0, 1), line
         return time.monotonic() - began
 
     def moment(self, process: int, lasts: float) -> None:
-        """Wait for a moment that nobody chose."""
+        """Wait for a random time."""
         time.sleep(self.chance.uniform(0, 1.1 * lasts))
 
     def brought_back(self, words: list[str], before: State, new: State) -> bool:
-        """Whether the next run has what a moment without a name took away."""
+        """Whether the next run restores a result that was unnamed at the moment of the kill."""
         return finished(words, self.folder) in (0, 1) and state(self.target) == new
 
     def leftovers(self) -> list[str]:
         return sorted(path.name for path in self.folder.iterdir() if path not in self.inputs and path != self.target)
 
     def reset(self, line: str, force: bool) -> State:
-        """The result as it is before a run: another one of its sort where it is to be replaced, else nothing."""
+        """Reset the result before a run: another one of its kind if it will be replaced, else nothing."""
         if self.target.is_dir():
             for path in self.target.iterdir():
                 path.unlink()
@@ -205,7 +206,7 @@ class Campaign:
 
 
 def campaign(folder: Path, kills: int, seed: int = 0) -> Counter[str]:
-    """Kill so many runs, spread over all calls."""
+    """Kill this many runs, spread over all calls."""
     made = Campaign(folder, seed)
     for i, line in enumerate(CALLS):
         made.rounds(line, kills // len(CALLS) + (i < kills % len(CALLS)))
@@ -216,7 +217,7 @@ def campaign(folder: Path, kills: int, seed: int = 0) -> Counter[str]:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be copied here")
 def test_kills(tmp_path: Path) -> None:
     seen = campaign(tmp_path, 5 * len(CALLS))
-    assert seen["killed"] > 0  # of a call that is slow while it is timed, and quick later, most end before their kill
+    assert seen["killed"] > 0  # if a call was timed while slow, most later runs may end before their kill
 
 
 @pytest.mark.thorough
@@ -227,7 +228,7 @@ def test_the_campaign_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ours, to_its_end = os.getpid(), False
 
     def stuck(fd: int) -> None:
-        """A disk that never answers those that are to be killed: what they write has no name yet."""
+        """Block the disk for runs that will be killed, while their output has no name yet."""
         while not to_its_end and os.getpid() != ours:
             signal.pause()
 
@@ -240,7 +241,7 @@ def test_the_campaign_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             to_its_end = False
 
     def written(self: Campaign, process: int, lasts: float) -> None:
-        """Wait until something is written, or the verb has ended without that."""
+        """Wait until something is written, or the verb has ended without writing."""
         while not self.leftovers() and os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             time.sleep(0.001)
 

@@ -15,7 +15,7 @@ from i2s_spec.testing.sample import Draft
 
 HARNESSES = sorted(path.stem for path in HERE.glob("fuzz_*.py"))
 
-#: What the harnesses take that do not take a GGUF file.
+#: Inputs of harnesses that do not read GGUF files.
 PROGRAMS = {
     "fuzz_command_line": b"show @\n" + Draft().data,
     "fuzz_golden_compare": b"\0PK",
@@ -49,7 +49,7 @@ def test_sound_input_is_no_find(name: str) -> None:
 
 
 def test_no_word_leads_out_of_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A verb that reads the folder around this one would read what other processes write, for hours."""
+    """A verb that reads the folder around this one would read files of other processes, for hours."""
     harness, seen = import_module("fuzz_command_line"), []
 
     def caught(words: list[str], *_: object) -> tuple[int, str, str]:

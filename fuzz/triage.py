@@ -19,11 +19,11 @@ from triage_page import Find, Shelf, relative
 from triage_run import HERE, Failure, Runner, WorkerError
 from triage_shrink import smallest
 
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Triage finds, as the command line says.
+    """Triage failures, as the command line says.
 
     :param words: the arguments; those of the process if left out
     """
@@ -57,9 +57,7 @@ def _triage(runner: Runner, shelf: Shelf, files: Sequence[Path], given: argparse
     for finds in groups.values():
         path, data, failure = min(finds, key=lambda find: (len(find[1]), find[1]))
         names = [(path.name, len(data)), *((other.name, len(raw)) for other, raw, _ in finds if other != path)]
-        print(
-            f"{len(finds)} {'find' if len(finds) == 1 else 'finds'}: {quote(failure.signature, limit=600, bare=True)}"
-        )
+        print(f"{counted(len(finds), 'find')}: {quote(failure.signature, limit=600, bare=True)}")
         print(f"  says: {quote(failure.message, limit=200, bare=True)}")
         known = next(
             (entry for entry in shelf.with_signature(failure.id) if _still(runner, entry.input, failure)), None
@@ -69,17 +67,17 @@ def _triage(runner: Runner, shelf: Shelf, files: Sequence[Path], given: argparse
             continue
         new += 1
         small, failure = _made_small(runner, data, failure, given)
-        print(f"  made small: {len(small):,} bytes, from {len(data):,} of {_shown(path)}")
+        print(f"  made small: {counted(len(small), 'byte')}, from {len(data):,} of {_shown(path)}")
         if given.dry_run:
             continue
         entry = shelf.put(Find(failure, small, names), given.name)
         print(f"  wrote: {_shown(entry.input)}\n  page: {_shown(entry.page)}\n  replay: {shelf.replay(entry)}")
-    print(f"{len(files):,} files, {len(groups):,} signatures, {new:,} new")
+    print(f"{counted(len(files), 'file')}, {counted(len(groups), 'signature')}, {new:,} new")
     return 1 if new else 0
 
 
 def _made_small(runner: Runner, data: bytes, failure: Failure, given: argparse.Namespace) -> tuple[bytes, Failure]:
-    """The smallest input that fails the same way, and how it fails: its message may be another."""
+    """The smallest input that fails the same way, and its failure, whose message may differ."""
     last = [failure]
 
     def happens(other: bytes) -> bool:
@@ -94,7 +92,8 @@ def _made_small(runner: Runner, data: bytes, failure: Failure, given: argparse.N
 
 
 def _still(runner: Runner, path: Path, failure: Failure) -> bool:
-    """Whether a kept input fails in the same way; if it was mended, a new find in the same place is a new one."""
+    """Whether a stored input still fails the same way; if it was fixed, a new failure in the same place is a new
+    one."""
     found = runner.failure(path.read_bytes())
     return found is not None and found.id == failure.id
 

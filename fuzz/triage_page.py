@@ -16,9 +16,9 @@ from pathlib import Path
 from triage_run import Failure
 
 from i2s_spec.draw.hexdump import hexdump
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 
-#: What stands in a page until somebody knows better; a test fails while it does.
+#: Placeholder on a new page, to be replaced by hand; a test fails while it is there.
 UNWRITTEN = "Not written yet: say what was wrong, where, and what holds now."
 
 #: Bytes of an input that a page shows.
@@ -27,10 +27,10 @@ SHOWN = 512
 
 @dataclass(frozen=True)
 class Find:
-    """One way to fail, made small.
+    """One kind of failure, minimized.
 
-    :param data: the small input
-    :param sources: names and sizes of the inputs that fail in this way, that which was made small first
+    :param data: the minimized input
+    :param sources: names and sizes of the inputs that fail this way, the minimized one first
     """
 
     failure: Failure
@@ -59,7 +59,7 @@ class Shelf:
         self._inputs, self._pages = folder / name, folder / "pages" / name
 
     def with_signature(self, id: str) -> Iterator[Regression]:
-        """What has been kept under a signature."""
+        """The stored regressions with a signature."""
         for page in sorted(self._pages.glob("*.md")):
             text = page.read_text("utf-8")
             if f"({id})" in text and (named := re.search(r"^\| input \| `([^`]+)`", text, re.M)):
@@ -68,9 +68,9 @@ class Shelf:
                     yield Regression(input, page)
 
     def put(self, find: Find, name: str | None = None) -> Regression:
-        """Write a find: the page first, so that no input is without one.
+        """Write a failure: the page first, so that every input has one.
 
-        :param name: what it is called; else after the exception and the function
+        :param name: its name; by default made from the exception and the function
         """
         stem = _free(name or _slug(find.failure), self._taken)
         suffix = ".gguf" if find.data.startswith(b"GGUF") else ""
@@ -83,7 +83,7 @@ class Shelf:
         return entry
 
     def replay(self, entry: Regression) -> str:
-        """The command that runs a kept input again."""
+        """The command that replays a stored input."""
         return f"pytest {relative(self._harness)} -k {entry.page.stem}"
 
     def _taken(self, stem: str) -> bool:
@@ -105,8 +105,8 @@ class Shelf:
 | | |
 |---|---|
 | harness | `{self._harness.name}` |
-| input | `{entry.input.name}`, {len(data):,} bytes, SHA-256 `{sha256(data).hexdigest()[:16]}` |
-| found as | `{_cell(first)}`, {size:,} bytes{more} |
+| input | `{entry.input.name}`, {counted(len(data), "byte")}, SHA-256 `{sha256(data).hexdigest()[:16]}` |
+| found as | `{_cell(first)}`, {counted(size, "byte")}{more} |
 | what failed | `{_cell(failure.kind)}`: `{_cell(failure.message, 240) or "no message"}` |
 | signature | `{_cell(failure.signature)}` ({failure.id}) |
 
@@ -146,7 +146,7 @@ def _cell(text: str, limit: int = 600) -> str:
 
 
 def relative(path: Path) -> str:
-    """A path as one would type it here."""
+    """A path relative to the current folder."""
     try:
         return path.resolve().relative_to(Path.cwd()).as_posix()
     except ValueError:

@@ -26,17 +26,17 @@ from triage_worker import LENGTH, Own
 
 HERE = Path(__file__).resolve().parent
 
-#: How many of our innermost frames count: the place, and two of those that led to it.
+#: Number of innermost frames of our code in a signature: the place, and two callers.
 FRAMES = 3
 
-#: Time for a harness to be loaded, in seconds; it grows with the bound of an input.
+#: Seconds for loading a harness; increased with the time limit of an input.
 LOADING = 60.0
 
 Frame = tuple[str, str, str]  # file, function, text of the line
 
 
 class WorkerError(Exception):
-    """A harness that cannot be run at all."""
+    """A harness that cannot run at all."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Failure:
     """How an input fails.
 
     :param kind: the type of the exception, `hang`, or how the process ended
-    :param frames: our own frames, the innermost last
+    :param frames: frames of our code, the innermost last
     """
 
     kind: str
@@ -54,15 +54,15 @@ class Failure:
     @property
     def place(self) -> tuple[Frame, ...]:
         """The frames that count, the innermost first."""
-        if self.kind == "RecursionError":  # where it stops depends on how deep it began
+        if self.kind == "RecursionError":  # the frame where it stops depends on the depth at the start
             return tuple(sorted({(file, function, "") for file, function, _ in self.frames[-60:]}))
         return self.frames[: -FRAMES - 1 : -1]
 
     @property
     def signature(self) -> str:
-        """By what two finds count as the same: no numbers of lines, which change, and of the message only a rule.
+        """Identifies equal failures: no line numbers, which change, and of the message only the rule.
 
-        Where a harness asserts something of a finding, the frames are the same whatever the rule is.
+        If a harness asserts something about a finding, the frames are equal for all rules.
         """
         parts = [f"{file}:{function}{f': {text}' if text else ''}" for file, function, text in self.place]
         rule = re.search(r"\b[A-Z]\d{3}\b", self.message) if self.kind == "AssertionError" else None
@@ -70,7 +70,7 @@ class Failure:
 
     @property
     def id(self) -> str:
-        """The signature, short."""
+        """The signature, shortened."""
         return sha256(self.signature.encode()).hexdigest()[:12]
 
 
@@ -78,8 +78,8 @@ class Runner:
     """Runs inputs of one harness; a context that ends its process.
 
     :param harness: the file with `one_input`
-    :param seconds: how long an input may take
-    :param memory: bytes that it may ask for
+    :param seconds: time limit of an input
+    :param memory: bytes that it may allocate
     """
 
     def __init__(self, harness: Path, seconds: float = 20.0, memory: int = 2 << 30) -> None:
@@ -99,7 +99,7 @@ class Runner:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def failure(self, data: bytes) -> Failure | None:
-        """How an input fails; None where it does not."""
+        """How an input fails; None if it does not."""
         process = self._process or self._begin()
         assert process.stdin is not None
         answer = b""
@@ -118,7 +118,7 @@ class Runner:
 
     def _begin(self) -> subprocess.Popen[bytes]:
         words = [sys.executable, str(HERE / "triage_worker.py"), str(self.harness), str(self._memory)]
-        environment = {**os.environ, "TMPDIR": self._folder}  # what is killed leaves its files there
+        environment = {**os.environ, "TMPDIR": self._folder}  # a killed process leaves its files there
         with self._log.open("wb") as log:
             process = subprocess.Popen(
                 words,
@@ -140,7 +140,7 @@ class Runner:
         return process
 
     def _line(self, process: subprocess.Popen[bytes], seconds: float) -> bytes:
-        """A line of the process; empty where it has ended."""
+        """A line of the process's output; empty if it has ended."""
         assert process.stdout is not None
         until, answer = time.monotonic() + seconds, b""
         while not answer.endswith(b"\n"):
@@ -153,7 +153,7 @@ class Runner:
         return answer
 
     def _hang(self, process: subprocess.Popen[bytes]) -> Failure:
-        """Ask a few times where it is: what all answers begin with holds the loop."""
+        """Sample the stack a few times: the common outermost frames contain the loop."""
         stacks = []
         for _ in range(4):
             stacks.append(self._stack(self._where(process)))
@@ -167,7 +167,8 @@ class Runner:
         return Failure("hang", f"it has not ended after {self._seconds:g} s", tuple(common))
 
     def _where(self, process: subprocess.Popen[bytes]) -> str:
-        """What `faulthandler` prints of a process that runs, to its last line: it may have to wait for a processor first."""
+        """The output of `faulthandler` for a running process, to its last line: it may have to wait for a processor
+        first."""
         before, until = self._log.stat().st_size, time.monotonic() + 30
         process.send_signal(signal.SIGUSR1)
         while True:
@@ -184,21 +185,21 @@ class Runner:
         return Failure(name, "the process ended", tuple((file, function, "") for file, function, _ in stack))
 
     def _stack(self, answer: str) -> list[Frame]:
-        """Our frames in what `faulthandler` printed, the innermost last."""
+        """Frames of our code in the output of `faulthandler`, the innermost last."""
         found = re.findall(r'^  File "(.*)", line (\d+) in (.*)$', answer, re.M)
         return [(name, function, "") for file, _, function in reversed(found) if (name := self._own.name(file))]
 
     def _end(self, kill: bool = False) -> None:
-        """End the process, or see that it has ended; and what it started with it."""
+        """End the process and its children, or note that it has ended."""
         process, self._process = self._process, None
         if process is None:
             return
         assert process.stdin is not None
         assert process.stdout is not None
         with suppress(BrokenPipeError):
-            process.stdin.close()  # it ends itself now, and clears up
+            process.stdin.close()  # it ends by itself now, and cleans up
         until = time.monotonic() + (0.0 if kill else 5.0)
-        ended = os.WEXITED | os.WNOHANG | os.WNOWAIT  # not waited for, so that its number stays its own
+        ended = os.WEXITED | os.WNOHANG | os.WNOWAIT  # not waited for, so that its process id is not reused
         while time.monotonic() < until and os.waitid(os.P_PID, process.pid, ended) is None:
             time.sleep(0.01)
         with suppress(ProcessLookupError):

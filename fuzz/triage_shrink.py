@@ -9,14 +9,14 @@ from i2s_spec.fuzzing.minimise import minimised
 
 
 def smallest(data: bytes, happens: Callable[[bytes], bool], runs: int = 3000, seconds: float = 60.0) -> bytes:
-    """A small input on which the same thing happens; the same one each time, if time suffices.
+    """A small input on which the same happens; the same one each time, if the time suffices.
 
-    What `i2s fuzz` does comes first: it knows records, but it stops at stretches of four bytes, since a run of a stranger's
-    decoder takes long. A harness is quick, and so every byte is tried.
+    The method of `i2s fuzz` comes first: it knows records, but it stops at ranges of four bytes, since a run of another
+    decoder takes long. A harness is fast, so every byte is tried.
 
-    :param happens: whether the same thing happens on an input; not called on `data`
-    :param runs: how many inputs are tried at most
-    :param seconds: how long at most
+    :param happens: whether the same happens on an input; not called on `data`
+    :param runs: maximum number of inputs to try
+    :param seconds: time limit
     """
     until = time.monotonic() + seconds
     tried: dict[bytes, bool] = {data: True}
@@ -37,7 +37,7 @@ def smallest(data: bytes, happens: Callable[[bytes], bool], runs: int = 3000, se
 
 
 def _fewer(data: bytes, happens: Callable[[bytes], bool]) -> bytes:
-    """Leave out stretches, from half of the input down to one byte, from the end."""
+    """Remove ranges, from half of the input down to one byte, from the end."""
     step = max(1, len(data) // 2)
     while step:
         at = len(data) - step
@@ -52,7 +52,7 @@ def _fewer(data: bytes, happens: Callable[[bytes], bool]) -> bytes:
 
 
 def _plain(data: bytes, happens: Callable[[bytes], bool]) -> bytes:
-    """Make bytes that do not matter zero."""
+    """Set bytes that do not matter to zero."""
     for at, byte in enumerate(data):
         if byte and happens(plain := data[:at] + b"\0" + data[at + 1 :]):
             data = plain

@@ -29,9 +29,9 @@ LENGTH = struct.Struct("<Q")
 def main(harness: Path, memory: int) -> None:
     """Serve until the inputs end.
 
-    :param memory: bytes that may be asked for on top of what the harness takes when it is loaded
+    :param memory: bytes that may be allocated in addition to those of the loaded harness
     """
-    # the harness may close or replace the standard streams, and whoever it calls may write to them
+    # the harness may close or replace the standard streams, and its callees may write to them
     asked, answered = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "w", encoding="ascii")
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -50,7 +50,7 @@ def main(harness: Path, memory: int) -> None:
 
 
 class Own:
-    """Which files are ours: the package, and the folder of the harness without what triages."""
+    """Identifies files of ours: the package, and the folder of the harness without the triage modules."""
 
     def __init__(self, harness: Path) -> None:
         import i2s_spec
@@ -59,7 +59,7 @@ class Own:
         self._package = Path(i2s_spec.__file__).resolve().parent
 
     def name(self, file: str) -> str | None:
-        """What a file of ours is called; None for one of others."""
+        """The name of a file of ours; None for other files."""
         path = Path(file)
         if self._package in path.parents:
             return f"i2s_spec/{path.relative_to(self._package).as_posix()}"
@@ -71,16 +71,16 @@ class Own:
 def _bound(memory: int) -> None:
     with open("/proc/self/statm", encoding="ascii") as pages:
         taken = int(pages.read().split()[5]) * resource.getpagesize()
-    with suppress(OSError, ValueError):  # there is a stricter limit already
+    with suppress(OSError, ValueError):  # a stricter limit is set already
         resource.setrlimit(resource.RLIMIT_DATA, (taken + memory, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _outcome(one_input: Any, data: bytes, own: Own) -> dict[str, Any] | None:
-    """How an input ends: null, or what it raises.
+    """The outcome of an input: null, or the exception.
 
-    The linter and the command line catch their own bugs, and a harness asserts that there was none; under I2S_DEBUG they
-    let them through, and then the frames are those of the bug.
+    The linter and the command line catch their own bugs, and a harness asserts that there was none. Under I2S_DEBUG
+    they re-raise them, and the frames are those of the bug.
     """
     found = _raised(one_input, data, own)
     if found is None or found["type"] != "AssertionError":
@@ -96,10 +96,10 @@ def _outcome(one_input: Any, data: bytes, own: Own) -> dict[str, Any] | None:
 def _raised(one_input: Any, data: bytes, own: Own) -> dict[str, Any] | None:
     try:
         one_input(data)
-    except BaseException as raised:  # whatever it is, it is a find
+    except BaseException as raised:  # any exception is a failure
         error = raised
         if isinstance(raised, AssertionError) and raised.__context__ is not None and not raised.__suppress_context__:
-            error = raised.__context__  # asserted of an exception: the place is where that came from
+            error = raised.__context__  # an assertion about an exception: the place is that of the exception
         frames = [
             [name, frame.name, linecache.getline(frame.filename, frame.lineno or 0).strip()[:160]]
             for frame in traceback.extract_tb(error.__traceback__)

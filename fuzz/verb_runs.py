@@ -22,21 +22,21 @@ from zlib import crc32
 from i2s_spec.cli import main
 from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_USAGE
 
-#: How a verb may end, whatever it is given.
+#: The permitted exit codes of a verb for any input.
 ANSWERS = (0, EXIT_FINDINGS, EXIT_USAGE, EXIT_INPUT)
 
 _CALLS = count(1)
 
-#: One in so many inputs goes through the verbs: of what is replayed, and of what a search makes.
+#: One in so many inputs runs through the verbs: in a replay, and in a search.
 EVERY, EVERY_FOUND = 16, 4
 
 
 def require_answers(data: bytes, *lines: str, **files: bytes) -> None:
-    """Give files to verbs, one after another: none of them may end as if this package had failed.
+    """Run verbs on files, one after another: none may exit with the code of a bug in this package.
 
-    :param data: the input of the harness, by which it is chosen
+    :param data: the input of the harness, which decides whether it is used
     :param lines: the words of each call, separated by spaces
-    :param files: what is in the folder first, by names whose `__` stands for a dot
+    :param files: the initial files of the folder, by names in which `__` stands for a dot
     """
     if crc32(data) % EVERY:
         return
@@ -48,7 +48,7 @@ def require_answers(data: bytes, *lines: str, **files: bytes) -> None:
 
 
 def answered(words: list[str], folder: Path, stdin: bytes = b"") -> tuple[int, str, str]:
-    """Run the command line in this process, with its streams caught: its exit code, and what it wrote to both."""
+    """Run the command line in this process with captured streams: its exit code, and its output to both."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", "surrogateescape", write_through=True) for _ in range(2))
     saved = sys.stdout, sys.stderr, sys.stdin, os.getcwd()
     sys.stdout, sys.stderr, sys.stdin = out, err, io.TextIOWrapper(io.BytesIO(stdin))
@@ -61,9 +61,9 @@ def answered(words: list[str], folder: Path, stdin: bytes = b"") -> tuple[int, s
     finally:
         sys.stdout, sys.stderr, sys.stdin = saved[:3]
         os.chdir(saved[3])
-        gc.unfreeze()  # `main` takes the process to end, and keeps what is garbage here
+        gc.unfreeze()  # `main` expects the process to end, and freezes garbage here
         if next(_CALLS) % 256 == 0:
-            gc.collect()  # it counts as old now, where the collector seldom looks: a search had 2 GB of it in 20 minutes
+            gc.collect()  # unfrozen objects count as old and are seldom collected: a search had 2 GB of them
     printed, complained = (stream.buffer.getvalue().decode("utf-8", "replace") for stream in (out, err))
     assert status != EXIT_BUG, f"{words} ended as a bug of this package: {complained}"
     assert status in ANSWERS, (words, status, complained)
@@ -72,7 +72,7 @@ def answered(words: list[str], folder: Path, stdin: bytes = b"") -> tuple[int, s
 
 
 def emptied() -> Path:
-    """A folder for files of one input, with nothing in it."""
+    """An empty folder for the files of one input."""
     folder = _folder()
     for path in folder.iterdir():
         path.unlink() if path.is_file() or path.is_symlink() else shutil.rmtree(path)

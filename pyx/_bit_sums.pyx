@@ -69,16 +69,16 @@ def kernel_needs():
 
 
 def planes_size(int64_t width, int64_t segment):
-    """Bytes of the planes of rows of `width` bytes in stretches of `segment`."""
+    """Bytes of the planes of rows of `width` bytes in segments of `segment` bytes."""
     return I2S_PLANES * (segment + I2S_MOST_BYTES) * (width // segment)
 
 
 def add_bit_sums(int row, const uint8_t[::1] data, int64_t width, int64_t segment, bint either, uint32_t[:, ::1] columns,
                  uint32_t[:, ::1] segments, int64_t first, uint8_t[::1] planes, int held, bint last):
-    """Add the sums of whole rows of `width` bytes to `columns` [4, width], and write those of each stretch of `segment`
-    bytes to `segments` [stretches, 4], from the stretch `first` on, unless that is None.
+    """Add the sums of whole rows of `width` bytes to `columns` [4, width], and write those of each segment of `segment`
+    bytes to `segments` [segments, 4], from the segment `first` on, unless that is None.
 
-    `planes` keeps a part of the sums between calls. The return value is the most that it holds, which the next call takes
+    `planes` keeps a part of the sums between calls. The return value is the largest count in it, which the next call takes
     as `held`. At first, and again after the `last` rows, `planes` is zeros and `held` is 0: all sums are in `columns`."""
     cdef int64_t rows
     if not 0 <= row < I2S_SUMS_SETS or not i2s_sums_sets[row].available():
@@ -134,7 +134,7 @@ cdef bint counted_file(int row, int descriptor, int64_t start, int64_t height, i
 def count_file(int row, int descriptor, int64_t start, int64_t height, uint8_t[::1] buffer, int64_t step, bint either,
                bint others, uint32_t[:, ::1] columns, uint32_t[:, ::1] rows):
     """The counts of a matrix of a file: of `height` rows, which are read `step` bytes at a time, to `columns` [2, cols] and
-    `rows` [2, height], or [2, 0], as `totals` has them. False where the file does not hold all of it."""
+    `rows` [2, height], or [2, 0], in the form of `totals`. False if the file ends before the matrix does."""
     cdef int64_t cols = columns.shape[1]
     cdef uint8_t *scratch
     cdef bint there, counted = rows.shape[1] != 0
@@ -157,8 +157,8 @@ def count_file(int row, int descriptor, int64_t start, int64_t height, uint8_t[:
 
 
 def ranks(const uint32_t[::1] counts, double[::1] found):
-    """The ranks of counts, with mean 0, equals sharing one; how many different counts there are. -1 where there are more
-    than 2^20, or one is larger than that."""
+    """Write the ranks of counts, with mean 0; equal counts share a rank. Returns the number of different counts, or -1 if
+    there are more than 2^20 counts, or one is larger than that."""
     cdef int64_t n = counts.shape[0], different
     cdef uint32_t most
     cdef uint32_t *seen
@@ -185,10 +185,11 @@ def score_sets():
 
 def column_scores(int row, const uint32_t[:, ::1] bases, const int32_t[:, ::1] places, int64_t split,
                   const double[:, ::1] others, int64_t share, int64_t width, int64_t values, double[:, ::1] found):
-    """The scores of profiles, whose ranks `others` has, against columns in the order of each row of `places`; whether every
-    profile has so many `values`. `bases` has the counts of places for the first `split` orders and for the others; of heads
-    of `width` columns, `share` are summed. Places are of all columns, or of the first block of these: those of other blocks
-    move on with their block, in a ring. Every place must be one of a column: that is not looked at."""
+    """Write the scores of profiles, whose ranks are in `others`, against columns in the order of each row of `places`; returns
+    whether every profile has at least `values` different values. `bases` has the counts of places for the first `split`
+    orders and for the others; `share` heads of `width` columns each are summed. Places are given for all columns, or for
+    the first block: other blocks repeat them, shifted by the block, modulo the width. Places must be valid column numbers;
+    this is not checked."""
     cdef int64_t n = bases.shape[1], orders = places.shape[0]
     cdef bint repeat = places.shape[1] == I2S_REPEATS and n % I2S_REPEATS == 0
     cdef size_t most
@@ -234,9 +235,9 @@ def column_scores(int row, const uint32_t[:, ::1] bases, const int32_t[:, ::1] p
 
 def totals(const uint32_t[:, ::1] pairs, const uint32_t[:, ::1] stretches, uint32_t height, bint others,
            uint32_t[:, ::1] columns, uint32_t[:, ::1] rows):
-    """Sums of bits, by columns and stretches, as counts of places and of rows: first where bytes hold four columns of a row,
-    then where they hold four rows. Of `height` rows those are counted that are not set, where `others` are. `stretches` and
-    `rows` may be empty."""
+    """Convert sums of bits, by columns and segments, to counts of places and of rows: first for bytes of four columns of a
+    row, then for bytes of four rows. With `others`, the counts are of the bits that are not set in `height` rows.
+    `stretches` and `rows` may be empty."""
     cdef int64_t cols = columns.shape[1], groups = rows.shape[1] // 4
     if pairs.shape[0] != 4 or stretches.shape[1] != 4 or columns.shape[0] != 2 or rows.shape[0] != 2:
         raise ValueError("the counts have another shape")
@@ -249,7 +250,7 @@ def totals(const uint32_t[:, ::1] pairs, const uint32_t[:, ::1] stretches, uint3
 
 
 def float_ranks(const float[::1] values, double[::1] found):
-    """The ranks of floats, as `ranks` has them; how many different ones there are, or 0 where one is not finite."""
+    """Write the ranks of floats, as `ranks` does; returns the number of different values, or 0 if one is not finite."""
     cdef int64_t n = values.shape[0], different
     cdef uint64_t *keys
     if found.shape[0] != n or n > LONGEST:

@@ -151,7 +151,7 @@ def histogram(int row, const uint8_t[::1] src):
 
 
 def fresh_bytes(Py_ssize_t n):
-    """A bytes object of `n` bytes that are still to be written, and a view to write them through."""
+    """An uninitialized bytes object of `n` bytes, and a view for writing it."""
     made = PyBytes_FromStringAndSize(NULL, n)
     return made, PyMemoryView_FromMemory(PyBytes_AS_STRING(made), n, PyBUF_WRITE)
 
@@ -162,7 +162,7 @@ def address(const uint8_t[::1] data):
 
 
 def read(int row, const uint8_t[::1] src):
-    """Read every byte and do almost nothing with it: the probe with which benchmarks are compared."""
+    """Read every byte with almost no computation: the probe with which benchmarks are compared."""
     cdef const uint8_t *s = start_of(src)
     cdef int64_t n = src.shape[0]
     cdef uint64_t found
@@ -172,7 +172,7 @@ def read(int row, const uint8_t[::1] src):
 
 
 def write(int row, uint8_t[::1] dst):
-    """Write every byte and compute nothing: the probe with which benchmarks are compared where results stay in the cache."""
+    """Write every byte and compute nothing: the probe for benchmarks whose results stay in the cache."""
     cdef uint8_t *d = <uint8_t *>start_of(dst)
     cdef int64_t n = dst.shape[0]
     if n:

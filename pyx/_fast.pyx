@@ -107,7 +107,7 @@ cdef class Program:
     def add(self, int op, *, int64_t x=-1, int64_t x2=-1, int64_t out=0, int64_t width=0, int64_t inner=0, int64_t heads=0,
             int64_t groups=0, int64_t value=0, int64_t first=0, int64_t count=0, uintptr_t weight=0, uintptr_t weight2=0,
             float factor=0, int kind=0, bint late=False, int layer=0):
-        """A step; fast_pass.h says which fields each has. Weights are addresses, which the caller keeps alive."""
+        """A step; fast_pass.h lists the fields of each. Weights are addresses, which the caller keeps alive."""
         cdef i2s_step *more = <i2s_step *>realloc(self.steps, (self.count + 1) * sizeof(i2s_step))
         cdef i2s_step *s
         if more == NULL:
@@ -140,7 +140,7 @@ cdef class Program:
             const int64_t[::1] rows, const int64_t[::1] positions, const uintptr_t[::1] caches, float[::1] values,
             float[:, ::1] result, float[::1] room, float[::1] partial, int8_t[::1] codes, int8_t[::1] arranged,
             float[::1] scales, int32_t[::1] sums):
-        """Run all steps over the tokens of all sequences (start, stop, past), of which `rows` go on behind a choice."""
+        """Run all steps over the tokens of all sequences (start, stop, past), of which `rows` remain after the selection of rows."""
         cdef i2s_pass p
         memset(&p, 0, sizeof(p))
         p.fast, p.ternary, p.shared = i2s_fast_sets[fast], &_shared.sets[ternary], _shared

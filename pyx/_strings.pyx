@@ -57,11 +57,11 @@ cdef struct Waiting:
 cdef class Walk:
     """The findings so far in one array of strings; `feed` continues with the bytes that follow, for one thread at a time."""
 
-    cdef readonly int64_t index        # strings that were passed over
+    cdef readonly int64_t index        # strings passed so far
     cdef readonly int64_t position     # where the next one begins
     cdef readonly int64_t empty, first_empty, longest, longest_at
     cdef readonly int64_t odd_pairs, first_odd_pair, numbered, first_numbered
-    cdef readonly bint is_utf8         # every string was looked at, and is UTF-8
+    cdef readonly bint is_utf8         # every string was checked, and is UTF-8
     cdef readonly int64_t markers      # strings of the form <|...|>
     cdef readonly object byte_forms, needles, marked
     cdef int64_t count, limit, kept_forms, kept_marked
@@ -109,8 +109,8 @@ cdef class Walk:
         self.is_utf8 = True
 
     def feed(self, const uint8_t[::1] part, int64_t most):
-        """Walk over the strings that lie whole in `part`, which begins at `position`; of longer ones than `most`, the
-        content is not looked at. Returns the strings that seem to be there a second time: index and where each begins.
+        """Walk over the strings that lie whole in `part`, which begins at `position`; the content of strings longer than
+        `most` is skipped. Returns the index and the position of strings that seem to be duplicates.
 
         :raises RuntimeError: while another thread feeds
         """
@@ -176,7 +176,7 @@ cdef class Walk:
             self.first_odd_pair = self.index
 
     cdef inline int look_alone(self, const uint8_t *p, int64_t length, int64_t room) except -1:
-        """`look` where strings are compared neither with each other nor with texts: the hash is what takes longest."""
+        """`look` without comparing strings with each other or with texts, since the hash takes longest."""
         cdef Seen seen
         if length > self.longest:
             self.longest = length
@@ -189,7 +189,7 @@ cdef class Walk:
         return 0
 
     cdef inline void note_pair(self, const uint8_t *p, int64_t length, uint64_t spaces) noexcept:
-        """Count what is not two parts with one space between them, and what is empty."""
+        """Count strings that are not two parts with one space between them, and empty strings."""
         if spaces != 1 or p[0] == 0x20 or p[length - 1] == 0x20:
             self.odd_pair()
         if length == 0:

@@ -57,7 +57,7 @@ cdef extern from "survey.h" nogil:
     int64_t i2s_survey_failed(const i2s_survey_list *) noexcept
     int i2s_survey_probe(i2s_survey_list *, i2s_read_buffer *) noexcept
 
-#: Larger offsets occur in no file: sums of two smaller ones and a tail do not wrap.
+#: Larger offsets occur in no file. Sums of two smaller ones and a tail do not overflow.
 cdef int64_t FAR = <int64_t>1 << 61
 
 i2s_groups_init()
@@ -79,8 +79,8 @@ def kernel_needs():
 
 
 cdef class Buffer:
-    """Memory to read into, for one thread at a time: `room` bytes at a time in `turns` places. Without the latter, both are
-    what the processor reads fastest with, at least `room`."""
+    """A read buffer for one thread at a time: `turns` places of `room` bytes, used in turn. Without `turns`, both are chosen
+    for the fastest reads on this processor, with at least `room` bytes."""
 
     cdef i2s_read_buffer place
     cdef void *held
@@ -101,7 +101,7 @@ cdef class Buffer:
 
 
 cdef class Parts:
-    """A list of parts; `of_file` or `of_memory` sets once where they are read from, or `feed` passes the bytes of each.
+    """A list of parts; `of_file` or `of_memory` sets their source once, or `feed` passes the bytes of each.
 
     Threads may share a list: any number of them may be in `work` at a time. Methods that change the list or its source raise
     a RuntimeError while a thread is in `work`, and `work` raises one while such a method runs.
@@ -164,9 +164,9 @@ cdef class Parts:
 
     @cython.critical_section
     def add(self, int64_t at, int64_t pos, int64_t size, int tail_bytes=0, int width=0, uint64_t mask=0):
-        """Append a part: where it is in the file, where in its payload (a multiple of `BLOCK`), how many bytes it has,
-        how many of the tail are behind them; `width` is 0 for codes, that of a float whose exponent's bits are `mask`, or
-        1 for anything else."""
+        """Append a part: its offset in the file, its offset in the payload (a multiple of `BLOCK`), its size, and the
+        bytes of the tail that follow it. `width` is 0 for codes, the bytes of a float whose exponent has the bits `mask`,
+        or 1 for other types."""
         self.append(at, pos, size, tail_bytes, width, mask)
 
     cdef int append(self, int64_t at, int64_t pos, int64_t size, int tail_bytes, int width, uint64_t mask) except -1:
@@ -195,7 +195,7 @@ cdef class Parts:
 
     @cython.critical_section
     def add_pieces(self, int64_t at, int64_t size, int64_t step, int tail_bytes=0, int width=0, uint64_t mask=0):
-        """Append the parts of a payload of `size` bytes, `step` bytes each, the tail behind the last one; how many."""
+        """Append the parts of a payload of `size` bytes, `step` bytes each, with the tail after the last; returns their number."""
         cdef int64_t pos = 0
         if not (0 < size < FAR and 0 < step < FAR):
             raise ValueError("no such part")
@@ -283,7 +283,7 @@ cdef class Parts:
         return bool(more)
 
     def probe(self, Buffer buffer not None):
-        """Read all parts that nobody took and do nothing with them: what benchmarks are held against."""
+        """Read all remaining parts without examining them: the probe with which benchmarks are compared."""
         cdef int good
         if self.list.fd < 0:
             raise ValueError("nothing to read from")
@@ -340,7 +340,7 @@ cdef class Parts:
 
     @cython.critical_section
     def counts(self, int64_t number):
-        """How often each code was seen in a part, as `found` has it."""
+        """How often each code was seen in a part, as in `found`."""
         if not 0 <= number < self.list.count:
             raise IndexError(number)
         cdef i2s_part *p = &self.list.parts[number]
@@ -348,7 +348,7 @@ cdef class Parts:
 
     @cython.critical_section
     def fingerprint(self, int64_t number):
-        """How many bytes were seen of a part, and their fingerprint, as `found` has them."""
+        """The number of bytes seen of a part, and their fingerprint, as in `found`."""
         if not 0 <= number < self.list.count:
             raise IndexError(number)
         return self.list.parts[number].seen, self.list.parts[number].digest

@@ -1,9 +1,10 @@
-/* How many pairs of bits are set, down the columns of a matrix of bytes and along its segments.
+/* Counts of set pairs of bits, down the columns of a matrix of bytes and along its segments.
  *
- * Of each pair one bit counts: the lower one, or whether either is set. Down the columns those of two rows are joined in one
- * vector, the upper bits being of the second row, and counted in slices: plane k of a vector holds bit k of as many counters
- * as the vector has bits, and carry-save adders put sixteen vectors into the planes at once. Planes of eight hold 255; then
- * they are added to the counters. Along a segment fields of bits are added, which grow before they overflow.
+ * For each pair one bit is counted: the lower one, or whether either is set. Down the columns, two rows are joined in
+ * one vector (the upper bit of each pair is the second row's) and counted in slices: plane k of a vector holds bit k of
+ * as many counters as the vector has bits, and carry-save adders add sixteen vectors to the planes at once. Eight
+ * planes hold counts up to 255, which are then added to the counters. Along a segment, fields of bits are added, and
+ * widened before they overflow.
  */
 #ifndef I2S_BIT_SUMS_H
 #define I2S_BIT_SUMS_H
@@ -15,7 +16,7 @@
 
 enum { I2S_PLANES = 8, I2S_MOST_BYTES = 64 };
 
-/* Loops over planes, which stay in registers. */
+/* Loops over planes, which must stay in registers. */
 #if defined(__GNUC__) && !defined(__clang__)
 #define I2S_UNROLLED _Pragma("GCC unroll 16")
 #else
@@ -30,7 +31,7 @@ enum { I2S_PLANES = 8, I2S_MOST_BYTES = 64 };
         (low) = i2s_u ^ i2s_c;                                                                                          \
     } while (0)
 
-/* The bytes of each 64-bit number, added up; one instruction where the processor has it. */
+/* The sum of the bytes of each 64-bit number; one instruction if the processor has it. */
 #define I2S_SAD_STEP(x, by, mask) (((x) & (mask)) + ((x) >> (by) & (mask)))
 #define I2S_SUMS_SAD(V, x)                                                                                              \
     I2S_SAD_STEP(I2S_SAD_STEP(I2S_SAD_STEP(x, 8, 0x00FF00FF00FF00FFu), 16, 0x0000FFFF0000FFFFu), 32, 0xFFFFFFFFu)

@@ -4,7 +4,7 @@ typedef uint64_t I2S_SUMS(sums_vector) __attribute__((vector_size(I2S_SUMS_BYTES
 #define V I2S_SUMS(sums_vector)
 #define I2S_SUMS_INLINE I2S_SUMS_TARGET static inline __attribute__((always_inline))
 
-/* The next vector, of which only n bytes may be there; the others are 0. */
+/* The next vector, of which only n bytes may exist; the others are 0. */
 I2S_SUMS_INLINE V I2S_SUMS(sums_load)(const uint8_t *p, int64_t n) {
     V v = {0};
     if (n >= I2S_SUMS_BYTES)
@@ -14,7 +14,8 @@ I2S_SUMS_INLINE V I2S_SUMS(sums_load)(const uint8_t *p, int64_t n) {
     return v;
 }
 
-/* Eight vectors, `step` bytes apart; one by one, since half of a vector that was just written cannot be read with the other. */
+/* Eight vectors, `step` bytes apart; one by one, since half of a vector just written cannot be read with the other
+ * half. */
 I2S_SUMS_INLINE void I2S_SUMS(sums_take)(V v[8], const uint8_t *p, int64_t step) {
     int k;
 I2S_UNROLLED
@@ -27,8 +28,8 @@ I2S_UNROLLED
     for (k = 0; k < 8; k++) memcpy(p + k * step, &v[k], I2S_SUMS_BYTES);
 }
 
-/* One bit for each pair of two vectors: those of the first in the lower bits of pairs. A bit that crosses into the next byte
- * is masked. */
+/* One bit for each pair of two vectors: those of the first in the lower bits of pairs. A bit that is shifted into the
+ * next byte is masked. */
 I2S_SUMS_INLINE V I2S_SUMS(sums_joined)(V first, V second, int either) {
     const V lower = (V){0} + 0x5555555555555555u;
     second = either ? second | second << 1 : second << 1;
@@ -59,7 +60,7 @@ I2S_UNROLLED
     }
 }
 
-/* Bit k of byte i in `high`, whose place is above that in `low` by `by` bits, changes places with that of `low`. */
+/* Swap bit k of byte i in `high`, shifted by `by`, with the same bit of `low`. */
 #define I2S_SUMS_SWAP(low, high, by, mask)                                                                              \
     do {                                                                                                                \
         const V i2s_t = ((low) >> (by) ^ (high)) & (mask);                                                              \
@@ -96,7 +97,7 @@ I2S_SUMS_TARGET static void I2S_SUMS(sums_spill)(V planes[I2S_PLANES], int64_t n
     }
 }
 
-/* The lower bit of each pair says whether it is set; the upper one means nothing. */
+/* The lower bit of each pair says whether it is set; the upper one is ignored. */
 I2S_SUMS_INLINE V I2S_SUMS(sums_set)(const uint8_t *p, int64_t n, int either) {
     const V v = I2S_SUMS(sums_load)(p, n);
     return either ? v | v >> 1 : v;
@@ -152,8 +153,9 @@ I2S_UNROLLED
     }
 }
 
-/* Rows are taken 32 at a time and segment by segment, so that what is counted down is still in the first-level cache when it
- * is counted along. Returns what the planes hold at most, of each bit: 0 after the `last` rows, when they are in the counters. */
+/* Rows are processed 32 at a time and segment by segment, so that data counted down the columns is still in the
+ * first-level cache when it is counted along the rows. Returns the maximum that the planes hold: 0 after the `last`
+ * rows, when all is in the counters. */
 I2S_SUMS_INLINE int I2S_SUMS(sums_of)(const uint8_t *data, int64_t rows, int64_t width, int64_t segment, int either,
                                       uint32_t *columns, uint32_t *segments, uint8_t *kept, int held, int last) {
     enum { N = I2S_SUMS_BYTES, TILE = 32 };

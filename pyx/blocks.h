@@ -21,7 +21,7 @@
 
 /* Elements of a tile: whole blocks of every kind. */
 #define I2S_TILE 2048
-/* Bytes of blocks that wait to be moved, whole lines together: more than a few tiles produce. */
+/* Bytes of blocks that are collected before whole lines are moved: more than a few tiles produce. */
 #define I2S_PACK_ROOM 6144
 
 #if defined(__GNUC__) || defined(__clang__)
@@ -37,8 +37,9 @@
 #define I2S_ALIGNED
 #endif
 
-/* How far ahead values are asked for that are packed. A processor that does 512 bits in halves (Zen 4) sees by itself that they
- * are read in their order, and reads four fifths as fast where it is asked as well: nothing ahead, which costs nothing. */
+/* How far ahead values to pack are prefetched. A processor that executes 512-bit operations in halves (Zen 4) detects
+ * the sequential reads itself, and reads at four fifths of the speed with additional prefetches: 0 there, which costs
+ * nothing. */
 static inline int64_t i2s_pack_ahead(void) {
 #if defined(I2S_CPU_X86)
     return i2s_cpu_halves_avx512() ? 0 : I2S_BLOCKS_AHEAD;
@@ -61,7 +62,7 @@ static inline float i2s_half(const uint8_t *p, int swap) {
     return f;
 }
 
-/* The same of `n` of them that lie `step` bytes apart. */
+/* The same for `n` of them, `step` bytes apart. */
 I2S_ALWAYS void i2s_halves(const uint8_t *src, int step, int64_t n, int swap, float *dst) {
     int64_t i;
     for (i = 0; i < n; i++) dst[i] = i2s_half(src + i * step, swap);

@@ -1,6 +1,6 @@
 /* The block kernels, once for each instruction set, over the functions for one block of blocks_portable.h or blocks_vector.h. */
 
-/* Memory is asked for before it is used: what is computed keeps the processor from seeing the next lines early enough. */
+/* Memory is prefetched explicitly: the computation keeps the processor from detecting the next lines early enough. */
 I2S_ALWAYS I2S_TARGET void I2S_NAME(ask_ahead)(const uint8_t *src, int64_t n) {
     int64_t i;
     for (i = 0; i < n; i += 64) I2S_ASK_AT(src + i, I2S_BLOCKS_AHEAD);

@@ -1,6 +1,6 @@
-/* Where the digits of blocks are, for blocks_vector.h: 64 elements together, in four pieces of 16. A piece looks its bytes
- * up among 16 of the block, from a place of its own on, and multiplies each by a power of 3, modulo 256: its first digit is
- * then the one that is wanted. */
+/* Positions of the digits of blocks, for blocks_vector.h: 64 elements at a time, in four pieces of 16. A piece looks up
+ * its bytes among 16 of the block, from an offset of its own, and multiplies each by a power of 3, modulo 256, so that
+ * the wanted digit becomes the first one. */
 #ifndef I2S_BLOCKS_DIGITS_H
 #define I2S_BLOCKS_DIGITS_H
 
@@ -43,7 +43,7 @@ static const I2S_ALIGNED uint8_t i2s_digit_powers[I2S_DIGIT_GROUPS][64] = {
     {I2S_IQ1_POWERS(81), I2S_IQ1_POWERS(27), I2S_IQ1_POWERS(9), I2S_IQ1_POWERS(3)},
 };
 
-/* By how much the fields of 16 bytes, or of 32, are moved for the elements in their order, a number for four of them. */
+/* Shift counts of the fields of 16 or 32 bytes for the elements in order, one number for each four of them. */
 static const I2S_ALIGNED uint32_t i2s_field_shifts[2][32] = {
     {I2S_4(0), I2S_4(2), I2S_4(4), I2S_4(6)}, {I2S_8(0), I2S_8(2), I2S_8(4), I2S_8(6)},
 };

@@ -32,8 +32,8 @@ static inline uint8x16_t i2s_thirds_neon(uint8x16_t v) {
     return vsubq_u8(vdupq_n_u8(255), reached);
 }
 
-/* The numbers that 12 bytes of IQ1_BN stand for, from 60 of 64 values, and four that mean nothing: of 16 values each, 15 are
- * the digits of three bytes, the last digit first. */
+/* The numbers for 12 bytes of IQ1_BN, from 60 of 64 values, and four unused ones: of each 16 values, 15 are the digits
+ * of three bytes, the last digit first. */
 static inline uint8x16_t i2s_twelve_neon(const int8_t *values) {
     static const uint8_t first[16] = {4, 9, 14, 20, 25, 30, 36, 41, 46, 52, 57, 62, 64, 64, 64, 64};
     const uint8x16x4_t from = vld1q_u8_x4((const uint8_t *)values);

@@ -1,9 +1,9 @@
 /* Packing, once for each instruction set: I2S_NAME(tile_bytes) makes blocks of a tile of values. */
 
-/* Returns 1 where a value is below -1 or above `most`; then what was written means nothing. Scales are `each` bytes apart, 0
- * where all groups have one. Rows and their blocks are laid behind each other, as far from a line of memory as where they
- * belong, and whole lines of them are moved on: few blocks end where a line does. What is moved is what tiles before made: a
- * load waits for stores into its line that are under way. */
+/* Returns 1 if a value is below -1 or above `most`; the output is then undefined. Scales are `each` bytes apart, 0 if
+ * all groups share one. Rows of blocks are assembled consecutively, at the same offset within a cache line as their
+ * destination, and moved as whole lines, since few blocks end at a line boundary. Lines are moved after a delay of some
+ * tiles, because a load waits for pending stores to its line. */
 I2S_ALWAYS I2S_TARGET int I2S_NAME(pack_with)(int kind, const int8_t *src, int64_t rows, int64_t blocks, int front,
                                               const uint8_t *scales, int each, int most, uint8_t *dst, int stream) {
     const i2s_block shape = i2s_block_kinds[kind];

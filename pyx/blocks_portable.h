@@ -1,7 +1,8 @@
-/* What the block kernels do with one block, in plain C: the table's row `portable`, and what the vectors leave over.
+/* The operations of the block kernels on one block, in plain C: the table's row `portable`, and the rest after whole
+ * vectors.
  *
- * A digit of base 3 is the number of thresholds, 86 and 171, that a byte has reached; three times the byte, modulo 256, has
- * the next digit. For every byte that is (byte * 3^n mod 256) * 3 >> 8, as the definition has it.
+ * A digit in base 3 is the number of thresholds (86 and 171) that a byte has reached; three times the byte, modulo 256,
+ * has the next digit. For every byte this equals the definition's (byte * 3^n mod 256) * 3 >> 8.
  */
 
 /* Codes of a block: one byte each, 0 to 3, in the order of the elements; digits are values already, -1 to 1. */
@@ -18,7 +19,7 @@ I2S_ALWAYS void q2_codes_portable(const uint8_t *src, int n, uint8_t *codes) {
     }
 }
 
-/* Runs of `width` bytes, whose four fields are runs of as many elements, the first in the low bits. */
+/* Runs of `width` bytes; their four fields are runs of as many elements, the first in the low bits. */
 I2S_ALWAYS void run_codes_portable(const uint8_t *src, int width, uint8_t *codes) {
     int m, p;
     for (m = 0; m < width; m += 8) {
@@ -95,7 +96,7 @@ I2S_ALWAYS void codes_of_portable(int kind, const uint8_t *src, uint8_t *codes) 
     }
 }
 
-/* Codes to the bytes of a block, all but its scale. */
+/* Codes to the bytes of a block, without its scale. */
 I2S_ALWAYS void q2_bytes_portable(const uint8_t *codes, int n, uint8_t *dst) {
     int j;
     for (j = 0; j < n; j++) {
@@ -114,7 +115,7 @@ I2S_ALWAYS void run_bytes_portable(const uint8_t *codes, int width, uint8_t *dst
         dst[m] = (uint8_t)(codes[m] | codes[width + m] << 2 | codes[2 * width + m] << 4 | codes[3 * width + m] << 6);
 }
 
-/* Runs of `width` elements, `digits` of them, each the next digit of `width` bytes. */
+/* `digits` runs of `width` elements, each the next digit of `width` bytes. */
 I2S_ALWAYS void digit_bytes_portable(const uint8_t *codes, int width, int digits, uint8_t *dst) {
     uint8_t number[32];
     int m, n;
@@ -185,7 +186,7 @@ I2S_ALWAYS void values_to_floats_portable(const int8_t *values, int n, float sca
     for (k = 0; k < n; k++) weights[k] = (float)values[k] * scale;
 }
 
-/* Whole blocks, a tile at most, to values; 1 where a code is 3. A digit never is. */
+/* Whole blocks, at most a tile, to values; 1 if a code is 3, which a digit never is. */
 I2S_ALWAYS int tile_values_portable(int kind, const uint8_t *src, int64_t blocks, int8_t *values) {
     const i2s_block shape = i2s_block_kinds[kind];
     uint8_t *codes = (uint8_t *)values;
@@ -194,7 +195,7 @@ I2S_ALWAYS int tile_values_portable(int kind, const uint8_t *src, int64_t blocks
     return i2s_kind_has_digits(kind) ? 0 : codes_to_values_portable(codes, blocks * shape.elements);
 }
 
-/* A tile of values to blocks, whose scales are left out; 1 where a value is below -1 or above `most`. */
+/* A tile of values to blocks without their scales; 1 if a value is below -1 or above `most`. */
 I2S_ALWAYS int tile_bytes_portable(int kind, const int8_t *values, int64_t blocks, int most, uint8_t *dst, int64_t ahead) {
     const i2s_block shape = i2s_block_kinds[kind];
     I2S_ALIGNED uint8_t codes[I2S_TILE];

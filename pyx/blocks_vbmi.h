@@ -11,7 +11,8 @@
 #define I2S_VBMI "avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni,popcnt"
 #define I2S_ON_VBMI I2S_ON(I2S_VBMI)
 
-/* Places of bytes: of four values `step` apart from place `at` on; so for eight numbers; of one byte of each of 16. */
+/* Positions of bytes: of four values `step` apart from position `at` on; the same for eight numbers; of one byte of
+ * each of 16. */
 #define I2S_PLACE4(at, step) at, (at) + (step), (at) + 2 * (step), (at) + 3 * (step)
 #define I2S_PLACES8(at, step)                                                                                          \
     I2S_PLACE4(at, step), I2S_PLACE4((at) + 1, step), I2S_PLACE4((at) + 2, step), I2S_PLACE4((at) + 3, step),           \
@@ -27,7 +28,7 @@ static const I2S_ALIGNED uint8_t i2s_ptq1_second[64] = {I2S_PLACES8(16, 8), I2S_
 static const I2S_ALIGNED uint8_t i2s_ptq1_fifth[64] = {I2S_PTQ1_FIFTH4(0), I2S_PTQ1_FIFTH4(4),
     8, 0, 0, 0, 9, 0, 0, 0, 10, 0, 0, 0, 11, 0, 0, 0, 12, 0, 0, 0, 13, 0, 0, 0, 14, 0, 0, 0, 15, 0, 0, 0};
 
-/* Of IQ1_BN: four digits of twelve bytes, and of the last byte all that it has; and the fifth digits. */
+/* IQ1_BN: four digits of twelve bytes, and all digits of the last byte; then the fifth digits. */
 #define I2S_IQ1_FOUR(at) I2S_PLACE4(at, 1), I2S_PLACE4((at) + 5, 1), I2S_PLACE4((at) + 10, 1)
 #define I2S_IQ1_FIFTH(at) (at) + 4, 0, 0, 0, (at) + 9, 0, 0, 0, (at) + 14, 0, 0, 0
 static const I2S_ALIGNED uint8_t i2s_iq1_four[64] = {
@@ -121,8 +122,8 @@ I2S_ON_VBMI void i2s_iq1_vbmi(const int8_t *values, uint8_t *dst) {
     _mm_storeu_si128((__m128i *)dst, i2s_sixteen(i2s_every_byte_2, all));
 }
 
-/* A tile of values to blocks, whose scales are left out; 1 where a value is below -1 or above `most`. What follows a block
- * is written, too, up to 12 bytes. */
+/* A tile of values to blocks without their scales; 1 if a value is below -1 or above `most`. Up to 12 bytes after a
+ * block are also written. */
 I2S_ON_VBMI int tile_bytes_avx512(int kind, const int8_t *values, int64_t blocks, int most, uint8_t *dst, int64_t ahead) {
     const i2s_block shape = i2s_block_kinds[kind];
     __m512i largest = _mm512_setzero_si512();

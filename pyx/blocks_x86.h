@@ -4,8 +4,8 @@
 #define I2S_ON_AVX2 I2S_ON("avx2")
 #define I2S_ON_AVX512 I2S_ON("avx512f,avx512bw,avx512vl,avx512dq")
 
-/* Moves a tile to where it belongs, past the cache where that is wanted and the address allows it; a bytes object begins at
- * a multiple of 16. */
+/* Moves a tile to its destination, past the cache if wanted and if the address allows it; a bytes object begins at a
+ * multiple of 16. */
 #define I2S_POUR(SET, TARGET, V, LOAD, STREAM)                                                                          \
     static __attribute__((target(TARGET))) void i2s_pour_##SET(void *dst, const void *src, size_t n, int stream) {      \
         uint8_t *d = (uint8_t *)dst;                                                                                    \

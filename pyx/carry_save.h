@@ -1,8 +1,9 @@
 /* Carry-save adders: bits of many vectors are counted place by place, without a count of bits for each vector.
  *
- * Three vectors of bits become one of their sums and one of their carries, in two operations: of the bits in `sum`, `a` and
- * `b`, those of one place add up to sum + 2 carry. Adders of carries follow, so that of 16 vectors one has to be counted, at
- * a cost of two operations a vector. AVX-512 has them (`vpternlogq`) on processors without VPOPCNTDQ, too.
+ * Three vectors of bits become one of their sums and one of their carries, in two operations: the bits at one position
+ * of `sum`, `a` and `b` add up to sum + 2 carry. Further adders add the carries, so that only one of 16 vectors must be
+ * counted, at a cost of two operations per vector. AVX-512 has such an operation (`vpternlogq`) also on processors
+ * without VPOPCNTDQ.
  */
 #ifndef I2S_CARRY_SAVE_H
 #define I2S_CARRY_SAVE_H

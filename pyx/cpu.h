@@ -20,12 +20,13 @@ static const char *const i2s_cpu_names[] = {
     I2S_CPU_FEATURES(I2S_CPU_NAME)
 };
 
-/* What the processor has, and what of it counts as missing: the names in I2S_HIDE, with commas between them. Tests run so as
- * on a lesser processor. Both are found out once, when the extension is loaded, and a name can only take away. */
+/* The features of the processor, and those that count as missing: the names in I2S_HIDE, separated by commas. Tests use
+ * this to run as on an older processor. Both are determined once, when the extension is loaded, and a name can only
+ * hide a feature. */
 static unsigned i2s_cpu_found = 0, i2s_cpu_hidden = 0;
 
-/* What a set of kernels asks for is what its `available` does not do without: it is asked of processors that lack one feature
- * each, which only this thread sees meanwhile. */
+/* The requirements of a set of kernels are found by calling its `available` with each feature hidden in turn; only this
+ * thread sees the hidden features. */
 #if defined(_MSC_VER) && !defined(__clang__)
 #define I2S_OF_THREAD __declspec(thread)
 #else
@@ -71,7 +72,7 @@ static inline unsigned i2s_cpu_needs(int (*available)(void)) {
 #elif defined(__APPLE__)
 #include <sys/types.h>
 #include <sys/sysctl.h>
-/* What the system reports for a feature; `unknown` where it does not know the name yet. */
+/* What the system reports for a feature; `unknown` if it does not know the name. */
 static int i2s_cpu_sysctl(const char *name, int unknown) {
     int there = 0;
     size_t size = sizeof there;
@@ -83,8 +84,9 @@ __declspec(dllimport) int __stdcall IsProcessorFeaturePresent(unsigned long feat
 #endif
 
 #if defined(I2S_KNOWS_AMX)
-/* Whether there are tiles (AMX) with products of bytes, which the system saves and lets this process use: Linux gives them to
- * who asks (arch_prctl, ARCH_REQ_XCOMP_PERM of XTILEDATA), and refuses where a signal stack is too small for them. */
+/* Whether tiles (AMX) with products of bytes exist, and the system saves them and lets this process use them. Linux
+ * grants them on request (arch_prctl, ARCH_REQ_XCOMP_PERM of XTILEDATA), and refuses if a signal stack is too small for
+ * them. */
 static int i2s_cpu_tiles(void) {
     unsigned a, b, c, d, saved;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 24 & 3) != 3) return 0; /* AMX-TILE, AMX-INT8 */
@@ -143,7 +145,8 @@ __attribute__((constructor)) static void i2s_cpu_ask(void) {
 }
 #endif
 
-/* Which vectors GCC makes of plain loops, as words of a target: half of a processor's, or whole ones. Clang has no such word. */
+/* The vectors that GCC makes of plain loops, as words of a target: half of a processor's width, or all of it. Clang has
+ * no such word. */
 #if defined(__clang__)
 #define I2S_BY_256
 #define I2S_BY_512
@@ -171,7 +174,7 @@ static inline int i2s_cpu_i8mm(void) { return i2s_cpu_dotprod() && I2S_HAS(i8mm)
 #if defined(I2S_CPU_X86)
 /* Whether the processor is of AMD's family 19h (Zen 3 and Zen 4). This query is slow in a virtual machine. */
 static inline int i2s_cpu_amd_19h(void) {
-    static _Atomic int known = -1; /* threads may ask at once */
+    static _Atomic int known = -1; /* several threads may call this at once */
     if (known < 0) {
         unsigned a, b, c, d;
         __cpuid(0, a, b, c, d);
@@ -182,33 +185,33 @@ static inline int i2s_cpu_amd_19h(void) {
     return known;
 }
 
-/* Whether 512-bit vectors are done in halves: AMD's first with AVX-512. */
+/* Whether 512-bit operations are executed in halves: AMD's first processors with AVX-512. */
 static inline int i2s_cpu_halves_avx512(void) { return i2s_cpu_amd_19h(); }
 
-/* Whether long rows that come from memory are best taken by twos, and asked for into the second-level cache: the first-level
- * cache of 32 KiB does not hold four of them and the four that follow, so that what was asked for into it is gone again
- * before it is needed. Measured on Zen 4. */
+/* Whether long rows from memory are best processed two at a time, with prefetches into the second-level cache: the
+ * first-level cache of 32 KiB cannot hold four of them and the next four, so lines prefetched into it are evicted
+ * before use. Measured on Zen 4. */
 static inline int i2s_cpu_small_first(void) { return i2s_cpu_amd_19h(); }
 
-/* Whether a file is read faster where it does not go into memory that the second-level cache holds: the copy of a system call
- * (`rep movsb`) took a tenth to a fifth longer there on Zen 4. */
+/* Whether a file is read faster into memory that is not in the second-level cache: the copy of a system call (`rep
+ * movsb`) took a tenth to a fifth longer there on Zen 4. */
 static inline int i2s_cpu_reads_beyond_second(void) { return i2s_cpu_amd_19h(); }
 
-/* Bytes of the third-level cache of an AMD processor that one core can use, 0 for any other processor: what the C library says
- * is the sum of those of all cores in some virtual machines. */
+/* Bytes of the third-level cache of an AMD processor that one core can use, 0 for any other processor; the C library
+ * returns the sum for all cores in some virtual machines. */
 static inline int64_t i2s_cpu_amd_last_cache(void) {
     unsigned a, b, c, d, i;
     __cpuid(0, a, b, c, d);
     if (!(b == 0x68747541 && d == 0x69746E65 && c == 0x444D4163)) return 0;
     for (i = 0; i < 8 && __get_cpuid_count(0x8000001D, i, &a, &b, &c, &d) && (a & 31); i++)
-        if ((a >> 5 & 7) == 3) /* level; ways, partitions, bytes of a line and sets, each less one */
+        if ((a >> 5 & 7) == 3) /* level; ways, partitions, bytes of a line and sets, each minus one */
             return (int64_t)((b >> 22) + 1) * ((b >> 12 & 1023) + 1) * ((b & 4095) + 1) * ((int64_t)c + 1);
     return 0;
 }
 
 /* The model of an Intel processor of family 6; 0 for any other. */
 static inline int i2s_cpu_intel_model(void) {
-    static _Atomic int known = -1; /* threads may ask at once */
+    static _Atomic int known = -1; /* several threads may call this at once */
     if (known < 0) {
         unsigned a, b, c, d;
         __cpuid(0, a, b, c, d);
@@ -219,16 +222,16 @@ static inline int i2s_cpu_intel_model(void) {
     return known;
 }
 
-/* Whether lines that were asked for are written faster than past the cache: Intel's Skylake-SP, Cascade Lake and Cooper Lake
- * (model 85), where a store past the cache holds one of a dozen line buffers until memory has taken it. */
+/* Whether prefetched lines are written faster than past the cache: Intel's Skylake-SP, Cascade Lake and Cooper Lake
+ * (model 85), where a store past the cache occupies one of a dozen line buffers until memory has taken it. */
 static inline int i2s_cpu_owns(void) { return i2s_cpu_intel_model() == 85; }
 
-/* Whether memory that will be read once is best asked for into the second-level cache: Intel's servers from Sapphire Rapids
- * on, whose second-level cache of 2 MiB waits for more lines than the first has buffers for. They are known by AMX, because
- * virtual machines give model numbers of their own, or by their models (143, 207, 173, 174) where AMX is hidden. Measured on
- * model 207 and on one with AMX that calls itself 167; the others have the same caches. */
+/* Whether memory that will be read once is best prefetched into the second-level cache: Intel's servers from Sapphire
+ * Rapids on, whose second-level cache of 2 MiB can wait for more lines than the first has buffers for. They are
+ * recognized by AMX, because virtual machines report other model numbers, or by their models (143, 207, 173, 174) if
+ * AMX is hidden. Measured on model 207 and on one with AMX that reports model 167; the others have the same caches. */
 static inline int i2s_cpu_asks_second(void) {
-    static _Atomic int known = -1; /* threads may ask at once */
+    static _Atomic int known = -1; /* several threads may call this at once */
     if (known < 0) {
         const int model = i2s_cpu_intel_model();
         unsigned a = 0, b = 0, c = 0, d = 0;

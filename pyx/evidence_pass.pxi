@@ -1,5 +1,5 @@
-"""The pass of evidence: threads take one matrix after another and count it; who counts the last one of a layer compares the
-profiles of this layer. Nothing here holds the GIL; `comparisons.profile_comparisons` is the definition."""
+"""The pass of evidence: threads take one matrix after another and count it; the thread that counts the last matrix of a
+layer compares the profiles of this layer. Nothing here holds the GIL; `comparisons.profile_comparisons` is the definition."""
 
 cdef extern from *:
     """
@@ -7,7 +7,7 @@ cdef extern from *:
     """
     int64_t i2s_fetch_add(int64_t *, int64_t) noexcept nogil
 
-#: Columns of the tables, as `reading.comparison_plan` has them.
+#: Columns of the tables of `reading.comparison_plan`.
 cdef enum:
     START, HEIGHT, WIDTH, STEP, COUNTS_AT, OF_ROWS, LAYER, MATRIX_FIELDS
 cdef enum:
@@ -15,7 +15,7 @@ cdef enum:
 cdef enum:
     MATRIX, FIRST_USE, STOP_USE, SHARE, HEAD, FIRST_ORDER, ORDERS, SPLIT, ASKED_FIELDS
 
-#: Bytes that scratch memory is handed out by.
+#: Scratch memory is allocated in multiples of this.
 cdef int64_t LINE_BYTES = 64
 
 
@@ -171,12 +171,12 @@ cdef class Pass:
         return size + lines(16 * longest) + lines(16 * (counted + 1)) + most
 
     def work(self, int descriptor, uint8_t[::1] buffer, uint8_t[::1] scratch, int64_t most):
-        """Count as many matrices as `most`, and compare layers that are whole.
+        """Count up to `most` matrices, and compare layers that are complete.
 
-        :param descriptor: of the file
-        :param buffer: `step` bytes, for what is read
+        :param descriptor: file descriptor
+        :param buffer: `step` bytes, to read into
         :param scratch: `room` bytes
-        :returns: the number of a matrix that could not be read; -1 where matrices may be left, -2 where none are
+        :returns: the number of a matrix that could not be read; -1 if matrices may remain, -2 if none remain
         """
         cdef int64_t matrix, answer = -1
         if buffer.shape[0] < self.step or scratch.shape[0] < self.room:
@@ -195,12 +195,12 @@ cdef class Pass:
         return answer
 
     def take(self):
-        """The number of the next matrix, for a caller that counts it in another way; -1 where none is left."""
+        """The number of the next matrix, for a caller that counts it in another way; -1 if none remains."""
         cdef int64_t matrix = i2s_fetch_add(&self.next, 1)
         return matrix if matrix < self.matrices.shape[0] else -1
 
     def counted(self, int64_t matrix, uint8_t[::1] scratch):
-        """A matrix that was taken is counted: its layer is compared where this was the last one."""
+        """Mark a matrix from `take` as counted, and compare its layer if this was the last one."""
         if not 0 <= matrix < self.matrices.shape[0] or scratch.shape[0] < self.room:
             raise ValueError("the buffer is too small")
         with nogil:

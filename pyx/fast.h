@@ -1,7 +1,8 @@
-/* A program of a few kinds of steps over the values of a pass: what a graph becomes, so that one call does all of it.
+/* A program of a few kinds of steps over the values of a pass: a graph is compiled to it, so that one call runs all of
+ * it.
  *
- * A value is a slot: `at` floats of every token, at values + at * tokens. Steps come in the order of the graph. Each is cut
- * into parts by tokens, rows or heads, which threads claim; how it is cut does not change what comes out.
+ * A value is a slot: `at` floats of every token, at values + at * tokens. Steps are in the order of the graph. Each is
+ * divided by tokens, rows or heads into parts, which threads claim; the division does not change the result.
  */
 #ifndef I2S_FAST_H
 #define I2S_FAST_H

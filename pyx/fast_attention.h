@@ -1,10 +1,10 @@
-/* Attention: rows of queries meet keys and values of a cache, which are halves, some at a time. */
+/* Attention: rows of queries are multiplied with the keys and values of a cache, which are float16, some at a time. */
 #ifndef I2S_FAST_ATTENTION_H
 #define I2S_FAST_ATTENTION_H
 
 #include "fast_pass.h"
 
-/* The state of rows of queries: sums of values, and the largest score and the total share of each row. */
+/* The state of rows of queries: sums of values, and the largest score and the sum of weights of each row. */
 typedef struct {
     float *sums, *most, *total;
 } i2s_state;
@@ -33,10 +33,10 @@ static const uint8_t *i2s_widened(const i2s_pass *p, const uint16_t *from, int64
     return (const uint8_t *)wide;
 }
 
-/* Rows of queries that share keys meet the keys [from, to), no more than I2S_KEYS. Row r sees `sees` + r / share of all.
- * `wide` is room for floats where the rows are many, else NULL: each half is then made a float once, and not for every four
- * rows. `ask` is what is needed next, keys and values, or NULL: asked for before every few of them, or with `within` values
- * while values are added, which then are taken all at once. How keys are cut changes no sum. */
+/* Multiply rows of queries that share keys with the keys [from, to), at most I2S_KEYS. Row r sees `sees` + r / share of
+ * all. `wide` is room for floats if the rows are many, else NULL: each half is then converted once, not for every four
+ * rows. `ask` is memory needed next (keys and values) to prefetch, or NULL: before every few keys, or with `within`
+ * while values are added, which are then processed all at once. How keys are divided changes no sum. */
 static void i2s_attend_keys(const i2s_pass *p, const uint16_t *keys, const uint16_t *values, const float *queries,
                             int64_t rows, int64_t share, int64_t sees, int64_t from, int64_t to, float *scores,
                             const i2s_state *state, float *wide, i2s_asking *ask, int within) {
@@ -61,7 +61,7 @@ static void i2s_attend_keys(const i2s_pass *p, const uint16_t *keys, const uint1
         seen = seen < 0 ? 0 : seen > count ? count : seen;
         const float before = state->most[r], added = p->fast->soft_max(z, seen, s->factor, state->most + r);
         if (seen < count) memset(z + seen, 0, (size_t)(count - seen) * 4);
-        if (before != state->most[r] && before != -INFINITY) { /* what was added with a smaller maximum */
+        if (before != state->most[r] && before != -INFINITY) { /* rescale sums that were added with a smaller maximum */
             const float less = expf(before - state->most[r]);
             state->total[r] *= less;
             p->fast->times(state->sums + r * s->value, less, s->value, state->sums + r * s->value);
@@ -81,13 +81,13 @@ static void i2s_attend_keys(const i2s_pass *p, const uint16_t *keys, const uint1
     }
 }
 
-static int64_t i2s_token_units(const i2s_pass *p, const i2s_sequence *each) { /* tokens whose queries go together */
+static int64_t i2s_token_units(const i2s_pass *p, const i2s_sequence *each) { /* queries processed together */
     const int64_t share = p->step->heads / p->step->groups, most = share < I2S_QUERIES ? I2S_QUERIES / share : 1;
     return most < each->stop - each->start ? most : each->stop - each->start;
 }
 
-/* Queries of `tokens` tokens from `token` on that meet the keys of a group, heads of a token side by side. A token may have
- * more heads than fit: those from `head` on. */
+/* Queries of `tokens` tokens from `token` on with the keys of a group, heads of a token side by side. If a token has
+ * more heads than fit, those from `head` on. */
 static void i2s_attend_unit(const i2s_pass *p, int64_t q, int64_t group, int64_t token, int64_t tokens, float *room) {
     const i2s_step *s = p->step;
     const i2s_sequence *each = p->sequence + q;
@@ -131,7 +131,7 @@ static void i2s_attend_part(void *of, int64_t part) {
     }
 }
 
-/* One token and many keys: a piece of the keys, of all groups, as they lie in memory; put together afterwards. */
+/* One token and many keys: a piece of the keys, of all groups, in memory order; the pieces are combined afterwards. */
 static void i2s_split_part(void *of, int64_t piece) {
     const i2s_pass *p = (const i2s_pass *)of;
     const i2s_step *s = p->step;
@@ -139,7 +139,7 @@ static void i2s_split_part(void *of, int64_t piece) {
     const int64_t from = piece * I2S_SPLIT, to = from + I2S_SPLIT < seen ? from + I2S_SPLIT : seen;
     const uint16_t *keys = p->caches[s->layer * 2], *values = p->caches[s->layer * 2 + 1];
     const int64_t k_pitch = s->groups * s->inner, v_pitch = s->groups * s->value;
-    const int within = share >= 4 && i2s_cpu_small_first(); /* fewer rows are added one by one, and ask for nothing */
+    const int within = share >= 4 && i2s_cpu_small_first(); /* few rows are added one by one, without prefetching */
     float scores[I2S_QUERIES * (I2S_KEYS + 16)];
     for (int64_t k = from; k < to; k += I2S_KEYS) {
         const int64_t end = k + I2S_KEYS < to ? k + I2S_KEYS : to, next = end + I2S_KEYS < seen ? end + I2S_KEYS : seen;

@@ -1,15 +1,16 @@
 /* The float kernels of profile `fast`, once for each instruction set: fast_kernels.h includes this with names and vectors.
  *
- * FN(name) is the name of a function of the set, TARGET its attribute, VB the bytes of a vector. The set has brought
- * FN(halves), FN(narrow), FN(fma) and FN(sum4). Every output of a product is one sum of lanes over k in order, folded in one
- * way: it depends neither on how many rows are done together nor on how many tokens. So FN(fma) is an instruction where there
- * is one: a compiler that chooses between that and two roundings (GCC 16 does) chooses otherwise for one row than for four.
+ * FN(name) is the name of a function of the set, TARGET its attribute, VB the bytes of a vector. The set defines
+ * FN(halves), FN(narrow), FN(fma) and FN(sum4). Every output of a product is one sum of lanes over k in order, folded
+ * in one way: it depends neither on the number of rows processed together nor on the number of tokens. So FN(fma) is an
+ * instruction if there is one: a compiler that chooses between that and two roundings (as GCC 16 does) may choose
+ * differently for one row and for four.
  */
 
 #define VL (VB / 4) /* floats in a vector */
 #define INLINE TARGET static inline __attribute__((always_inline))
 
-/* The numbers that a type of weights stands for, VL of them. */
+/* VL values of a type of weights, as floats. */
 INLINE FN(vf) FN(widen)(const int kind, const uint8_t *p) {
     if (kind == I2S_F16) return FN(halves)(p);
     if (kind == I2S_F32) return FN(load)((const float *)p);
@@ -37,7 +38,7 @@ INLINE float FN(sum)(FN(vf) a) {
     return four[0];
 }
 
-/* R rows by C tokens. `ahead`: where memory is asked for meanwhile, in the order of addresses; NULL for nowhere. `second`:
+/* R rows by C tokens. `ahead`: memory to prefetch meanwhile, in the order of addresses, or NULL. `second`: prefetch
  * into the second-level cache. */
 INLINE void FN(tile)(const int kind, const int R, const int C, const uint8_t *w, int64_t pitch, int64_t columns,
                      const float *x, int64_t x_pitch, float *out, int64_t stride, const uint8_t *ahead, const int second) {
@@ -203,7 +204,7 @@ TARGET static void FN(times)(const float *a, float factor, int64_t n, float *out
     for (int64_t i = 0; i < n; i++) out[i] = a[i] * factor;
 }
 
-/* Pairs turned: `apart` is how far the elements of a pair lie from each other, `step` how far pairs do. */
+/* Rotate pairs: `apart` is the distance between the elements of a pair, `step` that between pairs. */
 TARGET static void FN(rotate)(const float *x, const float *cosine, const float *sine, int64_t pairs, int64_t apart,
                               int64_t width, float *out) {
     if (apart == 1)
@@ -241,7 +242,7 @@ TARGET static void FN(widen_halves)(const uint16_t *x, int64_t n, float *out) {
 
 /* ---- attention ---- */
 
-/* Scores of one row, `count` of them: scaled; e^(z - most) in their place and their sum. `most` is raised first. */
+/* Scores of one row, `count` of them: scaled, replaced by e^(z - most), and summed. `most` is raised first. */
 TARGET static float FN(soft_max)(float *z, int64_t count, float scale, float *most) {
     FN(vf) top = ALL(*most);
     int64_t i = 0;
@@ -315,8 +316,8 @@ INLINE void FN(mix_all)(const int kind, const float *p, int64_t p_pitch, int64_t
         FN(mix_rows)(kind, 1, p + r * p_pitch, p_pitch, v, pitch, count, width, out + r * stride, stride, 0, NULL);
 }
 
-/* Values (halves or floats, `pitch` bytes apart) by their shares, added to what is there: out[r] += sum of p[r, s] v[s]. `ask`
- * is memory that is asked for while halves are added, or NULL; where the rows are few some of it may be left. */
+/* Add values (halves or floats, `pitch` bytes apart) times their weights: out[r] += sum of p[r, s] v[s]. `ask` is
+ * memory to prefetch while halves are added, or NULL; with few rows, some of it may remain. */
 TARGET static void FN(weighted_sum)(int kind, const float *p, int64_t p_pitch, int64_t rows, const uint8_t *v, int64_t pitch,
                                     int64_t count, int64_t width, float *out, int64_t stride, i2s_asking *ask) {
     if (kind == I2S_F32) FN(mix_all)(I2S_F32, p, p_pitch, rows, v, pitch, count, width, out, stride, 0, NULL);

@@ -1,7 +1,8 @@
 /* The sets of float kernels, and the table of them. fast_body.h is compiled once for each instruction set.
  *
- * Vectors are the compiler's own (`vector_size`), so that the body is the same for all; what has no operator (halves, and
- * four sums at once) a set brings in intrinsics. Sums of products may be contracted: that is what this profile is for.
+ * Vectors are the compiler's own (`vector_size`), so that the body is the same for all sets; operations without an
+ * operator (halves, and four sums at once) are defined by each set with intrinsics. Sums of products may be contracted,
+ * which this profile permits.
  */
 #ifndef I2S_FAST_KERNELS_H
 #define I2S_FAST_KERNELS_H
@@ -44,8 +45,8 @@ typedef struct {
                          int64_t count, int64_t width, float *out, int64_t stride, i2s_asking *ask);
 } i2s_fast_set;
 
-/* A half as a float, exactly. Shifted into a float its exponent is 112 too small, which a product puts right, also for the
- * smallest, which have no leading one; infinity and NaN need their exponent completed. */
+/* A half as a float, exactly. Shifted into a float, its exponent is 112 too small; a product corrects this, also for
+ * subnormal numbers; for infinity and NaN the exponent is set separately. */
 static inline float i2s_float_of_half(uint16_t half) {
     const uint32_t magnitude = (uint32_t)(half & 0x7FFFu) << 13;
     float f;
@@ -64,7 +65,7 @@ static inline uint16_t i2s_half_of_float(float f) {
     memcpy(&bits, &f, 4);
     const uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7FFFFFFFu;
     if (magnitude > 0x7F800000u) return (uint16_t)(sign | 0x7E00u | (magnitude >> 13 & 0x1FFu));
-    if (magnitude >= 0x477FF000u) return (uint16_t)(sign | 0x7C00u); /* what rounds to 2^16 and more */
+    if (magnitude >= 0x477FF000u) return (uint16_t)(sign | 0x7C00u); /* values that round to 2^16 or more */
     if (magnitude < 0x38800000u) { /* below 2^-14: a multiple of 2^-24, which adding 0.5 rounds to */
         float small;
         memcpy(&small, &magnitude, 4);
@@ -169,7 +170,7 @@ static const i2s_fast_set i2s_fast_avx2 = I2S_FAST_SET("avx2", i2s_cpu_avx2fma);
 #undef MIX
 #undef AHEAD
 
-/* ---- AVX-512 with vectors half as wide: where memory is the limit, they are ahead of wide ones ---- */
+/* ---- AVX-512 with vectors half as wide, which are faster where memory is the limit ---- */
 
 #define FN(name) i2s_fast_##name##_avx512vl
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma,f16c" I2S_BY_256)))

@@ -4,7 +4,7 @@
 
 #include "fast_pass.h"
 
-/* ---- ternary matrices: those that share their activations are one step ---- */
+/* ---- ternary matrices: those with the same activations are one step ---- */
 
 #define I2S_MOST_MATRICES 4
 typedef struct {
@@ -26,7 +26,7 @@ static void i2s_ternary(i2s_pass *p) {
     const i2s_step *s = p->step;
     i2s_ternary_job all;
     all.pass = p;
-    int64_t parts = 0, arranged = 0; /* matrices that take the codes arranged */
+    int64_t parts = 0, arranged = 0; /* matrices that need the codes arranged */
     for (int64_t m = 0; m < s->count; m++) {
         const i2s_matrix *matrix = p->matrices + s->first + m;
         i2s_matmul_job *job = &all.jobs[m];
@@ -42,7 +42,7 @@ static void i2s_ternary(i2s_pass *p) {
         job->scales = p->scales;
         job->sums = p->sums;
         job->weight_scale = matrix->scale;
-        /* One token streams the weights, which goes the better the fewer beginnings there are; several go over panels. */
+        /* One token streams the weights, which is faster with fewer separate streams; several tokens use panels. */
         const int64_t bytes = job->rows * job->blocks * I2S_MM_BYTES, least = (p->threads + s->count - 1) / s->count;
         int64_t pieces = bytes / (p->now == 1 ? 3 * I2S_MM_PANEL : I2S_MM_PANEL) / p->threads * p->threads;
         if (pieces < least) pieces = least;

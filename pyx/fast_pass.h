@@ -1,4 +1,4 @@
-/* A pass: its steps and what they work on. A value is a slot: `at` floats of every token, at values + at * tokens. */
+/* A pass: its steps and their data. A value is a slot: `at` floats of every token, at values + at * tokens. */
 #ifndef I2S_FAST_PASS_H
 #define I2S_FAST_PASS_H
 
@@ -25,7 +25,7 @@ enum {
 };
 
 typedef struct {
-    int32_t op, kind, late, layer; /* late: behind I2S_SELECT_ROWS, where only some tokens are left */
+    int32_t op, kind, late, layer; /* late: after I2S_SELECT_ROWS, where only some tokens remain */
     int64_t in, in2, out, width, inner, heads, groups, value, first, count;
     const void *weight, *weight2;
     float factor;
@@ -41,17 +41,17 @@ typedef struct {
     int64_t start, stop, past;
 } i2s_sequence;
 
-#define I2S_KEYS 64       /* keys whose scores are looked at together */
-#define I2S_QUERIES 32    /* rows of queries, of all heads that share keys, together */
-#define I2S_SPLIT 256     /* keys of a single token that one thread looks at */
+#define I2S_KEYS 64       /* keys whose scores are computed together */
+#define I2S_QUERIES 32    /* rows of queries, of all heads that share keys, processed together */
+#define I2S_SPLIT 256     /* keys of a single token that one thread processes */
 #define I2S_WIDEST 512    /* widest head */
-#define I2S_WIDENED 32    /* keys or values that are floats at a time, for all rows of queries: they stay in the nearest cache */
+#define I2S_WIDENED 32    /* keys or values converted to floats at a time; they stay in the nearest cache */
 #define I2S_FEW 8         /* keys or values between two prefetches of more of them */
 #define I2S_PARTS 64
-#define I2S_NEAREST 6144  /* floats of a token, of all steps that go over it together, that the nearest cache holds */
+#define I2S_NEAREST 6144  /* floats of a token, for all steps processed together, that the nearest cache holds */
 #define I2S_STREAM (4 << 20) /* bytes of a part that is read from memory once */
-/* Floats that a part of attention works in: queries, sums, scores, and the most and the total of each row; then keys or
- * values as floats. */
+/* Floats of scratch memory of a part of attention: queries, sums, scores, and the maximum and the total of each row;
+ * then keys or values as floats. */
 #define I2S_ROOM ((int64_t)I2S_QUERIES * (2 * I2S_WIDEST + I2S_KEYS + 16 + 2) + I2S_WIDENED * I2S_WIDEST)
 
 typedef struct {
@@ -68,7 +68,7 @@ typedef struct {
     int8_t *codes, *arranged;
     float *scales;
     int32_t *sums;
-    /* of the step that is on, or the steps that go over a few tokens together */
+    /* of the current step, or of the steps that process a few tokens together */
     const i2s_step *step;
     int64_t now, part, parts; /* tokens, tokens or rows in a part, parts */
     int64_t together, few;    /* steps, tokens */

@@ -1,4 +1,4 @@
-/* Steps that take tokens one by one: those in a row go over a few tokens together. */
+/* Steps that process tokens one by one: consecutive ones process a few tokens together. */
 #ifndef I2S_FAST_TOKENS_H
 #define I2S_FAST_TOKENS_H
 
@@ -49,7 +49,7 @@ static void i2s_few_tokens(const i2s_pass *p, const i2s_step *s, int64_t from, i
     }
 }
 
-/* The next step finds the output of a step in the nearest cache. */
+/* The next step finds the output of this step in the nearest cache. */
 static void i2s_tokenwise(void *of, int64_t number) {
     const i2s_pass *p = (const i2s_pass *)of;
     const int64_t first = number * p->part, last = first + p->part < p->now ? first + p->part : p->now;
@@ -66,8 +66,8 @@ static int64_t i2s_slot_written(const i2s_step *s) {
     return s->op == I2S_QUANTIZE || s->op == I2S_STORE_KV ? -1 : s->out;
 }
 
-/* Whether a step may do the first tokens before another one did the last: not where a slot that both use has another width
- * in either, since rows of other tokens lie there. */
+/* Whether a step may process the first tokens before another one has processed the last: not if a slot that both use
+ * has different widths in them, since rows of other tokens lie there. */
 static int i2s_apart(const i2s_step *a, const i2s_step *b) {
     const int64_t of_a[3] = {a->in, a->in2, i2s_slot_written(a)}, of_b[3] = {b->in, b->in2, i2s_slot_written(b)};
     if (a->width == b->width) return 1;
@@ -77,7 +77,7 @@ static int i2s_apart(const i2s_step *a, const i2s_step *b) {
     return 1;
 }
 
-/* How many steps from this one on go over tokens together. */
+/* The number of steps from this one on that process tokens together. */
 static int64_t i2s_together(const i2s_step *s, int64_t left) {
     int64_t count = 1;
     for (; count < left && i2s_takes_tokens(s + count) && s[count].late == s->late; count++)

@@ -1,12 +1,12 @@
-/* Passes over weights as checkpoints have them: words of float32, float16 or bfloat16, little-endian.
+/* Passes over weights as stored in checkpoints: words of float32, float16 or bfloat16, little-endian.
  *
  *     sums    |w| added up in 32 columns, so many rows at a time: the first step of the mean that PyTorch takes
  *     cut     -1, 0 or +1: a magnitude of `least` or more is 1, with the sign of the weight
  *     change  words of another type, rounded to nearest, ties to even
  *
- * Rounding w * gain to an integer never falls while |w| grows, so that one magnitude parts the weights that become 0 from the
- * others, and the bits of magnitudes have the order of the magnitudes. `cut` therefore compares integers. `sums` and `change`
- * tell whether infinities or NaN are among the words; what they make of those is not defined. */
+ * Rounding w * gain to an integer is monotonic in |w|, so one magnitude separates the weights that become 0 from the
+ * others, and the bits of magnitudes have the same order as the magnitudes. `cut` therefore compares integers. `sums`
+ * and `change` report whether infinities or NaN are among the words; their results for those are undefined. */
 #ifndef I2S_FLOATS_H
 #define I2S_FLOATS_H
 
@@ -24,9 +24,9 @@ enum { I2S_WORDS_F32, I2S_WORDS_F16, I2S_WORDS_BF16 };
 #else
 #define I2S_INLINED static inline
 #endif
-#define I2S_SHARE 256 /* words that are changed by way of floats on the stack */
+#define I2S_SHARE 256 /* words that are converted through floats on the stack */
 
-/* words: runs * rows * 32; sums: [runs][32]. Both answers: whether a word, or what becomes of it, is no number. */
+/* words: runs * rows * 32; sums: [runs][32]. Both answers: whether a word, or its result, is infinite or NaN. */
 typedef struct {
     const char *name;
     int (*available)(void);

@@ -1,5 +1,5 @@
-/* The kernels of floats.h for one instruction set: NAME, TARGET, BYTES of its vectors (0: plain loops) and F16C (whether it has
- * conversions of halves). No product is added to anything, so that fusing could change nothing. */
+/* The kernels of floats.h for one instruction set: NAME, TARGET, BYTES of its vectors (0: plain loops) and F16C
+ * (whether it can convert halves). No product is added to anything, so fused operations would change nothing. */
 
 /* ---- words to floats, `count` of at most I2S_SHARE ---- */
 
@@ -93,7 +93,7 @@ TARGET I2S_INLINED uint32_t NAME(i2s_floats_narrow)(int kind, const float *value
     return odd >> 15 & 1;
 }
 
-/* Types are constants where this is inlined, and so is the number of words but for the last of them. */
+/* Types are constants after inlining, and so is the number of words except for the last group. */
 TARGET I2S_INLINED uint32_t NAME(i2s_floats_pair)(int kind, const uint8_t *words, int64_t count, int to, uint8_t *out) {
     const int width = kind == I2S_WORDS_F32 ? 4 : 2, wide = to == I2S_WORDS_F32 ? 4 : 2;
     float values[I2S_SHARE];

@@ -4,10 +4,10 @@
 def gram_scores(int row, const float[:, ::1] one, const float[:, ::1] first, const float[:, ::1] second,
                 const int32_t[::1] places, const int64_t[::1] starts, const int64_t[::1] firsts,
                 const int64_t[::1] numbers, int64_t values, double[:, ::1] found):
-    """The scores of a matrix of correlations against two others under several orders, that of order h to the column
-    `numbers[h]` of `found`: of the rows and columns of `one` that it has in `places` from `starts[h]` on, and those of either
-    other from `firsts[h]` on, as many as all have. Not a number where these are fewer than `values`, or one side is constant. All are symmetric, with 0 on the
-    diagonal; the others have one shape."""
+    """Write the scores of a matrix of correlations against two others under several orders, those of order h to the column
+    `numbers[h]` of `found`. Compared are the rows and columns of `one` at `places` from `starts[h]` on, and those of the
+    others from `firsts[h]` on, as many as all have. A score is NaN if these are fewer than `values`, or if one side is
+    constant. All matrices are symmetric, with 0 on the diagonal; the others have the same shape."""
     cdef int64_t known = one.shape[0], others = first.shape[0], orders = numbers.shape[0], h, n, i
     cdef double sums[5]
     cdef double size[2]
@@ -66,8 +66,8 @@ cdef void sum_over_heads(const float[:, ::1] products, const int32_t *places, in
 
 
 def shared_gram(const float[:, ::1] products, const int32_t[::1] places, int64_t width, int64_t share, float[:, ::1] found):
-    """Of products of columns, taken in the order of `places`, the sums over the heads that share a key head: of channel i of
-    group a with channel j of group b, those of the first heads, of the second ones and so on. A group has `share` heads of
+    """Write sums of products of columns, in the order of `places`, over the heads that share a key head: for channel i of
+    group a and channel j of group b, the products of the first heads, of the second heads and so on. A group has `share` heads of
     `width` columns; `found` is [groups * width, groups * width]."""
     cdef int64_t n = found.shape[0], i
     if width < 1 or share < 1 or n % width or found.shape[1] != n or n // width > places.shape[0] // (share * width):
@@ -85,8 +85,8 @@ def shared_gram(const float[:, ::1] products, const int32_t[::1] places, int64_t
 def shared_scores(int row, int gram_row, const float[:, ::1] products, const float[:, ::1] first, const float[:, ::1] second,
                   const int32_t[::1] places, const int64_t[::1] starts, const int64_t[::1] firsts,
                   const int64_t[::1] numbers, int64_t width, int64_t share, int64_t values, double[:, ::1] found):
-    """The scores of the results of `shared_gram` for products under each of several orders, as correlations; the other
-    parameters are those of `gram_scores`. Not a number also where an order does not begin with the first channel."""
+    """Write the scores of the results of `shared_gram` for products under each of several orders, as correlations; the other
+    parameters are those of `gram_scores`. A score is NaN also if an order does not begin with the first channel."""
     cdef int64_t known = products.shape[0], others = first.shape[0], orders = numbers.shape[0], most = 0, h, i, n, channels
     cdef double sums[5]
     cdef double *inverse

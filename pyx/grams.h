@@ -1,8 +1,8 @@
-/* Gram matrices of trits: the products of vectors with each other, each vector less its mean.
+/* Gram matrices of trits: the products of all pairs of vectors, each vector minus its mean.
  *
- * A byte holds four codes. `i2s_gram_trits` spreads them: vectors lie beside each other, as bytes -1, 0, +1, and behind each as
- * many zeros as make whole lines; one set has planes of bits instead (`grams_planes.h`). Products are of bytes, which are added
- * in pairs; with at most I2S_GRAM_MOST elements nothing overflows.
+ * A byte holds four codes. `i2s_gram_trits` unpacks them: vectors are consecutive, as bytes -1, 0, +1, each padded with
+ * zeros to whole cache lines; one set has planes of bits instead (`grams_planes.h`). Products of bytes are added in
+ * pairs; with at most I2S_GRAM_MOST elements nothing overflows.
  */
 #ifndef I2S_GRAMS_H
 #define I2S_GRAMS_H
@@ -14,7 +14,7 @@
 
 #include "cpu.h"
 
-/* Loops over sums, which stay in registers. */
+/* Loops over sums, which must stay in registers. */
 #if defined(__GNUC__) && !defined(__clang__)
 #define I2S_GRAM_UNROLLED _Pragma("GCC unroll 16")
 #else
@@ -23,12 +23,12 @@
 
 enum { I2S_GRAM_LINE = 64, I2S_GRAM_MOST = 1 << 14 };
 
-/* At most eight bytes of each of at most eight rows, turned. */
+/* At most eight bytes of each of at most eight rows, transposed. */
 static inline void i2s_gram_turn_bytes(const uint8_t *from, int64_t rows, int64_t stride, int64_t n, uint8_t *to,
                                        int64_t width) {
     int64_t i, v;
 #if defined(__BYTE_ORDER__) && defined(__ORDER_LITTLE_ENDIAN__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    if (rows >= 8 && n >= 8) {  /* squares of one byte, of two and of four change places */
+    if (rows >= 8 && n >= 8) {  /* squares of one byte, of two and of four are swapped */
         static const uint64_t kept[3] = {0x00FF00FF00FF00FFu, 0x0000FFFF0000FFFFu, 0x00000000FFFFFFFFu};
         uint64_t row[8];
         int k, step;
@@ -136,7 +136,8 @@ I2S_GRAM_512 static inline __m128i i2s_gram_totals_512(const __m512i v[4]) {
     return _mm_add_epi32(_mm256_castsi256_si128(two), _mm256_extracti128_si256(two, 1));
 }
 
-/* A square of 16 by 16 floats of a matrix of n columns less `mean`, where it is and turned to another place. */
+/* A 16 by 16 tile of floats of a matrix of n columns minus `mean`, written in place and transposed to the mirrored
+ * place. */
 I2S_GRAM_512 static inline int i2s_gram_turn_512(float *from, float *to, int64_t n, float mean) {
     __m512 rows[16], turned[16];
     int a;

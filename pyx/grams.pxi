@@ -8,11 +8,11 @@ def gram_sets():
 
 def gram(int row, const uint8_t[::1] data, int64_t stride, int64_t n, bint down, bint mixed, const int8_t[::1] table,
          float[:, ::1] found, bint correlated=False):
-    """The products with each other, each less its mean, of the columns of n bytes in every row of `stride`, or of the rows;
-    or their correlations, as `correlations` has them.
+    """Write the products of all pairs of columns (each minus its mean) of n bytes in every row of `stride`, or of rows; or
+    their correlations, as `correlations` does.
 
-    `table` has the trit of each code. Where `mixed`, a byte holds four rows, else four columns; a row then has its four
-    parts in another order than the columns, which does not matter for rows."""
+    `table` has the trit of each code. With `mixed`, a byte holds four rows, else four columns; the four parts of a row are
+    then in another order than the columns, which does not matter for rows."""
     cdef int64_t rows, vectors, length, room, of_trits, of_products
     cdef uint8_t *memory
     cdef uint8_t *trits

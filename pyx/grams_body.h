@@ -1,5 +1,5 @@
-/* The body of `grams.h`, which compilers make vectors of; included once for each instruction set. A set whose vectors are not
- * bytes has its own of what depends on that, and defines I2S_GRAM_OF_PLANES. */
+/* The body of `grams.h`, which compilers vectorize; included once for each instruction set. A set whose vectors are not
+ * bytes defines its own versions of the functions that depend on this, and I2S_GRAM_OF_PLANES. */
 
 #ifndef I2S_GRAM_OF_PLANES
 /* The trits of one pair of bits of n bytes; `table` has that of each code. */
@@ -42,7 +42,7 @@ I2S_GRAM_TARGET static void I2S_GRAM(gram_trits)(const uint8_t *data, int64_t ro
     }
 }
 
-/* The sums of vectors, and these over their length: their means. */
+/* The sums of vectors, and their means. */
 I2S_GRAM_TARGET static inline void I2S_GRAM(gram_means)(const int8_t *vectors, int64_t n, int64_t length, int64_t room,
                                                         double *means, double *sums) {
     int64_t i, j;
@@ -108,7 +108,7 @@ I2S_GRAM_TARGET static void I2S_GRAM(gram_correlated)(const int8_t *vectors, int
         float of_row[LANES] = {0}, *row = out + i * n;
         for (j = 0; j < i; j++)
             row[j] = (product[j] - more - I2S_GRAM_TOO_MUCH(of_sums[j]) - sum * of_means[j]) * inverse[j] * own;
-        for (; j < stop; j++) row[j] = 0;  /* a sum of whole vectors waits for nothing; the mirror writes there */
+        for (; j < stop; j++) row[j] = 0;  /* zeros for whole vectors, since the mirror writes there later */
         for (j = 0; j + LANES <= stop; j += LANES)
             for (k = 0; k < LANES; k++) of_row[k] += row[j + k];
         for (k = 0; j < i; j++) of_row[k++] += row[j];

@@ -1,7 +1,7 @@
-/* The intrinsics of x86-64, all of them, whatever the file is compiled for: each set of kernels has a target of its own.
+/* All intrinsics of x86-64, independent of the file's target: each set of kernels has a target of its own.
  *
- * Where Clang stands in for Microsoft's compiler, <immintrin.h> leaves out what the whole file may not use. Its parts are
- * headers of Clang's own, in this order; each can be included once more. */
+ * When Clang replaces Microsoft's compiler, <immintrin.h> omits what the whole file may not use. Its parts are headers
+ * of Clang, in this order; each can be included again. */
 #ifndef I2S_INTRINSICS_H
 #define I2S_INTRINSICS_H
 #include <immintrin.h>

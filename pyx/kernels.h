@@ -50,16 +50,16 @@ static inline uint8_t i2s_code(uint8_t t, int map) {
     }
 }
 
-/* One multiplication, as the definition has it. A compiler that knows the trit to be -1 would flip the sign instead,
- * which for a NaN is not the same. */
+/* One multiplication, as in the definition. A compiler that knows the trit to be -1 would flip the sign instead, which
+ * differs for a NaN. */
 static inline float i2s_weight(uint8_t code, int map, float scale) {
     volatile float trit = (float)(int8_t)i2s_meaning(code, map);
     return trit * scale;
 }
 
-/* How results are stored. Past the cache: for what would not stay in it, on most processors. Owned: with plain stores, but
- * the lines are asked for before they are written; a processor with few line buffers is faster so (`i2s_cpu_owns`). Unfenced:
- * past the cache, of a caller that ends with a call that is fenced. */
+/* How results are stored. Past the cache: on most processors, for results that would not stay in it. Owned: plain
+ * stores to lines that were prefetched for writing, which is faster on a processor with few line buffers
+ * (`i2s_cpu_owns`). Unfenced: past the cache, if the caller ends with a fenced call. */
 enum { I2S_PLAIN, I2S_PAST, I2S_OWNED, I2S_UNFENCED };
 
 #include "kernels_portable.h"
@@ -84,7 +84,7 @@ typedef uint64_t v8qu __attribute__((vector_size(64), aligned(1), may_alias));
 #define I2S_PREFETCH(p) I2S_PREFETCH_AT(p, I2S_AHEAD)
 #define I2S_LINES_AHEAD(run) ((run) > 4 * I2S_AHEAD ? 0 : (run) > I2S_AHEAD ? (run) : I2S_AHEAD)
 
-/* Loops over a few vectors that are to stay in registers. */
+/* Loops over a few vectors that must stay in registers. */
 #if defined(__clang__)
 #define I2S_UNROLL4 _Pragma("clang loop unroll(full)")
 #else
@@ -103,7 +103,7 @@ typedef uint64_t v8qu __attribute__((vector_size(64), aligned(1), may_alias));
     default: I2S_CALL(I2S_PLAIN);                                                                                       \
     }
 
-/* Bytes of payload of which four distant rows are unpacked one after the other. */
+/* Bytes of payload of four distant rows that are unpacked one row after the other. */
 #define I2S_STRIP 4096
 
 #define I2S_CAN_STREAM(dst, group) ((uintptr_t)(dst) % 16 == 0 && ((group) == 1 || (group) % 16 == 0))

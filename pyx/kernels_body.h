@@ -11,12 +11,12 @@
  *
  * `map`: what an unpacked byte stands for. `remap`: NULL, or what i2s_remap_portable takes.
  *
- * `stream`: store past the cache, for a result that does not fit it. It is a wish: where the result is not aligned, or the
- * group is odd, ordinary stores serve. Where results are larger than payloads, `way` names a third way beside these two:
- * I2S_OWNED, ordinary stores to lines that were asked for.
+ * `stream`: store past the cache, for a result that does not fit it. If the result is not aligned or the group is odd,
+ * ordinary stores are used. If results are larger than payloads, `way` offers a third way: I2S_OWNED, ordinary stores
+ * to lines that were prefetched.
  *
- * Memory is asked for I2S_AHEAD bytes before it is used: what a kernel computes on a line keeps the processor from seeing
- * the next lines by itself early enough. Sums and maxima are taken in trees, because an operation may take two cycles.
+ * Memory is prefetched I2S_AHEAD bytes before its use: the computation on a line keeps the processor from detecting the
+ * next lines early enough. Sums and maxima are computed in trees, because an operation may take two cycles.
  */
 
 #define I2S_INLINE static inline __attribute__((always_inline)) I2S_TARGET

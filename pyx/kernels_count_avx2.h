@@ -1,6 +1,6 @@
-/* How often each code occurs, by AVX2: bits of vectors are added up as in carry_save.h, low and high bits of codes at once, as
- * they lie beside each other. Where both are set in a code, two vectors become one, so that no bit of it is wasted. Of 16
- * such vectors, one is counted by table. */
+/* How often each code occurs, with AVX2: bits of vectors are added as in carry_save.h, low and high bits of codes at
+ * once, in their original positions. For codes with both bits set, two vectors are merged into one, so that no bit is
+ * unused. Of 16 such vectors, one is counted by table. */
 #ifndef I2S_KERNELS_COUNT_AVX2_H
 #define I2S_KERNELS_COUNT_AVX2_H
 
@@ -42,7 +42,7 @@ I2S_COUNTED_INLINE uint64_t i2s_sum_avx2(v32 bytes) {
     return sums[0] + sums[1] + sums[2] + sums[3];
 }
 
-/* The rest in the carries: each vector counts with its weight. */
+/* The rest in the carries: each vector has its weight. */
 I2S_COUNTED_INLINE void i2s_left_avx2(const i2s_carries_avx2 *c, uint64_t found[2]) {
     const v4q left[4] = {c->ones, c->twos, c->fours, c->eights};
     int k;
@@ -56,7 +56,7 @@ I2S_COUNTED_INLINE void i2s_left_avx2(const i2s_carries_avx2 *c, uint64_t found[
 I2S_COUNTED static void i2s_histogram_avx2(const uint8_t *src, int64_t n, uint64_t count[4]) {
     const v4q zero = {0}, even = zero + 0x5555555555555555u;
     i2s_carries_avx2 bits = {zero, zero, zero, zero}, boths = bits;
-    /* Zen 4 sees by itself what is read in its order, and is slower where it is asked as well (as in i2s_pack_ahead). */
+    /* Zen 4 detects sequential reads itself, and is slower with additional prefetches (as in i2s_pack_ahead). */
     const int64_t ahead = i2s_cpu_halves_avx512() ? 0 : I2S_AHEAD;
     uint64_t found[2] = {0, 0}, both[2] = {0, 0};
     int64_t i = 0;

@@ -2,7 +2,7 @@
 
 /* --- does a code occur at all -------------------------------------------------------------------------------------- */
 
-/* In the even bits: where code 1, 2 or 3 has been seen; for code 0, where only others were seen. Three operations each. */
+/* In the even bits: where code 1, 2 or 3 occurred; for code 0, where only others occurred. Three operations each. */
 #define I2S_SEEN(a, v, code)                                                                                            \
     ((code) == 3 ? (a) | ((v) & ((v) >> 1)) : (code) == 2 ? (a) | (~(v) & ((v) >> 1)) :                                 \
      (code) == 1 ? (a) | ((v) & ~((v) >> 1)) : (a) & ((v) | ((v) >> 1)))
@@ -41,7 +41,7 @@ static I2S_TARGET int I2S_NAME(i2s_scan)(const uint8_t *src, int64_t n, int code
     }
 }
 
-/* The read probe of the benchmarks: the speed of memory when only an OR is done with it. */
+/* The read probe of the benchmarks: the speed of memory with nothing but an OR. */
 static I2S_TARGET uint64_t I2S_NAME(i2s_read)(const uint8_t *src, int64_t n) {
     const int64_t w = sizeof(I2S_WIDE);
     I2S_WIDE a = {0}, b = {0}, c = {0}, d = {0};

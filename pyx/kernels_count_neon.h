@@ -2,7 +2,7 @@
 
 /* --- counting ------------------------------------------------------------------------------------------------------ */
 
-/* In the even bits: where the code has been seen; for code 0, where only other codes were seen. */
+/* In the even bits: where the code occurred; for code 0, where only other codes occurred. */
 I2S_INLINE uint8x16_t i2s_neon_seen(uint8x16_t seen, uint8x16_t v, int code) {
     const uint8x16_t high = vshrq_n_u8(v, 1);
     if (code == 0) return vandq_u8(seen, vorrq_u8(v, high));
@@ -64,7 +64,7 @@ static void i2s_histogram_neon(const uint8_t *src, int64_t n, uint64_t count[4])
 
 #define i2s_write_neon i2s_write_portable
 
-/* The read probe of the benchmarks: the speed of memory when only an OR is done with it. */
+/* The read probe of the benchmarks: the speed of memory with nothing but an OR. */
 static uint64_t i2s_read_neon(const uint8_t *src, int64_t n) {
     uint8x16_t a = vdupq_n_u8(0), b = a, c = a, d = a;
     int64_t i;

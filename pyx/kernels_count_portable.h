@@ -99,7 +99,7 @@ static void i2s_histogram_portable(const uint8_t *src, int64_t n, uint64_t count
     count[0] = 4 * (uint64_t)n - count[1] - count[2] - count[3];
 }
 
-/* The read probe of the benchmarks: the speed of memory when only an OR is done with it. */
+/* The read probe of the benchmarks: the speed of memory with nothing but an OR. */
 static uint64_t i2s_read_portable(const uint8_t *src, int64_t n) {
     const int64_t rows = n / (8 * I2S_LANES);
     uint64_t seen[I2S_LANES] = {0};

@@ -2,8 +2,9 @@
 
 /* --- payload to one byte an element -------------------------------------------------------------------------------- */
 
-/* How codes are read. Plain maps subtract a number. The others are twos-complement, or become it: zero-first has +1 and -1
- * for 1 and 2, and 0 for the unused 3, so 2 becomes 3 and 3 becomes 0 while four codes still share a byte. */
+/* How codes are read. Plain maps subtract a number. The others are twos-complement, or are converted to it: zero-first
+ * has +1 and -1 for 1 and 2, and 0 for the unused 3, so 2 becomes 3 and 3 becomes 0 while four codes still share a
+ * byte. */
 typedef struct { v32 less, odd; } I2S_NAME(reading);
 
 I2S_INLINE v32 I2S_NAME(prepared)(v32 v, int plain, const I2S_NAME(reading) *how) {
@@ -14,8 +15,8 @@ I2S_INLINE v32 I2S_NAME(meaning)(v32 codes, int plain, const I2S_NAME(reading) *
     return plain ? codes - how->less : (codes ^ 2) - 2;
 }
 
-/* Four distant rows of one run, one after the other: of each, the codes of I2S_STRIP bytes, which stay in the nearest cache
- * meanwhile. How many bytes of the run are done. */
+/* Four distant rows of one run, one after the other: for each, the codes of I2S_STRIP bytes, which stay in the nearest
+ * cache meanwhile. Returns the number of bytes of the run that are done. */
 I2S_INLINE int64_t I2S_NAME(unpack_rows)(const uint8_t *src, int64_t group, int lsb, int plain, const I2S_NAME(reading) *how,
                                          uint8_t *dst, int way) {
     const int64_t whole = group & ~(int64_t)63;
@@ -73,8 +74,8 @@ I2S_INLINE int64_t I2S_NAME(unpack_16)(const uint8_t *src, int64_t blocks, int p
     return b;
 }
 
-/* Nibbles side by side, then each of them beside itself moved by a field: half as many bytes are moved across a register as
- * where four fields are put side by side. */
+/* Put nibbles side by side, then each beside itself shifted by a field: this moves half as many bytes across a register
+ * as putting four fields side by side. */
 I2S_INLINE int64_t I2S_NAME(unpack_1)(const uint8_t *src, int64_t blocks, int lsb, int plain, const I2S_NAME(reading) *how,
                                       uint8_t *dst, int way) {
     const __m256i order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
@@ -132,10 +133,11 @@ static I2S_TARGET void I2S_NAME(i2s_unpack)(const uint8_t *src, int64_t blocks, 
 #undef I2S_CALL
 }
 
-/* --- one byte an element to payload; whether anything was not -1, 0 or +1 (not 0 to 3 for codes) -------------------- */
+/* --- one byte an element to payload; reports whether a byte was not -1, 0 or +1 (0 to 3 for codes) -------------------
+ * */
 
-/* How codes are made of trits. Plain maps (none, and offset-1) add a number, and the largest sum tells whether all were
- * sound. The others take two bits; zero-first is first written as twos-complement, then 3 becomes 2. */
+/* How trits become codes. Plain maps (none, and offset-1) add a number, and the largest sum shows whether all bytes
+ * were valid. The others take two bits; zero-first is first written as twos-complement, then 3 becomes 2. */
 typedef struct { v32 more, odd, worst; } I2S_NAME(writing);
 
 I2S_INLINE v32 I2S_NAME(larger)(v32 a, v32 b) { return (v32)_mm256_max_epu8((__m256i)a, (__m256i)b); }
@@ -202,7 +204,7 @@ I2S_INLINE int64_t I2S_NAME(pack_16)(const uint8_t *src, int64_t blocks, int pla
     return b;
 }
 
-/* Neighbours are joined by a multiplication and an addition, twice. */
+/* Neighboring elements are joined by a multiplication and an addition, twice. */
 I2S_INLINE int64_t I2S_NAME(pack_1)(const uint8_t *src, int64_t blocks, int lsb, int plain, I2S_NAME(writing) *how,
                                     uint8_t *dst, int stream) {
     const __m256i pairs = _mm256_set1_epi16(lsb ? 0x0401 : 0x0104), fours = _mm256_set1_epi16(lsb ? 0x1001 : 0x0110);
@@ -315,7 +317,7 @@ I2S_INLINE void I2S_NAME(float_runs)(const uint8_t *src, int64_t blocks, int64_t
     }
 }
 
-/* Four bytes are sixteen elements: each 32-bit word gets them all, shifted as its element wants it. */
+/* Four bytes are sixteen elements: each 32-bit word gets all four, shifted for its element. */
 I2S_INLINE int64_t I2S_NAME(floats_1)(const uint8_t *src, int64_t blocks, int lsb, const float table[4], float *dst,
                                       int way) {
     const __m256i first = lsb ? _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14) : _mm256_setr_epi32(6, 4, 2, 0, 14, 12, 10, 8);

@@ -70,7 +70,7 @@ static void i2s_unpack_neon(const uint8_t *src, int64_t blocks, int64_t group, i
 
 /* --- one byte an element to payload -------------------------------------------------------------------------------- */
 
-/* The codes of a byte plus `judge`, and the largest of these, which tells whether all were sound. */
+/* The codes of a byte plus `judge`, and the largest of these, which shows whether all were valid. */
 typedef struct { uint8x16_t judge, codes, worst; } i2s_neon_writing;
 
 I2S_INLINE uint8x16_t i2s_neon_join(uint8x16_t x[4], int lsb, i2s_neon_writing *how) {

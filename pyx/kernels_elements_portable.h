@@ -116,7 +116,8 @@ static void i2s_join(const uint8_t *I2S_RESTRICT a, const uint8_t *I2S_RESTRICT 
 I2S_JOIN_OF(32)
 I2S_JOIN_OF(16)
 
-/* Four neighbours; the largest byte, `judge` added, is given back, because to get at them takes longer than to look. */
+/* Four neighboring elements; returns the largest byte plus `judge`, since extracting the bytes takes longer than
+ * comparing. */
 #define I2S_NEIGHBOURS(name, first, second, third, fourth)                                                              \
     static uint8_t i2s_join_##name(const uint8_t *I2S_RESTRICT src, int64_t n, uint8_t more, uint8_t judge,             \
                                    uint8_t *I2S_RESTRICT dst) {                                                         \

@@ -1,5 +1,5 @@
-/* The payload kernels of AArch64. What the parameters mean is said in kernels_body.h; `stream` means nothing here, because
- * C has no stores past the cache of this processor. Loads and stores of four vectors at once do the interleaving. */
+/* The payload kernels of AArch64. kernels_body.h explains the parameters; `stream` has no effect, because C has no
+ * stores past the cache of this processor. Loads and stores of four vectors at once do the interleaving. */
 
 #define I2S_INLINE static inline __attribute__((always_inline))
 

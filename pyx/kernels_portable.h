@@ -1,6 +1,6 @@
-/* The portable kernels: plain C for every compiler and processor, in loops that compilers vectorise: one simple thing at a
- * time to a tile of memory that stays in the nearest cache, `restrict` where pointers are apart, constants where the common
- * layouts have them. What the parameters mean is said in kernels_body.h; `stream` means nothing here. */
+/* The portable kernels: plain C for every compiler and processor, in loops that compilers vectorize: one simple
+ * operation at a time on a tile of memory that stays in the nearest cache, `restrict` for distinct pointers, constants
+ * for the common layouts. kernels_body.h explains the parameters; `stream` has no effect here. */
 
 #define I2S_TILE 4096
 

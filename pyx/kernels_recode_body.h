@@ -1,6 +1,7 @@
 /* From a payload to one in another layout or with other codes. */
 
-/* --- payload to payload, without an element ever leaving the registers --------------------------------------------- */
+/* --- payload to payload; elements never leave the registers ----------------------------------------------------------
+ * */
 
 /* As i2s_remap_portable, by a look-up of each nibble; without coefficients a copy. n is a multiple of 32. */
 I2S_INLINE void I2S_NAME(pour_with)(const uint8_t *src, int64_t n, const uint8_t *remap, uint8_t *dst, int stream) {
@@ -27,8 +28,8 @@ static I2S_TARGET void I2S_NAME(pour)(const uint8_t *src, int64_t n, const uint8
     else memcpy(dst, src, (size_t)n);
 }
 
-/* Both halves of a block in both lanes, those of the upper lane shifted to where the second 64-block, or the second group,
- * has its bits; then four fields are picked. */
+/* Both halves of a block in both lanes, those of the upper lane shifted to the bits of the second 64-block, or of the
+ * second group; then four fields are selected. */
 I2S_INLINE v32 I2S_NAME(to_64)(v32 v) {
     v32 a = (v32)((v4q)I2S_NAME(lows)(v, v) << (v4q){0, 0, 4, 4});
     v32 b = (v32)((v4q)I2S_NAME(highs)(v, v) << (v4q){0, 0, 4, 4});
@@ -47,9 +48,9 @@ I2S_INLINE v32 I2S_NAME(reversed)(v32 v) {
     return (I2S_NAME(right)(v, 2) & 0x33) | (I2S_NAME(left)(v, 2) & 0xCC);
 }
 
-/* Four blocks of 128 elements from one layout to another. In a sequential block, word q of 8 bytes has the elements that
- * field q has in interleave-128, four neighbours to a byte: to go there, the words of four blocks come together by number,
- * fields are transposed between the numbers, and what was a byte becomes four neighbours. To interleave-64 it is the same
+/* Four blocks of 128 elements from one layout to another. In a sequential block, word q of 8 bytes has the elements of
+ * field q in interleave-128, four neighbors to a byte. To convert, the words of four blocks are grouped by number,
+ * fields are transposed between the numbers, and each byte becomes four neighbors. For interleave-64 it is the same
  * with half the bytes. */
 I2S_INLINE void I2S_NAME(four)(v32 v[4], int from, int to) {
     int p;
@@ -122,9 +123,9 @@ static I2S_TARGET void I2S_NAME(i2s_blocks)(const uint8_t *src, int64_t blocks, 
 
 /* --- four rows at once between one byte a column and rows of blocks ------------------------------------------------- */
 
-/* rows-1x4 and row-blocks-4 have a byte for each column of four rows: a transposition of fields makes rows of blocks of it,
- * or the way back. Columns are a multiple of 128. Group i of the `first` to `last` shares the bytes i cols to (i + 1) cols,
- * and is the rows i, i + step, i + 2 step and i + 3 step, or with step 1 the rows 4 i to 4 i + 3. */
+/* rows-1x4 and row-blocks-4 have a byte for each column of four rows: a transposition of fields converts it to rows of
+ * blocks, or back. Columns are a multiple of 128. Group i of the groups `first` to `last` is the bytes i cols to (i +
+ * 1) cols, and contains the rows i, i + step, i + 2 step and i + 3 step, or with step 1 the rows 4 i to 4 i + 3. */
 I2S_INLINE void I2S_NAME(rows_with)(const uint8_t *planes, int64_t cols, int lsb, int to, uint8_t *const rows[4]) {
     int64_t c;
     int p;

@@ -123,7 +123,7 @@ static void i2s_blocks_neon(const uint8_t *src, int64_t blocks, int from, int to
     }
 }
 
-/* Where 16 bytes of field m lie among 128 columns, for the half h of a row's 32 bytes. */
+/* Positions of 16 bytes of field m among 128 columns, for half h of a row's 32 bytes. */
 I2S_INLINE int64_t i2s_neon_at(int kind, int h, int m) { return kind == I2S_KIND_128 ? 32 * m + 16 * h : 64 * h + 16 * m; }
 
 I2S_INLINE void i2s_neon_to_rows(const uint8_t *planes, int64_t cols, int to, uint8_t *const rows[4]) {

@@ -70,7 +70,7 @@ static void i2s_transpose(const uint8_t *I2S_RESTRICT a, const uint8_t *I2S_REST
     }
 }
 
-/* Four arrays in a tile, and in the order in which a layout has them in its bytes. */
+/* Four arrays in a tile, in the order in which a layout stores them. */
 typedef struct { uint8_t bytes[4][I2S_TILE / 4]; } i2s_quarters;
 
 static void i2s_128_to_64(const uint8_t *I2S_RESTRICT src, int64_t blocks, uint8_t *I2S_RESTRICT dst) {
@@ -101,8 +101,8 @@ static void i2s_reverse(const uint8_t *I2S_RESTRICT src, int64_t n, uint8_t *I2S
         dst[j] = (uint8_t)(src[j] << 6 | (src[j] & 0x0C) << 2 | (src[j] & 0x30) >> 2 | src[j] >> 6);
 }
 
-/* One tile. In a sequential block of 128 elements, word q of 8 bytes has the elements that field q has in interleave-128,
- * four neighbours to a byte: words are dealt by number, fields are transposed, bytes are put side by side. With
+/* One tile. In a sequential block of 128 elements, word q of 8 bytes has the elements of field q in interleave-128,
+ * four neighbors to a byte: words are distributed by number, fields are transposed, bytes are put side by side. With
  * interleave-64 it is 4 bytes of a block of 64. */
 static void i2s_convert_portable(const uint8_t *src, int64_t blocks, int from, int to, uint8_t *dst) {
     const int64_t n = 8 * blocks;
@@ -145,10 +145,10 @@ static void i2s_blocks_portable(const uint8_t *src, int64_t blocks, int from, in
     }
 }
 
-/* Columns of four rows that share bytes are dealt as the rows' layout has them in its bytes; then fields are transposed.
+/* Columns of four rows that share bytes are distributed in the order of the rows' layout; then fields are transposed.
  *
- * Pieces of four rows that lie behind each other in memory are written, or below read, one after the other: side by side they
- * are too short for a processor to see the next lines by itself. */
+ * Pieces of four rows that are consecutive in memory are written (or read, below) one after the other: side by side
+ * they are too short for a processor to detect the next lines. */
 static void i2s_to_rows_portable(const uint8_t *src, int64_t first, int64_t last, int64_t cols, int64_t step, int lsb,
                                  int to, const uint8_t *remap, uint8_t *dst, int stream) {
     i2s_quarters x, written;

@@ -1,5 +1,6 @@
-/* Unpacking sequential layouts where the processor moves bytes across whole vectors and takes any eight bits of a word
- * (AVX-512 VBMI): two bytes of payload are put into each word of 64 bits, and each byte of it is the bits from its code on. */
+/* Unpacking sequential layouts on processors that move bytes across whole vectors and extract any eight bits of a word
+ * (AVX-512 VBMI): two bytes of payload are put into each word of 64 bits, and each of its bytes gets the bits from its
+ * code on. */
 #ifndef I2S_KERNELS_VBMI_H
 #define I2S_KERNELS_VBMI_H
 
@@ -25,7 +26,7 @@ I2S_ON_VBMI inline __attribute__((always_inline)) int64_t i2s_unpack_1_vbmi(cons
     return b;
 }
 
-/* How many bytes of payload are unpacked: all those in whole vectors, or 0 without VBMI. */
+/* Returns the number of unpacked bytes of payload: all those in whole vectors, or 0 without VBMI. */
 I2S_ON_VBMI int64_t i2s_unpack_vbmi(const uint8_t *src, int64_t blocks, int lsb, int map, uint8_t *dst) {
     const uint64_t shifts = lsb ? 0x0E0C0A0806040200u : 0x080A0C0E00020406u;
     const int plain = map != I2S_TWOS_COMPLEMENT && map != I2S_ZERO_FIRST;

@@ -1,7 +1,8 @@
 /* The parts of all kernels over vectors of 32 bytes: loads, stores, shifts of fields, and permutations of four vectors. */
 
-/* Before 32 bytes at `at` are taken from each of four pieces of one run of memory, of which 4 at bytes are behind us. Where
- * the run is short, lines are asked for in their order in memory, a whole run ahead; with four distant pieces, in each. */
+/* Prefetch before 32 bytes at `at` are read from each of four pieces of one run of memory, of which 4 at bytes are
+ * done. If the run is short, lines are prefetched in their order in memory, a whole run ahead; with four distant
+ * pieces, in each. */
 I2S_INLINE void I2S_NAME(ask_four)(const uint8_t *run, const uint8_t *const piece[4], int64_t at, int64_t ahead) {
     int p;
     if (ahead) {
@@ -14,7 +15,7 @@ I2S_INLINE void I2S_NAME(ask_four)(const uint8_t *run, const uint8_t *const piec
 
 I2S_INLINE v32 I2S_NAME(load)(const void *p) { return *(const v32u *)p; }
 
-/* A streamed store is two halves, so that an address need only be a multiple of 16: that of a bytes object is. */
+/* A streamed store is two halves, so that an address need only be a multiple of 16, as that of a bytes object is. */
 I2S_INLINE void I2S_NAME(store)(void *p, v32 v, int way) {
     if (way == I2S_PAST) {
         _mm_stream_si128((__m128i *)p, _mm256_castsi256_si128((__m256i)v));
@@ -31,7 +32,7 @@ I2S_INLINE void I2S_NAME(own)(const void *p, int bytes, int way) {
         for (i = 0; i < bytes; i += 64) I2S_PREFETCH_AT((const uint8_t *)p + i, I2S_OWN_AHEAD);
 }
 
-/* Shifts are of 16-bit words: bits that come in from the neighbour are masked, or are zero for sound codes. */
+/* Shifts are of 16-bit words: bits shifted in from the next byte are masked, or are zero for valid codes. */
 I2S_INLINE v32 I2S_NAME(right)(v32 v, int shift) { return (v32)((v16w)v >> shift); }
 
 I2S_INLINE v32 I2S_NAME(left)(v32 v, int shift) { return (v32)((v16w)v << shift); }
@@ -44,7 +45,7 @@ I2S_INLINE v32 I2S_NAME(highs)(v32 a, v32 b) { return (v32)_mm256_permute2x128_s
 
 /* --- permutations of four vectors ---------------------------------------------------------------------------------- */
 
-/* Byte i of each of the four vectors side by side: `across` all 32 of them, or for each half by itself. */
+/* Byte i of each of the four vectors side by side: `across` all 32 of them, or for each half separately. */
 I2S_INLINE void I2S_NAME(interleave)(v32 v[4], int across) {
     __m256i a = _mm256_unpacklo_epi8((__m256i)v[0], (__m256i)v[1]), b = _mm256_unpackhi_epi8((__m256i)v[0], (__m256i)v[1]);
     __m256i c = _mm256_unpacklo_epi8((__m256i)v[2], (__m256i)v[3]), d = _mm256_unpackhi_epi8((__m256i)v[2], (__m256i)v[3]);
@@ -56,7 +57,7 @@ I2S_INLINE void I2S_NAME(interleave)(v32 v[4], int across) {
     v[3] = across ? I2S_NAME(highs)(g, h) : h;
 }
 
-/* 4 bytes of each, for each half by itself: piece b of vector q becomes piece q of vector b. */
+/* 4 bytes of each, for each half separately: piece b of vector q becomes piece q of vector b. */
 I2S_INLINE void I2S_NAME(pieces)(v32 v[4]) {
     __m256i a = _mm256_unpacklo_epi32((__m256i)v[0], (__m256i)v[1]), b = _mm256_unpackhi_epi32((__m256i)v[0], (__m256i)v[1]);
     __m256i c = _mm256_unpacklo_epi32((__m256i)v[2], (__m256i)v[3]), d = _mm256_unpackhi_epi32((__m256i)v[2], (__m256i)v[3]);
@@ -76,8 +77,8 @@ I2S_INLINE void I2S_NAME(words)(v32 v[4]) {
     v[3] = I2S_NAME(highs)(b, d);
 }
 
-/* Bytes q, 4 + q, 8 + q, ... of all four come together in vector q: those of vector b as word b, or if not `across` as
- * piece b of each half. It undoes what `interleave` does to `words`, or to `pieces`. */
+/* Bytes q, 4 + q, 8 + q, ... of all four are collected in vector q: those of vector b as word b, or if not `across` as
+ * piece b of each half. This is the inverse of `interleave` to `words`, or to `pieces`. */
 I2S_INLINE void I2S_NAME(deal)(v32 v[4], int across) {
     const __m256i by4 = _mm256_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15,
                                          0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
@@ -89,7 +90,8 @@ I2S_INLINE void I2S_NAME(deal)(v32 v[4], int across) {
         I2S_UNROLL4 for (p = 0; p < 4; p++) v[p] = (v32)_mm256_permutevar8x32_epi32((__m256i)v[p], order);
 }
 
-/* Halves: of the columns 0 to 127 in four vectors, those that interleave-64 has in one field come together; and back. */
+/* Halves: of the columns 0 to 127 in four vectors, those that interleave-64 has in one field are collected; and back.
+ * */
 I2S_INLINE void I2S_NAME(halve)(v32 v[4]) {
     v32 a = v[0], b = v[1], c = v[2], d = v[3];
     v[0] = I2S_NAME(lows)(a, c);

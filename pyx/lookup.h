@@ -1,10 +1,10 @@
-/* Products of packed weights with activation codes by tables: sums of what pairs of weights make of a token, looked up.
+/* Products of packed weights with activation codes by tables: partial sums for pairs of weights are looked up.
  *
- * Half a byte of weights holds the codes of two columns. For one token there are 16 sums that such a pair can make; they
- * are computed once (i2s_lookup_tables) and then only looked up, for every row. A vector instruction that looks up bytes
- * takes one table for all of its lanes, so lanes have to be rows: i2s_lookup_arrange puts byte j of 32 rows side by side.
- * Sums of pairs take 16 bits, -768 to 762, so every look-up is two, of the low and of the high bytes; 32 pairs of a row fit
- * 16 bits again, and are then added to 32.
+ * Half a byte of weights holds the codes of two columns. For one token such a pair has 16 possible sums; they are
+ * computed once (i2s_lookup_tables) and then only looked up, for every row. A vector instruction that looks up bytes
+ * uses one table for all of its lanes, so lanes have to be rows: i2s_lookup_arrange puts byte j of 32 rows side by
+ * side. Sums of pairs need 16 bits (-768 to 762), so every look-up is two, for the low and the high bytes; sums of 32
+ * pairs of a row fit 16 bits again, and are then added to 32-bit sums.
  */
 #ifndef I2S_LOOKUP_H
 #define I2S_LOOKUP_H
@@ -19,7 +19,7 @@
 #define I2S_LU_TABLE 64  /* bytes of the tables of a byte of weights: low and high bytes of either half's 16 sums */
 #define I2S_LU_FLUSH 16  /* bytes of weights whose pairs fit 16 bits together: 2 * 16 * 768 < 2^15 */
 
-/* Rows of `bytes` each, 32 side by side; rows that are not there are zeros. */
+/* Rows of `bytes` each, 32 side by side; missing rows are zeros. */
 static void i2s_lookup_arrange(const uint8_t *w, int64_t rows, int64_t bytes, uint8_t *to) {
     for (int64_t first = 0; first < rows; first += I2S_LU_ROWS, to += bytes * I2S_LU_ROWS) {
         const int64_t there = rows - first < I2S_LU_ROWS ? rows - first : I2S_LU_ROWS;
@@ -29,7 +29,7 @@ static void i2s_lookup_arrange(const uint8_t *w, int64_t rows, int64_t bytes, ui
     }
 }
 
-/* The tables of one token: for each byte of a row those of its upper half, then those of its lower half. */
+/* The tables of one token: for each byte of a row, those of its upper half, then those of its lower half. */
 static void i2s_lookup_tables(const int8_t *codes, int64_t blocks, uint8_t *tables) {
     for (int64_t b = 0; b < blocks; b++, codes += 128)
         for (int j = 0; j < 32; j++)

@@ -22,10 +22,10 @@
 #define I2S_MM_COLUMNS 128 /* columns in a block */
 #define I2S_MM_BYTES 32    /* bytes in a block */
 #define I2S_MM_TILE 4      /* tokens that share unpacked weights */
-#define I2S_MM_PANEL (1 << 18) /* bytes of weights that all tokens use before the next are looked at: they stay in cache */
-#define I2S_MM_PARTS(tokens) ((tokens) == 1 ? 2 : 8) /* parts for each thread, at most */
-#define I2S_MM_PART_BLOCKS (1 << 13) /* blocks times tokens in a part, at least, where there are more parts than threads */
-#define I2S_MM_LONGEST 8192    /* blocks in a row up to which no lane overflows in any set; longer rows are for plain C */
+#define I2S_MM_PANEL (1 << 18) /* bytes of weights that all tokens use before the next ones: they stay in cache */
+#define I2S_MM_PARTS(tokens) ((tokens) == 1 ? 2 : 8) /* maximum number of parts for each thread */
+#define I2S_MM_PART_BLOCKS (1 << 13) /* minimum blocks times tokens in a part, if there are more parts than threads */
+#define I2S_MM_LONGEST 8192    /* blocks in a row up to which no lane overflows in any set; plain C processes longer rows */
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define I2S_MM_X86 1
@@ -43,11 +43,12 @@
 #include "matmul_panel_neon.h"
 #endif
 
-/* A kernel for many tokens, which have tiles and an arrangement of their own. Rows are best a multiple of `rows`. */
+/* A kernel for many tokens, which have their own tiles and arrangement. The number of rows should be a multiple of
+ * `rows`. */
 typedef struct i2s_matmul_many_kernel {
-    const struct i2s_matmul_many_kernel *fewer; /* one for fewer tokens than those of this, or NULL */
-    int64_t (*from)(void); /* tokens from which on it is used */
-    int64_t *forced;       /* the same, as tests and benchmarks want it; -1 leaves it to the processor */
+    const struct i2s_matmul_many_kernel *fewer; /* a kernel for fewer tokens, or NULL */
+    int64_t (*from)(void); /* number of tokens from which it is used */
+    int64_t *forced;       /* the same, set by tests and benchmarks; -1 leaves it to the processor */
     int tokens, rows;
     void (*arrange)(const int8_t *codes, int64_t blocks, int tokens, int8_t *arranged);
     void (*product)(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *arranged, int64_t tokens, int32_t *out,
@@ -57,16 +58,16 @@ typedef struct i2s_matmul_many_kernel {
 typedef struct {
     const char *name;
     int (*available)(void);
-    int step; /* blocks that arranged activations come in multiples of */
+    int step; /* arranged activations are multiples of this many blocks */
     void (*arrange)(const int8_t *codes, int64_t blocks, int tokens, int8_t *arranged);
     void (*product)(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *arranged, int tokens, int32_t *out,
                     int64_t stride);
-    /* One token by weights that come from memory, with its codes as they are; NULL where `product` is as good. */
+    /* One token with weights from memory, and its codes as they are; NULL if `product` is as fast. */
     void (*stream)(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *codes, int32_t *out);
     void (*quantize)(const float *x, int64_t columns, int8_t *codes, float *scale, int32_t *sum);
     void (*epilogue)(int32_t *acc, int64_t n, int32_t sum, float scale, float weight_scale);
-    int64_t (*peak)(int64_t rounds); /* multiplications that were done */
-    int64_t (*masked)(int64_t rounds, int64_t tokens); /* the same with masks of weights that this many tokens share */
+    int64_t (*peak)(int64_t rounds); /* returns the number of multiplications */
+    int64_t (*masked)(int64_t rounds, int64_t tokens); /* the same, with masks of weights that this many tokens share */
     const i2s_matmul_many_kernel *many; /* or NULL */
 } i2s_matmul_set;
 
@@ -123,7 +124,7 @@ static const i2s_matmul_set i2s_matmul_sets[] = {
 };
 #define I2S_MATMUL_SETS ((int)(sizeof i2s_matmul_sets / sizeof i2s_matmul_sets[0]))
 
-/* A product to be done: out[t * rows + r]. With `scales`, what is written is not the sums but float32, by the epilogue. */
+/* A product: out[t * rows + r]. With `scales`, the output is not the sums but float32, by the epilogue. */
 typedef struct {
     const i2s_matmul_set *set;
     const uint8_t *weights;
@@ -134,12 +135,12 @@ typedef struct {
     const float *scales;  /* of the tokens, or NULL */
     const int32_t *sums;  /* of the tokens' codes */
     float weight_scale;
-    int64_t part_rows;    /* rows in a part, a multiple of the unit: no two parts write to one line of a token's results */
+    int64_t part_rows;    /* rows in a part, a multiple of the unit: parts share no cache line of a token's results */
     int64_t part_tiles;   /* tiles in a part */
-    int streams;          /* one token, and weights that come from memory */
+    int streams;          /* one token, and weights from memory */
 } i2s_matmul_job;
 
-/* The kernel for many tokens, if this product is for it. */
+/* The kernel for many tokens, if it applies to this product. */
 static inline const i2s_matmul_many_kernel *i2s_matmul_many(const i2s_matmul_job *job) {
     const i2s_matmul_many_kernel *many = job->set->many;
     while (many != NULL && job->tokens < many->from()) many = many->fewer;
@@ -151,7 +152,7 @@ static inline int64_t i2s_matmul_tile(const i2s_matmul_job *job) { /* tokens in 
     return many != NULL ? many->tokens : I2S_MM_TILE;
 }
 
-static inline int64_t i2s_matmul_unit(const i2s_matmul_job *job) { /* rows that parts have multiples of */
+static inline int64_t i2s_matmul_unit(const i2s_matmul_job *job) { /* parts have multiples of this many rows */
     const i2s_matmul_many_kernel *many = i2s_matmul_many(job);
     return many != NULL ? many->rows : 16;
 }
@@ -165,7 +166,7 @@ static inline int64_t i2s_matmul_pitch(const i2s_matmul_job *job) { /* arranged 
     return (job->blocks + step - 1) / step * step * I2S_MM_COLUMNS;
 }
 
-static inline int64_t i2s_matmul_scratch(const i2s_matmul_job *job) { /* the last tile of many tokens is whole */
+static inline int64_t i2s_matmul_scratch(const i2s_matmul_job *job) { /* the last tile of many tokens is padded */
     const int64_t tokens = i2s_matmul_many(job) != NULL ? i2s_matmul_tiles(job) * i2s_matmul_tile(job) : job->tokens;
     return i2s_matmul_pitch(job) * tokens;
 }
@@ -175,7 +176,7 @@ static inline int i2s_matmul_tokens_of(const i2s_matmul_job *job, int64_t tile) 
     return (int)(left < most ? left : most);
 }
 
-/* First step, for a tile of tokens: their activation codes as the kernel reads them. */
+/* First step, for a tile of tokens: arrange the activation codes for the kernel. */
 static void i2s_matmul_arrange(void *of, int64_t tile) {
     const i2s_matmul_job *job = (const i2s_matmul_job *)of;
     const i2s_matmul_many_kernel *many = i2s_matmul_many(job);
@@ -193,7 +194,7 @@ static inline int64_t i2s_matmul_parts(const i2s_matmul_job *job) {
     return i2s_matmul_row_parts(job) * ((i2s_matmul_tiles(job) + job->part_tiles - 1) / job->part_tiles);
 }
 
-/* Rows [first, last) and tiles [tile, end), four tokens at a time; the rows stay in cache while these go over them. */
+/* Rows [first, last) and tiles [tile, end), four tokens at a time; the rows stay in cache for all of them. */
 static void i2s_matmul_by_tiles(const i2s_matmul_job *job, int64_t first, int64_t last, int64_t tile, int64_t end) {
     const int64_t pitch = job->blocks * I2S_MM_BYTES;
     int64_t some = end - tile > 1 ? I2S_MM_PANEL / pitch & ~(int64_t)15 : last - first;
@@ -231,8 +232,8 @@ static void i2s_matmul_part(void *of, int64_t part) {
                                job->weight_scale);
 }
 
-/* Cut a product into parts that depend on nothing but its shape and the number of threads: some more than threads where
- * they are large, since a thread that shares its processor with somebody takes longer. */
+/* Divide a product into parts that depend only on its shape and the number of threads: more parts than threads if they
+ * are large, since a thread that shares its processor takes longer. */
 static void i2s_matmul_cut(i2s_matmul_job *job, int64_t threads) {
     const int64_t unit = i2s_matmul_unit(job), tiles = i2s_matmul_tiles(job), lines = (job->rows + unit - 1) / unit;
     const int64_t worth = job->rows * job->blocks / I2S_MM_PART_BLOCKS * job->tokens;
@@ -245,13 +246,14 @@ static void i2s_matmul_cut(i2s_matmul_job *job, int64_t threads) {
     job->part_tiles = (tiles + down - 1) / down;
 }
 
-/* Whether the weights are one token's and come from memory. Asked once for each product, since it is noted that they are read. */
+/* Whether the weights are for one token and come from memory. Call it once for each product, since it records the read.
+ * */
 static inline int i2s_matmul_streams(const i2s_matmul_job *job) {
     return job->tokens == 1 && job->set->stream != NULL && i2s_matmul_many(job) == NULL &&
            i2s_reuse_far(job->weights, job->rows * job->blocks * I2S_MM_BYTES);
 }
 
-/* Do a product in at most the given number of threads; `arranged` is scratch memory. */
+/* Compute a product with at most the given number of threads; `arranged` is scratch memory. */
 static void i2s_matmul_run(i2s_matmul_job *job, int64_t threads) {
     if (job->rows == 0 || job->tokens == 0) return;
     i2s_matmul_cut(job, threads);
@@ -261,7 +263,7 @@ static void i2s_matmul_run(i2s_matmul_job *job, int64_t threads) {
     i2s_pool_run(i2s_matmul_part, job, i2s_matmul_parts(job), threads);
 }
 
-/* Tokens to be made codes of. */
+/* Tokens to quantize. */
 typedef struct {
     const i2s_matmul_set *set;
     const float *x;
@@ -280,14 +282,14 @@ static void i2s_quantize_part(void *of, int64_t part) {
 }
 
 static void i2s_quantize_run(i2s_quantize_job *job, int64_t threads) {
-    const int64_t worth = job->tokens * job->columns >> 15; /* a part takes a few microseconds, as waking a thread does */
+    const int64_t worth = job->tokens * job->columns >> 15; /* waking a thread takes a few microseconds, as such a part does */
     if (threads > worth) threads = worth > 0 ? worth : 1;
     job->part = (job->tokens + threads - 1) / threads;
     i2s_pool_run(i2s_quantize_part, job, (job->tokens + job->part - 1) / job->part, threads);
 }
 
-/* The probes, each in so many threads: `rounds` of multiplications in every one, with masks where there are tokens; all
- * bytes, shared out, so many times. */
+/* The probes, each in so many threads: `rounds` of multiplications in every thread, with masks if there are tokens; or
+ * all bytes, divided among the threads, so many times. */
 static void i2s_probe_run(i2s_probe_job *job, int64_t threads) {
     i2s_pool_run(job->peak != NULL ? i2s_probe_peak_part : i2s_probe_read_part, job, threads, threads);
 }

@@ -1,13 +1,13 @@
 /* Products of many tokens by tiles (AMX): panels as in matmul_panel.h, multiplied 16 rows by 16 tokens by 64 columns at a time.
  *
- * A vector of a panel is four columns of 16 rows, and 16 of them, one after the other, are what the processor calls a tile of
- * the second operand. The first is 64 activation codes of 16 tokens, in the order of the columns. Two tiles of each make four
- * tiles of sums, of 32 rows by 32 tokens; all that there is of the columns in a panel is added up in these.
+ * A vector of a panel is four columns of 16 rows; 16 consecutive vectors are a tile of the second operand. The first
+ * operand is 64 activation codes of 16 tokens, in the order of the columns. Two tiles of each make four tiles of sums,
+ * of 32 rows by 32 tokens; all columns of a panel are added up in these.
  *
- * Tiles are what a thread has, and there are none before they are configured: each product configures them and gives them back,
- * since a thread that keeps them is slower to switch.
+ * Tiles belong to a thread and must be configured first: each product configures and releases them, since a thread that
+ * keeps them takes longer to switch.
  *
- * Activations: for each 16 tokens, for every 64 columns, in order, 64 codes of each token; of tokens that are not there zeros.
+ * Activations: for each 16 tokens, for every 64 columns, in order, 64 codes of each token; missing tokens are zeros.
  */
 #ifndef I2S_MATMUL_AMX_H
 #define I2S_MATMUL_AMX_H
@@ -19,12 +19,13 @@
 #define I2S_AMX_TOKENS 16 /* in a tile of activations */
 #define I2S_AMX_ROWS 128  /* in a panel, which takes 432 KiB unpacked */
 #define I2S_AMX_TILE 1024 /* bytes */
-#define I2S_AMX_LEAST 17  /* tokens from which on transposing pays */
-#define I2S_AMX_FEW_LEAST 6 /* tokens from which on tiles pay, with weights as they are unpacked */
+#define I2S_AMX_LEAST 17  /* tokens from which transposing is worthwhile */
+#define I2S_AMX_FEW_LEAST 6 /* tokens from which tiles are worthwhile, with weights as they are unpacked */
 
 #define I2S_MM_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
 
-/* By assembly, which takes no headers that older compilers lack: tile TO from rows that lie PITCH bytes apart, and back. */
+/* By assembly, without headers that older compilers lack: load tile TO from rows that are PITCH bytes apart, and store
+ * it. */
 #define I2S_AMX_LOAD(TO, from, PITCH) \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #TO : : "r"(from), "r"((int64_t)(PITCH)) : "memory")
 #define I2S_AMX_STORE(FROM, to, PITCH) \
@@ -50,7 +51,7 @@ static void i2s_amx_begin(void) {
 
 static void i2s_amx_end(void) { __asm__ volatile("tilerelease" : :); }
 
-/* The probe: products of tiles, of which a round does four. */
+/* The probe: products of tiles, four in a round. */
 static int64_t i2s_peak_amx(int64_t rounds) {
     i2s_amx_begin();
     for (int64_t i = 0; i < rounds; i++) {
@@ -63,7 +64,7 @@ static int64_t i2s_peak_amx(int64_t rounds) {
     return rounds < 0 ? 0 : rounds * 4 * 16 * 16 * 64;
 }
 
-/* Tokens from which on tiles are used; tests and benchmarks set it. */
+/* Number of tokens from which tiles are used; tests and benchmarks set it. */
 static int64_t i2s_amx_forced = -1;
 
 static int64_t i2s_amx_from(void) { return i2s_amx_forced >= 0 ? i2s_amx_forced : I2S_AMX_LEAST; }
@@ -75,7 +76,7 @@ I2S_MM_TARGET static void i2s_amx_arrange(const int8_t *codes, int64_t blocks, i
             _mm512_storeu_si512(arranged, t < tokens ? _mm512_loadu_si512(codes + t * columns + k) : _mm512_setzero_si512());
 }
 
-/* Where the sums of a tile are: in the result where the tile is whole, else in a separate buffer. */
+/* Destination of a tile's sums: the result if the tile is whole, else a separate buffer. */
 typedef struct {
     int32_t *sums;
     int64_t pitch; /* bytes */
@@ -100,8 +101,8 @@ static void i2s_amx_leave(const i2s_amx_place *at, int64_t stride) {
         for (int64_t t = 0; t < at->tokens; t++) memcpy(at->out + t * stride, at->own + 16 * t, (size_t)at->rows * 4);
 }
 
-/* Two groups of rows, which lie `other` bytes apart, by two tiles of tokens, which lie `second` bytes apart; what is not there
- * may be read twice. `steps` of 64 columns, added to what is there with `more`. */
+/* Two groups of rows, `other` bytes apart, by two tiles of tokens, `second` bytes apart; a missing group or tile is
+ * replaced by the first. `steps` of 64 columns, added to the existing sums with `more`. */
 static void i2s_amx_sums(const uint8_t *panel, int64_t other, int64_t pitch, int64_t steps, const int8_t *x, int64_t second,
                          int more, const i2s_amx_place at[4]) {
     if (more) {
@@ -173,10 +174,10 @@ static void i2s_amx_product(const uint8_t *w, int64_t rows, int64_t blocks, cons
     i2s_amx_end();
 }
 
-/* ---- Few tokens, which do not pay for transposed weights: these are the first operand, as they are unpacked. ----
+/* ---- Few tokens, which do not justify transposing: weights are the first operand, as they are unpacked. ----
  *
- * The second is four activation codes of each of 16 tokens, for every four columns. Sums come out by rows, and are transposed
- * once for all columns. Two groups of rows by the two halves of a block make four tiles of sums.
+ * The second is four activation codes of each of 16 tokens, for every four columns. Sums come out by rows, and are
+ * transposed once for all columns. Two groups of rows by the two halves of a block make four tiles of sums.
  */
 
 static int64_t i2s_amx_few_forced = -1;
@@ -193,8 +194,8 @@ I2S_MM_TARGET static void i2s_amx_few_arrange(const int8_t *codes, int64_t block
                 memset(arranged + 4 * t, 0, 4);
 }
 
-/* A block of 32 rows: for each 16 of them a tile of its first 64 columns, and one of the others. Rows that lie `next` bytes
- * further on are asked for. */
+/* A block of 32 rows: for each 16 of them a tile of its first 64 columns, and one of the others. Rows `next` bytes
+ * later are prefetched. */
 I2S_MM_TARGET I2S_MM_INLINE void i2s_amx_few_unpack(const uint8_t *const row[32], int64_t at, int64_t next, uint8_t *to) {
     const __m512i three = _mm512_set1_epi8(3);
     const __m512i first = _mm512_inserti64x4(_mm512_set1_epi16(6), _mm256_set1_epi16(4), 1);
@@ -208,7 +209,7 @@ I2S_MM_TARGET I2S_MM_INLINE void i2s_amx_few_unpack(const uint8_t *const row[32]
     }
 }
 
-/* The sums of 16 rows by 16 tokens, in two parts, to where those of a token lie side by side. */
+/* Write the sums of 16 rows by 16 tokens, in two parts, so that those of a token are side by side. */
 I2S_MM_TARGET static void i2s_amx_few_leave(const int32_t *one, const int32_t *other, __mmask16 rows, int64_t tokens,
                                             int32_t *out, int64_t stride) {
     __m512i v[16], w[16];
@@ -238,7 +239,7 @@ I2S_MM_TARGET static void i2s_amx_few_leave(const int32_t *one, const int32_t *o
 
 I2S_MM_TARGET static void i2s_amx_few_rows(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *x, int64_t tokens,
                                            int32_t *out, int64_t stride) {
-    _Alignas(64) uint8_t unpacked[2][4 * I2S_AMX_TILE]; /* a block, and the next one meanwhile */
+    _Alignas(64) uint8_t unpacked[2][4 * I2S_AMX_TILE]; /* a block, and meanwhile the next one */
     _Alignas(64) int32_t sums[4][16 * 16];
     const uint8_t *row[32];
     for (int i = 0; i < 32; i++) row[i] = w + (i < rows ? i : rows - 1) * blocks * I2S_MM_BYTES;

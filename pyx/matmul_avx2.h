@@ -22,13 +22,14 @@ I2S_MM_TARGET I2S_MM_INLINE int32_t i2s_sum_256(__m256i a) {
 
 I2S_MM_TARGET I2S_MM_INLINE __m256i i2s_load256(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
 
-/* ---- AVX2: products are added in 16 bits and widened before they can overflow, whatever codes and activations. ---- */
+/* ---- AVX2: products are added in 16 bits and widened before they can overflow, for all codes and activations. ---- */
 
-/* Two products of a code and an activation code are at most 2 * 3 * 128 = 768, four times that if the code is. */
+/* Two products of a code and an activation code are at most 2 * 3 * 128 = 768, or four times that for a code times 4.
+ * */
 #define I2S_MM_VECTOR_RUN 5   /* blocks whose two fields at scale 4 fit: 5 * 2 * 4 * 768 = 30720 */
 #define I2S_MM_MATRIX_RUN 10  /* blocks whose four fields at scale 1 fit: 10 * 4 * 768 = 30720 */
 
-/* Pinned, because gcc makes trees of such sums, which do not fit the registers. */
+/* Pinned to registers, because gcc makes trees of such sums, which do not fit the registers. */
 #define I2S_ADD16(acc, p) __asm__("vpaddw %1, %0, %0" : "+x"(acc) : "x"(p))
 
 I2S_MM_TARGET I2S_MM_INLINE void i2s_widen256(__m256i *wide, __m256i *narrow) {

@@ -24,7 +24,7 @@ I2S_MM_TARGET I2S_MM_INLINE __m128i i2s_sums4_512(__m512i a, __m512i b, __m512i 
     return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
 }
 
-/* Two blocks of a row, or the one that is left, with zeros for the other. */
+/* Two blocks of a row, or the last one with zeros for the other. */
 I2S_MM_TARGET I2S_MM_INLINE __m512i i2s_weights512(const uint8_t *w, int both) {
     return both ? _mm512_loadu_si512(w) : _mm512_zextsi256_si512(_mm256_loadu_si256((const __m256i *)w));
 }
@@ -162,9 +162,9 @@ I2S_MM_TARGET I2S_MM_INLINE void i2s_matrix512(const int R, const int C, const u
 
 I2S_MM_PRODUCT(i2s_product_avx512vl, i2s_vector512vl, 4, i2s_matrix512, 4)
 
-/* Where wide vectors are done in halves they are no faster by themselves. But narrow ones need twice the instructions, nearly
- * as many as such a processor begins in a cycle; with another thread on the core, which takes half of that, they come to 0.55
- * of the multiplications and wide ones to 0.75. */
+/* If 512-bit operations are executed in halves, they are not faster alone. But 256-bit ones need twice the
+ * instructions, nearly as many as such a processor can issue in a cycle; with another thread on the core, which takes
+ * half of the issue slots, they reach 0.55 of the peak and 512-bit ones 0.75. */
 I2S_MM_TARGET static void i2s_product_avx512(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *q, int tokens,
                                              int32_t *out, int64_t stride) {
     const int64_t pitch = blocks * I2S_MM_BYTES;
@@ -179,8 +179,8 @@ I2S_MM_TARGET static void i2s_product_avx512(const uint8_t *w, int64_t rows, int
     for (; r < rows; r++) i2s_vector512(1, 0, w + r * pitch, blocks, q, out + r);
 }
 
-/* R rows and one token, for weights that come from memory: half as wide and two rows at a time, so that what is needed next
- * was asked for longest ago, and few loads wait at once. With `second` it is asked for into the second-level cache. */
+/* R rows and one token, for weights from memory: half as wide and two rows at a time, so that the next data was
+ * prefetched longest ago, and few loads wait at once. With `second` it is prefetched into the second-level cache. */
 I2S_MM_TARGET I2S_MM_INLINE void i2s_stream512(const int R, const int second, const uint8_t *w, int64_t blocks,
                                                const int8_t *q, int32_t *out) {
     const int64_t pitch = blocks * I2S_MM_BYTES;
@@ -213,11 +213,12 @@ I2S_MM_TARGET I2S_MM_INLINE void i2s_stream512(const int R, const int second, co
     }
 }
 
-/* Two rows of an even number of blocks, whole vectors: for processors whose second thread on a core takes half of the
- * instructions that can begin, so that twice as many do not keep up with memory. Memory is asked for into the second-level
- * cache: asked for into the first, some orders of the same instructions get half of what others get. A vector that lies in
- * two cache lines waits for both: where a row begins in the middle of a line (`half`), its first block and its last one are
- * taken alone. `codes` are those of a token, `pairs` the same of the two blocks of each vector side by side, field by field. */
+/* Two rows of an even number of blocks, with 512-bit vectors: for processors whose second thread on a core takes half
+ * of the issue slots, so that twice as many instructions cannot keep up with memory. Memory is prefetched into the
+ * second-level cache: with prefetches into the first, some orders of the same instructions reach half the speed of
+ * others. A vector that crosses a cache line waits for both lines: if a row begins in the middle of a line (`half`),
+ * its first and last blocks are processed separately. `codes` are those of a token, `pairs` the same for the two blocks
+ * of each vector side by side, field by field. */
 I2S_MM_TARGET I2S_MM_INLINE void i2s_stream512_lone(const uint8_t *w, int64_t pitch, const int8_t *codes, __m512i acc[2][4]) {
     I2S_MM_UNROLL for (int f = 0; f < 4; f++) {
         const __m512i x = _mm512_zextsi256_si512(_mm256_loadu_si256((const __m256i *)(codes + 32 * f)));

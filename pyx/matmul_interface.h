@@ -1,4 +1,5 @@
-/* What other extensions use of the ternary products: the kernel table and the threads, of which a process has one set.
+/* The part of the ternary products that other extensions use: the kernel table and the threads, one set for each
+ * process.
  *
  * `_matmul` offers a pointer to this as a capsule; `_fast` takes it. Both are compiled from the same headers.
  */

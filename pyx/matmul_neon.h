@@ -17,16 +17,16 @@
 #define I2S_MM_I8MM __attribute__((target("arch=armv8.2-a+dotprod+i8mm")))
 #endif
 #define I2S_MM_INLINE static inline __attribute__((always_inline))
-/* By inline assembly, because Clang before version 16 has these intrinsics only where all code may use them. */
+/* By inline assembly, because Clang before version 16 offers these intrinsics only if all code may use them. */
 #define I2S_SDOT(acc, a, b) __asm__("sdot %0.4s, %1.16b, %2.16b" : "+w"(acc) : "w"(a), "w"(b))
 #define I2S_SDOT_LANE(acc, a, b, lane) __asm__("sdot %0.4s, %1.16b, %2.4b[" #lane "]" : "+w"(acc) : "w"(a), "w"(b))
 #define I2S_SMMLA(acc, a, b) __asm__("smmla %0.4s, %1.16b, %2.16b" : "+w"(acc) : "w"(a), "w"(b))
-/* Compilers that load what a later step needs find no registers for it, and store sums meanwhile: not beyond this. */
+/* A barrier: compilers that load the data of a later step early run out of registers and spill sums. */
 #define I2S_MM_STEP() __asm__ volatile("" ::: "memory")
 #define I2S_MM_AHEAD 2048
 #define I2S_MM_ASK(p) __builtin_prefetch((const void *)(p))
 
-/* Activations of a block: field by field, and in it token by token. */
+/* Activations of a block: field by field, and within a field token by token. */
 static void i2s_arrange_neon(const int8_t *codes, int64_t blocks, int tokens, int8_t *arranged) {
     for (int64_t b = 0; b < blocks; b++)
         for (int field = 0; field < 4; field++)
@@ -100,11 +100,11 @@ I2S_MM_DOTPROD I2S_MM_INLINE void i2s_matrix_dotprod(const int R, const int C, c
 }
 
 #if defined(I2S_KNOWS_I8MM)
-/* ---- With products of small matrices: two rows by two tokens over eight columns are one instruction. ---- */
+/* ---- With I8MM: two rows by two tokens over eight columns are one instruction. ---- */
 
 /* Activations of a block: eight columns at a time in the order of the kernel (half, field, group), and in them token by token. */
 static void i2s_arrange_i8mm(const int8_t *codes, int64_t blocks, int tokens, int8_t *arranged) {
-    if (tokens == 1) { /* dot products do these */
+    if (tokens == 1) { /* dot products compute these */
         i2s_arrange_neon(codes, blocks, 1, arranged);
         return;
     }
@@ -116,7 +116,7 @@ static void i2s_arrange_i8mm(const int8_t *codes, int64_t blocks, int tokens, in
                         memcpy(arranged, codes + (t * blocks + b) * I2S_MM_COLUMNS + 32 * field + half + group, 8);
 }
 
-/* The same eight columns of two rows, side by side: of two vectors the low halves, or the high ones. */
+/* The same eight columns of two rows, side by side: the low or the high halves of two vectors. */
 I2S_MM_INLINE uint8x16_t i2s_low_halves(uint8x16_t a, uint8x16_t b) {
     return vreinterpretq_u8_u64(vzip1q_u64(vreinterpretq_u64_u8(a), vreinterpretq_u64_u8(b)));
 }
@@ -124,7 +124,7 @@ I2S_MM_INLINE uint8x16_t i2s_high_halves(uint8x16_t a, uint8x16_t b) {
     return vreinterpretq_u8_u64(vzip2q_u64(vreinterpretq_u64_u8(a), vreinterpretq_u64_u8(b)));
 }
 
-/* R rows, an even number or one, and C tokens; a token without a neighbour is multiplied twice. */
+/* R rows, an even number or one, and C tokens; the last of an odd number of tokens is multiplied twice. */
 I2S_MM_I8MM I2S_MM_INLINE void i2s_matrix_i8mm(const int R, const int C, const uint8_t *w, int64_t blocks, const int8_t *q,
                                                int32_t *out, int64_t stride) {
     const int64_t pitch = blocks * I2S_MM_BYTES;
@@ -168,7 +168,8 @@ I2S_MM_I8MM I2S_MM_INLINE void i2s_matrix_i8mm(const int R, const int C, const u
 }
 #endif
 
-/* ---- Without: products are added in 16 bits and widened before they can overflow, whatever codes and activations. ---- */
+/* ---- Without: products are added in 16 bits and widened before they can overflow, for all codes and activations. ----
+ * */
 
 #define I2S_MM_RUN 5 /* blocks of which a lane's 16 products fit: 5 * 16 * 3 * 128 = 30720 */
 

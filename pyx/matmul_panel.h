@@ -1,10 +1,10 @@
 /* Products of many tokens by panels: weights are unpacked once for all of them. AVX-512 VNNI.
  *
- * Where 512-bit vectors have two ports, masks, shifts and horizontal sums of the kernel of tiles take those that
- * multiplications need: at most two thirds of the peak are left. Here 48 rows by up to 27 blocks are transposed and unpacked
- * into a panel, which the second-level cache holds while all tokens go over it. A vector is four columns of 16 rows; the
- * activation codes of these columns are broadcast by the load unit, and the sums of 16 rows lie side by side. The inner loop
- * is multiplications and loads, nothing else.
+ * On processors with two ports for 512-bit vectors, masks, shifts and horizontal sums of the tile kernel use ports that
+ * multiplications need: at most two thirds of the peak remain. Here 48 rows by up to 27 blocks are transposed and
+ * unpacked into a panel, which stays in the second-level cache for all tokens. A vector is four columns of 16 rows; the
+ * load unit broadcasts the activation codes of these columns, and the sums of 16 rows are side by side. The inner loop
+ * has only multiplications and loads.
  *
  * Panel: for every four columns, in order, one vector for each group of 16 rows.
  * Activations: for each tile of eight tokens, for every four columns, in order, four codes of each token.
@@ -18,19 +18,19 @@
 #define I2S_PANEL_ROWS (16 * I2S_PANEL_GROUPS)
 #define I2S_PANEL_TOKENS 8  /* in a tile */
 #define I2S_PANEL_BLOCKS 27 /* most blocks in a panel: it takes 162 KiB unpacked */
-#define I2S_PANEL_AHEAD 1024 /* bytes ahead that activations are prefetched: those of many tokens are in the last cache */
+#define I2S_PANEL_AHEAD 1024 /* prefetch distance of activations in bytes: with many tokens they are in the last cache */
 #define I2S_PANEL_STEPS 32  /* steps of four columns in a block */
-#define I2S_PANEL_LEAST 24  /* tokens from which on unpacking pays */
+#define I2S_PANEL_LEAST 24  /* tokens from which unpacking is worthwhile */
 #define I2S_PANEL_NEVER INT64_MAX
 
 #define I2S_MM_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
-/* Pinned, because compilers make a load and a shuffle of it, which takes a port that multiplications need. */
+/* By assembly, because compilers make a load and a shuffle of it, which uses a port that multiplications need. */
 #define I2S_BROADCAST512(to, from) __asm__("vpbroadcastd %1, %0" : "=v"(to) : "m"(*(const int32_t *)(const void *)(from)))
 
-/* Whether multiplications share their ports with masks and shifts: Intel's do; AMD's have ports for both, and tiles reach
- * 0.9 of the peak there. Asking takes long in a virtual machine. */
+/* Whether multiplications share their ports with masks and shifts: on Intel's processors they do; AMD's have ports for
+ * both, and tiles reach 0.9 of the peak there. The query is slow in a virtual machine. */
 static int i2s_panels_pay(void) {
-    static _Atomic int known = -1; /* threads may ask at once */
+    static _Atomic int known = -1; /* several threads may call this at once */
     if (known < 0) {
         unsigned a, b, c, d;
         __cpuid(0, a, b, c, d);
@@ -39,7 +39,7 @@ static int i2s_panels_pay(void) {
     return known;
 }
 
-/* Tokens from which on panels are used; tests and benchmarks set it, -1 leaves it to the processor. */
+/* Number of tokens from which panels are used; set by tests and benchmarks, -1 leaves it to the processor. */
 static int64_t i2s_panel_forced = -1;
 
 static int64_t i2s_panel_from(void) {
@@ -47,7 +47,7 @@ static int64_t i2s_panel_from(void) {
     return i2s_panels_pay() ? I2S_PANEL_LEAST : I2S_PANEL_NEVER;
 }
 
-/* Activation codes of a tile: 8 x 8 times four codes are transposed. Tokens that are not there are zeros. */
+/* Activation codes of a tile: 8 x 8 times four codes are transposed. Missing tokens are zeros. */
 I2S_MM_TARGET static void i2s_panel_arrange(const int8_t *codes, int64_t blocks, int tokens, int8_t *arranged) {
     const int64_t columns = blocks * I2S_MM_COLUMNS;
     for (int64_t k = 0; k < columns; k += 32, arranged += 32 * I2S_PANEL_TOKENS) {
@@ -70,7 +70,7 @@ I2S_MM_TARGET static void i2s_panel_arrange(const int8_t *codes, int64_t blocks,
     }
 }
 
-/* A group of up to 16 rows into every `groups`th vector of a panel; the last row stands for those that are not there. */
+/* A group of up to 16 rows into every `groups`th vector of a panel; the last row is repeated for missing ones. */
 I2S_MM_TARGET static void i2s_panel_unpack(const uint8_t *w, int64_t rows, int64_t pitch, int64_t blocks, int64_t groups,
                                            uint8_t *to) {
     const __m512i three = _mm512_set1_epi8(3);
@@ -99,8 +99,8 @@ I2S_MM_TARGET static void i2s_panel_unpack(const uint8_t *w, int64_t rows, int64
     }
 }
 
-/* G groups by C tokens of a tile, of which `tokens` are there; added to what is there, unless it is the first piece of the
- * columns. `last` has a bit for each row of the last group. */
+/* G groups by C tokens of a tile, of which `tokens` exist; added to the existing sums, unless it is the first piece of
+ * the columns. `last` has a bit for each row of the last group. */
 I2S_MM_TARGET I2S_MM_INLINE void i2s_panel_tile(const int G, const int C, const uint8_t *panel, int64_t steps, const int8_t *x,
                                                 int more, int tokens, __mmask16 last, int32_t *out, int64_t stride) {
     __m512i acc[I2S_PANEL_GROUPS][I2S_PANEL_TOKENS];

@@ -1,8 +1,8 @@
 /* Products of many tokens by panels: weights are unpacked once for all of them. NEON with dot products, and with I8MM.
  *
- * The kernels of tiles unpack a field for every four tokens, with the pipes that multiply: 28 shifts and masks to 64 dot
- * products, or to 32 products of small matrices. Here 32 rows by up to 27 blocks are unpacked into a panel, which the second-level
- * cache holds while all tokens go over it; the inner loop is multiplications and loads, nothing else.
+ * The tile kernels unpack a field for every four tokens, with the pipes that multiply: 28 shifts and masks to 64 dot
+ * products, or to 32 matrix products. Here 32 rows by up to 27 blocks are unpacked into a panel, which stays in the
+ * second-level cache for all tokens; the inner loop has only multiplications and loads.
  *
  * Panel: strips of eight rows. Of a strip, for every four columns, in order, a vector of rows 0 to 3 and one of rows 4 to 7
  * (dot products); or for every eight columns a vector of each two rows (I8MM).
@@ -13,23 +13,23 @@
 
 #include "matmul_neon.h"
 
-#define I2S_PANEL_STRIP 8   /* rows: with eight tokens 16 sums, of 32 vectors that there are */
+#define I2S_PANEL_STRIP 8   /* rows: with eight tokens 16 sums, of 32 vector registers */
 #define I2S_PANEL_ROWS 32
 #define I2S_PANEL_TOKENS 8  /* in a tile */
 #define I2S_PANEL_BLOCKS 27 /* most blocks in a panel: it takes 108 KiB unpacked */
 #define I2S_PANEL_BLOCK (I2S_PANEL_STRIP * I2S_MM_COLUMNS) /* bytes of a block in a strip */
-/* Tokens from which on unpacking pays, by the cycles that llvm-mca estimates (bench/arm_cycles.py): Neoverse N1 says 10 for
- * dot products, V1 says 7 for both. */
+/* Tokens from which unpacking is worthwhile, by llvm-mca's estimates of cycles (bench/arm_cycles.py): 10 on Neoverse N1
+ * for dot products, 7 on V1 for both. */
 #define I2S_PANEL_LEAST_DOTPROD 16
 #define I2S_PANEL_LEAST_I8MM 8
 
-/* Tokens from which on panels are used; tests and benchmarks set it, -1 leaves it to the processor. */
+/* Number of tokens from which panels are used; set by tests and benchmarks, -1 leaves it to the processor. */
 static int64_t i2s_panel_forced = -1;
 
 static inline int64_t i2s_panel_from(int64_t least) { return i2s_panel_forced >= 0 ? i2s_panel_forced : least; }
 static int64_t i2s_panel_from_dotprod(void) { return i2s_panel_from(I2S_PANEL_LEAST_DOTPROD); }
 
-/* Activation codes of a tile, `unit` columns at a time. Tokens that are not there are zeros. */
+/* Activation codes of a tile, `unit` columns at a time. Missing tokens are zeros. */
 I2S_MM_INLINE void i2s_panel_arrange(const int unit, const int8_t *codes, int64_t blocks, int tokens, int8_t *arranged) {
     const int64_t columns = blocks * I2S_MM_COLUMNS;
     for (int64_t k = 0; k < columns; k += unit, arranged += unit * I2S_PANEL_TOKENS) {
@@ -38,7 +38,7 @@ I2S_MM_INLINE void i2s_panel_arrange(const int unit, const int8_t *codes, int64_
     }
 }
 
-/* Sums of up to four rows and one token; added to what is there, unless it is the first piece of the columns. */
+/* Sums of up to four rows and one token; added to the existing sums, unless it is the first piece of the columns. */
 I2S_MM_INLINE void i2s_panel_store(int32_t *out, int32x4_t sums, int64_t rows, int more) {
     if (rows >= 4) {
         vst1q_s32(out, more ? vaddq_s32(vld1q_s32(out), sums) : sums);
@@ -195,7 +195,7 @@ I2S_MM_INLINE void i2s_panel_product(i2s_panel_unpacker unpack, i2s_panel_kernel
         for (int64_t b = 0; b < blocks; b += most) {
             const int64_t some = blocks - b < most ? blocks - b : most;
             const uint8_t *from = w + r * pitch + b * I2S_MM_BYTES;
-            for (int64_t s = 0; s < count; s += I2S_PANEL_STRIP) { /* the last row stands for those that are not there */
+            for (int64_t s = 0; s < count; s += I2S_PANEL_STRIP) { /* the last row is repeated for missing ones */
                 const uint8_t *row[I2S_PANEL_STRIP];
                 for (int64_t i = 0; i < I2S_PANEL_STRIP; i++) row[i] = from + (s + i < count ? s + i : count - 1) * pitch;
                 unpack(row, some, panel + s * some * I2S_MM_COLUMNS);

@@ -1,10 +1,10 @@
-/* Probes for benchmarks: the most multiplications that a processor can do, its widest instruction over and over on registers;
- * the most with what a kernel must do beside them; and the fastest that memory or caches can be read. All in the threads
- * that do the products.
+/* Probes for benchmarks: the most multiplications that a processor can do, by repeating its widest instruction on
+ * registers; the most with the additional instructions of a kernel; and the fastest reading of memory or caches. All
+ * run in the threads that compute the products.
  *
- * Beside the multiplications: weights are packed, so a register of them is masked four times, for however many tokens; and
- * without dot products what is multiplied must be added. On processors where these share ports with multiplications,
- * no kernel of one token comes near the first probe. Additions at the end of a row and loads are left out. */
+ * Additional instructions: weights are packed, so a register of them is masked four times, for any number of tokens;
+ * and without dot products, the products must be added. On processors where these share ports with multiplications, no
+ * kernel of one token comes near the first probe. Loads, and additions at the end of a row, are omitted. */
 #ifndef I2S_MATMUL_PEAK_H
 #define I2S_MATMUL_PEAK_H
 
@@ -99,7 +99,7 @@ I2S_PEAK_TARGET("dotprod") I2S_PEAK(i2s_peak_dotprod, I2S_PEAK_DOTPROD, 16)
 I2S_PEAK_TARGET("i8mm") I2S_PEAK(i2s_peak_i8mm, I2S_PEAK_I8MM, 32)
 #endif
 
-/* A round: weights are masked, and `TURNS`, which says it of the tokens, times twelve multiplications follow. */
+/* A round: weights are masked; then `TURNS` (which depends on the tokens) times twelve multiplications follow. */
 #define I2S_MASKED(NAME, MASKS, OP, TURNS, MACS)                                                                        \
     static int64_t NAME(int64_t rounds, int64_t tokens) {                                                               \
         int64_t left = rounds, turn;                                                                                    \
@@ -136,7 +136,7 @@ typedef struct {
     int64_t rounds, tokens;
     const uint8_t *data;
     int64_t bytes, repeats;
-    uint64_t found; /* so that nothing is left out because nobody asks */
+    uint64_t found; /* keeps compilers from removing the loop */
 } i2s_probe_job;
 
 static void i2s_probe_peak_part(void *of, int64_t part) {
@@ -187,7 +187,8 @@ static uint64_t i2s_probe_read_portable(const uint8_t *p, int64_t n) {
     return found;
 }
 
-/* With `second` lines are asked for into the second-level cache: for memory, as what caches hold is read slower then. */
+/* With `second`, lines are prefetched into the second-level cache: for data in memory, since data in caches is then
+ * read more slowly. */
 static uint64_t i2s_probe_read(const uint8_t *p, int64_t n, int second) {
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
     if (i2s_cpu_avx512bw()) return i2s_probe_read_avx512(p, n, second);

@@ -1,10 +1,10 @@
-/* Threads that do parts of a job: started once, asleep between jobs, gone in a child process.
+/* Threads that run parts of a job: started once, asleep between jobs, absent in a forked child.
  *
- * A decoder makes hundreds of small products for each token. Starting a thread takes longer than some of them, so threads
- * stay; and waking one takes about as long, so after a job a thread looks out for the next one for a while before it goes
- * to sleep. Parts are claimed one by one, by the caller too: nobody waits for a thread that has not begun, and where no
- * threads can be had, or somebody else's job has them, the caller does everything. What a part is does not depend on who
- * does it.
+ * A decoder computes hundreds of small products for each token. Starting a thread takes longer than some of them, so
+ * threads remain; and waking one takes about as long, so after a job a thread polls for the next one for a while before
+ * it sleeps. Parts are claimed one by one, by the caller too: nobody waits for a thread that has not started, and if
+ * threads cannot be started, or another caller's job uses them, the caller does everything. The parts do not depend on
+ * the thread that runs them.
  */
 #ifndef I2S_MATMUL_POOL_H
 #define I2S_MATMUL_POOL_H
@@ -30,7 +30,7 @@ static void i2s_pool_run(i2s_pool_part run, void *job, int64_t parts, int64_t th
 
 #define I2S_POOL_MOST_HELPERS 255  /* threads beside the caller */
 #define I2S_POOL_MOST_PARTS 65535
-#define I2S_POOL_LOOKOUT 60000     /* nanoseconds that a thread looks out for something to do before it sleeps */
+#define I2S_POOL_LOOKOUT 60000     /* nanoseconds that a thread polls for a job before it sleeps */
 
 #if defined(__x86_64__) || defined(__i386__)
 #define I2S_POOL_PAUSE() __builtin_ia32_pause()
@@ -40,21 +40,22 @@ static void i2s_pool_run(i2s_pool_part run, void *job, int64_t parts, int64_t th
 #define I2S_POOL_PAUSE() (void)0
 #endif
 
-/* What threads look at all the time, what they write when they are done, and what a caller writes before a job lie in lines
- * of their own, and two apart, since some processors fetch lines in pairs: else looking takes the line from who writes. */
+/* What threads poll, what they write when done, and what a caller writes before a job are in separate cache lines, two
+ * apart, since some processors fetch lines in pairs: otherwise polling would take the line from the writer. */
 #define I2S_POOL_LINE __attribute__((aligned(128)))
 
 static struct {
-    pthread_mutex_t busy; /* held by the caller whose job it is */
+    pthread_mutex_t busy; /* held by the caller whose job runs */
     pthread_mutex_t lock; /* held to go to sleep and to wake others */
     pthread_cond_t wake, done;
     int64_t started;
-    /* Threads that sleep or are about to, and whether the caller does. Who is about to sleep says so first and then looks
-     * again; who has something for him writes that first and then asks: one of the two sees the other. */
+    /* The numbers of threads that sleep or are about to, and whether the caller does. A thread about to sleep announces
+     * it first and then checks again; a thread with a job for it writes the job first and then checks: one of the two
+     * sees the other. */
     _Atomic int64_t sleepers;
     _Atomic int caller_sleeps;
-    /* The number of the job, how many threads may help, the next part and how many there are: one word, so that who
-     * claims a part knows that it is one of the job whose fields follow. */
+    /* The number of the job, the number of helping threads, the next part and the number of parts: one word, so that a
+     * thread that claims a part knows that it belongs to the job whose fields follow. */
     I2S_POOL_LINE _Atomic uint64_t ticket;
     I2S_POOL_LINE _Atomic int64_t left; /* parts that are not done */
     I2S_POOL_LINE i2s_pool_part run;
@@ -71,7 +72,7 @@ static struct {
 #define I2S_TICKET_PARTS(t) ((int64_t)((t) & 0xFFFF))
 #define I2S_TICKET_ONE_PART ((uint64_t)1 << 16)
 
-/* Claim a part of the job that is on, and do it. */
+/* Claim a part of the current job, and run it. */
 static int i2s_pool_claim(void) {
     uint64_t ticket = atomic_load_explicit(&i2s_pool.ticket, memory_order_acquire);
     do
@@ -99,11 +100,11 @@ static int i2s_pool_mine(uint64_t ticket, int64_t me) {
 
 static uint64_t i2s_pool_ticket(void) { return atomic_load_explicit(&i2s_pool.ticket, memory_order_acquire); }
 
-/* Wait until there is something for this thread: looking out first, asleep then. */
+/* Wait until there is a job for this thread: first polling, then asleep. */
 static void i2s_pool_wait(int64_t me) {
     const int64_t until = i2s_pool_now() + I2S_POOL_LOOKOUT;
     do
-        for (int i = 0; i < 64; i++) { /* asking what time it is takes longer than a look */
+        for (int i = 0; i < 64; i++) { /* reading the clock takes longer than polling */
             if (i2s_pool_mine(i2s_pool_ticket(), me)) return;
             I2S_POOL_PAUSE();
         }
@@ -140,7 +141,7 @@ static void i2s_pool_finish(void) {
     pthread_mutex_unlock(&i2s_pool.lock);
 }
 
-/* In the child of a fork there are no threads, whatever was going on. */
+/* A forked child has no threads, whatever was running. */
 static void i2s_pool_forked(void) {
     pthread_mutex_init(&i2s_pool.busy, NULL);
     pthread_mutex_init(&i2s_pool.lock, NULL);
@@ -155,7 +156,7 @@ static void i2s_pool_forked(void) {
 
 static void i2s_pool_prepare(void) { pthread_atfork(NULL, NULL, i2s_pool_forked); }
 
-/* Have so many threads if they can be had. Signals are for the threads that were there before. */
+/* Start this many threads if possible. Signals are left to the threads that existed before. */
 static void i2s_pool_start(int64_t helpers) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, i2s_pool_prepare);
@@ -171,7 +172,7 @@ static void i2s_pool_start(int64_t helpers) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* run(job, 0), run(job, 1) ... in the calling thread and up to threads - 1 others; back when all are done. */
+/* run(job, 0), run(job, 1) ... in the calling thread and up to threads - 1 others; returns when all are done. */
 static void i2s_pool_run(i2s_pool_part run, void *job, int64_t parts, int64_t threads) {
     int64_t helpers = (threads < parts ? threads : parts) - 1;
     if (helpers > I2S_POOL_MOST_HELPERS) helpers = I2S_POOL_MOST_HELPERS;

@@ -32,9 +32,9 @@ static void i2s_product_portable(const uint8_t *w, int64_t rows, int64_t blocks,
         }
 }
 
-/* Tokens as codes, by the lines of i2s_spec.model.reference.bitlinear. Floats are compared as integers, which orders magnitudes, puts
- * NaN above infinity and lets no NaN be lost. Adding 1.5 * 2^23 to a float below 2^22 rounds it half to even and leaves the
- * integer in the low bits; no magnitude here is above 127. */
+/* Quantize tokens, as i2s_spec.model.reference.bitlinear defines. Floats are compared as integers, which orders
+ * magnitudes, puts NaN above infinity and loses no NaN. Adding 1.5 * 2^23 to a float below 2^22 rounds it half to even
+ * and leaves the integer in the low bits; no magnitude here is above 127. */
 static inline __attribute__((always_inline)) void i2s_quantize_body(const float *x, int64_t columns, int8_t *codes,
                                                                     float *scale, int32_t *sum) {
     uint32_t top = 0;
@@ -72,7 +72,7 @@ static void i2s_quantize_portable(const float *x, int64_t columns, int8_t *codes
     i2s_quantize_body(x, columns, codes, scale, sum);
 }
 
-/* The offset taken off and the scales applied, in place: int32 in, float32 out, three roundings. */
+/* Subtract the offset and apply the scales, in place: int32 in, float32 out, three roundings. */
 static inline __attribute__((always_inline)) void i2s_epilogue_body(int32_t *acc, int64_t n, int32_t sum, float scale,
                                                                     float weight_scale) {
     for (int64_t i = 0; i < n; i++) {

@@ -1,9 +1,9 @@
-/* Whether weights come from memory or are still in cache, judged by when the same were read before.
+/* Whether weights come from memory or are still in cache, estimated from when they were last read.
  *
- * The kernel that is fastest on weights in cache is not the one that is fastest on weights from memory, and nobody but the
- * caller's past knows where they are. So for each product the address of its weights is noted with how many bytes of
- * weights had been read by then; where fewer than half of the last cache were read since, they are taken to be in it. What
- * is computed does not depend on it, so a guess may be wrong: an entry that another address took, a buffer that is new.
+ * The fastest kernel for weights in cache is not the fastest for weights from memory, and only the history of calls
+ * tells where they are. So for each product the address of its weights is recorded with the number of bytes of weights
+ * read until then; if fewer than half of the last cache were read since, they are assumed to be in it. The result does
+ * not depend on it, so the estimate may be wrong: for an entry that another address replaced, or for a new buffer.
  */
 #ifndef I2S_MATMUL_REUSE_H
 #define I2S_MATMUL_REUSE_H
@@ -25,7 +25,7 @@ static int i2s_reuse_far(const void *weights, int64_t bytes) {
 #include "cpu.h"
 
 #define I2S_REUSE_ENTRIES 1024
-#define I2S_REUSE_CACHE (16 << 20) /* bytes of a cache whose size is not known */
+#define I2S_REUSE_CACHE (16 << 20) /* assumed bytes of a cache of unknown size */
 
 static struct {
     _Atomic uintptr_t weights;
@@ -34,7 +34,7 @@ static struct {
 static _Atomic uint64_t i2s_reuse_read = 1;
 
 static int64_t i2s_reuse_limit(void) {
-    static _Atomic int64_t known; /* asking takes long in a virtual machine */
+    static _Atomic int64_t known; /* the query is slow in a virtual machine */
     int64_t limit = atomic_load_explicit(&known, memory_order_relaxed);
     if (limit == 0) {
         int64_t cache = i2s_cpu_amd_last_cache();
@@ -47,7 +47,7 @@ static int64_t i2s_reuse_limit(void) {
     return limit;
 }
 
-/* Note that these weights are read now, and say whether that was long ago, or never. */
+/* Record that these weights are read now, and return whether that was long ago, or never. */
 static int i2s_reuse_far(const void *weights, int64_t bytes) {
     const uintptr_t address = (uintptr_t)weights;
     const uint64_t entry = (uint64_t)address * UINT64_C(0x9E3779B97F4A7C15) >> 54;

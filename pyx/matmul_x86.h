@@ -1,11 +1,11 @@
 /* Products of packed weights with activation codes: AVX2, AVX-VNNI and AVX-512 VNNI.
  *
- * One token takes the access order that memory likes: a few rows side by side, and one prefetch stream that runs through
- * the next rows in the order of their addresses. How many rows, and how wide, depends on where the weights are. Fields of a
- * byte are masked and not shifted: the products come out times 64, 16, 4 and 1, are summed apart and shifted once at the end
- * of the row; every lane is a multiple, so that is exact.
- * More tokens share unpacked fields, which then are shifted. Accumulators are pinned to registers by inline assembly:
- * with the intrinsic, gcc 12 copies them around.
+ * One token uses the access order that is best for memory: a few rows side by side, and one prefetch stream through the
+ * next rows in the order of their addresses. The number of rows and the width depend on where the weights are. Fields
+ * of a byte are masked and not shifted: the products are multiplied by 64, 16, 4 and 1, are summed separately and
+ * shifted once at the end of the row; every lane is a multiple, so that is exact. More tokens share unpacked fields,
+ * which are then shifted. Accumulators are pinned to registers by inline assembly: with the intrinsic, gcc 12 copies
+ * them around.
  */
 #ifndef I2S_MATMUL_X86_H
 #define I2S_MATMUL_X86_H
@@ -19,7 +19,7 @@
 #endif
 #define I2S_MM_INLINE static inline __attribute__((always_inline))
 
-/* How far behind the next rows memory is asked for; past the end of a buffer too, which is allowed and does nothing. */
+/* How far after the next rows memory is prefetched; past the end of a buffer too, which is allowed and does nothing. */
 #define I2S_MM_AHEAD 4096
 #define I2S_MM_AHEAD_512VL 2048
 #define I2S_MM_AHEAD_STREAM 6144
@@ -47,13 +47,13 @@
         }                                                                                                               \
     }
 
-/* The fields of a byte, where they are. */
+/* The fields of a byte, in their positions. */
 #define I2S_MM_MASKS(SET1) {SET1((char)0xC0), SET1(0x30), SET1(0x0C), SET1(0x03)}
 
-/* Weights that a cache of the processor's own holds, and nobody has to wait for. */
+/* Weights in a cache of the processor, without waiting for memory. */
 #define I2S_MM_NEAR (1 << 19)
 
-/* Read a byte and forget it: memory that a load waits for is looked after better than what was only asked for. */
+/* Read a byte and discard it: memory that a load waits for has priority over prefetches. */
 #define I2S_MM_TOUCH(p)                                                                                                 \
     do {                                                                                                                \
         uint32_t nothing;                                                                                               \

@@ -1,5 +1,5 @@
-/* Ranks, and sums of products where one side is read in another order. Several sums run side by side, since each addition
- * waits for the one before it. */
+/* Ranks, and sums of products with one side read in another order. Several sums run side by side, since each addition
+ * waits for the previous one. */
 #ifndef I2S_PERMUTED_H
 #define I2S_PERMUTED_H
 
@@ -16,8 +16,9 @@ static uint32_t i2s_largest(const uint32_t *counts, int64_t n) {
     return most;
 }
 
-/* Of each count, as seen[count - *least], twice its rank and n more; how many different counts there are. `seen` has four
- * elements for each count up to the largest: increments of one counter wait for each other, so that four are used in turn. */
+/* For each count, as seen[count - *least], twice its rank plus n; returns the number of different counts. `seen` has
+ * four elements for each count up to the largest: increments of one counter wait for each other, so four are used in
+ * turn. */
 static int64_t i2s_rank_table(const uint32_t *counts, int64_t n, uint32_t *seen, uint32_t *least) {
     uint32_t low = UINT32_MAX, most = 0, *other[3];
     int64_t before = 0, different = 0, i;
@@ -47,7 +48,7 @@ static int64_t i2s_rank_table(const uint32_t *counts, int64_t n, uint32_t *seen,
     return different;
 }
 
-/* The ranks of counts, with mean 0, equals sharing one; how many different counts there are. */
+/* The ranks of counts, with mean 0; equal counts share a rank. Returns the number of different counts. */
 static int64_t i2s_ranks(const uint32_t *counts, int64_t n, uint32_t *seen, double *found) {
     uint32_t least;
     const int64_t different = i2s_rank_table(counts, n, seen, &least);
@@ -56,7 +57,7 @@ static int64_t i2s_ranks(const uint32_t *counts, int64_t n, uint32_t *seen, doub
     return different;
 }
 
-/* The same for at most 2^20 counts, whose ranks floats hold exactly. */
+/* The same for at most 2^20 counts, whose ranks floats represent exactly. */
 static int64_t i2s_short_ranks(const uint32_t *counts, int64_t n, uint32_t *seen, float *found) {
     uint32_t least;
     const int64_t different = i2s_rank_table(counts, n, seen, &least);
@@ -65,8 +66,8 @@ static int64_t i2s_short_ranks(const uint32_t *counts, int64_t n, uint32_t *seen
     return different;
 }
 
-/* The ranks of floats likewise; 0 where one is not finite. `keys` has room for 2 n. Numbers are sorted by their bits, as
- * unsigned numbers in the order of the floats, eleven at a time, with their places below. */
+/* The ranks of floats in the same form; 0 if one is not finite. `keys` has room for 2 n. Numbers are sorted by their
+ * bits, as unsigned numbers in the order of the floats, eleven bits at a time, with their positions in the low bits. */
 static int64_t i2s_float_ranks(const float *values, int64_t n, uint64_t *keys, double *found) {
     enum { DIGIT = 11, DIGITS = 1 << DIGIT, PASSES = 3 };
     uint64_t *from = keys, *to = keys + n;
@@ -88,7 +89,7 @@ static int64_t i2s_float_ranks(const float *values, int64_t n, uint64_t *keys, d
         const int shift = 32 + pass * DIGIT;
         uint32_t at = 0;
         int digit;
-        if (places[pass][from[0] >> shift & (DIGITS - 1)] == n) continue;  /* all alike */
+        if (places[pass][from[0] >> shift & (DIGITS - 1)] == n) continue;  /* all equal */
         for (digit = 0; digit < DIGITS; digit++) {
             const uint32_t many = places[pass][digit];
             places[pass][digit] = at;
@@ -108,7 +109,7 @@ static int64_t i2s_float_ranks(const float *values, int64_t n, uint64_t *keys, d
 
 enum { I2S_REPEATS = 128 };
 
-/* The places from `at` on, `now` of them, where those of the first block are given and others move on with their block, in a
+/* The places from `at` on, `now` of them; those of the first block are given, and others move with their block, in a
  * ring of n columns; n and `at` are whole blocks. */
 static void i2s_places_of_blocks(const int32_t *places, int64_t n, int64_t at, int64_t now, int32_t *found) {
     int64_t i, k;
@@ -119,7 +120,7 @@ static void i2s_places_of_blocks(const int32_t *places, int64_t n, int64_t at, i
         }
 }
 
-/* Bodies: vectors of floats, how such are taken from `places`, and how products of floats with doubles are added up. */
+/* Bodies: vectors of floats, how they are loaded from `places`, and how products of floats with doubles are added. */
 #define I2S_PERMUTED_ROWS 4
 #define I2S_PERMUTED_EACH(values, mine, many, p, size)                                                                  \
     for (int i2s_row = 0; i2s_row < (many); i2s_row++) (values)[i2s_row] = I2S_PERMUTED_TAKE((mine)[i2s_row], p, size)
@@ -140,7 +141,7 @@ static void i2s_places_of_blocks(const int32_t *places, int64_t n, int64_t at, i
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
 #define I2S_PERMUTED_X86 1
 #include "intrinsics.h"
-/* Gathers are slow in many processors, and single loads are not. */
+/* Gathers are slow on many processors, single loads are not. */
 #define I2S_PERMUTED_BYTES 32
 #define I2S_PERMUTED_TAKE_ROWS I2S_PERMUTED_EACH
 #define I2S_PERMUTED(name) i2s_##name##_avx2
@@ -157,7 +158,8 @@ static void i2s_places_of_blocks(const int32_t *places, int64_t n, int64_t at, i
 #include "permuted_body.h"
 
 #define I2S_PERMUTED_512 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512vl,avx512dq" I2S_BY_512)))
-/* Sixteen of `size` floats. Layouts mostly have them within a window of 64, of which they are permuted: a gather takes longer. */
+/* Sixteen of `size` floats. Layouts mostly have them within a window of 64, which is permuted: a gather takes longer.
+ * */
 I2S_PERMUTED_512 static inline __attribute__((always_inline)) __m512 i2s_permuted_take_512(const float *from,
                                                                                            const int32_t *p, int64_t size) {
     const __m512i places = _mm512_loadu_si512(p);

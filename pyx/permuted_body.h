@@ -14,7 +14,7 @@ I2S_PERMUTED_INLINE double I2S_PERMUTED(permuted_sum)(const V sums[4]) {
     return sum;
 }
 
-/* A product of ranks: exact, in whatever order it is added up. */
+/* A product of ranks: exact in any order of additions. */
 I2S_PERMUTED_TARGET static double I2S_PERMUTED(rank_product)(const double *one, const float *other, int64_t n) {
     enum { N = I2S_PERMUTED_BYTES / 4 };
     V sums[4] = {{0}};
@@ -71,13 +71,13 @@ I2S_PERMUTED_TARGET static double I2S_PERMUTED(rank_square)(const float *ranks, 
     return sums[0];
 }
 
-/* The scores of profiles against the columns of a matrix under the hypotheses from `first` to `stop`: `base` has the counts of
- * n columns by their places, `places` the place of each column, or only those of the first block, where all blocks `repeat` it.
- * Where heads share a key head, `share` of them with `width` columns each, their columns are summed. `others` has `many`
- * profiles of n / share ranks; `found` [many, hypotheses] gets the scores. Returns 0 where a profile is almost constant: it has
- * no ranks worth comparing. `kept` has room for (2 + many) n numbers, `counts` for n, `squares` for `many`, `seen` for four of
- * each count up to `share` times the largest. Columns are taken in blocks, which stay in the first-level cache under all
- * hypotheses. */
+/* The scores of profiles against the columns of a matrix under the hypotheses from `first` to `stop`: `base` has the
+ * counts of n columns by their places, `places` the place of each column, or only those of the first block if all
+ * blocks `repeat` it. If `share` heads of `width` columns each share a key head, their columns are summed. `others` has
+ * `many` profiles of n / share ranks; `found` [many, hypotheses] gets the scores. Returns 0 if a profile is almost
+ * constant, since its ranks are not meaningful. `kept` has room for (2 + many) n numbers, `counts` for n, `squares` for
+ * `many`, `seen` for four of each count up to `share` times the largest. Columns are processed in blocks, which stay in
+ * the first-level cache under all hypotheses. */
 I2S_PERMUTED_TARGET static int I2S_PERMUTED(column_scores)(const uint32_t *base, int64_t n, const int32_t *places, int repeat,
                                                            int64_t hypotheses, int64_t first, int64_t stop,
                                                            const double *others, int64_t many, int64_t share, int64_t width,
@@ -141,7 +141,7 @@ I2S_PERMUTED_TARGET static int I2S_PERMUTED(column_scores)(const uint32_t *base,
         return 1;
     }
     for (h = first; h < stop; h++) {
-        int64_t to = 0, in = 0, heads = 0;  /* the column that is summed, its place in a head, and heads of one group so far */
+        int64_t to = 0, in = 0, heads = 0;  /* the current column, its place in a head, and heads of one group so far */
         memset(counts, 0, (size_t)length * sizeof *counts);
         for (at = 0; at < n; at += BLOCK) {
             const int64_t now = n - at < BLOCK ? n - at : BLOCK;
@@ -168,7 +168,8 @@ I2S_PERMUTED_TARGET static int I2S_PERMUTED(column_scores)(const uint32_t *base,
     return 1;
 }
 
-/* Some rows of `gram_products_of`, from row i on, which all end in one vector of columns: places are looked at once for all. */
+/* Some rows of `gram_products_of`, from row i on, which all end in one vector of columns: places are loaded once for
+ * all. */
 I2S_PERMUTED_INLINE void I2S_PERMUTED(gram_products_rows)(const float *one, int64_t width, const float *const others[2],
                                                           int64_t step, const int32_t *places, int64_t n, int64_t i,
                                                           const int many, const int squares,
@@ -200,7 +201,7 @@ I2S_PERMUTED_INLINE void I2S_PERMUTED(gram_products_rows)(const float *one, int6
             }
         }
     }
-    if (j <= left) {  /* less than a vector is left, and lies along the diagonal */
+    if (j <= left) {  /* less than a vector remains, along the diagonal */
         for (sum = 0; sum < parts; sum++)
             for (row = 0; row < many; row++) of[sum][row] += of[sum][row];
         for (row = 0; row < many; row++)
@@ -220,9 +221,9 @@ I2S_PERMUTED_INLINE void I2S_PERMUTED(gram_products_rows)(const float *one, int6
     }
 }
 
-/* Sums over the rows and columns `places` of `one`, whose rows are `width` apart, and the first n of two `others`, whose rows
- * are `step` apart: of the products with the elements of either, and, if asked, of the squares of each of the three. All are
- * symmetric, with 0 on the diagonal: what lies left of the squares along the diagonal counts twice. */
+/* Sums over the rows and columns `places` of `one`, whose rows are `width` apart, and the first n of two `others`,
+ * whose rows are `step` apart: of the products with the elements of either, and, on request, of the squares of each of
+ * the three. All are symmetric, with 0 on the diagonal: elements left of the squares along the diagonal count twice. */
 I2S_PERMUTED_TARGET static void I2S_PERMUTED(gram_products_of)(const float *one, int64_t width, const float *const others[2],
                                                                int64_t step, const int32_t *places, int64_t n, int squares,
                                                                double sums[5]) {

@@ -1,14 +1,15 @@
 /* Products of ranks as 16-bit numbers, for AVX-512: of profiles of at most I2S_SHORT_MOST elements.
  *
- * Ranks are multiples of 1/2, and twice a rank is a whole number below the length. Products of these are added in pairs, as
- * 32-bit numbers for as long as nothing can overflow and then as 64-bit ones: they are exact, as those of floats are. Places
- * are those of a first block, of which others are copies: two permutations give a vector of any order within a block. */
+ * Ranks are multiples of 1/2, and twice a rank is an integer below the length. Products of these are added in pairs, as
+ * 32-bit numbers while nothing can overflow and then as 64-bit ones, so they are exact, as those of floats are. Places
+ * are those of a first block, of which others are copies: two permutations give a vector of any order within a block.
+ * */
 #ifndef I2S_PERMUTED_SHORT_H
 #define I2S_PERMUTED_SHORT_H
 
 enum { I2S_SHORT_MOST = 16383, I2S_SHORT_CHUNK = 1024 };
 
-/* Twice each rank; 0 where one is no multiple of 1/2 that 16 bits hold. */
+/* Twice each rank; 0 if one is not a multiple of 1/2 that fits 16 bits. */
 I2S_PERMUTED_512 static int i2s_shorts_of_ranks(const double *ranks, int64_t n, int16_t *found) {
     int64_t i = 0;
     __mmask8 wrong = 0;
@@ -26,7 +27,7 @@ I2S_PERMUTED_512 static int i2s_shorts_of_ranks(const double *ranks, int64_t n, 
     return !wrong;
 }
 
-/* Twice the ranks of counts; how many different counts there are. */
+/* Twice the ranks of counts; returns the number of different counts. */
 I2S_PERMUTED_512 static int64_t i2s_ranks_as_shorts(const uint32_t *counts, int64_t n, uint32_t *seen, int16_t *found) {
     uint32_t least;
     const int64_t different = i2s_rank_table(counts, n, seen, &least);

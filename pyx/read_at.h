@@ -15,7 +15,7 @@
 #include <unistd.h>
 #endif
 
-/* Bytes from a place of a file, whatever other threads read meanwhile: how many there were, or -1. */
+/* Read bytes at an offset of a file, independently of other threads; returns their number, or -1. */
 static int64_t i2s_read_at(int fd, uint8_t *buffer, int64_t size, int64_t at) {
 #if defined(_WIN32)
     OVERLAPPED place = {0};
@@ -33,7 +33,7 @@ static int64_t i2s_read_at(int fd, uint8_t *buffer, int64_t size, int64_t at) {
 #endif
 }
 
-/* All of so many bytes; 0 where they were not there. */
+/* Read exactly this many bytes; 0 if they are not there. */
 static int i2s_read_fully(int fd, uint8_t *buffer, int64_t size, int64_t at) {
     while (size) {
         const int64_t got = i2s_read_at(fd, buffer, size, at);

@@ -17,7 +17,7 @@
 #define I2S_OUTPUTS 16
 #define I2S_LANES 32
 
-/* Exactly the float that a half stands for: its bits are moved and 2^112 takes care of the exponent. */
+/* Exactly the float that a half represents: its bits are moved and a factor of 2^112 corrects the exponent. */
 static inline float i2s_half(uint16_t h) {
     uint32_t bits = (uint32_t)(h & 0x7fff) << 13;
     float value;
@@ -38,7 +38,7 @@ static inline float i2s_bfloat16(uint16_t b) {
     return value;
 }
 
-/* Weights lie where a file or a caller's buffer has them: no address can be relied upon. */
+/* Weights may begin at any address of a file or a caller's buffer: no alignment is assumed. */
 #if defined(__GNUC__) || defined(__clang__)
 typedef float i2s_float_anywhere __attribute__((aligned(1)));
 typedef uint16_t i2s_short_anywhere __attribute__((aligned(1)));

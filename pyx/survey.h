@@ -1,8 +1,10 @@
-/* Looking at the parts of payloads, each byte once: counts, the first code 3, runs, a fingerprint, floats that are none.
+/* Examines the parts of payloads, each byte once: counts, the first code 3, runs, a fingerprint, and floats that are
+ * not finite.
  *
- * A part is a stretch of one payload that begins at a multiple of I2S_BLOCK. `i2s_part_feed` takes its bytes in order, in
- * pieces that are multiples of I2S_BLOCK but for the last; `i2s_part_join` puts two neighbours together, so that a payload
- * may be cut and its parts be read by several threads. `i2s_survey_work` takes parts from a list until none is left.
+ * A part is a range of one payload that begins at a multiple of I2S_BLOCK. `i2s_part_feed` takes its bytes in order, in
+ * pieces that are multiples of I2S_BLOCK except for the last; `i2s_part_join` merges two neighbors, so that a payload
+ * may be divided and its parts be read by several threads. `i2s_survey_work` takes parts from a list until none is
+ * left.
  */
 #ifndef I2S_SURVEY_H
 #define I2S_SURVEY_H
@@ -40,20 +42,21 @@
 #include "survey_kernels.h"
 
 typedef struct {
-    /* what to read: where in the file, where in the payload, how many bytes, and whether the tail is behind them */
+    /* what to read: the offset in the file, the offset in the payload, the number of bytes, and whether the tail
+     * follows */
     int64_t at, pos, size;
     int32_t tail_bytes;
-    /* 0 for codes; for floats the bytes of each, and the bits of their exponent as this machine loads them; 1 for others */
+    /* 0 for codes; for floats the bytes of each, and their exponent mask in this machine's byte order; 1 for others */
     int32_t width;
     uint64_t mask;
-    /* what was found; positions count from the start of the payload, -1 is nowhere */
+    /* the findings; positions count from the start of the payload, -1 is none */
     int64_t seen;
     uint64_t lows, highs, boths, digest;
     int64_t first_unused;
     int64_t non_finite, first_non_finite;
     int64_t head, last, run_at, run;  /* bytes of the first run, start of the last one; the longest one and its start */
     uint8_t head_value, last_value, run_value;
-    uint8_t open;  /* the last byte of the part was seen, so that its last run may go on */
+    uint8_t open;  /* the last byte of the part was seen, so its last run may continue */
     uint8_t tail[I2S_TAIL];
     i2s_groups *groups;  /* of a type with a scale for each group, else NULL */
 } i2s_part;
@@ -66,13 +69,13 @@ static inline uint64_t i2s_mix(uint64_t h) {
     return h ^ (h >> 31);
 }
 
-/* A whole block adds what is made of its sums and its place. Counts of codes are at most 4,096: four fit a word. */
+/* A whole block adds a term made of its sums and its position. Counts of codes are at most 4,096: four fit a word. */
 static inline uint64_t i2s_block_digest(const uint64_t sums[4], uint64_t place) {
     return i2s_mix(sums[0] * 0xD6E8FEB86659FD93u + sums[1] * 0xA0761D6478BD642Fu + sums[2] * 0xE7037ED1A0B428DBu +
                    sums[3] * 0x8EBC6AF09C88C6E3u + (place + 1) * I2S_GOLDEN);
 }
 
-/* What is behind the last whole block adds each of its words, the last one filled with zeros. */
+/* The bytes after the last whole block add each of their words, the last one padded with zeros. */
 static uint64_t i2s_rest_digest(const uint8_t *p, int64_t n, uint64_t place) {
     uint64_t h = 0, number = place * (I2S_BLOCK / 8) + 1;
     int64_t i;
@@ -117,11 +120,11 @@ static inline void i2s_part_run(i2s_part *part, int64_t at, int64_t length, uint
     }
 }
 
-/* The runs of n bytes that follow what was seen so far. */
+/* The runs in the n bytes that follow those seen so far. */
 static void i2s_part_runs(i2s_part *part, const uint8_t *p, int64_t n, int constant) {
     const int64_t pos = part->pos + part->seen;
     int64_t i = 0, q;
-    /* the open run goes on, or ends */
+    /* the open run continues, or ends */
     if (part->seen) {
         i = i2s_same(p, n, part->last_value);
         if (part->head == part->seen) part->head += i;
@@ -131,7 +134,7 @@ static void i2s_part_runs(i2s_part *part, const uint8_t *p, int64_t n, int const
         part->head = i2s_same(p, n, p[0]);
         part->head_value = p[0];
     }
-    /* long ones inside: each has 32 bytes of one value at a multiple of 32 */
+    /* long runs inside: each has 32 equal bytes at a multiple of 32 */
     for (q = constant ? (i + 31) / 32 * 32 : n; q + 32 <= n;) {
         const uint8_t value = p[q];
         int64_t from = q, to;
@@ -144,14 +147,14 @@ static void i2s_part_runs(i2s_part *part, const uint8_t *p, int64_t n, int const
         i2s_part_run(part, pos + from, to - from, value);
         q = (to + 31) / 32 * 32;
     }
-    /* the one that is open at the end */
+    /* the run that is open at the end */
     part->last_value = p[n - 1];
     for (q = n - 1; q > i && p[q - 1] == part->last_value; q--) {}
     part->last = pos + q;
     i2s_part_run(part, part->last, n - q, part->last_value);
 }
 
-/* Codes that have both bits set, where there are any, and the first byte with one. */
+/* The number of codes with both bits set, if there are any, and the first byte with one. */
 static void i2s_part_unused(i2s_part *part, const uint8_t *p, int64_t n, int64_t pos) {
     int64_t i;
     for (i = 0; i < n; i++) {
@@ -161,7 +164,7 @@ static void i2s_part_unused(i2s_part *part, const uint8_t *p, int64_t n, int64_t
     }
 }
 
-/* Floats that are not finite, where there are any, and the first one. */
+/* The number of floats that are not finite, if there are any, and the first one. */
 static void i2s_part_odd(i2s_part *part, const uint8_t *p, int64_t n, int64_t pos) {
     const int width = part->width;
     int64_t i;
@@ -184,7 +187,7 @@ static void i2s_part_block(i2s_part *part, const i2s_survey_set *set, const uint
     uint8_t filled[I2S_BLOCK];
     uint64_t sums[8];
     int seen;
-    if (n < I2S_BLOCK) {  /* what is filled up with zeros changes no count, and is in no float that is not finite */
+    if (n < I2S_BLOCK) {  /* zero padding changes no count, and adds no float that is not finite */
         memcpy(filled, p, (size_t)n);
         memset(filled + n, 0, (size_t)(I2S_BLOCK - n));
         block = filled;
@@ -211,10 +214,10 @@ static void i2s_part_block(i2s_part *part, const i2s_survey_set *set, const uint
     part->open = 1;
 }
 
-/* What stays in a first cache of 48 KB while it is looked at, and mostly in one of 32 KB: a step of Q2_0 is 36 KB. */
+/* Bytes that stay in a first-level cache of 48 KB, and mostly in one of 32 KB: a step of Q2_0 is 36 KB. */
 #define I2S_NEAR 40960
 
-/* The most bytes up to `room` that are whole tiles of groups, or `room`: a tile that is cut is looked at group by group. */
+/* The most bytes up to `room` that are whole tiles of groups, or `room`: a divided tile is examined group by group. */
 static int64_t i2s_part_room(const i2s_part *part, int64_t room) {
     const int64_t tile = part->groups ? I2S_GROUP_TILE * part->groups->unit : 1;
     int64_t step = I2S_BLOCK;
@@ -222,8 +225,8 @@ static int64_t i2s_part_room(const i2s_part *part, int64_t room) {
     return step <= room ? room / step * step : room;
 }
 
-/* The next n bytes of a part. Those of groups are looked at twice, as groups and as bytes: the second time while they are in
- * the first cache, where whole tiles fit into it. */
+/* The next n bytes of a part. Bytes of groups are examined twice, as groups and as bytes: the second time while they
+ * are in the first-level cache, if whole tiles fit into it. */
 static void i2s_part_feed(i2s_part *part, const i2s_survey_set *set, const uint8_t *p, int64_t n) {
     const int64_t near = part->groups ? i2s_part_room(part, I2S_NEAR) : n, step = near < I2S_NEAR ? near : n;
     int64_t from, i;
@@ -234,7 +237,7 @@ static void i2s_part_feed(i2s_part *part, const i2s_survey_set *set, const uint8
     }
 }
 
-/* Add what was seen in `next`, which lies behind `part`; runs grow together where no byte lies between them. */
+/* Add the findings of `next`, which follows `part`; runs are joined if no byte lies between them. */
 static void i2s_part_join(i2s_part *part, const i2s_part *next) {
     const int meet = part->open && part->pos + part->size == next->pos;
     memcpy(part->tail, next->tail, I2S_TAIL);
@@ -273,23 +276,23 @@ typedef struct {
     i2s_part *parts;
     int64_t count;
     const i2s_survey_set *set;
-    int fd;                /* the file, or -1: then all of it is at `memory` */
+    int fd;                /* the file, or -1: then all bytes are at `memory` */
     int sparse;            /* the file has holes, which are not read */
     const uint8_t *memory;
     int64_t next;          /* the first part that nobody has taken */
     int64_t done;          /* bytes that were read so far */
-    int64_t failed;        /* where a read gave nothing or an error, or -1 */
+    int64_t failed;        /* where a read returned nothing or an error, or -1 */
     int stop;
 } i2s_survey_list;
 
 #define I2S_LOAD(x) __atomic_load_n(&(x), __ATOMIC_RELAXED)
 
-/* What a thread may ask and say while others work. */
+/* State that threads share. */
 static inline void i2s_survey_stop(i2s_survey_list *list) { __atomic_store_n(&list->stop, 1, __ATOMIC_RELAXED); }
 static inline int64_t i2s_survey_done(const i2s_survey_list *list) { return I2S_LOAD(list->done); }
 static inline int64_t i2s_survey_failed(const i2s_survey_list *list) { return I2S_LOAD(list->failed); }
 
-/* Whether a stretch of the file was never written. */
+/* Whether a range of the file is a hole. */
 static int i2s_is_hole(int fd, int64_t at, int64_t size) {
 #ifdef SEEK_DATA
     const off_t data = lseek(fd, (off_t)at, SEEK_DATA);
@@ -300,14 +303,15 @@ static int i2s_is_hole(int fd, int64_t at, int64_t size) {
 #endif
 }
 
-/* Where a thread reads to: at most `room` bytes at once, in turn through the `span` bytes from `start` on, a multiple of it. */
+/* The buffer of a thread: at most `room` bytes at once, in turn through the `span` bytes from `start` on, a multiple of
+ * it. */
 typedef struct {
     uint8_t *start;
     int64_t room, span, at;
 } i2s_read_buffer;
 
-/* The sizes of a buffer: `room` at once in `turns` places or, where that is 0, what the processor reads fastest with. Two times
- * 1 MiB in place of 256 KiB are beyond the second-level cache of 1 MiB, and take fewer system calls. */
+/* The sizes of a buffer: `room` at once in `turns` places or, if `turns` is 0, the sizes with which the processor reads
+ * fastest. Two times 1 MiB instead of 256 KiB exceed the second-level cache of 1 MiB, and need fewer system calls. */
 static inline void i2s_read_sizes(i2s_read_buffer *buffer, int64_t room, int64_t turns) {
     const int beyond = !turns && i2s_cpu_reads_beyond_second();
     buffer->room = beyond ? 4 * room : room;
@@ -319,7 +323,7 @@ static inline uint8_t *i2s_read_place(i2s_read_buffer *buffer, int64_t n) {
     uint8_t *place;
     if (buffer->at + n > buffer->span) buffer->at = 0;
     place = buffer->start + buffer->at;
-    buffer->at += (n + I2S_BLOCK - 1) / I2S_BLOCK * I2S_BLOCK;  /* no vector load looks at two lines */
+    buffer->at += (n + I2S_BLOCK - 1) / I2S_BLOCK * I2S_BLOCK;  /* no vector load crosses a cache line */
     return place;
 }
 
@@ -328,7 +332,7 @@ static void i2s_survey_part(i2s_survey_list *list, i2s_part *part, i2s_read_buff
     int64_t at = 0;
     i2s_part_begin(part);
     if (list->sparse && i2s_is_hole(list->fd, part->at, part->size)) {
-        at = part->size;  /* but for the tail */
+        at = part->size;  /* without the tail */
         __atomic_fetch_add(&list->done, at, __ATOMIC_RELAXED);
     }
     while (at < all && !I2S_LOAD(list->stop)) {
@@ -347,8 +351,8 @@ static void i2s_survey_part(i2s_survey_list *list, i2s_part *part, i2s_read_buff
     }
 }
 
-/* Take parts until none is left, or so many bytes were read that the caller wants to look up. The buffer's room is a multiple
- * of I2S_BLOCK. Its value is not 0 where there may be more to do. */
+/* Take parts until none is left, or until so many bytes were read that the caller wants to check for interrupts. The
+ * buffer's room is a multiple of I2S_BLOCK. The result is not 0 if there may be more to do. */
 static int i2s_survey_work(i2s_survey_list *list, i2s_read_buffer *buffer, int64_t budget) {
     while (budget > 0) {
         int64_t i;
@@ -361,7 +365,7 @@ static int i2s_survey_work(i2s_survey_list *list, i2s_read_buffer *buffer, int64
     return 1;
 }
 
-/* The probe that benchmarks are held against: the same bytes by the same reads, and nothing done with them. */
+/* The probe for benchmarks: the same bytes by the same reads, without examining them. */
 static int i2s_survey_probe(i2s_survey_list *list, i2s_read_buffer *buffer) {
     for (;;) {
         const int64_t i = __atomic_fetch_add(&list->next, 1, __ATOMIC_RELAXED);

@@ -1,8 +1,9 @@
-/* The last words of PTQ1_0's blocks, beside each other: two bytes of four digits, and the scale.
+/* The last words of PTQ1_0's blocks, side by side: two bytes of four digits, and the scale.
  *
- * They are one of the seven words of 32 bits of a block. Seven has no divisor in common with the lanes of a vector: of as many
- * blocks as a vector has lanes, which are seven vectors, each lane has one such word in one of them. So each vector gives
- * the lanes that it has, and none is moved. Heads and pairs of a tile are in the same order, which is not that of blocks.
+ * They are one of the seven 32-bit words of a block. Seven is coprime to the number of lanes of a vector: of as many
+ * blocks as a vector has lanes, which are seven vectors, each lane has such a word in exactly one of them. So each
+ * vector contributes the lanes that it has, and none is moved. Heads and pairs of a tile are in the same order, which
+ * is not that of blocks.
  */
 #ifndef I2S_SURVEY_GATHER_H
 #define I2S_SURVEY_GATHER_H

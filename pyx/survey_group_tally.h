@@ -1,5 +1,5 @@
-/* What is counted of groups, for which survey_groups.h has the kernels: of the scales, one by one, and of the bytes of a group
- * that is cut, and how neighbours are put together. */
+/* Counts of groups, for the kernels in survey_groups.h: of the scales, one by one; of the bytes of a divided group; and
+ * how neighbors are merged. */
 #ifndef I2S_SURVEY_GROUP_TALLY_H
 #define I2S_SURVEY_GROUP_TALLY_H
 
@@ -16,7 +16,7 @@
 #define I2S_LINE
 #endif
 
-/* Keeps a loop that only moves numbers from being made one of vectors, which are put together more slowly. */
+/* Keeps compilers from vectorizing a loop that only moves numbers, which would be slower. */
 #if defined(__GNUC__) || defined(__clang__)
 #define I2S_ONE_BY_ONE(x) __asm__("" : "+r"(x))
 #else
@@ -24,14 +24,14 @@
 #endif
 
 #define I2S_OCTAVES 32
-/* Blocks that the kernels take at once; of every kind whole vectors. */
+/* Blocks that the kernels process at once; whole vectors for every kind. */
 #define I2S_GROUP_TILE 32
 /* Tiles whose scales are gathered at once. */
 #define I2S_GROUP_TILES 8
 #define I2S_LARGEST_BLOCK 66
 
 typedef struct {
-    uint32_t scale;  /* its bytes that were seen, each in its place */
+    uint32_t scale;  /* the bytes of the scale seen so far, in place */
     uint8_t some;    /* a code of the group is not that of 0 */
 } i2s_open_group;
 
@@ -39,15 +39,15 @@ typedef struct {
     int32_t kind, swap;
     int64_t unit;  /* bytes of a group */
     uint64_t odd, scales, infinite, negative, lost;
-    /* the first odd byte of the payload; numbers of groups; -1 is nowhere */
+    /* the first odd byte of the payload; numbers of groups; -1 is none */
     int64_t first_odd, first_infinite, first_negative, first_lost, first_largest;
     uint32_t largest;  /* bits of the largest finite scale, without the sign */
     i2s_open_group head, tail;
-    uint64_t *octaves;  /* NULL where so few groups say nothing */
-    int32_t base;       /* the first of four octaves that kernels count at once, or -1: none was chosen yet */
+    uint64_t *octaves;  /* NULL if there are too few groups for a distribution */
+    int32_t base;       /* the first of four octaves that kernels count at once, or -1 before it is chosen */
 } i2s_groups;
 
-/* What a byte of a group is. */
+/* The role of a byte of a group. */
 enum { I2S_IS_SCALE, I2S_IS_CODES, I2S_IS_DIGITS, I2S_IS_FOUR_DIGITS, I2S_IS_LAST_DIGITS };
 
 static inline int i2s_group_front(int kind) { return kind == I2S_IQ2 ? 4 : kind == I2S_IQ1 ? 2 : 0; }
@@ -66,9 +66,9 @@ static inline int i2s_group_class(int kind, int64_t at) {
     return I2S_IS_CODES;
 }
 
-/* How many codes 3 a byte has, or whether no packer writes it. ceil(256 * N / 243) is what packers write: of every byte b
- * that is one, 243 * b modulo 256 is below 243. Four digits end with one that is 0, and 81 stands for 243; or they begin
- * with it, and N is below 81. */
+/* The number of codes 3 in a byte, or whether no packer writes it. Packers write ceil(256 * N / 243): for each such
+ * byte b, 243 * b modulo 256 is below 243. Four digits end with a digit 0, and 81 stands for 243; or they begin with
+ * it, and N is below 81. */
 static inline int i2s_group_odd(int what, uint8_t b) {
     const uint8_t both = b & (b >> 1) & 0x55;
     switch (what) {
@@ -80,7 +80,7 @@ static inline int i2s_group_odd(int what, uint8_t b) {
     }
 }
 
-/* Whether a byte has a code that is not that of 0. Digits of N = b * 243 / 256: 121 is 11111. */
+/* Whether a byte has a code other than that of 0. Digits of N = b * 243 / 256: 121 is 11111. */
 static inline int i2s_group_some(int what, uint8_t b) {
     const int number = b * 243 >> 8;
     switch (what) {
@@ -146,8 +146,8 @@ static void i2s_group_bytes(i2s_groups *g, i2s_open_group *open, const uint8_t *
     }
 }
 
-/* Tables of i2s_group_odd and i2s_group_some, and for a tile of each kind what a look at whole vectors asks of its bytes:
- * 255 where codes are, 0 where five digits are in a byte. Filled once, when the module is loaded. */
+/* Tables of i2s_group_odd and i2s_group_some, and for a tile of each kind the masks for whole vectors: 255 for bytes of
+ * codes, 0 for bytes of five digits. Filled once, when the module is loaded. */
 static uint8_t i2s_odd_table[5][256], i2s_some_table[5][256];
 static I2S_LINE uint8_t i2s_group_masks[I2S_BLOCK_KINDS][I2S_GROUP_TILE * I2S_LARGEST_BLOCK];
 
@@ -180,8 +180,8 @@ static inline uint64_t i2s_codes_odd(const uint8_t *p, int64_t n) {
     return total;
 }
 
-/* One whole group: what every kernel leaves over, and what the plain one does with all. Only where the scale is 0 the codes
- * are looked at for other weights. */
+/* One whole group: the rest after every kernel, and all groups in the plain one. Only if the scale is 0 are the codes
+ * examined for nonzero weights. */
 static inline void i2s_group_whole(i2s_groups *g, const uint8_t *p, int64_t number) {
     const int kind = g->kind, front = i2s_group_front(kind), scale = i2s_block_kinds[kind].scale;
     const uint8_t *s = p + (front ? 0 : scale);
@@ -217,7 +217,7 @@ static void i2s_groups_plain(i2s_groups *g, const uint8_t *p, int64_t count, int
     for (i = 0; i < count; i++) i2s_group_whole(g, p + i * g->unit, number + i);
 }
 
-/* The first of equally large scales of a tile that are larger than all before; `p` is the first of all, `step` bytes apart. */
+/* The first of equally large scales of a tile that exceed all before; `p` is the first of all, `step` bytes apart. */
 static inline void i2s_group_largest(i2s_groups *g, const uint8_t *p, int step, uint16_t most, int64_t number) {
     const uint8_t low = (uint8_t)most, high = (uint8_t)(most >> 8);
     for (; p[0] != (g->swap ? high : low) || p[1] != (g->swap ? low : high); p += step) number++;
@@ -248,13 +248,13 @@ static void i2s_groups_feed(i2s_groups *g, void (*look)(i2s_groups *, const uint
     if (n > whole * unit) i2s_group_bytes(g, &g->tail, p + whole * unit, n - whole * unit, 0, (number + whole) * unit);
 }
 
-/* Add what was seen in `next`, which begins at byte `pos` of the payload and ends before `stop`; where no byte lies between
- * them, a group that was cut is put together. */
+/* Add the findings of `next`, which begins at byte `pos` of the payload and ends before `stop`; if no byte lies between
+ * them, a divided group is joined. */
 static void i2s_groups_join(i2s_groups *g, const i2s_groups *next, int64_t start, int64_t pos, int64_t stop, int meet) {
     const int64_t number = pos / g->unit;
     int o;
     if (pos % g->unit) {
-        if (meet) {  /* also where the group began before this part too: then it is still the head's */
+        if (meet) {  /* also if the group began before this part: then it is still the head's */
             i2s_open_group *open = number * g->unit >= start ? &g->tail : &g->head;
             open->scale |= next->head.scale;
             open->some |= next->head.some;

@@ -1,8 +1,8 @@
-/* Looking at payloads of types with a scale for each group: bytes that no packer writes, and scales that are odd.
+/* Examines payloads of types with a scale for each group: bytes that no packer writes, and unusual scales.
  *
- * A group is what has a scale: a block, or a row with its scale in front. `i2s_groups_feed` takes bytes in order, cut
- * anywhere, and `i2s_groups_join` puts neighbours together: of a group that is cut, each side keeps the bytes of the scale
- * that it saw, and whether a code stood for another weight than 0. Whole tiles of blocks go to the kernel of the set.
+ * A group has one scale: a block, or a row with its scale in front. `i2s_groups_feed` takes bytes in order, divided
+ * anywhere, and `i2s_groups_join` merges neighbors: for a divided group, each side keeps the bytes of the scale that it
+ * saw, and whether a code stood for a nonzero weight. Whole tiles of blocks go to the kernel of the set.
  *
  *     odd        codes 3 where two bits are a code; bytes that stand for digits and that no packer writes
  *     infinite   scales that are infinite or NaN
@@ -15,8 +15,8 @@
 
 #include "survey_group_tally.h"
 
-/* The least of what each byte of a tile is apart from one that no packer writes: 0 where there is one. A byte is one if 13
- * times it, modulo 256, is 1 to 13; no two of the 13 end with the same four bits. */
+/* The minimum over a tile of each byte XOR a byte that no packer writes: 0 if there is one. A byte is one if 13 times
+ * it, modulo 256, is 1 to 13; no two of the 13 end with the same four bits. */
 I2S_INTO int i2s_digits_portable(const uint8_t *p, const uint8_t *mask, int n) {
     uint8_t least = 255;
     int i;
@@ -27,8 +27,8 @@ I2S_INTO int i2s_digits_portable(const uint8_t *p, const uint8_t *mask, int n) {
     return least < 13;
 }
 
-/* What is seen in the scales of a tile, and in its bytes of four digits: `count` for each block. Scales are written in the
- * order of this machine. Special is what is in none of the four octaves from `first` on, 0, or not finite. */
+/* The findings in the scales of a tile, and in its bytes of four digits: `count` for each block. Scales are written in
+ * this machine's byte order. Special scales are those in none of the four octaves from `first` on, 0, or not finite. */
 enum { I2S_TILE_ODD = 1, I2S_TILE_SPECIAL = 2, I2S_TILE_ABOVE = 4 };
 #define I2S_TILE(set, target)                                                                                           \
     I2S_INTO target int i2s_tile_##set(const uint16_t *head, const uint16_t *pair, int count, int swap, uint16_t first,  \
@@ -62,7 +62,7 @@ I2S_TILE(portable, )
 
 #include "survey_gather.h"
 
-/* By its lower four bits, the byte that no packer writes, as a signed number; where there is none, one with other bits. */
+/* By its lower four bits, the byte that no packer writes, as a signed number; if there is none, one with other bits. */
 #define I2S_UNWRITTEN 1, 1, -78, 99, 20, -59, 7, 119, 40, -39, -118, 12, 60, -19, -98, 79
 
 I2S_INTO __attribute__((target("avx2"))) int i2s_digits_avx2(const uint8_t *p, const uint8_t *mask, int n) {
@@ -141,7 +141,7 @@ I2S_INTO __attribute__((target("avx512f,avx512bw,avx512vl"))) int i2s_digits_avx
 #undef I2S_NAME
 #undef I2S_TARGET
 
-/* Where bytes are looked up among 64 (VBMI), by their lower six bits, nothing is cleared before. */
+/* If bytes are looked up among 64 (VBMI), by their lower six bits, no bits must be cleared first. */
 #define I2S_NAME(x) x##_avx512
 #define I2S_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,popcnt" I2S_BY_512)))
 #define I2S_LOOKED(table, v) _mm512_permutexvar_epi8(v, table)

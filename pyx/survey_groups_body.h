@@ -1,5 +1,5 @@
-/* The look at whole blocks, once for each instruction set: compilers make vectors of these loops. I2S_NAME(i2s_digits) finds
- * digits that no packer writes. Where anything in a tile is odd, the tile is counted group by group. */
+/* Examines whole blocks, once for each instruction set: compilers vectorize these loops. I2S_NAME(i2s_digits) finds
+ * digits that no packer writes. If anything in a tile is odd, the tile is counted group by group. */
 
 I2S_INTO I2S_TARGET int I2S_NAME(i2s_codes_seen)(const uint8_t *p, const uint8_t *mask, int n) {
     uint8_t both = 0;
@@ -8,7 +8,7 @@ I2S_INTO I2S_TARGET int I2S_NAME(i2s_codes_seen)(const uint8_t *p, const uint8_t
     return (both & 0x55) != 0;
 }
 
-/* A tile that has something odd, or scales that the sums of octaves are not made for yet. */
+/* A tile with something odd, or with scales outside of the octaves counted so far. */
 I2S_TARGET static void I2S_NAME(i2s_look_again)(i2s_groups *g, int kind, const uint8_t *p, int64_t number) {
     const i2s_block shape = i2s_block_kinds[kind];
     uint16_t scales[I2S_GROUP_TILE], most = 0;
@@ -32,7 +32,7 @@ I2S_TARGET static void I2S_NAME(i2s_look_again)(i2s_groups *g, int kind, const u
     for (c = 0; c < I2S_GROUP_TILE; c++) g->octaves[scales[c] >> 10]++;
 }
 
-/* The scales of some tiles beside each other, as they are in memory, and so the bytes of four digits before them. */
+/* The scales of some tiles side by side, as stored, and so the bytes of four digits before them. */
 I2S_INTO I2S_TARGET void I2S_NAME(i2s_lay)(int kind, const uint8_t *p, int tiles, uint16_t *heads, uint16_t *pairs) {
     const i2s_block shape = i2s_block_kinds[kind];
     const int fours = kind == I2S_TQ1 ? 4 : kind == I2S_PTQ1 ? 2 : 0;
@@ -64,11 +64,11 @@ I2S_INTO I2S_TARGET void I2S_NAME(i2s_look)(i2s_groups *g, int kind, const uint8
     const int fours = kind == I2S_TQ1 ? 4 : 2;  /* bytes of four digits before the scale */
     const int swap = g->swap != I2S_BIG_ENDIAN;
     const uint8_t *mask = i2s_group_masks[kind];
-    uint16_t near[4][I2S_GROUP_TILE] = {{0}};  /* how often each of four octaves was seen, lane by lane */
+    uint16_t near[4][I2S_GROUP_TILE] = {{0}};  /* counts of each of four octaves, by lane */
     int64_t held = 0;
     int k, c;
     while (count >= I2S_GROUP_TILE) {
-        /* Scales are laid out for several tiles: a vector that was written in parts just now would wait for all of them. */
+        /* Scales are arranged for several tiles: loading a vector just written in parts would wait for all stores. */
         const int tiles = count >= I2S_GROUP_TILES * I2S_GROUP_TILE ? I2S_GROUP_TILES : (int)(count / I2S_GROUP_TILE);
         uint16_t heads[I2S_GROUP_TILES * I2S_GROUP_TILE], pairs[I2S_GROUP_TILES * I2S_GROUP_TILE * 2];
         int tile;

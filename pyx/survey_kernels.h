@@ -1,4 +1,4 @@
-/* Looking at one block of a payload, for each instruction set.
+/* Examines one block of a payload, for each instruction set.
  *
  * A block is I2S_BLOCK bytes; its words of eight bytes belong to four lanes in turn.
  *
@@ -9,9 +9,9 @@
  * `floats_N(p, sums, mask)`  does the same, and finds out whether a float of N bytes is not finite: then all bits of its
  *                          exponent, `mask`, are set.
  *
- * What they return are bits: SEEN_RUN where a run of I2S_LEAST_RUN bytes may lie in the block (two words in 128 bytes are
- * looked at; it is there wherever there is a run), SEEN_BOTH where a code has both bits, SEEN_ODD where a float is not
- * finite: no combination of some of the mask's bits is as large as all of them, so that a maximum finds it.
+ * They return bits: SEEN_RUN if a run of I2S_LEAST_RUN bytes may lie in the block (two words in 128 bytes are compared;
+ * it is set whenever there is a run), SEEN_BOTH if a code has both bits, SEEN_ODD if a float is not finite: only all of
+ * the mask's bits together give the largest value, so a maximum finds it.
  */
 #ifndef I2S_SURVEY_KERNELS_H
 #define I2S_SURVEY_KERNELS_H
@@ -27,7 +27,7 @@ static inline uint64_t i2s_word_at(const uint8_t *p) {
     return v;
 }
 
-/* Any run of 255 bytes and more holds 128 of them at a multiple of 128, where the first word is that 64 bytes on. */
+/* A run of at least 255 bytes contains 128 at a multiple of 128; there the first word equals that 64 bytes later. */
 #define I2S_SEEMS_RUN(p) (i2s_word_at(p) == i2s_word_at((p) + 64))
 
 /* --- plain C ------------------------------------------------------------------------------------------------------- */
@@ -227,7 +227,7 @@ I2S_AVX512VL static int i2s_codes_avx512vl(const uint8_t *p, uint64_t sums[8]) {
 I2S_AVX512 static int i2s_codes_avx512(const uint8_t *p, uint64_t sums[8]) {
     const __m512i even = _mm512_set1_epi8(0x55);
     __m512i lows = _mm512_setzero_si512(), highs = lows, both = lows;
-    __mmask8 run = 0;  /* of which the first bit counts: as I2S_SEEMS_RUN compares */
+    __mmask8 run = 0;  /* only the first bit counts, as I2S_SEEMS_RUN compares */
     int i;
 #pragma GCC unroll 4
     for (i = 0; i < I2S_BLOCK; i += 128) {

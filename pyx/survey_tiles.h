@@ -1,19 +1,20 @@
-/* The look at whole blocks of PTQ1_0, and of codes of two bits, by AVX-512: one pass over a tile of 32 blocks in registers.
+/* Examines whole blocks of PTQ1_0, and of codes of two bits, with AVX-512: one pass over a tile of 32 blocks in
+ * registers.
  *
- * Scales are taken from vectors that are looked at anyway. A block is an odd number of words, so that the scales of a tile
- * have different places in the vectors, and one vector holds them all; of PTQ1_0 the last words are taken as survey_gather.h
- * does. Their order is not that of blocks.
+ * Scales are extracted from vectors that are loaded anyway. A block is an odd number of words, so the scales of a tile
+ * have different positions in the vectors, and one vector holds them all; for PTQ1_0 the last words are extracted as in
+ * survey_gather.h. Their order is not that of blocks.
  *
  * I2S_LOOKED(table, v) is, for each byte, the one that no packer writes and that ends with the same four bits. Included
  * once for each instruction set, as survey_groups_body.h is.
  */
 
-/* Loaded once, not again for each use: so many loads would take longer than all that is done with them. */
+/* Loaded once, not for each use: so many loads would take longer than the computation. */
 #ifndef I2S_LOADED
 #define I2S_LOADED(v) __asm__("" : "+v"(v))
 #endif
 
-/* The last words of 16 blocks, and the least of what the other bytes are apart from one that no packer writes. */
+/* The last words of 16 blocks, and the minimum of the other bytes XOR a byte that no packer writes. */
 I2S_INTO I2S_TARGET void I2S_NAME(i2s_ptq1_half)(const uint8_t *p, const uint8_t *mask, __m512i table, __m512i *least,
                                                    __m512i *last) {
     int i;
@@ -27,7 +28,7 @@ I2S_INTO I2S_TARGET void I2S_NAME(i2s_ptq1_half)(const uint8_t *p, const uint8_t
     }
 }
 
-/* Whether a pair has a byte that stands for no four digits. */
+/* Whether a pair has a byte that represents no four digits. */
 I2S_INTO I2S_TARGET __mmask64 I2S_NAME(i2s_pairs_odd)(__m512i pair) {
     const __m512i low = _mm512_set1_epi16(255), times = _mm512_set1_epi16(81), even = _mm512_mullo_epi16(pair, times);
     const __m512i odd = _mm512_mullo_epi16(_mm512_andnot_si512(low, pair), times);
@@ -45,7 +46,7 @@ I2S_TARGET static void I2S_NAME(i2s_add_octaves)(i2s_groups *g, __m512i near[4])
     }
 }
 
-/* The scales of a tile, in any order; 1 where their octaves are in `near`, which holds 65,535 tiles. */
+/* The scales of a tile, in any order; 1 if their octaves are in `near`, which can count 65,535 tiles. */
 I2S_INTO I2S_TARGET int I2S_NAME(i2s_tile_scales)(i2s_groups *g, int kind, const uint8_t *p, int64_t number, __m512i scales,
                                                   __m512i near[4]) {
     const i2s_block shape = i2s_block_kinds[kind];
@@ -102,7 +103,7 @@ I2S_TARGET static void I2S_NAME(i2s_look_ptq1)(i2s_groups *g, const uint8_t *p, 
     i2s_groups_plain(g, p, count, number);
 }
 
-/* Blocks of codes of two bits: `mask` is 255 where codes are and 0 where a scale is. */
+/* Blocks of codes of two bits: `mask` is 255 for bytes of codes and 0 for those of a scale. */
 I2S_INTO I2S_TARGET void I2S_NAME(i2s_look_fields)(i2s_groups *g, int kind, const uint8_t *p, int64_t count, int64_t number) {
     const __m512i zero = _mm512_setzero_si512();
     const int bytes = i2s_block_kinds[kind].bytes;

@@ -1,4 +1,4 @@
-/* One look at the bytes of a string, eight at a time: spaces, a seeded hash, and whether they are UTF-8. */
+/* One pass over the bytes of a string, eight at a time: spaces, a seeded hash, and whether they are UTF-8. */
 #ifndef I2S_TEXT_H
 #define I2S_TEXT_H
 
@@ -31,7 +31,7 @@ static inline uint64_t i2s_fold(uint64_t a, uint64_t b) {
 }
 #endif
 
-/* Eight bytes of which the first is the lowest. */
+/* Eight bytes, the first in the lowest bits. */
 static inline uint64_t i2s_word(const uint8_t *p) {
     uint64_t word;
     memcpy(&word, p, 8);
@@ -75,14 +75,14 @@ static int i2s_is_utf8(const uint8_t *p, int64_t length) {
 }
 
 typedef struct {
-    uint64_t hash;    /* who does not know seed and key cannot make strings that collide */
+    uint64_t hash;    /* without knowing seed and key, nobody can make strings that collide */
     uint64_t spaces;  /* none, one, or more than one */
-    uint64_t carry;   /* 1 where the last byte so far opens a character of two bytes */
-    uint64_t other;   /* not zero where there is more than ASCII and sound characters of two bytes */
+    uint64_t carry;   /* 1 if the last byte so far begins a character of two bytes */
+    uint64_t other;   /* nonzero if there is more than ASCII and valid characters of two bytes */
 } i2s_seen;
 
-/* Of sixteen bytes a bit for each: what is a space, what is not ASCII, what goes on with a character, and what opens a
- * character of two bytes, 0xC2 to 0xDF. */
+/* A bit for each of sixteen bytes: space, not ASCII, continuation byte, and first byte of a two-byte character (0xC2 to
+ * 0xDF). */
 typedef struct {
     uint32_t space, high, behind, two;
     uint64_t first, second;
@@ -114,7 +114,7 @@ static inline i2s_sixteen i2s_sixteen_of(const uint8_t *p, int64_t length, int64
     return seen;
 }
 #else
-/* The lowest bit of each byte that is marked in its highest one, moved together. */
+/* The lowest bit of each byte whose highest bit is set, moved together. */
 static inline uint32_t i2s_gathered(uint64_t marks) { return (uint32_t)((marks >> 7) * 0x0102040810204080u >> 56); }
 
 static inline uint64_t i2s_bytes(const uint8_t *p, int64_t length) {
@@ -152,8 +152,9 @@ static inline void i2s_see(i2s_seen *seen, const uint8_t *p, int64_t length, int
     if (hashed) seen->hash = i2s_fold(seen->hash ^ some.first, some.second ^ key);
 }
 
-/* Look at a string behind whose start `room` bytes may be read; whether it is UTF-8. Nearly all are of at most sixteen
- * bytes: for these there is nothing that a processor would have to guess. `hashed` is a constant: without, there is no hash. */
+/* Process a string after whose start `room` bytes may be read; returns whether it is UTF-8. Nearly all strings have at
+ * most sixteen bytes: for these there are no branches to mispredict. `hashed` is a constant; if it is 0, there is no
+ * hash. */
 static inline int i2s_look_at(const uint8_t *p, int64_t length, int64_t room, int hashed, uint64_t seed, uint64_t key,
                               i2s_seen *seen) {
     int64_t at = 0;
@@ -161,7 +162,7 @@ static inline int i2s_look_at(const uint8_t *p, int64_t length, int64_t room, in
     seen->carry = seen->other = seen->spaces = 0;
     for (; length - at > 16; at += 16) i2s_see(seen, p + at, 16, room - at, hashed, key);
     i2s_see(seen, p + at, length - at, room - at, hashed, key);
-    /* the length comes last: in front, a first byte could undo it */
+    /* the length is added last: before, a first byte could cancel it */
     if (hashed) seen->hash = i2s_fold(seen->hash ^ key, (seed | 1) + 2 * (uint64_t)length);
     return !(seen->other | seen->carry) || i2s_is_utf8(p, length);
 }
@@ -170,13 +171,13 @@ static inline int i2s_look(const uint8_t *p, int64_t length, int64_t room, uint6
     return i2s_look_at(p, length, room, 1, seed, key, seen);
 }
 
-/* The same of a string that is compared with no other one. */
+/* The same for a string that is not compared with others. */
 static inline int i2s_look_alone(const uint8_t *p, int64_t length, int64_t room, i2s_seen *seen) {
     return i2s_look_at(p, length, room, 0, 0, 0, seen);
 }
 
-/* A table of tags, halves of hashes, in buckets of eight that lie in one line of the cache; 0 is an empty place. Puts a
- * tag in; whether it was there. One place at least must be empty. */
+/* A table of tags (halves of hashes) in buckets of eight that occupy one cache line; 0 is an empty place. Inserts a
+ * tag; returns whether it was there. At least one place must be empty. */
 #define I2S_BUCKET 8
 static inline int i2s_enter(uint32_t *slots, uint64_t mask, uint64_t hash) {
     const uint32_t tag = (uint32_t)(hash >> 32) | 1;

@@ -1,7 +1,7 @@
 """Numbers in bytes of either order, and the part of a source that is in memory."""
 
 cdef int64_t FIRST_WINDOW = 1 << 16
-cdef int64_t WINDOW = 1 << 18  # being given more memory takes longer than reading more often
+cdef int64_t WINDOW = 1 << 18  # larger allocations take longer than more frequent reads
 
 
 cdef inline uint32_t u32(const uint8_t *p, bint big) noexcept nogil:
@@ -17,7 +17,7 @@ cdef inline uint64_t u64(const uint8_t *p, bint big) noexcept nogil:
 
 
 cdef int64_t _later_step(source) except -1:
-    """Bytes of a window after the first: of a server less, since what lies behind a header was fetched for nothing."""
+    """Bytes of a window after the first: fewer from a server, since bytes after the header are fetched in vain."""
     from i2s_spec.gguf.source import FetchingSource
 
     return FIRST_WINDOW if isinstance(source, FetchingSource) else WINDOW
@@ -31,7 +31,7 @@ cdef class Window:
     cdef const uint8_t *bytes
     cdef int64_t base, filled, capacity, step
     cdef readonly int64_t size
-    cdef int64_t stop  # what lies behind it is not read ahead
+    cdef int64_t stop  # bytes after it are not read ahead
     cdef bint whole
 
     def __cinit__(self, source):
@@ -49,7 +49,7 @@ cdef class Window:
             self.filled = self.size
 
     cdef const uint8_t *at(self, int64_t start, int64_t length) except? NULL:
-        """The address of `length` bytes at `start`; NULL, without an error, where the file ends before."""
+        """The address of `length` bytes at `start`; NULL, without an error, if the file ends before."""
         if start >= self.base and start + length <= self.base + self.filled:
             return self.bytes + (start - self.base)
         if length > self.size - start or self.whole:
@@ -78,7 +78,7 @@ cdef class Window:
         return 0
 
     cdef int64_t ready(self, int64_t start) except -1:
-        """How many bytes from `start` on are in memory; at least one where the file has one."""
+        """The number of bytes in memory from `start` on; at least one, unless the file ends there."""
         if start >= self.size:
             return 0
         if start < self.base or start >= self.base + self.filled:

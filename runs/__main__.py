@@ -30,7 +30,7 @@ def main() -> int:
 
 
 def _make(names: list[str]) -> int:
-    """Write the records anew; those of programs that are not installed stay as they are."""
+    """Write new records; programs that are not installed keep theirs."""
     from i2s_spec.linter.runtimes.run_records import RECORDS_FILE
     from runs.record import as_text, make_records
 

@@ -21,21 +21,21 @@ from i2s_spec.draw.text import visible
 from i2s_spec.fuzzing.child import OUTPUT_BYTES, Bounds, Command, Outcome, run
 from runs.programs import Program
 
-#: Wall time for one small file, in seconds; processors may be busy with other things.
+#: Wall-clock seconds for one small file; processors may be busy.
 SECONDS: Final = 120.0
 
 #: llama.cpp's time and level before a line, and the name that node-llama-cpp puts there.
 _STAMP: Final = re.compile(r"(?:\d+\.\d+\.\d+\.\d+ ([IWED]) |\[node-llama-cpp\] )\s*")
-#: Lines of a trace, by an interpreter of Python or JavaScript.
+#: Lines of a stack trace of Python or JavaScript.
 _TRACE: Final = re.compile(r"\s|Traceback|file://|node:|Node\.js v|$")
 
-#: Longest answer that is read, in bytes.
+#: Maximum size of an answer in bytes.
 _ANSWER: Final = 32 << 20
 
 
 class Answer(NamedTuple):
-    """What a program made of a file; `log_probabilities` has a row for each token that was asked for, `tokens` are those of
-    a text: empty where nobody asked, or it does not say. `printed` is `cleaned`.
+    """A program's result for a file. `log_probabilities` has a row for each requested token, `tokens` are those of a
+    text; both are empty if not requested or not given. `printed` is `cleaned`.
     """
 
     outcome: Outcome
@@ -51,10 +51,10 @@ def answer_of(
 ) -> Answer:
     """Run a program on a file.
 
-    :param tokens: where it computes: the tokens to evaluate, as numbers, so that no tokenizer has a part in it
-    :param text: where it splits text: the text to split
-    :param flash: of xllamacpp, whether attention is computed in one operation; as the program has it unless given
-    :raises RuntimeError: where the program is not installed
+    :param tokens: for a computation: the tokens as numbers, so that no tokenizer affects the result
+    :param text: for tokenization: the text to split
+    :param flash: for xllamacpp, whether attention is computed in one operation; by default the program decides
+    :raises RuntimeError: if the program is not installed
     :raises ValueError: for `flash` of another program
     """
     if flash is not None and program.name != "xllamacpp":
@@ -81,9 +81,9 @@ def answer_of(
 
 
 def cleaned(text: str, path: Path) -> tuple[str, ...]:
-    """What a program printed, as lines that are the same on every machine: the first 8, of at most 300 characters.
+    """The program's output as lines that are equal on every machine: the first 8, of at most 300 characters.
 
-    Left out are notices and warnings, traces, what stands there twice, times and the file's folder.
+    Notices, warnings, traces, duplicate lines, times and the file's folder are removed.
     """
     lines: list[str] = []
     whole = text.splitlines()[1 if len(text) >= OUTPUT_BYTES else 0 :]  # the first was cut

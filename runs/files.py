@@ -19,12 +19,12 @@ _SIZES: Final = "--embd 256 --ff 512"
 
 
 class Small(NamedTuple):
-    """A file, and how it is made.
+    """A file, and the commands that make it.
 
     :param name: architecture and type of its ternary matrices; `relu2` where the file states its activation
-    :param commands: what makes it, in a folder of its own
-    :param means: the names of files whose weights it has and whose meaning it may have to a program: what is computed of
-        it is compared with our forward pass on these
+    :param commands: the commands that make it, in a separate folder
+    :param means: names of files with the same weights whose meaning it may have to a program; the computed values are
+        compared with our forward pass on these
     """
 
     name: str
@@ -33,7 +33,7 @@ class Small(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The name on disk, in the folder in which the commands are run."""
+        """The name on disk, in the folder in which the commands run."""
         return f"{self.name}.gguf"
 
 
@@ -70,9 +70,9 @@ SMALL_FILES: Final = _files()
 
 
 def make(folder: Path, file: Small) -> Path:
-    """Make a file in a folder, unless it is there: its path.
+    """Make a file in a folder unless it exists; returns its path.
 
-    :raises RuntimeError: where a command ends with a status, with what it printed; what else it raises is a bug
+    :raises RuntimeError: if a command fails, with its output; any other exception is a bug
     """
     for command in file.commands:
         words = shlex.split(command)[1:]

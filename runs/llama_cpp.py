@@ -30,14 +30,14 @@ def missing(name: Name) -> str | None:
 
 
 def log_probabilities(name: Name, path: Path, tokens: Sequence[int], *, flash: bool | None = None) -> _Floats:
-    """The log-probabilities of the token that follows each of the tokens, after all before it: float64 [T, vocabulary].
+    """The log-probabilities of the token after each of the tokens, given all before it: float64 [T, vocabulary].
 
-    Both compute probabilities in float32: those that are 0 there, below 1e-45, are NaN here.
+    Both compute probabilities in float32: those that underflow to 0, below 1e-45, are NaN here.
 
     :param tokens: at most 64
-    :param flash: of xllamacpp, whether attention is computed in one operation, which sums values in F16; as the program has
-        it, which is so, unless given
-    :raises RuntimeError: where the package is missing, or does not load the file, with what it printed
+    :param flash: for xllamacpp, whether attention is computed in one operation, which sums values in F16; the program's
+        default is yes
+    :raises RuntimeError: if the package is missing or does not load the file, with its output
     """
     return as_floats(_answer(name, path, tokens, flash=flash))
 
@@ -45,7 +45,7 @@ def log_probabilities(name: Name, path: Path, tokens: Sequence[int], *, flash: b
 def as_floats(answer: Answer) -> _Floats:
     """The log-probabilities of an answer: float64 [T, vocabulary], NaN where the probability is 0."""
     found = np.array(answer.log_probabilities, dtype=np.float64)
-    return np.where(found > -1e30, found, np.nan)  # the server of llama.cpp writes the least float32 there
+    return np.where(found > -1e30, found, np.nan)  # llama.cpp's server writes the least float32 there
 
 
 def likeliest(rows: _Floats) -> np.ndarray[Any, np.dtype[np.intp]]:
@@ -54,7 +54,7 @@ def likeliest(rows: _Floats) -> np.ndarray[Any, np.dtype[np.intp]]:
 
 
 def tokens_of(path: Path, text: str) -> list[int]:
-    """The tokens that node-llama-cpp splits a text into, with none before or behind.
+    """The tokens that node-llama-cpp splits a text into, without special tokens before or after.
 
     :raises RuntimeError: as `log_probabilities`
     """

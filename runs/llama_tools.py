@@ -24,10 +24,10 @@ from runs.programs import PROGRAM
 _LIBRARY: Final = PROGRAM["@node-llama-cpp/linux-x64"]
 _SOURCES: Final = PROGRAM["node-llama-cpp"]
 
-#: What of the sources is compiled, or included by it.
+#: The source folders that are compiled or included.
 _FOLDERS: Final = ("include", "common", "ggml/include", "vendor", "tools/perplexity")
 
-#: Sources of models in one file of the compiler, as llama.cpp's own build has it.
+#: Source files of models that are compiled together, as in llama.cpp's own build.
 _BATCH: Final = 16
 
 
@@ -56,11 +56,11 @@ def _libraries() -> Path:
 
 
 def dump(path: Path, tokens: Sequence[int], folder: Path, package: Path | None = None) -> Dumped:
-    """Run the library on a file, in a process of its own, on one thread, without flash attention.
+    """Run the library on a file, in a separate process with one thread, without flash attention.
 
-    :param folder: where the dumps go; it exists
-    :param package: what `patched` built; the release unless given
-    :raises RuntimeError: where the library is missing, or does not load the file, with what it printed
+    :param folder: the existing folder for the dumps
+    :param package: the result of `patched`; by default the release
+    :raises RuntimeError: if the library is missing or does not load the file, with its output
     """
     reason = missing()
     if reason is not None:
@@ -87,10 +87,10 @@ def perplexity_missing() -> str | None:
 
 
 def sources(place: Path, folders: Sequence[str]) -> Path:
-    """Folders of llama.cpp's sources, as npm's package brings them.
+    """Folders of llama.cpp's sources, as in npm's package.
 
-    :param place: which is made
-    :raises RuntimeError: where git fails
+    :param place: a folder, which is created
+    :raises RuntimeError: if git fails
     """
     _done(["git", "clone", "--quiet", "--no-checkout", str(_bundle()), str(place)])
     _done(["git", "-C", str(place), "checkout", "--quiet", "HEAD", "--", *folders])
@@ -98,14 +98,14 @@ def sources(place: Path, folders: Sequence[str]) -> Path:
 
 
 def patched(patch: Path, folder: Path, *, whole: bool = False) -> Path:
-    """The package with a library that is patched; for `dump`.
+    """The package with a patched library, for `dump`.
 
-    What the patch changes in C++ is compiled, and linked before the released library, whose functions of these names it
-    replaces; so it may change no structure that other files know. With `whole` all of libllama is compiled, which takes some
-    ten minutes of processor time.
+    The changed C++ files are compiled and linked before the released library, whose functions of the same names they
+    replace. So a patch must not change structures that other files use. With `whole`, all of libllama is compiled,
+    which takes about ten minutes of processor time.
 
-    :param folder: where it is built; it exists. What an earlier call with the same patch compiled there is taken
-    :raises RuntimeError: where it cannot be built
+    :param folder: an existing folder for the build; results of an earlier call with the same patch are reused
+    :raises RuntimeError: if the build fails
     """
     reason = perplexity_missing()
     if reason is not None:
@@ -144,7 +144,7 @@ def patched(patch: Path, folder: Path, *, whole: bool = False) -> Path:
 
 
 def _batches(models: Path, folder: Path) -> list[Path]:
-    """Files that include sixteen each of the models' files, which spends less on their headers."""
+    """Files that include sixteen model files each, so that headers are parsed less often."""
     files = sorted(models.glob("*.cpp"))
     batches = []
     for start in range(0, len(files), _BATCH):
@@ -158,9 +158,9 @@ def _bundle() -> Path:
 
 
 def perplexity_tool() -> Path:
-    """llama-perplexity, built unless it is there.
+    """llama-perplexity; it is built if necessary.
 
-    :raises RuntimeError: where it cannot be built
+    :raises RuntimeError: if the build fails
     """
     reason = perplexity_missing()
     if reason is not None:
@@ -178,7 +178,7 @@ def perplexity_tool() -> Path:
         _done(["g++", "-O1", "-std=c++17", *(f"-I{source / each}" for each in _FOLDERS[:4]),
                *map(str, sorted((source / _FOLDERS[4]).glob("*.cpp"))), *map(str, libraries),
                f"-Wl,-rpath,{_libraries()}", "-pthread", "-o", str(built)])  # fmt: skip
-        for backend in _libraries().glob("libggml-cpu-*.so"):  # they are looked for beside the program
+        for backend in _libraries().glob("libggml-cpu-*.so"):  # the program searches for them in its folder
             (home / backend.name).unlink(missing_ok=True)
             (home / backend.name).symlink_to(backend)
         built.rename(tool)
@@ -192,13 +192,13 @@ def _done(words: Sequence[str]) -> None:
 
 
 def perplexity(path: Path, *options: str) -> str:
-    """What llama-perplexity logs of a file: one thread, chunks of 128 tokens, without flash attention.
+    """The log of llama-perplexity for a file: one thread, chunks of 128 tokens, without flash attention.
 
-    :raises RuntimeError: where it cannot be built, or fails
+    :raises RuntimeError: if the build or the run fails
     """
     tool = perplexity_tool()
     with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "log.txt"  # its standard output ends before its last lines
+        log = Path(folder) / "log.txt"  # standard output lacks the last lines
         _done([str(tool), "-m", str(path), "-c", "128", "-b", "128", "-t", "1", "-fa", "off", "--log-file", str(log),
                *options])  # fmt: skip
         return log.read_text(encoding="utf-8", errors="replace")

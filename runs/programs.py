@@ -15,18 +15,18 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-#: How long an installation may take, in seconds.
+#: Seconds that an installation may take.
 _PATIENCE: Final = 900
 
 
 class Program(NamedTuple):
-    """A program that a package registry has.
+    """A program in a package registry.
 
-    :param name: the package's name, :param version: the one whose runs are recorded
-    :param child: the script of `children/` that runs it on one file
-    :param computes: whether that script gives log-probabilities where it is asked for some
-    :param also: further packages of the same registry, with their versions
-    :param everything: whether it is run on files of all architectures; else on those of llama, since it does not care
+    :param name: the package's name, :param version: the version whose runs are recorded
+    :param child: the script in `children/` that runs it on one file
+    :param computes: whether that script returns log-probabilities on request
+    :param also: additional packages of the same registry, with their versions
+    :param everything: whether it runs on files of all architectures; otherwise only on those of llama
     :param memory: resident bytes that it may use for one small file
     """
 
@@ -41,13 +41,13 @@ class Program(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """Where it is installed, unless it is installed beside this project."""
+        """The folder of its installation, unless it is installed beside this project."""
         if self.child == "run_ggml.py":  # the tests of block types use the same library
             return Path(os.environ.get("I2S_GGML") or _cache() / "ggml")
         return _cache() / "runtimes" / f"{self.name.lstrip('@').replace('/', '-')}-{self.version}"
 
     def missing(self) -> str | None:
-        """Why it cannot be run, or None if it can."""
+        """Why it cannot run, or None if it can."""
         if self.registry == "npm" and self.child.endswith(".mjs") and shutil.which("node") is None:
             return f"{self.name} needs node"
         if not self._found():
@@ -55,7 +55,7 @@ class Program(NamedTuple):
         return None
 
     def command(self) -> list[str]:
-        """The words that run its script; the names of answer and file, and tokens, come behind."""
+        """The words that run its script; the names of answer and file, and the tokens, follow."""
         script = str(Path(__file__).parent / "children" / self.child)
         if self.registry == "npm":
             interpreter = "node" if self.child.endswith(".mjs") else sys.executable
@@ -64,7 +64,7 @@ class Program(NamedTuple):
         return [python, script]
 
     def _beside(self) -> bool:
-        """Whether this very version is installed in the running environment."""
+        """Whether exactly this version is installed in the running environment."""
         try:
             return self.registry == "PyPI" and metadata.version(self.name) == self.version
         except metadata.PackageNotFoundError:
@@ -81,9 +81,9 @@ class Program(NamedTuple):
         return self._beside() or any(self.folder.glob(f"lib/python*/site-packages/{distribution}"))
 
     def install(self) -> str | None:
-        """Install it where it is missing; why that failed, or None.
+        """Install it if it is missing; returns the reason if that failed, or None.
 
-        Only built packages are taken, and no script of a package is run.
+        Only built packages are installed, and no script of a package runs.
         """
         if self._found():
             return None

@@ -19,21 +19,21 @@ from runs.files import SMALL_FILES, Small, digest, make
 from runs.llama_cpp import as_floats, correlation, likeliest, log_softmax
 from runs.programs import PROGRAMS, Program
 
-#: The tokens that models are run on, by their numbers.
+#: The input tokens, as numbers.
 TOKENS: Final = (5, 6, 7, 8, 100, 200, 31, 44)
 
 #: The numerics of our forward pass that programs are compared with.
 NUMERICS: Final = "bitnet-golden-1"
 
-#: Architectures that give logits; the others are embedding models, which are loaded only.
+#: Architectures with logits; the others are embedding models, which programs only load.
 _LANGUAGE: Final = ("llama", "bitnet", "bitnet-b1.58", "qwen3-lm")
 
-#: What a scanner says of every tensor is recorded once.
+#: What modelaudit prints for every tensor, recorded once.
 _TENSOR: Final = re.compile(r"blk\.\d+\.\w+\.weight")
 
 
 class Recorder:
-    """Files and our own results, made when they are first needed, in a folder that is there while it is entered."""
+    """Files and our own results, made on first use; their folder exists while the context is open."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -44,7 +44,7 @@ class Recorder:
         return log_softmax(i2s.load_model(path, profile=NUMERICS).forward(TOKENS).logits)
 
     def file(self, file: Small) -> dict[str, Any]:
-        """What is recorded of a file."""
+        """The record of a file."""
         path = make(self.folder, file)
         with i2s.open(path) as opened:
             types = {tensor.type.name if tensor.type else str(tensor.number) for tensor in opened.tensors.values()}
@@ -55,7 +55,7 @@ class Recorder:
         }  # fmt: skip
 
     def record(self, program: Program, file: Small, date: str) -> dict[str, Any]:
-        """One run."""
+        """The record of one run."""
         path = make(self.folder, file)
         language = SMALL_FILES[file.means[0]].name.removesuffix(".i2_s") in _LANGUAGE
         computes = program.computes and language
@@ -79,20 +79,20 @@ class Recorder:
 
 
 def _shown(text: str) -> str:
-    """What a program says of a file, without what it says of each tensor anew."""
+    """A program's output for a file; lines repeated for each tensor appear once."""
     parts = dict.fromkeys(_TENSOR.sub("TENSOR", part) for part in text.split("; "))
     return "; ".join(parts)[:300]
 
 
 def wanted(program: Program) -> list[Small]:
-    """The files that a program is run on."""
+    """The files on which a program runs."""
     return [file for file in SMALL_FILES.values() if program.everything or file.name.startswith("llama.")]
 
 
 def make_records(names: Sequence[str], progress: Callable[[str], None]) -> tuple[dict[str, Any], list[str]]:
-    """Run programs and give all records, and why some programs could not be run: their former records stay.
+    """Run programs; returns all records, and reasons why programs could not run: their former records remain.
 
-    :param names: of programs; all, unless some are named
+    :param names: the programs; by default all
     """
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     former = json.loads(RECORDS_FILE.read_text(encoding="utf-8")) if RECORDS_FILE.is_file() else {"records": []}
@@ -114,7 +114,7 @@ def make_records(names: Sequence[str], progress: Callable[[str], None]) -> tuple
 
 
 def as_text(about: dict[str, Any]) -> str:
-    """The records as they stand in the repository: one line for each file and each record."""
+    """The records as text for the repository: one line for each file and each record."""
 
     def lines(rows: Iterable[dict[str, Any]]) -> str:
         return ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in rows)

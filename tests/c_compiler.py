@@ -7,13 +7,14 @@ import pytest
 #: Every warning is an error.
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
 
-#: What any sanitizer takes; -Og compiles in two thirds of the time of -O1, -g1 names functions and lines in reports, and what -g says of variables is a third of the time.
+#: Options for every sanitizer. -Og compiles in two thirds of the time of -O1. -g1 gives reports names of functions and
+#: lines; -g adds variables and takes half as long again.
 REPORTING = ("-Og", "-g1", "-fno-sanitize-recover=all")
 
-#: Addresses, and what C leaves undefined.
+#: Invalid memory accesses and undefined behavior.
 SANITIZERS = ("-fsanitize=address,undefined", *REPORTING)
 
-#: For headers that others compile with flags of their own: C without extensions, under both sanitizers.
+#: For headers that others compile with their own options: strict C99, under both sanitizers.
 STRICT = ("-std=c99", *WARNINGS, "-pedantic", *SANITIZERS)
 
 

@@ -20,10 +20,10 @@ import pytest
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
-#: Put it on a module's tests that need the browser.
+#: Marks the tests of a module that need the browser.
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the path (apt-get install chromium)")
 
-#: Seconds that the browser may take for one thing.
+#: Seconds that one action of the browser may take.
 PATIENCE = 300
 
 

@@ -10,34 +10,34 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-# Tests run as one process for each processor. NumPy's matrix products of small matrices take a hundred times as long where
-# its threads, as many as there are processors in each process, wait for each other. Read when NumPy is first imported.
+# One test process runs on each processor. If NumPy also starts a thread for each processor, these wait for each other,
+# and small matrix products take a hundred times as long. NumPy reads this variable at its first import.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# Tests start hundreds of processes; without byte code each of them, and each process of tests, compiles all that it imports.
+# Tests start hundreds of processes. Without byte code each of them, and each test process, compiles all its imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Some tests interrupt programs, and children inherit what is ignored: SIGINT by what runs in the background of a shell,
+# Some tests interrupt programs, but child processes inherit ignored signals: SIGINT in the background of a shell,
 # SIGHUP under nohup.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-import examples  # the profiles, before a test module is imported
+import examples  # registers the profiles before a test module is imported
 import pytest
 from hypothesis import settings
 
-# What is printed depends on these, in this process and in those that tests start; a test that is about one sets it.
+# These change the output, in this process and in child processes; tests about one of them set it.
 for name in ("COLUMNS", "LINES", "MANWIDTH", "NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "SOURCE_DATE_EPOCH"):
     os.environ.pop(name, None)
 os.environ["TERM"] = "xterm"
 
 sys.dont_write_bytecode = False
-settings.load_profile("quick")  # pytest loads another one where --hypothesis-profile names it
+settings.load_profile("quick")  # `--hypothesis-profile` loads another one later
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT))  # for `runs`; last, so that a package built elsewhere is the one that is tested
+sys.path.append(str(ROOT))  # for `runs`; last, so that an installed package is tested instead of the checkout
 SHARED = Path(os.environ.get("I2S_SHARED") or ROOT.parent / "shared")
 
 

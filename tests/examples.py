@@ -15,10 +15,10 @@ from hypothesis import settings
 
 T = TypeVar("T")
 
-#: Whether thorough tests are asked for, which `conftest` finds out; where they are not, `share` does not even make them.
+#: Whether thorough tests were requested; `conftest` sets this. Otherwise `share` does not even create them.
 THOROUGH = True
 
-#: What `examples` counts from: with this many in a profile, a test gets what it asks for.
+#: A profile with this number of examples runs as many as `examples` states.
 WHOLE = 100
 
 settings.register_profile("quick", max_examples=WHOLE // 7, deadline=None)

@@ -56,7 +56,7 @@ def other_data(data: bytes) -> bytes:
     """
     held = data.rstrip(b"\0")
     size = len(data) - len(held)
-    whole = -(-len(held) // 32) * 32  # the zeros before the first tensor stay
+    whole = -(-len(held) // 32) * 32  # zeros before the first tensor remain
     if size < 64:
         try:
             start = open(io.BytesIO(data)).data_start or len(data)
@@ -95,7 +95,7 @@ def _stairs(count: int, size: int) -> bytes:
     return tensors(count, (size,), FLOAT, 32, bytes(32 * count + 4 * size))
 
 
-#: By name: the file for a scale of 0 to 1.
+#: By name: a function from a scale (0 to 1) to the file.
 FILES: Final[dict[str, Callable[[float], bytes]]] = {
     "empty-tensors": lambda s: tensors(int(220_000 * s), (0,), FLOAT, 0, bytes(64)),
     "keys": lambda s: file(key(b"a.k%d" % i, U8, b"\1") for i in range(int(430_000 * s))),

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "i2s_spec"
 
-#: The sources of the extensions.
+#: Source files of the extensions.
 PYX = ROOT / "pyx"
 
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
-#: Modules of tests, the longest first; what is not named takes no time to speak of, and is taken by the number of tests.
+#: Modules of tests, the longest first. Modules without an entry take little time and are ordered by their number of
+#: tests.
 LIST: Final = Path(__file__).with_name("longest_first.txt")
 
-#: Modules that take less than this share of the longest are not worth a line.
+#: Modules that take less than this share of the longest are not listed.
 LEAST: Final = 0.02
 
 
@@ -42,7 +43,7 @@ class LongestFirst(LoadScopeScheduling):
         return self._places.get(scope.partition("::")[0], len(self._places))
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        """Give a worker the longest module that nobody has. What it has ended is forgotten, or each answer would be looked
+        """Give a worker the longest module not yet assigned. Finished modules are forgotten, or each answer would be looked
         for among all tests that there are."""
         scope = min(self.workqueue, key=self._place)
         unit = self.workqueue.pop(scope)

@@ -7,10 +7,10 @@ from i2s_spec.testing.malformed import Case, malformed
 #: Every case, by its name.
 CASES: dict[str, Case] = {case.name: case for case in malformed()}
 
-#: Cases about models that are small all the same: a key or a tensor is wrong in a file of a few KiB.
+#: Cases about models that are small nevertheless: a file of a few KiB with a wrong key or tensor.
 _SMALL_MODELS = {"key_type_i32", "key_type_array", "no_token_embd", "embedding_narrow", "embedding_i2s", "one_token"}
 
-#: The cases of less than 100,000 bytes, with a few larger ones; `test_broken_copies` says that none is missing.
+#: The cases of less than 100,000 bytes, with a few larger ones; `test_broken_copies` checks that none is missing.
 SMALL: dict[str, Case] = {
     name: case for name, case in CASES.items() if not case.large and (case.code[0] not in "MT" or name in _SMALL_MODELS)
 }

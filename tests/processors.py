@@ -15,7 +15,7 @@ from typing import Final
 _LAST: Final = "amxint8,avx512vbmi,avx512vpopcntdq,avxvnni"
 _AVX512: Final = f"{_LAST},avx512vnni,avx512f,avx512bw,avx512vl,avx512dq"
 
-#: What each of them lacks.
+#: The features that each processor lacks.
 PROCESSORS: Final = {
     "sse4": f"{_AVX512},avx2,fma,f16c",
     "avx2": _AVX512,
@@ -24,11 +24,11 @@ PROCESSORS: Final = {
     "all": "",
 }
 
-#: Sets of kernels, by the names that tests have in brackets, that are the best ones of a processor above: where a feature of
-#: others is hidden they are the same code, and are not tried again.
+#: Kernel sets, by the names in the test ids, that are already the best ones of an earlier processor. Hiding features of
+#: other sets does not change their code, so they are not tested again.
 BELOW: Final = {"avx2": "portable", "skylake-sp": "portable or avx2", "cascade-lake": "portable or avx2"}
 
-#: Everything that chooses kernels, or tests those that there are. `all` is every other run of the tests.
+#: Modules that choose kernels or test the available ones. `all` stands for every other test.
 TESTS: Final = (
     "tests/codec/test_native.py", "tests/codec/test_float_passes.py", "tests/codec/blocks/test_blocks.py",
     "tests/codec/test_survey_kernels.py", "tests/codec/test_survey_groups.py",
@@ -51,7 +51,7 @@ def main(words: list[str]) -> int:
         return int(_run(profiles[0], ["-n", "auto", "--dist", "loadscope", *tests[profiles[0]]], None).returncode != 0)
     failed = 0
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        # Those that have most to run are the last that are declared, and are begun first.
+        # The last profiles declared run most tests, so they start first.
         runs = {each: pool.submit(_run, each, ["-n0", *tests[each]], subprocess.PIPE) for each in reversed(profiles)}
         for name in profiles:
             done = runs[name].result()

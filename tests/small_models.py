@@ -11,7 +11,7 @@ from i2s_spec.gguf.writer import Writer
 from i2s_spec.inspect.compare.small_tensors import TOGETHER
 from i2s_spec.schema.checks import ByteOrder
 
-#: Shapes that are joined, and such that no layout, or not each, has a place for: these are read alone.
+#: Shapes of tensors that are read together, and shapes that some or all layouts do not support: these are read alone.
 SHAPES = (
     (1, 128),
     (128,),

@@ -39,7 +39,7 @@ def kept(folder: Path) -> list[Path]:
     return sorted((folder / "kept").iterdir())
 
 
-def test_what_was_compiled_is_taken_wherever_the_source_lies(folder: Path, tmp_path: Path) -> None:
+def test_object_files_are_reused_from_any_folder(folder: Path, tmp_path: Path) -> None:
     made = compiled(folder, "-O1", "-g0")
     (first,) = kept(folder)
     first.write_bytes(b"kept")
@@ -50,19 +50,19 @@ def test_what_was_compiled_is_taken_wherever_the_source_lies(folder: Path, tmp_p
     assert compiled(folder, "-O1", "-g0", source="other/part.c") == (0, b"kept")
 
 
-def test_what_differs_is_compiled(folder: Path) -> None:
+def test_different_sources_and_flags_are_compiled(folder: Path) -> None:
     compiled(folder, "-O1", "-g0")
     kept(folder)[0].write_bytes(b"kept")
     assert compiled(folder, "-O2", "-g0")[1] != b"kept"
     assert compiled(folder, "-O1", "-g0", "-DPART=1")[1] != b"kept"
-    assert compiled(folder, "-O1")[1] != b"kept"  # with paths in it, perhaps
+    assert compiled(folder, "-O1")[1] != b"kept"  # the path may be part of the object file
     assert len(kept(folder)) == 3
     (folder / "part.h").write_text("#define PART 2\n")
     assert compiled(folder, "-O1", "-g0")[1] != b"kept"
     assert len(kept(folder)) == 4
 
 
-def test_what_does_not_compile_is_not_kept(folder: Path) -> None:
+def test_failed_compilations_are_not_kept(folder: Path) -> None:
     for text in ("int part(void) { return }\n", '#include "missing.h"\n'):
         (folder / "part.c").write_text(text)
         status, made = compiled(folder, "-g0")

@@ -14,7 +14,7 @@ from c_compiler import WARNINGS
 
 HEADERS = Path(__file__).resolve().parent.parent / "pyx"
 
-#: What the sources use of Microsoft's headers.
+#: The declarations of Microsoft's headers that the sources use.
 STAND_INS = {
     "stddef.h": """
         typedef unsigned long long size_t;
@@ -88,7 +88,7 @@ STAND_INS = {
     "sys/types.h": "",
 }
 
-#: The headers that extensions begin with.
+#: Headers that extensions include first.
 READ = (
     "bit_sums",
     "blocks",

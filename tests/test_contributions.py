@@ -29,7 +29,7 @@ CONTRIB = Path(__file__).resolve().parents[1] / "contrib"
 FOLDERS = sorted(path.name for path in CONTRIB.iterdir() if path.is_dir())
 UPSTREAM = Path(os.environ["I2S_UPSTREAM"]) if "I2S_UPSTREAM" in os.environ else None
 
-#: Lines around a change that a patch may repeat, and lines that one may take out.
+#: Maximum context lines around a change, and maximum removed lines in a patch.
 CONTEXT, REMOVED = 2, 4
 
 

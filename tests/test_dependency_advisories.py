@@ -18,7 +18,7 @@ import yaml
 ROOT = Path(__file__).parent.parent
 TOOL = ROOT / ".ci" / "dependencies.py"
 
-#: What CycloneDX 1.6 asks of the fields that are written here.
+#: Requirements of CycloneDX 1.6 on the fields used here.
 SHAPE = {
     "type": "object",
     "required": ["bomFormat", "specVersion", "serialNumber", "version", "metadata", "components", "dependencies"],
@@ -99,7 +99,7 @@ def test_the_scheduled_check_runs_what_is_there() -> None:
     path = ROOT / ".github" / "workflows" / "advisories.yml"
     text = path.read_text(encoding="utf-8")
     document = yaml.safe_load(text)
-    assert document[True]["schedule"]  # YAML reads the word `on` so
+    assert document[True]["schedule"]  # YAML reads `on` as true
     assert document["permissions"] == {"contents": "read"}
     assert "python .ci/dependencies.py check" in text
     done = subprocess.run([sys.executable, TOOL, "check"], capture_output=True, text=True, check=False)

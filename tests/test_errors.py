@@ -62,7 +62,7 @@ def test_a_file_that_cannot_be_opened_is_an_os_error_too(tmp_path: Path) -> None
     assert (looped.value.errno, isinstance(looped.value, FileNotFoundError)) == (errno.ELOOP, False)
     made = file_error(UNREADABLE, PermissionError(errno.EACCES, "Permission denied", "x"))
     assert isinstance(made, PermissionError)
-    with pytest.raises(FormatError) as caught_bytes:  # what is wrong with bytes is no error of the system
+    with pytest.raises(FormatError) as caught_bytes:  # invalid bytes are no error of the operating system
         i2s.open(b"GGUF")
     assert not isinstance(caught_bytes.value, OSError)
 

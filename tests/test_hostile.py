@@ -17,16 +17,16 @@ from examples import share
 
 from i2s_spec.testing.malformed import malformed
 
-#: What a verdict may take: the 2 s of the goal, of a processor on which a unit takes 8 ms.
+#: Time limit of a lint run: the goal of 2 s on a processor on which a unit takes 8 ms.
 MOST_UNITS = 250
-#: Processor seconds after which a judge is ended: it hangs, on any machine.
+#: Processor seconds after which a process counts as hanging and is killed, on any machine.
 HANGS = 60
-#: Bytes from which a file has a judge of its own.
+#: Size in bytes from which a file is linted in a process of its own.
 LARGE = 1 << 20
 
-#: Judges files one after another, and says how far its memory rose above the import. The peak is reset before each where
-#: the kernel lets us; it can only be read too high. A large file has a judge of its own, a fork that starts with nothing but
-#: the imports: what the allocator keeps of other files is not this file's memory.
+#: Lints files one after another and reports the peak memory above that after the imports. The peak is reset before each
+#: file if the kernel permits; otherwise the value can only be too high. A large file is linted in a fork that has only
+#: the imports, so that memory the allocator keeps from other files does not count.
 JUDGE = f"""
 import json, os, resource, sys, time
 import numpy  # some rules load it for the first file that asks for it, which is not the memory of that file
@@ -71,7 +71,7 @@ for line in sys.stdin:
         os._exit(0)
 """
 
-#: Of each file: whether it is sound, units of processor time, KiB; or how the judge ended.
+#: For each file: whether it is sound, units of processor time, KiB; or how the process ended.
 Verdict = tuple[bool, float, int] | str
 
 
@@ -115,7 +115,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
 )
 def test_verdict_is_bounded(name: str, verdicts: dict[str, Verdict], tmp_path: Path) -> None:
     verdict = verdicts[name]
-    for again in range(2):  # what is too slow is so each time; what shared a processor with others need not be
+    for again in range(2):  # a file that is too slow is so every time; one slowed by other processes is not
         if isinstance(verdict, str) or verdict[1] < MOST_UNITS:
             break
         path = tmp_path / f"{again}"

@@ -53,7 +53,7 @@ def test_modules_introduce_themselves() -> None:
         assert docstring.partition("\n")[0].rstrip().endswith((".", ":")) or "\n" in docstring, name
 
 
-def test_no_module_is_called_after_nothing() -> None:
+def test_no_module_has_a_vague_name() -> None:
     names = {part for module in MODULES for part in module.with_suffix("").parts}
     assert not names & {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
 
@@ -108,7 +108,7 @@ def test_all_tests_are_collected_in_a_moment() -> None:
     """Each process of a run collects them: 5 s of a processor of 2024, on which a unit takes 8 ms."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-n0", "-p", "no:cacheprovider"]
     took = []
-    for _ in range(3):  # what takes long does so each time; what shared a processor with others need not
+    for _ in range(3):  # a slow call is slow every time; one slowed by other processes is not
         before, start = unit(), os.times()
         subprocess.run(command, cwd=PACKAGE.parent, check=True, capture_output=True)
         end = os.times()
@@ -162,8 +162,8 @@ def test_a_checkout_that_was_not_built_says_so(tmp_path: Path) -> None:
         assert "pip install -e ." in run.stderr
 
 
-#: Names that more than one module has, besides verbs, which are called like the function that they show: formats of
-#: reports, parts of formats, and what each wing has one of.
+#: Names that several modules share, besides those of verbs, which match their function: formats of reports, parts of
+#: formats, and modules that each layer needs.
 SHARED_NAMES = {
     "file_types", "hyperparameters", "inputs", "limits", "markdown", "metadata", "numbers", "observation", "page",
     "payload", "plot", "reader", "recode", "reference", "replay", "result", "runtimes", "settings", "structured", "table",
@@ -187,7 +187,7 @@ def imported_modules(module: Path) -> set[str]:
 def test_no_modules_import_each_other() -> None:
     """Packages count where a name of their own is taken from them; a module may import its package's other modules."""
     graph = {name: imported_modules(module) - {name} for name, module in NAMES.items()}
-    TopologicalSorter(graph).prepare()  # raises CycleError with the circle
+    TopologicalSorter(graph).prepare()  # raises CycleError with the cycle
 
 
 def test_folders_and_modules_in_one_folder_form_no_cycle() -> None:
@@ -282,7 +282,7 @@ def test_a_noun_follows_its_number() -> None:
     fixed = re.compile(rf"(?<!x )\{{(?![A-Z_0-9.]+:)[^{{}}]+:,\}} (?:more |other |zero )?(?:{PLURAL})\b")
     in_code = [
         f"{name}: {found[0]}" for name, module in NAMES.items()
-        if room_of(module) not in {"docs", "exports"} and not name.endswith("chat_template_worker")  # alone
+        if room_of(module) not in {"docs", "exports"} and not name.endswith("chat_template_worker")  # standalone
         for found in fixed.finditer(module.read_text(encoding="utf-8"))
     ]  # fmt: skip
     assert in_code == []

@@ -22,13 +22,13 @@ def trees() -> Iterator[None]:
 
 # --- lengths ---
 
-#: Lines that a module may have: one idea has 50 to 250.
+#: Maximum lines of a module; most have 50 to 250.
 MODULE_LINES = 400
-#: A module of tests may be a long list.
+#: Test modules may be longer, as lists of cases.
 TEST_LINES = 700
 #: Modules that are longer, and why.
 LONG_MODULES: dict[str, str] = {}
-#: Lines of a function, without its head and its docstring.
+#: Maximum lines of a function, without its signature and docstring.
 FUNCTION_LINES = 60
 LONG_FUNCTIONS: dict[str, str] = {}
 
@@ -85,7 +85,7 @@ def test_public_classes_have_names_of_their_own() -> None:
     assert {name for name, where in homes.items() if len(where) > 1} == SHARED_CLASSES.keys()
 
 
-#: A line of a package's list: names of modules and folders, and what they are for, there or on the next line.
+#: A line of a package's list: names of modules and folders, then their purpose, there or on the next line.
 LISTED = re.compile(r"(?m)^ {0,4}((?:[a-z_0-9]+/?, )*[a-z_0-9]+/?)(?: {2,}\S.*|\n {12,}\S.*)$")
 
 
@@ -100,7 +100,7 @@ def test_packages_list_what_they_hold() -> None:
     assert LISTED.findall("    a, b_c/  what\n    d\n            more\nand prose\n") == ["a, b_c/", "d"]
 
 
-#: Words of speech and household that have a name in the field.
+#: Vague words for things that have a technical term.
 BANNED = {"judged", "brain", "told", "kept", "said", "settle", "ado", "judgement"}
 
 
@@ -114,11 +114,11 @@ def test_identifiers_are_words_of_the_field() -> None:
 
 # --- private members ---
 
-#: Private members of others that a module may use: what Python offers under no other name, and what construct's own classes
-#: call of each other, which those of the schema are.
+#: Private members of others that a module may use: what Python offers under no other name, and what construct's classes
+#: call of each other, since the schema's classes derive from them.
 OTHERS_PRIVATE = {"os._exit", "sys._getframe"}
 OF_CONSTRUCT = {"_parsereport", "_params"}
-#: Of named tuples, public all the same.
+#: Of named tuples: public in spite of the underscore.
 PUBLIC_WITH_UNDERSCORE = {"_replace", "_asdict", "_fields", "_make", "_field_defaults"}
 
 
@@ -177,7 +177,8 @@ def test_facts_about_runtimes_stand_in_the_schema() -> None:
     assert asking == {}
 
 
-#: Modules that compare with a name of an architecture, and why. `llama` is also a kind of vocabulary, and is not sought.
+#: Modules that compare with the name of an architecture, and why. `llama` is also a kind of vocabulary and is not
+#: searched.
 NAMING_ARCHITECTURES = {
     "checkpoints/source/recognition.py": "bitnet is a method of quantization in config.json there",
     "convert/hugging_face/packed.py": "bitnet is a method of quantization in config.json there",
@@ -209,8 +210,8 @@ def test_facts_about_architectures_stand_in_the_schema() -> None:
     assert asking == NAMING_ARCHITECTURES.keys()
 
 
-#: Where a rule is named by its code, beside its own module and what repairs it: declarations of faults, broken files and
-#: vectors, which are cases of rules, what a page shows, and examples in docstrings.
+#: Modules that may name a rule by its code, besides its own and its repair: declarations of faults, malformed files and
+#: vectors (cases of rules), examples on pages and in docstrings.
 NAMING_RULES = {
     "conformance/vectors/group_payloads.py", "conformance/vectors/i2s_payloads.py", "docs/situations.py",
     "exports/javascript.py", "schema/architectures/hyperparameters.py", "schema/faults.py",

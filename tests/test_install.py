@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-#: What pip says where it reaches no index.
+#: pip's messages when it cannot reach an index.
 OFFLINE = re.compile(
     r"No matching distribution|Temporary failure|Connection|Could not find a version|timed out|Max retries"
 )

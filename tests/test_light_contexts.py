@@ -16,7 +16,7 @@ from i2s_spec import light_contexts
 
 
 class Context:
-    """A context that notes what it meets, and then does as it was told: nothing, `take` the error, or `raise` another."""
+    """A context that records the error, and then does nothing, suppresses it (`take`), or raises another (`raise`)."""
 
     def __init__(self, name: int, does: str, notes: list[Any]) -> None:
         self.name, self.does, self.notes = name, does, notes
@@ -83,7 +83,7 @@ def test_errors_of_some_kinds_are_suppressed(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [contextlib, light_contexts])
-def test_things_are_closed_and_nothing_is_done(kind: Any) -> None:
+def test_closing_and_nullcontext(kind: Any) -> None:
     class Thing:
         closed = False
 

@@ -51,7 +51,7 @@ class LightNumber(light_enum.IntEnum):
     ONE = 1
 
 
-#: What can be asked of both kinds.
+#: Operations to compare on both implementations.
 QUESTIONS: dict[str, Any] = {
     "members": lambda kind: [(each.name, each.value) for each in kind],
     "backwards": lambda kind: [each.name for each in reversed(kind)],

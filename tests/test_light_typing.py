@@ -40,7 +40,7 @@ class Light(light_typing.NamedTuple):
         return 2 * self.x
 
 
-#: What can be asked of a class of named tuples.
+#: Operations to compare on a named tuple of each implementation.
 QUESTIONS: dict[str, Any] = {
     "positions": lambda kind: kind(1, "a", (2,)),
     "names": lambda kind: kind(z=(2,), x=1),

@@ -12,7 +12,7 @@ pytest.importorskip("xdist", reason="pytest-xdist is not installed")
 
 from longest_first import LIST, ROOT, LongestFirst, longest
 
-#: Modules by the time that each of their tests takes; few long ones are listed, many short ones are not.
+#: Test modules with the seconds of each of their tests; long modules are listed, short ones are not.
 TESTS = {
     "tests/test_a.py": 40, "tests/test_b.py": 3, "fuzz/test_c.py::Class": 2, "tests/test_d.py": 9, "tests/test_e.py": 1,
 }  # fmt: skip
@@ -20,7 +20,7 @@ LISTED = ["fuzz/test_c.py", "tests/test_e.py", "tests/test_gone.py"]
 
 
 class Worker:
-    """A worker that keeps what it is told, and answers when it is asked to."""
+    """A worker that records its orders, and answers on request."""
 
     def __init__(self) -> None:
         self.waiting: list[int] = []
@@ -81,7 +81,7 @@ def test_many_workers_run_every_test_once(order: Any, workers: int) -> None:
     assert set(order(workers)[:2]) <= {"fuzz/test_c.py::Class", "tests/test_e.py", "tests/test_a.py"}
 
 
-def test_what_ended_is_forgotten() -> None:
+def test_finished_modules_are_forgotten() -> None:
     """Each answer is looked for among the tests that a worker has, not among all that it had."""
     option = SimpleNamespace(tx=["popen"], loadscopereorder=True)
     scheduler = LongestFirst(SimpleNamespace(option=option, getvalue=lambda name: getattr(option, name)))  # type: ignore[arg-type]

@@ -60,7 +60,7 @@ def test_a_changed_source_is_read(package: Path) -> None:
     assert ask(package, "said") == "SourceFileLoader more than once"
     before = path.stat()
     assert ask(package, "said") == "_Loader more than once"
-    path.write_text("SAID = 'less than once'\n")  # of the same size, at another time
+    path.write_text("SAID = 'less than once'\n")  # the same size, another time stamp
     os.utime(path, (before.st_atime, before.st_mtime + 2))
     assert ask(package, "said") == "SourceFileLoader less than once"
 
@@ -124,7 +124,7 @@ def test_specs_are_those_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             assert module.__cached__ == theirs.cached
 
 
-def test_what_is_no_module_of_the_package_is_not_found() -> None:
+def test_other_modules_are_not_found() -> None:
     finder = QuickFinder(str(Path(quick_import.__file__).parent))
     for name in ("json", "i2s_spec", "i2s_specs.errors", "i2s_spec.no_such", "i2s_spec.gguf._scanner"):
         assert finder.find_spec(name) is None

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Tests that need what was compiled, the package's data, and files beside the package.
+#: Tests that need the compiled extensions, the package's data, and files beside the package.
 TESTS = [
     "tests/codec/test_reference.py",
     "tests/gguf/test_sources.py",

@@ -31,7 +31,7 @@ from i2s_spec.testing.sample import Draft
 
 FOLDER = Path(__file__).resolve().parent / "transcripts"
 
-#: Where conftest's `shared` looks too; needed here before there are fixtures.
+#: The same folder as conftest's `shared`, needed here before fixtures exist.
 SHARED = Path(os.environ.get("I2S_SHARED") or FOLDER.parent.parent.parent / "shared")
 
 
@@ -50,7 +50,7 @@ def _strange(draft: Draft) -> bytes:
 
 
 def _misplaced(draft: Draft) -> bytes:
-    """Tensors that cannot be read: a type that nobody knows, rows that are not whole blocks, data after the end."""
+    """Tensors that cannot be read: an unknown type, rows that are not whole blocks, data after the end."""
     file = draft.records()
     file.tensor_infos[0].type = 99
     file.tensor_infos[1].type = 12
@@ -58,7 +58,7 @@ def _misplaced(draft: Draft) -> bytes:
     return draft.built(file)
 
 
-#: Small files that transcripts name, each made by a function of no arguments.
+#: Small files that transcripts name, and functions that make them.
 FILES: dict[str, Callable[[], bytes]] = {
     "sample.gguf": _sample(lambda draft: draft.data),
     "big-endian.gguf": lambda: Draft("big").data,

@@ -12,9 +12,9 @@ import pytest
 from c_compiler import WARNINGS
 
 HEADERS = Path(__file__).resolve().parent.parent / "pyx"
-#: Where Debian keeps the program that is not on the PATH.
+#: Programs and paths of Wine; Debian's is not on the PATH.
 WINE = ("wine64", "/usr/lib/wine/wine64", "wine")
-#: Where Debian, and others, keep the libraries of Windows that Wine has of its own.
+#: Folders in which Debian and other distributions keep Wine's own Windows libraries.
 LIBRARIES = ("/usr/lib/x86_64-linux-gnu/wine/x86_64-windows", "/usr/lib/wine/x86_64-windows",
              "/usr/lib64/wine/x86_64-windows")  # fmt: skip
 LINKER = "x86_64-w64-mingw32-gcc"
@@ -48,7 +48,7 @@ def caller_of_wine(folder: Path) -> Callable[..., list[str]]:
     if wine is None:
         pytest.skip("no Wine: apt install wine64")
     furnish(folder)
-    off = "mscoree,mshtml,winemenubuilder.exe="  # it would look for what these need, and they are not needed
+    off = "mscoree,mshtml,winemenubuilder.exe="  # Wine would search for packages that these need; the tests do not
     environment = os.environ | {"WINEPREFIX": str(folder), "WINEDEBUG": "-all", "WINEDLLOVERRIDES": off}
 
     def lines(program: Path, *words: str | Path) -> list[str]:
@@ -71,4 +71,4 @@ def furnish(folder: Path) -> None:
     (folder / "dosdevices").mkdir()
     (folder / "dosdevices" / "c:").symlink_to("../drive_c")
     (folder / "dosdevices" / "z:").symlink_to("/")
-    (folder / ".update-timestamp").write_text("disable\n")  # or Wine would bring the folder up to date, by copying
+    (folder / ".update-timestamp").write_text("disable\n")  # otherwise Wine would update the folder by copying files

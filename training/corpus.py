@@ -16,7 +16,7 @@ from random import Random
 
 from stories import story
 
-#: Stories of the training text, and of the text that is only measured on.
+#: Number of stories of the training text, and of the unseen text.
 TRAINING, UNSEEN = 24_000, 400
 
 
@@ -27,12 +27,12 @@ def stories(part: str, count: int) -> Iterator[str]:
 
 
 def unseen(training: set[str], count: int = UNSEEN) -> list[str]:
-    """Stories to measure on, without those that the training text has too."""
+    """Unseen stories, without those that the training text also contains."""
     return [text for text in stories("unseen", count) if text not in training]
 
 
 def digest(texts: list[str]) -> str:
-    """What a text is recognized by."""
+    """A hash that identifies a text."""
     return sha256("\n\n".join(texts).encode()).hexdigest()
 
 

@@ -20,12 +20,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-#: The table holds multiples of this.
+#: The table contains multiples of this.
 EMBEDDING_STEP: Final = 1 / 256
 
 
 class Sizes(NamedTuple):
-    """The sizes of a network, and the two ways in which architectures differ here."""
+    """The sizes of a network, and the two properties in which architectures differ here."""
 
     layers: int
     embd: int
@@ -52,13 +52,13 @@ def straight_through(value: Tensor, rounded: Tensor) -> Tensor:
 
 
 def ternary(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """The trits of a latent matrix, as floats, and the scale that they are multiplied by."""
+    """The trits of a latent matrix as floats, and their scale."""
     scale = weight.abs().mean().clamp(min=1e-5)
     return (weight / scale).round().clamp(-1, 1), scale
 
 
 def quantized_activations(x: Tensor) -> Tensor:
-    """Activations as 8 bits keep them, with a scale for each token."""
+    """Activations rounded to 8 bits, with a scale for each token."""
     scale = 127 / x.detach().abs().amax(-1, keepdim=True).clamp(min=1e-5)
     return straight_through(x, (x.detach() * scale).round().clamp(-128, 127) / scale)
 
@@ -136,7 +136,7 @@ class Layer(nn.Module):
 
 
 def rotated(x: Tensor, cos: Tensor, sin: Tensor, half_pairs: bool) -> Tensor:
-    """Rotary positions: each pair of channels turned by an angle that grows with the position."""
+    """Rotary positions: each pair of channels is rotated by an angle that grows with the position."""
     if half_pairs:
         a, b = x.chunk(2, -1)
         return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
@@ -163,7 +163,7 @@ class Network(nn.Module):
         self.register_buffer("sin", angles.sin().float(), persistent=False)
 
     def table(self) -> Tensor:
-        """The embedding table as a file holds it."""
+        """The embedding table as stored in a file."""
         return (self.token_embd / EMBEDDING_STEP).round().clamp(-2048, 2048) * EMBEDDING_STEP
 
     def forward(self, ids: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ TESTS: Final = HERE.parent / "tests" / "convert" / "trained"
 
 
 def publish(folder: Path, name: str) -> None:
-    """Take one model into the package."""
+    """Copy one model into the package."""
     TESTS.mkdir(exist_ok=True)
     (PACKAGE / f"{name}.gguf.xz").write_bytes(
         lzma.compress((folder / f"{name}.gguf").read_bytes(), preset=9 | lzma.PRESET_EXTREME)

@@ -15,7 +15,7 @@ from typing import Final
 import world
 from grammar import expand, pick
 
-#: Slots of somebody: name and pronouns. The second person of a story has `other` before each.
+#: Slots of a person: name and pronouns. Those of the second person have the prefix `other`.
 _HER: Final = {"he": "she", "him": "her", "his": "her", "child": "girl", "man": "woman"}
 _HIM: Final = {"he": "he", "him": "him", "his": "his", "child": "boy", "man": "man"}
 

@@ -28,12 +28,12 @@ from torch import Tensor
 from torch.nn import functional
 from vocabulary import encoder, learn
 
-#: Stories that the vocabulary is learned from.
+#: Stories from which the vocabulary is learned.
 VOCABULARY_STORIES: Final = 4000
 
 
 class Plan(NamedTuple):
-    """How a model is trained: sizes, steps of `batch` rows of `context` tokens, peak of the learning rate, seed."""
+    """The settings of a training: sizes, steps of `batch` rows of `context` tokens, peak of the learning rate, seed."""
 
     architecture: str
     sizes: Sizes
@@ -43,9 +43,9 @@ class Plan(NamedTuple):
     seed: int
     warmup: int = 60
     weight_decay: float = 0.1
-    #: Where the cosine of the learning rate would end, if that is not the last step.
+    #: Step at which the cosine of the learning rate would end, if that is not the last step.
     horizon: int | None = None
-    #: Steps at the end in which the rate falls in a line to 0 instead.
+    #: Steps at the end in which the rate falls linearly to 0 instead.
     cooldown: int = 0
 
 
@@ -64,7 +64,7 @@ PLANS: Final = {
 
 
 def learning_rate(plan: Plan, steps: int, step: int) -> float:
-    """The rate at a step: up in a line, down along a cosine, and at the end, where the plan says so, in a line to 0."""
+    """The rate at a step: linear warm-up, then a cosine; at the end, if the plan says so, linear to 0."""
     if step < plan.warmup:
         return plan.rate * (step + 1) / plan.warmup
     horizon = plan.horizon or steps
@@ -74,20 +74,20 @@ def learning_rate(plan: Plan, steps: int, step: int) -> float:
 
 
 def weight_decay(plan: Plan, steps: int, step: int) -> float:
-    """Decay of latent weights: none in the second half or while the rate cools down, so that trits settle, as published."""
+    """Decay of latent weights: 0 in the second half and during the cool-down, so that trits settle, as published."""
     until = steps - plan.cooldown if plan.cooldown else (plan.horizon or steps) // 2
     return plan.weight_decay if step < until else 0.0
 
 
 def batches(ids: Tensor, plan: Plan, generator: torch.Generator) -> Tensor:
-    """Rows of one token more than the context, each from a random place of the text."""
+    """Rows of one token more than the context, each from a random position of the text."""
     length = plan.sizes.context + 1
     starts = torch.randint(len(ids) - length, (plan.batch,), generator=generator)
     return torch.stack([ids[start : start + length] for start in starts.tolist()])
 
 
 def story_rows(encoded: list[list[int]], bos: int, eos: int, context: int) -> Iterator[list[int]]:
-    """Each story by itself, from its first token to its end, cut to the context."""
+    """Each story separately, from its first token to its end, truncated to the context."""
     for ids in encoded:
         yield [bos, *ids, eos][: context + 1]
 
@@ -130,7 +130,7 @@ def train(
     rows = list(story_rows(encode(held_out), bos, eos, plan.sizes.context))
     torch.manual_seed(plan.seed)
     network = Network(plan.sizes)
-    with torch.no_grad():  # tokens that never occur (most bytes) begin alike and so stay alike
+    with torch.no_grad():  # tokens that never occur (most bytes) start with equal rows and keep them
         network.token_embd[~torch.isin(torch.arange(plan.sizes.vocab), ids)] = 0
     optimizer = torch.optim.AdamW(groups(network, plan), lr=plan.rate, betas=(0.9, 0.95), fused=True)
     generator = torch.Generator().manual_seed(plan.seed)
@@ -188,9 +188,9 @@ def train(
 
 @torch.no_grad()
 def reference(network: Network, ids: list[int]) -> dict[str, Any]:
-    """What the network computes for some tokens, for tests of what computes it again.
+    """The network's results for some tokens, for tests of other implementations.
 
-    :returns: the tokens; after each the most probable token and its log-probability; after the last all logits
+    :returns: the tokens; the most probable next token after each, and its log-probability; all logits after the last
     """
     network.eval()
     logits = network(torch.tensor([ids]))[0]
@@ -230,7 +230,7 @@ def main() -> None:
 def made_card(
     name: str, plan: Plan, run: dict[str, Any], file: Path, stories: list[str], held_out: list[str]
 ) -> dict[str, Any]:
-    """The card of a model: what it is, what it was trained on and how, what it achieves, what its file is."""
+    """The card of a model: its kind, its training, its results, and its file."""
     data = file.read_bytes()
     return {
         "name": name,

@@ -18,7 +18,7 @@ from i2s_spec.gguf.reader import open
 from i2s_spec.gguf.writer import Writer
 from i2s_spec.model.tokenizer.tokenizer import load_tokenizer
 
-#: Tokens of the whole vocabulary.
+#: Number of tokens of the whole vocabulary.
 SIZE: Final = 512
 
 Encode = Callable[[list[str]], list[list[int]]]
@@ -45,7 +45,7 @@ def load(source: Path, size: int) -> SyntheticVocabulary:
 
 
 def encoder(source: Path, size: int) -> tuple[Encode, int, int]:
-    """What turns texts into token ids (without special tokens), and the ids of the first and the last token."""
+    """A function from texts to token ids (without special tokens), and the ids of the first and the last token."""
     words = load(source, size)
     header = io.BytesIO()
     with Writer(header) as writer:

@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 
 
 class Trade(NamedTuple):
-    """What somebody lives by.
+    """A trade.
 
-    :param goods: what is made or kept, as a plural or a mass
-    :param work: what is done all day
-    :param step: the step that beginners leave out, and `spoiled`: what comes of it
+    :param goods: its products or animals, as a plural or a mass noun
+    :param work: the daily work
+    :param step: the step that beginners leave out, and `spoiled`: the consequence
     """
 
     name: str

@@ -9,7 +9,7 @@ int dequantize(const uint8_t *data, float *weights, uint64_t rows, uint64_t cols
 
 int decode(const uint8_t *data, int8_t *trits, uint64_t rows, uint64_t cols)
 {
-    size_t size = (size_t)i2s_tensor_bytes(rows * cols); /* a function of this form is not told how many bytes there are */
+    size_t size = (size_t)i2s_tensor_bytes(rows * cols); /* a function of this form gets no size */
     return (int)i2s_decode(data, size, rows, cols, I2S_INTERLEAVE_128, I2S_OFFSET_1, trits, NULL);
 }
 

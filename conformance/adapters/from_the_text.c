@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where the text after "key": begins. The requests of the runner have no blanks there. */
+/* The position after "key":. The runner's requests have no blanks there. */
 static const char *value(const char *line, const char *key) {
     char head[64];
     snprintf(head, sizeof head, "\"%s\":", key);
@@ -13,7 +13,7 @@ static const char *value(const char *line, const char *key) {
     return at ? at + strlen(head) : "";
 }
 
-/* A path: its escapes are those of quotes and backslashes. */
+/* A path, in which only quotes and backslashes are escaped. */
 static void path_of(const char *line, const char *key, char *path, size_t size) {
     const char *at = value(value(line, key), "path");
     size_t n = 0;

@@ -19,7 +19,7 @@ type request struct {
 	Args          struct{ Shape []int; Layout string }
 }
 
-// Clause 5.5: the byte of element k, and how far left its code is shifted there.
+// Clause 5.5: the byte of element k, and the shift of its code there.
 var layouts = map[string]func(k, cols int) (int, int){
 	"x86-128":        func(k, cols int) (int, int) { return k/128*32 + k%32, 6 - k%128/32*2 },
 	"arm-64":         func(k, cols int) (int, int) { return k/64*16 + k%16, 6 - k%64/16*2 },
@@ -40,7 +40,7 @@ func decode(asked request) (answer []byte, phase string) {
 	}
 	scale := math.Float32frombits(binary.LittleEndian.Uint32(data[count/4:])) // clause 6.1
 	for k := 0; k < count; k++ {
-		trit := int8(0) // what no whole block holds is 0
+		trit := int8(0) // elements outside of whole blocks are 0
 		if at, shift := layouts[asked.Args.Layout](k, cols); at < count/4 {
 			code := data[at] >> shift & 3
 			if code == 3 {

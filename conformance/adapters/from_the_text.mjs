@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { speak } from "./speak.mjs";
 
-// Clause 5.5: the byte of element k, and how far left its code is shifted there.
+// Clause 5.5: the byte of element k, and the shift of its code there.
 const layouts = {
   "x86-128": (k) => [Math.floor(k / 128) * 32 + (k % 32), 6 - Math.floor((k % 128) / 32) * 2],
   "arm-64": (k) => [Math.floor(k / 64) * 16 + (k % 16), 6 - Math.floor((k % 64) / 16) * 2],
@@ -27,7 +27,7 @@ function decode(op, path, args) {
   const trits = new Int8Array(count);
   for (let k = 0; k < count; k++) {
     const [byte, shift] = layouts[args.layout](k, cols);
-    if (byte >= size) continue; // what no whole block holds is 0
+    if (byte >= size) continue; // elements outside of whole blocks are 0
     const trit = codes[args.codes ?? "offset-1"][(data[byte] >> shift) & 3];
     if (trit === null) reject("payload", `element ${k} has an undefined code`);
     trits[k] = trit;

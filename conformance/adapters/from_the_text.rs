@@ -2,18 +2,18 @@
 // rustc -O -o adapter conformance/adapters/from_the_text.rs && i2s conform run -- ./adapter
 use std::io::{self, BufRead, Write};
 
-/// Where the text after "key": begins; the requests of the runner have no blanks there.
+/// The position after "key":; the runner's requests have no blanks there.
 fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let head = format!("\"{key}\":");
     line.find(&head).map(|at| &line[at + head.len()..])
 }
 
-/// A text in quotes; names of the runner's files need no escapes.
+/// A quoted text; names of the runner's files need no escapes.
 fn text(value: &str) -> String {
     value.chars().skip(1).take_while(|&letter| letter != '"').collect()
 }
 
-/// Clause 5.5: the byte of element k, and how far left its code is shifted there.
+/// Clause 5.5: the byte of element k, and the shift of its code there.
 fn place(layout: &str, k: usize, cols: usize) -> (usize, usize) {
     match layout {
         "arm-64" => (k / 64 * 16 + k % 16, 6 - k % 64 / 16 * 2),
@@ -42,7 +42,7 @@ fn decode(line: &str) -> Result<Vec<u8>, &'static str> {
         match codes.get(byte).map(|byte| byte >> shift & 3) {
             Some(3) => return Err("payload"),
             Some(code) => *trit = code as i8 - 1,
-            None => {} // what no whole block holds is 0
+            None => {} // elements outside of whole blocks are 0
         }
     }
     let scale = f32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]); // clause 6.1

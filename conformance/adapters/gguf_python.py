@@ -16,7 +16,7 @@ TYPES = {
 
 
 def answer(op, path, args):
-    """Weights, bytes, or whether a file is read to its end."""
+    """Weights, bytes, or whether the reader accepts a file."""
     if op == "container":
         reader = GGUFReader(path)
         for field in reader.fields.values():

@@ -35,7 +35,7 @@ NUMBERS = {"tq1_0": 34, "tq2_0": 35, "q2_0": 42}
 
 
 def answer(op, path, args):
-    """Weights, bytes of blocks, or whether the reader takes a file."""
+    """Weights, bytes of blocks, or whether the reader accepts a file."""
     if op == "container":
         context = library.gguf_init_from_file(path.encode(), Parameters(True, None))
         if not context:
@@ -52,7 +52,7 @@ def answer(op, path, args):
 
 
 def version():
-    """Of the npm package that the library is in, if it is in one."""
+    """The version of the npm package that contains the library, if any."""
     for folder in Path(sys.argv[1]).resolve().parents:
         if (folder / "package.json").is_file():
             found = json.loads((folder / "package.json").read_text())

@@ -9,7 +9,7 @@ import numpy as np
 from speak import RejectedError, speak
 
 # fmt: off
-# Clause 5.5: the byte of element k, and how far left its code is shifted there; 9 means undefined.
+# Clause 5.5: the byte of element k, and the shift of its code there; 9 means undefined.
 LAYOUTS = {
     "x86-128": lambda k, cols: (k // 128 * 32 + k % 32, 6 - k % 128 // 32 * 2),
     "arm-64": lambda k, cols: (k // 64 * 16 + k % 16, 6 - k % 64 // 16 * 2),
@@ -41,7 +41,7 @@ def decode(data, args):
         if len(data) != size + 32:
             raise RejectedError("extent", f"{len(data)} bytes; expected {size + 32}")
         byte, shift = LAYOUTS[args["layout"]](k, cols)
-        whole = byte < size  # what no whole block holds is 0
+        whole = byte < size  # elements outside of whole blocks are 0
         codes = np.frombuffer(data, np.uint8)[np.where(whole, byte, 0)] >> shift & 3
         trits = np.where(whole, np.array(CODES[args.get("codes", "offset-1")], np.int8)[codes], np.int8(0))
         if (trits == 9).any():

@@ -21,7 +21,7 @@ def gguf_parser(path):
 
 
 def gguf_inspect(path):
-    """Parse, and add up sizes; what it checks there counts as refused."""
+    """Parse, and add up sizes; a check that fails there counts as a refusal."""
     package = import_module("gguf_inspect")
     if checks := package.compute_sizes(package.parse_gguf(path)).checks:
         raise ValueError("; ".join(map(str, checks)))
@@ -38,13 +38,13 @@ def c4nary(path):
 
 
 def answer(op, path, args):
-    """Whether a file is taken; what was read there is not compared."""
+    """Whether the package accepts a file; its values are not compared."""
     READERS[NAME](path)
     return {"verdict": "valid"}
 
 
 READERS = {"gguf-parser": gguf_parser, "gguf-inspect": gguf_inspect, "quantbenchx": quantbenchx, "c4nary": c4nary}
-#: Those that show the number of a type that they do not know, and read on.
+#: Packages that show the number of an unknown type and read on.
 ANY_TYPE = ("gguf-inspect", "quantbenchx", "c4nary")
 NAME = sys.argv[1]
 about = {"name": NAME, "version": version(NAME), "language": "python", "source": f"PyPI {NAME} {version(NAME)}"}

@@ -1,9 +1,9 @@
-// What adapters in JavaScript share: the loop that answers requests of the protocol i2s-cp/1.
+// Code shared by adapters in JavaScript: the loop that answers requests of the protocol i2s-cp/1.
 import { createHash } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 
-// answer(op, path, args) gives a Uint8Array or an object of the protocol, and throws to reject.
+// answer(op, path, args) returns a Uint8Array or an object of the protocol, and throws to reject.
 export async function speak(implementation, ops, features, answer) {
   for await (const line of createInterface({ input: process.stdin })) {
     const message = JSON.parse(line);

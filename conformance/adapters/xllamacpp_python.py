@@ -44,7 +44,7 @@ def answer(op, path, args):
         found = {each["id"]: each["logprob"] for each in reply["choices"][0]["logprobs"]["content"][0]["top_logprobs"]}
         values += [found[i] for i in range(width)]
     data = base64.b64encode(struct.pack(f"<{len(values)}f", *values)).decode()
-    return {"base64": data, "shift": "rows"}  # right but for one number for each token
+    return {"base64": data, "shift": "rows"}  # correct up to a constant for each token
 
 
 VERSION = version("xllamacpp")

@@ -27,16 +27,16 @@ sys.path.insert(0, str(HERE.parents[1]))
 FIGURES, REQUEST = HERE / "figures.json", HERE / "request.md"
 
 TOKENS = (5, 6, 7, 8, 100, 200, 31, 44)
-#: What the key says; without the key, the file is as `i2s new` makes it.
+#: The value of the key; without the key, the file is as `i2s new` makes it.
 KEYS = (None, "silu", "relu2")
 ACTIVATIONS = ("silu", "relu2")
 MODEL = "i2s new none.gguf --arch bitnet --type Q2_0 --embd 256 --ff 512 --layers 1"
-#: Significant digits of the logits that are kept, those of the last token.
+#: Significant digits of the stored logits, those of the last token.
 DIGITS = 6
 
 
 def model(key: str | None, folder: Path) -> Path:
-    """The model of a key's value, in a folder."""
+    """The model with this value of the key, in a folder."""
     plain, path = folder / "none.gguf", folder / f"{key or 'none'}.gguf"
     if not plain.exists():
         i2s.new(plain, "bitnet", type="Q2_0", embd=256, ff=512, layers=1)
@@ -47,13 +47,13 @@ def model(key: str | None, folder: Path) -> Path:
 
 
 def ours(path: Path, activation: str) -> Any:
-    """Logits of the reference forward pass, by llama.cpp's numerics: float32 [tokens, vocabulary]."""
+    """Logits of the reference forward pass with llama.cpp's numerics: float32 [tokens, vocabulary]."""
     loaded = i2s.load_model(path, "llamacpp-2026", threads=1, activation=activation)
     return loaded.forward(TOKENS).logits
 
 
 def agreement(theirs: Any, expected: Any) -> tuple[float, float]:
-    """Pearson's correlation of two arrays of logits, and the norm of their difference by that of the expected."""
+    """Pearson's correlation of two arrays of logits, and the norm of their difference relative to the expected one."""
     correlation = np.corrcoef(theirs.ravel(), expected.ravel())[0, 1]
     return float(correlation), float(np.linalg.norm(theirs - expected) / np.linalg.norm(expected))
 
@@ -61,8 +61,8 @@ def agreement(theirs: Any, expected: Any) -> tuple[float, float]:
 def measured(*, whole: bool = False, build_folder: Path | None = None) -> dict[str, Any]:
     """Build the library, run it and the released one, and compare both with the reference.
 
-    :param build_folder: a folder where the library is built, and what was compiled before is taken
-    :raises RuntimeError: where the library cannot be built, or does not load a file
+    :param build_folder: a folder for the build; earlier results there are reused
+    :raises RuntimeError: if the build fails, or the library does not load a file
     """
     from runs.llama_tools import dump, patched
 
@@ -110,7 +110,8 @@ def request(figures: dict[str, Any]) -> str:
 
 
 def differences(figures: dict[str, Any], committed: dict[str, Any]) -> list[str]:
-    """What of new figures is not as committed: a correlation by more than 1e-4, logits by more than 1e-3 of their norm."""
+    """Differences from the committed figures: a correlation by more than 1e-4, logits by more than 1e-3 of their
+    norm."""
     lines = []
     for case, former in zip(figures["cases"], committed["cases"], strict=True):
         what = f"hidden_activation {case['hidden_activation']}, {case['library']}"

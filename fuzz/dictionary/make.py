@@ -18,7 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 
-#: libFuzzer takes no word that is longer.
+#: The longest word that libFuzzer accepts.
 LONGEST = 64
 
 #: A word with the name of its group.
@@ -26,7 +26,7 @@ Word = tuple[str, bytes]
 
 
 def gguf() -> Iterable[Word]:
-    """The words of a GGUF file, numbers in both byte orders, texts with the length that is in front of them."""
+    """The words of a GGUF file: numbers in both byte orders, texts with their length prefix."""
     from i2s_spec.schema import limits
     from i2s_spec.schema.magic import MAGIC
     from i2s_spec.schema.types import READINGS, ValueType
@@ -110,7 +110,7 @@ DICTIONARIES: dict[str, Callable[[], Iterable[Word]]] = {
 
 
 def text_of(name: str) -> str:
-    """A dictionary in the form that libFuzzer reads: a name and a quoted word on each line, each word once."""
+    """A dictionary in libFuzzer's form: a name and a quoted word on each line, each word once."""
     lines, seen = [f"# Written by fuzz/dictionary/make.py: {DICTIONARIES[name].__doc__}"], set[bytes]()
     for group, word in DICTIONARIES[name]():
         if word and len(word) <= LONGEST and word not in seen:
@@ -126,7 +126,7 @@ def _escaped(word: bytes) -> str:
 
 
 def main() -> int:
-    """Write the dictionaries, or say which are not current."""
+    """Write the dictionaries, or list those that are out of date."""
     parser = argparse.ArgumentParser(description="Write the dictionaries for libFuzzer.")
     parser.add_argument("--check", action="store_true", help="write nothing; status 1 where one is not current")
     check = parser.parse_args().check

@@ -32,7 +32,7 @@ from extensions import BuildError, build_tools, run  # noqa: E402 - of the folde
 SANITIZERS: Final = "address,undefined"
 FLAGS: Final = ("-g1", "-O1", "-fno-sanitize-recover=all", "-Wno-unused-function")
 
-#: Inputs to begin with, of the harnesses in Python.
+#: Initial inputs, from the harnesses in Python.
 CORPORA: Final = {
     "survey": ("corpus/payload", "regressions/payload"),
     "walker": ("corpus/container", "regressions/container"),
@@ -41,7 +41,7 @@ CORPORA: Final = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build what was asked for, and run it."""
+    """Build the requested programs, and run them."""
     asked, more = _parser().parse_known_args(arguments)
     names = [*CORPORA] if asked.what == "replay" else [asked.what]
     if asked.what == "replay":
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _searched(name: str, program: Path, found: Path, arguments: list[str]) -> int:
-    """Run a program of libFuzzer's: 1 where it found something."""
+    """Run a libFuzzer program: 1 if it found a failure."""
     found.mkdir(parents=True, exist_ok=True)
     dictionary = HERE.parent / "dictionary" / "gguf.dict"
     words = [str(program), f"-artifact_prefix={found}{os.sep}", "-timeout=20", "-rss_limit_mb=2048", *arguments]
@@ -79,8 +79,8 @@ def _searched(name: str, program: Path, found: Path, arguments: list[str]) -> in
     environment = os.environ | {
         "PYTHONPATH": str(program.parent / "package"),
         "PYTHONHOME": sys.base_prefix,
-        "PYTHONMALLOC": "malloc",  # every object in a place of its own, which AddressSanitizer watches
-        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",  # Python keeps much to its end
+        "PYTHONMALLOC": "malloc",  # a separate allocation for every object, which AddressSanitizer checks
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",  # Python frees little at its end
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     }
     print(f"+ {name}", flush=True)
@@ -114,7 +114,7 @@ def _walker(folder: Path) -> Path:
 
 
 def _scanner(folder: Path) -> Path:
-    """The extension for libFuzzer in a copy of the package, and a program with the interpreter in it."""
+    """The extension for libFuzzer in a copy of the package, and a program that embeds the interpreter."""
     package = folder / "package"
     shutil.copytree(
         ROOT / "i2s_spec", package / "i2s_spec", ignore=shutil.ignore_patterns("_scanner.*.so", "__pycache__")

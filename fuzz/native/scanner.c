@@ -1,7 +1,7 @@
-/* The compiled scanner, by libFuzzer: whatever the bytes, it indexes them or says what is wrong, and every note that it keeps
- * can be asked for. The interpreter runs inside; the extension is built with coverage and sanitizers.
+/* The compiled scanner under libFuzzer: for any bytes, it indexes them or reports a fault, and every note that it keeps
+ * can be read. The interpreter runs inside; the extension is built with coverage and sanitizers.
  *
- * PYTHONPATH names the copy of the package; `target.py` there says what is asked.
+ * PYTHONPATH names the copy of the package; `target.py` there makes the requests.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -1,8 +1,8 @@
-/* The survey of payloads, by libFuzzer: whatever the bytes, every set of kernels finds what the portable one finds, however
- * the payload is cut into parts and pieces, and what plain loops count.
+/* The survey of payloads under libFuzzer: for any bytes, every kernel set gives the findings of the portable one, for
+ * any division into parts and pieces, and the counts of plain loops.
  *
- * The first eight bytes of an input say what the payload is and how it is cut; the rest is the payload. Each buffer is as
- * large as what is in it, so that AddressSanitizer sees a read beyond it.
+ * The first eight bytes of an input choose the kind of payload and its division; the rest is the payload. Each buffer
+ * has exactly the size of its content, so that AddressSanitizer detects a read beyond it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static void fail(const char *what, const char *set) {
     abort();
 }
 
-/* What a payload is. */
+/* The kind of a payload. */
 typedef struct {
     int32_t width;
     uint64_t mask;
@@ -68,7 +68,7 @@ static void dropped(i2s_part *part) {
     free(part->groups);
 }
 
-/* Feed the bytes of a part in pieces of whole blocks, each in a buffer of its own. */
+/* Feed the bytes of a part in pieces of whole blocks, each in a separate buffer. */
 static void fed(i2s_part *part, const i2s_survey_set *set, const uint8_t *data, int64_t size, int64_t piece) {
     int64_t at;
     for (at = 0; at < size; at += piece) {
@@ -96,7 +96,7 @@ static void require_same(const i2s_part *a, const i2s_part *b, const char *set) 
 #undef SAME
 }
 
-/* What plain loops count in the payload. */
+/* The counts of plain loops over the payload. */
 static void require_counts(const i2s_part *part, const description *what, const uint8_t *data, int64_t size) {
     uint64_t lows = 0, highs = 0, boths = 0, scales = 0;
     int64_t i, k, run = 0, from = 0, first = -1;

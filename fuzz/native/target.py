@@ -11,12 +11,12 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.schema.types import ValueType
 
-#: So many records are asked for, from the first one on, and as many at the end.
+#: Number of records requested from the first one on, and again at the end.
 MOST = 64
 
 
 def one_input(data: bytes) -> None:
-    """Raises where an answer contradicts the bytes."""
+    """Raises if an answer contradicts the bytes."""
     source = BufferSource(data)
     notes = _scanner.scan(source)
     assert notes.fault is None or 0 <= notes.fault.span.start <= notes.fault.span.stop, notes.fault
@@ -75,6 +75,6 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def _asked(question: Callable[[], object]) -> None:
-    """Ask what may be refused."""
+    """Make a request that may be refused."""
     with contextlib.suppress(FormatError, ValueError):
         question()

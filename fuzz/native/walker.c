@@ -1,5 +1,5 @@
-/* The walker of GGUF headers that `i2s schema --format c` writes, by libFuzzer: it stays inside the bytes that it is given,
- * gives what it promises, and decodes every I2_S tensor that it finds in each layout or says why not.
+/* The walker of GGUF headers that `i2s schema --format c` writes, under libFuzzer: it stays inside the given bytes, its
+ * results are consistent, and it decodes every I2_S tensor in each layout or returns a status.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static void require(int holds, const char *what) {
     abort();
 }
 
-/* Decode a tensor in each layout; packed again, its codes are what they were. */
+/* Decode a tensor in each layout, and pack it again: the codes must be equal. */
 static void decoded(const uint8_t *data, size_t size, uint64_t rows, uint64_t cols) {
     const uint64_t n = rows * cols;
     int8_t *trits;

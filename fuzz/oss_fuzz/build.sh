@@ -9,7 +9,7 @@ fuzz=$SRC/i2s-spec/fuzz
 # The extensions are compiled with the flags of the sanitizer. The harnesses import pytest, which replays them elsewhere.
 pip3 install "$SRC/i2s-spec[gguf]" pytest
 
-# Rules, verbs and broken files are found by name when they are needed: PyInstaller would not see them.
+# Rules, verbs and broken files are imported by name on demand, so PyInstaller would not find them.
 hidden=()
 while IFS= read -r module; do
   module=${module%.py}
@@ -17,14 +17,14 @@ while IFS= read -r module; do
   hidden+=("--hidden-import=${module//\//.}")
 done < <(cd "$SRC/i2s-spec" && find i2s_spec -name '*.py' | sort)
 
-# Not from the checkout: the package there has no extensions.
+# Outside the checkout, whose package has no extensions.
 cd "$WORK"
 for harness in "$fuzz"/fuzz_*.py; do
   target=$(basename -s .py "$harness")
   name=${target#fuzz_}
   compile_python_fuzzer "$harness" --collect-data=i2s_spec "${hidden[@]}"
 
-  # Whoever takes GGUF files has something from those of the container.
+  # Harnesses of GGUF files also get the seeds of the container.
   seeds=$WORK/seeds/$target
   mkdir -p "$seeds"
   for folder in corpus/container "corpus/$name" "regressions/$name"; do

@@ -24,7 +24,7 @@ from extensions import BuildError, build
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Do what was asked for."""
+    """Run the requested command."""
     asked = _parser().parse_args(arguments)
     with _folder(asked.folder) as folder:
         try:

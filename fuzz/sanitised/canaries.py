@@ -14,7 +14,7 @@ from passes import environment
 
 HERE = Path(__file__).resolve().parent
 
-#: Functions of canary.c, and what a report must say of each; the first is sound.
+#: Functions of canary.c, and the words that a report must contain; the first is sound.
 FAULTS: Final = {
     "sound": "",
     "reads_beyond": "ERROR: AddressSanitizer",
@@ -27,7 +27,7 @@ FAULTS: Final = {
     "casts_too_much": "outside the range of representable values",
 }
 
-#: Seven bytes of a larger buffer, as a kernel gets its part of a file: without `tight`, four more can be read.
+#: Seven bytes of a larger buffer, as a kernel gets its part of a file: without `tight`, four more bytes can be read.
 _CALL = """
 import ctypes, sys
 import numpy as np
@@ -40,9 +40,9 @@ print(function(part.ctypes.data, part.size))
 
 
 def unnoticed(project: Path, folder: Path) -> list[str]:
-    """The faults that went unnoticed, each with what happened in its place; none where all is well.
+    """The faults that were not detected, each with what happened instead; none if the environment works.
 
-    :raises BuildError: where the faults cannot be compiled
+    :raises BuildError: if the faults cannot be compiled
     """
     library = compile_library(HERE / "canary.c", folder)
     with ThreadPoolExecutor(2) as pool:

@@ -1,4 +1,4 @@
-/* Faults on purpose: a run of the sanitizers counts only where each of these ends the process with a report. */
+/* Injected faults: a run of the sanitizers counts only if each of these ends the process with a report. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@ int sound(const uint8_t *p, int64_t n) {
     return sum;
 }
 
-/* A kernel that reads four bytes at a time, and so beyond the end of what is no multiple of four. */
+/* A kernel that reads four bytes at a time, and so past the end if the size is not a multiple of four. */
 int reads_beyond(const uint8_t *p, int64_t n) {
     uint32_t sum = 0, four;
     for (int64_t i = 0; i < n; i += 4) {

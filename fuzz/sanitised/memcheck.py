@@ -14,19 +14,21 @@ from xml.etree import ElementTree
 
 from extensions import ROOT, BuildError
 
+from i2s_spec.errors import counted
+
 HERE = Path(__file__).resolve().parent
 
-#: Where Python makes an int. It looks at the digit of a zero, which has none, and multiplies what it finds by 0.
+#: Python's creation of an int reads the digit of a zero, which is uninitialized, and multiplies it by 0.
 ODD_INT: Final = "_PyLong_New"
 
-#: Larger malformed files say nothing new of the scanner, and are slow to read there.
+#: Larger malformed files test nothing new of the scanner, and take long.
 MOST: Final = 50_000
 
 
 def run(folder: Path) -> int:
-    """Replay under memcheck; 0 where it finds nothing.
+    """Replay under memcheck; 0 if it reports nothing.
 
-    :raises BuildError: where there is no valgrind
+    :raises BuildError: if valgrind is missing
     """
     inputs = folder / "inputs"
     shutil.rmtree(inputs, ignore_errors=True)
@@ -35,15 +37,16 @@ def run(folder: Path) -> int:
         (inputs / f"{number:04}.gguf").write_bytes(data)
     began = time.monotonic()
     errors = watched([sys.executable, str(HERE / "replay.py"), str(inputs)], "/i2s_spec/gguf/", folder)
-    print(f"valgrind: {len(errors)} errors in {number + 1} files ({time.monotonic() - began:.0f} s)", *errors, sep="\n")
+    what = f"{counted(len(errors), 'error')} in {counted(number + 1, 'file')}"
+    print(f"valgrind: {what} ({time.monotonic() - began:.0f} s)", *errors, sep="\n")
     return 1 if errors else 0
 
 
 def watched(words: list[str], ours: str, folder: Path, more: dict[str, str] | None = None) -> list[str]:
-    """Run a command under memcheck: the errors that have to do with libraries whose path contains `ours`.
+    """Run a command under memcheck: the errors in libraries whose path contains `ours`.
 
     :param more: environment variables
-    :raises BuildError: where there is no valgrind
+    :raises BuildError: if valgrind is missing
     """
     valgrind = shutil.which("valgrind")
     if valgrind is None:
@@ -65,7 +68,7 @@ def watched(words: list[str], ours: str, folder: Path, more: dict[str, str] | No
 
 
 def _counts(error: ElementTree.Element, ours: str) -> bool:
-    """Whether code of ours is in an error, and it is neither about Python's ints nor about what Python keeps to its end."""
+    """Whether an error is in this package's code, and is not about Python's ints or memory that Python never frees."""
     if error.findtext("kind") in ("Leak_PossiblyLost", "Leak_StillReachable", "Leak_IndirectlyLost"):
         return False
     of_ours = any(ours in (frame.text or "") for frame in error.iter("obj"))
@@ -73,7 +76,7 @@ def _counts(error: ElementTree.Element, ours: str) -> bool:
 
 
 def _described(error: ElementTree.Element) -> str:
-    """An error as text: what it is, and where from, from the innermost call on."""
+    """An error as text: its kind, and its stack from the innermost call on."""
     lines = []
     for part in error:
         if part.tag in ("what", "auxwhat"):
@@ -88,7 +91,7 @@ def _described(error: ElementTree.Element) -> str:
 
 
 def files() -> Iterator[bytes]:
-    """The kept inputs of all harnesses, the malformed files, and arrays that reach over the ends of windows."""
+    """The stored inputs of all harnesses, the malformed files, and arrays that span the ends of windows."""
     from i2s_spec.schema.types import ValueType
     from i2s_spec.testing.malformed import malformed
     from i2s_spec.testing.sample import Draft, array, key_value

@@ -22,7 +22,7 @@ TEXTS = [b"", b"a", b"<s>", b"<|end_of_text|>", b"general.architecture"]
 
 
 def asked(source: Source) -> Iterator[Any]:
-    """What the scanner says of a file, and of all strings, bools and integers in it."""
+    """All results of the scanner for a file, with all its strings, bools and integers."""
     file = File(source)
     big = file.byte_order == "big"
     yield file.fault and file.fault.message
@@ -48,7 +48,7 @@ def asked(source: Source) -> Iterator[Any]:
 
 
 def main(folder: Path) -> None:
-    """Ask about each file twice, in memory and through a window; what is said must be the same."""
+    """Process each file twice, in memory and through a window; the results must be equal."""
     for path in sorted(folder.iterdir()):
         answers = []
         for source in (BufferSource(path.read_bytes()), FileSource(path)):

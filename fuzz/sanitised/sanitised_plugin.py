@@ -16,12 +16,12 @@ import tight
 from extensions import extensions
 from hypothesis import settings
 
-#: Where the copy is, the sets that count as available, the file that says which test is running, and the modules of tests
-#: whose thorough tests another pass runs.
+#: The folder of the copy, the kernel sets that count as available, the file with the name of the running test, and the
+#: test modules whose thorough tests another pass runs.
 PROJECT, SETS, RUNNING = "I2S_SANITISED_PROJECT", "I2S_SANITISED_SETS", "I2S_SANITISED_RUNNING"
 LEFT = "I2S_SANITISED_LEFT"
 
-#: Harnesses that the pass over files runs with all that is kept.
+#: Harnesses that the pass over files runs with all stored inputs.
 WHOLE_FILES = ("fuzz_lint.py", "fuzz_round_trips.py")
 
 #: Tests of whole models.
@@ -29,7 +29,7 @@ MODELS = ("test_fast.py", "test_profiles.py")
 
 
 def _only(kernel_sets: Callable[[], Any], names: list[str]) -> Callable[[], Any]:
-    """A table of kernels on a processor that has no other sets: tests take theirs from it."""
+    """A table of kernels on a processor without other sets, which tests use."""
     return lambda: [(name, available and name in names) for name, available in kernel_sets()]
 
 
@@ -47,14 +47,14 @@ def pytest_configure(config: pytest.Config) -> None:
                 module.kernel_sets = _only(module.kernel_sets, names)
     if modules:
         tight.fit(modules)
-    # What is slow here says nothing. A pass of one set of kernels is one of several that make the same examples.
+    # Slow tests are expected here. A pass of one kernel set is one of several with the same examples.
     settings.register_profile("sanitised", max_examples=50 if names else 100, deadline=None)
     settings.load_profile("sanitised")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is run on the definition alone has nothing compiled in it. Of the corpora of whole files a pass of one set of
-    kernels takes what a quick run takes: all of them go through the pass that reads files."""
+    """Skip tests of the definition alone, which run no compiled code. Of the corpora of whole files, a pass of one
+    kernel set runs the share of a quick run: the pass over files runs all."""
     calls = [getattr(item, "callspec", None) for item in items]
     gone = {item for item, each in zip(items, calls, strict=True) if each and each.params.get("codec") == "reference"}
     if os.environ[SETS]:
@@ -66,5 +66,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:
-    """A process that a sanitizer ends cannot say any more where it was."""
+    """Record the test that starts, because a process that a sanitizer ends cannot report it."""
     Path(os.environ[RUNNING]).write_text(nodeid, encoding="utf-8")

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 
-#: Addresses modulo this stay what they were: the widest vector.
+#: Addresses keep their value modulo this: the size of the widest vector.
 STEP: Final = 64
-#: What every allocation is a multiple of.
+#: Every allocation is a multiple of this.
 LEAST: Final = 16
 
-#: Which arguments of which functions are buffers of the caller's own; not those that threads write to together.
+#: Arguments that are buffers of the caller, by function; not those that several threads write to.
 ARGUMENTS: Final[dict[str, dict[str, tuple[int, ...]]]] = {
     "codec._codec": {
         "unpack": (1, 6), "pack": (1, 6), "floats": (1, 7), "blocks": (1, 5, 6), "to_rows": (1, 8), "of_rows": (1, 8),
@@ -48,7 +48,7 @@ def tight(data: Any) -> Any:
 
 
 def fitted(function: Callable[..., Any], places: tuple[int, ...]) -> Callable[..., Any]:
-    """A function that is called with tight copies of some of its buffers; what it writes comes back."""
+    """A function that is called with tight copies of some of its buffers; output buffers are copied back."""
 
     @wraps(function)
     def called(*args: Any, **options: Any) -> Any:
@@ -66,9 +66,9 @@ def fitted(function: Callable[..., Any], places: tuple[int, ...]) -> Callable[..
 
 
 def fit(modules: dict[str, Any]) -> None:
-    """Put tight copies between the package and its extensions, which are given by their names.
+    """Put tight copies between the package and its extensions, which are given by name.
 
-    Before anything imports a function or a class from them.
+    Call this before any import of a function or class from them.
     """
     for name, functions in ARGUMENTS.items():
         for function, places in functions.items():

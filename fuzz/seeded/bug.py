@@ -17,19 +17,19 @@ _TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|\S")
 #: Words that are never renamed: of Python, Cython and C.
 _C_WORDS = "cdef cpdef noexcept nogil int static const void return for while if else break"
 _KEYWORDS = {*keyword.kwlist, *_C_WORDS.split()}
-#: A text with fewer tokens that are not identifiers fits too many places once its identifiers may differ.
+#: Minimum number of tokens other than identifiers; a shorter text matches too many places after renaming.
 _LEAST_FIXED = 3
 
 
 class Bug(NamedTuple):
     """One mistake.
 
-    :param name: what it is called, unique
-    :param file: the file that it is made in, from the root of the checkout
-    :param wrong: what goes wrong
-    :param old: the text that is replaced; it has exactly one place (see `broken`)
-    :param new: the text that stands there instead
-    :param tests: what is run against it: files, or tests in them
+    :param name: a unique name
+    :param file: the file to change, from the root of the checkout
+    :param wrong: the effect of the bug
+    :param old: the text to replace; it has exactly one place (see `broken`)
+    :param new: the text that replaces it
+    :param tests: the tests to run: files, or tests in them
     :param survives: why no test can notice it here; empty for all others
     """
 
@@ -42,12 +42,12 @@ class Bug(NamedTuple):
     survives: str = ""
 
 
-#: A bug without what it shares with others of its file: name, what goes wrong, old text, new text, and perhaps a reason.
+#: A bug without the fields that bugs of its file share: name, effect, old text, new text, and possibly a reason.
 Words = tuple[str, str, str, str] | tuple[str, str, str, str, str]
 
 
 def seeded(file: str, tests: str, *bugs: Words) -> list[Bug]:
-    """The bugs of one file that the same tests look for.
+    """The bugs of one file that the same tests must notice.
 
     :param tests: paths from `tests/` on, in the order in which they run; those that begin with `fuzz/` from the root
     """
@@ -58,7 +58,7 @@ def seeded(file: str, tests: str, *bugs: Words) -> list[Bug]:
 
 
 def broken(text: str, bug: Bug) -> str | None:
-    """A file with the bug in it; None where the old text has no place in it, or more than one."""
+    """A file with the bug in it; None if the old text has no place in it, or more than one."""
     if text.count(bug.old) == 1:
         return text.replace(bug.old, bug.new)
     wanted, found = [met[0] for met in _TOKEN.finditer(bug.old)], list(_TOKEN.finditer(text))
@@ -83,7 +83,7 @@ def _is_name(token: str) -> bool:
 
 
 def _renamed(old: list[str], new: list[str]) -> dict[str, str] | None:
-    """Which identifier stands for which, where two lists of tokens differ in nothing else."""
+    """The renamed identifiers, if two lists of tokens differ only in these."""
     names: dict[str, str] = {}
     for one, other in zip(old, new, strict=True):
         if not (_is_name(one) and _is_name(other)):
@@ -95,7 +95,7 @@ def _renamed(old: list[str], new: list[str]) -> dict[str, str] | None:
 
 
 def faults_of(bugs: list[Bug], root: Path = ROOT) -> list[str]:
-    """What is wrong with a list: names twice, texts without exactly one place, tests that are not there."""
+    """Errors in a list: duplicate names, texts without exactly one place, missing tests."""
     faults = []
     names: set[str] = set()
     for bug in bugs:

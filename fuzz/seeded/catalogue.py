@@ -1,4 +1,4 @@
-"""All seeded bugs in the order in which they are tried: those that need a compiler come last."""
+"""All seeded bugs in the order in which they run: those that need a compiler come last."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ _TABLE = seeded(
      "return (uint8_t)((c & 1) - (c >> 1));", "return (uint8_t)(c == 2 ? -1 : c);"),
 )
 
-#: What counts where VPOPCNTDQ is missing, here too.
+#: Counts bits if VPOPCNTDQ is missing, as on this machine too.
 _CARRIES = seeded(
     "pyx/kernels.h", "cli/test_kernels.py::test_histograms_are_right_where_no_processor_counts_bits",
     ("carries-eights", "what is left in the adders of eights is not counted",

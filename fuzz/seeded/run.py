@@ -25,7 +25,7 @@ from seeded.bug import Bug, faults_of
 from seeded.catalogue import BUGS
 from seeded.workshop import Outcome, Workshop
 
-#: The share of bugs that has to be noticed.
+#: The share of bugs that the tests must notice.
 LEAST = 0.9
 
 
@@ -59,7 +59,7 @@ def main() -> int:
 
 @contextmanager
 def workshops(folder: Path, count: int) -> Iterator[SimpleQueue[Workshop]]:
-    """As many copies as there are workers, with the extensions built once."""
+    """One copy for each worker, with the extensions built once."""
     free: SimpleQueue[Workshop] = SimpleQueue()
     first: Workshop | None = None
     for number in range(count):
@@ -76,12 +76,12 @@ def workshops(folder: Path, count: int) -> Iterator[SimpleQueue[Workshop]]:
 
 
 def one(bug: Bug, free: SimpleQueue[Workshop]) -> tuple[Outcome, float]:
-    """What becomes of one bug, and how long that took."""
+    """The outcome of one bug, and its duration."""
     workshop = free.get()
     start = time.monotonic()
     try:
         outcome = workshop.broken(bug)
-    except RuntimeError as error:  # it is no bug that anybody could have made
+    except RuntimeError as error:  # nobody could have made this bug
         outcome = Outcome(False, f"COULD NOT BE TRIED: {error}")
     finally:
         free.put(workshop)
@@ -91,7 +91,7 @@ def one(bug: Bug, free: SimpleQueue[Workshop]) -> tuple[Outcome, float]:
 
 
 def write(path: Path, bugs: list[Bug], outcomes: list[tuple[Outcome, float]]) -> None:
-    """Write a row for each bug of the catalogue; those that were not tried now keep theirs."""
+    """Write a row for each bug of the catalogue; bugs that did not run now keep theirs."""
     rows = {row["name"]: row for row in json.loads(path.read_text(encoding="utf-8"))} if path.is_file() else {}
     for bug, (outcome, seconds) in zip(bugs, outcomes, strict=True):
         by = outcome.by if outcome.killed else bug.survives or outcome.by
@@ -101,7 +101,7 @@ def write(path: Path, bugs: list[Bug], outcomes: list[tuple[Outcome, float]]) ->
 
 
 def table(bugs: list[Bug], outcomes: list[Outcome]) -> int:
-    """Print the score, by file and in all, and the bugs that nobody noticed."""
+    """Print the score by file and in total, and the bugs that no test noticed."""
     pairs = sorted(zip(bugs, outcomes, strict=True), key=lambda pair: pair[0].file)
     print(f"\n{'file':40} {'bugs':>5} {'killed':>7}")
     for file, group in groupby(pairs, key=lambda pair: pair[0].file):

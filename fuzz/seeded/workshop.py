@@ -20,14 +20,14 @@ from typing import Any, NamedTuple
 
 from seeded.bug import ROOT, Bug, broken
 
-#: Seconds that the tests of one bug may take; what takes longer hangs, which is noticed too.
+#: Timeout for the tests of one bug in seconds; a hang counts as noticed.
 PATIENCE = 400
 
 _FIRST = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
 class Outcome(NamedTuple):
-    """How tests ended: `by` is the first that failed, or how the run was lost; nothing where all passed."""
+    """The result of a test run: `by` is the first failed test, or the reason for no result; empty if all passed."""
 
     killed: bool
     by: str
@@ -56,13 +56,13 @@ class Workshop:
             self._compile(extension)
 
     def take_built(self, other: Workshop) -> None:
-        """Take the extensions that another copy of the same files has built."""
+        """Copy the extensions that another copy of the same files has built."""
         for extension in self._extensions:
             for made in (_translated(extension), _library(extension)):
                 shutil.copy2(other.folder / made, self.folder / made)
 
     def broken(self, bug: Bug) -> Outcome:
-        """Put a bug in, run its tests, and put everything back."""
+        """Insert a bug, run its tests, and restore everything."""
         path = self.folder / bug.file
         before = path.read_text(encoding="utf-8")
         after = broken(before, bug)
@@ -80,12 +80,12 @@ class Workshop:
         finally:
             self._write(path, before)
             for each, data in originals.items():
-                each.unlink(missing_ok=True)  # a library that is in use must not be written into
+                each.unlink(missing_ok=True)  # a library in use must not be overwritten
                 each.write_bytes(data)
 
     def tested(self, tests: tuple[str, ...], patience: float = PATIENCE) -> Outcome:
-        """Run tests until one fails, or the patience is at its end."""
-        shutil.rmtree(self.folder / ".hypothesis", ignore_errors=True)  # what one run found is no help to another
+        """Run tests until one fails or the time is over."""
+        shutil.rmtree(self.folder / ".hypothesis", ignore_errors=True)  # examples of one run must not help another
         options = ["-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-x", "-m", ""]
         command = [sys.executable, "-m", "pytest", *options, *tests]
         with subprocess.Popen(
@@ -109,7 +109,7 @@ class Workshop:
 
     def _write(self, path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
-        if path.suffix == ".py":  # its time is that of a second, and a bug may have as many bytes
+        if path.suffix == ".py":  # time stamps have whole seconds, and a bug may not change the size
             Path(cache_from_source(str(path))).unlink(missing_ok=True)
 
     def _translate(self, extension: dict[str, Any]) -> None:

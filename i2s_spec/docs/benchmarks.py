@@ -11,6 +11,7 @@ from typing import Any, Final
 from i2s_spec.docs.checkout import root
 from i2s_spec.docs.drawings.roofline import Roof, RooflinePoint, roofline
 from i2s_spec.draw.dot_plot import Dot, Measured, dot_plot
+from i2s_spec.errors import counted
 
 #: Rows are split into series where the lines that remain are this share of the rows at most.
 LEAST_SHARE: Final = 0.6
@@ -140,7 +141,7 @@ def _roofline(result: dict[str, Any]) -> str:
             tokens = int(shape.rpartition(" by ")[2]) if " by " in shape else 1
             speed, intensity = row["median"] * (WEIGHTS if row["unit"] == "GB/s" else 1), float(WEIGHTS * tokens)
             if speed < NO_COST * min(peak, bandwidth * intensity):
-                says = f"{masked}, {tokens} token{'s' if tokens > 1 else ''}"
+                says = f"{masked}, {counted(tokens, 'token')}"
                 places.setdefault(f"limit with masks ({best})", []).append((intensity, speed, says))
     styles = {name: f"g{place}" for place, name in enumerate(places)}
     dots = [

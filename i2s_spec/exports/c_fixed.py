@@ -7,7 +7,7 @@ from typing import Final
 
 #: The cursor, and what it reads apart from records.
 CURSOR: Final = """\
-/* Where a walk is. It never reads at or beyond `end`. */
+/* The position of a walk, which never reads at or beyond `end`. */
 typedef struct gguf_cursor {
     const uint8_t *at, *end;
     int big_endian;
@@ -63,7 +63,7 @@ static inline int gguf_is(gguf_text text, const char *name)
     return text.length == strlen(name) && memcmp(text.bytes, name, text.length) == 0;
 }
 
-/* Step over a value; arrays inside arrays are followed as deep as the depth allows. Clause 2.5. */
+/* Skip a value; nested arrays are followed down to the maximum depth. Clause 2.5. */
 static inline i2s_status gguf_skip(gguf_cursor *from, uint32_t type, unsigned depth)
 {
     uint64_t count = 1;

@@ -40,7 +40,7 @@ def _constants() -> str:
         #define I2S_CODES_PER_BYTE {CODES_PER_BYTE}
         #define I2S_TAIL_BYTES {TAIL_BYTES} /* after the payload */
         #define I2S_SCALE_BYTES {SCALE_BYTES} /* the tail's first; the rest of it means nothing */
-        #define I2S_NO_TRIT {NO_TRIT} /* what a code stands for that means nothing */
+        #define I2S_NO_TRIT {NO_TRIT} /* the value of a code without a meaning */
         """
     ]
     for kind, entries in (("layout", LAYOUTS), ("code_map", CODE_MAPS), ("tail", TAILS)):
@@ -105,10 +105,10 @@ def _decoder() -> str:
 
 _HEAD = """\
 /* i2s.h: I2_S tensors, ternary types with a scale for each group, and the GGUF files that they are in. Written by
- * `i2s schema --format c` from the schema of the I2_S specification, whose clauses the comments cite. Do not edit: write
- * it anew.
+ * `i2s schema --format c` from the schema of the I2_S specification, whose clauses the comments cite. Do not edit it;
+ * generate it again.
  *
- * Nothing is allocated. Every function stays inside the bytes that it is given; what they cannot hold is a status.
+ * Nothing is allocated. Every function stays inside the bytes that it is given; if these are too few, it returns a status.
  * C99 and C++. SPDX-License-Identifier: MIT */
 #ifndef I2S_H
 #define I2S_H
@@ -124,7 +124,7 @@ typedef enum i2s_status {
     I2S_BAD_VALUE, /* a value that no reader accepts: a type, a number of dimensions, an alignment */
     I2S_BAD_SHAPE, /* a matrix that the layout cannot hold */
     I2S_BAD_SIZE,  /* not the bytes of such a matrix */
-    I2S_BAD_CODE,  /* a code that means nothing */
+    I2S_BAD_CODE,  /* a code without a meaning */
     I2S_END        /* there is no other */
 } i2s_status;
 """
@@ -143,7 +143,7 @@ static inline unsigned i2s_code(const uint8_t *payload, uint64_t k, uint64_t row
 }
 
 /* The trits of a whole tensor, row by row. `data` is payload and tail, `size` exactly their bytes; `trits` takes
- * rows * cols of -1, 0, +1. At a code that means nothing it stops: I2S_BAD_CODE, and its element in *where. */
+ * rows * cols of -1, 0, +1. It stops at a code without a meaning: I2S_BAD_CODE, and its element in *where. */
 static inline i2s_status i2s_decode(const void *data, size_t size, uint64_t rows, uint64_t cols, i2s_layout layout,
                                     i2s_code_map map, int8_t *trits, uint64_t *where)
 {

@@ -1,7 +1,7 @@
 """This module writes the part of the C header that finds a ternary tensor with a scale for each group in a file.
 
-A number that several types have is told by the room of the tensor, as `schema.types.reading` tells it; so every type of such
-a number is in a table, also those that the header does not decode.
+The type of a number that several types share follows from the tensor's size, as in `schema.types.reading`; so all types of
+such a number are in a table, also those that the header does not decode.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def block_size(kind: TensorType) -> tuple[int, int]:
 
 
 _HEAD: Final = """\
-/* Every type of a number that several types have, the likeliest first; I2S_BLOCK_TYPES is a type of another kind, which has
- * `bytes` for so many `elements` of a row, or zeros for TL2's own rule. */
+/* The types of each number that several types share, the likeliest first. I2S_BLOCK_TYPES stands for a type that is not
+ * decoded here: `elements` of a row take `bytes`, or both are 0 for TL2, which has a rule of its own. */
 typedef struct i2s_meaning {
     uint32_t number;
     i2s_block_type type;
@@ -98,8 +98,8 @@ static inline uint64_t i2s_bytes_from(const gguf_file *file, uint64_t offset)
     return file->size - file->data_start - offset;
 }
 
-/* The meaning of a number that most tensors of a file fit, the first of equals: all tensors of a file mean the same by it.
- * The tensors must be in the order of their offsets, as ggml's loader demands; else it is the first meaning of all. */
+/* The meaning of a number that fits most tensors of a file, the first of several; it applies to all of them.
+ * The tensors must be in the order of their offsets, as ggml's loader demands; else it is the first of the table. */
 static inline size_t i2s_common_meaning(const gguf_file *file, uint32_t number)
 {
     gguf_cursor from = file->tensor_infos;
@@ -128,10 +128,10 @@ static inline size_t i2s_common_meaning(const gguf_file *file, uint32_t number)
     return most;
 }
 
-/* The type of a tensor, its bytes and its matrix: `cols` is ne0, `rows` everything else. A number that several types have
- * means the one whose size is the room up to where the next tensor begins, padded or not (clause 2.6). Where a tensor is so
- * small that several fit, it is what most tensors of the file mean by the number, or the first that fits. I2S_BAD_SIZE where
- * none fits, and I2S_BAD_VALUE for a tensor of any other type. All tensor infos are read for such a number only. */
+/* The type of a tensor, its bytes and its matrix: `cols` is ne0, `rows` everything else. A number that several types
+ * share means the type with which the tensor, padded or not, ends where the next one begins (clause 2.6). If several fit, it
+ * is the one that fits most tensors of the file, or the first that fits. I2S_BAD_SIZE if no type fits, I2S_BAD_VALUE for a
+ * tensor of any other type. Only for such a number are all tensor infos read. */
 static inline i2s_status i2s_block_find(const gguf_file *file, const gguf_tensor_info *info, i2s_block_type *type,
                                         const uint8_t **data, size_t *size, uint64_t *rows, uint64_t *cols)
 {

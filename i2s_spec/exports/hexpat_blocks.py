@@ -194,8 +194,8 @@ fn votes(u128 same, u128 meaning) {{
     return count;
 }};
 
-// The meaning from `first` to `last` that a tensor fits. One so small that it fits several is what most tensors of the file
-// mean by the number, or the first of them: all tensors of a file mean the same by it.
+// The meaning from `first` to `last` that fits a tensor. If several fit, it is the one that fits most tensors of the file,
+// or the first of these.
 fn chosen(u128 i, u128 first, u128 last) {{
     u128 room = room_of(i);
     u128 found = {_NONE};

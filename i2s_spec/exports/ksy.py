@@ -111,7 +111,7 @@ def _tensor(tail: RecordStruct) -> str:
     for layout in LAYOUTS.values():
         lines += [
             f"      {snake(layout.name)}:",
-            f"        doc: {json.dumps(f'Every element as {layout.name} lays it: {layout.known_as}.')}",
+            f"        doc: {json.dumps(f'Every element in the layout {layout.name}: {layout.known_as}.')}",
             f"        type: element_{snake(layout.name)}(_index)",
             "        repeat: expr",
             "        repeat-expr: rows * cols",
@@ -229,7 +229,7 @@ _KEY_VALUE_MORE = f"""\
       before:
         value: "index == 0 ? 0.as<u4> : _parent.key_values[index - 1].alignment.as<u4>"
       alignment:
-        doc: "What the first general.alignment up to here says; 0 where none does."
+        doc: "The first general.alignment among the keys so far, or 0."
         value: "before != 0 ? before : (is_alignment ? value.value.as<u4> : 0.as<u4>)"
       alignment_or_default:
         value: "alignment == 0 ? {limits.DEFAULT_ALIGNMENT} : alignment"
@@ -269,7 +269,7 @@ _TENSOR_INFO_MORE = f"""\
       rows:
         value: "(n_dims > 1 ? ne[1] : 1) * (n_dims > 2 ? ne[2] : 1) * (n_dims > 3 ? ne[3] : 1)"
       i2s:
-        doc: "The tensor itself, where its type is I2_S."
+        doc: "The tensor, if its type is I2_S."
         io: _root._io
         pos: _root.data_start + offset
         size: rows * cols / {CODES_PER_BYTE} + {TAIL_BYTES}

@@ -30,10 +30,12 @@ def instances() -> str:
     lines = []
     for layout in GROUP_LAYOUTS.values():
         kind, others = layout.type, [each.name for each in READINGS[layout.type.number] if each is not layout.type]
-        doc = f"The tensor itself, where its type is {layout}."
+        doc = f"The tensor, if its type is {layout}."
         if others:
-            doc += f" {kind.number} is also {' and '.join(others)}; the room up to the next tensor tells (R2.6-10), and"
-            doc += " where a tensor is so small that several fit, what most tensors of the file are."
+            doc += (
+                f" {kind.number} may also be {' or '.join(others)}: the bytes up to the next tensor decide (R2.6-10)."
+            )
+            doc += " If several types fit, it is the type of most tensors of the file."
         lines += [
             f"      {layout.name.lower()}:",
             f"        doc: {json.dumps(doc)}",
@@ -180,7 +182,7 @@ _HALF: Final = """\
       fraction:
         value: "exponent == 0 ? bits & 1023 : (bits & 1023) + 1024"
       value:
-        doc: "Left out for infinities and NaN."
+        doc: "Not present for infinities and NaN."
         value: "(bits < 32768 ? 1.0 : -1.0) * fraction * [{powers}][exponent]"
         if: exponent != 31
 """

@@ -33,7 +33,7 @@ def tail(order: str) -> RecordStruct:
     return RecordStruct(
         "Tail",
         "6.1",
-        Field("scale", Word(order, "f"), "What every trit is multiplied by: one float32 for the whole tensor.", "6.1"),
+        Field("scale", Word(order, "f"), "The factor of every trit: one float32 for the whole tensor.", "6.1"),
         Field("unused", Bytes(TAIL_BYTES - SCALE_BYTES), "28 bytes without meaning: zeros or leftovers.", "6.2"),
     )
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-#: More than the real structures: what is behind their fields is copied to and fro, and never read.
+#: Larger than the real structures: the bytes after these fields are copied, but not read.
 ROOM = 512
 CONTEXT = 256
 
-#: What moves no number.
+#: Operations that do not change values.
 VIEWS = ("VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE", "NONE")
 F32 = 0
 
@@ -67,13 +67,13 @@ CALLBACK = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.POINTER(Tensor), ctypes.c_bool
 
 
 class Library:
-    """The library's functions, as they are called here."""
+    """The library's functions used here."""
 
     def __init__(self, folder: Path) -> None:
         (llama,), (ggml,) = folder.glob("libllama.v*.so"), folder.glob("libggml.v*.so")
         self.base = ctypes.CDLL(str(folder / "libggml-base.so"), ctypes.RTLD_GLOBAL)
         ctypes.CDLL(str(ggml), ctypes.RTLD_GLOBAL).ggml_backend_load_all_from_path(str(folder).encode())
-        for patch in folder.glob("patch.so"):  # before the library, whose functions it replaces
+        for patch in folder.glob("patch.so"):  # loaded before the library, whose functions it replaces
             ctypes.CDLL(str(patch), ctypes.RTLD_GLOBAL)
         self.llama = ctypes.CDLL(str(llama), ctypes.RTLD_GLOBAL)
         self.common = ctypes.CDLL(str(folder / "libllama-common.so"))
@@ -117,7 +117,7 @@ class Library:
             raise SystemExit(f"llama_decode returns {status}")
 
     def print_values(self, model: int, tokens: list[int]) -> None:
-        """What the library's own printer says, to standard output."""
+        """Write the output of the library's own printer to standard output."""
         data = ctypes.create_string_buffer(64)  # one pointer, which the constructor sets
         self.common._ZN25common_debug_cb_user_dataC1Ev(data)
         printer = ctypes.cast(self.common._Z20common_debug_cb_evalP11ggml_tensorbPv, ctypes.c_void_p).value
@@ -128,7 +128,7 @@ class Library:
 
 
 class Values:
-    """A callback that keeps the nodes of float32, each with its name and operation."""
+    """A callback that stores the float32 nodes, each with its name and operation."""
 
     def __init__(self, library: Library) -> None:
         self.library = library
@@ -166,7 +166,7 @@ def main() -> None:
         os.dup2(text.fileno(), 1)
         library.print_values(model, ids)
     Path(answer).write_text(json.dumps({"loads": True}), encoding="utf-8")
-    os._exit(0)  # the library's threads have nothing to end
+    os._exit(0)  # skips the end of the library's threads
 
 
 main()

@@ -36,4 +36,4 @@ for end in range(1, len(tokens) + 1):
     found = {each["id"]: each["logprob"] for each in reply["choices"][0]["logprobs"]["content"][0]["top_logprobs"]}
     rows.append([found[i] for i in range(vocabulary)])
 Path(answer).write_text(json.dumps({"loads": True, "log_probabilities": rows}), encoding="utf-8")
-os._exit(0)  # a server that ends as soon as it has begun may wait for itself without end
+os._exit(0)  # a server that ends right after its start may deadlock

@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Look at a file in a notebook
 #
-# This page is a notebook that was run. Get it [with its outputs](notebook.ipynb) for Jupyter, or as
-# [Python](notebook.py), which VS Code, Spyder and Jupytext open as a notebook too. It needs the package and nothing else.
+# This page is an executed notebook. Download it [with its outputs](notebook.ipynb) for Jupyter, or as
+# [Python](notebook.py), which VS Code, Spyder and Jupytext also open as a notebook. It needs only the package.
 #
 # ## Open a file
 #
-# `i2s.new` makes a small model, so that there is something to look at; take a file of yours instead. A path is
-# taken, and so are bytes, a memory map, an array of bytes, a file object, and a `gguf.GGUFReader`.
+# `i2s.new` makes a small model for this page; you can use your own file instead. `i2s.open` accepts a path, bytes, a
+# memory map, an array of bytes, a file object, or a `gguf.GGUFReader`.
 
 # %%
 import i2s_spec as i2s
@@ -17,7 +17,7 @@ file = i2s.open("model.gguf")
 file
 
 # %% [markdown]
-# Nothing but the header was read. Keys and tensors are mappings; what is asked for is read then.
+# So far only the header was read. Keys and tensors are mappings; their values are read on access.
 
 # %%
 file.metadata["general.architecture"], len(file.tensors)
@@ -25,8 +25,8 @@ file.metadata["general.architecture"], len(file.tensors)
 # %% [markdown]
 # ## Weights
 #
-# A plain tensor is an array for NumPy, and for everything that takes DLPack. A ternary tensor is not: its codes have to be
-# decoded, in a layout that the file does not name.
+# NumPy and every library that supports DLPack accept a plain tensor as an array. The codes of a ternary tensor must be
+# decoded first, in a layout that the file does not name.
 
 # %%
 import numpy as np
@@ -44,9 +44,10 @@ print("-1, 0, +1:", [int((trits == trit).sum()) for trit in (-1, 0, 1)])
 trits[:2, :12]
 
 # %% [markdown]
-# ## Is the file sound?
+# ## Check the file
 #
-# `i2s.lint` reads header and weights, and gives a report. Here is a damaged copy: one byte of a scale is changed.
+# `i2s.lint` reads header and weights, and returns a report. This one is about a damaged copy, in which one byte of a scale
+# is changed.
 
 # %%
 with open("model.gguf", "rb") as stream:
@@ -56,8 +57,8 @@ report = i2s.lint(data, select=["I"])
 report
 
 # %% [markdown]
-# Each finding names the bytes, and what its rule says. `report.to_pandas()` and `report.to_arrow()` make tables of them,
-# where these libraries are installed; `report.as_dict()` is the JSON of `i2s lint --json`.
+# Each finding names its bytes and its rule. `report.to_pandas()` and `report.to_arrow()` make tables of the findings if
+# these libraries are installed; `report.as_dict()` is the JSON of `i2s lint --json`.
 
 # %%
 report.findings[0]
@@ -66,7 +67,7 @@ report.findings[0]
 print(report)
 
 # %% [markdown]
-# ## Where does it come from, and how is it packed?
+# ## Identify producer and layout
 
 # %%
 i2s.identify("model.gguf")
@@ -74,8 +75,8 @@ i2s.identify("model.gguf")
 # %% [markdown]
 # ## Run it, and compare another runtime
 #
-# A record holds every value of a forward pass. Here the other runtime is this package with SiLU in the place of the squared
-# ReLU; any dump of a runtime is compared the same way ([Compare your runtime](compare.md)).
+# A record contains every value of a forward pass. Here the other runtime is this package with SiLU instead of squared ReLU;
+# the dump of any runtime is compared in the same way ([Compare your runtime](compare.md)).
 
 # %%
 tokens = i2s.load_tokenizer("model.gguf").encode("The weights are ternary.")
@@ -86,4 +87,4 @@ with i2s.load_model("model.gguf", activation="silu") as model:
 i2s.golden.compare("golden", "theirs", model="model.gguf")
 
 # %% [markdown]
-# What is public is in [The package](../api.md), each with an example.
+# [The package](../api.md) lists all public names, each with an example.

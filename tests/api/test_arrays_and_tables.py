@@ -156,7 +156,7 @@ def test_a_reader_of_the_gguf_package_is_taken(tmp_path: Path) -> None:
     assert tensor.read() == theirs.data.tobytes()
 
 
-def test_what_is_no_file_is_refused_with_a_reason(tmp_path: Path) -> None:
+def test_unsuitable_objects_are_refused_with_a_reason(tmp_path: Path) -> None:
     (tmp_path / "a.gguf").write_bytes(Draft().data)
     with (tmp_path / "a.gguf").open(encoding="latin-1") as text, pytest.raises(TypeError, match="mode 'rb'"):
         i2s.lint(text)

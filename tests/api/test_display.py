@@ -18,7 +18,7 @@ from i2s_spec import display
 from i2s_spec.golden.replay.result import Comparison, Diagnosis, TapResult
 from i2s_spec.testing.sample import Draft
 
-#: A name that would write to a page, to a terminal and over a line.
+#: A name with escape sequences for a terminal, markup for a page and a line break.
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[31m\u202e" + "n" * 200
 
 
@@ -130,7 +130,7 @@ def test_a_huge_file_has_a_small_page() -> None:
             writer.add_tensor(f"blk.{number}.weight", (1,), "F32", b"\0\0\0\0")
     file = i2s.open(out.getvalue())
     shown: list[str] = []
-    assert units(lambda: shown.extend((file._repr_html_(), repr(file)))) < 5  # all of its rows take 17
+    assert units(lambda: shown.extend((file._repr_html_(), repr(file)))) < 5  # a page of all rows would take 17
     page, name = shown
     assert "100,000 tensors" in name
     assert page.count("<tr>") < 40

@@ -13,7 +13,7 @@ import pytest
 SCRIPT = Path(__file__).with_name("user_script.py")
 
 
-def test_it_runs(tmp_path: Path) -> None:
+def test_the_script_runs(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, SCRIPT, tmp_path], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-2:] == ["128 0.5", "G001 0"]

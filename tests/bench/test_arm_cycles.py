@@ -26,7 +26,7 @@ def cycles() -> Iterator[Any]:
     sys.path.remove(str(ROOT))
 
 
-def test_what_is_committed_is_whole(cycles: Any) -> None:
+def test_the_committed_estimates_are_complete(cycles: Any) -> None:
     found = json.loads(cycles.RESULT.read_text())
     assert found["estimated_by"].startswith("llvm-mca ")
     want = [
@@ -36,7 +36,7 @@ def test_what_is_committed_is_whole(cycles: Any) -> None:
     assert [(row["processor"], row["set"], row["kernel"]) for row in found["rows"]] == want
     assert {"cortex-a76", "neoverse-n1", "apple-m1"} <= {row["processor"] for row in found["rows"]}
     assert {row["model"] for row in found["rows"]} <= set(cycles.MODELS.values())
-    # A vector pipe makes at most one of these instructions a cycle, and there are four pipes at most.
+    # A vector pipe issues at most one of these instructions a cycle, and there are at most four pipes.
     least = {each: found["weights"] / 4 / most for each, most in {"neon": 8, "dotprod": 16, "i8mm": 32}.items()}
     assert all(row["cycles"] >= least[row["set"]] for row in found["rows"] if row["tokens"])
 
@@ -63,7 +63,7 @@ def test_loops_are_found_in_assembly(cycles: Any) -> None:
     assert cycles._read(["\tstr\tq1, [x0]", "\tldp\tq1, q2, [x0, 32]", "\tldr\tx1, [x0]"]) == 128
 
 
-def test_what_is_missing_is_named(
+def test_a_missing_program_is_named(
     cycles: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", "")
@@ -72,7 +72,7 @@ def test_what_is_missing_is_named(
 
 
 @pytest.mark.thorough
-def test_what_is_committed_is_current(cycles: Any) -> None:
+def test_the_committed_estimates_are_current(cycles: Any) -> None:
     """With the same tools the same cycles; with others every loop is found and estimated."""
     if shutil.which(cycles.COMPILER) is None:
         pytest.skip(f"no cross-compiler: {cycles.COMPILER} is not there")
@@ -89,6 +89,6 @@ def test_what_is_committed_is_current(cycles: Any) -> None:
         processor,
         kernels,
         does,
-    ), each in rows.items():  # what is unpacked once is multiplied faster, whatever the model
+    ), each in rows.items():  # panels unpack the weights once, so each product takes less, on every core model
         if does == "panels, eight tokens":
             assert each < rows[processor, kernels, "four tokens"]

@@ -84,7 +84,7 @@ def test_result_files_are_current() -> None:
         assert list(result["benchmarks"]) == [name for name in names if name in result["benchmarks"]]
         if len(result["benchmarks"]) == len(names):
             whole.add(path.stem)
-        for benchmark in result["benchmarks"].values():  # one that was measured with others says nothing of a machine
+        for benchmark in result["benchmarks"].values():  # a result merged from another run names its own machine
             assert benchmark.get("machine", result["machine"])["processor"] == path.parent.name
     assert whole >= set(PARTS) - set(UNMEASURED)
 
@@ -227,6 +227,6 @@ def test_results_say_how_the_package_is_installed(
         folder.mkdir(exist_ok=True)
         (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: i2s-spec\nVersion: 1.0\n")
         (folder / name).write_text(text)
-    for line in files.get("RECORD", "").splitlines():  # newer readers of metadata leave out files that are not there
+    for line in files.get("RECORD", "").splitlines():  # newer readers of metadata omit files that do not exist
         (tmp_path / line.partition(",")[0]).touch()
     assert start.installation() == words

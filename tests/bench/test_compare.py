@@ -58,7 +58,7 @@ THEN = run(
         ([], [claim("told", 50, 50, 50)], []),
     ],
 )  # fmt: skip
-def test_what_got_worse(rows: list[dict[str, Any]], claims: list[dict[str, Any]], said: list[str]) -> None:
+def test_worse_results_are_named(rows: list[dict[str, Any]], claims: list[dict[str, Any]], said: list[str]) -> None:
     from bench.compare import worse
 
     assert worse(run(rows, claims), THEN) == said

@@ -27,7 +27,7 @@ SIZES: dict[str, Any] = {
 }  # fmt: skip
 VOCAB = 384
 
-#: Modules that transformers calls otherwise than 1bitLLM's own class.
+#: Modules that transformers names differently from 1bitLLM's own class.
 INNER = {"self_attn.attn_sub_norm": "self_attn.inner_attn_ln", "mlp.ffn_sub_norm": "mlp.ffn_layernorm"}
 
 

@@ -17,7 +17,7 @@ from i2s_spec.checkpoints.writing.import_checkpoint import import_checkpoint
 from i2s_spec.cli import cli
 from i2s_spec.errors import SettingError
 
-#: Families that differ in what an export has to undo; the others are thorough.
+#: Families that need different inverse transforms in an export; the others are thorough.
 QUICK = ("2b4t-packed", "llama3", "embedding-qwen3", "embedding-gemma3", "bonsai", "weight-only")
 
 
@@ -65,7 +65,7 @@ def test_synthetic_files_are_exported_too(tmp_path: Path) -> None:
         assert result.recognized.family.architecture == architecture.replace("-25", "-b1.58")
 
 
-def test_what_is_written_loads_by_the_usual_libraries(tmp_path: Path) -> None:
+def test_safetensors_and_tokenizers_load_an_export(tmp_path: Path) -> None:
     from safetensors import safe_open
     from tokenizers import Tokenizer
 
@@ -87,7 +87,7 @@ def test_what_is_written_loads_by_the_usual_libraries(tmp_path: Path) -> None:
     assert config["rms_norm_eps"] == 1e-5
 
 
-def test_what_cannot_be_exported_is_refused_and_nothing_written(tmp_path: Path) -> None:
+def test_a_refused_export_writes_nothing(tmp_path: Path) -> None:
     import_checkpoint(packed_2b4t().write(tmp_path / "c"), tmp_path / "a.gguf")
     import_checkpoint(bonsai().write(tmp_path / "d"), tmp_path / "groups.gguf", to="Q2_0")
     import_checkpoint(TINY["weight-only"][1]().write(tmp_path / "e"), tmp_path / "qwen2.gguf")

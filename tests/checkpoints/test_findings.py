@@ -72,7 +72,7 @@ def _rows_of_no_fours(tiny: Tiny) -> None:
 
 FLOAT_SCALE = np.array([1.0, 2.0], dtype="<f4")
 
-#: What is done to a checkpoint, and the codes and words that it gets.
+#: How a checkpoint is changed, and the expected codes and words of the message.
 BROKEN: dict[str, tuple[Callable[[], Tiny], Callable[[Tiny], object], list[str], str]] = {
     "scale of two floats": (packed_2b4t, tensor(f"{Q}_scale", FLOAT_SCALE, "F32"), ["H207"], "not one float"),
     "scale is infinite": (
@@ -128,7 +128,7 @@ def _more_bytes(folder: Path) -> None:
         file.write(b"x")
 
 
-#: What is done to a folder of three shards, and what is said of it.
+#: How a folder of three shards is changed, and the expected codes and words.
 FOLDERS: dict[str, tuple[Callable[[Path], object], set[str], str]] = {
     "missing shard": (lambda folder: (folder / SHARD).unlink(), {"H201", "H203"}, f"'{SHARD}', which is missing"),
     "no index": (lambda folder: (folder / INDEX).unlink(), {"H201"}, "one of 3 shards, and there is no"),
@@ -165,7 +165,7 @@ def test_a_folder_that_is_broken(name: str, tmp_path: Path) -> None:
     assert all(finding.span.path for finding in report.findings)
 
 
-def test_what_is_no_ternary_model_is_a_note(tmp_path: Path) -> None:
+def test_a_model_that_is_not_ternary_is_a_note(tmp_path: Path) -> None:
     tiny = plain_llama()
     for name, (dtype, words) in tiny.tensors.items():
         noise = np.random.default_rng(5).standard_normal(words.shape)

@@ -207,7 +207,7 @@ def test_an_empty_word_for_rotation_does_not_hide_the_older_one(tmp_path: Path) 
         assert file.metadata["llama.rope.scaling.type"] == "linear"
 
 
-def test_what_packed_scales_do_is_said_by_hand(tmp_path: Path) -> None:
+def test_an_option_says_how_packed_scales_are_used(tmp_path: Path) -> None:
     tiny = packed_2b4t()
     _, wanted = imported(tmp_path / "a", tiny, name="same")
     del tiny.config["quantization_config"]
@@ -231,14 +231,14 @@ def test_rows_of_zeros_are_not_taken_for_ternary_weights(rows: int, tmp_path: Pa
 
 def test_a_scale_without_a_reciprocal_is_refused_without_a_warning(tmp_path: Path) -> None:
     tiny = llama3()
-    tiny.tensors[_Q + "_scale"][1][0] = 1  # the smallest number of BF16
+    tiny.tensors[_Q + "_scale"][1][0] = 1  # the smallest positive BF16 number
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(FormatError, match="not a positive number"):
             imported(tmp_path, tiny)
 
 
-# --- what is refused: one sentence, nothing written ---------------------------------------------------------------
+# --- refusals: one sentence, no file written ----------------------------------------------------------------------
 
 
 def _edit(change: Callable[[Tiny], object], make: Callable[[], Tiny] = packed_2b4t) -> Callable[[Path], None]:
@@ -288,7 +288,7 @@ def _hostile(tokenizer: dict) -> None:  # type: ignore[type-arg]
 
 def _large_config(folder: Path) -> None:
     with open(folder / "config.json", "r+b") as file:
-        file.truncate(300 << 20)  # a hole: nobody reads it
+        file.truncate(300 << 20)  # a sparse file: it must not be read
 
 
 def _header(change: Callable[[dict[str, Any]], object], more: bytes = b"") -> Callable[[Path], None]:
@@ -573,7 +573,7 @@ def test_the_mode_online_has_a_note(tmp_path: Path) -> None:
 
 
 def test_a_family_by_an_unverified_number_has_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Falcon-E is told from other Llama models with BitLinear by the size of its vocabulary alone."""
+    """Only the size of its vocabulary distinguishes Falcon-E from other Llama models with BitLinear."""
     falcon = BY_FAMILY["falcon-e"]
     architecture, bitnet, size = falcon.when
     families = [falcon._replace(when=(architecture, bitnet, size._replace(values=(SIZES["vocab"],)))), *FAMILIES]

@@ -22,10 +22,10 @@ Floats = NDArray[Any]
 
 TOKENS = [5, 6, 7, 8, 100, 200, 31, 44]
 LEAST = 0.9995
-#: How far log-probabilities of the checkpoint and the file are apart where activations have 8 bits: two that are nearer may
-#: be in either order.
+#: Largest difference of log-probabilities between checkpoint and file with 8-bit activations. Tokens closer than this
+#: may be in either order.
 NEAR = 0.1
-#: How far log-probabilities of the same roundings may be apart.
+#: The same with identical rounding.
 SAME = 1e-5
 
 
@@ -45,7 +45,7 @@ def widened(words: NDArray[np.uint16]) -> NDArray[np.float32]:
     return (words.astype(np.uint32) << 16).view(np.float32)
 
 
-#: Checkpoints, and the type that each is imported as; llama.cpp has a graph for these architectures.
+#: Checkpoints, and the type to which each is imported; llama.cpp has a graph for these architectures.
 IMPORTED = {
     "llama, packed, Q2_0": (llama3, "Q2_0"),
     "llama, Falcon's family, Q2_0": (falcon_e, "Q2_0"),
@@ -77,7 +77,7 @@ def run_there(make: Callable[[], Tiny], to: str, folder: Path) -> tuple[Floats, 
 
 
 @pytest.mark.parametrize("name", IMPORTED)
-def test_what_is_imported_means_the_same_there(name: str, tmp_path: Path) -> None:
+def test_llama_cpp_computes_imported_files_alike(name: str, tmp_path: Path) -> None:
     """Against the checkpoint, which no GGUF file has a part in, and against our model with llama.cpp's own roundings."""
     checkpoint, theirs, path = run_there(*IMPORTED[name], tmp_path)
     rows, found = np.arange(len(TOKENS)), likeliest(theirs)

@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.thorough]
 KINDS = kinds()
 TOKENS = np.random.default_rng(11).integers(0, 380, 24).tolist()
 
-#: The largest difference where no code of an activation lies on a tie, as a share of the largest value, and where one does.
+#: Largest difference relative to the largest value: without an activation on a rounding tie, and with one.
 SAME, NEAR = 2e-6, 0.1
 
 

@@ -278,7 +278,7 @@ def _words_for_marks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(byte_pair_tokens, "by_id", changed)
 
 
-#: A mistake of an importer: the checkpoint it shows with, the type, the patch, and the check that must catch it.
+#: Mistakes of an importer: a checkpoint that shows each, the type, the patch, and the check that must fail.
 MISTAKES: dict[str, tuple[Callable[[], Tiny], str, Patch, str]] = {
     "gate and up exchanged": (llama3, "I2_S", _family(layer=_exchanged("ffn_gate", "ffn_up")), "b"),
     "keys and values exchanged": (packed_2b4t, "I2_S", _family(layer=_exchanged("attn_k", "attn_v")), "b"),
@@ -452,7 +452,7 @@ module.import_with_receipt({str(folder)!r}, {str(path)!r}, force=True)
     assert not verify_receipt(path)["changed"]
 
 
-def test_what_is_refused_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_import_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, path = packed_2b4t().write(tmp_path / "c"), tmp_path / "o.gguf"
     path.write_bytes(b"old")
     with pytest.raises(FileExistsError):
@@ -510,13 +510,13 @@ def test_a_float_revision_proves_the_convention(tmp_path: Path) -> None:
     receipt = make_receipt(folder, path, latent=tmp_path / "latent", only="c")
     assert statuses(receipt)["c"] == "passed"
     assert "scales are the means of the float revision in 14 matrices" in receipt["checks"][2]["detail"]
-    packed_one.config["quantization_config"]["linear_class"] = "bitlinear"  # which would divide
+    packed_one.config["quantization_config"]["linear_class"] = "bitlinear"  # this class divides by the scale
     import_checkpoint(packed_one.write(tmp_path / "wrong"), path, force=True)
     wrong = make_receipt(tmp_path / "wrong", path, latent=tmp_path / "latent", only="c")
     assert statuses(wrong)["c"] == "failed"
 
 
-# --- once more ----------------------------------------------------------------------------------------------------
+# --- repeated checks ----------------------------------------------------------------------------------------------
 
 
 def test_verify_names_what_changed(tmp_path: Path) -> None:
@@ -543,7 +543,7 @@ def test_matrices_of_several_types_are_each_computed_as_stored(tmp_path: Path) -
     assert (result.types["TQ2_0"], result.types["F32"]) == (2, 9 + 12)
     (check,) = [each for each in make_receipt(folder, path, only="g")["checks"] if each["id"] == "g"]
     assert check["status"] == "passed", check
-    assert check["facts"]["largest_difference"] < 1e-5  # 0.009 where the type of one matrix stands for all
+    assert check["facts"]["largest_difference"] < 1e-5  # 0.009 if one matrix's type is used for all
 
 
 def _zero_scale(folder: Path, tiny: Tiny) -> None:
@@ -609,7 +609,7 @@ def test_a_config_that_broke_is_refused_by_its_name(change: dict[str, Any], tmp_
     assert found.value.file == str(folder / "config.json")
 
 
-def test_what_is_no_receipt(tmp_path: Path) -> None:
+def test_invalid_receipts_are_refused(tmp_path: Path) -> None:
     (tmp_path / "r.json").write_text('{"schema_version": 2}')
     with pytest.raises(FormatError, match=r"H105 .*it does not have the form of version 1"):
         verify_receipt(tmp_path / "x.gguf", tmp_path / "r.json")

@@ -341,7 +341,7 @@ def weight_only(seed: int = 11) -> Tiny:
     return Tiny(config, tensors, text_files("qwen2", SIZES["vocab"], bos=False, pads=4))
 
 
-#: Every family by the name that it is recognized as, and checkpoints of it.
+#: Small checkpoints with the name of the family that must be detected.
 TINY: dict[str, tuple[str, Callable[[], Tiny]]] = {
     "2b4t-packed": ("bitnet-2b4t", packed_2b4t),
     "2b4t-bf16": ("bitnet-2b4t", bf16_2b4t),
@@ -358,5 +358,5 @@ TINY: dict[str, tuple[str, Callable[[], Tiny]]] = {
     "weight-only": ("ternary-qwen2", weight_only),
 }
 
-#: The type that each is imported as where I2_S has no place for it.
+#: The import type of checkpoints that I2_S cannot hold.
 TYPE = {"bonsai": "Q2_0"}

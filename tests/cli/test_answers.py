@@ -42,7 +42,7 @@ from i2s_spec.testing.sample import Draft, tensor_info
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a model, a record `g`, and a FIFO that nobody writes to."""
+    """A folder with a model, a record `g`, and a FIFO without a writer."""
     folder = tmp_path_factory.mktemp("answers")
     new(folder / "m.gguf", "bitnet-b1.58", layers=1)
     assert called("golden", "record", str(folder / "m.gguf"), "--tokens", "1,2", "-o", str(folder / "g")) == 0
@@ -111,7 +111,7 @@ def test_a_file_that_waits_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.usefixtures("deadline")
 def test_a_fifo_as_the_configuration_of_weights(place: Path, tmp_path: Path) -> None:
-    """It says what packed weights mean, and lies beside them: nobody may ever write to it."""
+    """It says what packed weights mean, and lies beside them; it may be a FIFO without a writer."""
     checkpoint, model = tmp_path / "c", str(place / "m.gguf")
     assert called("export", model, "-o", str(checkpoint)) == 0
     (checkpoint / "config.json").unlink()
@@ -244,7 +244,7 @@ def test_lines_take_linear_time(line: str) -> None:
         ("  a b = (i32)  VIEW({}, }) = {1, 1, 1, 1} ", "a b", "VIEW", ()),
     ],
 )  # fmt: skip
-def test_what_a_line_says(line: str, name: str, op: str, sources: tuple[str, ...]) -> None:
+def test_lines_of_callback_text_are_parsed(line: str, name: str, op: str, sources: tuple[str, ...]) -> None:
     node = node_of(line)
     assert node is not None
     assert (node.name, node.op, node.sources) == (name, op, sources)
@@ -308,7 +308,7 @@ def test_a_folder_of_any_depth(tmp_path: Path) -> None:
         for _ in range(1500):
             os.chdir("..")
         found = list(inputs([str(tmp_path)]))
-        for number in range(1, 1500):  # the folders are moved side by side: who removes them may be recursive
+        for number in range(1, 1500):  # deeply nested folders are unnested first, because deleting them may recurse
             os.rename("d/d", f"d{number}")
             os.rename("d", f"e{number}")
             os.rename(f"d{number}", "d")
@@ -346,7 +346,7 @@ def test_tensors_that_share_bytes_are_not_read_again_and_again(
     assert "tensors share bytes" in said.out + said.err
 
 
-# --- what is read is not replaced --------------------------------------------------------------------------------
+# --- inputs are never overwritten --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -441,7 +441,7 @@ def test_too_little_memory_is_no_bug(
     assert "not enough memory" in capsys.readouterr().err
 
 
-# --- answers to what a stranger gives -----------------------------------------------------------------------------
+# --- exit codes for arbitrary files -------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("deadline")
@@ -450,7 +450,7 @@ def test_a_file_of_holes_is_not_read_whole(place: Path, tmp_path: Path, words: s
     path = tmp_path / "F"
     draft = Draft()
     file = draft.records()
-    file.key_values[4].value = 2  # there is something to repair
+    file.key_values[4].value = 2  # so that there is something to repair
     file.tensor_infos = [tensor_info(b"t", (1 << 40,), 0, 0)]
     file.data = b""
     path.write_bytes(draft.built(file))
@@ -492,7 +492,7 @@ def test_a_file_with_a_hole_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", ["hash F --json", "identify F --json", "identify F --format json", "diff F F --json",
                                    "diff m.gguf F --format json"])  # fmt: skip
-def test_who_asks_for_json_gets_json(
+def test_errors_are_json_with_json_output(
     place: Path, monkeypatch: pytest.MonkeyPatch, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(place)

@@ -21,19 +21,18 @@ from pace import unit
 pytestmark = pytest.mark.thorough
 
 SCALE: Final = float(os.environ.get("I2S_HOSTILE_SCALE", "0.03125"))
-#: The 5 s of a processor of 2024, on which a unit takes 8 ms; a quarter more, as what walks through memory is slowed more
-#: than a unit where others work too; and what any call takes.
+#: 5 s on a processor of 2024, where a unit takes 8 ms; plus a quarter, because other processes slow memory access more
+#: than a unit; plus a constant for every call.
 MOST_UNITS: Final = 1.25 * 625 * SCALE + 25
-#: KiB: 256 MiB, and the windows of any call, which are 35 MB where two files are compared.
+#: KiB: 256 MiB, plus the buffers of any call, which are 35 MB when two files are compared.
 MOST_MEMORY: Final = 256 * 1024 * SCALE + 34 * 1024
-#: Units that a verb takes besides, however large the file is: a plan has up to 10,000 repairs of each rule, 0.5 s of them;
-#: what differs is compared with up to 8,192 others, 0.2 s.
+#: Additional units that do not depend on the size of the file: a repair plan has up to 10,000 repairs of each rule (0.5
+#: s); `diff` compares a differing tensor with up to 8,192 others (0.2 s).
 PLANNED: Final = {"fix": 70, "diff": 30, "lint": 30}
-#: Processor seconds after which a verb is ended: it hangs, on any machine.
+#: Processor seconds after which a verb counts as hanging and is killed, on any machine.
 HANGS: Final = 60
 
-#: What a stranger's file is given to: F is the file, D one with other data, S a sound one, T it with other data, O what is
-#: written.
+#: Calls on untrusted files. F is the file, D has other data, S is sound, T is S with other data, O is the output.
 CALLS: Final = (
     "lint F --profile security", "lint F --format sarif", "show F", "dump F", "doctor F", "identify F", "hash F",
     "hash F --lineage", "diff F F", "diff F D", "diff S F", "lint F --reference D", "convert F O --to interleave-64",
@@ -42,8 +41,8 @@ CALLS: Final = (
     "fix F -o O --unsafe", "sanitize F -o O", "run F --prompt a",
 )  # fmt: skip
 
-#: Makes the calls of its arguments on the sound file, so that everything is imported. Then it reads requests, each a folder
-#: and calls there, and says of each call how it ended, its seconds of processor time, and KiB beyond an idle fork.
+#: Runs its arguments on the sound file first, so that all imports are done. Then it reads requests (a folder and calls)
+#: and reports for each call how it ended, its processor seconds, and KiB above an idle fork.
 FORKS: Final = f"""
 import gc, json, os, resource, shutil, sys, time
 from i2s_spec.cli import main
@@ -114,7 +113,7 @@ def test_every_verb_is_bounded(name: str, tmp_path: Path, forks: subprocess.Pope
     (tmp_path / "D").write_bytes(hostile_files.other_data(data))
     (tmp_path / "S").write_bytes(Draft().data)
     slow = too_slow(forks, tmp_path, [call.split() for call in CALLS])
-    for _ in range(2):  # what is too slow is so each time; what shared a processor with others need not be
+    for _ in range(2):  # a call that is too slow is so every time; one slowed by other processes is not
         slow = slow and too_slow(forks, tmp_path, [words for words, _ in slow])
     assert not slow, "\n".join(sentence for _, sentence in slow)
 

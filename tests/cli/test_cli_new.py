@@ -103,7 +103,7 @@ def test_a_file_is_replaced_by_force_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["missing/model.gguf", "."])
-def test_where_no_file_can_be(tmp_path: Path, target: str) -> None:
+def test_impossible_targets_are_refused(tmp_path: Path, target: str) -> None:
     result = run(tmp_path, target)
     assert result.returncode == 3
     assert result.stderr.startswith("i2s: ")
@@ -130,7 +130,7 @@ def test_progress_on_a_terminal_only(tmp_path: Path) -> None:
     shown = b""
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=theirs) as process:
         os.close(theirs)
-        with suppress(OSError):  # how a terminal says that nobody writes to it any more
+        with suppress(OSError):  # Linux reports the closed end of a terminal as an error
             while part := os.read(ours, 1 << 12):
                 shown += part
         out, _ = process.communicate(timeout=600)

@@ -21,7 +21,7 @@ from i2s_spec.testing.sample import Draft
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "spec" / "tutorials"
 
-#: Each example with the modules that it imports.
+#: Each example with its imports.
 ENGINES = {"dask": ("dask", "distributed"), "ray": ("ray", "pyarrow"), "spark": ("pyspark", "pandas", "pyarrow")}
 
 

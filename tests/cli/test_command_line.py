@@ -24,7 +24,7 @@ from i2s_spec.cli.files.lint import command as lint
         (["--select", "I1", "--select", "G2", "a"], "i2s lint --select I1 --select G2 a"),
     ],
 )
-def test_what_was_typed_is_said(typed: list[str], said: str) -> None:
+def test_the_command_line_is_reconstructed(typed: list[str], said: str) -> None:
     spoken = command_line(lint.make_context("lint", [*typed]))
     assert sorted(spoken.split()) == sorted(said.split())
     assert command_line(lint.make_context("lint", shlex.split(spoken)[2:])) == spoken

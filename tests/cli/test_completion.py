@@ -20,14 +20,14 @@ from i2s_spec.cli.shell.candidates import NAMES, candidates
 from i2s_spec.cli.shell.completion import SCRIPTS
 from i2s_spec.testing.sample import Draft
 
-#: What a shell is started with so that it reads no file of the user, and shows as little as possible.
+#: How to start a shell without the user's files and with as little output as possible.
 START = {
     "bash": ["bash", "--norc", "--noprofile", "-i"],
     "zsh": ["zsh", "-f", "-i"],
     "fish": ["fish", "--no-config", "-i"],
 }
 
-#: Names that would run a program, end the line, or act on the terminal, were they not quoted or left out.
+#: Names that, without quoting, would run a program, end the line, or send escape sequences to the terminal.
 HOSTILE = {
     "x$(touch pwned)": True,
     "x`touch pwned`": True,
@@ -59,10 +59,10 @@ def values(line: str) -> list[str]:
     return [each.value for each in candidates(cli, line)]
 
 
-# --- what is offered ----------------------------------------------------------------------------------------------
+# --- candidates ---------------------------------------------------------------------------------------------------
 
 
-def test_what_may_stand_where(tmp_path: Path) -> None:
+def test_candidates_fit_the_position(tmp_path: Path) -> None:
     path = of_file(tmp_path / "m.gguf", "blk.0.attn_q.weight", "blk.0.attn_k.weight", "output.weight")
     assert values("i2s do") == ["doctor"]
     assert values("i2s golden rec") == ["record"]
@@ -87,7 +87,7 @@ def test_names_of_a_file_can_be_seen(tmp_path: Path) -> None:
         path = of_file(tmp_path / "m.gguf", name)
         assert (name in values(f"i2s dump {path} x")) is shown, name
     of_file(path, "x y", "xy")
-    assert values(f"i2s dump {path} 'x") == ["xy"]  # nothing that needs quotes inside quotes that are open
+    assert values(f"i2s dump {path} 'x") == ["xy"]  # inside open quotes, no name is offered that needs quotes itself
 
 
 def test_every_source_of_names_belongs_to_a_parameter() -> None:
@@ -207,7 +207,7 @@ def test_completion_in_a_shell(shell: str, tmp_path: Path) -> None:
             (tmp_path / "words").unlink(missing_ok=True)
             terminal.send(f"i2s dump m.gguf {start}\t")
             terminal.until(end)
-            terminal.send("\x01./record \x05\n")  # from the beginning of the line on, then its end
+            terminal.send("\x01./record \x05\n")  # insert at the start of the line, then go to its end
             terminal.wait(tmp_path / "words")
             assert (tmp_path / "words").read_text().split("\0")[:-1] == ["i2s", "dump", "m.gguf", whole]
             assert not (tmp_path / "pwned").exists()
@@ -216,7 +216,7 @@ def test_completion_in_a_shell(shell: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", SCRIPTS)
-def test_what_a_shell_lists(shell: str, tmp_path: Path) -> None:
+def test_listed_candidates_are_harmless(shell: str, tmp_path: Path) -> None:
     """Several answers are shown; none of them acts on the terminal."""
     of_file(tmp_path / "m.gguf", "x\x1b[2Jone", "xa_two", "xb_three")
     terminal = prepared(shell, tmp_path)

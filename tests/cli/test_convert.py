@@ -43,7 +43,7 @@ def test_the_example_in_the_help_works_as_typed(verb: str, tmp_path: Path) -> No
     *before, last = " ".join(text.rsplit("Example:", 1)[1].split()).split(" && ")
     for command in before:
         assert "[exit" not in run(command, tmp_path)
-    assert run(last, tmp_path).endswith("[exit 1]\n") == (verb == "diff")  # two models that are not the same
+    assert run(last, tmp_path).endswith("[exit 1]\n") == (verb == "diff")  # the two models differ
 
 
 def test_convert_says_what_it_did(folder: Path) -> None:
@@ -128,7 +128,7 @@ def test_checkpoints(folder: Path) -> None:
         ("diff tiny.gguf tiny.gguf --dialect-a x", 2, "no layout is called 'x'"),
     ],
 )
-def test_what_cannot_be_done(command: str, status: int, said: str, folder: Path) -> None:
+def test_impossible_conversions_are_refused(command: str, status: int, said: str, folder: Path) -> None:
     (folder / "bad.gguf").write_bytes(b"no GGUF file, whatever its name says")
     (folder / "cut.gguf").write_bytes((folder / "tiny.gguf").read_bytes()[:-2000])
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -186,7 +186,7 @@ def test_hash_of_several_files(folder: Path) -> None:
 @pytest.mark.parametrize(
     "words", ["decode tiny.gguf blk.0.attn_q.weight", "encode q.npy --scale 1", "convert tiny.gguf --to interleave-64"]
 )
-def test_what_is_written_is_the_last_argument_or_an_option(folder: Path, words: str) -> None:
+def test_the_output_is_the_last_argument_or_an_option(folder: Path, words: str) -> None:
     np.save(folder / "q.npy", np.ones((2, 128), np.int8))
     for name in ("a.out", "-o b.out", "--output c.out"):
         assert "[exit" not in run(f"i2s {words} {name}", folder)

@@ -18,7 +18,7 @@ NAME = "stories.gguf, which comes with i2s-spec"
 TOKENIZERS = pytest.mark.skipif(find_spec("tokenizers") is None, reason="tokenizers is not installed")
 
 
-def test_the_name() -> None:
+def test_the_label_of_the_default_model() -> None:
     assert label() == NAME
 
 
@@ -64,7 +64,7 @@ def test_the_opening_is_a_text(tmp_path: Path) -> None:
 def test_perplexity_of_stories_that_it_was_not_trained_on(tmp_path: Path) -> None:
     about = json.loads(run(tmp_path, "perplexity", "--json").stdout)
     assert about["context"] == card()["sizes"]["context"]
-    assert about["perplexity"] < 1.6  # e to the loss of the card, 0.18, is 1.2; 512 would be chance
+    assert about["perplexity"] < 1.6  # the model card's loss is 0.18, and exp(0.18) = 1.2; chance would give 512
 
 
 @TOKENIZERS
@@ -137,7 +137,7 @@ def test_new_in_another_form(tmp_path: Path) -> None:
         (["--dialect", "interleave-64"], "--dialect is for --trained"),
     ],
 )
-def test_what_cannot_be(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_impossible_options_are_refused(tmp_path: Path, arguments: list[str], said: str) -> None:
     done = run(tmp_path, "new", "m.gguf", *arguments)
     assert done.returncode == 2
     assert said in done.stderr

@@ -66,8 +66,8 @@ def test_findings_come_with_their_repair(tmp_path: Path, capsys: pytest.CaptureF
     assert "Is it sound?  no\n" in page
 
 
-def test_a_file_of_little(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A tensor of floats: nothing tells its writer, and no forward pass could begin."""
+def test_a_file_that_shows_little(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A tensor of floats: nothing identifies its writer, and no forward pass is possible."""
     path = tmp_path / "little.gguf"
     with Writer(path) as writer:
         writer.add_tensor("x", (4, 4), "F32", np.zeros((4, 4), dtype=np.float32))
@@ -76,7 +76,7 @@ def test_a_file_of_little(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "i2s run" not in page
 
 
-def test_what_run_refuses_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_reason_that_run_refuses_a_file_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file without errors whose positions are scaled in a way that the forward pass does not know."""
     path, odd = tmp_path / "a.gguf", tmp_path / "odd.gguf"
     new(path, "llama", layers=1)
@@ -113,7 +113,7 @@ def test_several_findings_of_a_code_show_the_first(tmp_path: Path, capsys: pytes
     assert "; and 2 more" in words
 
 
-def test_what_is_no_model_is_an_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_are_not_models_get_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "page.gguf").write_bytes(b"<!DOCTYPE html>")
     for name, rule in (("page.gguf", "G004"), ("missing.gguf", "S901")):
         code, page = called(capsys, "doctor", str(tmp_path / name))
@@ -125,7 +125,7 @@ def test_what_is_no_model_is_an_answer(tmp_path: Path, capsys: pytest.CaptureFix
 def test_files_that_hold_no_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The answer says what there is: no such file, a folder, another format, half a header, no tensors."""
+    """The report says what was found: no such file, a folder, another format, half a header, no tensors."""
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
     Path("page.gguf").write_bytes(b"<!DOCTYPE html>")

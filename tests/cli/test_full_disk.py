@@ -68,7 +68,7 @@ def test_a_full_disk(
     place: Path, disk: Path, line: str, free: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(place)
-    monkeypatch.setattr(atomic_file, "_refuse_without_room", lambda *ignored: None)  # who asks first meets it too early
+    monkeypatch.setattr(atomic_file, "_refuse_without_room", lambda *ignored: None)  # must not fail before the writes
     filling = disk / "filling"
     for path in disk.iterdir():
         path.unlink()

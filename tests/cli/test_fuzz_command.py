@@ -53,7 +53,7 @@ def test_forms() -> None:
     assert "<failure" in fuzz("--runs", "2", "--effort", "0", "--format", "junit", "--", "false").stdout
 
 
-def test_it_goes_on(tmp_path: Path) -> None:
+def test_a_campaign_continues(tmp_path: Path) -> None:
     folder = str(tmp_path / "c")
     fuzz("--runs", "3", "--corpus", folder, "--", "true")
     document = json.loads(fuzz("--runs", "2", "--format", "json", "--corpus", folder, "--", "true").stdout)
@@ -61,7 +61,7 @@ def test_it_goes_on(tmp_path: Path) -> None:
     assert status("--runs", "1", "--seed", "2", "--corpus", folder, "--", "true") == 2
 
 
-def test_a_find_can_be_tried_again(tmp_path: Path) -> None:
+def test_a_finding_can_be_replayed(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     fuzz("--runs", "2", "--effort", "10", "--corpus", str(folder), "--", "false")
     (find,) = (folder / "findings").glob("*.gguf")

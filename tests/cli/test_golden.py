@@ -97,7 +97,7 @@ def test_the_old_spelling_of_numerics_goes_on_with_a_notice(folder: Path) -> Non
         (["compare", "golden", "other"], 2, "a record of other tokens: 2"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_done(folder: Path, words: list[str], status: int, says: str) -> None:
+def test_impossible_requests_are_refused(folder: Path, words: list[str], status: int, says: str) -> None:
     done = run(folder, "golden", *words)
     assert done.returncode == status, (done.stdout, done.stderr)
     assert says in done.stderr.replace("is not a token id", "no token id")
@@ -125,7 +125,7 @@ def test_reports_into_a_file(folder: Path, form: str) -> None:
     done = run(folder, "golden", "compare", "golden", "golden", "--format", form, "-o", f"report.{form}")
     assert (done.returncode, done.stdout) == (0, "")
     text = (folder / f"report.{form}").read_text(encoding="utf-8")
-    if form == "html":  # each names its own command and time, and nothing else differs
+    if form == "html":  # the footers contain different commands and times
         assert f"<code>i2s golden compare --format html --output report.{form} golden golden</code>" in text
         text, before = (re.sub(r"<footer>.*</footer>", "", each) for each in (text, plain.stdout))
         assert text == before

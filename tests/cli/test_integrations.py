@@ -23,7 +23,7 @@ yaml = pytest.importorskip("yaml")
 
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = {name for parameter in lint.params for name in parameter.opts}
-#: Those of `i2s conform run`, which the action's second mode calls.
+#: Options of `i2s conform run`, which the action's second mode calls.
 ASKING = {option for parameter in conform_run.params for option in parameter.opts}
 
 
@@ -59,7 +59,7 @@ def test_action_is_composite_and_names_what_exists() -> None:
         assert step["shell"] == "bash"
         assert "${{" not in step["run"], "an input in the text of a script could be a command"
         for option in re.findall(r"(?<= )--[a-z-]+(?= )", step["run"]):
-            assert option in OPTIONS | ASKING | {"--quiet", "--clear"}  # of pip and of venv
+            assert option in OPTIONS | ASKING | {"--quiet", "--clear"}  # options of pip and of venv
         for name in re.findall(r"I2S_[A-Z_]+", " ".join(step["env"])):
             assert name in {parameter.envvar for parameter in lint.params}
     used = set(re.findall(r"\$\{\{ inputs\.([a-z-]+) \}\}", str(action["runs"]["steps"])))

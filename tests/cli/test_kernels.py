@@ -18,7 +18,7 @@ from i2s_spec.cli.info import needs_of_kernels, tables_of_kernels
 from i2s_spec.codec import _cpu, isa
 from i2s_spec.convert.synthetic.new import new
 
-#: What sets ask of the processor: those of one table, or of every other table.
+#: Processor features that the kernel sets require, for one table or for all others.
 AVX2: Final = {"avx2", "fma", "f16c"}
 AVX512: Final = {*AVX2, "avx512f", "avx512bw", "avx512vl", "avx512dq"}
 NEEDS: Final = {
@@ -75,7 +75,7 @@ def test_hidden_features_are_missing_in_every_table(profile: str) -> None:
             assert runs == (needs <= has), (name, kernels)
 
 
-def test_needs_are_told_as_they_are() -> None:
+def test_reported_requirements_are_the_checked_ones() -> None:
     """What a set is said to need is what it asks for, and to ask changes nothing; blocks and evidence count bits too."""
     features = _cpu.features()
     for table, sets in tables_of_kernels().items():
@@ -119,7 +119,7 @@ def test_histograms_are_right_where_no_processor_counts_bits() -> None:
     assert said.returncode == 0, said.stderr
 
 
-def test_what_was_asked_for_and_is_not_there_is_told() -> None:
+def test_a_requested_set_that_a_table_lacks_is_reported() -> None:
     """On a processor without VPOPCNTDQ the survey has no set avx512, and the products have; here or on any other."""
     masked = {"I2S_HIDE": PROCESSORS["cascade-lake"]}
     asked = next((name for name, runs in reversed(facts(**masked)["tables"]["products"]["sets"].items()) if runs))

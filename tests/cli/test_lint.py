@@ -297,7 +297,7 @@ def test_every_mishap_gets_its_code() -> None:
         for mishap in mishaps():
             report = lint(mishap.apply(model.getvalue()))
             errors = {f.code for f in report.findings if f.severity.value == "error"}
-            follows = {"M101", "M102"} if mishap.name == "hostile-name" else set()  # the tensor is another one then
+            follows = {"M101", "M102"} if mishap.name == "hostile-name" else set()  # the tensor has another name then
             assert errors - follows == {mishap.code}, mishap.name
 
 

@@ -26,7 +26,7 @@ from tiny_checkpoints import packed_2b4t
 pytest.importorskip("distributed", reason="the extra [dask] is not installed")
 parquet = pytest.importorskip("pyarrow.parquet", reason="the extra [dask] is not installed")
 
-#: Seconds after which a step has failed; machines are shared.
+#: Timeout of a step in seconds; generous, because machines are shared.
 LONG = 240
 
 
@@ -93,7 +93,7 @@ def test_a_run_its_repetition_and_a_change(tmp_path: Path, server: Server) -> No
     again = ended(i2s(*arguments, cwd=tmp_path))
     assert "i2s: 13 of 16 files have results from an earlier run" in again[2]
     assert "i2s: unchanged on their servers, so with their earlier results: 1 of 1 file" in again[2]
-    assert len(lines(tmp_path / "r.jsonl")) == before + 2  # the changed one, and the one that is not there
+    assert len(lines(tmp_path / "r.jsonl")) == before + 2  # the changed file and the missing one
     assert {path for path, each in reports(again[1]).items() if not each["ok"]} == {
         str(folder / "00000.gguf"), str(folder / "text.gguf"), str(tmp_path / "missing.gguf"),
     }  # fmt: skip
@@ -162,7 +162,7 @@ def test_without_the_extra_one_sentence_says_what_to_install(tmp_path: Path, mon
 
 @pytest.mark.thorough
 def test_all_workers_wait_where_one_is_told_to(tmp_path: Path, server: Server) -> None:
-    """While a host asks to be left alone, nobody asks it but who was at it; every file has its result in the end."""
+    """While a host asks to wait, it gets only requests in flight; every file has its result at the end."""
     data, seconds = Draft().data, 4.0
     server.files |= {f"/{i}.gguf": data + i.to_bytes(4, "little") for i in range(40)}
     (tmp_path / "list.txt").write_text("".join(f"{server.url}{path}\n" for path in server.files), encoding="utf-8")
@@ -188,7 +188,7 @@ def test_all_workers_wait_where_one_is_told_to(tmp_path: Path, server: Server) -
     found = lines(tmp_path / "r.jsonl")
     assert Counter(Counter(line["url"] for line in found).values()) == {1: 40}
     assert not any(finding["code"] == "S913" for line in found for finding in line["report"]["findings"])
-    # A batch ends at the first refusal; at most those that were out when it came ask once more.
+    # A batch ends at the first refusal. At most the batches then in flight make one more request.
     assert 1 <= len(refused) <= 6
     assert len(server.seen) == 40 + len(refused)
 
@@ -215,7 +215,7 @@ def cluster(tmp_path: Path) -> Iterator[dict[str, Any]]:
         try:
             scheduler = start("distributed.cli.dask_scheduler", "--port", "0", "--host", "127.0.0.1", "--no-dashboard",
                               "--scheduler-file", str(address))  # fmt: skip
-            waited(lambda: address.exists() and address.read_text().rstrip().endswith("}"))  # it may be half written
+            waited(lambda: address.exists() and address.read_text().rstrip().endswith("}"))  # it may be incomplete
             found = json.loads(address.read_text())["address"]
             workers = start("distributed.cli.dask_worker", found, "--nworkers", "2", "--nthreads", "1", "--no-dashboard",
                             "--local-directory", str(tmp_path))  # fmt: skip
@@ -241,7 +241,7 @@ def below(pid: int) -> list[int]:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process has not ended; one that nobody has asked how it ended is still listed."""
+    """Whether a process is running; a zombie is still listed."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -275,7 +275,7 @@ def spawned(pid: int) -> list[int]:
 
 @pytest.mark.thorough
 def test_killed_workers_lose_nothing(tmp_path: Path) -> None:
-    """Processes of a local cluster die, three times; a file that kills whoever reads it would be one of them."""
+    """Processes of a local cluster die three times, as for a file that kills every reader."""
     models(tmp_path, 240)
     results = tmp_path / "r.jsonl"
     run = i2s(
@@ -340,8 +340,8 @@ def test_a_killed_run_goes_on(tmp_path: Path) -> None:
     killed(run.pid)
     assert ended(run)[0] == -signal.SIGKILL
     with results.open("r+b") as stream:
-        stream.truncate(results.stat().st_size - 20)  # as where the disk had no room for the last line
-    waited(lambda: not any(map(runs, workers)))  # workers do not outlive it
+        stream.truncate(results.stat().st_size - 20)  # as if the disk was full during the last line
+    waited(lambda: not any(map(runs, workers)))  # workers end when their client does
     code, _, err = ended(i2s(*arguments, cwd=tmp_path))
     assert "an incomplete last line of" in err
     assert Counter(Counter(line["url"] for line in lines(results)).values()) == {1: 200}

@@ -62,7 +62,7 @@ def refused(*args: str, **options: Any) -> str:
     return str(outcome.error)
 
 
-# --- what counts before what --------------------------------------------------------------------------------------
+# --- precedence of settings ---------------------------------------------------------------------------------------
 
 
 def test_command_line_before_environment_before_files(folder: Path) -> None:
@@ -146,7 +146,7 @@ def test_lists_on_the_command_line(folder: Path) -> None:
         (["--config", "nothing.toml"], "No such file"),
     ],
 )
-def test_what_cannot_be_followed(folder: Path, args: list[str], message: str) -> None:
+def test_invalid_settings_are_refused(folder: Path, args: list[str], message: str) -> None:
     said = refused("good.gguf", *args)
     assert message in said
     run = i2s(folder, "lint", "good.gguf", *args)
@@ -170,10 +170,10 @@ def test_a_configuration_beside_the_files_is_not_followed(folder: Path) -> None:
     assert lint("sub/dup_key.gguf").code == 1
 
 
-# --- excuses ------------------------------------------------------------------------------------------------------
+# --- suppressions -------------------------------------------------------------------------------------------------
 
 
-def test_excuses(folder: Path) -> None:
+def test_suppressions(folder: Path) -> None:
     (folder / "i2s.toml").write_text(
         '[[ignore]]\nfiles = "sub/gap.gguf"\ncodes = ["P1"]\nreason = "written by the old tool"\n'
         '[[ignore]]\nfiles = "other/*"\ncodes = ["G2"]\nreason = "nobody remembers"\n'
@@ -285,7 +285,7 @@ def on_terminal(*args: str, env: dict[str, str] | None = None) -> tuple[str, byt
     try:
         while chunk := os.read(leader, 4096):
             shown += chunk
-    except OSError:  # Linux says so where the other end is closed
+    except OSError:  # Linux reports the closed end of a terminal as an error
         pass
     os.close(leader)
     assert child.stdout is not None
@@ -301,14 +301,14 @@ def test_a_bar_on_a_terminal_only(folder: Path) -> None:
     new(folder / "model.gguf")
     out, shown = on_terminal("model.gguf")
     assert out == lint("model.gguf").out
-    if shown:  # reading may say nothing of such a small file
+    if shown:  # a file this small may be read without a progress message
         assert b"reading" in shown
     assert on_terminal("-q", "model.gguf")[1] == b""
     assert on_terminal("--header-only", "model.gguf")[1] == b""
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "github", "junit", "sarif"])
-def test_streams_that_know_little(folder: Path, form: str) -> None:
+def test_streams_with_a_limited_encoding(folder: Path, form: str) -> None:
     (folder / "é☃.gguf").write_bytes(broken("dup_key"))
     run = subprocess.run(
         [sys.executable, "-m", "i2s_spec", "lint", "--format", form, "é☃.gguf"],
@@ -354,7 +354,7 @@ def test_rules_say_what_they_apply_to() -> None:
     assert "(models of a declared architecture)" in rules("M")
 
 
-# --- what a configuration hides is said ---------------------------------------------------------------------------
+# --- settings that hide findings are reported ---------------------------------------------------------------------
 
 HIDING = {
     "ignore": 'ignore = ["S", "M", "G", "I", "P", "T"]',
@@ -367,7 +367,7 @@ HIDING = {
 
 @pytest.mark.parametrize("how", HIDING)
 @pytest.mark.parametrize("form", ["text", "json", "jsonl", "sarif", "html", "markdown", "github"])
-def test_what_a_configuration_changes_is_said(folder: Path, how: str, form: str) -> None:
+def test_reports_name_the_settings_that_change_findings(folder: Path, how: str, form: str) -> None:
     (folder / "i2s.toml").write_text(HIDING[how])
     hidden = lint("sub/dup_key.gguf", "--format", form)
     key = "ignore" if how == "suppression" else how
@@ -388,7 +388,7 @@ def test_security_is_not_weakened_by_what_is_found(folder: Path, how: str, monke
     assert lint("sub/dup_key.gguf").code == 1
 
 
-def test_what_is_no_judgement_needs_no_word(folder: Path) -> None:
+def test_settings_without_effect_on_findings_are_not_reported(folder: Path) -> None:
     (folder / "i2s.toml").write_text('jobs = 2\nformat = "json"')
     assert "configuration" not in lint("good.gguf").out
 

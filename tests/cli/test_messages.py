@@ -95,7 +95,7 @@ def test_the_demo_overwrites_nothing_unasked(
     assert Path("overlap.gguf").read_bytes() != b"mine"
 
 
-def test_a_dash_is_no_file(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dash_is_not_a_file_name(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     for verb in (["fix", model, "-o", "-"], ["convert", model, "-", "--to", "interleave-64"]):
         code, _, said = called(capsys, *verb)
         assert code == 2

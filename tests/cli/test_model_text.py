@@ -38,7 +38,7 @@ def test_the_log_of_a_run_gets_no_command(monkeypatch: pytest.MonkeyPatch) -> No
     assert piped(["::error::x"], escaped=False) == "::error::x\n"
 
 
-def test_a_file_is_no_log(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def test_a_regular_file_is_not_a_ci_log(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     with open(f"{tmp_path}/x", "w", encoding="utf-8") as file:
         assert not is_ci_log(file)

@@ -28,7 +28,7 @@ CALLS = [
     ["--format", "json", "--format", "text", "a"],
 ]
 
-#: What click has to read: it is wrong, or sets what is not plain.
+#: Command lines that click must parse: they are invalid, or have other than plain options.
 OTHERS = [
     [], ["--help"], ["--header", "a"], ["--format", "a"], ["--format"], ["--threads", "0", "a"], ["--threads=x", "a"],
     ["--jobs", "-1", "a"], ["--", "a"], ["-", "a"], ["-qq", "a"], ["--select", "G", "a"], ["-o", "x", "a"],

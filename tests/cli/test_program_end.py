@@ -10,7 +10,7 @@ import pytest
 
 from i2s_spec.testing.sample import Draft
 
-#: Python writes what the open file holds as it takes the module apart.
+#: The open file's buffer is flushed only when Python destroys the module.
 PROGRAM = """
 import sys
 left_open = open({mark!r}, "w")
@@ -63,9 +63,7 @@ def test_exit_codes_stay(sample: Path, tmp_path: Path) -> None:
     ],
     ids=["atexit", "thread", "profile", "trace", "dev"],
 )
-def test_what_is_to_be_done_before_the_end_is_done(
-    more: str, options: tuple[str, ...], sample: Path, tmp_path: Path
-) -> None:
+def test_pending_work_is_done_before_the_end(more: str, options: tuple[str, ...], sample: Path, tmp_path: Path) -> None:
     ended = run(tmp_path / "mark", more, "lint", str(sample), options=options)
     assert ended.returncode == 0
     assert (tmp_path / "mark").read_text() == "taken apart"
@@ -73,7 +71,7 @@ def test_what_is_to_be_done_before_the_end_is_done(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_what_cannot_be_written_is_said(sample: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_at_the_end(sample: Path, tmp_path: Path) -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:
         ended = run(tmp_path / "mark", "", "lint", str(sample), stdout=full.fileno())
     assert ended.returncode

@@ -171,7 +171,7 @@ def on_a_terminal(folder: Path, *args: str, errors: bool = False) -> bytes:
 def test_text_of_a_model_does_not_act_on_a_terminal(folder: Path) -> None:
     args = ("run", hostile_model(folder), "--tokens", "1,300", "-n", "4", "-q", "--force", *GOLDEN)
     piped = i2s_run(folder, *args).stdout
-    assert "\x1b]0;" in piped  # exact in a pipe
+    assert "\x1b]0;" in piped  # escape sequences are passed through to a pipe
     shown = on_a_terminal(folder, *args)
     assert b"\x1b" not in shown
     assert "\u202e".encode() not in shown
@@ -195,7 +195,7 @@ def test_text_of_a_model_does_not_act_on_a_terminal(folder: Path) -> None:
 def test_bars_on_a_terminal_leave_the_result_alone(args: tuple[str, ...], folder: Path) -> None:
     shown = on_a_terminal(folder, *args, errors=True)
     result = (folder / "other.txt").read_text()
-    assert b"\x1b[" in shown  # a bar was there
+    assert b"\x1b[" in shown  # a progress bar was shown
     assert result == i2s_run(folder, *args).stdout != ""
     assert b"\x1b[" not in on_a_terminal(folder, *args, "-q", errors=True)
 

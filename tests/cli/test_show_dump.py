@@ -103,7 +103,7 @@ def test_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal()
     with open_file(Draft().data) as file:
         terminal.write(show_text.page(show.describe(file), 80), stream)
-    assert "\x1b[3" not in stream.getvalue()  # bold is no colour
+    assert "\x1b[3" not in stream.getvalue()  # bold is not a color
 
 
 def test_a_stream_that_is_not_unicode_gets_escapes() -> None:

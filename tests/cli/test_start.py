@@ -29,11 +29,11 @@ new = set(sys.modules) - bare
 print(status, sum(name.startswith("i2s_spec") for name in new), *sorted(new), file=sys.stderr)
 """
 
-#: What costs most: libraries, and modules of Python's own that load many others.
+#: The most expensive imports: libraries, and standard modules that load many others.
 HEAVY = {"numpy", "construct", "rich", "click", "typing", "re", "inspect", "dataclasses", "pathlib", "json", "tempfile",
          "functools", "contextlib", "enum", "threading", "subprocess", "importlib.metadata", "concurrent.futures",
          "multiprocessing"}  # fmt: skip
-#: Standard modules that CPython 3.14 split off from others, or no longer loads before a program: they are not counted.
+#: Not counted: standard modules that CPython 3.14 split off, or no longer loads at start.
 SINCE_314 = {"io", "abc", "_abc", "errno", "annotationlib", "_types", "_py_warnings", "_zstd", "compression"}
 CLICK = {"functools", "contextlib", "click", "typing", "re", "enum", "inspect", "threading"}
 #: Not counted either: standard modules that CPython 3.12 or 3.15 split off.

@@ -31,7 +31,7 @@ def test_an_unfinished_file_goes_with_the_program(tmp_path: Path, number: signal
     assert signal.getsignal(number) == before
 
 
-def test_what_the_caller_switched_off_stays_off() -> None:
+def test_ignored_signals_stay_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with cleaned_up():

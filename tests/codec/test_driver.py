@@ -34,19 +34,20 @@ HEADERS = HERE.parent.parent / "pyx"
 ORACLE = HERE.parent / "oracle"
 
 WHATS: Final = ("unpack", "pack", "floats", "blocks", "to_rows", "of_rows", "scan", "histogram")
-#: What the driver fills memory with before a call.
+#: Byte with which the driver fills memory before a call.
 FILL: Final = 0xA5
 
-#: What the kernels make of the code that stands for nothing: what the arithmetic of the map gives.
+#: The value that kernels give the unused code: the result of the code map's arithmetic.
 OF_UNUSED: Final = {"offset-1": 2, "zero-first": 0, "twos-complement": -2, "offset-2": -2}
 
-#: Few and many, whole blocks and not, one less than whole, and past the ends of the kernels' tiles of 4,096 and 8,192.
+#: Small and large sizes, whole blocks and partial ones, one element less, and just past the kernels' tiles of 4,096 and
+#: 8,192.
 SHAPES: Final = [(4, 128), (4, 4), (8, 1), (4, 33), (4, 63), (8, 47), (4, 48), (8, 64), (4, 96), (12, 96), (4, 160),
                  (8, 256), (4, 320), (16, 640), (4, 5001), (4, 8960), (20, 1920)]  # fmt: skip
 SCALES: Final = [0.75, -0.5, 1e-40, -0.0, float("inf"), float("nan")]
 REMAPS: Final = [[0, 1, 2, 3], [1, 2, 0, 3], [3, 0, 1, 2], [2, 2, 0, 1]]
 
-#: Where the three builds of the reference quantizer left their bytes, and the layout that those have.
+#: Folders with the output of the three builds of the reference quantizer, and their layouts.
 BUILDS: Final = {"blk128": "interleave-128", "blk64": "interleave-64", "row4": "rows-1x4"}
 
 
@@ -85,7 +86,7 @@ def add_elements(cases: Cases, codes: np.ndarray[Any, Any], layout: Layout, payl
     for code_map, number in MAP_IDS.items():
         trits = meaning(code_map)[codes]
         cases.add("unpack", (*run, number), payload, trits.tobytes())
-        with np.errstate(all="ignore"):  # NaN and infinities are answers
+        with np.errstate(all="ignore"):  # NaN and infinity are valid results
             floats = trits.astype(np.float32) * np.float32(scale)
         bits = int(np.float32(scale).view(np.uint32))
         cases.add("floats", (*run, number, bits), payload, floats.tobytes())
@@ -146,7 +147,7 @@ def add_counts(cases: Cases, payload: bytes, scans: bool = True) -> None:
 def add_needles(cases: Cases, rng: np.random.Generator) -> None:
     """One code among others, wherever vectors, steps and rests begin and end."""
     for n, code in product((1, 7, 8, 63, 64, 65, 127, 255, 256, 257, 511, 1000, 65_535, 65_700), range(4)):
-        # neighboring codes that share a bit with it must not be taken for it
+        # neighboring codes that share a bit with it must not match
         others = np.array([c for c in range(4) if c != code])
         hay = rng.choice(others, (n, 4))
         places = {0, n - 1, int(rng.integers(n))}
@@ -173,7 +174,7 @@ def of_the_definition() -> Cases:
             add_transcodings(cases, codes)
     for n in (0, 1, 7, 8, 31, 96, 127, 128, 129, 255, 256, 1000, 3839, 3840, 20_000):
         add_counts(cases, rng.bytes(n))
-    for byte in (0x00, 0x55, 0xAA, 0xFF):  # the largest counts that there can be, where counters are narrow
+    for byte in (0x00, 0x55, 0xAA, 0xFF):  # the largest possible counts, which could overflow narrow counters
         add_counts(cases, bytes([byte]) * 600_000, scans=False)
     add_needles(cases, rng)
     return cases

@@ -73,7 +73,7 @@ def test_changes_of_every_word(kernels: str, type: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("type", TYPES)
-def test_what_is_no_number_is_told(kernels: str, type: str) -> None:
+def test_infinities_and_nan_are_reported(kernels: str, type: str) -> None:
     """One word among numbers, at any place of a vector and of the rest; and what becomes infinite on the way."""
     width = width_of(type)
     for place in (0, 1, 31, 255, 256, 1023):
@@ -89,7 +89,7 @@ def test_what_is_no_number_is_told(kernels: str, type: str) -> None:
                 assert all(passes.change_words(mine, type, target)[1] for target in TYPES)
         for passes in (float_passes, float_passes_native):
             assert not passes.sum_runs(words, type, 8, np.empty((4, COLUMNS), np.float32))
-    large = np.full(700, 65520, "<f4").view(np.uint8)  # the least that halves have no number for
+    large = np.full(700, 65520, "<f4").view(np.uint8)  # the least number beyond the range of F16
     assert [passes.change_words(large, "F32", "F16")[1] for passes in (float_passes, float_passes_native)] == [
         True,
         True,
@@ -118,7 +118,7 @@ def test_trits_of_every_word(kernels: str, type: str, gain: float) -> None:
     words = finite(type)
     with np.errstate(all="ignore"):
         wanted = np.clip(np.rint(wide(words, type) * np.float32(gain)), -1, 1)
-    wanted = np.nan_to_num(wanted).astype(np.int8)  # 0 times infinity
+    wanted = np.nan_to_num(wanted).astype(np.int8)  # 0 times infinity gives 0
     least = least_one(np.float32(gain), type)
     assert np.array_equal(float_passes.cut_words(words, type, least), wanted)
     for count in (*range(70), words.size // width_of(type)):

@@ -65,7 +65,7 @@ def test_folded_weights_times_rotated_inputs_are_weights_times_inputs() -> None:
     assert not np.allclose(x @ folded.T, x @ weights.T, atol=1)
 
 
-def test_what_cannot_be_rotated() -> None:
+def test_impossible_rotations_are_refused() -> None:
     with pytest.raises(ValueError, match="it is not a power of two"):
         transform(np.zeros(12, dtype=np.float32), 3)
     with pytest.raises(ValueError, match="rows of 12 elements are not whole blocks of 8"):

@@ -102,11 +102,11 @@ def test_unpack_and_kin(module_set: str, shape: Any, dialect: Dialect, order: An
     n = int(np.prod(shape))
     size = n // 4 + 32 + short
     data = random.integers(0, 256, max(size, 0), dtype=np.uint8)
-    if sound:  # no code that stands for nothing
+    if sound:  # without unused codes
         used = [code for code in range(4) if code != dialect.code_map.unused]
         fields = random.choice(used, (data.size, 4)).astype(np.uint8)
         data = fields[:, 0] << 6 | fields[:, 1] << 4 | fields[:, 2] << 2 | fields[:, 3]
-    memory = memoryview(bytes(offset) + data.tobytes())[offset:]  # at any address
+    memory = memoryview(bytes(offset) + data.tobytes())[offset:]  # at any alignment
     options = {"byte_order": order, "strict": strict, "unused_code": unused_code}
     for name in ("unpack", "dequantize"):
         expected = outcome(getattr(reference, name), memory, shape, dialect, **options)
@@ -217,7 +217,7 @@ def test_results_are_the_same_however_they_are_stored(
         assert weights.tobytes() == reference.dequantize(packed, shape, name).tobytes()
         for other in LAYOUTS:
             assert native.transcode(packed, shape, name, other, threads=3) == reference.pack(trits, -0.5, other)
-        for address in (1, 8, 16):  # results where streaming is not to be had
+        for address in (1, 8, 16):  # addresses at which streaming stores are impossible
             buffer = bytearray(len(packed) + 16)
             native.pack(trits, -0.5, name, out=memoryview(buffer)[address % 16 : address % 16 + len(packed)])
             assert buffer[address % 16 : address % 16 + len(packed)] == packed
@@ -349,7 +349,7 @@ def test_odd_scales_multiply_as_floats_do(kernel_set: str, bits: int) -> None:
         assert native.dequantize(data, shape, layout).tobytes() == reference.dequantize(data, shape, layout).tobytes()
 
 
-# --- seams: between threads, between windows, between kernel sets, the end of one long run ---
+# --- boundaries between threads, windows and kernel sets; the end of one long run ---
 
 
 IN_FILES = [name for name, layout in LAYOUTS.items() if layout.in_gguf]
@@ -378,7 +378,7 @@ def test_threads_share_the_work_without_a_rest(
 
 
 @pytest.mark.parametrize("at", [0, 1, 511, 512, 700, 1023])
-def test_one_thread_s_find_is_everybody_s(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+def test_a_fault_in_one_thread_stops_the_call(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     monkeypatch.setattr(kernels, "THREAD_BYTES", 1)
     weights = trits(8, 128)
     weights.reshape(-1)[at] = 2

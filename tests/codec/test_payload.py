@@ -92,7 +92,7 @@ def test_results_are_written_where_they_belong() -> None:
 
 
 def test_the_old_keyword_works_with_a_notice() -> None:
-    data = bytes([0xFF]) * 32 + bytes(32)  # every code stands for nothing
+    data = bytes([0xFF]) * 32 + bytes(32)  # unused codes only
     with pytest.warns(DeprecationWarning, match="the keyword code3= is called unused_code= now"):
         trits, _ = native.unpack(data, (1, 128), code3="zero")  # type: ignore[call-overload]
     assert not trits.any()

@@ -106,7 +106,7 @@ def test_absmax(weights: list[float], trits: list[int], scale: float) -> None:
         ("embedding-mean", [1.0, -3.0, 0.0, 1.0], [1, -1, 0, 1], 1.25),
         ("embedding-mean", [2.0, -6.0, 1.0, 3.0], [1, -1, 0, 1], 3.0),
         ("embedding-mean", [0.0, 0.0], [0, 0], 1e-5),
-        # 0.8647483 is more than half of the mean, but not once it is multiplied by the mean's reciprocal.
+        # 0.8647483 is more than half of the mean, but not after multiplication by the mean's reciprocal.
         ("embedding-mean", [0.8647483, -2.5942447], [0, -1], 1.7294965),
         ("hf-first", [1.7294965, 0.8647483], [1, 1], 1.7294965),
         ("embedding-mean", [NAN, 1.0, -1.0], [0, 0, 0], NAN),
@@ -167,7 +167,7 @@ def test_every_float_type_becomes_float32_first() -> None:
 
 
 @pytest.mark.parametrize("weights", [np.zeros(128, bool), np.zeros(128, np.uint8), np.zeros(128, complex), ["x"] * 128])
-def test_what_is_no_weight(weights: Any) -> None:
+def test_wrong_types_of_weights_are_refused(weights: Any) -> None:
     with pytest.raises(TypeError, match="weights are floats, or bfloat16 as uint16, not"):
         quantize(weights)
 
@@ -334,4 +334,4 @@ def test_clipping_before_or_after_rounding_is_the_same() -> None:
         x = np.concatenate([*around, np.float32([INF, -INF])])
         assert np.array_equal(np.rint(np.clip(x, -limit, limit)), np.clip(np.rint(x), -limit, limit))
         away = np.copysign(np.floor(np.abs(x[:-2]) + 0.5), x[:-2])
-        assert (np.rint(x[:-2]) != away).any()  # where the two kinds of ties differ, this would have shown
+        assert (np.rint(x[:-2]) != away).any()  # the inputs include ties where the two rules differ

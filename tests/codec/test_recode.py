@@ -32,7 +32,9 @@ def tensor(seed: int, shape: tuple[int, ...], dialect: Dialect) -> tuple[bytes, 
     shape=st.sampled_from(SHAPES[:3]),
     seed=st.integers(0, 2**32),
 )
-def test_any_way_round_leads_back(codec: Any, path: list[Dialect], shape: tuple[int, int], seed: int) -> None:
+def test_any_cycle_of_dialects_restores_the_bytes(
+    codec: Any, path: list[Dialect], shape: tuple[int, int], seed: int
+) -> None:
     """Codes that stand for nothing and every bit of the scale included."""
     start = path[0]
     data, codes = tensor(seed, shape, start)
@@ -65,7 +67,7 @@ def test_transcoding_is_unpacking_and_packing(
 
 
 @pytest.mark.requirement("R6.1-4")
-def test_what_means_nothing_in_a_tail_becomes_zero(codec: Any) -> None:
+def test_meaningless_bytes_of_a_tail_become_zero(codec: Any) -> None:
     data = codec.pack(np.ones((4, 128), np.int8), 0.75)
     stale = data[:132] + b"\xaa" * 28
     assert codec.transcode(stale, (4, 128)) == data
@@ -123,7 +125,7 @@ def test_a_histogram_does_not_depend_on_the_layout(codec: Any, shape: tuple[int,
 
 
 def test_a_histogram_counts_every_byte_of_payload(codec: Any) -> None:
-    """Also those after the last whole block; what does not fill a byte, where it is told to."""
+    """Including elements after the last whole block, and on request those that do not fill a byte."""
     data = codec.pack(np.zeros(128, np.int8), 1.0)[:32] + bytes(1) + bytes(32)
     assert codec.histogram(data, (4, 33)) == (4, 128, 0, 0)
     with pytest.raises(ValueError, match="135 elements leave 3 over"):

@@ -53,7 +53,7 @@ GOLDEN = ((K * K + 3 * K + K // 5) % 3 - 1).reshape(4, 128)
         ),
         ("sequential-msb", 1, "3d9d79df348a0b31996d78c13ecf3cc09db756cf7ad7a7405eddc4f8c6642f28", "14669080519a4201"),
         ("sequential-lsb", 1, "60fbaca7d7a307a4e33f1b7ff1d8cee0e52cbe0e74bb76254e72cf847689ae23", "1499060245a68140"),
-        # The scale of these files is the last weight that is not 0, with its sign, and codes are relative to it.
+        # The scale of these files is the last nonzero weight, with its sign; codes are relative to it.
         (
             "sequential-msb/twos-complement", -1, "9f4675f4e8373a5906424326dac1483602ab350de1de65d1f1dfbf7190539356",
             "4133c5d504cf1754",
@@ -132,11 +132,11 @@ def test_any_payload_is_its_codes(layout: Any, seed: int) -> None:
     "case",
     ["tern_1x128", "tern_4x128", "tern_7x128", "tern_8x256", "tern_12x384", "tern_16x512", "c64_2x192", "zeros_4x128"],
 )
-def test_what_the_reference_quantizer_wrote(shared: Path, folder: str, dialect: str, case: str) -> None:
+def test_files_of_the_reference_quantizer_are_unpacked(shared: Path, folder: str, dialect: str, case: str) -> None:
     weights = np.load(shared / "vectors/quant/in" / f"{case}.npy")
     data = (shared / "vectors/quant" / folder / f"{case}.bin").read_bytes()
     layout = parse(dialect).layout
-    if weights.shape[0] % layout.row_block:  # the quantizer drops the rows that are left over; nothing here does
+    if weights.shape[0] % layout.row_block:  # the quantizer drops the remaining rows; this package does not
         with pytest.raises(ValueError, match="whole groups"):
             unpack(data, weights.shape, dialect)
         return
@@ -150,7 +150,7 @@ def test_what_the_reference_quantizer_wrote(shared: Path, folder: str, dialect: 
 
 
 @pytest.mark.parametrize("case", ["tern_4x128", "tern_16x512"])
-def test_what_the_python_converters_wrote(shared: Path, case: str) -> None:
+def test_files_of_the_python_converters_are_unpacked(shared: Path, case: str) -> None:
     weights = np.load(shared / "vectors/quant/in" / f"{case}.npy")
     data = np.load(shared / "vectors/pyconv" / f"{case}.hf_i2s.npy")
     got, scale = unpack(data, weights.shape)
@@ -253,7 +253,7 @@ def test_copies_of_the_scale_that_differ() -> None:
     data[-5] ^= 1
     with pytest.raises(ValueError, match="copy 6 is 0000c03e and copy 0 0000c03f"):
         unpack(data, (128,), "interleave-128/offset-1/replicated-8")
-    assert unpack(data, (128,))[1] == 1.5  # to the canonical dialect those bytes mean nothing
+    assert unpack(data, (128,))[1] == 1.5  # the canonical dialect ignores these bytes
 
 
 @pytest.mark.parametrize("scale", [3.5e38, -1e300, (2 - 2**-24) * 2.0**127])
@@ -343,7 +343,7 @@ def test_every_buffer_is_read_from_any_address(codec: Any, offset: int, tmp_path
         del window, source, sources
 
 
-def test_what_is_no_buffer_of_bytes_in_a_row(codec: Any) -> None:
+def test_buffers_that_are_not_contiguous_are_refused(codec: Any) -> None:
     data = codec.pack(GOLDEN, 0.75)
     for read in (codec.unpack, codec.dequantize, codec.transcode, codec.histogram):
         with pytest.raises(ValueError, match="follow each other"):
@@ -387,7 +387,7 @@ def test_memory_is_bounded_by_the_tensor() -> None:
         tracemalloc.stop()
 
 
-# --- single cases: tails that repeat the scale, the first of several windows, sums in order ---
+# --- single cases: tails that repeat the scale, the first of several windows, ordered sums ---
 
 
 @pytest.mark.parametrize("order", ["little", "big"])

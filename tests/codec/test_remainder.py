@@ -46,7 +46,7 @@ IN_GGUF = [layout for layout in LAYOUTS.values() if layout.in_gguf]
         ("sequential-lsb", (2, 2), None),
     ],
 )
-def test_what_is_lost(layout: str, shape: tuple[int, int], gone: tuple[int, int] | None) -> None:
+def test_dropped_elements_are_known(layout: str, shape: tuple[int, int], gone: tuple[int, int] | None) -> None:
     expected = Elements(*gone, shape[1]) if gone else None
     assert dropped_elements(LAYOUTS[layout], *shape) == expected
     rows, cols = whole_blocks(LAYOUTS[layout], *shape)
@@ -71,7 +71,7 @@ def test_elements_in_words(elements: tuple[int, int, int], said: str) -> None:
 
 @examples(60)
 @given(layout=st.sampled_from(IN_GGUF), rows=st.integers(1, 9), cols=st.integers(1, 150), seed=st.integers(0, 2**32))
-def test_what_blocks_hold_and_what_they_do_not(codec: Any, layout: Any, rows: int, cols: int, seed: int) -> None:
+def test_elements_outside_of_whole_blocks(codec: Any, layout: Any, rows: int, cols: int, seed: int) -> None:
     """Refused by default, with the range; otherwise everything before it comes back, and the rest is 0 with a warning."""
     trits = np.random.default_rng(seed).integers(-1, 2, (rows, cols))
     gone = dropped_elements(layout, rows, cols)
@@ -113,7 +113,7 @@ def test_what_blocks_hold_and_what_they_do_not(codec: Any, layout: Any, rows: in
     assert (weights == got * np.float32(0.5)).all()
 
 
-def test_code_3_in_what_is_not_defined_is_nobodys(codec: Any) -> None:
+def test_code_3_in_undefined_elements_is_ignored(codec: Any) -> None:
     data = codec.pack(np.zeros(128, np.int8), 1.0)
     data = data[:32] + b"\xff" + data[32:]
     with pytest.warns(UndefinedElementsWarning):
@@ -129,7 +129,7 @@ def test_warnings_name_the_line_of_the_caller() -> None:
         data = reference.pack(trits, 1.0, strict=False)
         reference.unpack(data, trits.shape, strict=False)
         reference.dequantize(data, trits.shape, strict=False)
-        reference.transcode(data, trits.shape, strict=False)  # two: for what it reads, and for what it writes
+        reference.transcode(data, trits.shape, strict=False)  # two warnings: one for the input, one for the output
         reference.scan(data, trits.shape, strict=False)
         quantize(trits, "given", 1.0, strict=False)
     assert [warning.filename for warning in caught] == [__file__] * 7

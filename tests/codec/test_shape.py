@@ -67,5 +67,5 @@ def test_windows_cover_everything_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(windows(0)) == []
 
 
-def test_place() -> None:
+def test_the_position_in_messages() -> None:
     assert place(4097, 2048) == "at element 4,097 (row 2, column 1)"

@@ -102,12 +102,12 @@ def test_a_part_outside_of_the_buffer_is_refused_also_later() -> None:
 
 
 def test_a_walk_that_threads_share() -> None:
-    """Each string is passed over once, whoever brings it; a thread that comes at the wrong moment is sent away."""
+    """Each string is processed once, by any thread; a thread that comes while another one feeds gets an error."""
     record = b"".join(len(text).to_bytes(8, "little") + text for text in (b"%d" % i for i in range(2_000)))
     count = 40_000
     texts = [b"7", b"1999"]
     walk = Walk(0, count, False, (3, 5), count, texts, 4)
-    texts.clear()  # the walk has its own
+    texts.clear()  # the walk has its own copy
 
     def feed(_: int) -> int:
         refused = 0

@@ -149,7 +149,7 @@ def test_a_stretch_that_begins_in_a_group() -> None:
         assert found == observe_groups(longer[BLOCK:], "PTQ1_0", 256, pos=BLOCK)
 
 
-def test_groups_that_are_none() -> None:
+def test_unknown_kinds_of_groups_are_refused() -> None:
     parts = _survey.Parts("portable")
     with pytest.raises(ValueError, match="no such groups"):
         parts.of_groups(5, 28)

@@ -68,7 +68,7 @@ def test_sizes(name: str, size: int, width: int, mask: int) -> None:
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_the_most_that_a_block_can_hold(name: str) -> None:
+def test_the_largest_counts_of_a_block(name: str) -> None:
     """No inner sum overflows: blocks in which every code is 1, 2 or 3, and those in which one bit is another."""
     for value in (0x55, 0xAA, 0xFF):
         data = bytearray([value]) * (2 * BLOCK)
@@ -108,7 +108,7 @@ def test_parts_join(size: int, seed: int, cuts: list[int], data: st.DataObject) 
 
 
 @pytest.mark.parametrize("where", [10, BLOCK + 10, 2 * BLOCK + 10])
-def test_what_only_one_part_has(where: int) -> None:
+def test_findings_of_a_single_part(where: int) -> None:
     """A run, a code 3 and a NaN in the first, the middle or the last of three parts."""
     payload = bytearray(random_codes(3 * BLOCK, 2))
     payload[where : where + 300] = b"\x55" * 300
@@ -187,7 +187,7 @@ def test_reads_of_a_file(parts: _survey.Parts, tmp_path: Path) -> None:
     parts.release()
 
 
-def test_what_is_refused(parts: _survey.Parts) -> None:
+def test_invalid_parts_are_refused(parts: _survey.Parts) -> None:
     for wrong in [(-1, 0, 1), (0, 1, 1), (0, 0, -1)]:
         with pytest.raises(ValueError, match="no such part"):
             parts.add(*wrong)
@@ -226,7 +226,7 @@ def test_a_payload_that_is_added_whole(size: int, step: int, room: int, tmp_path
     for start in starts:
         by_hand.add(6 + start, start, min(step, size - start), 32 if start == starts[-1] else 0)
     assert whole.add_pieces(6, size, step, 32) == len(starts) == len(whole)
-    buffer = _survey.Buffer(room)  # which both use, one after the other
+    buffer = _survey.Buffer(room)  # used by both, one after the other
     with path.open("rb") as file:
         for parts in (by_hand, whole):
             parts.of_file(file.fileno())
@@ -241,7 +241,7 @@ def test_a_payload_that_is_added_whole(size: int, step: int, room: int, tmp_path
     assert PayloadObservation(*whole.found(0)) == observe(data[6:-32])
 
 
-# --- at the seams between reads: a tail that two share, a hole that ends inside a part ---
+# --- boundaries between reads: a tail across two reads, a hole that ends inside a read ---
 
 
 def payload_of(size: int) -> bytes:
@@ -292,7 +292,7 @@ def test_a_hole_that_ends_inside_a_part(holes: int, tmp_path: Path) -> None:
         if written:
             assert found == observe(bytes(size - len(written)) + written)
         else:
-            assert found.seen in (0, size)  # nothing, where the file system has holes
+            assert found.seen in (0, size)  # 0 if the file system supports holes
         parts.release()
 
 

@@ -20,7 +20,7 @@ words = st.binary(min_size=4, max_size=4)
 
 
 @given(word=words)
-def test_what_is_written_is_classified(word: bytes) -> None:
+def test_written_tails_are_classified(word: bytes) -> None:
     scale = read_tail(word.ljust(32, b"\1"), FIRST)
     assert classify(write_tail(scale, FIRST)) == "zero"
     assert classify(write_tail(scale, REPLICATED)) == ("replicated" if any(word) else "zero")

@@ -32,7 +32,7 @@ def peer(name: str) -> Any:
 def random_trits(seed: int, rows: int, blocks: int) -> np.ndarray[Any, np.dtype[np.int8]]:
     rng = np.random.default_rng(seed)
     trits = rng.integers(-1, 2, (rows, blocks * BLOCK), dtype=np.int8)
-    trits[rng.random(rows) < 0.2] = 0  # whole rows without weights: blocks whose scale means nothing
+    trits[rng.random(rows) < 0.2] = 0  # rows of zeros, so that some block scales are arbitrary
     return trits
 
 
@@ -98,7 +98,7 @@ def test_rounding_is_to_nearest_and_ties_go_to_even() -> None:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_what_does_not_fit_is_refused(name: str) -> None:
+def test_wrong_shapes_and_values_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"rows of 384 elements are not whole blocks"):
         pack_blocks(np.zeros((2, 384), dtype=np.int8), 1, name)
     with pytest.raises(ValueError, match="there are -1 to 2"):
@@ -128,4 +128,4 @@ def test_every_type_gives_trits_and_their_scale_back(name: str) -> None:
     decoded, scales = unpack_blocks(pack_blocks(trits, 0.5, name), trits.shape, name)
     assert np.array_equal(decoded, trits)
     assert scales_in_use(decoded, scales).tolist() == [0.5]
-    assert scales.min() == 0  # of a group of zeros
+    assert scales.min() == 0  # the scale of a group of zeros

@@ -110,7 +110,7 @@ def test_blocks_share_one_scale_or_are_refused() -> None:
     trits = np.ones((1, 256), dtype=np.int8)
     empty = np.zeros((1, 256), dtype=np.int8)
     one, other = (pack_blocks(trits, scale, "TQ2_0") for scale in (0.5, 0.25))
-    nothing = pack_blocks(empty, 0.25, "TQ2_0")  # its scale is 0, and means nothing
+    nothing = pack_blocks(empty, 0.25, "TQ2_0")  # a block of zeros: its scale is 0 and does not count
     assert reader(Form("TQ2_0", (2, 256)), one + nothing).scale == np.float32(0.5)
     with pytest.raises(NotTernaryError, match=r"there are 2 block scales, from 0.25 to 0.5"):
         _ = reader(Form("TQ2_0", (2, 256)), one + other).scale

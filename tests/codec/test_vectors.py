@@ -27,10 +27,10 @@ from i2s_spec.schema.dialect import LAYOUTS
 
 ORACLE = Path(__file__).resolve().parent.parent / "oracle"
 
-#: Where the three builds of the quantizer left their bytes, and the layout that those have.
+#: Folders with the output of the three builds of the quantizer, and their layouts.
 BUILDS = [("blk128", "interleave-128"), ("blk64", "interleave-64"), ("row4", "rows-1x4")]
 
-#: Warnings are expected here where the inputs are odd; that they come, and when, other tests say.
+#: Unusual inputs give warnings here; other tests check when.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantization.quantize.NotTernaryWarning"),
     pytest.mark.filterwarnings("ignore::i2s_spec.codec.remainder.dropped.UndefinedElementsWarning"),
@@ -92,7 +92,7 @@ def test_shared_files_are_what_their_manifest_says(shared: Path) -> None:
 
 @pytest.mark.parametrize(("build", "dialect"), BUILDS)
 def test_quantize_i2_s(vectors: Path, codec: Any, build: str, dialect: str) -> None:
-    """Remainders, NaN, denormals, the threshold and all zeros are among the cases; the last 28 bytes nobody wrote."""
+    """Remainders, NaN, denormals, the threshold and all zeros are among the cases; the last 28 bytes are uninitialized."""
     for case, file in cases(vectors / f"quant/out_{build}", "*.bin", 34):
         weights, theirs = np.load(vectors / f"quant/in/{case}.npy"), file.read_bytes()
         written = weights.size // 4 + 4
@@ -206,7 +206,7 @@ def test_code_3(vectors: Path, codec: Any) -> None:
     ],
 )
 def test_python_converters(vectors: Path, codec: Any, name: str, rule: str, scale: float | None) -> None:
-    """Every byte is theirs, the zeros of the tail too. Where they raise an error, so does the rule, unless told not to."""
+    """Every byte equals theirs, zeros of the tail included. If they raise an error, so does a strict rule."""
     seen = refused = 0
     for case, file in cases(vectors / "quant/in", "*.npy", 34):
         weights = np.load(file)

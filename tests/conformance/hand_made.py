@@ -57,7 +57,7 @@ def payloads(path: Path) -> Folder:
     return folder
 
 
-#: An adapter whose parts tests replace: DECODE computes int8 values from `data` and `args`.
+#: An adapter with parts that tests replace: DECODE computes int8 values from `data` and `args`.
 ADAPTER = """
 import hashlib, json, os, sys, time
 from pathlib import Path

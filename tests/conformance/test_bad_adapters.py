@@ -84,7 +84,7 @@ def test_output_without_its_end(tmp_path: Path, writes: str, sentence: str, monk
     written = tmp_path / "written"
     script = f"import sys\nfor line in sys.stdin: {writes}; open({str(written)!r}, 'w').close()"
     monkeypatch.setattr(adapter_process, "time", Clock(written))
-    asker = ProtocolAsker([sys.executable, "-I", "-S", "-c", script], QUICK)  # without -u, Python keeps output back
+    asker = ProtocolAsker([sys.executable, "-I", "-S", "-c", script], QUICK)  # without -u, Python buffers the output
     with pytest.raises(AdapterFault) as caught:
         asker.start()
     asker.close()
@@ -233,7 +233,7 @@ def test_digest_and_bytes_must_agree(tmp_path: Path) -> None:
 
 def test_nothing_stays_open(tmp_path: Path) -> None:
     ran(tmp_path, "")
-    gc.collect()  # what earlier tests left would be closed at some time
+    gc.collect()  # garbage of earlier tests must not close files during the measurement
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         started("import sys; sys.exit(1)", PATIENT)

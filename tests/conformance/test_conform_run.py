@@ -64,7 +64,7 @@ def decode(data, args, op):
     words = "one mistake explains 2 of 2 failures: the layout sequential-msb was read"
     assert FORMS["text"]([run]).splitlines()[-1] == f"hand-made 1: 0 of 2 vectors passed; {words}; suite 1.2.3"
     assert f"\n{words.capitalize()}.\n" in FORMS["markdown"]([run])
-    del run.results[1]  # of one failure its own line says it
+    del run.results[1]  # a single failure already has its own line
     assert "explains" not in FORMS["text"]([run])
 
 
@@ -81,7 +81,7 @@ def decode(data, args, op):
          "if m.get('seq') == 1 else old(m)", "ARM only (u)"),
     ],
 )  # fmt: skip
-def test_what_an_adapter_does_not_do_is_skipped(tmp_path: Path, change: str, word: str) -> None:
+def test_unsupported_vectors_are_skipped(tmp_path: Path, change: str, word: str) -> None:
     run = ran(payloads(tmp_path), change)
     assert (run.results[0].status, run.results[0].message) == (Status.SKIPPED, word)
     assert run.ok is any(result.status is Status.PASS for result in run.results)

@@ -38,7 +38,7 @@ def contents(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-#: Cases that a test names, which a quick run exports beside a share of the others.
+#: Cases that tests name; a quick run exports these and a share of the others.
 NAMED = {
     "bad_magic", "nk_huge", "key_len_huge", "align0", "key_type_i32", "type_neg", "off_wrap", "align_ignored", "trunc_data",
     "tail-missing", "scale_be", "trailing", "ver2", "many_kv_200k", "kv_ceiling",
@@ -90,7 +90,7 @@ def test_every_case_has_its_entry(corpus: Path) -> None:
     assert entries.keys() == {case.name for case in chosen()}
 
 
-def test_what_is_written_gets_its_code(corpus: Path) -> None:
+def test_exported_files_get_their_codes(corpus: Path) -> None:
     for entry in read(corpus)["malformed"][::9]:
         if entry["file"] is not None:
             findings = lint(corpus / entry["file"]).findings
@@ -141,15 +141,15 @@ def test_every_phase_occurs_and_every_case_has_one(corpus: Path) -> None:
         ("key_type_i32", "nobody"), ("scale_be", "models"), ("trailing", "nobody"), ("tail-missing", "models"),
     ],
 )  # fmt: skip
-def test_who_has_to_reject_a_file(corpus: Path, name: str, reader: str) -> None:
+def test_entries_name_the_readers_that_must_reject(corpus: Path, name: str, reader: str) -> None:
     assert next(entry for entry in read(corpus)["malformed"] if entry["name"] == name)["reader"] == reader
 
 
-def test_no_duty_is_named_for_an_error_of_a_rule_only() -> None:
+def test_rules_without_an_obligation_are_errors() -> None:
     assert all(REGISTRY[code].severity is Severity.ERROR for code in NO_DUTY)
 
 
-def test_what_a_file_needs(corpus: Path) -> None:
+def test_entries_name_the_features_that_a_file_needs(corpus: Path) -> None:
     needs = {entry["what"]: entry["needs"] for entry in read(corpus)["sound"]}
     assert needs["one F32 tensor"] == []
     assert needs["one I2_S tensor"] == ["I2_S"]
@@ -229,7 +229,7 @@ def test_without_i2s_a_reader_that_knows_no_type_36_reads_the_sound_files(withou
     assert read_by_it > 5
 
 
-def test_what_cannot_be_without_i2s() -> None:
+def test_files_that_cannot_be_converted_to_f32_are_left_out() -> None:
     odd = Draft().records()
     odd.tensor_infos = [tensor_info(b"odd", (18,), 36, 0)]
     assert without_i2s(gguf.build(odd)) is None

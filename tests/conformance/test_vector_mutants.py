@@ -32,7 +32,7 @@ def _llama(suite: Suite) -> str:
     return next(each.input_blob.path for each in suite if each.op == "forward" and "arch.llama" in each.features)
 
 
-def test_what_is_right_passes_every_vector(declared: Suite) -> None:
+def test_correct_decoders_pass_every_vector(declared: Suite) -> None:
     assert [each.id for each in kill.right_failures(declared)] == []
 
 
@@ -110,7 +110,7 @@ def test_the_table_of_mutants(monkeypatch: pytest.MonkeyPatch, without_large_mod
     payloads = Suite("1.0.0", tuple(each for each in payloads if each.op == "decode"))
     monkeypatch.setattr(package, "suite", lambda: payloads)
     run = CliRunner().invoke(command, ["mutants", "--all"])
-    assert run.exit_code == 1  # the mutants of other operations survive without their vectors
+    assert run.exit_code == 1  # mutants of other operations survive without their vectors
     rows = {line.split()[0]: line.split()[1:] for line in run.output.splitlines()}
     assert rows["bits-reversed"][0] == "bit-order"
     assert rows["int16-wrap"][-1] == "survives"

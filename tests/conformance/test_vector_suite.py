@@ -176,7 +176,7 @@ def test_packages_hold_the_suite(exported: Path, tmp_path: Path) -> None:
 
 
 def test_the_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_packages, "tarball", lambda: b"packed")  # made by another test
+    monkeypatch.setattr(registry_packages, "tarball", lambda: b"packed")  # another test builds it
 
     def run(*words: str) -> Result:
         return CliRunner().invoke(command, words)

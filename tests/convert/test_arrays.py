@@ -49,7 +49,7 @@ def test_trits_weights_and_codes(order: Any, tmp_path: Path, monkeypatch: pytest
         assert np.array_equal(np.load(tmp_path / "f.npy"), expected.astype(np.float32))
 
 
-def test_what_a_tensor_is_not_is_refused(tmp_path: Path) -> None:
+def test_unsuitable_tensors_are_refused(tmp_path: Path) -> None:
     file, path = opened(), tmp_path / "x.npy"
     for name, form, reason in (
         (EMBD, "trits", "not ternary"),
@@ -156,7 +156,7 @@ def saved(array: Any) -> bytes:
         (saved(np.ones(4)).replace(b"\x93NUMPY\x01", b"\x93NUMPY\x09"), "header is wrong"),
     ],
 )
-def test_what_is_no_array_is_refused(data: bytes, reason: str, tmp_path: Path) -> None:
+def test_invalid_arrays_are_refused(data: bytes, reason: str, tmp_path: Path) -> None:
     (tmp_path / "x.npy").write_bytes(data)
     with pytest.raises(FormatError, match=reason):
         read_npy(tmp_path / "x.npy")

@@ -160,7 +160,7 @@ def test_decode_gives_weights_whatever_the_scales(kind: str, tmp_path: Path) -> 
     assert decode_tensor(ones, NAME, tmp_path / "b.npy", form="float32").scale == 0.5
 
 
-def test_floats_that_there_are_not_are_refused(tmp_path: Path) -> None:
+def test_floats_beyond_float16_are_refused(tmp_path: Path) -> None:
     twos = np.full((2, 256), 2, dtype=np.int8)
     large = written(twos, "PQ2_0", block_native.pack(twos, np.float16(60000), "PQ2_0"))
     assert open_file(converted(large, to="F32")[0]).tensors[NAME].dequantize().max() == 2 * np.float32(
@@ -240,7 +240,7 @@ def test_q2_0_is_recommended_where_it_is_the_way_out(
         assert "recommended" not in text
 
 
-def test_what_to_know_of_the_file(exact: bytes) -> None:
+def test_advice_on_the_written_file(exact: bytes) -> None:
     said = {target: " ".join(converted(exact, to=target)[1].advice) for target in TYPES if target != "Q2_0"}
     assert "--to Q2_0 is recommended" in said["I2_S"]
     assert "--to Q2_0 is recommended" in said["PQ2_0"]

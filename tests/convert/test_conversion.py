@@ -164,7 +164,7 @@ def test_byte_order_changes_on_the_way() -> None:
 
 
 @pytest.mark.requirement("R8.1-1")
-def test_what_is_not_ternary_is_refused_by_name_and_nothing_is_written(tmp_path: Path) -> None:
+def test_tensors_that_are_not_ternary_are_named_and_nothing_is_written(tmp_path: Path) -> None:
     floats = io.BytesIO()
     with Writer(floats) as writer:
         writer.add("general.architecture", "bitnet-b1.58")
@@ -231,7 +231,9 @@ def test_codes_that_stand_for_nothing() -> None:
         ({"to": "F16", "threads": 0}, "0 threads"),
     ],
 )
-def test_what_cannot_be_done_is_refused_before_anything_is_written(options: Any, reason: str, tmp_path: Path) -> None:
+def test_impossible_conversions_are_refused_before_anything_is_written(
+    options: Any, reason: str, tmp_path: Path
+) -> None:
     with pytest.raises(ValueError, match=reason):
         convert_file(open_file(model_file()), tmp_path / "out.gguf", **options)
     assert list(tmp_path.iterdir()) == []

@@ -46,7 +46,7 @@ def test_edits_are_what_slices_are(original: bytes, passes: int, data: st.DataOb
     start, stop = sorted((data.draw(st.integers(0, source.size)), data.draw(st.integers(0, source.size))))
     assert source.read(start, stop - start) == expected[start:stop]
 
-    again, at = b"", 0  # the changes alone make the one from the other
+    again, at = b"", 0  # the changes alone turn the original into the result
     for old, new, put in source.changes():
         again += original[at : old.start]
         assert (new.start, new.stop) == (len(again), len(again) + len(put))

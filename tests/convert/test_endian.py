@@ -70,7 +70,7 @@ def test_metadata_keeps_its_values() -> None:
 
 @pytest.mark.parametrize("kind", KNOWN, ids=lambda kind: kind.name)
 def test_every_type_comes_back(kind: types.TensorType) -> None:
-    ne = (256, 12)  # in which no two types of one number take the same room
+    ne = (256, 12)  # a shape for which types that share a number have different sizes
     body = np.random.default_rng(kind.number).integers(0, 256, kind.nbytes(ne), np.uint8).tobytes()
     data = written(lambda writer: writer.add_tensor("t", ne[::-1], kind, body))
     big = converted(data, "big")
@@ -84,7 +84,7 @@ def test_every_type_comes_back(kind: types.TensorType) -> None:
 @pytest.mark.parametrize("kind", [*BLOCK_LAYOUTS, "long rows"])
 def test_types_with_a_scale_for_each_group_keep_their_weights(kind: str) -> None:
     shape = (2, 3, 512)
-    if kind == "long rows":  # of more bytes than are read at once
+    if kind == "long rows":  # rows longer than one read
         kind, shape = "IQ2_BN", (2, 4 * MIB + 64)
     random = np.random.default_rng(4)
     scales = random.uniform(0.1, 2, blocks_of(shape, kind).groups).astype(np.float32)
@@ -154,7 +154,7 @@ class TestI2S:
 
     def test_real_models_come_back(self, shared: Path) -> None:
         for path in sorted((shared / "vectors" / "gguf").glob("*.gguf")):
-            if "CORRUPT" in path.name:  # its tensors lie apart, and a copy moves them together
+            if "CORRUPT" in path.name:  # its tensors have gaps, which a copy removes
                 continue
             data = path.read_bytes()
             big = converted(data, "big")
@@ -172,7 +172,7 @@ class TestI2S:
 def test_real_vocabularies_come_back(shared: Path) -> None:
     paths = sorted((shared / "real").glob("ggml-vocab-*.gguf"))
     assert paths
-    for path in some(paths)[::2]:  # they differ in words alone, and each takes seconds
+    for path in some(paths)[::2]:  # they differ only in vocabulary, and each takes seconds
         data = path.read_bytes()
         big = converted(data, "big")
         assert values(big) == values(data)

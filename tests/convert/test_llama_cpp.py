@@ -21,7 +21,7 @@ from runs.llama_cpp import NAMES, Name, correlation, likeliest, log_probabilitie
 
 TOKENS = [5, 6, 7, 8, 100, 200, 31, 44]
 LEAST = 0.999
-#: What logits may move by where activations have a scale for each block.
+#: Largest difference of logits if activations have a scale for each block.
 NEAR = 0.1
 
 
@@ -91,7 +91,7 @@ def program(request: pytest.FixtureRequest) -> Name:
         ("untied_qwen3", "TQ2_0"),
     ],
 )
-def test_what_is_converted_means_the_same_there(
+def test_llama_cpp_computes_converted_files_alike(
     request: pytest.FixtureRequest, model: str, kind: str, program: Name
 ) -> None:
     source: Path = request.getfixturevalue(model)
@@ -100,7 +100,7 @@ def test_what_is_converted_means_the_same_there(
     theirs = log_probabilities(program, path, TOKENS)
     assert theirs.shape == ours.shape
     assert np.isfinite(theirs).mean() > 0.9
-    # Of two tokens that are nearly as likely either may come first where weights are random.
+    # With random weights, two tokens may be so close that either may come first.
     near = 0.0 if model == "trained_model" else NEAR
     positions = np.arange(len(ours))
     assert (ours[positions, likeliest(ours)] - ours[positions, likeliest(theirs)] <= near).all()

@@ -69,7 +69,7 @@ def test_a_complete_small_model(architecture: str, order: Any) -> None:
 
 @EACH
 @pytest.mark.parametrize("order", ["little", "big"])
-def test_the_numbers(architecture: str, order: Any) -> None:
+def test_the_distribution_of_weights(architecture: str, order: Any) -> None:
     file = i2s.open(new_bytes(architecture, seed=3, byte_order=order, layers=1))
     scales = set()
     for tensor in file.tensors.values():
@@ -87,7 +87,7 @@ def test_the_numbers(architecture: str, order: Any) -> None:
             assert np.abs(values - 1).max() <= 1 / 8
             assert values.std() > 0.03
         else:
-            # a power of two below 1 / sqrt(128), of which gemma3's graph takes one back
+            # 1/16 is a power of two below 1 / sqrt(128); gemma3 has 1/256, because its graph scales embeddings up
             values = tensor.array().astype(np.float64) * (256 if architecture == "gemma3" else 16)
             assert abs(values.mean()) < 0.03
             assert values.std() == pytest.approx(1, abs=0.03)
@@ -357,7 +357,7 @@ def test_nothing_is_left_of_what_was_interrupted(tmp_path: Path, error: type[Bas
     assert os.listdir(tmp_path) == []
 
 
-def test_progress_is_told(tmp_path: Path) -> None:
+def test_progress_is_reported(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     written = new(tmp_path / "model.gguf", embd=1024, ff=4096, progress=lambda *told: seen.append(told))
     assert seen[-1] == (written.size, written.size)

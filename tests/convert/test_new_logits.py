@@ -17,7 +17,7 @@ from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.model.load import load_model
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 
-#: How far perplexity may be from the number of tokens, as a factor.
+#: Largest factor between perplexity and the number of tokens.
 FACTOR = 3.0
 
 
@@ -47,10 +47,10 @@ def check_sane(architecture: str, **options: Any) -> None:
     logits, tokens, values = logits_of(architecture, **options)
     assert 1 / FACTOR < perplexity(logits, tokens) / logits.shape[1] < FACTOR
     assert 0.4 < logits.std() < 1.6
-    # The likeliest token depends on what was read: neither one for all, nor always the token itself.
+    # The likeliest token must depend on the input: not always the same token, and not always the last input.
     assert len(set(logits.argmax(axis=-1).tolist())) > 10
     assert (logits.argmax(axis=-1) == tokens).mean() < 0.25
-    del values["result_norm"]  # its gains are another's
+    del values["result_norm"]  # its norm weights have another magnitude
     for name, value in values.items():
         assert 0.1 < np.sqrt(np.mean(np.square(value))) < 12, name
 
@@ -61,7 +61,7 @@ def test_perplexity_is_near_the_size_of_the_vocabulary(architecture: str, type: 
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_of_a_rotated_model_too(architecture: str) -> None:
+def test_logits_of_rotated_models(architecture: str) -> None:
     check_sane(architecture, rotated=True)
 
 
@@ -77,7 +77,7 @@ def test_of_a_rotated_model_too(architecture: str) -> None:
     ],
     ids=lambda sizes: "-".join(f"{name}{size}" for name, size in sizes.items()),
 )
-def test_of_other_sizes_too(sizes: dict[str, int]) -> None:
+def test_logits_of_other_sizes(sizes: dict[str, int]) -> None:
     check_sane("bitnet-b1.58", **sizes)
 
 
@@ -107,5 +107,5 @@ def test_tables_are_halved_to_the_power_of_two_below() -> None:
     assert np.array_equal(quantiles(), NORMAL.view(np.float16))
     for halvings in (4, 6, 10):
         exact = NORMAL.view(np.float16).astype(np.float64) * 2.0**-halvings
-        assert np.abs(quantiles(halvings) - exact).max() <= 2.0**-25  # half of the least float16
+        assert np.abs(quantiles(halvings) - exact).max() <= 2.0**-25  # half of the smallest positive float16
     assert np.array_equal(quantiles(6).astype(np.float64) * 64, NORMAL.view(np.float16))

@@ -19,7 +19,7 @@ from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 from i2s_spec.schema.architectures.keys import FILE_TYPES, OWN_FILE_TYPES
 from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 
-#: What the linter says of a file of a type that is as it should be: other programs stop at it, or may want a rotation.
+#: Findings of sound files, by type: other programs refuse the type, or may expect a rotation.
 SAID = {"I2_SR": {"G318", "M031"}, "Q2_0_G128": {"G321"}, "PQ2_0": {"M042"}, "PTQ1_0": {"M042"}}
 
 

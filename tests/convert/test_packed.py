@@ -143,7 +143,7 @@ def test_rows_of_llama_move_and_those_of_bitnet_do_not(tmp_path: Path) -> None:
 def test_moving_rows_back_is_not_moving_them(heads: int, half: int, cols: int) -> None:
     matrix = np.arange(heads * 2 * half * cols).reshape(-1, cols)
     moved = to_gguf_rows(matrix, heads)
-    # the converters' own expression
+    # the expression of the converters
     assert np.array_equal(moved, matrix.reshape(heads, 2, half, cols).swapaxes(1, 2).reshape(matrix.shape))
     assert np.array_equal(to_checkpoint_rows(moved, heads), matrix)
 
@@ -241,7 +241,7 @@ SCALE = {"dtype": "F32", "shape": [1], "data_offsets": [2, 6]}
         ),
     ],
 )
-def test_what_is_no_checkpoint_is_refused(data: bytes, reason: str, tmp_path: Path) -> None:
+def test_invalid_checkpoints_are_refused(data: bytes, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.safetensors"
     path.write_bytes(data)
     with pytest.raises(FormatError, match=reason):
@@ -303,7 +303,7 @@ def test_nothing_is_overwritten_unasked_or_left_half_written(tmp_path: Path) -> 
     bad = np.full((4, 4), 2, dtype=np.int8)
     with pytest.raises(ValueError, match="not -1, 0 or"):
         write_packed(tmp_path / "y.safetensors", {"m": (bad, 1)})
-    with pytest.raises(ValueError, match=r"the data differs by \+1 bytes|the data differs by -3 bytes"):
+    with pytest.raises(ValueError, match="tensor 'a' has 1 byte of data, not 4"):
         write_checkpoint(tmp_path / "z.safetensors", [NewTensor("a", "F32", (1,), lambda: [b"x"])])
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.safetensors"]
     assert path.read_text() == "mine"

@@ -112,7 +112,7 @@ def test_rules_are_those_of_single_tensors(rule: str) -> None:
     assert back.tensors[name].read() == expected
 
 
-def test_what_stays_and_what_comes_too() -> None:
+def test_kept_and_additional_matrices() -> None:
     data = floats()
     result, back = quantized(data, keep=["*.attn_q.weight", "blk.0.ffn_up.weight"], also=["token_embd.weight"])
     names = {loss.name for loss in result.losses}
@@ -136,7 +136,7 @@ def test_what_stays_and_what_comes_too() -> None:
         ({"also": ["nobody"]}, "no other float matrix"),
     ],
 )
-def test_wrong_wishes(options: dict[str, object], says: str, tmp_path: Path) -> None:
+def test_invalid_options_are_refused(options: dict[str, object], says: str, tmp_path: Path) -> None:
     target = tmp_path / "out.gguf"
     with pytest.raises(ValueError, match=says):
         quantize_model(i2s.open(floats()), target, **options)  # type: ignore[arg-type]

@@ -133,7 +133,7 @@ class TestKeys:
         before = content(MODEL)[0]
         assert (pairs["a.nan"], pairs["a.count"]) == (before["a.count"], before["a.nan"])
 
-    def test_what_is_set_is_called_by_its_new_name(self) -> None:
+    def test_keys_are_set_under_their_new_names(self) -> None:
         file = open_file(copied(MODEL, rename={"a.count": "a.number"}, set={"a.number": 9}))
         assert (file.metadata["a.number"], file.metadata.entry("a.number").label) == (9, "u64")
         file = open_file(copied(MODEL, drop_keys=["a.count"], set={"a.count": "new"}))

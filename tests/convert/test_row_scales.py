@@ -128,7 +128,7 @@ def test_the_verb_says_what_41_means_in_which_file(rows: bytes, tmp_path: Path) 
     done = i2s(tmp_path, "convert", "i2_s.gguf", "sr.gguf", "--to", "I2_SR")
     assert f"general.file_type: {i2_s} -> {sr}\n" in done.stdout
     done = i2s(tmp_path, "convert", "Q2_0.gguf", "one.gguf", "--to", "I2_SR", "--tensor", NAME)
-    assert "general.file_type: 41 (Q2_0)\n" in done.stdout  # as most of the file still is
+    assert "general.file_type: 41 (Q2_0)\n" in done.stdout  # the type of most of the file
     assert file_type_words(40, "I2_S") == file_type_words(40) == file_type_words(40, "I2_SR") == i2_s
     assert file_type_words(41, "I2_SR") == sr
 

@@ -18,7 +18,7 @@ from i2s_spec.gguf.reader import File, open
 from i2s_spec.gguf.writer import Writer
 from i2s_spec.schema.checks import ByteOrder
 
-#: Shapes that each pair of the dialects below has a place for, and that are one matrix.
+#: Single matrices of shapes that each pair of the dialects below supports.
 SQUARE = ((4, 128), (8, 256), (4, 256), (16, 128))
 BOTH = (*SQUARE, (1, 128), (128,), (2, 128), (1, 4, 128))
 PAIRS = (
@@ -88,7 +88,7 @@ def test_other_types_hold_what_each_becomes_alone(kind: str, source: str, monkey
     order: ByteOrder = "little" if kind.startswith("IQ") else "big"
     for clean, unused in ((True, "reject"), (True, "zero"), (False, "zero")):
         if not clean and kind in FLOATS:
-            continue  # scales are negative there
+            continue  # scales are negative in this file
         file = model(5, "big" if clean else "little", shapes=shapes, clean=clean)
         data, result = converted(file, source, kind, unused_code=unused, byte_order=order)
         with monkeypatch.context() as patch:
@@ -99,7 +99,7 @@ def test_other_types_hold_what_each_becomes_alone(kind: str, source: str, monkey
 
 
 @pytest.mark.parametrize("kind", ["Q2_0", "F32"])
-def test_what_is_wrong_is_said_as_alone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_are_the_same_as_for_a_single_tensor(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for file in (model(5, shapes=((1, 256),)), broken(0.0), broken(float("nan")), broken(-1.0), broken(1e-30)):
         answers = []
         for small in (1 << 12, 0):

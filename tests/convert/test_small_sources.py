@@ -114,7 +114,7 @@ def test_tensors_fall_back_as_alone(source: str, target: str, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("target", ["Q2_0", "F16", "F32", "I2_S", "IQ2_BN"])
-def test_what_is_wrong_is_said_as_alone(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_are_the_same_as_for_a_single_tensor(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind, data in (
         ("TQ2_0", b"\xff" * 64 + b"\0\x3c"), ("TQ2_0", b"\x11" * 64 + b"\0\x7c"), ("TQ2_0", b"\x11" * 64 + b"\0\xbc"),
         ("TQ2_0", bytes(66)), ("TQ2_0", bytes(65) + b"\x80"), ("PQ2_0", b"\0\x3c" + b"\xff" * 32 + b"\0\x3c" + bytes(32)),
@@ -144,7 +144,7 @@ def test_tensors_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("regrouped", "group_weights", "encoded"):
         function = getattr(small_recodings, name)
         monkeypatch.setattr(small_recodings, name, partial(counted, name, function=function))
-    monkeypatch.setattr(small_recodings, "recoding_of", None)  # called for none of them
+    monkeypatch.setattr(small_recodings, "recoding_of", None)  # must not be called
     for kind, target in (("TQ2_0", "Q2_0"), ("TQ2_0", "F16"), ("TQ2_0", "I2_S"), ("F32", "I2_S")):
         convert_file(model(kind, shapes=((1, 256), (2, 512))), io.BytesIO(), to=target)
     assert calls == ["regrouped"] * 2 + ["group_weights"] * 2 + ["encoded"] * 4

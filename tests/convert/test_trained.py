@@ -80,7 +80,7 @@ def test_the_package_stays_small() -> None:
 
 
 @EACH
-def test_it_has_learned(name: str) -> None:
+def test_the_loss_is_far_below_chance(name: str) -> None:
     about = card(name)["training"]
     assert about["unseen_loss"] <= about["uniform_loss"] / 2
 
@@ -88,7 +88,7 @@ def test_it_has_learned(name: str) -> None:
 @EACH
 def test_the_linter_has_nothing_to_say_of_it(name: str) -> None:
     report = i2s.lint(source(name), payload="full")
-    allowed = {"M112"} if name == "llama" else set()  # a tied head under `llama` is noted, always
+    allowed = {"M112"} if name == "llama" else set()  # a tied head under `llama` is always noted
     assert {finding.code for finding in report.findings} <= allowed
 
 
@@ -105,7 +105,7 @@ def test_the_forward_pass_gives_what_the_trained_network_gave(
         logits = np.asarray(model.forward(expected["tokens"]).logits, dtype=np.float64)
     shifted = logits - logits.max(-1, keepdims=True)
     probabilities = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-    # Rounding at ties may flip a code of the activations (reference: clause 9), never much more than that.
+    # Rounding at ties may change a code of the activations (reference: clause 9), never much more than that.
     best = logits.argmax(-1)
     assert (best == expected["best"]).mean() > 0.98
     at_best = probabilities[np.arange(len(best)), expected["best"]]

@@ -105,7 +105,7 @@ def test_sentence_pieces(size: int) -> None:
     assert words.ids == {"unknown": 0, "bos": 1, "eos": 2}
     assert words.scores == (*(0.0,) * 259, *(-float(rank) for rank in range(size - 259)))
     assert not any(" " in token or "Ġ" in token for token in words.tokens)
-    # Every piece falls into pieces, so that joining the best pair again and again can reach it.
+    # Every piece is the concatenation of two others, so that merging pairs can reach it.
     pieces = set(words.tokens[259:])
     assert {char for piece in pieces for char in piece} <= pieces
     for piece in pieces:

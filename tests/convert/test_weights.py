@@ -52,7 +52,7 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     share(itertools.product([("little", "big"), ("big", "little")], TARGETS, TARGETS), every=5),
 )
 def test_every_type_becomes_every_other(one: str, other: str, orders: tuple[Any, Any]) -> None:
-    trits, scale = random_trits(), np.float32(0.625)  # which all types hold
+    trits, scale = random_trits(), np.float32(0.625)  # a scale that all types represent exactly
     first = Form(one, SHAPE, parse("rows-1x4"), orders[0])
     second = Form(other, SHAPE, parse("interleave-64/offset-2"), orders[1])
     encoder = Encoder(first, scale)
@@ -64,7 +64,7 @@ def test_every_type_becomes_every_other(one: str, other: str, orders: tuple[Any,
 
 @pytest.mark.usefixtures("small_windows")
 @pytest.mark.parametrize(("one", "other"), list(itertools.product(DIALECTS, DIALECTS)))
-def test_dialects_keep_what_stands_for_nothing(one: str, other: str) -> None:
+def test_dialects_keep_unused_codes(one: str, other: str) -> None:
     data = bytearray(pack(random_trits(), 0.1, one))
     data[100] |= 3 << 4
     first, second = Form("I2_S", SHAPE, parse(one)), Form("I2_S", SHAPE, parse(other))
@@ -76,7 +76,7 @@ def test_dialects_keep_what_stands_for_nothing(one: str, other: str) -> None:
         unpack(result, SHAPE, other, unused_code="zero")[0], unpack(bytes(data), SHAPE, one, unused_code="zero")[0]
     )
     whole = recoded(reader(first, bytes(data), unused="zero"), second)
-    assert unpack(whole, SHAPE, other)[1] == np.float32(0.1)  # nothing is left to refuse
+    assert unpack(whole, SHAPE, other)[1] == np.float32(0.1)  # no unused code remains
 
 
 @pytest.mark.parametrize("bits", [0x7FC12345, 0xFF800000, 0x80000000, 0x00000001])
@@ -147,7 +147,7 @@ def test_rows_that_begin_inside_a_block_are_refused() -> None:
     assert len(recoded(source, Form("I2_S", (2, 192), parse("interleave-64")))) == 96 + 32
 
 
-def test_what_is_written_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_proof_finds_wrong_output(monkeypatch: pytest.MonkeyPatch) -> None:
     source = reader(Form("I2_S", SHAPE), pack(random_trits(), 0.5))
     real = module.pack_blocks
     monkeypatch.setattr(module, "pack_blocks", lambda trits, *rest: real(-trits, *rest))

@@ -31,14 +31,14 @@ from i2s_spec.testing.sample import Draft, Model
 
 RULES = list(all_rules())
 
-#: Rules of which a sound file shows nothing: they are about paths, files of other formats, and programs.
+#: Rules that a sound file cannot show: they are about paths, files of other formats, and programs.
 NO_AFTER = {
     *("S901", "S902", "H101", "H102", "H103", "H104", "H105", *(f"H{number}" for number in range(201, 214))),
     *("P201", "P202", "P203", "P204", "P205"),
 }
 
 
-#: Repairs that want to know more than any broken copy tells.
+#: Repairs that need information that no broken copy contains.
 DECLINED = {"G319", "M105", "T009", "T010"}
 
 
@@ -61,7 +61,7 @@ def test_every_rule_is_shown_at_work(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", share(rule for rule in RULES if rule.fix is not Fix.NONE), ids=lambda rule: rule.code)
-def test_what_can_be_repaired_is_shown_repaired(rule: Rule) -> None:
+def test_repairable_examples_are_shown_repaired(rule: Rule) -> None:
     example = shown(rule, replay)
     assert re.match(rf"\$ i2s fix {rule.code}-\S+ --dry-run{' --unsafe' * (rule.fix is Fix.UNSAFE)}\b", example.after)
     assert "dry run, nothing was written: " in example.after

@@ -32,7 +32,7 @@ def test_ten_programs_of_others_have_a_row_and_evidence() -> None:
             assert f"`{failed['id']}`" in text
 
 
-def test_what_was_not_run_is_empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_vectors_that_were_not_run_are_empty_cells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     results = tmp_path / "conformance" / "results"
     results.mkdir(parents=True)
     header = {"record": "header", "date": "2026-01-02", "suite_version": "1.0.0",

@@ -20,7 +20,7 @@ from i2s_spec.linter.explain import as_markdown
 from i2s_spec.linter.rule import Rule
 from i2s_spec.linter.rules import all_rules
 
-#: The rules whose pages are made: their commands take long.
+#: Generate the pages of these rules only, because the commands on the pages take long.
 SHOWN = {rule.code for rule in some(all_rules(), every=15)}
 
 MARKED = re.compile(r"Written by (?:`i2s rules|i2s_spec\.(?:docs|draw|exports))")
@@ -46,7 +46,7 @@ def test_everything_derived_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
     assert derived.check(replay) == [], "run: i2s spec write"
 
 
-def test_what_says_that_it_is_written_is_in_the_list() -> None:
+def test_marked_pages_are_in_the_list_of_generated_files() -> None:
     """A page that bears the mark of one that is never edited is one that the command writes."""
     folder = checkout.chapters()
     marked = {
@@ -81,7 +81,7 @@ def test_former_addresses_lead_to_chapters_and_keep_the_section() -> None:
         assert f'<a href="{new}.html">' in text
 
 
-#: What makes the files, each once of the same text: that it makes the same again is not what tests of other folders ask.
+#: Generators of the files. Each runs once: other tests check that a second run gives the same text.
 MADE = {name: cache(make) for name, make in derived.FILES.items()}
 
 
@@ -100,7 +100,7 @@ def current(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "tests").symlink_to(checkout.root() / "tests")
     (folder / "conformance").symlink_to(checkout.root() / "conformance")
     (folder / "mkdocs.yml").write_text("")
-    (folder / "i2s_spec/linter/rules").mkdir(parents=True)  # of the index of the rules
+    (folder / "i2s_spec/linter/rules").mkdir(parents=True)  # for the index of the rules
     with pytest.MonkeyPatch.context() as monkeypatch:
         use(folder, monkeypatch)
         derived.write(replay)
@@ -115,7 +115,7 @@ def other(current: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pat
     return tmp_path / "spec"
 
 
-def test_what_has_drifted_is_named_and_mended(other: Path) -> None:
+def test_outdated_files_are_named_and_rewritten(other: Path) -> None:
     before = {path: path.read_bytes() for path in other.rglob("*") if path.is_file()}
     for name in derived.FILES:
         path = other / name
@@ -179,7 +179,7 @@ def test_drift_ends_build_and_test_of_the_verb(other: Path, monkeypatch: pytest.
 
 
 @pytest.mark.thorough
-def test_what_needs_a_missing_extra_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_that_need_a_missing_extra_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """The extra of the site alone is enough to build it."""
     before_after.shown.cache_clear()
     make_only({"G001", "T907", "T951"}, monkeypatch)
@@ -206,7 +206,7 @@ def test_building_deletes_nothing_but_a_site(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("i2s_spec.cli.specification.spec._require_mkdocs", lambda: None)
     monkeypatch.setattr("i2s_spec.cli.specification.spec._mkdocs", lambda *arguments: 0)
     folder = checkout.root()
-    monkeypatch.setattr(checkout, "root", lambda: folder)  # an installed package finds it around the current folder
+    monkeypatch.setattr(checkout, "root", lambda: folder)  # an installed package searches from the current folder
     monkeypatch.chdir(tmp_path)
     (tmp_path / "weights.gguf").write_bytes(b"GGUF")
     for name in (".", "", str(tmp_path)):

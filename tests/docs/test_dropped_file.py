@@ -55,7 +55,7 @@ def test_sound_files_are_read_as_the_reader_reads_them() -> None:
         assert said["little"] == (file.index.byte_order == "little")
         assert [key["key"] for key in said["keys"]] == list(file.metadata)
         for key in said["keys"]:
-            if key["type"] == "f32":  # in the fewest digits, not in those of a float64
+            if key["type"] == "f32":  # in the fewest digits that identify the float32
                 assert len(key["value"]) <= len(np.format_float_positional(np.float32(file.metadata[key["key"]])))
                 assert np.float32(key["value"]) == np.float32(file.metadata[key["key"]])
         assert [tensor["name"] for tensor in said["tensors"]] == list(file.tensors)
@@ -135,7 +135,7 @@ def test_a_file_can_be_dropped(browser: Browser, tmp_path: Path, width: int) -> 
     browser.evaluate("document.querySelector('.pg-file td button').click()")
     shown = browser.evaluate("new Promise((done) => setTimeout(() => done(I2S_PLAYGROUND.state.bytes.length), 300))")
     assert shown == min(tensor.nbytes, 4096 // 4 + 32), "its first rows"
-    values = browser.evaluate(  # what keys are stands beside their names, also on a phone
+    values = browser.evaluate(  # values of keys stand beside their names, also on a phone
         "document.querySelectorAll('.pg-file details').forEach((part) => { part.open = true; });"
         " [...document.querySelector('.pg-file table').rows].map((row) => row.cells[2].getBoundingClientRect().left)"
     )

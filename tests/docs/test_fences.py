@@ -21,7 +21,7 @@ from i2s_spec.schema.i2s import codes_of
 
 ALL = list(examples.fences())
 
-#: Fences of the page of the package, whose examples people copy: every run tries them all, and of the others a share.
+#: Fences of the package's page, from which people copy: every run executes all of these, and a share of the others.
 PACKAGE = [fence for fence in ALL if fence.page.name == "api.md"]
 
 
@@ -159,7 +159,7 @@ def test_a_drift_fails_the_verb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     (tmp_path / "spec" / "index.md").write_text("# Y\n")
     (tmp_path / "mkdocs.yml").write_text("")
     monkeypatch.setattr(checkout, "__file__", str(tmp_path / "i2s_spec" / "docs" / "checkout.py"))
-    monkeypatch.setattr(pages, "words", lambda rule, run: as_markdown(rule))  # no commands of the rules' pages
+    monkeypatch.setattr(pages, "words", lambda rule, run: as_markdown(rule))  # skips the commands of rule pages
     examples.examples.cache_clear()
     try:
         done = CliRunner().invoke(command, ["test"], standalone_mode=False)

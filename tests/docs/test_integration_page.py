@@ -14,7 +14,7 @@ from i2s_spec.linter import config
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (checkout.chapters() / "integration.md").read_text(encoding="utf-8")
-#: What the page calls ruff's.
+#: Options of ruff on that page.
 RUFF = {"--isolated", "--fix"}
 
 

@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SPEC = ROOT / "spec"
 CHAPTERS = sorted(SPEC.glob("[0-9]*.md"))
 
-#: Chapters of the specification, whether or not they are written: code may cite those that are not.
+#: Numbers of all planned chapters: code may cite one that is not yet written.
 NUMBERS = {str(number) for number in range(1, 13)}
 WRITTEN = {chapter.name.partition("-")[0] for chapter in CHAPTERS}
 
@@ -67,7 +67,8 @@ SECTIONS = sections()
 # Pages of rules.
 
 
-#: Rules whose pages are made here: those that a test names, and a few others. The thorough `test_derived` makes all of them.
+#: Rules whose pages are generated here: those that a test names, and a few others. The thorough `test_derived` covers
+#: all.
 NAMED = {"G001", "G109", "G219"}
 SHOWN = [rule for rule in all_rules() if rule.code in {*NAMED, *(each.code for each in list(all_rules())[::60])}]
 
@@ -78,7 +79,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pages_are_the_same_wherever_they_are_made() -> None:
-    """In another process, with another order of sets, in another folder, with colours and settings that somebody likes."""
+    """In another process, with another order of sets, in another folder, with colors and other settings."""
     code = (
         "import sys; from pathlib import Path; from i2s_spec.docs import before_after, pages;"
         "from i2s_spec.cli.replay import replay; from i2s_spec.linter.explain import find;"
@@ -273,7 +274,7 @@ def test_requirements_require(clause: str) -> None:
                 assert "SHOULD" in text, (name, code)
 
 
-# What the code cites, and what the chapters repeat.
+# Citations in the code, and facts that chapters repeat.
 
 
 def cited() -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, CodeMap, Layout
 SPEC = Path(__file__).resolve().parents[2] / "spec"
 ASSETS = SPEC / "assets"
 
-#: Rows and columns, among them such as some layouts do not fit.
+#: Rows and columns; some layouts do not support all of them.
 SHAPES = [(4, 128), (8, 64), (1, 256), (12, 20), (2, 64)]
 
 
@@ -174,7 +174,7 @@ def test_every_dialect_shows_what_was_packed(opened: Browser, layout: Layout, co
         ("", "but the text has 0"),
     ],
 )
-def test_what_cannot_be_drawn_is_said(opened: Browser, text: str, said: str) -> None:
+def test_invalid_input_is_explained(opened: Browser, text: str, said: str) -> None:
     choose(opened, "#pg-hex", text)
     assert said in opened.evaluate("document.querySelector('.pg-fault').textContent")
     assert opened.evaluate("document.querySelectorAll('[data-k]').length") == 0
@@ -212,7 +212,7 @@ def test_hex_dumps_are_understood(opened: Browser) -> None:
 @pytest.mark.thorough
 @needs_chromium
 @pytest.mark.parametrize("width", [1280, 390], ids=["wide", "phone"])
-def test_what_lights_up_is_seen(browser: Browser, page: Path, tmp_path: Path, width: int) -> None:
+def test_highlighting_is_visible(browser: Browser, page: Path, tmp_path: Path, width: int) -> None:
     """Pictures of the page: pointing at an element changes what is to be seen, and another element makes another picture."""
     browser.open(page, width=width)
     browser.evaluate("document.querySelector('.pg-elements').scrollIntoView({block: 'start'})")

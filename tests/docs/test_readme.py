@@ -51,7 +51,7 @@ def test_commands_that_are_named_exist() -> None:
     assert set(re.findall(r"\bi2s ([a-z]+)", README)) <= verbs
 
 
-def test_the_picture() -> None:
+def test_the_picture_is_current_and_self_contained() -> None:
     """It is a file of its own, whole, and fetches nothing; its place in the README says what it shows."""
     drawn = (ROOT / "spec" / "assets" / "front.svg").read_text(encoding="utf-8")
     assert drawn == picture()

@@ -20,10 +20,10 @@ def test_every_must_has_a_vector_or_a_test() -> None:
     assert register.missing() == []
 
 
-def test_a_must_that_has_neither_is_missed() -> None:
+def test_a_must_without_a_test_or_vector_is_reported() -> None:
     must = next(row for row in register.register() if row.requirement.is_must and row.vectors)
     bare = must._replace(vectors=(), tests=(), rules=("G001",))
-    assert must.requirement.id in bare.missing  # a rule alone holds nothing: who tests it?
+    assert must.requirement.id in bare.missing  # a rule alone is not enough: a test is missing
     assert bare._replace(tests=("tests/x.py::test_x",)).missing == ""
     assert bare._replace(person="a claim").missing == ""
     other = next(row for row in register.register() if not row.requirement.is_must)

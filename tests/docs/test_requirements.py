@@ -51,7 +51,7 @@ def test_every_requirement_binds_and_is_held(requirement: requirements.Requireme
     assert requirements.missing(requirement) == ""
 
 
-def test_a_requirement_without_a_holder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_requirement_without_a_rule_or_test_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     bare = requirements.Requirement("R1.1-1", "A file MUST be.", ("MUST",), ("file",), (), "01-scope.md")
     assert "cite a rule" in requirements.missing(bare)
     assert requirements.missing(bare._replace(rules=("G001",))) == ""
@@ -95,7 +95,7 @@ def test_clauses_that_the_code_cites_are_there() -> None:
         assert not missing, f"{module.name} cites {missing}"
 
 
-def test_what_holds_requirements_belongs_to_one_that_is_there() -> None:
+def test_tests_and_reviews_name_existing_requirements() -> None:
     known = {each.id for each in EVERY}
     assert requirements.tests().keys() <= known
     assert requirements.CHECKED_BY_PEOPLE.keys() <= known

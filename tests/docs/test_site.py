@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(find_spec("material") is None, reason="no mkdocs-material: pip install -e '.[docs]'"),
 ]
 
-#: Seconds after which a build hangs.
+#: Timeout of a build in seconds.
 PATIENCE = 600
 
 PAGES = [
@@ -169,9 +169,9 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 @needs_chromium
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("page", PAGES)
-def test_no_barriers(browser: Browser, site: Path, axe: str, page: str, dark: bool) -> None:
+def test_pages_are_accessible(browser: Browser, site: Path, axe: str, page: str, dark: bool) -> None:
     browser.open(site / f"{page}.html", dark=dark)
-    browser.evaluate(axe + "; 0")  # two rules are about what the theme puts around the text
+    browser.evaluate(axe + "; 0")  # two rules concern the theme's frame around the text
     text = browser.evaluate(
         "axe.run({include: [['.md-content']]}, {runOnly: ['wcag2a', 'wcag2aa', 'best-practice'],"
         " rules: {region: {enabled: false}, 'landmark-unique': {enabled: false}}})"

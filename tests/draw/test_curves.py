@@ -35,12 +35,12 @@ def test_names_do_not_lie_on_each_other() -> None:
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
-def test_what_has_no_place_is_refused(value: float) -> None:
+def test_values_without_a_position_are_refused(value: float) -> None:
     with pytest.raises(ValueError, match="positive finite values"):
         curves([Curve([(0, 1.0), (1, value)], "a", "")], "loss", "", "")
 
 
-def test_alone_it_has_its_colors_for_light_and_dark() -> None:
+def test_a_separate_file_has_colors_for_light_and_dark() -> None:
     drawn = alone(curves([FALLING], "loss <of>", "", "tokens"))
     root = ElementTree.fromstring(drawn)
     assert root.tag == "{http://www.w3.org/2000/svg}svg"

@@ -50,7 +50,7 @@ def test_measurements_lie_on_their_axis(pairs: list[tuple[float, float]]) -> Non
 
 
 @pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
-def test_what_was_not_measured_is_refused(value: float) -> None:
+def test_invalid_measurements_are_refused(value: float) -> None:
     with pytest.raises(ValueError, match="numbers from 0 on"):
         dot_plot([Measured("a", [Dot(value, value, value, "g0", "")])], "", "", "s")
     with pytest.raises(ValueError, match="at least one"):

@@ -36,7 +36,7 @@ def test_a_whole_dump() -> None:
     )  # fmt: skip
 
 
-def test_no_bytes_are_no_rows() -> None:
+def test_an_empty_range_has_no_rows() -> None:
     assert hexdump.hexdump(b"", 5) == ""
 
 

@@ -38,5 +38,5 @@ def test_shares_fill_the_width_and_hide_nothing(counts: list[int], width: int) -
 
 
 @pytest.mark.parametrize("blocks", [True, False])
-def test_half_is_half(blocks: bool) -> None:
+def test_widths_are_proportional(blocks: bool) -> None:
     assert shares([1, 2, 1, 0], 8, blocks=blocks) == ("██░░░░▓▓" if blocks else "--0000++")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from i2s_spec.draw.plot import THINNEST, Point, Segment, Share, bars, columns, points, strip, wrapped
 from i2s_spec.draw.svg import drawing, element, number, outline, rect, text, title
 
-#: Characters that text from a file may have after `errors.quote`, and markup among them.
+#: Characters that text may contain after `errors.quote`, including markup.
 WORDS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), max_size=20)
 
 
@@ -60,7 +60,7 @@ def test_elements_without_parts_close_themselves() -> None:
 
 @given(st.lists(st.integers(0, 10**9), max_size=4))
 @examples(60)
-def test_strips_are_as_wide_as_they_are_wide(counts: list[int]) -> None:
+def test_shares_fill_the_width_of_a_strip(counts: list[int]) -> None:
     root = ElementTree.fromstring(strip([Share(count, "c") for count in counts], "codes"))
     marks = [boxes(path.attrib["d"])[0] for path in root.iter("path") if path.attrib["class"] == "c"]
     assert len(marks) == sum(count > 0 for count in counts)

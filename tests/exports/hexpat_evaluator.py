@@ -88,7 +88,7 @@ class Pattern:
         if missing:
             raise PatternError(f"no function formats by the name of {missing}")
 
-    # --- words
+    # --- lexer
 
     def _peek(self, ahead: int = 0) -> str:
         return self._words[min(self._next + ahead, len(self._words) - 1)]
@@ -180,7 +180,7 @@ class Pattern:
             made.size = self.at - made.start
             return made
 
-        self.types[name] = read  # known inside itself
+        self.types[name] = read  # so that the type can refer to itself
         members += self._block()
         self._attributes()
 
@@ -299,7 +299,7 @@ class Pattern:
                 self.index = outer
                 scope[name] = items
             if place is not None and scope is not self.main:
-                self.at = before  # laid over the file beside the struct that it is in
+                self.at = before  # a placed variable does not move the position in the enclosing struct
 
         return lay
 

@@ -48,7 +48,7 @@ def test_random_blocks(program: Path, tmp_path: Path, name: str, order: str) -> 
     rows, cols = 37, 7 * layout.block
     shape = rows, cols
     data = np.frombuffer(random.bytes(blocks_of(shape, name).nbytes), np.uint8).copy()
-    if layout.fourth == "reserved":  # of a code that is 3 one bit is cleared
+    if layout.fourth == "reserved":  # a code of 3 loses one bit
         blocks = blocks_of(shape, name).rows_of(data)[1]  # a view
         codes = blocks[..., : layout.block // 4]
         codes &= ~((codes & codes >> 1 & 0x55) << 1)
@@ -60,7 +60,7 @@ def test_random_blocks(program: Path, tmp_path: Path, name: str, order: str) -> 
     assert found[: rows * cols] == values.tobytes()
     stored = np.frombuffer(found[rows * cols :], np.float32)
     assert np.array_equal(stored, scales, equal_nan=True)
-    assert stored[~np.isnan(stored)].tobytes() == scales[~np.isnan(scales)].tobytes()  # the sign of zero too
+    assert stored[~np.isnan(stored)].tobytes() == scales[~np.isnan(scales)].tobytes()  # including the sign of zero
 
 
 def test_every_half(program: Path, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_reserved_code_stops_the_decoder(program: Path, tmp_path: Path, name: 
 
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_tensors_of_a_file(program: Path, tmp_path: Path, order: str) -> None:
-    """Both meanings of 42, each in a file of its own, are told apart by the room; other types are none of these."""
+    """Sizes distinguish the two meanings of 42, each in a separate file; other types are neither."""
     for names in (TYPES, [name for name in TYPES if name != "Q2_0"], ["Q2_0", "TL2"]):
         path = tmp_path / "a.gguf"
         path.write_bytes(file_of_blocks(names, order))

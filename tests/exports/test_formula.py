@@ -41,6 +41,6 @@ def test_no_bracket_is_added(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["k << 2", "f(k)", "k if rows else 0", "1.5 * k", "-k", "True + 1"])
-def test_what_is_no_formula_is_refused(text: str) -> None:
+def test_unsupported_formulas_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a formula has no"):
         formula.in_c(text)

@@ -144,7 +144,7 @@ def test_types_with_a_scale_for_each_group(order: ByteOrder, other: str) -> None
             with_scale = rows if layout.scale.per == "row" else blocks
             held = laid["scales"] if layout.scale.apart else [each["scale"] for each in with_scale]
             assert (held if layout.scale.type == "F32" else [call["half"](bits) for bits in held]) == scales.tolist()
-            for byte in range(len(blocks[0]["codes"])):  # all the codes of a byte are shown beside it
+            for byte in range(len(blocks[0]["codes"])):  # each byte must show all its codes
                 at = byte + (layout.scale.nbytes if (layout.scale.per, layout.scale.offset) == ("block", 0) else 0)
                 mine = {layout.find(k)[1]: weights[k] for k in range(layout.block) if layout.find(k)[0] == at}
                 code = blocks[0]["codes"][byte]

@@ -73,7 +73,7 @@ def _declared(each: Meaning) -> tuple[Any, ...]:
     return each.number, each.name, each.program, each.since, each.until, each.source, each.files, each.tensors
 
 
-def test_what_is_read_back_is_the_registry() -> None:
+def test_the_table_read_back_is_the_registry() -> None:
     rows = read_tsv()
     assert [_again(row) for row in rows if row["kind"] == "tensor_type"] == [
         _declared(m) for m in all_tensor_meanings()
@@ -98,7 +98,7 @@ def test_sizes_are_those_of_the_meanings() -> None:
 
 
 def test_every_meaning_of_a_number_is_told_from_the_others() -> None:
-    """In files, two types of one number that have the same words to tell them are of the same size."""
+    """Two types of one number that have the same distinguishing words have the same size in files."""
     rows = [row for row in read_json() if row["kind"] == "tensor_type"]
     assert all(row["tell"] for row in rows)
     for number in {row["number"] for row in rows}:

@@ -14,7 +14,7 @@ if FUZZ not in sys.path:
 import coverage_report  # noqa: E402
 
 
-def test_what_is_left_out_exists() -> None:
+def test_excluded_lines_exist() -> None:
     assert coverage_report.outdated() == []
 
 
@@ -26,6 +26,6 @@ def test_rooms_and_harnesses_exist() -> None:
 
 
 @pytest.mark.parametrize("entry", [("gguf/gone.py", "*", "why"), ("gguf/source.py", "if gone:", "why")])
-def test_a_line_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch, entry: tuple[str, str, str]) -> None:
+def test_entries_for_missing_lines_are_reported(monkeypatch: pytest.MonkeyPatch, entry: tuple[str, str, str]) -> None:
     monkeypatch.setattr(coverage_report, "UNREACHABLE", (entry,))
     assert coverage_report.outdated() == [f"{entry[0]}: {entry[1]}"]

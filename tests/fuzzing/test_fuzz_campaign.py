@@ -23,11 +23,11 @@ from i2s_spec.fuzzing.verdict import Statuses, shape_of
 from i2s_spec.testing.sample import Draft
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
-#: For programs that end by themselves, however slow the machine is.
+#: For programs that end by themselves, on slow machines too.
 PATIENT = Bounds(seconds=300)
 SCHEMA = json.loads((Path(i2s_spec.fuzzing.__file__).parent / "fuzz.schema.json").read_text())
 
-#: A reader without a fault: everything is indexed, and the bytes of every tensor are fetched.
+#: A correct reader: it indexes everything and reads the bytes of every tensor.
 RIGHT = """
 import sys
 import i2s_spec as i2s
@@ -63,7 +63,7 @@ def found_by(made: Campaign) -> list[tuple[str, str, int, int]]:
     return [(found.signature, found.sha256, found.index, found.times) for found in made.findings]
 
 
-def test_who_rejects_everything_rejects_what_is_sound(tmp_path: Path) -> None:
+def test_a_decoder_that_rejects_everything_is_found(tmp_path: Path) -> None:
     made = campaign("false", folder=tmp_path / "c")
     (found,) = made.findings
     assert (found.kind, found.code, found.confirmed) == ("rejects", None, True)
@@ -73,7 +73,7 @@ def test_who_rejects_everything_rejects_what_is_sound(tmp_path: Path) -> None:
     assert len(small) <= found.original_size
 
 
-def test_who_accepts_everything_accepts_what_cannot_be_read() -> None:
+def test_a_decoder_that_accepts_everything_is_found() -> None:
     names = (
         "empty",
         "lfs_pointer",
@@ -92,7 +92,7 @@ def test_who_accepts_everything_accepts_what_cannot_be_read() -> None:
 
 
 def test_an_accepted_file_is_made_small(tmp_path: Path) -> None:
-    script = 'test "$(head -c 4 "$1")" = GGUF'  # whatever has the magic will do
+    script = 'test "$(head -c 4 "$1")" = GGUF'  # checks the magic only
     made = campaign("sh", "-c", script, "sh", runs=60, folder=tmp_path / "c", effort=200)
     short = next(found for found in made.findings if found.code == "G101")
     assert (tmp_path / "c" / "findings" / short.file).read_bytes() == b"GGUF"
@@ -107,7 +107,7 @@ def test_a_crash_is_found_told_and_made_small(tmp_path: Path) -> None:
     assert b"sample.eps" in small
     assert len(small) < 60
     assert "at byte 12" in found.stderr_tail
-    assert [f for f in made.findings if f.kind == "crash"] == [found]  # one crash, however often
+    assert [f for f in made.findings if f.kind == "crash"] == [found]  # repeated crashes count once
 
 
 def test_statuses_can_be_crashes() -> None:
@@ -121,7 +121,7 @@ def test_statuses_can_be_crashes() -> None:
 def test_a_hang_is_found() -> None:
     script = 'grep -q sample.eps "$1" && sleep 600; exit 0'
     with Campaign(Command(["sh", "-c", script, "sh"]), CampaignSettings(bounds=Bounds(seconds=0.4), effort=12)) as made:
-        made.index = 6  # the first file with that key: with others a slow start may count as a hang
+        made.index = 6  # the first file with that key; before it, a slow start could count as a hang
         assert list(made.run(1)) == [1]
     (hang,) = made.findings
     assert (hang.kind, hang.confirmed) == ("hang", True)
@@ -200,7 +200,7 @@ def test_a_state_is_no_way_to_read_other_files(tmp_path: Path) -> None:
         Campaign(Command(["true"]), CampaignSettings(bounds=Bounds(seconds=5)), folder=tmp_path / "c")
 
 
-def test_what_is_interrupted_leaves_nothing_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_campaign_leaves_nothing_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from i2s_spec.fuzzing import campaign as module
 
     def interrupted(*args: object) -> None:
@@ -242,7 +242,7 @@ def test_making_small_keeps_what_happens() -> None:
     assert len(tries) == 7
 
 
-def test_what_is_said_is_compared_without_its_numbers() -> None:
+def test_messages_are_compared_without_their_numbers() -> None:
     assert shape_of("Error at 0x3f in /tmp/a.gguf: 'x' (12)\n") == shape_of("Error at 0x99 in /tmp/b.gguf: 'yy' (7)")
     assert shape_of("") == ""
     assert shape_of("a\x1b[2J").isprintable()

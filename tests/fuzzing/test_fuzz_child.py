@@ -47,11 +47,11 @@ def test_the_file_comes_by_name_or_by_input(file: Path) -> None:
     assert run(shell('test "$(cat "$1")" = GGUF'), file, SMALL).status == 0
     assert run(shell('test "$(cat "${1#--file=}")" = GGUF', "--file={}"), file, SMALL).status == 0
     assert run(Command(["sh", "-c", 'test "$(cat)" = GGUF'], stdin=True), file, SMALL).status == 0
-    assert run(shell("cat; test $? = 0"), file, SMALL).status == 0  # no input: nothing to wait for
+    assert run(shell("cat; test $? = 0"), file, SMALL).status == 0  # standard input is empty, so nothing blocks
 
 
 def test_a_hang_ends_in_time(file: Path) -> None:
-    outcome = run(shell("sleep 86400"), file, Bounds(seconds=0.3))  # that this ends at all is the test
+    outcome = run(shell("sleep 86400"), file, Bounds(seconds=0.3))  # reaching the next line is the test
     assert outcome.hung
     assert (outcome.status, outcome.signal) == (None, None)
 
@@ -66,7 +66,7 @@ def test_memory_is_bounded(file: Path) -> None:
 
 def test_memory_that_is_asked_for_and_refused_is_no_blow_up(file: Path) -> None:
     limited = "import resource, time\nwhile resource.getrlimit(resource.RLIMIT_DATA)[0] < 0: time.sleep(0.01)\n"
-    outcome = run(Command([*PYTHON, limited + "bytearray(1 << 40)"]), file, SMALL)  # the limit is set once it runs
+    outcome = run(Command([*PYTHON, limited + "bytearray(1 << 40)"]), file, SMALL)  # the program sets its own limit
     assert (outcome.status, outcome.out_of_memory) == (1, False)
     assert "MemoryError" in outcome.stderr_tail
 
@@ -90,13 +90,13 @@ def test_a_run_can_be_ended_without_an_answer(file: Path) -> None:
     child.end()
 
 
-def test_what_it_says_is_bounded(file: Path) -> None:
+def test_output_of_a_program_is_bounded(file: Path) -> None:
     outcome = run(Command([*PYTHON, "import sys; sys.stderr.write('x' * 9000 + 'end'); sys.exit(3)"]), file, SMALL)
     assert len(outcome.stderr_tail) <= 4096
     assert outcome.stderr_tail.endswith("end")
 
 
-#: What a program that attaches gdb to itself leaves, in the order of a real run; the words are made up.
+#: The output of a program that attaches gdb to itself, in the order of a real run; the text is invented.
 ABORTED = """loading
 ggml/src/ggml.c:1570: GGML_ASSERT(ne[0] % blck_size == 0) failed
 [New LWP 4711]
@@ -145,7 +145,7 @@ def test_only_what_a_debugger_says_is_left_out(said: str, own: str | None) -> No
     assert own_words(said) == (said if own is None else own)
 
 
-def test_a_program_that_is_not_there() -> None:
+def test_missing_programs_are_refused() -> None:
     with pytest.raises(ValueError, match="no program"):
         Command(["no-such-decoder"])
     with pytest.raises(ValueError, match="no command"):

@@ -24,13 +24,13 @@ EVERYTHING = DecoderPolicy(supports=frozenset(SUPPORTS))
 @pytest.mark.parametrize("made", sound(), ids=lambda made: made.what)
 def test_sound_files_must_be_accepted_by_who_supports_all(made: object) -> None:
     expectation = expected_answer(made.data, EVERYTHING)  # type: ignore[attr-defined]
-    if expectation.code == "P301":  # embedding models: stock llama.cpp refuses those that there are
+    if expectation.code == "P301":  # embedding models: stock llama.cpp refuses them
         assert expectation.answer is Expectation.EITHER
     else:
         assert expectation.answer is Expectation.ACCEPT, expectation
 
 
-def test_who_claims_nothing_need_accept_only_plain_files() -> None:
+def test_a_decoder_without_features_must_accept_plain_files_only() -> None:
     plain = DecoderPolicy(supports=frozenset())
     owed = {made.what: expected_answer(made.data, plain).answer for made in sound()}
     assert owed["one F32 tensor"] is Expectation.ACCEPT
@@ -38,7 +38,7 @@ def test_who_claims_nothing_need_accept_only_plain_files() -> None:
         assert owed[what] is Expectation.EITHER
 
 
-#: Files that every reader of the survey rejects, and those that some readers accept with good reason.
+#: Files that every surveyed reader rejects, and files that some readers accept for good reason.
 REJECTED_BY_ALL = [
     "arr_str_huge", "arr_type_bad", "bad_magic", "empty", "html", "key_len_2g", "key_len_huge", "kv_type_bad",
     "lfs_pointer", "magic_only", "ndims_huge", "nk_4g", "nk_huge", "nt_4g", "nt_huge",
@@ -59,7 +59,7 @@ def test_must_be_rejected(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ACCEPTED_BY_SOME)
-def test_may_be_either(name: str) -> None:
+def test_files_that_may_be_accepted_or_rejected(name: str) -> None:
     assert expected_answer(broken(name), DecoderPolicy()).answer is Expectation.EITHER
 
 

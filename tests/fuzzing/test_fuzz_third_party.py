@@ -53,7 +53,7 @@ def test_the_python_package_gguf_hangs() -> None:
         for _ in campaign.replay([("arr_len_huge", broken("arr_len_huge"))]):
             pass
     (hang,) = campaign.findings
-    assert hang.kind in ("hang", "memory")  # it loops and allocates; which bound it meets first depends on the machine
+    assert hang.kind in ("hang", "memory")  # it loops and allocates; which limit comes first depends on the machine
     assert (hang.code, hang.clause, hang.confirmed) == ("G213", "2.5", True)
 
 
@@ -81,5 +81,5 @@ def test_huggingface_gguf_of_npm() -> None:
             ("accepts", "G101"),
             ("accepts", "G201"),
             ("accepts", "G301"),
-        }  # what is cut off is taken for zeros
+        }  # missing bytes are read as zeros
     assert not {kind for kind, _ in finds} & {"crash", "hang", "memory", "rejects"}

@@ -37,7 +37,7 @@ def built(native: ModuleType, name: str, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["survey", "walker", "scanner"])
-def test_what_is_kept_and_a_short_search(native: ModuleType, name: str, tmp_path: Path) -> None:
+def test_stored_inputs_and_a_short_search(native: ModuleType, name: str, tmp_path: Path) -> None:
     program = built(native, name, tmp_path)
     assert native._searched(name, program, tmp_path / "found", ["-runs=400", "-seed=1", "-max_len=9000"]) == 0
 

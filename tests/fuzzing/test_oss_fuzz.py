@@ -59,7 +59,7 @@ def test_build_script_is_sound() -> None:
     assert not [target for target in TARGETS if target in words]
 
 
-#: What the image has, as far as the build asks for it: each program writes down how it was called.
+#: Stands for the programs of the image that the build calls; each records its arguments.
 PROGRAM = """#!{python}
 import json, os, sys
 from pathlib import Path

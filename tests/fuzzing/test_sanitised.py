@@ -27,7 +27,7 @@ import tight  # noqa: E402
 
 sys.path.remove(str(HERE))
 
-#: Reads a byte that was never written, and decides something by it.
+#: Branches on an uninitialized byte.
 UNWRITTEN = """
 #include <stdlib.h>
 int decides(int unwritten) {
@@ -95,7 +95,7 @@ def test_what_reads_files_runs_once_with_the_best_set(monkeypatch: pytest.Monkey
 
     table = tuple(isa.KernelSet(row, name, True) for row, name in enumerate(["portable", "avx2", "avx512"]))
     monkeypatch.setattr(isa, "kernel_sets", lambda: table)
-    for last, again in (("avx512", "avx2"), ("amx", "avx512")):  # a set of other tables is better still
+    for last, again in (("avx512", "avx2"), ("amx", "avx512")):  # a set that other tables provide is better still
         have = [*(each.name for each in table[:-1]), "avx512", *([last] if last == "amx" else [])]
         monkeypatch.setattr(isa, "names", lambda have=have: tuple((name, True) for name in have))
         planned = {each.name: each for each in passes.planned(["portable", "avx2", "avx512"], more=False)}
@@ -109,7 +109,7 @@ def test_what_reads_files_runs_once_with_the_best_set(monkeypatch: pytest.Monkey
         assert [name for name, each in planned.items() if name != "files" and each.models] == ["avx512"]
 
 
-#: Counts what a test calls of the extensions, and fails it for that.
+#: Counts calls of the extensions in a test, and makes the test fail.
 COUNTING = """
 import pytest
 from importlib import import_module

@@ -37,7 +37,7 @@ class StandIn(SimpleNamespace):
         self.target, self.given = target, given
 
     def Fuzz(self) -> None:  # noqa: N802
-        self._trace_cmp = self._traced  # as Atheris puts its own in place
+        self._trace_cmp = self._traced  # as Atheris installs its own
         for data in self.inputs:
             self.target(data)
 

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FUZZ = ROOT / "fuzz"
 
-#: A harness with planted bugs, each after a word; `MENDED` is a file whose words do no harm any more.
+#: A harness with planted bugs, each triggered by a word, except words listed in the file `MENDED`.
 TOY = """
 import ctypes, os, sys, time
 from pathlib import Path
@@ -134,7 +134,7 @@ def test_finds_are_told_apart_made_small_and_written_once(
     kept = {path.name: path.read_bytes() for path in (toy / "regressions" / "toy").iterdir()}
     assert kept["keyerror-in-key"] == b"KEY"
     assert kept["valueerror-in-number"] == b"\0\0\0NUMBER" or len(kept["valueerror-in-number"]) == 9
-    assert kept["indexerror-in-guarded"] == b"GUARD"  # the bug itself, not what the harness asserts of it
+    assert kept["indexerror-in-guarded"] == b"GUARD"  # the bug itself, not the harness's assertion about it
     assert len(kept) == 3
 
     before = written(toy)
@@ -199,7 +199,7 @@ def test_a_new_bug_in_the_place_of_a_mended_one_is_new(
         ("MUCH", "MemoryError", "memoryerror-in-one-input", ("--memory", "512")),
     ],
 )
-def test_whatever_ends_a_process_is_a_find(
+def test_every_abnormal_end_is_a_finding(
     triage: Any, toy: Path, word: str, kind: str, name: str, more: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     finds = planted(toy, word)
@@ -211,7 +211,7 @@ def test_whatever_ends_a_process_is_a_find(
     assert run(triage, finds, *more) == 0
 
 
-def test_what_is_asserted_of_an_error_or_a_rule_counts_by_it(
+def test_assertions_about_an_error_or_a_rule_are_grouped_by_it(
     triage: Any, toy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(triage, planted(toy, "WITHIN", "G101", "G102")) == 1
@@ -232,7 +232,7 @@ def test_pages_say_all_and_nothing_raw(triage: Any, toy: Path, capsys: pytest.Ca
     assert rows.keys() == {"harness", "input", "found as", "what failed", "signature"}
     assert rows["found as"].startswith("`crash-NUMBER-0`, 46 bytes and 1 more")
     assert r"\x1b[2J" in rows["what failed"]
-    assert "'\\|9" in rows["what failed"]  # its own marks mean nothing to the table
+    assert "'\\|9" in rows["what failed"]  # quotes and bars in the text are escaped for the table
     assert rows["what failed"].count("`") == 4
     assert re.fullmatch(r"`ValueError < toys/fuzz_toy\.py:number: .* < toys/fuzz_toy\.py:one_input: .*` \([0-9a-f]{12}\)",
                         rows["signature"])  # fmt: skip
@@ -244,9 +244,7 @@ def test_pages_say_all_and_nothing_raw(triage: Any, toy: Path, capsys: pytest.Ca
     assert UNWRITTEN in page
 
 
-def test_what_does_not_fail_the_same_way_twice_is_not_written(
-    triage: Any, toy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unsteady_failures_are_not_written(triage: Any, toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(triage, planted(toy, "ODD", each=1)) == 0
     assert "unsteady: found/crash-ODD-0" in capsys.readouterr().out
     assert written(toy) == {}
@@ -267,7 +265,7 @@ def test_dry_run_writes_nothing(triage: Any, toy: Path, capsys: pytest.CaptureFi
         (["broken.py", "fuzz_toy.py"], "broken.py cannot be loaded: ZeroDivisionError: division by zero"),
     ],
 )
-def test_what_cannot_be_run_is_refused_with_a_sentence(
+def test_a_harness_that_cannot_run_is_refused_with_a_sentence(
     triage: Any, toy: Path, words: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (toy / "broken.py").write_text("1 / 0")
@@ -323,7 +321,7 @@ def test_every_harness_has_its_folders() -> None:
     """The commands of `fuzz/README.md` name them, and libFuzzer refuses a folder that is not there."""
     for name in (path.stem.removeprefix("fuzz_") for path in FUZZ.glob("fuzz_*.py")):
         assert list((FUZZ / "corpus" / name).iterdir())
-        assert (FUZZ / "regressions" / name / "README").is_file()  # which keeps an empty folder in the repository
+        assert (FUZZ / "regressions" / name / "README").is_file()  # keeps an empty folder in the repository
 
 
 def test_pages_are_no_inputs(triage: Any) -> None:

@@ -93,7 +93,7 @@ def test_a_change_while_reading_is_said(
         main(VERBS[verb](path, tmp_path))
     said = capsys.readouterr()
     assert done
-    assert ended.value.code == (1 if verb in ("lint", "doctor") else 3), said  # to lint it is a finding
+    assert ended.value.code == (1 if verb in ("lint", "doctor") else 3), said  # the linter reports it as a finding
     assert "S903" in said.err + said.out
     assert sorted(each.name for each in tmp_path.iterdir()) == ["model.gguf"]
 
@@ -146,7 +146,8 @@ def test_threads_share_a_stream() -> None:
 
 # --- files that are not GGUF files -----------------------------------------------------------------------------------
 
-#: Calls that read another file than GGUF's, or a second one: what changes, at which opening of it, and the exit code.
+#: Calls that read a file of another format, or a second file: the file that changes, at which opening, and the exit
+#: code.
 OTHERS: dict[str, tuple[str, str, int, int]] = {
     "import": ("import C -o o.gguf", "C/model.safetensors", 1, 3),
     "import with its receipt": ("import C -o o.gguf --receipt r.json", "C/model.safetensors", 1, 3),
@@ -154,7 +155,7 @@ OTHERS: dict[str, tuple[str, str, int, int]] = {
     "doctor, after its linter": ("doctor M.gguf", "M.gguf", 2, 1),
     "lint of a checkpoint": ("lint C", "C/model.safetensors", 1, 1),
     "lint with a checkpoint": ("lint M.gguf --reference C", "C/model.safetensors", 1, 1),
-    "lint with a model": ("lint M.gguf --reference N.gguf", "N.gguf", 2, 1),  # the first one looks what it is
+    "lint with a model": ("lint M.gguf --reference N.gguf", "N.gguf", 2, 1),  # the first opening detects the format
     "convert": ("convert P.safetensors o.gguf --into M.gguf --weight-scale multiply", "P.safetensors", 1, 3),
     "encode": ("encode A.npy o.i2s --scale 1", "A.npy", 1, 3),
     "identify": ("identify M.gguf --reference A.npy --tensor blk.0.attn_q.weight", "A.npy", 1, 3),
@@ -217,7 +218,7 @@ def test_a_change_of_another_file_is_said(
     with pytest.raises(SystemExit) as ended:
         main(words.split())
     said = capsys.readouterr()
-    assert left[0] < 1  # it did change
+    assert left[0] < 1  # the file did change
     assert "S903" in said.err + said.out
     assert ended.value.code == code, said
     assert {path.name for path in folder.iterdir()} == before

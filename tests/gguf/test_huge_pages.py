@@ -18,7 +18,7 @@ def test_there_are_enough_zeros(size: int) -> None:
     memory = zeros(size)
     assert len(memory) >= size
     assert not any(memory[at] for at in range(0, size, 997))
-    memory[size - 1] = 1  # it can be written to
+    memory[size - 1] = 1  # the memory is writable
 
 
 @pytest.mark.parametrize("size", [1, HUGE_PAGE, HUGE_PAGE + 1])
@@ -26,7 +26,7 @@ def test_whole_pages_are_given(size: int) -> None:
     assert len(huge_pages(size)) % HUGE_PAGE == 0
 
 
-def test_more_than_there_is() -> None:
+def test_impossible_sizes_are_refused() -> None:
     with pytest.raises(MemoryError, match="1,152,921,504,606,846,976 bytes"):
         huge_pages(1 << 60)
 

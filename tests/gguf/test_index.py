@@ -15,7 +15,7 @@ from i2s_spec.gguf.source import source_of
 from i2s_spec.linter.analysis.subject import plain_name, snake_case
 from i2s_spec.testing.malformed import malformed
 
-#: What the two functions of names, and the index in C, decide.
+#: The patterns that the two name functions and the index in C implement.
 SNAKE_CASE = re.compile(rb"[a-z0-9_]+(?:-[a-z0-9_]+)*(?:\.[a-z0-9_]+)*")
 PLAIN_NAME = re.compile(rb"[A-Za-z0-9_.\-]{1,63}(?<!_scale)")
 
@@ -69,12 +69,12 @@ def check(file: File) -> None:
     [b"x" * 63, b"x" * 64, b"", b"a_scale", b"_scale", b"scale", b"a_scale.b", b"a_scale", b"\xffa", b"a b", b"a-B.9_"],
 )
 @example([(b"12345678", 4), (b"123456789", 4), (b"12345678\0", 4), (b"123456780", 4)], [b"abcdefgh", b"abcdefghi"])
-def test_of_few(keys: list[tuple[bytes, int]], tensors: list[bytes]) -> None:
+def test_names_of_small_headers(keys: list[tuple[bytes, int]], tensors: list[bytes]) -> None:
     check(File(source_of(header(keys, tensors))))
 
 
 @pytest.mark.parametrize("twice", [False, True])
-def test_of_many(twice: bool) -> None:
+def test_names_of_large_headers(twice: bool) -> None:
     names = [b"key.%d" % (i * 7919 % 20_011) for i in range(20_011 + twice)]
     check(File(source_of(header([(name, 4) for name in names], names))))
 

@@ -96,7 +96,7 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(
     output = OutputFile(target)
     output.write(b"ours")
     target.write_bytes(b"theirs")
-    if not seen:  # they were a moment later than our look
+    if not seen:  # the other file appears just after the check
         monkeypatch.setattr("i2s_spec.gguf.atomic_file.refuse_taken", lambda *args: None)
     with pytest.raises(FileExistsError, match="there is a file of this name already"):
         output.commit()

@@ -51,7 +51,7 @@ def test_products_of_dimensions_do_not_wrap() -> None:
         file.tensors["b"].read()
 
 
-def test_rooms() -> None:
+def test_allotted_bytes() -> None:
     file = file_with([(b"a", (16,), 24, 0), (b"b", (16,), 24, 32), (b"same", (16,), 24, 32)], bytes(100))
     assert [file.tensors.allotted_bytes(offset) for offset in (0, 31, 32, 99, 100, 200)] == [32, 1, 68, 1, None, None]
     assert [file.index.extent(offset)[0] for offset in (0, 31, 32, 99)] == [1, 1, 2, 2]
@@ -79,7 +79,7 @@ def test_tensors_that_end_with_the_file_and_behind_it() -> None:
         [(b"fits", (8,), 24, 0), (b"cut", (9,), 24, 0), (b"away", (0,), 24, 8), (b"far", (8,), 24, 9)], bytes(8)
     )
     assert file.tensors["fits"].read() == bytes(8)
-    assert file.tensors["away"].read() == b""  # nothing, where the file ends
+    assert file.tensors["away"].read() == b""  # no bytes: the file ends there
     for name, code in (("cut", "G401"), ("far", "G402")):
         for read in (file.tensors[name].read, file.tensors[name].array):
             with pytest.raises(FormatError) as error:

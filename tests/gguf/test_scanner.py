@@ -24,7 +24,7 @@ from i2s_spec.schema.types import SMALLEST_VALUE, ValueType
 from i2s_spec.testing.sample import Draft, array, key_value, tensor_info
 from i2s_spec.testing.twins import scanner_against_schema
 
-# --- whole files made of parts ------------------------------------------------------------------------------------
+# --- whole files, built from parts --------------------------------------------------------------------------------
 
 _texts = st.binary(max_size=12)
 _fixed = {
@@ -128,10 +128,10 @@ def test_twins_agree_on_every_byte() -> None:
 def test_twins_agree_on_malformed_files(name: str) -> None:
     case = CASES[name]
     if len(case.data) > 2_000_000:
-        assert File(BufferSource(case.data)).index is not None  # the schema takes minutes over these
+        assert File(BufferSource(case.data)).index is not None  # the schema takes minutes for these
         return
     code = scanner_against_schema(case.data)
-    # That a file was text is asked of the whole file, where something stopped the scanner.
+    # The check for files converted to text runs on the whole file after the scanner has stopped.
     assert code is None or case.code in (code, "G009")
 
 
@@ -207,7 +207,7 @@ def test_strings_that_no_longer_fit_are_refused() -> None:
         assert caught.value.code == "S903"
 
 
-# --- what is just allowed: sizes that fill a file exactly, counts that overflow, places far after ---
+# --- the limits: sizes that fill a file exactly, counts that overflow, distant offsets ---
 
 
 def header(keys: int, tensors: int = 0, version: int = 3, order: str = "little") -> bytes:
@@ -258,7 +258,7 @@ def test_lengths_that_are_negative_to_others(length: int) -> None:
 @pytest.mark.requirement("R2.3-3")
 @pytest.mark.parametrize("low", [1, 2, 3, 0x8000])
 def test_versions_beyond_16_bits_are_little_endian(low: int) -> None:
-    """The low half tells the byte order, not the size of the number."""
+    """The low half determines the byte order, not the size of the number."""
     assert both(header(0, version=0x10000 + low)) == faults.VERSION_UNKNOWN.code
     assert both(header(0, version=3, order="big")) is None
 

@@ -66,7 +66,7 @@ def test_ranges(source: Source, start: int) -> None:
         buffer = bytearray(length)
         source.readinto(start, memoryview(buffer))
         assert buffer == DATA[start : start + length]
-    assert source.read(0, 4) == DATA[:4]  # wherever the last read ended
+    assert source.read(0, 4) == DATA[:4]  # independent of where the last read ended
 
 
 @pytest.mark.parametrize(("start", "length"), [(-1, 1), (-5, 5), (0, 201), (200, 1), (201, 0), (10, -1)])
@@ -160,7 +160,7 @@ def test_an_empty_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("R12.4-1")
-def test_what_is_no_file(tmp_path: Path) -> None:
+def test_paths_that_are_not_regular_files_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind(str(tmp_path / "socket"))
@@ -175,7 +175,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("R12.4-3")
-def test_what_can_be_opened(path: Path) -> None:
+def test_every_kind_of_source_can_be_opened(path: Path) -> None:
     mine = BufferSource(b"")
     assert source_of(mine) is mine
     with path.open("rb") as stream:

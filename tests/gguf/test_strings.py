@@ -86,7 +86,7 @@ def test_arrays_that_no_longer_fill_their_bytes(cut: int) -> None:
 
 
 @pytest.mark.parametrize("length", [2**32, 2**62, 2**63, 2**64 - 1])
-def test_lengths_that_lie(length: int) -> None:
+def test_wrong_lengths_are_refused(length: int) -> None:
     data = struct.pack("<Q", length) + b"abc" * 10
     for source in sources(data):
         with pytest.raises(FormatError):
@@ -122,7 +122,7 @@ def test_first_outside_of_many_parts() -> None:
     assert string_arrays.first_outside(BufferSource(data), 0, len(values), False, 0, 6) == 600_001
 
 
-# --- single cases: where sixteen bytes end, what is just no byte token, lengths that lie ---
+# --- single cases: at the 16-byte boundary, almost a byte token, wrong lengths ---
 
 
 def look(*items: bytes, texts: tuple[bytes, ...] = (), compared: int = string_arrays.COMPARED) -> Strings:

@@ -46,7 +46,7 @@ def test_floats_that_are_ternary_and_others() -> None:
         other.trits()
 
 
-def test_what_is_refused() -> None:
+def test_invalid_ternary_tensors_are_refused() -> None:
     unused = one("I2_S", b"\xff" + i2s.pack(TRITS, 1.0)[1:])
     with pytest.raises(ValueError, match="code 3"):
         unused.trits()

@@ -68,7 +68,7 @@ def test_both_builds_see_what_python_sees(
     builds: list[ctypes.CDLL], text: bytes, behind: int, seed: int, key: int
 ) -> None:
     hashes = set()
-    for rest in (b"\xff" * behind, b" " * behind):  # what is after a string is no part of it
+    for rest in (b"\xff" * behind, b" " * behind):  # bytes after a string are not part of it
         for build in builds:
             seen = Seen()
             got = build.look(text + rest, len(text), len(text) + behind, seed, key | 1, ctypes.byref(seen))
@@ -80,7 +80,7 @@ def test_both_builds_see_what_python_sees(
 
 @given(st.sets(TEXTS, max_size=50))
 def test_different_strings_have_different_hashes(builds: list[ctypes.CDLL], texts: set[bytes]) -> None:
-    seed, key = 0x243F6A8885A308D3, 0x13198A2E03707345  # such as chance gives
+    seed, key = 0x243F6A8885A308D3, 0x13198A2E03707345  # arbitrary constants
     seen = Seen()
     hashes = set()
     for text in texts:

@@ -41,10 +41,10 @@ def record(folder: Path, value: int, force: bool = False) -> None:
         new.finish({**TAKEN, "token_ids": [value]})
 
 
-def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
+def test_the_next_run_removes_files_of_a_killed_run(tmp_path: Path) -> None:
     for _ in range(3):
         killed(tmp_path, "from i2s_spec.gguf.atomic_file import OutputFile\nOutputFile('a.gguf').write(b'x')")
-        assert len(names(tmp_path)) == 1  # its own: that of the run before is gone
+        assert len(names(tmp_path)) == 1  # its own; the one of the earlier run was deleted
     (tmp_path / ".a.gguf.xyz.part").write_bytes(b"not ours")
     (tmp_path / ".b.gguf.0123456789abcdef.part").write_bytes(b"another's")
     with OutputFile(tmp_path / "a.gguf") as output:
@@ -52,7 +52,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
     assert names(tmp_path) == [".a.gguf.xyz.part", ".b.gguf.0123456789abcdef.part", "a.gguf"]
 
 
-def test_what_is_being_written_stays(tmp_path: Path) -> None:
+def test_files_being_written_are_not_removed(tmp_path: Path) -> None:
     with OutputFile(tmp_path / "a.gguf", force=True) as one:
         one.write(b"one")
         with OutputFile(tmp_path / "a.gguf", force=True) as other:
@@ -168,7 +168,7 @@ def test_the_header_is_what_makes_a_record(tmp_path: Path) -> None:
     assert names(tmp_path) == ["g", "h"]
 
 
-#: Calls that make a folder: the module, its function in which the run is killed, what is called, and what is made.
+#: Calls that make a folder: the module, its function at which the process is killed, the call, and the result.
 FOLDERS = {
     "export": (
         "i2s_spec.checkpoints.export.export_checkpoint",

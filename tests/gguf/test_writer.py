@@ -412,7 +412,7 @@ def test_many_keys_and_tensors_take_linear_time() -> None:
     assert len(open_file(out.getvalue()).tensors) == 5000
 
 
-# --- what a writer just takes, and the other byte order ---
+# --- the limits of the writer, and the other byte order ---
 
 
 def test_the_longest_key() -> None:
@@ -477,10 +477,10 @@ def test_a_number_with_two_meanings_keeps_its_own(tmp_path: Path, copy: Callable
     assert [path.name for path in tmp_path.iterdir()] == ["a.gguf"]
 
 
-def test_what_is_larger_tells_which_meaning_it_has() -> None:
+def test_larger_tensors_decide_the_meaning_of_a_number() -> None:
     old = types.BY_NAME["Q2_0_G128"]
     out = io.BytesIO()
     with Writer(out) as writer:
         writer.add_tensor("w", (128, 256), old)
-        writer.add_tensor("v", (3, 256), old)  # as the other: most of a file are of one type
+        writer.add_tensor("v", (3, 256), old)  # the same type: the type of most tensors decides
     assert all(tensor.type is old for tensor in open_file(out.getvalue()).tensors.values())

@@ -44,7 +44,7 @@ layouts = st.sampled_from([(2, "little"), (3, "little"), (3, "big")])
 
 @given(keys, tensors, layouts, st.sampled_from([None, 8, 32, 128]))
 @examples(60)
-def test_what_is_added_is_read_back(
+def test_added_keys_and_tensors_are_read_back(
     keys: dict[str, Any], tensors: dict[str, Any], layout: tuple[int, Any], alignment: int | None
 ) -> None:
     bodies = {}
@@ -63,7 +63,7 @@ def test_what_is_added_is_read_back(
         made = written(fill, version=layout[0], byte_order=layout[1], alignment=alignment)
     except ValueError as error:
         refused = str(error)
-    if refused:  # one number of several types, and no tensor's room tells which
+    if refused:  # several types share this number and have the same size in this file
         assert "both have room" in refused
         assert any(
             padded(other.nbytes(shape[::-1]), alignment or 32) == padded(len(body), alignment or 32)
@@ -83,7 +83,7 @@ def test_what_is_added_is_read_back(
         tensor = file.tensors[name]
         assert (tensor.shape, tensor.number) == (shape, kind.number)
         rooms = [padded(reading.nbytes(tensor.ne), file.alignment or 32) for reading in types.READINGS[kind.number]]
-        if len(rooms) == len(set(rooms)):  # else the file itself does not tell which fork's type is meant
+        if len(rooms) == len(set(rooms)):  # otherwise the sizes do not tell which fork's type is meant
             assert tensor.type == kind
             assert tensor.read() == body
 
@@ -91,7 +91,7 @@ def test_what_is_added_is_read_back(
 # The reference implementation.
 
 THEIRS = {kind.name: kind for kind in gguf.GGMLQuantizationType}
-#: The types that both know; the package still gives Q8_1 the 40 bytes of before its two floats became halves.
+#: The types that both know, except Q8_1: the package still has the former 40 bytes, with float32 instead of float16.
 GGUF_TYPES = [kind for kind in types.TENSOR_TYPES if kind.name in THEIRS and kind.name != "Q8_1"]
 
 

@@ -24,7 +24,7 @@ from i2s_spec.model.forward import Model
 
 TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]
 
-#: As the fork of 2025 and as llama.cpp print it, with what logs put before lines.
+#: The output of the fork of 2025 and of llama.cpp, with the prefixes of the log.
 REAL = """
 llama_new_context_with_model: graph nodes  = 1126
 ggml_debug:                 inp_embd = (f32)   GET_ROWS(token_embd.weight{2560, 128256, 1, 1}, inp_tokens{2, 1, 1, 1}}) = {2560, 2, 1, 1}
@@ -57,7 +57,7 @@ ggml_debug:                   Qcur-0 = (f32)    MUL_MAT(blk.0.attn_q.weight{4, 2
 """  # noqa: E501
 
 
-def test_what_programs_print() -> None:
+def test_text_of_programs_is_read() -> None:
     embd, q, again = read_callback_text(REAL.splitlines())
     assert (embd.name, embd.op, embd.shape, embd.total) == ("inp_embd", "GET_ROWS", (2, 2560), 1.5296)
     assert embd.value.shape == (2, 6)
@@ -66,7 +66,7 @@ def test_what_programs_print() -> None:
     assert np.isnan(q.value[0, 0, 2])
     assert np.isinf(q.value[0, 1, 3])
     assert (again.name, again.op, again.total) == ("Qcur-0#1", "MUL_MAT", None)
-    assert np.isnan(again.value).all()  # three numbers where there should be four
+    assert np.isnan(again.value).all()  # three numbers instead of four
 
 
 @examples(40)
@@ -77,7 +77,7 @@ def test_what_programs_print() -> None:
     ),
     st.sampled_from(["all", "shown"]),
 )  # fmt: skip
-def test_what_is_written_is_read(value: Any, sums: Any) -> None:
+def test_written_text_is_read_back(value: Any, sums: Any) -> None:
     (tap,) = read_callback_text(node_text("x-0", "MUL", [("a", (2, 3)), ("b", (4,))], value, sums))
     want = value.reshape(tap.shape)
     assert np.abs(tap.value.astype(np.float64) - corner(want)).max() <= RESOLUTION * 1.01 + 1e-4
@@ -164,7 +164,7 @@ def test_places_of_elided_numbers_are_those_of_the_whole_value(
     assert "of the shown numbers those in rows 5, 7 and column 127 are off" in result.first.notes
 
 
-def test_one_number_of_a_corner_is_no_place(
+def test_one_wrong_number_of_a_corner_decides_no_position(
     model_of: Callable[[str], Model], golden_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
     model = model_of("bitnet-b1.58")

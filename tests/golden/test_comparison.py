@@ -83,7 +83,7 @@ def test_flips_are_explained_from_floats_alone(model_of: Find, golden_of: Find, 
     assert tap.status == "flips"
     assert tap.flips is not None
     assert (tap.flips.explained, tap.flips.unexplained) == (1, 0)
-    codes[3, 100] += 1  # no boundary there
+    codes[3, 100] += 1  # not at a rounding boundary
     acc = matmul.accumulate(matrix.payload, matrix.rows, matrix.columns, codes)
     y = epilogue(acc, even["blk.0.attn_q.act_scale"], matrix.scale, model.numerics.quantizer)
     result = compare(golden_of("bitnet-b1.58"), saved(tmp_path, {**taps, "attn_norm-0": x, "Qcur-0": y}), model=model)
@@ -333,7 +333,7 @@ def test_four_tokens_in_a_kernel_for_one(tmp_path: Path) -> None:
     assert result.diagnoses[0].name == "nrc-4"
 
 
-def test_drift_is_told(golden_of: Find, taps_of: Find, model_of: Find, tmp_path: Path) -> None:
+def test_drift_is_reported(golden_of: Find, taps_of: Find, model_of: Find, tmp_path: Path) -> None:
     result = compare(golden_of("llama"), saved(tmp_path, plain(taps_of("llama"))), model=model_of("llama"))
     assert [layer for layer, _, _ in result.drift] == [0]
     assert result.drift[0][1] == 0

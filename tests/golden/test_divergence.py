@@ -65,19 +65,19 @@ def test_rows_are_those_that_are_scored() -> None:
 
 
 @pytest.mark.parametrize("tokens", [[[1, 2, 3]], [[1, 2, 3, 4], [1, 2, 3]], []], ids=str)
-def test_chunks_that_are_none(tmp_path: Path, tokens: list[list[int]]) -> None:
+def test_invalid_chunks_are_refused(tmp_path: Path, tokens: list[list[int]]) -> None:
     with open(tmp_path / "x", "wb") as file, pytest.raises(SettingError, match="four tokens"):
         BaseWriter(file, tokens, 8)
 
 
-def test_rows_that_are_none() -> None:
+def test_rows_of_another_shape_are_refused() -> None:
     writer = BaseWriter(io.BytesIO(), [[1, 2, 3, 4]], 5)
     for shape in ((1, 6), (5,), (2, 5)):
         with pytest.raises(ValueError, match="are wanted"):
             writer.add(np.zeros(shape, dtype=np.float32))
 
 
-def test_bytes_that_are_no_base() -> None:
+def test_invalid_base_files_are_refused() -> None:
     file = io.BytesIO()
     BaseWriter(file, [[1, 2, 3, 4]], 5).add(np.zeros((1, 5), dtype=np.float32))
     data = file.getvalue()

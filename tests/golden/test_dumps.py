@@ -152,13 +152,13 @@ def test_a_zip_bomb_takes_no_memory(golden_of: Callable[[str], Path], tmp_path: 
 @pytest.mark.parametrize(
     "data", [b"", b"PK\x03\x04" + bytes(40), b"\0" * 64, b"not a dump\n" * 4, b"\xff" * 100, b"12345678{"], ids=range(6)
 )
-def test_what_is_no_dump(golden_of: Callable[[str], Path], tmp_path: Path, data: bytes) -> None:
+def test_invalid_dumps_are_refused(golden_of: Callable[[str], Path], tmp_path: Path, data: bytes) -> None:
     (tmp_path / "x").write_bytes(data)
     with pytest.raises((SettingError, FormatError)):
         compare(golden_of("bitnet-b1.58"), tmp_path / "x")
 
 
-def test_what_is_not_there(golden_of: Callable[[str], Path], tmp_path: Path) -> None:
+def test_missing_records_and_dumps_are_refused(golden_of: Callable[[str], Path], tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         compare(golden_of("bitnet-b1.58"), tmp_path / "nothing")
     with pytest.raises(SettingError, match="neither a record nor"):

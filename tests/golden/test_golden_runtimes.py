@@ -16,7 +16,7 @@ from i2s_spec.model.load import load_model
 LAYERS = {"b158packed": "bitnet-b1.58.packed.i2_s.direct.gguf", "bitnet": "bitnet.i2_s.gguf"}
 
 
-#: The sequences of the vectors, of which the first alone is quick: a wrong build is wrong in all of them.
+#: The sequences of the vectors. A wrong build is wrong in all of them, so the quick run takes the first.
 SOME_SEQUENCES = [0, *(pytest.param(number, marks=pytest.mark.thorough) for number in range(1, 7))]
 
 

@@ -171,7 +171,7 @@ class Naive:
         return self.taps
 
 
-#: The first tap that each of them makes wrong.
+#: The first tap that each mistake changes.
 FIRST = {
     "layout-interleave-64": "Qcur-0", "lanes-reversed": "Qcur-0", "codes-zero-first": "Qcur-0",
     "offset-not-subtracted": "Qcur-0", "scale-reciprocal": "Qcur-0", "scale-half": "Qcur-0", "scale-doubled": "ffn_up-1",
@@ -185,7 +185,7 @@ FIRST = {
     "ffn-sub-norm-first": "ffn_out-0", "up-activated": "ffn_out-0",
 }  # fmt: skip
 
-#: More of them.
+#: More such mistakes.
 NEWER = {
     "activation-4-bits": "Qcur-0", "offset-half": "Qcur-0", "sum-of-half": "Qcur-0", "last-block-dropped": "Qcur-0",
     "rope-half-of-head": "Qcur-0#1", "residual-normed": "ffn_inp-0", "residual-of-layer": "l_out-0",
@@ -249,7 +249,7 @@ def test_another_tensor_is_named(golden: Record, dump: Callable[..., Path]) -> N
 
 
 @pytest.mark.thorough
-def test_a_layer_blames_nothing_that_would_show_earlier(golden: Record, dump: Callable[..., Path]) -> None:
+def test_a_layer_names_no_mistake_that_would_show_earlier(golden: Record, dump: Callable[..., Path]) -> None:
     """Sums that are right say that no scale is wrong, however near a layer comes with one."""
     result = compare(golden[2], dump("parallel"), model=golden[1], mode="layer-forced")
     assert result.first is not None
@@ -258,7 +258,7 @@ def test_a_layer_blames_nothing_that_would_show_earlier(golden: Record, dump: Ca
 
 
 def test_a_layer_is_told_of_a_mistake_in_front_of_it(golden: Record, dump: Callable[..., Path]) -> None:
-    """Embeddings that are too large leave of a norm what one without epsilon does; the layer behind it tells them apart."""
+    """Embeddings that are too large change a norm like a missing epsilon; the layer after it distinguishes the two."""
     result = compare(golden[2], dump("embedding-scaled"), model=golden[1], mode="layer-forced")
     assert result.first is not None
     assert result.first.name == "attn_norm-0"
@@ -291,7 +291,7 @@ def test_nothing_but_nan_is_not_blamed_on_arm(
 
 
 @pytest.mark.parametrize(("tokens", "value"), share([(4, np.nan), (7, np.inf), (13, np.nan)]))
-def test_what_is_not_finite_is_said_as_such_first(
+def test_values_that_are_not_finite_are_reported_first(
     golden: Record, dump: Callable[..., Path], tmp_path: Path, tokens: int, value: float
 ) -> None:
     """Numbers of tokens that meet `nrc-4`, which a value without a number cannot show: at most a guess behind."""
@@ -336,7 +336,7 @@ def test_taps_of_other_shapes_only(golden: Record, tmp_path: Path) -> None:
     assert "the one tap of the candidate that the record knows is of another shape" in result.verdict
 
 
-def test_what_nothing_explains_is_not_blamed_on_arm(golden: Record, dump: Callable[..., Path]) -> None:
+def test_unexplained_values_are_not_blamed_on_arm(golden: Record, dump: Callable[..., Path]) -> None:
     """Eleven tokens are not many enough for `nrc-4`; of twenty-one it is wrong from the sixteenth on, and not before."""
     from i2s_spec.golden.diagnosis.localised import nrc_possible
 

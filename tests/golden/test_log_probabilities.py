@@ -58,7 +58,7 @@ def saved(folder: Path, values: Any) -> Path:
     return folder / "theirs.npy"
 
 
-def test_what_log_probabilities_are(recorded: Recorded) -> None:
+def test_log_probabilities_are_recognized(recorded: Recorded) -> None:
     values = logits(recorded.model)
     assert not are_log_probabilities(values)
     assert are_log_probabilities(of_a_server(values))

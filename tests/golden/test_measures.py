@@ -28,7 +28,7 @@ def test_a_value_at_its_limit_is_within_it() -> None:
     [(NAN, 1, True), (1, NAN, True), (NAN, NAN, False), (INF, 1, True), (1, INF, True), (INF, INF, False),
      (INF, -INF, True), (NAN, INF, True)],
 )  # fmt: skip
-def test_what_is_not_finite_is_off_unless_it_is_wanted(got: float, want: float, off: bool) -> None:
+def test_unexpected_infinities_and_nan_are_wrong(got: float, want: float, off: bool) -> None:
     assert beyond(f32(got, 0), f32(want, 0), 1e9).tolist() == [off, False]
     found = measure(f32(got, 2), f32(want, 2), 1e9)
     strange = off and not np.isfinite(got)
@@ -71,4 +71,4 @@ def test_halves_are_told_from_floats() -> None:
     assert not is_bfloat16(values)
     assert is_bfloat16(values.astype(np.float16).astype(np.float32))
     assert is_bfloat16((values.view(np.uint32) & 0xFFFF0000).view(np.float32))
-    assert not is_bfloat16(f32(*[1.0] * 64))  # too few numbers to tell
+    assert not is_bfloat16(f32(*[1.0] * 64))  # too few numbers to decide

@@ -27,17 +27,18 @@ from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 
 TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]
 
-#: What correct runtimes may do: no flip is beyond a rounding boundary, and no 16-bit lane is full at these widths.
+#: Mistakes within the tolerance: all code changes are at rounding boundaries, and no 16-bit lane overflows at these
+#: widths.
 TOLERATED = {"activation-2026", "activation-half-up", "int16-wrap-avx2", "int16-wrap-neon"}
 
-#: The same function on these models.
+#: Mistakes that have the same effect on these models.
 SAME = {
     "rows-1x4-as-interleave-128": {"layout-rows-1x4"},
     "layout-rows-1x4": {"rows-1x4-as-interleave-128"},
     "sub-norms-missing": {"attn-sub-norm-missing", "ffn-sub-norm-missing"},
 }
 
-#: What makes no difference to these small models.
+#: Mistakes without an effect on these small models.
 NOWHERE = {
     "layout-interleave-128", "rope-factors-ignored", "rope-scale-ignored", "activation-blocks", "pooling-last",
     "rotation-ignored",

@@ -31,7 +31,7 @@ def dumped(model: Model, path: Path, *without: str) -> Path:
     return path
 
 
-#: What is wrong, at which value it is seen first, its name, and words of the sentence.
+#: The change, the value where it is first visible, the name of the mistake, and words of the message.
 PLACES: dict[str, tuple[Callable[[Model], Model], str, str, str]] = {
     "keys": (
         lambda model: changed(model, "kq-1", inputs=("Qcur-1#1", "k-0")), "kq-1", "keys-of-another-layer", "keys of layer 0"
@@ -53,7 +53,7 @@ PLACES: dict[str, tuple[Callable[[Model], Model], str, str, str]] = {
 
 @pytest.mark.parametrize("architecture", ["llama", "bitnet-b1.58"])
 @pytest.mark.parametrize("wrong", PLACES)
-def test_what_is_of_another_place_is_named(tmp_path: Path, architecture: str, wrong: str) -> None:
+def test_values_of_another_layer_or_tensor_are_named(tmp_path: Path, architecture: str, wrong: str) -> None:
     model = load_model(model_bytes(architecture, layers=2), threads=1)
     change, first, name, words = PLACES[wrong]
     record(model, TOKENS, tmp_path / "golden")

@@ -28,13 +28,13 @@ TOKENS = [5, 6, 7, 8, 100, 200, 31, 44]
 ARCHITECTURES = ("bitnet", "llama", "qwen3-lm")
 TYPES = ("F16", "TQ2_0", "Q2_0")
 
-#: What their quantization of activations is called where one scale for each token is taken for right.
+#: The mistake that their quantization of activations amounts to, when compared with one scale for each token.
 KNOWN = {"F16": None, "TQ2_0": "activation-blocks", "Q2_0": "activation-blocks-32"}
 
-#: The product of gate and up, a node that has a name of its own in each graph.
+#: The product of gate and up; each graph names this node differently.
 PRODUCT = {"bitnet": "ffn_sub_out-0", "llama": "ffn_gate_par-0", "qwen3-lm": "ffn_gate_up-0"}
 
-#: Each architecture with each type, and in a quick run each of them once.
+#: Each architecture with each type; a quick run has each of them once.
 EACH = pytest.mark.parametrize(
     ("architecture", "type"),
     share(
@@ -62,7 +62,7 @@ def dumped(tmp_path_factory: pytest.TempPathFactory) -> Dump:
 
 
 @EACH
-def test_it_is_right_by_its_own_numerics(dumped: Dump, tmp_path: Path, architecture: str, type: str) -> None:
+def test_dumps_are_right_with_their_own_numerics(dumped: Dump, tmp_path: Path, architecture: str, type: str) -> None:
     path, theirs = dumped(architecture, type)
     model = load_model(path, "llamacpp-2026", threads=1)
     record(model, TOKENS, tmp_path / "golden")
@@ -77,7 +77,7 @@ def test_it_is_right_by_its_own_numerics(dumped: Dump, tmp_path: Path, architect
     assert text.counted("ok", "flips") >= 20
     assert result.whole is not None
     assert result.whole.same_top == 1
-    # Where an activation lies between two codes, another processor's sums may give the other code: 2e-4 of the logits.
+    # If an activation lies between two codes, another processor's sums may give the other code: 2e-4 of the logits.
     assert result.whole.relative < (3e-2 if type == "TQ2_0" else 1e-3)
 
 

@@ -64,7 +64,7 @@ def test_we_read_what_it_writes(folder: Path, tmp_path: Path) -> None:
     base = tmp_path / "theirs.kld"
     log = llama_tools.perplexity(folder / "model.gguf", "-f", f"{folder}/text.txt", "--kl-divergence-base", str(base))
     theirs, ours = read_base(base.read_bytes()), read_base((folder / "model.kld").read_bytes())
-    # the first token of a chunk is replaced when the chunk is evaluated: the tool stores what the text has there
+    # the tool replaces the first token of a chunk for evaluation, and stores the token of the text
     assert np.array_equal(theirs.tokens[:, 1:], ours.tokens[:, 1:])
     assert theirs.first == ours.first == CHUNK // 2
     assert theirs.log_probabilities.shape == ours.log_probabilities.shape

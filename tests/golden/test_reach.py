@@ -20,7 +20,7 @@ TOKENS = np.array([1, 17, 3, 44])
     [("l_out-1", "l_out-2", "layer"), ("l_out-0", "l_out-2", "model"), (None, "l_out-0", "layer"),
      (None, "l_out-1", "model")],
 )  # fmt: skip
-def test_what_lies_behind_two_layers_is_judged_as_a_model(known: str | None, asked: str, span: str) -> None:
+def test_values_after_two_layers_get_the_limits_of_a_model(known: str | None, asked: str, span: str) -> None:
     file = io.BytesIO()
     i2s.new(file, "llama", layers=3, heads=4, heads_kv=2)
     model = load_model(file.getvalue(), threads=1)

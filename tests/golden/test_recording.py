@@ -203,7 +203,7 @@ def test_a_tap_cannot_be_there_twice(tmp_path: Path) -> None:
     "text",
     ["", "[]", "{", '{"schema_version": 1}', '{"schema_version": 1, "taps": [], "token_ids": [], "profile": ""}'],
 )
-def test_headers_that_are_none(tmp_path: Path, text: str) -> None:
+def test_invalid_headers_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "golden.json").write_text(text)
     with pytest.raises(SettingError, match="record"):
         read_header(tmp_path)

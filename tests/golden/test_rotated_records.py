@@ -42,7 +42,8 @@ def test_quick_numerics_are_right(tmp_path: Path, type: str) -> None:
         assert result.ok, f"{mode}: {result.verdict}"
 
 
-#: Sums of one token that cancelled to nearly nothing were called wrong, and a lone scale for the middle of many.
+#: Two former false alarms: sums of one token that cancel almost completely, and one scale compared with a median of
+#: many.
 LONE = [("llama", "Q2_0", 0), ("llama", "TQ1_0", 0), ("llama", "Q2_0_G128", 0), ("qwen3-lm", "TQ2_0", 0)]
 
 
@@ -59,7 +60,7 @@ def test_sums_and_scales_of_one_token(tmp_path: Path, architecture: str, type: s
             assert result.ok, f"{mine}, {mode}: {result.verdict}"
 
 
-#: Mistakes that change what is computed by more than correct runtimes differ, whatever the mode.
+#: Mistakes whose effect exceeds all differences between correct runtimes, in every mode.
 GROSS = (
     "activation-four-scales", "rope-pairs", "gate-up-exchanged", "gains-missing",
     "attention-not-causal", "rotation-ignored",
@@ -82,7 +83,7 @@ def test_mistakes_are_found(golden_q2: tuple[Model, Path], tmp_path: Path, name:
     for mode in MODES:
         result = compare(golden, tmp_path / "theirs", model=model, mode=mode)
         assert not result.ok, f"{mode}: {result.verdict}"
-        if (name, mode) != ("rotation-ignored", "layer-forced"):  # the table is outside of all layers
+        if (name, mode) != ("rotation-ignored", "layer-forced"):  # the embedding table is outside of all layers
             assert name in [each.name for each in result.diagnoses if each.fits == "exactly"], (
                 f"{mode}: {result.verdict}"
             )

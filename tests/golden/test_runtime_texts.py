@@ -153,7 +153,7 @@ def _save(path: Path, taps: dict[str, Any], form: str) -> None:
 
 @pytest.mark.parametrize("form", ["npz", "folder"])
 @pytest.mark.parametrize("architecture", ["bitnet-b1.58", "llama"])
-def test_of_files_with_one_name_the_last_is_there(
+def test_the_last_of_several_values_with_one_name_counts(
     model_of: Callable[[str], Model], golden_of: Callable[[str], Path], taps_of: Callable[[str], dict[str, Any]],
     tmp_path: Path, architecture: str, form: str,
 ) -> None:  # fmt: skip
@@ -184,7 +184,7 @@ def test_arrays_of_the_forks_llama_graph(
     model_of: Callable[[str], Model], golden_of: Callable[[str], Path], taps_of: Callable[[str], dict[str, Any]],
     tmp_path: Path, form: str,
 ) -> None:  # fmt: skip
-    """Arrays tell no operation: where kqv_merged_cont is there, kqv_out is the output of attn_output."""
+    """Arrays do not name operations: if kqv_merged_cont exists, kqv_out is the output of attn_output."""
     taps = {name: value for name, value in taps_of("llama").items() if not name.startswith("blk.")}
     taps["kqv_merged_cont-0"], taps["kqv_out-0"] = taps.pop("kqv_out-0"), taps.pop("attn_out-0")
     _save(tmp_path / "x.npz", taps, form)

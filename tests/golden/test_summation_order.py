@@ -67,7 +67,7 @@ def test_another_order_is_right_and_another_scale_is_not(tmp_path: Path, profile
     ours, theirs = taps[node.name], other_order(model, node, taps[node.inputs[0]], how)
     assert 0 < np.linalg.norm(ours - theirs) / np.linalg.norm(ours) < 3e-6
     ulp = np.abs(ours - theirs) / np.spacing(np.abs(ours))
-    assert ulp.max() > 3  # which is why the limit cannot be so many units of the result
+    assert ulp.max() > 3  # so the limit cannot be a few units in the last place of the result
     del taps["l_out-0"]
     for value, right in ((theirs, True), (theirs * np.float32(1 + 1e-3), False)):
         np.savez(tmp_path / "x.npz", **{**taps, node.name: value})

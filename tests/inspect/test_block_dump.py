@@ -22,7 +22,7 @@ from i2s_spec.inspect.dump.dump import document, lines
 from i2s_spec.inspect.dump.selector import Unknown, target
 from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 
-#: Those whose rows are in one piece; what is shown of I2_SR is held in test_row_scales_dump.py.
+#: Types with contiguous rows; test_row_scales_dump.py tests I2_SR.
 TYPES = tuple(BLOCK_LAYOUTS)
 FILES = {order: file_of_blocks(TYPES, order) for order in ("little", "big")}
 
@@ -90,7 +90,7 @@ def test_a_path_leads_to_its_byte(name: str) -> None:
     assert (last[-1]["stop"] - layout.nbytes, last[-1]["stop"]) == (at, at + layout.nbytes)
 
 
-def test_how_much_is_shown_unasked() -> None:
+def test_the_default_number_of_blocks() -> None:
     shown = nodes("Q2_0.2", FILES["little"])
     assert sum(node["kind"] == "codes" for node in shown) == 16
     assert shown[-1] | {"start": 0, "stop": 0} == {
@@ -140,7 +140,7 @@ def test_any_byte_of_the_data_is_shown_by_its_address() -> None:
 
 
 @pytest.mark.parametrize("what", ["blocks[55]", "blocks[3].codes[16]", "rows[0]", "blocks[1].cods", "payload[0]"])
-def test_what_is_not_there(what: str) -> None:
+def test_unknown_parts_are_refused(what: str) -> None:
     with pytest.raises(Unknown):
         nodes(f"data[0].{what}", FILES["little"])
 

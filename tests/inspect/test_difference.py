@@ -71,7 +71,7 @@ def file() -> File:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_file_means_what_it_means(threads: int) -> None:
+def test_a_file_equals_itself(threads: int) -> None:
     found = compared(MODEL, threads=threads)
     assert found.same
     assert found == Difference((), (), (), (), (), (), len(file().tensors), found.lineage)
@@ -79,7 +79,7 @@ def test_a_file_means_what_it_means(threads: int) -> None:
     assert list(lines(found)) == [f"A and B mean the same: all keys, {len(file().tensors)} tensors"]
 
 
-def test_where_things_lie_makes_no_difference() -> None:
+def test_positions_in_the_file_make_no_difference() -> None:
     big = io.BytesIO()
     convert_endian(open_file(rewritten(alignment=64)), big, "big")
     found = compared(big.getvalue())
@@ -119,7 +119,7 @@ def test_one_trit() -> None:
     assert (change.name, change.what, change.trits) == (ATTN.encode(), "trits", (1, 165))
     assert list(lines(found)) == [
         f"~ tensor {ATTN}: 1 trit differs, first at element 165 (0, 165)",
-        f"A and B differ: 1 tensor in both ({len(file().tensors)} tensors compared; 1 of 393,216 trits changed, "
+        f"A and B differ: 1 common tensor ({len(file().tensors)} tensors compared; 1 of 393,216 trits changed, "
         "under 0.001 %)",
     ]
 
@@ -162,7 +162,7 @@ def test_keys() -> None:
 @pytest.mark.requirement("R12.3-3")
 def test_of_two_values_of_a_key_the_first_counts() -> None:
     twice = MODEL.replace(b"tokenizer.ggml.eos_token_id", b"tokenizer.ggml.bos_token_id")
-    (change,) = compared(twice).keys  # bos_token_id is what it was
+    (change,) = compared(twice).keys  # bos_token_id is unchanged
     assert (change.key, change.after) == (b"tokenizer.ggml.eos_token_id", None)
 
 
@@ -189,7 +189,7 @@ def test_shapes_and_types() -> None:
         writer.add_tensor("d", (6,), "F32")
     found = difference(open_file(one.getvalue()), open_file(other.getvalue()))
     changes = {change.name.decode(): change for change in found.tensors}
-    assert changes.keys() == {"a", "b", "c"}  # lengths of 1 mean nothing
+    assert changes.keys() == {"a", "b", "c"}  # trailing dimensions of 1 do not count
     assert (changes["a"].type, changes["a"].what, changes["a"].trits) == (("I2_S", "F16"), "trits", None)
     assert changes["b"].shape == ((4, 256), (256, 4))
     assert (changes["c"].type, changes["c"].what) == (("F32", "F16"), "nothing")
@@ -222,7 +222,7 @@ def test_tensors_that_differ_alike_are_counted() -> None:
     ]
     everything = list(lines(found, everything=True))
     assert len(everything) == 50 + 11 + 1
-    assert everything[52] == "~ tensor norm: 1 byte of data differs, first at byte 0"  # in the order of the file
+    assert everything[52] == "~ tensor norm: 1 byte of data differs, first at byte 0"  # in file order
     assert len(document(found, "a", "b")["tensors"]) == 11
     few = found._replace(tensors=tuple(changes[:8]))
     assert "more tensors: " not in "".join(lines(few))
@@ -239,7 +239,7 @@ def test_ways_to_differ_are_bounded() -> None:
     said = list(lines(Difference((), (), (), (), changes, (), 100)))
     assert said[40:] == [
         "~ 60 more tensors (--all lists them)",
-        "A and B differ: 100 tensors in both (100 tensors compared)",
+        "A and B differ: 100 common tensors (100 tensors compared)",
     ]
 
 
@@ -251,7 +251,7 @@ def test_text_of_a_file_cannot_act_on_a_terminal() -> None:
     assert "\u202e" not in said
 
 
-def test_as_data() -> None:
+def test_the_difference_as_data() -> None:
     about = document(compared(rewritten(set={"general.name": b"\xff"}, drop_tensors=[ATTN])), "a", "b")
     assert (about["schema_version"], about["same"], about["only_a"]) == (1, False, [ATTN])
     assert about["keys"][0]["b"] == {"type": "str", "value": {"hex": "ff"}}
@@ -341,4 +341,4 @@ def test_a_small_file_of_many_changed_tensors_does_not_compare_each_with_all(mon
     monkeypatch.setattr(other_tensors, "OTHERS", 30)
     found = difference(files[0], files[1])
     assert len(found.tensors) == 20
-    assert len(read) == 2 * 20 + 30  # each beside what it should be, and the others
+    assert len(read) == 2 * 20 + 30  # each tensor in place, and the comparisons with others

@@ -257,12 +257,12 @@ def test_limits() -> None:
         ("\x1b[2J", "range '.x1b"),
     ],
 )
-def test_what_is_not_there(what: str, message: str) -> None:
+def test_unknown_parts_are_refused(what: str, message: str) -> None:
     with pytest.raises(Unknown, match=message):
         target(file_of(), what)
 
 
-def test_what_is_not_there_in_a_broken_file() -> None:
+def test_unknown_parts_of_a_broken_file_are_refused() -> None:
     with pytest.raises(Unknown, match="read up to a fault only: G201"):
         target(file_of(DATA[:200]), "first.weight")
     with pytest.raises(Unknown, match="none of them"):
@@ -304,7 +304,7 @@ def test_nothing_harmful_comes_through(harm: str) -> None:
             assert all(char.isprintable() or char == "\n" for char in output)
 
 
-def test_meanings_are_told_once() -> None:
+def test_meanings_are_shown_once() -> None:
     text = dump()
     for meaning in (
         "The value itself. [2.5]",

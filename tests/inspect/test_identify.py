@@ -191,14 +191,14 @@ def test_a_reference_needs_its_tensor() -> None:
         identify(data, reference=weights * np.nan, tensor="blk.0.attn_q.weight")
 
 
-# Copies with one mark changed.
+# Copies with one metadata change.
 
 
 def test_our_own_models_are_recognised() -> None:
     for architecture in ("bitnet-b1.58", "bitnet", "llama", "qwen3", "gemma3"):
         got = answers(identify(model_bytes(architecture=architecture)))
         assert (got["converter"], got["quantizer"]) == ("i2s-spec", "i2s-spec")
-        assert got["layout"] is None  # i2s convert writes any layout, and keeps the name
+        assert got["layout"] is None  # i2s convert writes any layout under this name
 
 
 @pytest.mark.parametrize("type", GROUP_LAYOUTS)
@@ -291,7 +291,7 @@ def test_remainders_tell_a_layout(shared: Path) -> None:
     """32,448 elements are 253.5 blocks of 128, and 507 of 64: what a quantizer leaves over stays 0."""
     file = gguf.parse((shared / "vectors" / "gguf" / "bitnet.i2_s.gguf").read_bytes())
     info = next(info for info in file.tensor_infos if info.name == b"blk.1.attn_v.weight")
-    # the tensor keeps its bytes, and becomes one of an odd shape whose end is there or not
+    # the tensor keeps its bytes but gets an odd shape, with or without room for a tail
     info.ne = [192, 169]
     n = 192 * 169
     start = info.offset
@@ -310,7 +310,7 @@ def test_remainders_tell_a_layout(shared: Path) -> None:
 
 @pytest.mark.parametrize("scale", [0.125, 0.1, math.nan, -math.nan, math.inf, 0.0, -0.0, 1e-45])
 def test_only_numbers_tell_what_computed_them(scale: float) -> None:
-    """Scales that are exact in BF16 were in a checkpoint; NaN, infinity and 0 end in zeros, whoever wrote them."""
+    """Scales that are exact in BF16 were in a checkpoint; NaN, infinity and 0 end in zeros from any writer."""
     file = gguf.parse(model_bytes("bitnet-b1.58"))
     data = bytearray(file.data)
     for info in file.tensor_infos:
@@ -410,7 +410,7 @@ def test_more_evidence_never_turns_against_itself(favour: list[Any], against: li
     assert next(each for each in case.question("q", "?").hypotheses if each.name == "a").confidence == "excluded"
 
 
-def test_two_likely_answers_are_none() -> None:
+def test_two_likely_answers_decide_nothing() -> None:
     case = QuestionCase([("a", "A"), ("b", "B")])
     assert case.question("q", "?").answer is None
     case.favour("a", "for", STRONG)

@@ -65,7 +65,7 @@ def by_the_book(data: bytes) -> tuple[str, str]:
     return hashlib.sha256(metadata).hexdigest(), hashlib.sha256(weights).hexdigest()
 
 
-def test_what_is_hashed_is_what_is_written_down() -> None:
+def test_the_hash_is_the_documented_one() -> None:
     data = model_file()
     found = of(data)
     assert found.file == hashlib.sha256(data).hexdigest()
@@ -93,7 +93,7 @@ def test_form_does_not_count(to: str, order: Any) -> None:
     convert_file(open_file(data), out, to=to, byte_order=order)
     found = of(out.getvalue(), "canonical" if to == "F32" else to)
     assert found.weights == of(data).weights
-    assert (found.metadata == of(data).metadata) == (to != "F32")  # which general.file_type says
+    assert (found.metadata == of(data).metadata) == (to != "F32")  # general.file_type differs
 
 
 def test_order_alignment_and_tails_do_not_count() -> None:
@@ -128,7 +128,7 @@ def test_metadata_of_every_type_is_the_same_in_both_byte_orders() -> None:
     assert of(big.getvalue()).metadata == of(out.getvalue()).metadata == by_the_book(out.getvalue())[0]
 
 
-def test_what_counts_counts() -> None:
+def test_each_relevant_bit_changes_the_hash() -> None:
     data = model_file()
     before = of(data)
     file = open_file(data)
@@ -143,7 +143,7 @@ def test_what_counts_counts() -> None:
         after = changed(at, bits)
         assert (after.metadata == before.metadata, after.weights == before.weights) == (True, False)
         assert sum(one != other for one, other in zip(before.tensors, after.tensors, strict=True)) == 1
-    assert changed(attn.stop - 1, 1)[1:] == before[1:]  # a byte of the tail that means nothing
+    assert changed(attn.stop - 1, 1)[1:] == before[1:]  # a byte of the tail that does not count
     for changes in ({"general.name": "x"}, {"general.file_type": Value("u64", 40)}, {"x": 1}):
         out = io.BytesIO()
         rewrite(file, out, set=changes)
@@ -169,7 +169,7 @@ def single(name: str, shape: tuple[int, ...], type: str, data: Any) -> bytes:
     return out.getvalue()
 
 
-def test_what_is_ternary() -> None:
+def test_forms_of_the_same_ternary_tensor_have_one_hash() -> None:
     trits = np.random.default_rng(0).integers(-1, 2, (3, 256), dtype=np.int8)
     half = (trits * np.float32(0.5)).astype(np.float32)
     kinds = [
@@ -180,7 +180,7 @@ def test_what_is_ternary() -> None:
     ]
     assert {kind.digest for kind in kinds} == {kinds[0].digest}
     assert {(kind.kind, kind.scale) for kind in kinds} == {("ternary", 0.5)}
-    assert of(single("w", (256,), "F32", half[0])).tensors[0].kind == "F32"  # a vector is no matrix of weights
+    assert of(single("w", (256,), "F32", half[0])).tensors[0].kind == "F32"  # a vector is not a weight matrix
     half[2, 5] = 0.25
     assert of(single("w", (3, 256), "F32", half)).tensors[0].kind == "F32"
     odd = of(single("w", (3, 3), "F32", np.ones((3, 3), dtype=np.float32))).tensors[0]  # nine codes in three bytes
@@ -188,7 +188,7 @@ def test_what_is_ternary() -> None:
     assert odd.digest == hashlib.sha256(head + b"\xaa\xaa\x02" + struct.pack("<f", 1)).hexdigest()
 
 
-def test_what_nobody_can_decode_is_hashed_as_it_is() -> None:
+def test_undecodable_tensors_are_hashed_as_bytes() -> None:
     for shape, size in (((1, 132), 65), ((2, 4, 128), 288)):
         found = of(single("w", shape, "I2_S", bytes(size))).tensors[0]
         assert (found.kind, found.scale) == ("I2_S", None)
@@ -206,7 +206,7 @@ def test_data_is_hashed_as_a_little_endian_file_has_it() -> None:
     with Writer(out, byte_order="big") as writer:
         writer.add_tensor("w", (1, 32), "Q5_0", bytes(22))
     assert identity(file).tensors[0].kind == "Q5_0"
-    assert of(out.getvalue()).tensors[0].kind == "Q5_0 big-endian"  # whose words nobody has written down
+    assert of(out.getvalue()).tensors[0].kind == "Q5_0 big-endian"  # its byte order is not documented
 
 
 def test_codes_that_stand_for_nothing_have_an_identity() -> None:

@@ -184,7 +184,7 @@ def test_runs_of_rows_come_back(zero: list[bool]) -> None:
         ('{"tensors": [{"name": "a", "rows": 4, "zero_rows": [3]}]}', "do not follow"),
     ],
 )
-def test_what_is_no_fingerprint_is_refused(text: str, said: str) -> None:
+def test_invalid_fingerprints_are_refused(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read_fingerprint(text.encode())
 

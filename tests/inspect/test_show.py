@@ -82,7 +82,7 @@ def assert_conforms(about: dict[str, Any]) -> None:
     assert conforms(document, SCHEMA, SCHEMA) is None
 
 
-def test_what_is_described() -> None:
+def test_the_description_of_a_file() -> None:
     about = describe(file_of(Draft().data))
     assert about["header"]["version"] == 3
     assert [key["key"] for key in about["keys"]][:2] == ["general.architecture", "general.name"]

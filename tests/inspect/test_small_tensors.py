@@ -31,7 +31,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, call: Any) -> Any:
 
 @pytest.mark.parametrize("dialect", share(DIALECTS, every=3))
 @pytest.mark.parametrize("byte_order", ["little", "big"])
-def test_identities_are_those_of_tensors_alone(
+def test_small_tensors_have_the_same_hashes_together_and_alone(
     dialect: str, byte_order: ByteOrder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = model(1, byte_order)
@@ -58,7 +58,7 @@ def test_differences_are_those_of_tensors_alone(dialect: str, monkeypatch: pytes
     assert same == alone(monkeypatch, lambda: difference(a, a, dialect, dialect))
 
 
-def test_what_is_equal_but_for_a_scale_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensors_equal_except_for_the_scale_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     files = []
     for scale in (0.5, 0.25):
         out = io.BytesIO()

@@ -169,7 +169,7 @@ def test_windows(size: int, cut: int) -> None:
     assert len(windows) in (1, reader.WINDOWS) or (cut > BLOCK and len(windows) < reader.WINDOWS)
 
 
-def test_nothing_is_read_for_none() -> None:
+def test_payload_none_reads_nothing() -> None:
     assert survey(File(source_of(Draft().data)), Reading("none")) is None
     assert survey(File(source_of(b"GGUF"))) is None
 
@@ -220,7 +220,7 @@ def test_a_file_that_shrinks_is_an_answer(tmp_path: Path) -> None:
 
 def test_an_interrupted_survey_leaves_nothing_behind(tmp_path: Path) -> None:
     running = set(threading.enumerate())
-    gc.collect()  # what other tests left goes now, and not in between
+    gc.collect()  # garbage of other tests must not be collected during the measurement
     path = tmp_path / "model.gguf"
     path.write_bytes(several([300_032] * 60))
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
@@ -303,7 +303,7 @@ def test_memory_does_not_grow_with_the_tensors(tmp_path: Path) -> None:
     assert tensor.counts == (4 * size, 0, 0, 0)
 
 
-# --- what is after the scale ---
+# --- bytes after the scale ---
 
 
 def test_leftovers(shared: Path) -> None:
@@ -324,7 +324,7 @@ def test_leftovers(shared: Path) -> None:
             assert sum(tensor.tail_class == "zero" for tensor in found) == zero
 
 
-def test_leftovers_of_other_origin() -> None:
+def test_kinds_of_leftovers() -> None:
     large = trits(16_384, 4)
     rest = large[8192 + 4 : 8192 + 32]
     one = matrix(large, b"one")

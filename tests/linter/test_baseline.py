@@ -51,7 +51,7 @@ def applied(path: str, name: str = "known.json", rules: Any = RULES, **options: 
     return report, list(baseline.stale())
 
 
-def test_what_was_there_is_not_reported(folder: Path) -> None:
+def test_known_findings_are_not_reported(folder: Path) -> None:
     document = written("m/dup.gguf")
     assert document["schema_version"] == 1
     assert list(document["files"]) == ["m/dup.gguf"]
@@ -61,7 +61,7 @@ def test_what_was_there_is_not_reported(folder: Path) -> None:
     assert exit_code(report) == 0
 
 
-def test_what_is_new_is_reported(folder: Path) -> None:
+def test_new_findings_are_reported(folder: Path) -> None:
     (folder / "new.gguf").write_bytes(broken("dup_key"))
     written("m/dup.gguf")
     report, _ = applied("new.gguf")
@@ -82,7 +82,7 @@ def test_entries_hold_when_bytes_move(folder: Path) -> None:
     assert stale == []
 
 
-def test_what_has_gone_must_be_taken_out(folder: Path) -> None:
+def test_entries_without_a_finding_must_be_removed(folder: Path) -> None:
     written("m/dup.gguf")
     (folder / "m" / "dup.gguf").write_bytes(Draft().data)
     _, stale = applied("m/dup.gguf")
@@ -114,7 +114,7 @@ def test_a_file_that_was_not_judged_proves_nothing(folder: Path) -> None:
     assert applied("m/dup.gguf")[1] == []
 
 
-def test_what_says_that_nothing_was_judged_is_no_entry(folder: Path) -> None:
+def test_findings_about_unreadable_files_are_not_stored(folder: Path) -> None:
     (folder / "page.gguf").write_bytes(broken("html"))
     assert written("page.gguf")["files"] == {}
     Path("known.json").write_text(
@@ -199,7 +199,7 @@ def test_the_file_is_the_same_twice(folder: Path) -> None:
         '{"schema_version": 1, "files": {"a": {"G001": {"x": true}}}}', "[" * 100_000, "\x1b",
     ],
 )  # fmt: skip
-def test_what_is_no_baseline(folder: Path, text: str) -> None:
+def test_invalid_baselines_are_refused(folder: Path, text: str) -> None:
     Path("known.json").write_text(text)
     with pytest.raises(SettingError, match=r"^known.json: this is not a baseline") as error:
         Baseline.read("known.json", RULES)

@@ -23,13 +23,13 @@ from i2s_spec.testing.malformed import Case
 from i2s_spec.testing.malformed.case import LARGE
 from i2s_spec.testing.sample import Draft
 
-#: What sound files look like that most cases were made from.
+#: The sound files from which most cases were made.
 SOUND = (Draft().data, Draft("big").data, Draft("little", "f32").data)
 
-#: These point at what a tensor has, where that is another number of bytes than its type says.
+#: These point at the tensor's actual bytes, whose number differs from that of its type.
 ROOMS = {"I106", "I107", "I108", "I112"}
 
-#: Fields that are one number: a finding about one covers all of it and nothing else.
+#: Fields with one number: a finding about such a field covers exactly the field.
 NUMBERS = re.compile(r".*\.(?:type|offset|n_dims|ne|ne\[\d\]|length|count|version|magic|key_count|tensor_count|scale)")
 
 
@@ -68,7 +68,7 @@ def named(cases: list[Case]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("name", [pytest.param(case.name, id=f"{case.code}-{case.name}") for case in cases])
 
 
-#: Codes of small files: in a quick run a large file has its turn where its code has no other.
+#: Codes with a small case. A quick run includes a large file only if its code has no small one.
 OF_SMALL = {case.code for case in CASES.values() if not case.large}
 
 
@@ -96,7 +96,7 @@ def test_spans_lie_in_the_file(name: str) -> None:
 
 
 def test_the_list_of_cases_costs_nothing() -> None:
-    """No file and no model is made before somebody asks for it: every process that collects tests imports the list."""
+    """No file and no model is made before its first use, since every process that collects tests imports the list."""
     code = (
         "from i2s_spec.testing import malformed, sample; from i2s_spec.testing.malformed import payload;"
         "print(sample._made.cache_info().currsize, payload.trits.cache_info().currsize, any('_made' in vars(case) or"
@@ -120,14 +120,14 @@ def test_spans_are_the_fields_that_they_name(name: str) -> None:
     for finding in report_of(name).findings:
         found = enclosing(finding.span.path, nodes)
         if found is None or finding.code in ROOMS or not understood or finding.span.path.startswith("padding["):
-            continue  # what the reader stopped at is in no field yet; padding and gaps have names of the linter's own
+            continue  # the reader stopped before this field, or the linter names padding and gaps itself
         path, (start, stop) = found
         assert start <= finding.span.start <= finding.span.stop <= stop, finding
         if path == finding.span.path and NUMBERS.fullmatch(path):
             assert (start, stop) == finding.span[:2], finding
 
 
-#: Cases that were made from the sample, not from a model, which has no sound file here to hold it against.
+#: Cases made from the sample. Cases made from a model have no sound file here for comparison.
 FROM_THE_SAMPLE = [case for case in SMALL.values() if case.code[0] not in "MTP"]
 
 
@@ -136,7 +136,7 @@ def test_spans_meet_what_was_broken(name: str) -> None:
     """Of what was cut off nothing is left: there the span ends with the file."""
     case = CASES[name]
     if case.data in SOUND or changed(SOUND[0], case.data)[1] > 1 << 14:
-        return  # big-endian: the fault is in every number; or made from a model after all
+        return  # big-endian, where every number differs; or made from a model after all
     first, last = min((changed(sound, case.data) for sound in SOUND), key=lambda window: window[1] - window[0])
     cut = first == last == len(case.data)
 
@@ -144,5 +144,5 @@ def test_spans_meet_what_was_broken(name: str) -> None:
         return finding.span.stop == len(case.data) if cut else finding.span.start <= last and first <= finding.span.stop
 
     told = [f for f in report_of(name).findings if f.code == case.code and f.span.path == case.path]
-    cut_counts = [f for f in told if f.span.stop == len(case.data)]  # more records declared than there are
+    cut_counts = [f for f in told if f.span.stop == len(case.data)]  # the file declares more records than it has
     assert any(map(meets, told)) or cut_counts

@@ -38,7 +38,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 def hostile_record(record: dict[str, Any]) -> dict[str, Any]:
-    """A record in which every text is an attack, as somebody could send a file of results."""
+    """A record in which every text is an attack, as in a results file from elsewhere."""
     facts = {"producer": HOSTILE, "layout": HOSTILE, "architecture": HOSTILE}
     finding = {"code": HOSTILE, "slug": HOSTILE, "severity": HOSTILE}
     runtimes = [{"runtime": HOSTILE, "loads": HOSTILE, "computes": HOSTILE}, 5, {"runtime": 7}]

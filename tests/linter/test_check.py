@@ -52,7 +52,7 @@ def paths(*names: str) -> list[str]:
     return [given.path for given in inputs(names)]
 
 
-# --- what names stand for -----------------------------------------------------------------------------------------
+# --- which files an argument names --------------------------------------------------------------------------------
 
 
 def test_folders_stand_for_the_models_below_them(folder: Path) -> None:
@@ -65,7 +65,7 @@ def test_files_are_taken_as_they_are_named(folder: Path) -> None:
     assert paths("notes.txt", "missing.gguf", "a.gguf", "a.gguf") == ["notes.txt", "missing.gguf", "a.gguf", "a.gguf"]
 
 
-def test_what_is_found_twice_is_given_once(folder: Path) -> None:
+def test_a_file_named_twice_is_listed_once(folder: Path) -> None:
     assert paths("a.gguf", "./sub/b.gguf", ".", "sub/*.gguf") == [
         "a.gguf", "./sub/b.gguf", "./sub/dup.gguf", "./sub/page.gguf", "./sub/deep/C.GGUF",
     ]  # fmt: skip
@@ -80,7 +80,7 @@ def test_globs(folder: Path) -> None:
     assert paths("x[1].gguf") == ["x[1].gguf"]
 
 
-def test_what_leads_nowhere_is_given_with_its_problem(folder: Path) -> None:
+def test_arguments_without_files_are_listed_with_the_reason(folder: Path) -> None:
     assert list(inputs(["nothing-*.gguf", "empty"])) == [
         Input("nothing-*.gguf", "no file matches this pattern"),
         Input("empty", "it is a folder without any *.gguf file"),
@@ -167,7 +167,7 @@ def test_wrong_options_are_the_callers(folder: Path) -> None:
 def test_options_pickle_with_the_rules_that_they_select(monkeypatch: pytest.MonkeyPatch) -> None:
     options = Options(profile="security", ignore=("S1",), suppressed={"G203": "known"})
     data = pickle.dumps(options)
-    monkeypatch.setattr("i2s_spec.linter.options.selected", None)  # whoever gets them does not select again
+    monkeypatch.setattr("i2s_spec.linter.options.selected", None)  # unpickling must not select again
     again = pickle.loads(data)
     assert (again, again.levels, again.reading) == (options, options.levels, "none")
 
@@ -181,7 +181,7 @@ def test_lfs_pointers_can_be_skipped(folder: Path) -> None:
     assert codes(lint_path("sub/page.gguf", Options(skip_lfs=True))) == {"G004"}
 
 
-def test_everything_that_is_no_file(folder: Path) -> None:
+def test_paths_that_are_not_regular_files(folder: Path) -> None:
     os.mkfifo("fifo.gguf")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("socket.gguf")
@@ -254,7 +254,7 @@ def test_large_answers() -> None:
     assert [len(result) for _, result in in_order(large, sizes, 2)] == sizes
 
 
-def test_what_a_worker_prints_is_no_answer(capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_a_worker_is_ignored(capfd: pytest.CaptureFixture[str]) -> None:
     assert list(in_order(talkative, range(5), 2)) == [(i, i) for i in range(5)]
     assert capfd.readouterr().out == ""
 
@@ -305,12 +305,12 @@ def test_workers_that_are_busy_are_killed() -> None:
     run = in_order(stuck, range(10), 2)
     assert next(run) == (0, 0)
     assert children() - before
-    run.close()  # type: ignore[attr-defined]  # that this ends at all is the test
+    run.close()  # type: ignore[attr-defined]  # reaching the next line is the test
     assert children() <= before
 
 
 def test_workers_are_gone_when_nobody_wants_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    gc.collect()  # what other tests left goes now, and not in between
+    gc.collect()  # garbage of other tests must not be collected during the measurement
     before, open_before = children(), set(os.listdir("/proc/self/fd"))
     run = in_order(slow_first, range(10_000), 2)
     next(run)
@@ -328,7 +328,7 @@ if __name__ == "__main__":
 
 
 def group(number: int) -> list[str]:
-    """The processes of a group that run; one that has ended may wait for somebody to ask how."""
+    """The running processes of a group; zombies do not count."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -354,12 +354,12 @@ def test_interrupt_ends_at_once_with_its_workers(folder: Path) -> None:
     )
     assert child.stdout is not None
     child.stdout.readline()
-    os.killpg(child.pid, signal.SIGINT)  # as a terminal does
+    os.killpg(child.pid, signal.SIGINT)  # as Ctrl-C in a terminal does
     listed, errors = child.communicate(timeout=600)
     assert child.returncode == 130
-    assert listed.count("\n") < 15_000  # it was not worked to the end
+    assert listed.count("\n") < 15_000  # it stopped early
     assert "Traceback" not in errors
-    assert not group(child.pid)  # nobody is left
+    assert not group(child.pid)  # no process remains
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals are not blocked here")
@@ -381,7 +381,7 @@ def test_workers_end_when_their_parent_is_killed(folder: Path) -> None:
     child.stdout.readline()
     os.kill(child.pid, signal.SIGKILL)
     child.communicate()
-    deadline = time.monotonic() + 300  # one that is just being started ends when it first asks for work
+    deadline = time.monotonic() + 300  # a worker that is still starting ends when it first asks for work
     while time.monotonic() < deadline:
         if not group(child.pid):
             return

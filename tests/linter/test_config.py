@@ -88,7 +88,7 @@ def test_every_key(folder: Path) -> None:
     )
 
 
-def test_tables_of_excuses(folder: Path) -> None:
+def test_tables_of_suppressions(folder: Path) -> None:
     write(folder / "i2s.toml", '[[ignore]]\nfiles = "*.gguf"\ncodes = ["P1"]\nreason = "so"\n')
     (suppression,) = found().suppressions
     assert suppression[:3] == ("*.gguf", ("P1",), "so")
@@ -202,7 +202,7 @@ def test_any_table_is_taken_or_refused_in_words(table: dict[str, Any]) -> None:
     assert refused is None or (refused.startswith("i2s.toml: ") and refused.isprintable())
 
 
-# --- excuses ------------------------------------------------------------------------------------------------------
+# --- suppressions -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -234,13 +234,13 @@ def test_patterns_are_relative_to_the_configuration(folder: Path, monkeypatch: p
     assert not suppression.covers("x.gguf")
 
 
-def test_the_later_excuse_counts() -> None:
+def test_the_later_suppression_counts() -> None:
     suppressions = (Suppression("*", ("P1",), "first"), Suppression("*.gguf", ("P1", "G1"), "second"))
     assert suppressed_in("a.gguf", suppressions) == {"P1": "second", "G1": "second"}
     assert suppressed_in("a.bin", suppressions) == {"P1": "first"}
 
 
-def test_used_excuses() -> None:
+def test_used_suppressions() -> None:
     one, two = Suppression("a/*", ("P1",), "one"), Suppression("b/*", ("P1",), "two")
     report = {"excused": [{"code": "P101", "findings": 1, "reason": "one"}]}
     assert used({one, two}, "a/x", report) == {one}

@@ -139,7 +139,7 @@ def test_a_path_that_could_not_be_read_is_looked_at_again(tmp_path: Path) -> Non
 
 
 def test_of_an_address_without_an_etag_the_server_is_asked(tmp_path: Path) -> None:
-    """Each file is judged once, and again where its server has another content, another size, or tells nothing."""
+    """Each file is checked once, and again if its server reports other content, another size, or nothing."""
     entries = [Entry(f"https://hub.example/{i}", requests=50) for i in range(40)]
     now: dict[str, tuple[str, int] | None] = {entry.url: (f"e{i}", i) for i, entry in enumerate(entries)}
 
@@ -163,8 +163,8 @@ def test_of_an_address_without_an_etag_the_server_is_asked(tmp_path: Path) -> No
     assert (again.looked_at, again.reused) == (30, 27)
     assert engine.judged == Counter(entry.url for entry in (*entries[3:6], *entries[30:]))
     looks = [batch for _, batch in engine.batches if batch.kind == "look"]
-    assert max(len(batch.entries) for batch in looks) > 2  # a look is one request, whatever a judgement asks
-    now[entries[3].url] = ("e3", 3)  # what it was at first: of several records the last one counts
+    assert max(len(batch.entries) for batch in looks) > 2  # one request checks many entries for changes
+    now[entries[3].url] = ("e3", 3)  # its first version again: the last of several records counts
     _, engine = run(entries)
     assert engine.judged == Counter(entry.url for entry in (entries[3], entries[5]))
     dead.add(entries[0].url)
@@ -198,7 +198,7 @@ def test_a_digest_that_a_manifest_tells_is_the_identity(tmp_path: Path) -> None:
 def test_nothing_is_lost_whoever_dies(
     tmp_path_factory: pytest.TempPathFactory, seed: int, bad: set[int], share: float
 ) -> None:
-    """Some files kill the process that is at them, and somebody kills workers at random."""
+    """Some files kill the process that reads them, and workers are killed at random."""
     place = tmp_path_factory.mktemp("log") / "r.jsonl"
     entries = addresses(80)
     deadly = {entries[i].url for i in bad}
@@ -240,7 +240,7 @@ def test_bytes_in_flight_are_bounded(tmp_path: Path) -> None:
         assert len(list(engine.records())) == 100
     assert engine.most_bytes <= 200 << 20
     assert engine.most_tasks > 1
-    with ResultsLog(tmp_path / "s.jsonl") as log:  # what is larger than the bound goes alone
+    with ResultsLog(tmp_path / "s.jsonl") as log:  # an entry above the limit is sent alone
         engine = Engine(Coordinator(entries, defaults(), KEY, log, in_flight=1))
         assert len(list(engine.records())) == 100
     assert engine.most_tasks == 1
@@ -265,7 +265,7 @@ def test_hosts_keep_their_rates_and_do_not_wait_for_each_other(tmp_path: Path) -
 
 
 def test_a_host_that_asks_to_wait_is_left_alone_by_all(tmp_path: Path) -> None:
-    """One worker hears it, nobody asks before the time, others go on, and every file has its record in the end."""
+    """All workers wait for a host that asks one of them to wait; other hosts continue; all files get a record."""
     limited, free = addresses(100, "https://slow.example"), addresses(100, "https://quick.example")
     asked: list[float] = []
 
@@ -289,7 +289,7 @@ def test_a_host_that_asks_to_wait_is_left_alone_by_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "times"), [(1, 7), (100_000, 1)])
-def test_a_host_that_never_gives_is_a_result(tmp_path: Path, seconds: int, times: int) -> None:
+def test_a_host_that_always_refuses_ends_with_a_result(tmp_path: Path, seconds: int, times: int) -> None:
     asked: list[float] = []
 
     def work(batch: Batch) -> list[Record]:

@@ -26,7 +26,7 @@ from i2s_spec.linter.engine import lint
 from i2s_spec.linter.runtimes.verdicts import Verdict, verdicts
 from i2s_spec.schema.programs.runtimes import RUNTIME
 
-#: Seconds of processor time after which a reader is held to never return: other files take it a fiftieth of one at most.
+#: Processor seconds after which a reader counts as hanging; other files take at most a fiftieth of one.
 PATIENCE = 4
 
 GGUF_PY = """

@@ -160,7 +160,7 @@ def test_same_verdict_from_path_buffer_and_stream(tmp_path: Path) -> None:
             continue
         path = tmp_path / "case.gguf"
         path.write_bytes(case.data)
-        expected = lint(case.data).as_dict()["findings"]  # as data: NaN is not equal to itself
+        expected = lint(case.data).as_dict()["findings"]  # as data, because NaN is not equal to itself
         for origin in (path, io.BytesIO(case.data), memoryview(case.data), bytearray(case.data)):
             assert lint(origin).as_dict()["findings"] == expected, case.name
 
@@ -198,7 +198,7 @@ def test_severity_counts_where_findings_are_elided() -> None:
     assert {finding.severity for finding in report.findings} == {Severity.ERROR}
 
 
-def test_excused_findings_are_counted_not_listed() -> None:
+def test_suppressed_findings_are_counted_not_listed() -> None:
     report = lint(broken("dup_key"), suppressed={"G203": "the tool that reads it takes the first one"})
     assert report.findings == ()
     assert report.ok
@@ -207,7 +207,7 @@ def test_excused_findings_are_counted_not_listed() -> None:
     ]
 
 
-def test_nothing_to_judge_has_no_excuse() -> None:
+def test_findings_about_unreadable_files_cannot_be_suppressed() -> None:
     html = broken("html")
     for report in (lint(html, suppressed={"G": "no"}), lint(html, ignore=["G"]), lint(html, select=["I"])):
         assert codes(report) == {"G004"}
@@ -226,7 +226,7 @@ def test_limits_hold_for_one_call() -> None:
 
 @pytest.mark.parametrize(("keys", "limits"), share([(2_000, {"usual-keys": 1_000}), (70_000, {})]))
 def test_a_raised_limit_is_raised(keys: int, limits: dict[str, int]) -> None:
-    """A limit that somebody set, and the one that there is without."""
+    """A given limit, and the default one."""
     draft = Draft()
     file = draft.records()
     file.key_values += [key_value(b"x%d" % i, ValueType.UINT8, 1) for i in range(keys)]

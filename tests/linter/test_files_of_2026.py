@@ -19,7 +19,7 @@ from i2s_spec.schema.types import BY_NAME
 from i2s_spec.testing.sample import Model
 
 UNKNOWN = (43, 56, 200)
-#: Rows of the table: the first tensor, one before and one after ternary ones, the last.
+#: Rows of the table: the first tensor, one between ternary tensors, the last, and several.
 PLACES = {"first": [0], "middle": [5], "last": [-1], "several": [1, 5, 9], "two in a row": [4, 5]}
 
 
@@ -126,7 +126,7 @@ def test_each_unknown_number_is_one_finding(files: dict[str, bytes]) -> None:
     assert all("and so have 1 others" in message for _, message in found)
 
 
-def test_what_follows_an_unknown_type_is_still_looked_at(files: dict[str, bytes]) -> None:
+def test_tensors_after_an_unknown_type_are_checked(files: dict[str, bytes]) -> None:
     """A scale that is not a number in the tensor behind it."""
     file = open_file(files["Q2_0"])
     rows: list[Any] = list(file.tensors.rows)

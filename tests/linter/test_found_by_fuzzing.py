@@ -73,7 +73,7 @@ def test_padding_is_not_cleared_where_the_alignment_is_disputed() -> None:
         assert written[start:] == data[start:]
         if "G222" in codes and start != padded(end, 64):
             disputed += 1
-            assert codes == {"G222"}  # what lies before the stated beginning is known to be weights
+            assert codes == {"G222"}  # the data before the stated start is known to be weights
             assert not made.actions
             both = io.BytesIO()
             fix(data, both, unsafe=True)

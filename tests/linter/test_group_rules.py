@@ -36,7 +36,7 @@ def found(data: bytes | Path, **options: Any) -> list[Any]:
 def weights(name: str, rows: int = 512, cols: int = 1024) -> np.ndarray:
     drawn = np.random.default_rng(7)
     normal = drawn.normal(0, 0.02, (rows, cols))
-    if name == "heavy tails":  # no trained matrix has tails like these
+    if name == "heavy tails":  # heavier tails than those of any trained matrix
         return 0.02 * drawn.standard_t(2, (rows, cols))
     if name == "outlier rows":
         normal[::37] *= 1000
@@ -59,7 +59,7 @@ def weights(name: str, rows: int = 512, cols: int = 1024) -> np.ndarray:
     ["normal", "heavy tails", "outlier rows", "outlier columns", "one outlier", "rows next to nothing", "rows of zeros",
      "ternary", "log-normal rows"], TYPES,
 )))  # fmt: skip
-def test_what_quantizers_write_is_silent(kind: str, name: str) -> None:
+def test_outputs_of_quantizers_have_no_findings(kind: str, name: str) -> None:
     made = weights(name).astype(np.float32)
     assert found(file_of(kind, quantize(made, kind), *made.shape)) == []
 
@@ -84,7 +84,7 @@ def test_a_flipped_bit_of_an_exponent_is_found(kind: str) -> None:
 
 
 def test_scales_in_the_other_byte_order_are_one_finding() -> None:
-    """Such scales are negative, infinite and far apart: the worst of it is said."""
+    """Such scales are negative, infinite and far apart: the most severe finding is reported."""
     data = np.frombuffer(block_bytes(b"first.weight", (512, 256), "TQ2_0"), dtype=np.uint8).reshape(-1, 66).copy()
     data[:, 64:] = data[:, :63:-1]
     findings = found(file_of("TQ2_0", data.tobytes(), 256, 512))
@@ -97,7 +97,7 @@ def test_counts_and_shares_are_exact() -> None:
     data = np.frombuffer(block_bytes(b"first.weight", (cols, rows), kind), dtype=np.uint8).reshape(-1, 18).copy()
     data[100:130, 2:18] = 0xFF
     data[7::100, :2] = [0, 0xBC]
-    two, one = found(file_of(kind, data.tobytes(), rows, cols))  # in the order of the bytes
+    two, one = found(file_of(kind, data.tobytes(), rows, cols))  # in file order
     assert (one.rule.code, one.got, one.details["first"]) == ("B102", 30 * 64, 100 * 18 + 2)
     assert str(one.details["share"]) == "1 %"
     assert (two.rule.code, two.got, two.details["group"]) == ("B202", 30, 7)
@@ -131,7 +131,7 @@ def test_any_way_of_reading_finds_the_same(tmp_path: Path) -> None:
     data[35_000, 7] = 237
     raw = file_of("TQ1_0", data.tobytes(), rows, cols)
     one = [(each.rule.code, each.message, each.span) for each in found(raw)]
-    assert [code for code, _, _ in one] == ["B203", "B103"]  # in the order of the bytes
+    assert [code for code, _, _ in one] == ["B203", "B103"]  # in file order
     assert [(each.rule.code, each.message, each.span) for each in found(raw, threads=2)] == one
     path = tmp_path / "model.gguf"
     path.write_bytes(raw)
@@ -145,12 +145,12 @@ def test_octaves_that_are_far_apart() -> None:
             made[int(name[1:])] = count
         return made
 
-    assert far_apart(octaves(o9=GROUPS_FROM - 2, o22=1)) == 0  # too few
-    assert far_apart(octaves(o9=GROUPS_FROM, o21=1)) == 0  # twelve octaves: perhaps less than 4,096 times
+    assert far_apart(octaves(o9=GROUPS_FROM - 2, o22=1)) == 0  # too few groups
+    assert far_apart(octaves(o9=GROUPS_FROM, o21=1)) == 0  # twelve octaves may be a factor below 4,096
     assert far_apart(octaves(o9=GROUPS_FROM, o22=1)) == 1
     assert far_apart(octaves(o9=1000, o22=3, o30=2)) == 5
     assert far_apart(octaves(o0=700, o9=1000)) == 0
-    assert far_apart(octaves(o0=900, o14=1000)) == 1000  # quartiles
+    assert far_apart(octaves(o0=900, o14=1000)) == 1000  # measured from the quartiles
     assert far_apart(octaves(o0=900, o12=1000)) == 0
     assert far_apart([]) == 0
     assert FAR == 12

@@ -13,7 +13,7 @@ from i2s_spec.testing.sample import Model
 
 SOME = pytest.mark.parametrize("architecture", share(ARCHITECTURES))
 EACH = pytest.mark.parametrize("architecture", ARCHITECTURES)
-#: What is said of every file of some architectures.
+#: Findings that every file of an architecture has.
 ALWAYS = {"bitnet-25": {"M019"}, "qwen3": {"P301"}, "gemma3": {"P301"}}
 
 
@@ -103,7 +103,7 @@ def test_experts() -> None:
     assert model_codes(model) == {
         "M101",
         "M102",
-    }  # the dense feed-forward is none of such a model, and its experts are missing
+    }  # the dense feed-forward tensors are unexpected, and the experts are missing
     model.without(*(f"blk.0.ffn_{name}.weight" for name in ("gate", "up", "down")))
     for name, ne in (("gate", (128, 128, 4)), ("up", (128, 128, 4)), ("down", (128, 128, 4))):
         model.like(f"blk.0.ffn_{name}_exps.weight", ne, "F16")

@@ -54,7 +54,7 @@ def test_the_report_is_that_of_one_thread(
     report = both(model(tmp_path, dialect))
     assert (code in {finding.code for finding in report.findings}) == (code is not None)
     code_map = dialect.partition("/")[2] or CANONICAL.code_map.name
-    # Two threads: ahead by the canonical code map, and once more where the codes are of another one.
+    # With two threads, the layout is tested early with the canonical code map, and again if the codes have another one.
     again = [(code_map, weight_layout.LAYERS)] if code_map != CANONICAL.code_map.name else []
     assert asked == [(code_map, weight_layout.LAYERS), (CANONICAL.code_map.name, weight_layout.LAYERS), *again]
 
@@ -65,7 +65,7 @@ def test_nothing_is_asked_where_no_rule_needs_it(asked: list[tuple[str, int | No
 
 
 @pytest.mark.parametrize("failure", [FormatError, ValueError])
-def test_what_fails_ahead_fails_again_where_a_rule_asks(
+def test_a_failure_ahead_is_reported_when_a_rule_asks(
     failure: type[Exception], asked: list[tuple[str, int | None]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So it is reported as with one thread, once."""

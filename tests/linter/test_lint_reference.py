@@ -201,7 +201,7 @@ def test_the_broken_file_gets_its_error(shared: Path) -> None:
     assert sum(finding.code == "I401" for finding in sampled.findings) == 14
 
 
-def test_what_cannot_be_compared_is_said() -> None:
+def test_tensors_that_cannot_be_compared_are_reported() -> None:
     trits = weights()
     data = file_of(pack(trits, 0.5), trits.shape)
     for other, words in (

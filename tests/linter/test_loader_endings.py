@@ -23,7 +23,7 @@ from i2s_spec.schema.programs.runtimes import RUNTIMES
 from i2s_spec.schema.types import BY_NAME
 from i2s_spec.testing.sample import Draft, Model
 
-#: What the build did with each broken copy: it refused it, ended by a signal, or computed a token.
+#: How the recorded build ended with each broken copy: it refused the file, crashed, or computed a token.
 RECORDED = {
     "pre_unknown": "no", "pre_falcon_e": "yes", "bos_i32": "no", "rope_scaling_other": "crash", "experts_unused": "crash",
     "merge_empty": "crash", "token_twice": "crash", "one_token": "crash", "context_length_0": "yes",
@@ -33,7 +33,7 @@ RECORDED = {
     "tensor_ceiling": "no", "ndims0": "crash", "no_tokenizer_model": "no", "no_merges": "no", "block_count_i32": "no",
 }  # fmt: skip
 
-#: Engines that descend from llama.cpp, and compare the name of the pre-tokenizer with theirs.
+#: Descendants of llama.cpp that compare the name of the pre-tokenizer with their own list.
 FAMILY = ("bitnet.cpp-2024", "bitnet.cpp-2025", "bitnet.cpp-2026", "ik_llama.cpp")
 
 
@@ -64,7 +64,7 @@ def test_a_pre_tokenizer_that_t010_names_is_loaded_by_nobody_of_the_family(pre: 
     assert f"unknown pre-tokenizer type: '{pre}'" in found["bitnet.cpp-2025"].reasons[0].text
 
 
-def test_who_knows_falcon_e() -> None:
+def test_runtimes_that_know_falcon_e() -> None:
     found = of(broken("pre_falcon_e"))
     assert [found[name].loads for name in FAMILY] == ["no", "yes", "no", "no"]
 
@@ -79,7 +79,7 @@ def test_falcon_without_a_first_token(pre: str, said: bool) -> None:
     assert (adds["falcon3"], adds["falcon_e"]) == (True, False)
 
 
-def test_what_ik_llama_cpp_says_of_embedding_models() -> None:
+def test_verdicts_of_ik_llama_cpp_on_embedding_models() -> None:
     qwen = of(model_bytes("qwen3"))["ik_llama.cpp"]
     assert (qwen.loads, "wrong number of tensors" in qwen.reasons[0].text) == ("no", True)
     gemma = of(model_bytes("gemma3"))["ik_llama.cpp"]

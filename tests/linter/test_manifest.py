@@ -60,7 +60,7 @@ def test_the_etag_of_a_path_tells_that_it_was_written_to(place: Path) -> None:
     before = entry_of("a.gguf")
     times = os.stat("a.gguf")
     Path("a.gguf").write_bytes(b"x" * len(Draft().data))
-    os.utime("a.gguf", ns=(times.st_atime_ns, times.st_mtime_ns))  # as who hides a change does
+    os.utime("a.gguf", ns=(times.st_atime_ns, times.st_mtime_ns))  # a change that keeps size and time stamps
     after = entry_of("a.gguf")
     assert (after.url, after.size) == (before.url, before.size)
     assert after.etag != before.etag
@@ -70,7 +70,7 @@ def test_the_etag_of_a_path_tells_that_it_was_written_to(place: Path) -> None:
 def test_a_folder_of_safetensors_is_one_entry(place: Path) -> None:
     folder = place / "checkpoint"
     folder.mkdir()
-    assert entry_of("checkpoint").checkpoint is False  # nothing is in it
+    assert entry_of("checkpoint").checkpoint is False  # the folder is empty
     (folder / "config.json").write_text("{}", encoding="utf-8")
     (folder / "model.safetensors").write_bytes(bytes(10))
     (folder / "README.md").write_text("more", encoding="utf-8")
@@ -195,7 +195,7 @@ def test_a_bucket_keeps_the_rate_over_any_time() -> None:
         taken += rates.take("hub", 3, now) * 3
         now += 0.01
     assert 10 + 2 * 100 - 6 <= taken <= 10 + 2 * 100
-    assert rates.take("hub", 1000, 200.0)  # more than the bucket holds is given when it is full
+    assert rates.take("hub", 1000, 200.0)  # a full bucket accepts a larger request
     assert rates.wait("hub", 1, 200.0) == pytest.approx((1 + 990) / 2)
     assert rates.wait("other", 1000, 0.0) == 0
 

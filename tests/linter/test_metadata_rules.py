@@ -23,7 +23,7 @@ from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, Model, array, key_value
 
-#: What is said of sound files of these rules, and why it is right.
+#: Findings that sound files have, with the reasons.
 SAID = {
     "T009",  # the official files have no tokenizer.ggml.pre, and loaders warn
     "M012",  # the Python converters leave general.quantization_version out
@@ -71,7 +71,7 @@ def test_verdicts_are_those_of_the_official_loaders(shared: Path) -> None:
         report = lint(model.built())
         assert refused(report) == (run["result"] == "no logits"), (run, codes(report))
         if run["result"].startswith(("ok-different", "different")):
-            assert ours(report) - SAID or "M117" in codes(report), run  # it runs, and gives something else
+            assert ours(report) - SAID or "M117" in codes(report), run  # it runs, but gives other results
         seen += 1
     assert seen == 65
 
@@ -96,7 +96,7 @@ def test_new_models_are_sound(architecture: str, order: str) -> None:
     assert ours(lint(Model(architecture, "big" if order == "big" else "little", 2).built())) <= {"M019", "P301"}
 
 
-# --- what is no model of a declared architecture ------------------------------------------------------------------
+# --- files that are not models of a declared architecture ---------------------------------------------------------
 
 
 def with_keys(*pairs: object) -> bytes:
@@ -116,7 +116,7 @@ def test_other_tensor_names_are_no_model() -> None:
 
 
 @pytest.mark.parametrize("kind", [b"adapter", b"imatrix", b"vocab"])
-def test_what_is_made_for_a_model_is_no_model(kind: bytes) -> None:
+def test_adapters_and_other_files_are_not_checked_as_models(kind: bytes) -> None:
     model = Model("llama").add("general.type", ValueType.STRING, kind)
     model.without("output_norm.weight").drop("{arch}.block_count")
     assert ours(lint(model.built())) == set()
@@ -217,7 +217,7 @@ def test_keys_that_nobody_reads_are_counted_once() -> None:
 # --- numbers ------------------------------------------------------------------------------------------------------
 
 
-def test_who_means_what_by_a_file_type() -> None:
+def test_file_types_are_explained_by_program() -> None:
     report = lint(Model("bitnet-b1.58").set("general.file_type", 41).built())
     [finding] = report.findings
     assert "I2_SR to a fork with row scales" in finding.message
@@ -227,7 +227,7 @@ def test_who_means_what_by_a_file_type() -> None:
 
 # --- templates ----------------------------------------------------------------------------------------------------
 
-#: Constructs that templates of published models have.
+#: Constructs of published models' templates; no hazards.
 HARMLESS = [
     "{{ bos_token }}{% for m in messages %}{{ '<|' + m['role'] + '|>\\n' + m['content'] + eos_token }}{% endfor %}",
     "{%- set ns = namespace(is_first=false, is_tool=false, system_prompt='') -%}{{ ns.system_prompt }}",
@@ -283,13 +283,13 @@ def test_harmless_templates(source: str) -> None:
         ("{% endfor %}", "broken", "{% endfor %}"),
     ],
 )
-def test_where_a_hazard_is(source: str, kind: str, shown: str) -> None:
+def test_spans_of_hazards(source: str, kind: str, shown: str) -> None:
     [hazard] = hazards.hazards(source.encode())
     assert hazard.kind == kind
     assert source.encode()[hazard.start : hazard.stop].decode() == shown
 
 
-#: What Jinja runs and a cutter of bytes did not see, or a rule that knows names only; each alone.
+#: Templates that Jinja executes but simpler checks missed; each alone.
 EVASIONS = {
     "{{ cycler.\u00a0__init__.\u3000__globals__ }}": "reach",
     "{%\u00a0include 'x'%}": "reach",
@@ -350,7 +350,7 @@ EVASIONS = {
 
 
 @pytest.mark.parametrize("source", EVASIONS)
-def test_what_names_alone_do_not_show(source: str) -> None:
+def test_hazards_that_names_alone_do_not_show(source: str) -> None:
     found = hazards.hazards(source.encode())
     assert {hazard.kind for hazard in found} == {EVASIONS[source]}
 
@@ -380,7 +380,7 @@ def test_any_template_gets_an_answer(source: str) -> None:
 @example("{%raw%}\r\n")
 @given(st.lists(st.sampled_from(_PIECES), max_size=12).map("".join))
 @examples(60)
-def test_what_jinja_parses_is_not_called_broken(source: str) -> None:
+def test_templates_that_jinja_parses_are_not_called_broken(source: str) -> None:
     jinja2 = pytest.importorskip("jinja2")
     try:
         jinja2.Environment().parse(source)
@@ -423,10 +423,10 @@ def test_hostile_templates_take_linear_time(source: bytes) -> None:
     assert units(lambda: hazards.hazards(source)) < 600  # a quadratic search takes thousands
 
 
-def test_what_is_behind_the_limit_is_not_looked_at() -> None:
+def test_text_beyond_the_limit_is_not_scanned() -> None:
     long = b"x" * hazards.LOOKED_AT
     assert hazards.hazards(long + b"{{ x.__class__ }}") == []
-    assert hazards.hazards(b"{{ '" + long) == []  # not called broken, because its end was not seen
+    assert hazards.hazards(b"{{ '" + long) == []  # not reported as broken, because its end was not scanned
 
 
 @pytest.mark.parametrize("run", [b"A0b" * 31 + b" ", b"Word-" * 400 + b". ", b"a" * 95 + b"/"])
@@ -460,7 +460,7 @@ def test_harmless_text_hides_no_template() -> None:
     ids=["triggers", "loops"],
 )
 def test_many_hazards_hide_no_other(first: bytes) -> None:
-    """A hundred sentences, which are warnings, were told of in place of what runs code, which is an error."""
+    """Formerly a hundred warnings about sentences displaced the error about code execution."""
     template = key_value(b"tokenizer.chat_template", ValueType.STRING, first * 100 + b"{{ ''.__class__.__mro__ }}")
     report = lint(with_keys(template), profile="security")
     assert "S201" in codes(report)

@@ -18,7 +18,7 @@ from i2s_spec.testing.sample import Draft
 
 
 def test_options_are_those_that_repairs_take() -> None:
-    chosen((), ())  # declares all repairs
+    chosen((), ())  # registers all repairs
     for rule in all_rules():
         option = repair_option(rule)
         assert (option is None) == (rule.code not in REPAIRS), rule.code

@@ -44,7 +44,7 @@ def realigned(data: bytes, alignment: int) -> bytes:
     for tensor in file.tensors.rows:
         at = tensor.info_span.stop - 8
         header[at : at + 8] = struct.pack("<Q", len(content))
-        # The stated alignment moves where the reader looks for data; the tensors are where 32 put them.
+        # The stated alignment moves the start of data for readers; the tensors remain where alignment 32 put them.
         start = padded(file.infos_end, 32) + tensor.offset
         content += data[start : start + tensor.nbytes].ljust(padded(tensor.nbytes, alignment), b"\0")
     return bytes(header).ljust(padded(len(header), alignment), b"\0") + bytes(content)
@@ -113,8 +113,8 @@ def _renamed(model: Model) -> None:
 @pytest.mark.parametrize(
     ("change", "code"), [(_wrong_type, "M003"), (_experts, "M014"), (_no_vocabulary, "M004"), (_renamed, "M018")]
 )
-def test_what_follows_from_a_key_is_not_reported_beside_it(change: Callable[[Model], object], code: str) -> None:
-    """Shapes from defaults of keys that are there, experts that nobody has, values of keys that are misnamed."""
+def test_consequences_of_a_key_are_not_reported_beside_it(change: Callable[[Model], object], code: str) -> None:
+    """Shapes from defaults of existing keys, missing experts, values of misnamed keys."""
     assert codes_of(Model("bitnet-b1.58").changed(change).built()) == {code}
 
 
@@ -237,7 +237,7 @@ def test_infos_that_are_not_counted_are_found_and_counted(left_out: int, order: 
         struct.pack("<IQI", 1, 8, 0),
     ],
 )
-def test_what_is_no_tensor_info_is_not_taken_for_one(name: bytes, behind: bytes) -> None:
+def test_bytes_that_only_resemble_a_tensor_info_are_ignored(name: bytes, behind: bytes) -> None:
     file = File(BufferSource(Model("bitnet-b1.58").built()))
     assert file.infos_end is not None
     data = file.source.read(0, file.infos_end) + struct.pack("<Q", len(name)) + name + behind
@@ -357,6 +357,6 @@ def test_text_of_many_scripts_is_not_what_a_decoder_leaves() -> None:
     assert text_decoded(BufferSource(b"GGUF" + f"{letters}{chr(0xFFFD) * 20}".encode())) is None
     assert text_decoded(BufferSource(b"GGUF" + f"{letters}{chr(0xFFFD) * 200}".encode())) is not None
     assert text_decoded(BufferSource(b"GGUF" + chr(0xFFFD).encode() * 15)) is None
-    # Windows cut characters; what they cut is no reason to call the rest anything but text.
+    # Windows may split characters at their edges; this must not change the result.
     assert text_decoded(BufferSource(b"GGUF" + b"a" * 65_533 + chr(0xFFFD).encode() * 20_000)) is not None
     assert text_decoded(BufferSource(b"GGUF" + chr(0xFFFD).encode() * 60_000 + b"\xff")) is None

@@ -20,7 +20,7 @@ from i2s_spec.linter.rules import all_rules
 from i2s_spec.testing.malformed.payload import SIZE, TernaryTensor, matrix, model, scaled, trits
 from i2s_spec.testing.sample import Draft
 
-#: The rules that need the survey, and the one that is better with it.
+#: The rules that need the survey, and G411, which is better with it.
 RULES = [made for made in all_rules() if made.payload and made.code[0] in "IG"] + [REGISTRY["G411"]]
 
 
@@ -113,7 +113,7 @@ def test_zeros_at_the_end(length: int, code: str | None) -> None:
 
 @pytest.mark.parametrize("value", [0, 0x55, 0xAA, 0x12])
 @pytest.mark.parametrize("at", [1, 4095, 4096, 20_000])
-def test_region(value: int, at: int) -> None:
+def test_the_least_length_of_a_reported_region(value: int, at: int) -> None:
     for length in (payload_stats.REGION - 1, payload_stats.REGION):
         payload = bytearray(trits(16 * SIZE))
         payload[at : at + length] = bytes([value]) * length
@@ -145,7 +145,7 @@ def test_shares(shares: tuple[int, ...], expected: set[str]) -> None:
     assert payload_codes(few) == set()
 
 
-def test_statistics_are_told_once_for_a_file() -> None:
+def test_statistics_are_one_finding_for_a_file() -> None:
     """210 tensors of a kind are one finding with a count, not 210."""
     bad = model(*(matrix(trits(SIZE, i, (1, 0, 1)), b"t%d" % i) for i in range(5)))
     [finding] = [f for f in found(bad) if f.code == "I209"]
@@ -208,8 +208,8 @@ def siblings(*scales: float) -> bytes:
         ((0.02, 0.021, 0.03, 0.025, 1 / 0.022), {"I308"}),
         ((0.02, 0.021, 0.03, 0.025, 1 / 0.00022), {"I307"}),  # large, but no reciprocal
         ((0.02, 0.021, 0.03, 0.025, 0.2), set()),
-        ((0.9, 1.1, 1.2, 1.0, 0.8), set()),  # about 1 a reciprocal tells nothing
-        ((0.02, 45.0), set()),  # two say nothing about each other
+        ((0.9, 1.1, 1.2, 1.0, 0.8), set()),  # near 1, a reciprocal is no evidence
+        ((0.02, 45.0), set()),  # two tensors are not enough to compare
         ((50.0, 42.0, 47.0, 40.0, 0.021), {"I308"}),
         ((1e3, 1.1e3, 1.2e3, 0.9e3, 1e-3), {"I307", "I308"}),
     ],
@@ -226,7 +226,7 @@ def test_identical_scales_need_four_tensors() -> None:
     assert payload_codes(siblings(0.5, 0.5, 0.5, 0.501)) == set()
 
 
-# --- copies ---
+# --- duplicates ---
 
 
 def test_copies() -> None:
@@ -258,7 +258,7 @@ def test_rows() -> None:
     assert payload_codes(model(matrix(row * 3))) == set()
 
 
-# --- what is no code ---
+# --- unused codes and damage ---
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
@@ -270,7 +270,7 @@ def test_floats(order: str, form: str, name: str) -> None:
     if order == "<":
         assert [(f.code, str(f.got)) for f in results] == [("I203", name)]
     else:
-        assert {f.code for f in results} == {"I201"}  # in the other order they look like nothing
+        assert {f.code for f in results} == {"I201"}  # in the other byte order they are not floats
 
 
 def test_noise_is_no_float() -> None:
@@ -308,7 +308,7 @@ def test_hole_has_one_rule(tmp_path: Path) -> None:
         holes = payload_stats.holes(Subject(file))
     if not holes:
         pytest.skip("this file system has no holes")
-    assert payload_codes(path) == set()  # G412 is about the hole
+    assert payload_codes(path) == set()  # only G412 concerns the hole
     filled = tmp_path / "filled.gguf"
     filled.write_bytes(path.read_bytes())
     assert payload_codes(filled) == {"G411"}
@@ -332,7 +332,7 @@ def test_all_at_once_and_one_by_one_agree(tmp_path: Path) -> None:
     assert os.path.getsize(path)
 
 
-# --- the order of the rules ---
+# --- order of the rules ---
 
 
 ON_HEADERS = [one for one in all_rules() if one.check and not one.late and one.needs is not Needs.OTHER_FORMAT]

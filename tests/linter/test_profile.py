@@ -15,7 +15,7 @@ from i2s_spec.linter.selection import profile as selection
 from i2s_spec.linter.selection.profile import INDISPENSABLE, PROFILES, reading_of, selected, suppressed_codes
 from i2s_spec.testing.sample import Draft
 
-#: Rules that the linter applies, as opposed to those on the input of conversions.
+#: Rules that the linter applies; family H is about inputs of conversions.
 LINTED = {rule.code: rule for rule in all_rules() if rule.family != "H"}
 STOPS = {code for code, rule in LINTED.items() if rule.check is None}
 
@@ -121,7 +121,7 @@ def test_severity_by_the_longest_prefix() -> None:
 
 @given(PREFIXES, PREFIXES)
 @examples(60)
-def test_what_says_that_nothing_was_judged_is_always_in_force(select: list[str], ignore: list[str]) -> None:
+def test_rules_about_unreadable_files_always_apply(select: list[str], ignore: list[str]) -> None:
     levels = selected(select=select, ignore=ignore)
     assert levels.keys() >= INDISPENSABLE
     assert levels.keys() <= LINTED.keys()
@@ -134,7 +134,7 @@ def test_rules_on_payloads_and_runtimes_need_them() -> None:
     assert not any(code.startswith("P2") for code in selected(select=["P"]))
 
 
-def test_excuses_by_prefix() -> None:
+def test_suppressions_by_prefix() -> None:
     reasons = suppressed_codes({"P": "old files", "P101": "this one above all", "G": "so be it"})
     assert reasons["P101"] == "this one above all"
     assert reasons["P102"] == "old files"
@@ -157,7 +157,7 @@ def test_a_new_rule_is_in_force_at_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_rules_that_need_a_reference_need_one() -> None:
-    """A file alone does not tell what they tell; nor does a header."""
+    """These rules need more than the file or its header."""
     assert not any(code.startswith("I4") for code in selected(select=["I"]))
     assert {code for code in selected(select=["I4"], reference=True) if code.startswith("I")} == {
         code for code in LINTED if code.startswith("I4")

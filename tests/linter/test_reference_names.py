@@ -118,7 +118,7 @@ def test_noise_is_found_and_not_named() -> None:
     assert (code, "1 of 256 values" in message, "from value 17 on" in message) == ("I405", True, True)
 
 
-def test_what_is_rounded_is_equal() -> None:
+def test_rounded_references_are_equal() -> None:
     """A reference in F16 or BF16 of gains in F32, and the other way round."""
     out = io.BytesIO()
     with open_trained() as file:
@@ -133,7 +133,7 @@ def test_what_is_rounded_is_equal() -> None:
     assert [code for code, _ in findings(planted(NORM, values(NORM) * 1.01), rounded)].count("I405") == 1
 
 
-def test_what_is_not_compared_is_said() -> None:
+def test_tensors_that_are_not_compared_are_reported() -> None:
     out = io.BytesIO()
     with Writer(out) as writer:
         writer.add("general.architecture", "bitnet-b1.58")

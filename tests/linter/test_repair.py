@@ -43,7 +43,7 @@ def fixed_bytes(data: bytes, **options: object) -> tuple[bytes, Fixed]:
     return (out.getvalue() if fixed.written else data), fixed
 
 
-#: What the header's rules find: payloads are not repaired.
+#: Findings in the header, since payloads are not repaired.
 header_codes = partial(codes_of, payload="none")
 
 
@@ -51,7 +51,7 @@ def weights(data: bytes) -> str:
     return identity(open_file(data)).weights
 
 
-# --- what is declared --------------------------------------------------------------------------------------------
+# --- declarations ------------------------------------------------------------------------------------------------
 
 
 def test_rules_and_repairs_agree() -> None:
@@ -110,7 +110,7 @@ def tensors_are_untouched(data: bytes, changes: object) -> None:
     file = File(BufferSource(data))
     spans = []
     for tensor in file.tensors.rows if file.data_start is not None else ():
-        with suppress(FormatError):  # whose size is not known
+        with suppress(FormatError):  # its size is unknown
             spans.append(tensor.span)
     for change in changes:  # type: ignore[attr-defined]
         old = change.old
@@ -145,7 +145,7 @@ def test_broken_copies_as_written(name: str, unsafe: bool) -> None:
     assert fixed.size == len(out)
 
 
-#: Broken copies whose repair leads back to the sound file, byte for byte.
+#: Broken copies that the repair restores to the sound file, byte for byte.
 BACK = (
     "empty_key", "dup_key", "key_cyrillic", "key_bidi", "key_nul", "key_escape", "key_case_twin", "key_badutf8", "bool_2",
     "trailing", "zip_behind", "scale_be",
@@ -153,7 +153,7 @@ BACK = (
 
 
 @pytest.mark.parametrize("name", BACK)
-def test_the_way_back(name: str) -> None:
+def test_repairs_that_restore_the_sound_file(name: str) -> None:
     assert fixed_bytes(broken(name), unsafe=True)[0] == Draft().data
 
 
@@ -227,7 +227,7 @@ def test_stale_tails_are_scrubbed_on_request(shared: Path) -> None:
     assert fixed_bytes(out, scrub_tail=True)[0] == out
 
 
-# --- faults in any combination -----------------------------------------------------------------------------------
+# --- combinations of faults --------------------------------------------------------------------------------------
 
 Breaking = Callable[[Model], object]
 
@@ -299,7 +299,7 @@ CONTAINER: dict[str, Callable[[bytes], bytes]] = {
 def test_faults_in_combination(faulty: list[str], around: list[str], architecture: str, unsafe: bool) -> None:
     model = Model(architecture)
     for name in faulty:
-        with suppress(StopIteration):  # an earlier one took away what this one breaks
+        with suppress(StopIteration):  # an earlier fault removed what this one changes
             BREAKINGS[name](model)
     data = model.built()
     for name in around:
@@ -316,7 +316,7 @@ def test_breakings_are_found_and_repaired(name: str) -> None:
     assert name in header_codes(data)
     out, fixed = fixed_bytes(data, unsafe=True)
     assert name in {action.code for action in fixed.actions}
-    assert header_codes(out) <= header_codes(sound) | {"T014"}  # a token that was empty is a filler now
+    assert header_codes(out) <= header_codes(sound) | {"T014"}  # a formerly empty token is a filler now
     if name not in ("M106", "T007", "T006", "T004", "T008", "G215"):
         assert metadata_digest(open_file(out)) == metadata_digest(open_file(sound))
         assert weights(out) == weights(sound)
@@ -472,7 +472,7 @@ def test_zeros_behind_the_last_tensor_go_safely_and_others_do_not() -> None:
     assert [action.code for action in fixed.withheld] == ["G407"]
 
 
-# --- numbers that do not fit -------------------------------------------------------------------------------------
+# --- numbers out of range ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -571,7 +571,7 @@ def test_a_sound_file_is_copied(tmp_path: Path) -> None:
     assert (tmp_path / "copy.gguf").read_bytes() == Draft().data
 
 
-def test_what_cannot_be_read_is_not_written(tmp_path: Path) -> None:
+def test_an_unreadable_file_has_no_repaired_copy(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="G004"):
         fix(broken("html"), tmp_path / "a.gguf")
     fixed = fix(broken("trunc_infos"), tmp_path / "a.gguf", unsafe=True)

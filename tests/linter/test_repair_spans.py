@@ -18,7 +18,7 @@ from i2s_spec.linter.repair.fix import Fixed, fix
 from i2s_spec.schema.types import BY_NAME, I2_S, READINGS
 from i2s_spec.testing.sample import Draft, tensor_info
 
-#: A number that no program gives a type.
+#: An unassigned type number.
 UNKNOWN = 99
 F32, F16, Q8_0 = (BY_NAME[name].number for name in ("F32", "F16", "Q8_0"))
 
@@ -58,7 +58,7 @@ def stale(elements: int, scale: float = 0.75) -> bytes:
     return b"\x15" * (elements // 4) + struct.pack("<f", scale) + bytes(range(1, 29))
 
 
-#: Tensors beside an overlap that leave the file without an identity of its weights.
+#: Tensors beside an overlap for which the file has no hash of its weights.
 NO_IDENTITY = {
     "unknown type": Info((4,), UNKNOWN, 256),
     "past the end": Info((1 << 20,), F32, 256),
@@ -77,7 +77,7 @@ def test_a_tail_in_which_another_tensor_lies_is_not_scrubbed(beside: str) -> Non
     assert not {"I310", "I311"} & {action.code for action in done.actions}
 
 
-def test_a_tail_of_its_own_is_scrubbed() -> None:
+def test_a_tail_without_overlap_is_scrubbed() -> None:
     data = laid([Info((128, 4), I2_S.number, 0), Info((8,), F32, 160)], stale(512) + bytes(range(1, 33)))
     out, done = fixed(data, scrub_tail=True)
     assert section(out)[132:160] == bytes(28)
@@ -93,7 +93,7 @@ def test_slices_keep_their_tail() -> None:
     assert done.actions == ()
 
 
-def test_what_may_be_of_an_unknown_type_is_no_padding() -> None:
+def test_bytes_of_an_unknown_type_are_not_cleared_as_padding() -> None:
     infos = [Info((4,), UNKNOWN, 0), Info((3,), F32, 0), Info((4,), F32, 32)]
     data = laid(infos, b"\7" * 48)
     out, done = fixed(data)

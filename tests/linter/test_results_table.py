@@ -110,7 +110,7 @@ def test_the_last_record_of_each_address_by_either_way(tmp_path: Path) -> None:
         log.append([record("a"), record('\udcff"\\'), record("a", "f"), record("c"), record("c", key="other")])
     other = {"schema_version": 1, "rules": "r", **record("a", "g")}
     with path.open("ab") as stream:
-        stream.write(json.dumps(dict(reversed(other.items()))).encode() + b"\n")  # as another program may write it
+        stream.write(json.dumps(dict(reversed(other.items()))).encode() + b"\n")  # another program may write this order
         stream.write(b'{"schema_version": 1, "url": "a"}\n')
     expected = [('\udcff"\\', "e"), ("c", "e"), ("a", "g")]
     assert [(each["url"], each["etag"]) for each in latest(path)] == expected
@@ -151,7 +151,7 @@ def test_a_run_that_is_told_to_end_leaves_no_part_of_a_table(tmp_path: Path, mon
     monkeypatch.setattr("i2s_spec.cli.cluster_run.engine_run", run)
     before = signal.signal(
         signal.SIGTERM, signal.default_int_handler
-    )  # else the tests end where the verb does not see to it
+    )  # otherwise a missing handler in the verb would end the tests
     try:
         with pytest.raises(SystemExit) as stop:
             main(["lint", "--engine", "dask", "a.gguf"])

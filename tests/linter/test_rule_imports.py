@@ -17,7 +17,7 @@ from i2s_spec.linter.rules import index as written
 from i2s_spec.linter.rules.index import INDEX
 
 HOME = "i2s_spec.linter.rules"
-#: Each module that is not about every file, and the families that its findings may have.
+#: Modules that apply to some files only, with the families of their findings.
 ABOUT_SOME = [home for home, _ in INDEX if home in concerns._CONCERNS]
 
 
@@ -54,7 +54,7 @@ def test_no_module_finds_anything_in_a_file_that_it_is_not_about(monkeypatch: py
     assert ever == homes, "every file is one that it is about"
 
 
-def test_what_cannot_be_said_is_asked() -> None:
+def test_rules_apply_if_their_concern_is_unknown() -> None:
     """Of a file with very many keys or tensors nothing is looked at for this."""
     assert concerns.concerned("of.no.module", _Subject(1, 1))  # type: ignore[arg-type]
     assert concerns.concerned(f"{HOME}.container.split_files", _Subject(5000, 1))  # type: ignore[arg-type]

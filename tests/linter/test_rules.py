@@ -17,9 +17,8 @@ from i2s_spec.testing.sample import Draft
 
 PAIRS = list(compared())
 
-#: Rules about the world outside the file (test_engine.py has their cases), about files of other formats (tests/convert,
-#: tests/checkpoints),
-#: about runtimes (test_runtimes.py), and those that programs apply which use a model (tests/model).
+#: Rules about the environment of the file (cases in test_engine.py), about files of other formats (tests/convert,
+#: tests/checkpoints), about runtimes (test_runtimes.py), and those of programs that use a model (tests/model).
 OUTSIDE = {
     *("S901", "S902", "S903", *REMOTE, "G412", "H101", "H102", "H103", "H104", "H105", "P201", "P202", "P203", "P204"),
     *("P205", *(f"H{number}" for number in range(201, 214))),

@@ -81,7 +81,7 @@ def test_every_verdict_on_another_file_cites(architecture: str) -> None:
     claims_of(verdicts_of(b"GGUF"))
 
 
-def test_what_is_no_citation_is_refused() -> None:
+def test_invalid_citations_are_refused() -> None:
     assert citation("") is None
     for source in ("somebody said so", "run nobody/llama.q2_0", "microsoft/BitNet setup_env.py", "vectors/errors"):
         with pytest.raises(ValueError, match=r"not a citation|no record"):
@@ -107,7 +107,7 @@ def test_verdicts_on_the_recorded_files_are_what_the_runs_were(
 
 @pytest.mark.parametrize("runtime", ["llama.cpp", "ollama", "lm-studio"])
 @pytest.mark.parametrize("name", ["llama.q2_0", "llama.tq2_0", "llama.tq1_0"])
-def test_the_ways_out_compute_rightly(
+def test_recommended_conversions_compute_correctly(
     verdicts_on_files: dict[str, dict[str, Verdict]], runtime: str, name: str
 ) -> None:
     verdict = verdicts_on_files[name][runtime]
@@ -130,8 +130,8 @@ def test_silu_in_llama_cpp_is_a_record(verdicts_on_files: dict[str, dict[str, Ve
     assert verdicts_on_files["bitnet.q2_0"]["llama.cpp"].computes == "correctly"
 
 
-def test_what_nobody_ran_or_read_is_not_tried() -> None:
-    """A reader that stops where keys are missing is llama.cpp's; of another nobody knows."""
+def test_verdicts_without_a_run_or_source_are_not_tried() -> None:
+    """Missing keys stop llama.cpp's reader; for another reader, nothing was recorded."""
     found = verdicts_of(changed(model_bytes(architecture="llama"), without_key("llama.context_length")))
     assert found["bitnet.cpp-2025"].loads == "no"
     assert found["0xBitNet"].loads == "not tried"

@@ -50,7 +50,7 @@ def test_nothing_of_a_machine_is_recorded() -> None:
             assert not any(word in line for word in ("/tmp", "/root", "i2s-run", ".cache"))
 
 
-def test_what_computes_was_compared() -> None:
+def test_programs_that_compute_were_compared() -> None:
     for program in PROGRAMS:
         compared = [record for record in records().values() if record.program == program.name and record.computed]
         assert bool(compared) == program.computes
@@ -74,7 +74,7 @@ def test_programs_that_are_installed_agree(program: Program, name: str, folder: 
     assert answer.outcome.name == record.end
 
 
-def test_what_is_printed_is_bounded_and_the_same_on_every_machine() -> None:
+def test_output_of_programs_is_bounded_and_the_same_on_every_machine() -> None:
     text = "\n".join(
         [
             "0.00.004.654 E gguf_init: tensor 'x' of type 36", "0.00.004.7 I srv: 41801", "0.01.000.001 I srv: 127.0.0.1",

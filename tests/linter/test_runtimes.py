@@ -63,7 +63,7 @@ def renamed(former: str, name: str) -> Any:
     return change
 
 
-# What loaders did when keys and tensors were taken away, one at a time.
+# What loaders do when keys and tensors are removed, one at a time.
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_loaders_agree_with_the_record(shared: Path, recorded: list[dict[str, An
             data = changed(data, without_tensor(record["removed_tensor"]))
         else:
             if record["arch_renamed_to"] == "foo":
-                continue  # no architecture at all: that the name means nothing to anybody cannot be known here
+                continue  # an unknown architecture: whether a loader knows it cannot be decided here
             data = changed(data, renamed(former, record["arch_renamed_to"]))
         verdict = verdicts_of(data)[runtime]
         loads = record["exit_code"] == 0
@@ -119,7 +119,7 @@ def test_corrupt_chunks_load_and_compute_rubbish(shared: Path) -> None:
     """`README.md` 12: the file loads, and logits are NaN."""
     found = verdicts_of(shared / "vectors" / "gguf" / "bitnet.i2_s.2threads-CORRUPT.gguf")
     assert (found["bitnet.cpp-2024"].loads, found["bitnet.cpp-2024"].computes) == ("yes", "wrongly")
-    assert found["bitnet.cpp-2026"].loads == "no"  # its loader wants offsets that follow each other
+    assert found["bitnet.cpp-2026"].loads == "no"  # its loader requires contiguous offsets
 
 
 def test_upstream_refuses_as_recorded(shared: Path) -> None:
@@ -150,7 +150,7 @@ def test_readers_agree_with_the_record(shared: Path) -> None:
             assert "36) is not a valid GGMLQuantizationType" in one["error"]
 
 
-# What follows from the graph and the kernels.
+# Consequences of the graph and the kernels.
 
 
 def test_activation_of_2026() -> None:
@@ -253,7 +253,7 @@ def test_types_that_ik_llama_cpp_does_not_have(type: str) -> None:
     assert verdicts_of(model_bytes("llama", type="IQ2_BN", embd=512, ff=512))["ik_llama.cpp"].loads == "yes"
 
 
-# The shape of a verdict, rules, and what is asked of hostile files.
+# The form of a verdict, rules, and hostile files.
 
 
 def test_verdicts_are_plain_data() -> None:
@@ -278,7 +278,7 @@ def test_table() -> None:
     assert table(()) == []
 
 
-#: A broken copy for each rule: it applies to sound files too, since what is broken is a runtime.
+#: A broken copy for each rule. The rule applies to sound files too, because the fault is in a runtime.
 RULES = {
     "P201": model_bytes(architecture="bitnet-b1.58"),
     "P202": model_bytes(architecture="bitnet-b1.58"),
@@ -323,7 +323,7 @@ def test_alignment_of_another_type_is_no_bug_of_ours() -> None:
         (((b"split.no", ValueType.UINT16, 2), (b"split.count", ValueType.UINT16, 3)), "one of the 3 parts of a model"),
     ],
 )
-def test_what_is_no_whole_model_is_not_judged_as_one(keys: Any, words: str) -> None:
+def test_parts_of_models_are_not_judged_as_whole_models(keys: Any, words: str) -> None:
     def change(file: Container) -> None:
         file.key_values += [key_value(*key) for key in keys]
 
@@ -358,7 +358,7 @@ def test_a_vocabulary_alone_is_no_model(shared: Path, name: str) -> None:
 
 
 def test_a_vocabulary_with_a_fault_is_not_loaded(shared: Path) -> None:
-    """A size of another type, and an architecture that nobody has declared."""
+    """A size of another type, and an undeclared architecture."""
     found = verdicts_of(shared / "real" / "bitnet-rs.llama3-128k.gguf")
     assert found["llama.cpp"].loads == "no"
     vocabulary = gguf.parse((shared / "real" / "ggml-vocab-llama-spm.gguf").read_bytes())

@@ -100,7 +100,7 @@ def test_real_files(shared: Path) -> None:
             continue
         try:
             held(data, keep_unknown=True)
-        except FormatError as error:  # a vocabulary in one string
+        except FormatError as error:  # a vocabulary of one string
             assert (error.code, path.name[:9]) == ("M003", "bitnet-rs")  # noqa: PT017
             continue
         seen += 1
@@ -281,7 +281,7 @@ def test_sizes_are_believed_only_where_they_are_certain() -> None:
     out, done = cleaned(shifted, keep_unknown=True)
     assert out == Draft().data
     assert [each.size for each in done.left_out] == [32]
-    # After an I2_S tensor the same bytes may be the rest of a payload that was written in two parts.
+    # After an I2_S tensor, the same bytes may belong to a payload that was written in two parts.
     file = draft.records()
     file.tensor_infos[2].offset += 32
     data = draft.built(file)

@@ -143,7 +143,7 @@ def test_most_scales_must_be_in_the_other_order() -> None:
 
 @pytest.mark.parametrize("name", ["MXFP4", "TL2", "NVFP4", "I2_SR"])
 def test_the_room_of_the_last_tensor_ends_with_the_data(name: str) -> None:
-    """What a number means is told by the room, which is counted in the data section."""
+    """The size determines the meaning of the number, and is counted in the data section."""
     kind, ne = BY_NAME[name], (512, 7)
     file = File(BufferSource(sample_with([(b"a", ne, kind.number, 0)], bytes(kind.nbytes(ne)))))
     assert file.data_start

@@ -17,7 +17,7 @@ from i2s_spec.linter.rules.tokenizer.vocabulary_use import _markers
 
 jinja2 = pytest.importorskip("jinja2")
 
-#: What templates are made of: marks, blanks of Unicode, numbers in all forms, texts with all escapes.
+#: Parts of templates: delimiters, Unicode white space, all forms of numbers, strings with all escapes.
 PIECES = [
     "{{", "}}", "{%", "%}", "{#", "#}", "-", "+", "-%}", "+%}", "-}}", "{{-", "{%-", "{%+", " ", "\n", "\r\n", "\r",
     "\u00a0", "\u3000", "\u2028", "\x1c", "\x85", "x", "_", "raw", "endraw", "{% raw %}", "{%- endraw +%}", "for", "é", "名",
@@ -32,7 +32,8 @@ CODE = st.sampled_from(["{{%s}}", "{%%%s%%}", "{%%-%s-%%}", "{{- %s -}}", "%s", 
 TEMPLATES = st.lists(st.tuples(CODE, INSIDE).map(lambda pair: pair[0] % pair[1]), max_size=4).map("".join)
 
 
-#: What `_token` and `_unescaped` find without expressions, which take longer to compile than most templates to cut.
+#: The regular expressions that `_token` and `_unescaped` replace. Compiling them takes longer than tokenizing most
+#: templates.
 TOKEN = re.compile(
     r"""(?xs)(?P<space>\s+)
     |(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
@@ -45,7 +46,7 @@ ESCAPE = re.compile(
     r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|N\{([^}]{1,100})\}|([\nabfnrtv\\'\"]))"
 )
 PLAIN = {"\n": "", "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-#: Characters that tokens and escapes are told by.
+#: Characters that decide between tokens or escapes.
 TELLING = st.text("019_.eExXbBoOaF+-*/=!<> \n\u3000\u0669é'\"\\#{}%(uUN7", max_size=24)
 
 
@@ -181,12 +182,12 @@ def test_as_jinja_cuts(source: str) -> None:
     except (
         jinja2.TemplateSyntaxError,
         SyntaxError,
-    ):  # the latter is Python's, for digits of other scripts in a fraction
+    ):  # Python raises the latter for non-ASCII digits of a fraction
         return
     try:
         found = ours(source)
     except Broken:
-        # Jinja's lexer leaves it to its parser to miss the end of a piece of code; the end of a text, it misses itself.
+        # Jinja reports an unclosed block in its parser, and an unclosed string in its lexer.
         with pytest.raises(jinja2.TemplateSyntaxError):
             jinja2.Environment().parse(source)
         return

@@ -59,7 +59,7 @@ def test_special_tokens_beyond_the_vocabulary() -> None:
     model = Model("llama").set("tokenizer.ggml.bos_token_id", 272).set("tokenizer.ggml.eos_token_id", 2**32 - 1)
     assert [finding.code for finding in lint(model.built()).findings] == ["T008", "T008"]
     last = lint(Model("llama").set("tokenizer.ggml.bos_token_id", 271).built())
-    assert [finding.code for finding in last.findings] == ["T019"]  # that of the end of a turn
+    assert [finding.code for finding in last.findings] == ["T019"]  # the end-of-turn token
 
 
 @pytest.mark.parametrize("pre", ["llama-bpe", "default", "qwen2", "falcon3", "gpt-2"])
@@ -124,7 +124,7 @@ def test_large_vocabularies_take_linear_time() -> None:
     model.items(MERGES)[:] = [b"a%d b%d" % (i, i) for i in range(200_000)]
     data = model.built()
     lint(data[:1000])
-    assert units(lambda: lint(data)) < 250  # some 3; a quadratic search takes thousands
+    assert units(lambda: lint(data)) < 250  # about 3; a quadratic search takes thousands
     report = lint(data)
     assert {"T012", "T004", "M013"} <= {finding.code for finding in report.findings}
 

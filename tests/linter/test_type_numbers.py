@@ -79,7 +79,7 @@ def test_groups_of_128_are_one_finding_with_the_two_numbers_of_a_loader(model: b
     assert said in finding.message
     assert finding.message.startswith("tensors of type 42 (14) have groups of 128 weights, 34 bytes")
     assert "i2s convert --to Q2_0" in finding.message
-    # What it advises is a sound file, with the weights of this one.
+    # The advised conversion gives a sound file with the same weights.
     repaired = converted(data, "Q2_0")
     assert findings(repaired) == []
     name = "blk.1.ffn_up.weight"

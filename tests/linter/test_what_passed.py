@@ -95,7 +95,7 @@ def blanks(items: list[str]) -> None:
 TWO_TURNS = "{% for m in messages %}<|start_header_id|>{{ m['role'] }}<|eot_id|>{% endfor %}"
 
 ROWS = (
-    # order of codes: the weights themselves tell
+    # code maps: visible in the weights themselves
     Row("another layout, all tensors", lambda: Copy().packed("interleave-64"), "I213"),
     Row("rows-1x4, all tensors", lambda: Copy().packed("rows-1x4"), "I213"),
     Row("another layout, one tensor", lambda: Copy().packed("sequential-msb", "ffn_up", layers=slice(1, 2)), "I214"),
@@ -162,7 +162,7 @@ def scale_of_another(model: Copy) -> Copy:
     return model
 
 
-#: What only a reference or a checksum shows.
+#: Faults that only a reference or a checksum shows.
 ONLY_A_REFERENCE = (
     Row("the scale of another tensor", lambda: scale_of_another(Copy())),
     Row("gains exchanged between layers", lambda: Copy().exchange("blk.2.attn_norm", "blk.3.attn_norm")),
@@ -191,7 +191,7 @@ def test_only_a_reference_shows_it(row: Row) -> None:
         assert verdict(likelihood(file, threads=1)) == "right"
 
 
-def test_a_cure_that_is_not_the_right_one_is_better_than_none() -> None:
+def test_a_partly_right_hypothesis_still_reports_a_mistake() -> None:
     """An embedding times 10 is no hypothesis; the text says that something is wrong with magnitudes."""
     with open_file(Copy().embedding(lambda rows: rows * 10).written()) as file:
         found = likelihood(file, threads=1)

@@ -43,12 +43,12 @@ from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
 ORACLE = Path(__file__).resolve().parent.parent / "oracle"
 F32 = np.float32
 
-#: What every weight of the inputs `ones_*` is.
+#: The value of every weight in the inputs `ones_*`.
 ONES: Final = 0.5
 
-#: Recorded products that nothing reproduces, and why.
+#: Recorded products that depend on undefined behavior and cannot be reproduced, by cause.
 UNDEFINED: Final = {
-    "nrc-4": {  # an ARM build with dot products hands four tokens to the kernel for one
+    "nrc-4": {  # an ARM build with dot products passes four tokens to the kernel for one token
         "tern_8x256.act.mulmat5.other2", "tern_8x256.actc.mulmat5.other2", "tern_4x4096.act.mulmat5.other2",
         "tern_4x4096.actc.mulmat5.other3", "tern_7x128.act.mulmat5.other2", "c64_4x64.act.mulmat5.other2",
         "c64_2x192.act.mulmat5.other3", "tern_3x256.act.mulmat5.other2", "tern_3x256.actc.mulmat5.other2",
@@ -75,7 +75,7 @@ def by_hand(x: np.ndarray[Any, Any]) -> Activations:
     for row in x:
         amax = max([abs(float(e)) for e in row] + [1e-5])
         scale = F32(127.0 / amax)
-        token = [max(-128, min(127, round(float(F32(e * scale))))) for e in row]  # round() is half to even
+        token = [max(-128, min(127, round(float(F32(e * scale))))) for e in row]  # round() rounds ties to even
         codes.append(token)
         scales.append(scale)
         sums.append(sum(token))
@@ -101,7 +101,7 @@ def test_activations_are_as_their_lines_say(x: np.ndarray[Any, Any]) -> None:
 @given(st.floats(2.0**-100, 2.0**100, width=32), st.integers(0, 7))
 @examples(60)
 def test_the_largest_element_has_the_largest_code(amax: float, at: int) -> None:
-    """Whatever the rounding of the scale does; so -128 never occurs, and clamping is seen by nobody."""
+    """For every rounding of the scale; so -128 never occurs, and clamping has no effect."""
     x = np.zeros((1, 8), dtype=F32)
     x[0, at] = -amax
     code = int(quantize_activations(x).codes[0, at])
@@ -131,7 +131,7 @@ def test_edges_of_activations(name: str) -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_no_number_reaches_every_output_of_its_token_and_no_other(bad: float) -> None:
+def test_infinities_and_nan_affect_all_outputs_of_their_token_only(bad: float) -> None:
     x = np.ones((3, 128), dtype=F32)
     x[1, 77] = bad
     got = quantize_activations(x)
@@ -223,7 +223,7 @@ def least_columns(kernel: Kernel) -> int:
 
 @pytest.mark.requirement("R9.8-1")
 @pytest.mark.parametrize(("kernel", "worst"), [("avx2", 2176), ("neon", 1088)])
-def test_where_lanes_of_16_bits_end(kernel: Kernel, worst: int) -> None:
+def test_the_columns_at_which_16_bit_lanes_overflow(kernel: Kernel, worst: int) -> None:
     """The bounds of section 9.8, from the widths of the kernels; one block fewer holds whatever the codes are."""
     assert least_columns(kernel) == worst
     block = {"avx2": 128, "neon": 64}[kernel]
@@ -308,7 +308,7 @@ def weights_of(folder: Path, name: str) -> tuple[np.ndarray[Any, Any], np.float3
             data = (folder / kept).read_bytes()
             codes = unpack_codes(data[: rows * columns // 4], (rows, columns), LAYOUTS["interleave-128"])
             return codes, np.frombuffer(data, dtype="<f4", count=1, offset=rows * columns // 4)[0]
-    if name.startswith("ones_"):  # all the same: nobody needs a file to know them
+    if name.startswith("ones_"):  # constant weights, without a file
         return np.full((rows, columns), 2, dtype=np.uint8), F32(ONES)
     w = np.load(folder / f"dot/in/{name}.npy")
     return (np.sign(w) + 1).astype(np.uint8), np.abs(w).max()

@@ -214,7 +214,7 @@ def test_heads_of_every_type(kind: str) -> None:
     assert distance(last, result(model.forward(TOKENS))[-1:]) < 1e-5
 
 
-def test_what_is_not_for_a_program_is_walked() -> None:
+def test_graphs_that_do_not_compile_are_interpreted() -> None:
     data = model_file()
     model, golden = load_model(data, "fast", threads=1), load_model(data)
     strange = model.graph.without("ffn_sub_norm-0")
@@ -254,7 +254,7 @@ def test_small_official_models(shared: Path) -> None:
         assert distance(result(model.forward(TOKENS)), result(golden.forward(TOKENS))) < 0.3
 
 
-def test_what_is_refused() -> None:
+def test_invalid_inputs_are_refused() -> None:
     model = load_model(model_file(), "fast")
     with pytest.raises(SettingError, match="too many"):
         model.forward([1] * (model.context_length + 1))

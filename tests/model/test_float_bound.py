@@ -56,7 +56,7 @@ def test_another_order_moves_logits_by_less_than_the_stated_bound(
     """With F32 weights both profiles are the same; what a sum is off by can round a key or a value to another F16."""
     found = [moved(model(architecture, seed), numerics, seed, monkeypatch) for seed in SEEDS]
     assert all(0 < distance < 2e-4 for distance in found)
-    assert max(found) > 1e-6  # so that is no bound
+    assert max(found) > 1e-6  # so 1e-6 is no bound
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

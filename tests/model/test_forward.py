@@ -271,7 +271,7 @@ def test_from_a_path_a_stream_a_map_and_an_open_file(data: bytes, model: Model, 
         assert logits(load_model(file), TOKENS).tobytes() == want
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,7 @@ def test_settings_that_do_not_exist(data: bytes, settings: dict[str, Any], messa
         load_model(data, **settings)
 
 
-def test_what_is_no_model_is_refused(shared: Path) -> None:
+def test_files_that_are_not_models_are_refused(shared: Path) -> None:
     for path in sorted((shared / "real").glob("*.gguf")):
         with pytest.raises((FormatError, SettingError)):
             load_model(path)

@@ -80,7 +80,7 @@ class Arithmetic:
 def test_tokens_come_one_by_one_and_the_prompt_goes_in_once() -> None:
     model = Arithmetic()
     generation = Generation(model, [1, 2, 3], limit=5)
-    assert model.seen == []  # nothing happens before the first token is asked for
+    assert model.seen == []  # generation is lazy
     assert list(generation) == model.said([1, 2, 3], 5)
     assert model.seen == [[1, 2, 3], *([token] for token in generation.tokens[:4])]
     assert (generation.reason, generation.reused) == ("limit", 0)
@@ -134,7 +134,7 @@ def test_nothing_asked_for_nothing_done() -> None:
         ([1], {"room": 65}, "65 tokens are requested in all; the model's context is 64"),
     ],
 )
-def test_what_cannot_be_generated(prompt: list[int], options: dict[str, Any], words: str) -> None:
+def test_invalid_requests_are_refused(prompt: list[int], options: dict[str, Any], words: str) -> None:
     with pytest.raises(SettingError, match=words):
         Generation(Arithmetic(), prompt, **options)
 
@@ -144,7 +144,7 @@ def test_what_cannot_be_generated(prompt: list[int], options: dict[str, Any], wo
     st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=20),
 )
 @examples(60)
-def test_a_cache_changes_nothing(first: list[int], second: list[int]) -> None:
+def test_a_cache_does_not_change_the_tokens(first: list[int], second: list[int]) -> None:
     model, cache = Arithmetic(), Cache(64)
     assert list(Generation(model, first, limit=3, cache=cache)) == model.said(first, 3)
     generation = Generation(model, second, limit=3, cache=cache)
@@ -197,7 +197,7 @@ def test_a_conversation_goes_on_where_it_was() -> None:
         *tokenizer.encode("Assistant: ", add_special=False),
     ]
     assert second.prompt == [*first.prompt, *said, *([end] if said[-1] != end else []), *asked]
-    assert second.reused == len(first.prompt) + len(said) - 1  # all but the last token, which nothing had followed
+    assert second.reused == len(first.prompt) + len(said) - 1  # all but the last token, which was never an input
     assert [message.role for message in conversation.messages] == ["system", "user", "assistant", "user"]
 
 

@@ -53,7 +53,7 @@ def test_every_operation_replays_from_the_values_that_entered_it(architecture: s
     assert set(result.taps) >= {node.name for node in model.graph}
     for node in model.graph:
         for name, value in model.evaluate(node, values).items():
-            if profile == "fast":  # its order of additions is anybody's
+            if profile == "fast":  # its order of additions is unspecified
                 np.testing.assert_allclose(value, values[name], rtol=1e-4, atol=1e-4)
             else:
                 assert value.tobytes() == values[name].tobytes(), name

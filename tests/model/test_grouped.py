@@ -55,7 +55,7 @@ def test_sums_are_those_of_the_definition(data: st.DataObject) -> None:
     assert np.array_equal(partial_sums(matrix, codes, length), partial_sums_reference(matrix, codes, length))
 
 
-def test_what_is_packed_is_what_was_given() -> None:
+def test_packed_values_are_unpacked_unchanged() -> None:
     values = np.random.default_rng(1).integers(-1, 3, (5, 192)).astype(np.int8)
     scales = np.full((5, 3), 0.5, dtype=np.float32)
     matrix = grouped(values, scales)

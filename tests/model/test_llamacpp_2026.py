@@ -23,9 +23,9 @@ pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 
 TOKENS = [5, 6, 7, 8, 100, 200, 31, 44]
 LEAST_LOG = -87.0
-#: Two steps of float32 between 64 and 128, in which they are given.
+#: Two units in the last place of float32 values from 64 to 128, the form in which the tool prints them.
 STEP = 2**-16
-#: Tables of 1, so that log-probabilities are far apart, and differences too.
+#: Embedding tables of magnitude 1, so that log-probabilities and their differences are large.
 SIZES: dict[str, Any] = {"embd": 256, "ff": 512, "unit_tables": True}
 
 

@@ -65,7 +65,7 @@ def test_products(
     got = matmul.dot(payload, rows, columns, codes, threads=threads)
     assert got.dtype == np.int32
     assert np.array_equal(got, want)
-    out = np.empty((tokens, rows), dtype=np.int32)  # and again: now the weights are known to be in cache
+    out = np.empty((tokens, rows), dtype=np.int32)  # again, with the weights known to be in cache
     assert matmul.accumulate(payload, rows, columns, codes, threads=threads, out=out) is out
     assert np.array_equal(out, bitlinear.accumulate(content, rows, columns, codes))
 
@@ -194,7 +194,7 @@ def test_a_child_process_has_threads_of_its_own() -> None:
             os._exit(0 if got == want else 1)
         sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if got == want else 2)
     """
-    # Python 3.12 and later warn of every fork of a process with threads: that one works is what this is about.
+    # Python 3.12 and later warn about fork in a process with threads; this test checks that it works.
     words = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
     done = subprocess.run(words, timeout=600, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -227,7 +227,7 @@ def test_arguments_that_do_not_fit() -> None:
         matmul.quantize_activations(np.zeros((2, 128)))
 
 
-def test_the_set_in_use(kernel_set: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernel_set_in_use(kernel_set: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One variable for all tables of kernels: where one cannot run a set of that name it takes what is beneath."""
     sets = matmul.kernel_sets()
     assert isa.chosen(sets).name == kernel_set

@@ -33,14 +33,14 @@ HEADERS = HERE.parent.parent / "pyx"
 
 PRODUCT, LINEAR, QUANTIZE = range(3)
 
-#: Rows, blocks, tokens: every number of rows and tokens that a kernel does something of its own for, even and odd blocks,
-#: around the runs of 5, 10 and 21 blocks after which narrow sums are widened, and past the 48 rows, 27 blocks
-#: of a panel, or 128 rows with AMX.
+#: Rows, blocks, tokens: every number of rows and tokens with kernel code of its own; even and odd numbers of blocks;
+#: near 5, 10 and 21 blocks, after which narrow sums are widened; beyond the 48 rows and 27 blocks of a panel, or 128
+#: rows with AMX.
 SHAPES: Final = [(0, 1, 1), (1, 1, 1), (4, 1, 2), (3, 2, 3), (5, 3, 4), (2, 4, 5), (9, 5, 1), (6, 6, 6), (7, 9, 7),
                  (8, 10, 1), (13, 11, 4), (4, 20, 9), (17, 21, 2), (33, 5, 3), (100, 2, 1), (40, 22, 33),
                  (49, 55, 12), (131, 28, 34)]  # fmt: skip
 
-#: Rows times tokens up to which products have their largest sums, too: how large these get depends on the blocks alone.
+#: Largest rows * tokens for which extreme sums are tested too; these depend only on the number of blocks.
 EXTREMES: Final = 600
 
 
@@ -87,7 +87,7 @@ def of_the_definition(for_threads: bool = False) -> Cases:
         scale = np.float32(-0.37)
         floats = bitlinear.linear(payload, scale, rows, columns, x)
         floats[np.isnan(floats)] = np.nan
-        if tokens <= 2:  # which NaN 0/0 gives is left to processors
+        if tokens <= 2:  # the NaN that 0/0 gives depends on the processor
             both = b"".join(part.tobytes() for part in made)
             cases.add(LINEAR, (rows, blocks, tokens, int(scale.view(np.uint32))), [payload, both], [floats])
     for columns in (1, 3, 7, 15, 16, 17, 31, 33, 63, 65, 100):
@@ -156,7 +156,7 @@ def test_under_sanitizers(build: Build, made_up: Path, tmp_path: Path, sanitizer
     if sanitizer != "thread":
         assert "portable" in run(build(compiler, *flags), made_up)
         return
-    # Who uses threads may not fork under this one; one set shows what threads do to each other, whatever the numbers are.
+    # A process with threads cannot fork under this sanitizer. One kernel set is enough to find races.
     cases = of_the_definition(for_threads=True).write(tmp_path / "once.cases")
     assert "portable" in run(build(compiler, *flags), cases, "portable")
 
@@ -178,7 +178,7 @@ def cross_compiler(name: str = "gcc") -> list[str]:
     return ["clang", "--target=aarch64-linux-gnu"] if name == "clang" else ["aarch64-linux-gnu-gcc"]
 
 
-#: Sets by the processor that is emulated: NEON alone, with dot products, and with products of small matrices.
+#: Sets by emulated processor: NEON alone, with dot products, and with I8MM.
 ARM: Final = {
     "cortex-a53": ["portable", "neon"], "neoverse-n1": ["portable", "neon", "dotprod"],
     "max": ["portable", "neon", "dotprod", "i8mm"],
@@ -193,7 +193,9 @@ def test_neon_under_emulation(build: Build, made_up: Path, compiler: str) -> Non
         assert run(emulator(), driver, made_up, name) == [name]
 
 
-def test_sets_by_what_an_arm_processor_has(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_sets_by_features_of_arm_processors(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From what the system says of a processor to the set that is chosen, and what is refused; names as `_cpu` has them."""
     cases, codes = Cases(), np.ones((9, 128), dtype=np.int8)
     payload = bytes(range(96))
@@ -222,7 +224,7 @@ int main(void) {{
         assert there == [(name, name in can) for name in ARM["max"]]
         for name in ARM[
             "max"
-        ]:  # one by one: this emulator cannot fork a process with threads, which the driver does for all
+        ]:  # one by one: the driver forks for several sets, and this emulator cannot fork a process with threads
             command = [emulator(), "-cpu", processor, driver, file, name]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             line = f"{name}: {'runs' if name in can else 'this processor cannot'}"

@@ -34,7 +34,8 @@ from i2s_spec.model.weights import Ternary
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.thorough]
 
-#: Farthest from a tie that a code may differ: the rounding of x * s, for any rule that multiplies once.
+#: Largest distance from a tie at which a code may differ: the rounding error of x * s, for any rule that multiplies
+#: once.
 TAU = 127 * 2**-23
 
 PROJECTIONS = {
@@ -204,7 +205,7 @@ def flips(oracle: Oracle, taps: Any) -> tuple[int, int]:
         differ = codes != ours
         seen += codes.size
         if differ.any():
-            # x itself differs by some units in the last place between the two; so does the distance from the tie
+            # x differs by a few units in the last place between the two, and so does the distance from the tie
             far = np.abs(np.abs(p - np.trunc(p)) - 0.5)[differ].max()
             assert far <= 8 * TAU, f"{key}: a code differs {far:.2g} from a tie"
             assert np.abs(codes.astype(int) - ours)[differ].max() == 1
@@ -214,7 +215,7 @@ def flips(oracle: Oracle, taps: Any) -> tuple[int, int]:
 
 TOKENS = np.random.default_rng(7).integers(0, 256, 24).tolist()
 
-#: Sizes small enough for a test, and the seeds that are tried.
+#: Sizes small enough for a test, and the seeds.
 SIZES: dict[str, dict[str, int]] = {
     "bitnet-b1.58": {"heads": 4, "heads_kv": 2}, "bitnet-25": {"heads": 4, "heads_kv": 1}, "bitnet": {"heads": 4},
     "llama": {"heads": 4, "heads_kv": 2}, "qwen3": {"heads": 4, "heads_kv": 2}, "qwen3-lm": {"heads": 4, "heads_kv": 2},

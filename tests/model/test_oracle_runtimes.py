@@ -18,7 +18,7 @@ ORACLE = Path(__file__).resolve().parent.parent / "oracle"
 SEQUENCES: list[dict[str, Any]] = json.loads((ORACLE / "sequences.json").read_text())
 
 BITNET = "gguf/bitnet.i2_s.gguf"
-#: Logits, and the file that they are of.
+#: Recorded logits, and their model files.
 OFFICIAL = {
     "bitnet": BITNET,
     "bitnet25": "gguf/bitnet-25.i2_s.gguf",
@@ -88,8 +88,9 @@ def test_official_runtime(vectors: Path, name: str) -> None:
     assert distances(model, vectors / f"logits/{name}.npz") == [0.0] * 7
 
 
-#: SHA-256 of logits, float32 [T, V], of a build with llamafile: the fork at 406a5036 with AVX2, FMA and F16C, gcc 12. The
-#: same build without llamafile gives every bit of `logits/bitnet.npz`. By file and sequence; one token is as without.
+#: SHA-256 of logits, float32 [T, V], from a build with llamafile: the fork at 406a5036 with AVX2, FMA and F16C, gcc 12.
+#: The same build without llamafile reproduces `logits/bitnet.npz` exactly. By file and sequence; with one token both
+#: builds agree.
 LLAMAFILE = {
     ("bitnet", 0): "c3bb2b6a3ff077f3fd05c17ee5e8b797332d69bf39a6cb709ad922503a037780",
     ("bitnet", 2): "7df39c443401337539c23e4050ab040242dbf24f908e4e12e9cc111b06759e62",
@@ -129,7 +130,7 @@ def test_the_normative_profile_is_near_the_official_runtime(vectors: Path, name:
 
 @pytest.mark.parametrize("name", ["bitnet", "b158packed"])
 @pytest.mark.parametrize("index", [0, 3])
-def test_values_between(vectors: Path, name: str, index: int) -> None:
+def test_intermediate_values(vectors: Path, name: str, index: int) -> None:
     """Every dumped node, bit for bit; but rotated heads, where the C library's cosf is not correctly rounded."""
     theirs = {
         key.partition("/")[2]: value
@@ -167,7 +168,7 @@ def test_the_normative_profile_replays_the_official_runtime(vectors: Path, name:
         seen.add(node.op)
         most = {"add": 0.0, "linear": 0.0, "rope": 4.0, "head": None}[node.op]
         if most is None:
-            assert distance(ours, want) < 1e-3  # the runtime rounds what enters the head to F16
+            assert distance(ours, want) < 1e-3  # the runtime rounds the input of the head to F16
         else:
             unit = np.spacing(np.abs(want).max() if node.op == "rope" else np.abs(want))
             assert (np.abs(ours - want) <= most * unit).all(), node.name

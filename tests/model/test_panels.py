@@ -25,7 +25,7 @@ from i2s_spec.model import _matmul
 from i2s_spec.model.load import load_model
 from i2s_spec.model.reference import bitlinear, matmul
 
-#: From so many tokens on: always, and never.
+#: Thresholds in tokens: always, never, and the processor's default.
 PANELS, FEW, BY_PROCESSOR = 1, 1 << 40, -1
 
 
@@ -37,17 +37,17 @@ def _can_be_forced(row: int) -> bool:
     return True
 
 
-#: From so many tokens on sets use it, whoever made the processor.
+#: The number of tokens from which a set uses panels, on every processor.
 LEAST: Final = {"dotprod": 16, "i8mm": 8, "amx": 6}
 
-#: Sets that have a kernel for many tokens of their own; that of AVX-512VL is that of AVX-512.
+#: Sets with a separate kernel for many tokens; AVX-512VL uses that of AVX-512.
 SETS: Final = {
     each.name: each.row
     for each in matmul.kernel_sets()
     if each.available and each.name != "avx512vl" and _can_be_forced(each.row)
 }
 
-#: From how many tokens on a set uses panels, and its kernel for fewer tokens if it has one, so that each kernel is run.
+#: Thresholds for panels, and for the few-token kernel if the set has one, so that every kernel runs.
 FORCED: Final = {
     name: [(PANELS, None), (FEW, None), *([(FEW, PANELS)] if name == "amx" else []), (BY_PROCESSOR, None)]
     for name in SETS
@@ -151,7 +151,7 @@ def test_whole_passes(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 @needs_panels
 @each_set
-def test_which_processors_use_them(name: str) -> None:
+def test_the_processors_that_use_panels(name: str) -> None:
     """By the maker: Intel's multiply and mask on the same ports, as all do of ARM; nothing is measured."""
     row = SETS[name]
     facts = Path("/proc/cpuinfo")

@@ -48,7 +48,7 @@ def digest(model: Model, **settings: Any) -> str:
     return together.hexdigest()
 
 
-#: What `bitnet-golden-1` gives for a model made by `new`: the same on every machine, or one of them is wrong.
+#: Hashes of the results of `bitnet-golden-1` for a model made by `new`. They must be the same on every machine.
 GOLDEN = {
     "bitnet-b1.58": "a67b084a3ff0b812032b1076a09cfc9ce26a9c2c4282e118326f9d37fce4db36",
     "bitnet": "5639dfca3f001a705cf3f574eca2161c2a033ce45be38de2db555d0ebc2cc364",
@@ -236,7 +236,7 @@ def test_groups_have_their_own_scales() -> None:
     x[0, 4:8] = 2.0  # group 1 of the interleaved four
     found = activation_quant.quantize(x, ActivationQuantizer("interleaved-4", None, "inverse", epilogue="sum"))
     np.testing.assert_allclose(found.scale[0], [127, 63.5, 127, 127], rtol=1e-6)
-    assert found.codes[0, 20:24].tolist() == [64] * 4  # 1 * 63.5, to even
+    assert found.codes[0, 20:24].tolist() == [64] * 4  # 1 * 63.5, rounded to even
     wide = np.concatenate([x, -3 * x], axis=1)
     blocks = activation_quant.quantize(wide, ActivationQuantizer("blocks-256", None, "signed", epilogue="blocks"))
     assert blocks.scale[0].tolist() == [-63.5, np.float32(127 / 6)]  # the largest becomes -127
@@ -312,9 +312,9 @@ def test_integer_sums_are_the_definition(tokens: int, rows: int, blocks: int, se
 
 
 @pytest.mark.requirement("R9.6-1")
-def test_which_rule_decides_the_activation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rule_that_decides_the_activation(monkeypatch: pytest.MonkeyPatch) -> None:
     assert loaded().activation_rule[:2] == ("relu2", "architecture")
-    assert loaded().activation_rule.doubt is not None  # 256 tokens are not the vocabulary of 2B-4T
+    assert loaded().activation_rule.doubt is not None  # the vocabulary of 256 tokens is not that of 2B-4T
     assert loaded("bitnetcpp-2026").activation_rule[:2] == ("silu", "profile")
     assert loaded("webgpu", "bitnet").activation_rule[:2] == ("relu2", "profile")
     assert loaded("bitnetcpp-2026", activation="relu2").activation_rule[:2] == ("relu2", "override")
@@ -387,7 +387,7 @@ def test_eight_lanes_are_what_they_say() -> None:
     )
 
 
-# What the specification says
+# Statements of the specification
 
 
 def test_the_chapter_lists_the_profiles_and_activations() -> None:

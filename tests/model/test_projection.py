@@ -104,7 +104,7 @@ def test_the_article_in_c() -> None:
     assert y.tobytes() == np.array(want, F32).tobytes()
 
 
-# --- what released programs gave -----------------------------------------------------------------------------------------
+# --- outputs of released programs ----------------------------------------------------------------------------------------
 
 
 def test_activations_of_the_reference(vectors: Path) -> None:
@@ -148,7 +148,7 @@ def test_sums_of_the_reference_through_the_public_function(vectors: Path) -> Non
         assert {"int16-wrap/avx2", "rows-of-four"} <= wrong
 
 
-# --- code 3, and what does not fit ---------------------------------------------------------------------------------------
+# --- code 3, and invalid shapes ------------------------------------------------------------------------------------------
 
 
 def test_code_3_is_what_a_caller_says() -> None:
@@ -186,7 +186,7 @@ def test_code_3_is_what_a_caller_says() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(change: dict[str, Any], error: type[Exception], said: str) -> None:
+def test_wrong_arguments_are_refused(change: dict[str, Any], error: type[Exception], said: str) -> None:
     arguments = {"x": np.zeros((1, 128), F32), "weights": np.zeros((2, 128), np.int8), "scale": 1.0} | change
     with pytest.raises(error, match=said):
         i2s.bitlinear(**arguments)

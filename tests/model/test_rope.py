@@ -84,7 +84,7 @@ def test_factors_divide_and_scale_multiplies() -> None:
         np.testing.assert_array_equal(halved, scaled)
 
 
-def test_what_is_behind_the_rotated_dimensions_stays() -> None:
+def test_dimensions_after_the_rotated_ones_are_unchanged() -> None:
     x = heads(2, width=80)
     cos, sin = rope.cos_sin("f64", POSITIONS, 10_000.0, 64, 1.0, None)
     for pairs in ("neox", "norm"):

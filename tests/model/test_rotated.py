@@ -34,7 +34,7 @@ def logits(data: bytes, profile: str = "bitnet-golden-1") -> np.ndarray[Any, Any
 def test_rotated_floats_compute_what_plain_ones_do(architecture: str, profile: str) -> None:
     plain = logits(model_bytes(architecture, **FLOAT), profile)
     rotated = logits(model_bytes(architecture, rotated=True, **FLOAT), profile)
-    cache = 2e-3 if profile == "fast" else 2e-5  # keys and values are F16 there, and fall on either side of a step
+    cache = 2e-3 if profile == "fast" else 2e-5  # fast keeps keys and values as F16, which may round either way
     assert np.abs(rotated - plain).max() <= cache * np.abs(plain).max()
 
 
@@ -115,7 +115,7 @@ def changed(**keys: Any) -> bytes:
         ({"sign_values": [0] * 128}, "sign_values has '0' at 0; signs must be -1 or \\+1"),
     ],
 )
-def test_what_cannot_be_rotated_is_refused(keys: dict[str, Any], says: str) -> None:
+def test_impossible_rotations_are_refused(keys: dict[str, Any], says: str) -> None:
     with pytest.raises((SettingError, FormatError), match=says):
         load_model(changed(**keys), threads=1, force=True)
 

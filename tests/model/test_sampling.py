@@ -43,7 +43,7 @@ def test_the_filters_are_as_defined(logits: list[float], temperature: float, top
         assert found == {int(np.argmax(np.float32(logits))): 1.0}
         return
     wanted = defined([float(each) for each in np.float32(logits)], temperature, top_k, top_p)
-    if abs(len(found) - len(wanted)) == 1:  # the share p falls on a border, within rounding
+    if abs(len(found) - len(wanted)) == 1:  # the share p coincides with a boundary, within rounding
         return
     assert list(found) == list(wanted)
     assert found == pytest.approx(wanted, abs=1e-12)
@@ -51,7 +51,7 @@ def test_the_filters_are_as_defined(logits: list[float], temperature: float, top
 
 @given(logits_lists, st.integers(0, 2**64))
 @examples(60)
-def test_what_is_drawn_is_a_candidate(logits: list[float], seed: int) -> None:
+def test_sampled_tokens_are_candidates(logits: list[float], seed: int) -> None:
     settings_ = Sampling(1.5, top_k=5, top_p=0.9, seed=seed)
     tokens, _ = Sampler(settings_).distribution(np.float32(logits))
     assert Sampler(settings_)(np.float32(logits)) in tokens
@@ -80,7 +80,7 @@ def test_the_same_seed_gives_the_same_tokens_for_ever() -> None:
     uniform = np.random.Generator(np.random.PCG64(42))
     shares = np.exp(logits.astype(float)[::-1] - 2.0)
     running = np.cumsum(shares / shares.sum())
-    for _ in range(50):  # the promise of the module, in other words
+    for _ in range(50):  # what the module promises, computed in another way
         u = uniform.random() * running[-1]
         assert again(logits) == 63 - int((running <= u).sum())
 

@@ -70,7 +70,7 @@ def test_a_table_holds_what_its_pairs_make() -> None:
         assert tables[token, byte, half, pair] == (pair >> 2) * first + (pair & 3) * second
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_wrong_sizes_are_refused() -> None:
     codes = np.zeros((1, 128), dtype=np.int8)
     with pytest.raises(ValueError, match="codes take 64 bytes; there are 32 bytes"):
         LookupMatrix(bytes(32), 2, 128)

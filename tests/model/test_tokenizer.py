@@ -29,7 +29,7 @@ tokenizers = pytest.importorskip("tokenizers", reason="the extra [tokenizer] is 
 
 SEPARATOR = "\n__ggml_vocab_test__\n"
 
-#: Vocabularies of llama.cpp's tests whose kind of tokenizer is known here (the other one is BERT's).
+#: Vocabularies of llama.cpp's tests with a supported kind of tokenizer; the unsupported one is BERT's.
 REAL = ("gpt-2", "llama-spm", "phi-3")
 
 
@@ -103,7 +103,7 @@ def split(pre: str, text: str) -> list[str]:
 
 
 def consistent(pairs: list[tuple[list[str], list[int]]]) -> tuple[int, str]:
-    """Whether every part can always have the same ids: how many parts could be told, or where that fails."""
+    """Whether each part always has the same ids: the number of parts compared, or where this fails."""
     known: dict[str, list[int]] = {}
     changed = True
     while changed:
@@ -131,7 +131,7 @@ def consistent(pairs: list[tuple[list[str], list[int]]]) -> tuple[int, str]:
 
 
 def test_llama_bpe_splits_as_llama_cpp_does(shared: Path) -> None:
-    """Without the vocabulary (128,256 tokens) the ids still tell how text was split: equal parts have equal ids."""
+    """Without the vocabulary (128,256 tokens) the ids still show how text was split: equal parts have equal ids."""
     found = list(cases(shared / "real" / "ggml-vocab-llama-bpe.gguf"))
     count, failed = consistent([(split("llama-bpe", text), ids) for text, ids in found])
     assert not failed
@@ -140,7 +140,7 @@ def test_llama_bpe_splits_as_llama_cpp_does(shared: Path) -> None:
         assert consistent([(split(other, text), ids) for text, ids in found])[1], other
 
 
-# Other libraries.
+# Comparison with other libraries.
 
 
 def assigned(text: str) -> bool:
@@ -262,7 +262,7 @@ def test_white_space_is_that_of_unicode() -> None:
     assert set(text) - left == spaces
 
 
-# What the names do.
+# Effects of pre-tokenizer names.
 
 
 @pytest.mark.parametrize(
@@ -443,7 +443,7 @@ def test_letters_are_bytes() -> None:
     assert (LETTER_OF[0x20], LETTER_OF[0x0A], LETTER_OF[0x41], LETTER_OF[0xAD]) == ("Ġ", "Ċ", "A", "Ń")
 
 
-# Laws.
+# Properties.
 
 
 @pytest.mark.parametrize("architecture", list(FILES))
@@ -510,11 +510,11 @@ def test_pieces_are_joined_as_defined(pieces: list[str], numbers: list[int], tex
     wanted = [ids[part] for part in naive(ids, scores, text.replace(" ", "▁"))]
     assert made.encode(text, add_special=False) == wanted
     engine = Pieces(made.vocabulary)
-    engine._pairs = None  # the whole text at once
+    engine._pairs = None  # process the whole text at once
     assert engine.encode(text) == wanted
 
 
-# Text that is not a text, or too much of one.
+# Invalid text, and long text.
 
 
 @pytest.mark.parametrize("architecture", ["bitnet", "llama"])
@@ -537,4 +537,4 @@ def test_a_byte_without_a_token_is_said() -> None:
     with pytest.raises(SettingError, match="no token for the byte 0x51"):
         made.encode("Q")
     pieces = load_tokenizer(file_of(model="llama", tokens=["a", "b"], scores=[0.0, 0.0], unknown_token_id=7))
-    assert pieces.encode("ba", add_special=False) == [0, 0, 0, 1, 0]  # unknown: 0, as loaders assume
+    assert pieces.encode("ba", add_special=False) == [0, 0, 0, 1, 0]  # unknown tokens become 0, the loaders' default

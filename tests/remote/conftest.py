@@ -18,7 +18,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No proxy of whoever runs the tests is used."""
+    """The tests use no proxy of the environment."""
     for name in ("http", "https", "all", "no"):
         monkeypatch.delenv(f"{name}_proxy", raising=False)
         monkeypatch.delenv(f"{name.upper()}_PROXY", raising=False)

@@ -210,7 +210,7 @@ def status(code: int, **headers: str) -> Callable[[Handler, Seen], None]:
 
 
 def drip(handler: Handler, seen: Seen) -> None:
-    """Headers, a byte at a time, for as long as somebody listens."""
+    """Headers, a byte at a time, until the client disconnects."""
     try:
         handler.wfile.write(b"HTTP/1.1 206 Partial Content\r\nX-Slow: ")
         while True:

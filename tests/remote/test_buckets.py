@@ -21,7 +21,7 @@ pytest.importorskip("s3fs", reason=why)
 pytest.importorskip("moto.server", reason=why)
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of botocore and its relatives
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # from botocore and related packages
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -62,7 +62,7 @@ def test_an_object_is_read_as_the_file(store: Any, model: Path) -> None:
     assert report["remote"]["version"].startswith("ETag ")
 
 
-def test_what_is_not_there(store: Any) -> None:
+def test_missing_objects_are_reported(store: Any) -> None:
     for name in ("s3://models/none.gguf", "s3://none/m.gguf", "s3://models/a"):
         with pytest.raises(FormatError, match="S912"):
             open_remote(name)

@@ -76,7 +76,7 @@ def test_a_new_commit_is_no_new_content(hub: Server) -> None:
     ],
     ids=["time", "nothing", "long", "no size", "200", "416"],
 )
-def test_servers_that_tell_less(hub: Server, url: str, answer: Any, etag: str | None) -> None:
+def test_servers_with_incomplete_headers(hub: Server, url: str, answer: Any, etag: str | None) -> None:
     hub.faults.insert(0, every(1, answer))
     found = identity_of(url)
     assert (found and found.etag) == etag
@@ -123,19 +123,19 @@ def test_results_are_kept_by_what_servers_call_the_content(hub: Server, url: str
     assert run(entries, place)[1] == every_url
     hub.seen.clear()
     coordinator, judged = run(entries, place)
-    assert judged == [hub.url + "/missing.gguf"]  # perhaps it is there now
+    assert judged == [hub.url + "/missing.gguf"]  # it may exist now
     assert (coordinator.reused, coordinator.looked_at) == (3, 3)
     assert [seen.ranges for seen in hub.seen if "missing" not in seen.path] == [[(0, 1)]] * 4  # one is a redirect
     hub.etag = '"two"'
     for path in ("/org/repo/resolve/main/first.gguf",):
         hub.extra[path]["X-Linked-Etag"] = hub.etag
     assert run(entries, place)[1] == [every_url[3], *every_url[:3]]
-    hub.files["/text.gguf"] += b"."  # a server that forgets to change the ETag
+    hub.files["/text.gguf"] += b"."  # a server that does not update the ETag
     assert run(entries, place)[1] == [every_url[3], text]
     hub.faults.insert(0, every(1, status(404)))
     assert sorted(run(entries, place)[1]) == sorted(every_url)
     hub.faults.pop(0)
-    assert sorted(run(entries, place)[1]) == sorted(every_url)  # that they were missing is nothing to keep
+    assert sorted(run(entries, place)[1]) == sorted(every_url)  # a missing file is no reusable result
 
 
 def test_a_record_has_the_identity_that_its_server_gave(hub: Server, url: str, model: Path) -> None:

@@ -19,16 +19,16 @@ from i2s_spec.remote.range_source import FIRST
 
 DATA = bytes(range(256)) * (3 << 12)
 
-#: What is read after the first answer, as one range and as several.
+#: Ranges read after the first answer: alone, and as several.
 LATER = (FIRST + 4096, FIRST + 4196)
 
-#: Seconds that a file may take, and what a test machine takes beside them.
+#: Seconds allowed for a file, and extra seconds for a slow test machine.
 SECONDS, MORE = 2, 6
 
-#: Sends what it is given and says whether somebody still listens.
+#: Sends bytes, and returns whether the client is still connected.
 Send = Callable[[bytes], bool]
 
-#: Answers a request: the number of the request from 1, first and last byte that are asked for, and how to send.
+#: Answers a request: its number from 1, the first and last byte requested, and the function that sends.
 Answer = Callable[[int, int, int, Send], None]
 
 
@@ -71,7 +71,7 @@ def redirect_chain(number: int, first: int, last: int, send: Send) -> None:
 
 
 def forever(begin: bytes, piece: bytes, pause: float = 0.0) -> Answer:
-    """A beginning, and then one piece after the other until nobody listens."""
+    """A beginning, then one piece after another until the client disconnects."""
 
     def answer(number: int, first: int, last: int, send: Send) -> None:
         heard = send(begin.replace(b"FIRST", b"%d" % first).replace(b"LAST", b"%d" % last))
@@ -154,7 +154,7 @@ def serving(answer: Answer) -> Iterator[str]:
         listening.close()
 
 
-#: Servers by what they do; the codes that end the reading, empty where the bytes are taken.
+#: Servers by behavior, with the codes that must end the reading; no codes if the bytes are accepted.
 HOSTILE: dict[str, tuple[Answer, set[str]]] = {
     "redirect to a file": (location("file:///etc/passwd"), {"S916"}),
     "redirect to data": (location("data:text/plain,GGUF"), {"S916"}),

@@ -54,7 +54,7 @@ def read_at(url: str, start: int, length: int) -> None:
         source.close()
 
 
-# --- what is asked for ---
+# --- requests ---
 
 
 def test_every_byte_is_that_of_the_file(url: str) -> None:
@@ -97,7 +97,7 @@ def test_announced_ranges_are_asked_for_together(server: Server, url: str) -> No
 
 
 @pytest.mark.parametrize("near", [True, False])
-def test_what_is_near_is_one_range(server: Server, url: str, near: bool) -> None:
+def test_near_ranges_are_joined(server: Server, url: str, near: bool) -> None:
     source = opened(url)
     gap = 100 if near else 1 << 16
     source.prefetch([(at, at + 10) for at in range(3 << 20, (3 << 20) + 5 * gap, gap)])
@@ -113,7 +113,7 @@ def whole_for_many(handler: Handler, seen: Seen) -> None:
     handler.answer(200, {"ETag": handler.server.etag}, DATA)
 
 
-#: What servers answer that do not give several ranges, and how many of four are still missing then.
+#: Answers of servers that ignore a request for several ranges, and the number of ranges (of four) still missing then.
 ALONE: dict[str, tuple[Callable[[Handler, Seen], None], int]] = {
     "the first": (first_alone, 3),
     "the file": (whole_for_many, 4),
@@ -150,7 +150,7 @@ def test_single_ranges_are_asked_for_side_by_side(server: Server, url: str) -> N
 
     def fault(handler: Handler, seen: Seen) -> bool:
         if handler.number > 2 and next(waiting, None) is not None:
-            together.wait()  # nobody passes who is asked alone
+            together.wait()  # passes only after several simultaneous requests
         return False
 
     server.faults.append(fault)
@@ -159,7 +159,7 @@ def test_single_ranges_are_asked_for_side_by_side(server: Server, url: str) -> N
     source.prefetch(places)
     assert [source.read(a, b - a) for a, b in places] == [DATA[a:b] for a, b in places]
     assert len(server.seen) == 1 + len(places)
-    assert server.connections <= 1 + CONNECTIONS  # that of the answer of which only a part was wanted is closed
+    assert server.connections <= 1 + CONNECTIONS  # one is closed: the connection whose answer was not needed to the end
     source.close()
 
 
@@ -199,7 +199,7 @@ def test_side_by_side_the_first_fault_ends_all(server: Server, url: str) -> None
     server.faults.append(fault)
     with pytest.raises(FormatError, match="S912"):
         source.prefetch(places)
-    assert len(server.seen) <= 1 + CONNECTIONS  # each connection meets one fault
+    assert len(server.seen) <= 1 + CONNECTIONS  # each connection fails once
     source.close()
 
 
@@ -207,7 +207,7 @@ def test_far_ranges_of_a_sample(server: Server, url: str) -> None:
     places = [(at, at + 32) for at in range(3 << 20, 5 << 20, 1 << 17)]
     with using(Policy(private=True, sample=7)):
         source = opened(url)
-    assert source.far_ranges([(0, 10), (1 << 20, 2 << 20)]) is None  # all of it is here
+    assert source.far_ranges([(0, 10), (1 << 20, 2 << 20)]) is None  # everything is in memory
     assert source.far_ranges([(0, 10), places[0]]) is None
     assert len(server.seen) == 1
     assert source.far_ranges(places) is None
@@ -282,7 +282,7 @@ def test_a_pointer_of_git_lfs_is_recognised(server: Server) -> None:
         open_file(server.url + "/raw/model.gguf")
 
 
-# --- servers that answer something else ---
+# --- invalid answers ---
 
 
 def length_of(handler: Handler, seen: Seen) -> None:
@@ -325,7 +325,7 @@ def test_another_answer_is_a_fault(server: Server, url: str, name: str, first: i
     server.faults.append(every(first, answer))
     if code:
         assert fault(url) == code
-    else:  # no more is read than was asked for
+    else:  # no more bytes than requested
         source = opened(url)
         assert source.read(3 << 20, 10) == DATA[3 << 20 :][:10]
         assert source.usage.bytes <= FIRST + (1 << 13)
@@ -354,11 +354,11 @@ def other_size(handler: Handler, seen: Seen) -> None:
 @pytest.mark.requirement("R12.4-4")
 def test_a_file_that_changes_midway(server: Server, url: str) -> None:
     source = opened(url)
-    server.etag = '"two"'  # If-Range no longer holds: the server sends all of the new file
+    server.etag = '"two"'  # If-Range no longer matches: the server sends the whole new file
     with pytest.raises(FormatError, match=r"S903.*was '.one.' and is '.two.'"):
         source.read(3 << 20, 10)
     source.close()
-    server.faults.append(once(4, changed(ETag='"three"')))  # a server that does not know If-Range
+    server.faults.append(once(4, changed(ETag='"three"')))  # a server that ignores If-Range
     assert fault(url) == "S903"
     server.etag = ""
     server.faults[:] = [once(6, other_size)]
@@ -488,7 +488,7 @@ def test_dates_to_wait_for() -> None:
     assert 10 < seconds <= 100
 
 
-def test_a_passing_failure_is_asked_again(server: Server, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_failures_are_retried(server: Server, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Sleeps(monkeypatch)
     server.faults.append(once(1, status(502)))
     opened(url).close()
@@ -522,17 +522,17 @@ def test_budgets(server: Server, url: str) -> None:
     assert len(server.seen) == 3
 
 
-def test_nobody_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_servers_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_up = socket.getaddrinfo
 
     def resolved(host: str, *args: Any, **more: Any) -> Any:
-        """As where nobody answers for a name; how long that takes, and whether anybody does, is up to the network."""
+        """Simulates a name that does not resolve; in a real network, the time and the answer vary."""
         if host == "name.invalid":
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return looked_up(host, *args, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", resolved)
-    with socket.socket() as silent:  # it keeps its port and does not listen, so that nobody else does
+    with socket.socket() as silent:  # the port is reserved, but nothing listens on it
         silent.bind(("127.0.0.1", 0))
         assert fault(f"http://127.0.0.1:{silent.getsockname()[1]}/f") == "S915"
     assert fault("http://name.invalid/f") == "S915"
@@ -542,14 +542,14 @@ def test_connections_are_closed(url: str) -> None:
     import gc
     import warnings
 
-    gc.collect()  # what other tests left
+    gc.collect()  # garbage of earlier tests
     descriptors = set(Path("/proc/self/fd").iterdir()) if Path("/proc/self/fd").exists() else set()
     opened(url).close()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         gc.collect()
     if descriptors:
-        deadline = time.monotonic() + 60  # the server's end of the connection is closed by a thread of its own
+        deadline = time.monotonic() + 60  # a separate thread closes the server's end of the connection
         while len(left := set(Path("/proc/self/fd").iterdir())) > len(descriptors) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert len(left) <= len(descriptors)

@@ -48,7 +48,7 @@ def test_a_folder_stands_for_the_models_below_it(hub: Server, name: str) -> None
         list(files_of("hf://org/deep/text"))
     hub.seen.clear()
     assert list(files_of("hf://org/deep/no/model.gguf")) == [("hf://org/deep/no/model.gguf", False)]
-    assert hub.seen == []  # what is called like a file is one
+    assert hub.seen == []  # a name that ends like a file's needs no request
     ((path, report),) = lint_paths(["hf://org/deep/no/where"])
     assert (path, [each["code"] for each in report["findings"]]) == ("hf://org/deep/no/where", ["S912"])
 
@@ -73,7 +73,7 @@ def test_names_that_a_hub_gives_are_no_paths(hub: Server) -> None:
 
 
 @pytest.mark.parametrize("text", [b"[]", b"{", b'{"siblings": 3}', b'{"siblings": [{"rfilename": 1}]}', b"[" * 5000])
-def test_descriptions_that_are_none(hub: Server, text: bytes) -> None:
+def test_invalid_descriptions_are_refused(hub: Server, text: bytes) -> None:
     hub.files["/api/models/org/repo/revision/main"] = text
     with pytest.raises(FormatError, match=r"S91[68]"):
         list(files_of("hf://org/repo"))
@@ -91,9 +91,7 @@ def test_the_token_goes_to_the_hub_alone(hub: Server, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("token", ["hf_secret\nX-More: 1", "hf_secret\u20ac", "hf_secret word"])
-def test_what_can_be_no_token_is_neither_sent_nor_printed(
-    hub: Server, monkeypatch: pytest.MonkeyPatch, token: str
-) -> None:
+def test_invalid_tokens_are_neither_sent_nor_printed(hub: Server, monkeypatch: pytest.MonkeyPatch, token: str) -> None:
     monkeypatch.setenv("HF_TOKEN", token)
     for ask in (open_file, lambda text: list(files_of(text))):
         with pytest.raises(FormatError, match=r"S911.*HF_TOKEN is not") as error:
@@ -111,7 +109,7 @@ def test_what_can_be_no_token_is_neither_sent_nor_printed(
         (401, "", "S911", "401"), (404, "", "S912", "404"),
     ],
 )  # fmt: skip
-def test_what_a_hub_refuses(hub: Server, code: int, error: str, fault: str, words: str) -> None:
+def test_refusals_of_a_hub_are_reported(hub: Server, code: int, error: str, fault: str, words: str) -> None:
     hub.faults.append(every(1, status(code, X_Error_Code=error)))
     with pytest.raises(FormatError, match=rf"{fault}.*{words}"):
         open_file(FIRST)
@@ -151,7 +149,7 @@ def cached(hub: Server, tmp_path: Path, model: Path) -> Path:
 def test_a_cached_file_is_used(hub: Server, cached: Path) -> None:
     with open_file(FIRST) as file:
         assert (file.name, file.size) == (FIRST, len(hub.files["/cdn/org/repo/first.gguf"]))
-    assert len(hub.seen) == 2  # asked for its version, and nothing was read
+    assert len(hub.seen) == 2  # the version was requested, and no content
     with open_file(f"hf://org/repo@{COMMIT}/first.gguf"):
         pass
     assert len(hub.seen) == 2
@@ -215,7 +213,7 @@ def test_shards_know_their_companions(hub: Server, tmp_path: Path, monkeypatch: 
     files = shards(tmp_path)
     hub.repository("org/split", files)
     hub.repository("org/part", dict(list(files.items())[:2]))
-    # A file of that name on this machine is not looked for.
+    # A local file of that name is not used.
     (tmp_path / "hf:" / "org" / "part" / "x").mkdir(parents=True)
     (tmp_path / "hf:" / "org" / "part" / "x" / "m-00003-of-00003.gguf").write_bytes(b"GGUF")
     monkeypatch.chdir(tmp_path)

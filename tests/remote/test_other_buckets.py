@@ -24,12 +24,12 @@ from i2s_spec.remote.open_remote import open_remote
 pytest.importorskip("fsspec", reason="the extra [buckets] is not installed")
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of the clients and their relatives
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # from the clients and related packages
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-#: Base64, as Azurite's and every emulator's well-known key is; it opens nothing.
+#: Base64, like the well-known key of Azurite and every emulator; not a secret.
 KEY = "a2V5"
 
 
@@ -111,7 +111,7 @@ class Service(NamedTuple):
 @pytest.fixture(params=[Service("gs", "gcsfs"), Service("az", "adlfs")], ids=lambda service: service.scheme)
 def store(request: pytest.FixtureRequest, model: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Store]]:
     scheme, package = request.param
-    monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")  # it would ask for the kind of the bucket by gRPC
+    monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")  # it would query the bucket's kind through gRPC
     module = pytest.importorskip(package, reason=f"{package} is not installed")
     from fsspec.config import conf
 
@@ -145,7 +145,7 @@ def test_an_object_is_read_as_the_file(store: tuple[str, Store], model: Path) ->
     assert "one" in report["remote"]["version"]
 
 
-def test_what_is_not_there(store: tuple[str, Store]) -> None:
+def test_missing_objects_are_reported(store: tuple[str, Store]) -> None:
     with pytest.raises(FormatError, match="S912"):
         open_remote(f"{store[0]}://models/none.gguf")
 

@@ -92,7 +92,7 @@ def test_numeric_addresses_are_looked_at_all_the_same(
     assert proxy.seen == []
 
 
-def test_what_is_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_proxies_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "socks5://name:word@127.0.0.1:9")
     with pytest.raises(FormatError, match=r"S916.*is not an http:// or https:// address") as error:
         open_remote("http://models.invalid/f")
@@ -123,8 +123,8 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.usefixtures("private")
-def test_which_seconds_are_for_what(hub: Server, used: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")  # changes nothing: ranges come over HTTP
+def test_each_request_uses_its_time_limit(hub: Server, used: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")  # no effect here: ranges are read through HTTP
     with open_file("hf://org/repo/first.gguf") as file:
         assert file.metadata["general.architecture"] == "bitnet-b1.58"
     assert identity_of("hf://org/repo/first.gguf") is not None

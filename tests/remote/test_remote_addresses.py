@@ -33,7 +33,7 @@ HUB = "https://huggingface.co"
         ("az://box/b.gguf", BucketAddress("az", "az://box/b.gguf")),
     ],
 )
-def test_what_an_address_means(text: str, meant: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_are_parsed(text: str, meant: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HF_ENDPOINT", raising=False)
     assert is_address(text)
     assert parse(text) == meant
@@ -53,7 +53,7 @@ def test_a_page_of_another_endpoint_is_one_of_the_hub(monkeypatch: pytest.Monkey
         "s3://bucket", "s3:///key", "https://example.org/" + "a" * 9000,
     ],
 )  # fmt: skip
-def test_what_is_not_followed(text: str) -> None:
+def test_invalid_addresses_are_refused(text: str) -> None:
     assert is_address(text)
     with pytest.raises(FormatError) as error:
         parse(text)

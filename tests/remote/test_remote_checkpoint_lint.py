@@ -71,10 +71,10 @@ def test_the_report_says_what_was_not_read(
     assert report["remote"]["version"] == COMMIT
     content = sum(len(files[name]) for name in files if name.endswith((".safetensors", INDEX)) or name == "config.json")
     assert 5 <= report["remote"]["requests"] <= len(checkpoint.seen)
-    assert report["remote"]["bytes"] == content  # these are smaller than a first range
+    assert report["remote"]["bytes"] == content  # these files are smaller than the first range
     whole = lint_checkpoint(REPO, payload="full")
     assert (whole.findings, whole.sampled) == ((), None)
-    assert lint_checkpoint(REPO, payload="sample").sampled == ((), (), None)  # which was everything
+    assert lint_checkpoint(REPO, payload="sample").sampled == ((), (), None)  # the sample covered everything
     monkeypatch.setattr("i2s_spec.checkpoints.findings.lint_checkpoint.PIECE", 64)
     assert lint_checkpoint(REPO, payload="sample").sampled == ((), ("H208", "H212", "H213"), None)
 
@@ -126,7 +126,7 @@ def test_bytes_are_bounded(hub: Server, files: dict[str, Any]) -> None:
     assert sum("not a positive number" in finding.message for finding in report.findings) == 20
     assert report.remote is not None
     assert report.remote.bytes < 3 << 20
-    assert len(hub.seen) < 15  # the scales are asked for together
+    assert len(hub.seen) < 15  # the scales are requested together
 
 
 @pytest.mark.parametrize("number", [1, 3, 5])
@@ -141,7 +141,7 @@ def test_a_server_that_fails_is_no_fault_of_the_checkpoint(checkpoint: Server, n
 def test_one_budget_holds_for_all_files(
     checkpoint: Server, files: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    most = max(len(data) for data in files.values()) + 1000  # enough for each of them, broken or not
+    most = max(len(data) for data in files.values()) + 1000  # enough for each single file, valid or not
     broken = b"\x01" + bytes(7) + b"{" + bytes(most - 1009)
     changed(checkpoint, files, **{"a.safetensors": broken, "b.safetensors": broken, INDEX: None})
     with using(current()._replace(bytes=most)):
@@ -153,10 +153,10 @@ def test_one_budget_holds_for_all_files(
     assert ["2 shards" in finding.message for finding in lint_checkpoint(REPO).findings] == [True]
 
 
-def test_which_repositories_are_checkpoints(checkpoint: Server, files: dict[str, Any]) -> None:
+def test_repositories_without_gguf_files_are_checkpoints(checkpoint: Server, files: dict[str, Any]) -> None:
     changed(checkpoint, files, **{"model.gguf": b"GGUF"})
     said = Said("lint", "--allow-private", REPO)
-    assert "hf://org/check/model.gguf: " in said.out  # a repository stands for its GGUF files, if it has some
+    assert "hf://org/check/model.gguf: " in said.out  # a repository with GGUF files stands for these
     assert "hf://org/check: " not in said.out
     checkpoint.repository("org/none", {"deep/model.safetensors": b"", "model.bin": b""})
     said = Said("lint", "--allow-private", "hf://org/none")

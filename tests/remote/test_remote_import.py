@@ -120,7 +120,7 @@ def test_tensors_are_read_by_ranges(checkpoint: Server) -> None:
         ),
     ],
 )
-def test_what_is_no_checkpoint_on_a_hub(
+def test_invalid_checkpoints_on_a_hub_are_refused(
     checkpoint: Server, folder: Path, tmp_path: Path, change: dict[str, bytes | None], reason: str
 ) -> None:
     files = {name: data for name, data in (files_of(folder) | change).items() if data is not None}

@@ -75,7 +75,7 @@ def test_a_verb_says_the_same_of_an_address(url: str, model: Path, verb: list[st
         assert report == wanted
     else:
         assert remote.out == expected
-    assert current() == Policy()  # what the verb allowed, it allowed itself alone
+    assert current() == Policy()  # the verb's policy ended with the verb
 
 
 def test_diff_and_decode(url: str, model: Path, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_local_files_load_nothing_of_it(model: Path) -> None:
     assert run.stderr == "[]\n"
 
 
-# --- samples ---
+# --- sampling ---
 
 
 @pytest.fixture(scope="module")
@@ -242,7 +242,7 @@ def test_a_sample_never_says_ok_alone(large: Path, server: Server, form: str) ->
         totals.add(report.as_dict())
         text = written.begin() + written.file(report) + written.end(totals)
         assert "sampled" in text
-        if form == "shields":  # a badge has room for a few words
+        if form == "shields":  # a badge shows only a few words
             continue
         assert "I205" in text
         assert ("requests" in text) == place.startswith("http")
@@ -269,13 +269,13 @@ def test_a_sampled_report_fits_its_schema(large: Path, url: str) -> None:
     assert document["summary"]["sampled"] == 2
 
 
-def test_what_rules_on_samples_declare() -> None:
+def test_declarations_of_rules_on_samples() -> None:
     """Only rules on payloads differ in a sample."""
     for rule in REGISTRY.values():
         assert rule.payload or rule.sampled.value == "part", rule.code
 
 
-# --- a file of the full size ---
+# --- a file of full size ---
 
 
 @cache
@@ -358,7 +358,7 @@ def test_a_sample_of_a_server_of_single_ranges(server: Server, limit: int, read:
 @pytest.mark.parametrize(("limit", "most"), share([(12, 36), (40, 90)]))
 def test_a_header_of_a_server_of_single_ranges(server: Server, limit: int, most: int) -> None:
     """Places in the weights are probed as far as a sample may cost; what is found is followed in some tensors only."""
-    file, _, _ = full_size()  # whose payloads are zeros
+    file, _, _ = full_size()  # its payloads are zeros
     server.multipart = False
     server.files["/m.gguf"] = file
     with using(Policy(private=True, sample=limit)):

@@ -90,7 +90,7 @@ def test_keys_of_a_real_vocabulary_file(shared: Path) -> None:
     assert hyperparameters(file.metadata).head_dim == 128
 
 
-def test_needs_are_what_the_official_loader_needs(shared: Path) -> None:
+def test_required_keys_and_tensors_are_those_of_the_official_loader(shared: Path) -> None:
     """The loader was run with every key and some tensors removed in turn."""
     runs = json.loads((shared / "vectors/errors/missing_keys_and_tensors.json").read_text())
     keys = tensors = 0
@@ -101,7 +101,7 @@ def test_needs_are_what_the_official_loader_needs(shared: Path) -> None:
         fails = run["result"] == "no logits"
         if name := run.get("removed_key"):
             declared = architecture.keys[name]
-            # Without head_count_kv this loader expects as many key heads as query heads: only the shapes are wrong.
+            # Without head_count_kv this loader expects as many key heads as query heads, so only the shapes are wrong.
             assert (declared.need == REQUIRED) == (fails and not name.endswith("head_count_kv")), name
             keys += 1
         if name := run.get("removed_tensor"):
@@ -234,7 +234,7 @@ def test_every_placed_name_is_matched(architecture: Architecture) -> None:
     ],
 )
 @EACH
-def test_names_that_are_none_s(architecture: Architecture, name: str) -> None:
+def test_names_of_no_architecture(architecture: Architecture, name: str) -> None:
     assert architecture.match(name) is None
 
 
@@ -254,14 +254,14 @@ def test_files_that_share_a_name_are_told_apart(value: str, keys: Any, tensors: 
     assert declared_architecture(value, keys, tensors) is ARCHITECTURES[name]
 
 
-def test_no_file_names_an_architecture_by_what_it_is_called_here() -> None:
+def test_internal_names_are_no_values_of_general_architecture() -> None:
     for value in ("qwen3-lm", "qwen35", "", None, 7):
         assert declared_architecture(value) is None
     assert "qwen3-lm" not in PREFIXES
     assert {each.prefix for each in ARCHITECTURES.values()} == set(PREFIXES)
 
 
-def test_what_tells_the_architectures_apart() -> None:
+def test_differences_between_the_architectures() -> None:
     """Sub-norms, scales, heads and norms in half precision, as the loaders have them."""
     spec = {name: {s.name: s for s in a.inventory} for name, a in ARCHITECTURES.items()}
     for name in ("bitnet-b1.58", "bitnet-25", "bitnet"):

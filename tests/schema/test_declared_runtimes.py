@@ -18,7 +18,7 @@ def facts(runtime: Runtime) -> list[Fact]:
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES, ids=lambda runtime: runtime.name)
-def test_everything_has_a_source(runtime: Runtime) -> None:
+def test_every_fact_has_a_source(runtime: Runtime) -> None:
     assert citation(runtime.source) is not None
     for fact in facts(runtime):
         assert citation(fact.source) is not None
@@ -33,7 +33,7 @@ def test_tables_fit_the_schema(runtime: Runtime) -> None:
     assert {name for name, _ in runtime.activations} <= set(runtime.architectures)
     if runtime.kind == "front":
         assert RUNTIME[runtime.of].kind == "engine"
-    if runtime.recorded:  # what it does is known by its runs alone
+    if runtime.recorded:  # its behavior is known only from recorded runs
         assert not runtime.types
         assert any(run.program in runtime.programs for run in records().values())
         return

@@ -42,7 +42,7 @@ def test_every_place_of_the_payload_is_one_element_s(layout: Layout, data: st.Da
     assert places == {(byte, shift) for byte in range(n // CODES_PER_BYTE) for shift in (0, 2, 4, 6)}
 
 
-#: The formulas as the format's facts give them, written once more by hand.
+#: The formulas of the format, written a second time by hand.
 FACTS = {
     "interleave-128": (lambda k, r, c: (k // 128) * 32 + k % 32, lambda k, r, c: 6 - 2 * ((k % 128) // 32)),
     "interleave-64": (lambda k, r, c: (k // 64) * 16 + k % 16, lambda k, r, c: 6 - 2 * ((k % 64) // 16)),

@@ -42,6 +42,6 @@ def test_bounds_are_as_before_after_a_failure() -> None:
 @pytest.mark.parametrize(
     "values", [{"nothing": 1}, {"keys": 0}, {"keys": -1}, {"keys": True}, {"keys": 1.5}, {"keys": 1 << 63}]
 )
-def test_what_is_no_bound(values: dict[str, int]) -> None:
+def test_invalid_limits_are_refused(values: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="limit"), limits.using(values):
         pytest.fail("taken")

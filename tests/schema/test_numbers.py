@@ -37,7 +37,7 @@ def test_usual_file_types_fit() -> None:
         assert any(kind in meaning.tensors for meaning in numbers.file_types(number))
 
 
-def test_both_lineages_have_their_say_from_38_to_41() -> None:
+def test_file_types_38_to_41_have_meanings_of_both_lineages() -> None:
     for number in range(38, 42):
         whose = {meaning.whose for meaning in numbers.file_types(number)}
         assert numbers.UPSTREAM in whose

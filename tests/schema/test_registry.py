@@ -75,7 +75,7 @@ def test_three_kinds_of_42_by_their_room() -> None:
 
 
 def test_keys_of_a_programs_own_put_its_meaning_in_front() -> None:
-    ne = (128, 7)  # 68 bytes are PrismML's 4 * 34 / 2 ... and, padded to 256, of others too
+    ne = (128, 7)  # 68 bytes fit PrismML's type (4 * 34 / 2), and after padding to 256 also others
     rooms = fitting(42, ne, 256, alignment=256)
     assert {each.name for each in rooms} >= {"Q2_0", "Q2_0_G128"}
     assert rooms[0].program == UPSTREAM

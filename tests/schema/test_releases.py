@@ -10,7 +10,7 @@ from i2s_spec.schema.architectures.sizes import Hyperparameters
 from i2s_spec.schema.programs.releases import RELEASES, Release, by_size
 from i2s_spec.schema.types import BY_NAME, padded
 
-#: Tokens and width of a head of each model.
+#: Vocabulary and head width of each model.
 VOCABULARY = {
     "bitnet-b1.58-2B-4T": (128256, 128),
     "bitnet-25-2B-4T": (128256, 128),

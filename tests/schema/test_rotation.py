@@ -22,7 +22,7 @@ def metadata(**other: Any) -> dict[str, Any]:
     return {"general.name": "x"} | {PREFIX + key: value for key, value in found.items() if value is not None}
 
 
-def test_what_the_keys_declare() -> None:
+def test_keys_of_a_rotation() -> None:
     rotation = declared(metadata())
     assert rotation == Rotation(
         4, tuple(NAMES), ("token_embd.weight",), {8: (1, -1, 1, 1, 1, 1, -1, 1), 4: (-1, -1, -1, 1)}

@@ -15,13 +15,13 @@ def test_fields(first: int, behind: int) -> None:
     for start, stop in product(range(12), repeat=2):
         if start < stop:
             assert scope.covers(start, stop) == bool(set(range(start, stop)) & set(range(first, behind)))
-        if start == stop:  # an empty field counts by its place
+        if start == stop:  # an empty field is covered if its position is
             assert scope.covers(start, stop) == (first <= start < behind)
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 8])
 @pytest.mark.parametrize("limit", [None, 0, 1, 3])
-def test_items(width: int, limit: int | None) -> None:
+def test_items_of_an_array(width: int, limit: int | None) -> None:
     for at, count, first, length in product((0, 5, 16), (0, 1, 4), range(0, 30, 1), (1, 2, 9, 40)):
         scope = Scope(limit=limit, start=first, stop=first + length)
         wanted = [i for i in range(count) if scope.covers(at + i * width, at + (i + 1) * width)]

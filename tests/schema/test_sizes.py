@@ -10,7 +10,7 @@ from i2s_spec.schema.types import BY_NAME, READINGS, padded, reading
 @pytest.mark.parametrize(
     ("ne", "size"), [((4,), 33), ((5,), 33), ((7,), 33), ((8,), 34), ((129, 3), 128), ((128, 4), 160), ((3, 1, 1), 32)]
 )
-def test_what_does_not_fill_a_byte_has_none(ne: tuple[int, ...], size: int) -> None:
+def test_sizes_of_partial_bytes(ne: tuple[int, ...], size: int) -> None:
     assert BY_NAME["I2_S"].nbytes(ne) == BY_NAME["TL1"].nbytes(ne) == size
 
 

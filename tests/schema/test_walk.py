@@ -224,7 +224,7 @@ def test_a_file_that_changed_is_refused() -> None:
         list(value_nodes(lambda at, n: data[at : at + n], "little", ValueType.ARRAY, 0, 20, "value", Scope()))
 
 
-# --- arrays of strings: a walk that begins inside one, strings that no longer fit ---
+# --- arrays of strings: a walk that begins inside one, strings that do not fit ---
 
 
 WORDS = [b"zero", b"one", b"two", b"three", b"four", b"five", b"six"]

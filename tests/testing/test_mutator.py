@@ -38,9 +38,9 @@ def is_goal(data: bytes) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_from_nothing_to_an_aligned_ternary_tensor(seed: int) -> None:
+def test_mutations_reach_an_aligned_ternary_tensor_from_an_empty_file(seed: int) -> None:
     chance, pool = Random(seed), [b""]
-    for _ in range(5000):  # some 100 are needed
+    for _ in range(5000):  # about 100 are needed
         data = mutate.mutation(chance.choice(pool), chance, 1 << 16).data
         if File(BufferSource(data)).fault is None:
             pool.append(data)
@@ -51,7 +51,7 @@ def test_from_nothing_to_an_aligned_ternary_tensor(seed: int) -> None:
 
 @examples(60)
 @given(st.binary(max_size=64) | st.sampled_from([SOUND, Draft("big").data]), st.integers(0, 2**32 - 1))
-@example(SOUND, 1359929)  # a record is doubled, and removed again
+@example(SOUND, 1359929)  # a record is duplicated, then removed
 def test_any_bytes_are_changed_within_the_size(data: bytes, seed: int) -> None:
     size = max(1, len(data) + seed % 200)
     changed = mutate.custom_mutator(data, size, seed)

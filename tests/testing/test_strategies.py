@@ -24,7 +24,7 @@ from i2s_spec.testing.mutator.data import begun, laid_out
 from i2s_spec.testing.sample import key_value, tensor_info
 from i2s_spec.testing.twins import scanner_against_schema
 
-#: False alarms that the strategies have found: this list has to be empty again.
+#: False alarms found by the strategies; must be empty before a release.
 DISPUTED: dict[str, str] = {}
 
 few = settings(examples(40), suppress_health_check=[HealthCheck.too_slow])
@@ -73,7 +73,7 @@ def test_broken_files_get_a_verdict(data: bytes) -> None:
     assert all(0 <= finding.span.start <= finding.span.stop <= len(data) for finding in report.findings)
 
 
-@pytest.mark.filterwarnings("ignore:Generating overly large repr")  # of what is found, which is not made smaller
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")  # the found examples are not shrunk
 def test_every_dialect_and_type_comes() -> None:
     """What is found is not made smaller, which would take most of the time."""
     searching = settings(max_examples=2000, database=None, phases=[Phase.generate])
@@ -107,7 +107,7 @@ def test_the_reference_reader_reads_them(data: bytes) -> None:
         held.flush()
         try:
             reader = reader_module.GGUFReader(held.name)
-        except ValueError as error:  # the reader looks for no empty data section
+        except ValueError as error:  # the reader cannot map an empty data section
             assert "mmap" in str(error) or "empty" in str(error)  # noqa: PT017
             return
         assert [t.name for t in reader.tensors] == [t.name for t in File(BufferSource(data)).tensors.rows]

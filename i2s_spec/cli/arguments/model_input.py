@@ -54,7 +54,7 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 "as this runtime: bitnet.cpp, llama.cpp, ik_llama.cpp, hf. [default: hf]",
             ),
             click.option("--force", is_flag=True, help="Try a model that the linter calls broken."),
-            click.option("-q", "--quiet", is_flag=True, help="Neither progress bars nor remarks."),
+            click.option("-q", "--quiet", is_flag=True, help="No progress bars and no remarks."),
         )
     ):  # fmt: skip
         command = option(command)

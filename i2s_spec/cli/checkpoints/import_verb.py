@@ -50,7 +50,7 @@ _FLOATS = ["F16", "F32", "BF16"]
     help="How floats become trits, if the checkpoint does not determine it.",
 )
 @click.option(
-    "--weight-scale", type=click.Choice(["multiply", "divide"]), help="What weight_scale of packed matrices does."
+    "--weight-scale", type=click.Choice(["multiply", "divide"]), help="How the weight_scale of packed matrices is used."
 )
 @click.option("--pre", metavar="NAME", help="The pre-tokenizer. [default: found by what the tokenizer does]")
 @click.option("--name", metavar="TEXT", help="The model's name. [default: the folder's or the repository's]")

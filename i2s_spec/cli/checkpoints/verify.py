@@ -24,7 +24,7 @@ EXIT_FINDINGS = 1
 )
 @click.argument("file", type=click.Path(readable=False))
 @click.option("--receipt", metavar="JSON", type=click.Path(readable=False),
-              help="What `i2s import --receipt` wrote.  [default: the key i2s.receipt of FILE]")  # fmt: skip
+              help="The receipt that `i2s import --receipt` wrote.  [default: the key i2s.receipt of FILE]")  # fmt: skip
 @click.option(
     "--against",
     metavar="CHECKPOINT",
@@ -35,13 +35,13 @@ EXIT_FINDINGS = 1
     "--positions", type=click.IntRange(1), default=32, show_default=True, help="Tokens whose logits are compared."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the new receipt as JSON, with what changed.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code says it.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code shows the result.")
 @remote_options
 def command(file: str, receipt: str | None, against: str | None, positions: int, as_json: bool, quiet: bool) -> None:
     """Compare FILE with its receipt, and repeat the checks.
 
-    Without --against the tensors are compared with the hashes of the receipt, and checks that need the checkpoint are not
-    made. The exit code is 1 where something changed or a check fails.
+    Without --against the tensors are compared with the hashes of the receipt, and checks that need the checkpoint are
+    skipped. The exit code is 1 if something changed or a check fails.
     """
     from i2s_spec.checkpoints.receipt.make_receipt import failed, verify_receipt
 

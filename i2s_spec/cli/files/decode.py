@@ -38,7 +38,7 @@ from i2s_spec.draw.text import float32_words, visible
 )
 @click.option("--force", is_flag=True, help="Overwrite OUT if it exists.")
 @click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
 @remote_options
 @out_argument("out")
 def command(

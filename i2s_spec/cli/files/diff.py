@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 @click.option(
     "--lineage", is_flag=True, help="Of a base model A and its fine-tune B: changed trits by layer, all-zero rows."
 )
-@click.option("--all", "everything", is_flag=True, help="List every tensor, also where many differ alike.")
+@click.option("--all", "everything", is_flag=True, help="List every tensor, even if many differ in the same way.")
 @form_option(
     ["text", "json", "html"], help="html draws the changed trits by layer and tensor.", schema="diff.schema.json"
 )
 @click.option("-o", "--output", type=click.Path(readable=False), metavar="FILE", help="Write the answer to FILE.")
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code says it.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code shows the result.")
 @remote_options
 def command(
     a: str,

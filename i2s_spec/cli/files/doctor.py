@@ -49,14 +49,17 @@ _GROUPS: Final = (
 )
 @click.argument("file", type=click.Path(readable=False))
 @click.option(
-    "--json", "as_json", is_flag=True, help="As JSON: what lint, identify and --runtimes give, and the steps."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print JSON: the results of lint, identify and --runtimes, and the next steps.",
 )
 @click.option("--threads", type=click.IntRange(1), help="Threads that read. [default: one for each processor]")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
 def command(file: str, as_json: bool, threads: int | None, quiet: bool) -> int:
-    """Look at a file in every way that needs no other file, and say what to do next.
+    """Summarize all that can be found from one file, and recommend the next steps.
 
-    The screen sums up `i2s lint`, `i2s identify` and the verdicts of `i2s lint --runtimes`. The verdicts assume the
+    The summary combines `i2s lint`, `i2s identify` and the verdicts of `i2s lint --runtimes`. The verdicts assume the
     layout that the weights show.
 
     Exit code: that of `i2s lint FILE`.

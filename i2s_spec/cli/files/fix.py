@@ -56,7 +56,7 @@ def command(
     """Repair what the linter finds in FILE, and write the result to OUT. FILE itself is never changed.
 
     Safe repairs change no weight, and the proof is printed: the identity of the weights before and after, as `i2s hash`
-    gives it. `i2s explain CODE` says of every finding whether there is a repair.
+    gives it. `i2s explain CODE` says whether a finding can be repaired.
 
     Repairing OUT again changes nothing. Exit code 1: OUT still has errors; `i2s lint` lists them.
     """

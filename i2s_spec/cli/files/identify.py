@@ -75,7 +75,7 @@ def command(
     and tail) is answered with the evidence for and against, and how sure that is: certain, likely, possible, unlikely,
     excluded. The layout is not marked in a file, but trained weights show it, and random ones never do. Where nothing
     decides it, the answer is "cannot tell", and says what would decide it, such as the weights that a tensor was made
-    from: --reference. Without FILE it takes the trained model that comes with i2s-spec.
+    from: --reference. Without FILE it uses the trained model that comes with i2s-spec.
 
     Some mistakes cannot be seen in a payload: inverted signs, transposed matrices, the order of rows for rotation, gate
     and up exchanged, another activation. --likelihood, given after FILE, runs the model once under each of these

@@ -79,7 +79,7 @@ from i2s_spec.schema.limits import NAMED
     metavar="CODE=LEVEL",
     callback=pairs_of,
     envvar="I2S_SEVERITY",
-    help="Make findings errors, warnings or notes.",
+    help="Set the severity of a rule: error, warning or note.",
 )
 @click.option(
     "--limit",

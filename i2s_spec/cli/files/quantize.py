@@ -25,7 +25,7 @@ SCHEMA_VERSION = 1
 @click.command(
     "quantize",
     epilog="Example:  i2s new float.gguf --trained --type F16 && i2s quantize float.gguf -o ternary.gguf",
-    short_help="Quantize a float model to trits, and measure what is lost.",
+    short_help="Quantize a float model to trits, and measure the loss.",
 )
 @click.argument("model", type=click.Path(readable=False))
 @click.option(

@@ -37,7 +37,7 @@ def command(file: str | None, as_json: bool, everything: bool, no_tensors: bool,
     """Show the content of a GGUF file: header, keys, tensors, totals by type.
 
     Shapes are in NumPy's order (rows x columns); GGUF's own order, `ne`, is the reverse. Offsets count from the start
-    of the file. The scale is the float32 at the start of an I2_S tensor's tail. Without FILE it takes the trained model
+    of the file. The scale is the float32 at the start of an I2_S tensor's tail. Without FILE it uses the trained model
     that comes with i2s-spec. FILE may be an address (hf://ORG/REPO/PATH, https://, s3://): header and scales are
     fetched. From a server that gives one range at a time, only some scales are fetched: --remote-limit sample=N sets
     how much.

@@ -66,7 +66,7 @@ def command() -> None:
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads. [default: one per processor]")
 @click.option("--overwrite", is_flag=True, help="Replace a record.")
 @click.option("--force", is_flag=True, help="Run a model that the linter calls broken; replace a record, too.")
-@click.option("-q", "--quiet", is_flag=True, help="Show neither progress bars nor remarks.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress bars and no remarks.")
 def record(
     model: str | None, tokens: list[int] | None, text: str | None, text_file: str | None, folder: str, light: bool,
     npz: bool, callback_text: Any, kl_base: bool, numerics: str, dialect: str, activation: str | None, pre: str | None,
@@ -77,7 +77,7 @@ def record(
     The record is a folder: golden.json says what was computed (profile, identity of the weights, architecture,
     activation, token ids, of each tap digest and statistics), taps.safetensors holds the taps under llama.cpp's names,
     with the integer stage of every projection beside them. The folder appears only when it is complete. Without MODEL
-    it takes the trained model that comes with i2s-spec.
+    it uses the trained model that comes with i2s-spec.
     """
     if sum(each is not None for each in (tokens, text, text_file)) != 1:
         raise click.UsageError("one of --tokens, --text and --text-file is needed")

@@ -71,7 +71,7 @@ def command(
     token that follows), so that every scored token has half a chunk before it. What is printed is exp of the mean
     negative log-likelihood, and one standard error.
 
-    The perplexity by words that lm-eval gives is a different number. Without MODEL it takes the trained model that comes
+    The perplexity per word that lm-eval prints is a different number. Without MODEL it uses the trained model that comes
     with i2s-spec; without a text either, stories that this model was not trained on.
     """
     from i2s_spec.convert.trained.card import card, unseen_text

@@ -268,6 +268,7 @@ def write_checkpoint(
                     reported = done
                     progress(done, size)
             if done != stop:
-                raise ValueError(f"tensor {quote(tensor.name)}: the size of the data differs by {done - stop:+,} bytes")
+                found = counted(done - stop + tensor.nbytes, "byte")
+                raise ValueError(f"tensor {quote(tensor.name)} has {found} of data, not {tensor.nbytes:,}")
         before_end()
     return size

@@ -52,7 +52,7 @@ def write_npy(
     size = len(head.getvalue()) + prod(shape) * dtype.itemsize
     with OutputFile(path, force=force, size=size) as output:
         output.write(head.getvalue())
-        done = len(head.getvalue())
+        start = done = len(head.getvalue())
         for part in parts:
             data = np.ascontiguousarray(part, dtype=dtype).reshape(-1).view(np.uint8).data
             output.write(data)
@@ -61,7 +61,7 @@ def write_npy(
                 progress(done, size)
         if done != size:
             raise ValueError(
-                f"the size of the parts differs by {done - size:+,} bytes from an array of shape {list(shape)}"
+                f"the parts have {counted(done - start, 'byte')}; an array of shape {list(shape)} has {size - start:,}"
             )
         before_end()
     return size

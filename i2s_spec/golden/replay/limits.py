@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 import numpy as np
 
+from i2s_spec.errors import counted
 from i2s_spec.golden.replay.tolerance import (
     FORCED,
     LIMITS,
@@ -119,11 +120,11 @@ def loosen(model: Model, bfloat16: bool, replay: Replay) -> None:
     replay.span = "layer" if len(behind) == 1 else "model"
     own = FORCED if replay.span == "layer" else UNFORCED
     if replay.op in INTEGER_TAPS:
-        replay.limit, replay.words = np.inf, "follows what is before it"
+        replay.limit, replay.words = np.inf, "no limit: depends on earlier values"
         return
     finite = np.abs(replay.value[np.isfinite(replay.value)])
     largest = float(finite.max()) if finite.size else 0.0
-    replay.limit, replay.words = own.rtol(bfloat16) * largest, f"{own.words}, after {len(behind)} layer(s)"
+    replay.limit, replay.words = own.rtol(bfloat16) * largest, f"{own.words}, after {counted(len(behind), 'layer')}"
 
 
 def relative_error(limit: Any, value: Any) -> float:

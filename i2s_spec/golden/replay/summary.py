@@ -80,10 +80,13 @@ def sentence(result: Comparison) -> tuple[bool, str]:
             )
         if alone:
             what = "the one tap" if far == 1 else f"each of {counted(far, 'tap')}"
-            near = "as near the reference as correct runtimes are; more taps would prove more"
+            near = "it differs from the reference no more than correct runtimes do; more taps would prove more"
             return True, f"{what} that could be compared is plausible: {near}"
-        how = {"op-replay": "right on its own inputs", "layer-forced": "right in its layer",
-               "free-running": "plausible: as near the record's as correct runtimes are"}[result.mode]  # fmt: skip
+        how = {
+            "op-replay": "right on its own inputs",
+            "layer-forced": "right in its layer",
+            "free-running": "plausible: it differs from the record no more than correct runtimes do",
+        }[result.mode]
         each = f"each of {counted(compared, 'tap')}" if compared > 1 else "the one tap that was compared"
         return True, f"{each} is {how}{explained}"
     return (

@@ -64,7 +64,7 @@ def lines(found: Difference, everything: bool = False) -> Iterator[str]:
         parts = (
             (len(found.keys), "key", ""),
             (len(found.only_a) + len(found.only_b), "tensor", " in one file only"),
-            (len(found.tensors), "tensor", " in both"),
+            (len(found.tensors), "common tensor", ""),
         )
         what = ", ".join(f"{counted(count, noun)}{more}" for count, noun, more in parts if count)
         changed = f"; {sentence(trits)}" if trits.trits else ""
@@ -102,7 +102,7 @@ def _kind_words(alike: Sequence[TensorChange]) -> Iterator[str]:
     if first.trits is not None:
         yield _differ(sum(change.trits[0] for change in alike if change.trits), "trit")
     if first.scale is not None:
-        yield "other scales"
+        yield "scales differ"
     if first.data is not None:
         yield _differ(sum(change.data[0] for change in alike if change.data), "byte", " of data")
     if first.weights is not None:

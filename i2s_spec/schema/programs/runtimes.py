@@ -323,7 +323,7 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         ),
     ),
     Runtime(
-        "huggingface-gguf", "@huggingface/gguf for JavaScript, 0.4.6; the viewer of the Hub", "reader", "0.4.6",
+        "huggingface-gguf", "@huggingface/gguf for JavaScript, 0.4.6 (the Hub's viewer)", "reader", "0.4.6",
         Container(versions=(1, 2, 3), version_1=True, big_endian="yes", end="zeros", duplicate_name="yes",
                   nested_array="yes", array_depth=4, string_bytes=10_000_000, array_items=1_000_000, keys=100_000,
                   tensors=10_000_000, dimensions=8, overflow="yes", length=1 << 32, alignment_type="yes",

@@ -21,7 +21,7 @@ from i2s_spec.schema.types import BY_NAME
 MISSING = ggml_library.missing()
 with_ggml = pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
 
-#: Types that the library knows, under the numbers that it knows them by.
+#: Types that the library supports under the same numbers.
 OF_GGML = ["TQ1_0", "TQ2_0", "Q2_0"]
 
 
@@ -102,7 +102,7 @@ def test_rows_have_one_scale_and_half_of_it_is_the_threshold(name: str) -> None:
     values, scales = block_native.unpack(quantize(weights, name), weights.shape, name)
     assert scales.tolist() == [2, 0]
     assert values[0, :4].tolist() == [1, -1, 0, 0]
-    assert values[1].tolist() == [1] * 64  # nothing is below half of 0
+    assert values[1].tolist() == [1] * 64  # no absolute value is below half of the scale 0
 
 
 def test_halves_are_rounded_away_from_0() -> None:
@@ -112,7 +112,7 @@ def test_halves_are_rounded_away_from_0() -> None:
 
 
 @pytest.mark.parametrize("name", list(BLOCK_LAYOUTS))
-def test_what_has_no_answer_is_refused(name: str) -> None:
+def test_weights_without_a_result_are_refused(name: str) -> None:
     weights = np.ones((1, BLOCK_LAYOUTS[name].block), dtype=np.float32)
     for odd in (np.inf, -np.inf, np.nan):
         weights[0, 3] = odd

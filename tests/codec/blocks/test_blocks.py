@@ -150,7 +150,7 @@ def test_results_past_the_cache_are_the_same(name: str, kernels: str, monkeypatc
     near = results()
     monkeypatch.setattr(block_native, "STREAM_FROM", 0)
     assert results() == near
-    # Results that begin where no vector may be stored past the cache.
+    # Unaligned results, for which streaming stores are impossible.
     out = np.empty(values.size + 1, dtype=np.int8)[1:].reshape(values.shape)
     assert block_native.unpack(data, shape, name, unused_code="plus-two", out=out)[0].tobytes() == near[0]
 
@@ -196,7 +196,7 @@ def test_every_number_of_digits_is_packed(name: str, kernels: str) -> None:
     packed = block_native.pack(values, 1.0, name)
     assert packed == block_reference.pack(values, 1.0, name)
     same_bytes = (np.frombuffer(packed, np.uint8).reshape(243, -1) == data).all(axis=0)
-    assert same_bytes.sum() >= {"TQ1_0": 48, "PTQ1_0": 24, "IQ1_BN": 12}[name]  # bytes of five digits
+    assert same_bytes.sum() >= {"TQ1_0": 48, "PTQ1_0": 24, "IQ1_BN": 12}[name]  # bytes that hold five base-3 digits
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -296,10 +296,10 @@ def test_other_answers_for_code_3_are_refused(codec: Any) -> None:
         codec.unpack(bytes(18), (1, 64), "Q2_0", unused_code="one")
 
 
-# What does not fit.
+# Shapes that do not fit.
 
 
-def test_what_does_not_fit_is_refused(codec: Any) -> None:
+def test_wrong_shapes_and_sizes_are_refused(codec: Any) -> None:
     zeros = np.zeros((2, 128), dtype=np.int8)
     with pytest.raises(ValueError, match="rows of 130 elements are not whole blocks"):
         codec.pack(np.zeros((2, 130), dtype=np.int8), 1, "PQ2_0")
@@ -344,7 +344,7 @@ def test_results_can_be_written_into_buffers_that_fit() -> None:
     assert block_native.pack(values.astype(np.int64), scales, "Q2_0") == data
 
 
-# The gguf package, where it has the types.
+# The gguf package, for the types that it supports.
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if hasattr(gguf.GGMLQuantizationType, name)])

@@ -13,7 +13,7 @@ from i2s_spec.codec.blocks.lookup_tables import Tiles, unpack_tl1, unpack_tl2
 FOLDER = Path(__file__).parent / "lookup_tables"
 UNPACK = {"tl1": unpack_tl1, "tl2": unpack_tl2}
 
-#: File, seed of its trits, shape, tiles.
+#: File, seed of its trits, shape, and tile sizes.
 CASES = [
     ("tl1", 0, (64, 128), Tiles(32, 64, 32)),
     ("tl1", 2, (256, 64), Tiles(128, 32, 32)),
@@ -33,7 +33,7 @@ def packed(kind: str, shape: tuple[int, int]) -> bytes:
 
 
 @pytest.mark.parametrize(("kind", "seed", "shape", "tiles"), CASES)
-def test_what_the_converter_packed(kind: str, seed: int, shape: tuple[int, int], tiles: Tiles) -> None:
+def test_packed_files_of_the_converter_are_unpacked(kind: str, seed: int, shape: tuple[int, int], tiles: Tiles) -> None:
     found, scale = UNPACK[kind](packed(kind, shape), shape, tiles)
     assert np.array_equal(found, trits(seed, shape))
     assert found.dtype == np.int8
@@ -46,7 +46,7 @@ def test_other_tiles_give_other_weights() -> None:
         assert not np.array_equal(unpack_tl1(data, (64, 128), other)[0], trits(0, (64, 128)))
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_wrong_sizes_and_tiles_are_refused() -> None:
     data = packed("tl1", (64, 128))
     with pytest.raises(ValueError, match=r"64 x 128 elements of TL1 take 2,080 bytes; there are 2,079 bytes"):
         unpack_tl1(data[1:], (64, 128), Tiles(32, 64, 32))

@@ -109,7 +109,7 @@ def test_groups_whose_scales_differ_do_not_become_one() -> None:
         convert(data, (2, 256), "PQ2_0", "TQ2_0")
     with pytest.raises(ScalesDifferError):
         convert(data, (2, 256), "PQ2_0", "IQ2_BN")
-    # Half of the tensor alone is exact.
+    # Only half of the tensor is exact.
     assert convert(data[:68], (1, 256), "PQ2_0", "TQ2_0") == Converted(block_native.pack(values[:1], 0.5, "TQ2_0"), 0.0)
 
 
@@ -137,7 +137,7 @@ def test_twice_the_scale_has_no_code_in_most_types() -> None:
     assert weights_of(convert(data, (1, 256), "PQ2_0", "Q2_0").data, (1, 256), "Q2_0")[0, 200] == 1
 
 
-def test_what_cannot_be_converted_is_refused() -> None:
+def test_impossible_conversions_are_refused() -> None:
     data = block_native.pack(np.ones((1, 128), dtype=np.int8), np.array([np.inf], dtype=np.float16), "PQ2_0")
     with pytest.raises(ValueError, match="1 scale is infinite or NaN"):
         convert(data, (1, 128), "PQ2_0", "Q2_0")
@@ -151,7 +151,7 @@ def test_what_cannot_be_converted_is_refused() -> None:
 
 
 def test_rows_of_8640_fit_groups_of_64_alone() -> None:
-    data = native.pack(np.ones((4, 8640), dtype=np.int8), 0.5, strict=False)  # as released programs write such rows
+    data = native.pack(np.ones((4, 8640), dtype=np.int8), 0.5, strict=False)  # as released programs write rows
     assert len(convert(data, (4, 8640), ONE_SCALE, "Q2_0").data) == 4 * 135 * 18
     for target in BLOCK_LAYOUTS:
         if BLOCK_LAYOUTS[target].block > 64:

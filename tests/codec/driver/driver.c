@@ -34,7 +34,7 @@ typedef struct {
 } test_case;
 enum { WORDS = 4 + ARGUMENTS };
 
-/* How far into a fresh piece of memory source and result begin; AT_END: so far that they end with it. */
+/* Offsets of source and result in a fresh piece of memory; AT_END: they end with it. */
 enum { AT_END = -1 };
 static const int PLACES[][2] = {{0, 0}, {16, 48}, {1, 0}, {3, 32}, {8, 4}, {31, 12}, {AT_END, AT_END}};
 enum { N_PLACES = sizeof PLACES / sizeof PLACES[0] };
@@ -46,11 +46,12 @@ static void give_up(const char *why) {
     exit(2);
 }
 
-/* --- memory whose neighbourhood is watched -------------------------------------------------------------------------- */
+/* --- memory with watched surroundings -------------------------------------------------------------------------------
+ * */
 
 typedef struct {
-    uint8_t *whole, *start; /* what is given back, and where the bytes asked for begin, at least MARGIN later */
-    size_t mapped;          /* size of the whole, if it is of pages */
+    uint8_t *whole, *start; /* the allocation, and the requested bytes, at least MARGIN later */
+    size_t mapped;          /* size of the allocation, if it is of pages */
 } memory;
 
 /* From the allocator, at a multiple of 64. */
@@ -103,7 +104,8 @@ static int margin_kept(memory m) {
     return 1;
 }
 
-/* --- one call and what is wrong with it ----------------------------------------------------------------------------- */
+/* --- one call and its errors -----------------------------------------------------------------------------------------
+ * */
 
 static const uint8_t *remap_of(int64_t bits, uint8_t coefficients[8]) {
     int i;
@@ -172,7 +174,7 @@ static const char *wrong(const i2s_kernel_set *set, const test_case *c, const in
     return why;
 }
 
-/* A line for the first failure of a set in a case, and for no more than LINES of them. */
+/* A line for the first failure of a set in a case, for at most LINES of them. */
 static void run(const i2s_kernel_set *set, const test_case *c, long number) {
     enum { LINES = 20 };
     static int lines;

@@ -1,7 +1,7 @@
 /* Every set of the survey's kernels against plain C, block by block: `survey_blocks`.
  *
- * Blocks of any bytes, of runs, of one code 3 and of one float that is not finite in each place, at addresses that are no
- * multiples of anything. Prints each set that runs, and how often it was right and wrong. */
+ * Blocks of random bytes, of runs, of one code 3 and of one float that is not finite at each position, at unaligned
+ * addresses. Prints each set that runs, with its numbers of right and wrong results. */
 #include "survey.h"
 
 #include <stdio.h>

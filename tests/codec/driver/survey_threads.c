@@ -1,7 +1,7 @@
-/* Threads that take parts of one list, while another one asks how far they are and in the end stops them.
+/* Threads take parts of one list, while another thread reads the progress and finally stops them.
  *
- * Argument: the file to read, `memory` or `file`, and `through` or `stop`. What was found is printed, so that it can be held
- * against one thread; a sanitizer says whether threads touched the same bytes without an order.
+ * Arguments: the file to read, `memory` or `file`, and `through` or `stop`. The findings are printed for comparison
+ * with one thread; a sanitizer reports data races.
  */
 #include "survey.h"
 

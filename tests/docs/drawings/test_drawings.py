@@ -60,7 +60,7 @@ def test_a_drawing_is_sound_and_says_what_it_shows(name: str) -> None:
 @pytest.mark.parametrize(
     "body", ["nothing", "graph", "graph llama", "file more", "graph nothing attention", "graph llama x", "block-type"]
 )
-def test_what_there_is_not_is_refused(body: str) -> None:
+def test_unknown_drawings_are_refused(body: str) -> None:
     with pytest.raises(ValueError, match=r"there is no|takes"):
         drawn(body)
 

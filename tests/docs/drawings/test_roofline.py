@@ -53,7 +53,7 @@ def test_an_axis_upwards_has_several_numbers() -> None:
     assert labels == ["20", "50", "100", "200", "500"]
 
 
-def test_less_is_lower() -> None:
+def test_smaller_values_are_drawn_lower() -> None:
     (x, y), (same, lower) = circles(
         roofline(ROOF, [RooflinePoint(4, 40, "g0", "a"), RooflinePoint(4, 20, "g0", "b")], "title", "more", UNITS)
     )
@@ -98,7 +98,7 @@ def test_every_processor_that_was_measured_has_one() -> None:
     assert re.search(r"avx2, 2,560 x 2,560 by 128 tokens: \d+ GMAC/s", drawn)
 
 
-def test_what_masks_leave_is_drawn_where_it_was_measured() -> None:
+def test_the_limit_with_masks_is_drawn_at_measured_points() -> None:
     """One token is measured in GB/s, a byte being four products. Only the widest set is drawn, and only below the roof."""
     row = {"low": 1.0, "high": 9e9, "unit": "GMAC/s"}
     memory = [{**row, "name": "read probe, here", "median": 90.0}, {**row, "name": "avx512, here", "median": 80.0}]
@@ -124,6 +124,6 @@ def test_what_masks_leave_is_drawn_where_it_was_measured() -> None:
     assert "multiplying: 400 GMAC/s" in drawn
     assert "of avx2" not in drawn
     assert "masks" not in benchmarks._roofline(result(memory, [], [several[0], several[2]]))
-    slow = [{**memory[0], "median": 10.0}, memory[1]]  # memory is the limit of one token
+    slow = [{**memory[0], "median": 10.0}, memory[1]]  # memory bandwidth limits one token
     without_cost = [several[0], {**several[1], "median": 399.0}, several[2]]
     assert "masks" not in benchmarks._roofline(result(slow, cached, without_cost))

@@ -23,7 +23,7 @@ def test_trained_weights_tell_every_layout(name: str) -> None:
         assert max(row.sums, key=row.sums.__getitem__) == row.packed
 
 
-def test_random_weights_tell_none() -> None:
+def test_random_weights_decide_no_layout() -> None:
     found = confusion("random")
     assert [row.answer for row in found.rows] == [None] * len(PACKED)
     assert all(row.margin < row.wanted / 2 for row in found.rows)
@@ -58,7 +58,7 @@ def test_only_last_digits_are_forgiven() -> None:
     assert stable_text("", text) == text
 
 
-def test_pictures_that_there_are_not() -> None:
+def test_unknown_pictures_are_refused() -> None:
     for body in ("matrix nothing\n", "nothing stories\n"):
         with pytest.raises(Drift, match="there are"):
             render("i2s-layouts", body)

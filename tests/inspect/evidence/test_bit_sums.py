@@ -83,7 +83,7 @@ def test_pieces_add_up(name: str, pieces: list[int], seed: int, dense: bool, alo
 
 
 @pytest.mark.parametrize(("size", "width", "segment"), [(5, 4, 2), (8, 4, 3), (8, 0, 1), (8, 4, 0)])
-def test_what_is_not_whole_is_refused(size: int, width: int, segment: int) -> None:
+def test_partial_rows_are_refused(size: int, width: int, segment: int) -> None:
     columns = np.zeros((4, max(width, 1)), dtype=np.uint32)
     segments = np.zeros((size // max(segment, 1), 4), dtype=np.uint32)
     planes = np.zeros(9999, dtype=np.uint8)
@@ -172,7 +172,7 @@ def test_column_scores_are_the_definition(
     random = np.random.default_rng(seed)
     length = heads * width
     bases = random.integers(0, most + 1, size=(2, length * share), dtype=np.uint32)
-    windows = np.arange(length * share) // 64 * 64  # places as layouts have them, and any
+    windows = np.arange(length * share) // 64 * 64  # places within windows, as in layouts, and random ones
     near = [np.lexsort((random.permutation(length * share), windows)) for _ in range(2)]
     places = np.stack([*near, *(random.permutation(length * share) for _ in range(2))]).astype(np.int32)
     split = int(random.integers(0, 5))
@@ -203,10 +203,10 @@ def test_column_scores_of_places_that_repeat(
     cols, length = 128 * blocks * share, 128 * blocks
     bases = random.integers(0, most + 1, size=(2, cols), dtype=np.uint32)
     first = np.stack([random.permutation(128) + 128 * (number % (blocks * share)) for number in range(4)])
-    if across:  # the places of a block are in two of them
+    if across:  # each block lies in two windows
         first = (first + 64) % cols
     others = np.stack([random.permutation(length) - (length - 1) / 2 for _ in range(many)])
-    if not whole:  # ranks that no 16 bits hold
+    if not whole:  # ranks that do not fit 16 bits
         others[0] /= 3
     places = first.astype(np.int32)
     with pytest.MonkeyPatch.context() as patched:
@@ -224,7 +224,7 @@ def test_column_scores_of_many_columns(name: str, cols: int, monkeypatch: pytest
     monkeypatch.setenv("I2S_ISA", name)
     bases = np.sort(np.random.default_rng(5).integers(0, 1 << 16, size=(2, cols), dtype=np.uint32))
     places, others = np.arange(128, dtype=np.int32)[None], (np.arange(cols) - (cols - 1) / 2)[None]
-    found = profiles.column_scores(bases, places, 1, others)  # all products have one sign: the largest sums
+    found = profiles.column_scores(bases, places, 1, others)  # equal signs give the largest sums
     assert found is not None
     assert np.array_equal(found, profiles.column_scores_reference(bases, places, 1, others))
 

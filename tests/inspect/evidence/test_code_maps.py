@@ -9,7 +9,7 @@ from examples import share
 from i2s_spec.inspect.evidence.balance import foreign_code_map
 from i2s_spec.schema.dialect import CODE_MAPS, CodeMap
 
-#: Payloads of a model, and weights in each.
+#: Number of payloads of a model, and of weights in each.
 PAYLOADS, WEIGHTS = 28, 1 << 16
 
 
@@ -43,7 +43,7 @@ def test_random_codes_decide_nothing(seed: int) -> None:
     assert told(counted([1 / 3, 1 / 3, 1 / 3, 0], seed)) is None
 
 
-def test_what_was_not_written_is_no_code_map() -> None:
+def test_payloads_of_zero_bytes_decide_no_code_map() -> None:
     """Zero bytes in half of the payloads, where the other codes are equally likely."""
     payloads = counted([1 / 3, 1 / 3, 1 / 3, 0])
     for counts in payloads[::2]:

@@ -86,7 +86,7 @@ def test_a_file_is_counted_as_its_bytes_are(
             assert np.array_equal(found.rows(each), wanted.rows(each))
 
 
-def test_what_is_counted_of_a_file_must_fit(tmp_path: Path) -> None:
+def test_buffers_of_the_wrong_size_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "payload"
     path.write_bytes(bytes(4096))
     columns, rows, buffer = np.empty((2, 256), np.uint32), np.empty((2, 12), np.uint32), room(1024)

@@ -71,7 +71,7 @@ def test_the_pass_is_the_definition(
     name: str, case: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("I2S_ISA", name)
-    monkeypatch.setattr(EvidencePass, "grams", lambda _: [])  # these are not of the compiled pass
+    monkeypatch.setattr(EvidencePass, "grams", lambda _: [])  # the compiled pass does not compute these
     path, code_map = tmp_path / "model.gguf", "zero-first" if case == "whole" else "offset-1"
     path.write_bytes(written(FILES[case], f"sequential-msb/{code_map}"))
     for heads, key_heads in ((4, 2), (4, 4), (0, 0)):
@@ -187,7 +187,7 @@ def test_scratch_memory_that_is_too_small() -> None:
 
 
 def test_counts_that_no_matrix_has_are_not_compared() -> None:
-    """What was counted by somebody else is not trusted: tables of ranks are as long as counts can be."""
+    """Counts of a caller are not trusted: tables of ranks have room for the largest possible counts."""
     made = tables()
     given = _bit_sums.Pass(**made)
     made["counts"][:] = 1 << 30

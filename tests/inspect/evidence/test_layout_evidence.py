@@ -89,7 +89,7 @@ def reversed_pairs(raw: np.ndarray) -> bytes:
     return (pairs << np.array([0, 2, 4, 6], np.uint8)).sum(1).astype(np.uint8).tobytes()
 
 
-def test_accidents_are_told(learned: dict[str, np.ndarray]) -> None:
+def test_swapped_words_and_reversed_groups_are_named(learned: dict[str, np.ndarray]) -> None:
     """Payloads whose 32-bit words were swapped, and whose groups are reversed, have names of their own."""
     data = bytearray(written(learned))
     turned = bytearray(data)
@@ -123,7 +123,7 @@ def test_damage_does_not_turn_the_answer(learned: dict[str, np.ndarray]) -> None
     random = np.random.default_rng(5)
     damaged = dict(learned)
     names = [name for name, array in learned.items() if array.dtype == np.int8]
-    for name in names[:: len(names) // 2]:  # two of fourteen, more than a tenth
+    for name in names[:: len(names) // 2]:  # two of fourteen tensors, more than a tenth
         damaged[name] = random.choice([-1, 0, 1], size=learned[name].shape).astype(np.int8)
     found = asked(written(damaged, "interleave-64"))
     assert found.decided is not None
@@ -140,7 +140,7 @@ def test_some_layers_are_those_of_all_that_have_matrices(many: int) -> None:
     tensors: dict[str, np.ndarray] = {}
     for layer in range(7):
         tensors[f"blk.{layer}.attn_norm.weight"] = np.full(128, layer, np.float32)
-        for name in ("attn_q", "attn_v"):  # of layer 1 only one is a matrix of weights, and of layers 2 and 5 none
+        for name in ("attn_q", "attn_v"):  # one matrix of layer 1, and both of layers 2 and 5, are not ternary
             is_float = layer in (2, 5) or (layer, name) == (1, "attn_q")
             tensors[f"blk.{layer}.{name}.weight"] = np.ones((128, 128), np.float32 if is_float else np.int8)
     with opened(written(tensors)) as file:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, key_value
 
-#: Keys and tensor names, one for each syntax that text could break out of.
+#: Keys and tensor names, each with an injection for one output syntax.
 PAYLOADS = (
     "\x1b[31mred\x1b]0;title\x07",
     "::error file=x,title=y::forged",
@@ -25,7 +25,7 @@ PAYLOADS = (
     "\ud800\uffff\x85\u2028\x7f\x9b31m",
 )
 
-#: A name of a file that tries the same; no `/` and no NUL can be in one.
+#: A file name with such injections; file names cannot contain `/` or NUL.
 NAME = "a,b:c%0A|`<b>`&\x1b[2J\u202e\n::error::x .gguf"
 
 

@@ -201,7 +201,7 @@ def test_the_text_of_a_file_is_only_text(tmp_path: Path) -> None:
     assert set(page.tags) <= set(plain.tags)
     assert {(tag, name) for tag, name, _ in page.attributes} <= {
         *((tag, name) for tag, name, _ in plain.attributes),
-        ("input", "checked"),  # where there are findings of several severities
+        ("input", "checked"),  # if findings have several severities
     }
     assert page.tags.count("script") == 1
     assert len(page.scripts) == 2
@@ -310,7 +310,7 @@ def test_many_findings_are_folded_and_bounded() -> None:
     assert "50 more findings; this page lists the first 1,000" in page.text
 
 
-def test_what_is_worst_comes_first() -> None:
+def test_the_most_severe_findings_come_first() -> None:
     report = file_report(hostile(), profile="strict")
     page = rendered(report)
     shown = re.findall(r'<article class="finding (\w+)"', page)
@@ -319,7 +319,7 @@ def test_what_is_worst_comes_first() -> None:
     assert len(first) > 1
 
 
-def test_what_was_left_out_is_said() -> None:
+def test_omitted_findings_are_counted() -> None:
     report = dict(file_report(broken("dup_key"), suppressed={"G203": "it is <known>"}))
     report["summary"] = {**report["summary"], "baseline": 3, "elided": {"G206": 7}}
     page = Page(rendered(report))
@@ -419,7 +419,7 @@ def test_a_report_goes_to_a_file_and_never_over_a_model(tmp_path: Path) -> None:
 
     path, page = tmp_path / "model.gguf", tmp_path / "report.html"
     path.write_bytes(model_bytes(layers=1))
-    for _ in range(2):  # a report that is there already is replaced
+    for _ in range(2):  # an existing report is replaced
         assert CliRunner().invoke(command, [str(path), "--format", "html", "-o", str(page)]).exit_code == 0
     assert "blk.0.attn_q.weight" in Page(page.read_text(encoding="utf-8")).text
     for target in (["-o", str(path)], ["--report", f"html={path}"]):

@@ -145,7 +145,7 @@ def test_sorting(browser: Browser, report: Path) -> None:
     first = names(browser)
     assert first.index("blk.2.attn_k.weight") < first.index("blk.10.attn_k.weight")
     assert browser.evaluate("document.querySelectorAll('[aria-sort]').length") == 1
-    for _ in range(2):  # what has no scale comes last, up and down
+    for _ in range(2):  # tensors without a scale come last, in both directions
         browser.click("table.tensors th:nth-child(8) button")
         scales = cells(browser, 7)
         known = [scale for scale in scales if scale != "none"]
@@ -200,7 +200,7 @@ def test_every_region_can_be_reached_by_the_keyboard(browser: Browser, report: P
     assert chosen(browser) == "header"
     browser.key("End")
     assert browser.evaluate("document.querySelector('.window').ariaValueNow") == str(count)
-    # all of them, one after the other: each is drawn wide enough to be pointed at
+    # visit all segments in turn: each must be wide enough for the pointer
     narrow = browser.evaluate(
         "(() => { const box = document.querySelector('.window'), bad = [];"
         " const press = (key) => box.dispatchEvent(new KeyboardEvent('keydown', {key}));"
@@ -295,7 +295,7 @@ def test_dark_and_light(browser: Browser, report: Path, tmp_path: Path) -> None:
     quiet(browser)
 
 
-#: Elements whose text has too little contrast with what lies after it (WCAG 2.2, 1.4.3).
+#: Elements whose text has too little contrast with its background (WCAG 2.2, 1.4.3).
 CONTRAST = """(() => {
   const rgb = (c) => c.match(/[\\d.]+/g).map(Number);
   const light = (c) => rgb(c).slice(0, 3).map((v) => v / 255)

@@ -38,7 +38,7 @@ def test_each_finding_is_a_case() -> None:
             assert case.name.startswith(f"{finding.code} {finding.rule.slug}")
 
 
-def test_what_fails_depends_on_fail_on() -> None:
+def test_failures_depend_on_fail_on() -> None:
     gap = lint(broken("gap"))
     for fail_on, expected in ((Severity.ERROR, "passed"), (Severity.WARNING, "Failure"), (None, "passed")):
         (suite,) = suites(gap, fail_on=fail_on)

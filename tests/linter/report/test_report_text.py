@@ -74,7 +74,7 @@ def test_as_many_carets_as_bytes(size: int, data: st.DataObject) -> None:
     lines = drawn(bytes(size), start, stop)
     carets = sum(line.count("^^") for line in lines if "|" not in line)
     more = [int(line.split()[1].replace(",", "")) for line in lines if "more byte" in line]
-    assert carets + sum(more) == (stop - start or (1 if start else 0))  # nothing at 0: about the file as a whole
+    assert carets + sum(more) == (stop - start or (1 if start else 0))  # a finding about the whole file has no bytes
     assert all(char.isascii() and char.isprintable() for line in lines for char in line)
 
 
@@ -114,13 +114,13 @@ def test_a_verdict_says_what_was_looked_at() -> None:
     assert line(payload="none").endswith(" rules checked, 509 bytes of 864 bytes read (header only)\n")
     asked, ignored = re.search(r"; (\d+) rules checked and (\d+) left out,", line(ignore=("S2",))).groups()  # type: ignore[union-attr]
     assert f"; {int(asked) + int(ignored)} rules checked," in line()
-    # Rules on what servers answer, on tokens of a text and on checkpoints are no questions to a file that is here.
+    # Rules about servers, tokens of a text and checkpoints do not apply to a local GGUF file.
     everything = set(defaults().levels)
     never = {code for code in everything if REGISTRY[code].check is None and REGISTRY[code].when != "every file"}
     assert {"T901", "M901"} <= never
     assert asked_of(line()) == len(everything - never - faults.REMOTE)
     left = asked_of(line(ignore=("M9", "S103"))), asked_of(line())
-    assert left[0] == left[1] - 1  # M901 is not one that was left out, and S103 is
+    assert left[0] == left[1] - 1  # only S103 counts as left out, since M901 does not apply
     assert " and 1 left out," in line(ignore=("M9", "S103"))
     cut = make("text").file(lint(Draft().data[:200], details=examined))
     assert "rules checked, the header cannot be read to its end\n" in cut
@@ -164,8 +164,8 @@ def test_findings_that_say_the_same_of_many_tensors_are_counted() -> None:
         {"code": "I1", "message": name, "span": {"path": f"data[{i}]"}} for i, name in enumerate(names)
     ]
     assert repeated(said) == {5, 6, 7, 8}
-    assert repeated(said[:7]) == set()  # two lines are not worth a third
-    assert repeated([{**each, "span": {"path": "kv[1]"}} for each in said]) == set()  # what is quoted is what was found
+    assert repeated(said[:7]) == set()  # two lines do not justify a third
+    assert repeated([{**each, "span": {"path": "kv[1]"}} for each in said]) == set()  # keys are not merged
     assert repeated([{**each, "message": f"{each['message']}{'!' * i}"} for i, each in enumerate(said)]) == set()
 
 
@@ -210,7 +210,7 @@ def test_formats_of_one_run_get_their_own_details() -> None:
     assert details_of([kind("json"), kind("junit")]) is None
 
 
-def test_excused_findings_are_mentioned() -> None:
+def test_suppressed_findings_are_mentioned() -> None:
     report = lint(broken("dup_key"), suppressed={"G2": "a reason"})
     assert "1 finding of G203 suppressed: a reason\n" in make("text").file(report)
     assert make("text", quiet=True).file(report) == ""
@@ -239,7 +239,7 @@ def test_runtimes_are_a_table() -> None:
     lines = make("text").file(report.replaced(path="a.gguf")).splitlines()
     at = next(i for i, line in enumerate(lines) if line.split()[:3] == ["runtime", "loads", "computes"])
     assert len(lines) == at + 1 + len(report.runtimes) + 1
-    assert "P201" not in "".join(lines)  # the table says it
+    assert "P201" not in "".join(lines)  # the table shows it
     assert "P201" in make("text", quiet=True).file(report)
     for columns in (30, 60, 200):
         text = make("text")
@@ -250,7 +250,7 @@ def test_runtimes_are_a_table() -> None:
     assert "| runtime | loads | computes | why |\n|---|---|---|---|\n" in make("markdown").file(report)
     assert "title=runtimes::" in make("github").file(report)
     junit = make("junit")
-    assert junit.begin() + junit.file(report) == ""  # the first element counts what follows
+    assert junit.begin() + junit.file(report) == ""  # the first element has the totals, so it is written at the end
     assert "bitnet.cpp" in junit.end(Totals())
     assert len(report.as_dict()["runtimes"]) == len(report.runtimes)
 

@@ -60,7 +60,7 @@ def model() -> dict[str, type]:
     return {name: found for name, found in vars(sarif_om).items() if isinstance(found, type) and attr.has(found)}
 
 
-#: Which class of the object model a property holds.
+#: The class of the object model that each property contains.
 HOLDS = {
     "runs": "Run", "tool": "Tool", "driver": "ToolComponent", "rules": "ReportingDescriptor",
     "notifications": "ReportingDescriptor", "results": "Result", "artifacts": "Artifact", "invocations": "Invocation",
@@ -202,7 +202,7 @@ def test_validator_finds_nothing(log: dict[str, Any], rules: str, tmp_path: Path
     if not tool.is_file():
         pytest.skip(f"no validator: npm install --prefix {peers} @microsoft/sarif-multitool-linux")
     if not os.access(tool, os.X_OK):
-        tool.chmod(0o755)  # npm forgets that it is a program
+        tool.chmod(0o755)  # npm loses the executable bit
     path = tmp_path / "log.sarif"
     path.write_text(json.dumps(log), encoding="utf-8")
     command = [str(tool), "validate", str(path), "--rule-kind", rules, "--level", "Error;Warning"]
@@ -210,7 +210,7 @@ def test_validator_finds_nothing(log: dict[str, Any], rules: str, tmp_path: Path
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, env=environment)
     assert "Analysis completed successfully." in done.stdout
     faults = [line for line in done.stdout.splitlines() if ": error " in line or ": warning " in line]
-    # SARIF2005 asks for an address of the tool, which has none as long as it is not published.
+    # SARIF2005 asks for the tool's address, which exists only after publication.
     assert not [line for line in faults if "warning SARIF2005: runs[0].tool.driver: " not in line]
 
 

@@ -33,7 +33,7 @@ typedef struct {
     uint8_t *content[SOURCES + RESULTS];
 } test_case;
 
-/* How far behind the first byte that may be touched memory begins; AT_END: so far that it ends with the last. */
+/* Offset of memory after the first accessible byte; AT_END: it ends with the last. */
 enum { AT_END = -1 };
 static const int PLACES[] = {0, 32, 1, AT_END};
 enum { N_PLACES = sizeof PLACES / sizeof PLACES[0] };
@@ -52,7 +52,7 @@ typedef struct {
     size_t mapped;
 } memory;
 
-/* Bytes between two pages that must not be touched. `unit`: what its start must be a multiple of. */
+/* Bytes between two inaccessible pages. `unit`: alignment of their start. */
 static memory obtain(int64_t bytes, int place, int unit) {
     const size_t page = page_size();
     const size_t inner = ((size_t)bytes + 64 + page - 1) / page * page;
@@ -107,7 +107,7 @@ static void multiply_as(const test_case *c, const i2s_matmul_set *set, size_t nu
     memory scratch = obtain(i2s_matmul_scratch(&job), AT_END, 1);
     job.arranged = (int8_t *)scratch.start;
     i2s_matmul_run(&job, threads);
-    if (c->what == PRODUCT) {  /* the second time weights are known to be in cache, which may be another kernel's */
+    if (c->what == PRODUCT) {  /* the second time the weights are known to be in cache, which may select another kernel */
         const int right = memcmp(out.start, c->content[SOURCES], (size_t)c->bytes[SOURCES]) == 0;
         memset(out.start, 0, (size_t)c->bytes[SOURCES]);
         if (right) i2s_matmul_run(&job, threads);
@@ -120,7 +120,7 @@ static void multiply_as(const test_case *c, const i2s_matmul_set *set, size_t nu
     free(sums);
 }
 
-/* Every case by the kernels for many tokens too, where there are some: whatever this processor would choose. */
+/* Every case with the kernels for many tokens too, if there are any, whatever this processor would choose. */
 static void multiply(const test_case *c, const i2s_matmul_set *set, size_t number, int place, int threads) {
     for (const i2s_matmul_many_kernel *many = set->many; many != NULL; many = many->fewer) {
         *many->forced = 1;
@@ -175,7 +175,7 @@ static void run(const i2s_matmul_set *set, const uint8_t *bytes, size_t size) {
 }
 
 #if !defined(_WIN32)
-/* A child has none of the threads, and must get on without. */
+/* A forked child has none of the threads, and must work without them. */
 static void in_a_child(const uint8_t *bytes, size_t size) {
     fflush(stdout);
     const pid_t child = fork();

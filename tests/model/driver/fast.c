@@ -1,6 +1,7 @@
-/* Runs every set of float kernels on made-up numbers and compares with sums of double, without Python.
+/* Runs every set of float kernels on random numbers and compares with sums of double, without Python.
  *
- * Every buffer is allocated for itself and exactly as large as a kernel may use, so that a sanitizer sees what goes beyond.
+ * Every buffer is a separate allocation of exactly the size that a kernel may use, so that a sanitizer detects accesses
+ * beyond it.
  * Prints one line for each set, and how many comparisons passed and failed. */
 #include <stdio.h>
 #include <stdlib.h>

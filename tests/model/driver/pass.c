@@ -1,7 +1,7 @@
 /* One ternary step of a pass, without Python: which kernel a token takes, and that both give the same sums.
  *
- * Weights that were not read lately stream; those that were are multiplied from the cache, and so are several tokens. Windows
- * is not asked: there all weights are taken to be near. */
+ * Weights that were not read recently stream; recently read ones are multiplied from the cache, as are several tokens.
+ * Windows has no such check: all weights count as near there. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,7 +1,8 @@
-/* The pool's threads do parts of a job. Each part waits until all parts have begun, so that each needs a thread of its own.
+/* The pool's threads run parts of a job. Each part waits until all parts have started, so that each needs a separate
+ * thread.
  *
- * Jobs are given to new threads, to threads that sleep, and to those of a child process. A part that waits in vain gives up
- * after two seconds, and then none waits any more. */
+ * Jobs go to new threads, to sleeping threads, and to those of a child process. A part that waits in vain gives up
+ * after two seconds, and then no part waits any more. */
 #include "matmul_pool.h"
 
 #include <stdio.h>
@@ -23,7 +24,7 @@ static void meet(void *job, int64_t part) {
     }
 }
 
-/* Whether all threads but the caller's sleep in the end. */
+/* Whether all threads except the caller's sleep in the end. */
 static int asleep(void) {
     const int64_t until = i2s_pool_now() + PATIENCE;
     while (atomic_load(&i2s_pool.sleepers) < THREADS - 1) {

@@ -41,7 +41,7 @@ def squares(model: Copy) -> Copy:
     return model
 
 
-#: Mistakes by the name of the hypothesis that must win, and how a copy gets them.
+#: Mistakes by the name of the hypothesis that must win, and functions that make such a copy.
 MISTAKES: dict[str, Callable[[str], Copy]] = {
     "signs turned": lambda name: Copy(name).each(lambda trits: -trits),
     "signs of attn_q turned": lambda name: Copy(name).trits("attn_k", lambda trits: -trits),
@@ -91,7 +91,7 @@ def test_a_planted_mistake_is_named_in_a_llama(mistake: str) -> None:
 
 
 @pytest.mark.parametrize("name", share(["stories", "llama"]))
-def test_the_right_file_wins(name: str) -> None:
+def test_a_correct_file_is_recognized(name: str) -> None:
     found = asked(Copy(name).written())
     assert verdict(found) == "right"
     assert found.standings[0].name == "as it is"
@@ -136,7 +136,7 @@ def test_of_random_weights_everything_is_undecided(architecture: str, seed: int)
 
 @pytest.mark.thorough
 def test_of_shuffled_weights_everything_is_undecided() -> None:
-    """The trained embedding and gains, with weights that nobody trained."""
+    """The trained embedding and gains, with random weights."""
     random = np.random.default_rng(3)
     found = asked(Copy().each(lambda trits: random.permutation(trits.reshape(-1)).reshape(trits.shape)).written())
     assert verdict(found) == "undecided"

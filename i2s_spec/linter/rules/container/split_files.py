@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 
-from i2s_spec.errors import Span, TrustedText
+from i2s_spec.errors import Span, TrustedText, counted
 from i2s_spec.light_typing import Any
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import Finding, Fix, rule
@@ -110,4 +110,4 @@ def _what_is_missing(subject: Subject, number: int, count: int) -> str:
         missing = sum(not os.path.isfile(os.path.join(folder, other)) for other in names)
     elif (missing := asked(names)) is None:
         return "its server was not asked for the other parts"
-    return f"{missing:,} of the other parts {'is' if missing == 1 else 'are'} not in its folder" if missing else ""
+    return counted(missing, *(f"of the other parts {be} not in its folder" for be in ("is", "are"))) if missing else ""

@@ -1,6 +1,6 @@
 """Rules about positions of tensors: overlaps, gaps, order, and tensors beyond the end of the file."""
 
-from i2s_spec.errors import Span, TrustedText
+from i2s_spec.errors import Span, TrustedText, counted
 from i2s_spec.inspect.placement import Placement
 from i2s_spec.light_typing import Iterator
 from i2s_spec.linter.analysis.subject import Subject
@@ -269,6 +269,6 @@ def data_shifted(subject: Subject) -> Iterator[Finding]:
     if shift.offset:
         span = subject.info_span(subject.placements[0].row, "offset")
     yield data_shifted.at(
-        span, got=shift.begins, want=shift.stated, shift=TrustedText(f"{moved:,} byte{'s' * (moved != 1)}"),
+        span, got=shift.begins, want=shift.stated, shift=TrustedText(counted(moved, "byte")),
         where=TrustedText("earlier" if shift.bytes < 0 else "later"), why=TrustedText(why),
     )  # fmt: skip

@@ -25,7 +25,7 @@ static void give_up(const char *why) {
 
 typedef struct { uint8_t *whole, *start; size_t mapped; } memory;
 
-/* `bytes` bytes that end `behind` bytes before what may not be touched; what is around them is FILL. */
+/* `bytes` bytes that end `behind` bytes before inaccessible memory; the surroundings are FILL. */
 static memory obtain(size_t bytes, size_t behind) {
     const size_t page = page_size(), room = (BEFORE + bytes + behind + page - 1) / page * page;
     memory m;
@@ -61,7 +61,7 @@ static void run(const i2s_block_set *set, const int64_t w[WORDS], const uint8_t 
             memcpy(in.start, source, n);
             switch (what) {
             case UNPACK: {
-                /* the scales of blocks at once are those that `scales` gives, in the byte order of the option */
+                /* the scales of blocks are those of `scales`, in the byte order of the option */
                 const size_t size = i2s_block_kinds[kind].scale < 0 ? 0 : (size_t)(w[2] * w[3]) * 4;
                 memory at_once = obtain(size, 0), apart = obtain(size, 0);
                 answer = set->unpack(kind, in.start, w[2], w[3], front, (int8_t *)out.start, stream, option,
