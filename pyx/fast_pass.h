@@ -41,10 +41,8 @@ typedef struct {
     int64_t start, stop, past;
 } i2s_sequence;
 
-#define I2S_KEYS 64       /* keys whose scores are looked at together */
 #define I2S_QUERIES 32    /* rows of queries, of all heads that share keys, together */
 #define I2S_SPLIT 256     /* keys of a single token that one thread looks at */
-#define I2S_WIDEST 512    /* widest head */
 #define I2S_WIDENED 32    /* keys or values that are floats at a time, for all rows of queries: they stay in the nearest cache */
 #define I2S_FEW 8         /* keys or values between two prefetches of more of them */
 #define I2S_PARTS 64
