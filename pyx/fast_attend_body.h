@@ -102,9 +102,13 @@ INLINE void FN(soft_max_rows)(float *z, int64_t count, float scale, float *most,
  * addresses on as belong to a group. */
 TARGET static void FN(attend)(const i2s_attended *a, const float *queries, float scale, const i2s_state *state) {
     float for_scores[VL * I2S_KEYS + 16], for_queries[4 * I2S_WIDEST + 16], before[4], added[4];
-    float *z = i2s_line_in(for_scores), *q = i2s_line_in(for_queries);
-    /* Queries are loaded for every product, or for every other: a vector that lies in two lines takes two loads. */
-    for (int64_t i = 0; i < 4 * a->inner; i++) q[i] = queries[i];
+    float *z = i2s_line_in(for_scores);
+    const float *q = queries;
+    if ((uintptr_t)queries % VB != 0) { /* a vector that lies in two lines takes two loads, and they are loaded for every key */
+        float *own = i2s_line_in(for_queries);
+        for (int64_t i = 0; i < 4 * a->inner; i++) own[i] = queries[i];
+        q = own;
+    }
     if (a->inner == 128) FN(score_tiles)(a, 128, q, z); /* the usual width: no loop within a key */
     else FN(score_tiles)(a, a->inner, q, z);
     memcpy(before, state->most, sizeof before);

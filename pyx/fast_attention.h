@@ -162,6 +162,13 @@ static void i2s_split_keys(const i2s_pass *p, int64_t group, int64_t k, int64_t 
                     p->sequence->past + 1, k, end, scores, &rest, NULL, fours ? NULL : ask);
 }
 
+/* The state of some rows of all groups and pieces: sums begin at lines of the cache. */
+static i2s_state i2s_split_state(const i2s_pass *p, int64_t row, int64_t rows) {
+    float *most = p->partial + rows * p->step->value;
+    const i2s_state state = {p->partial + row * p->step->value, most + row, most + rows + row};
+    return state;
+}
+
 /* One token and many keys: a piece of the keys, of all groups, as they lie in memory; put together afterwards. Pieces in
  * between are those of other threads. */
 static void i2s_split_part(void *of, int64_t piece) {
@@ -175,8 +182,7 @@ static void i2s_split_part(void *of, int64_t piece) {
         if (next > seen) next = seen;
         const int64_t last = next + I2S_KEYS < seen ? next + I2S_KEYS : seen;
         for (int64_t g = 0; g < s->groups; g++) {
-            float *sums = p->partial + (g * pieces + piece) * share * (s->value + 2);
-            const i2s_state state = {sums, sums + share * s->value, sums + share * (s->value + 1)};
+            const i2s_state state = i2s_split_state(p, (g * pieces + piece) * share, s->heads * pieces);
             if (k == from) i2s_attend_clear(&state, share, s->value);
             i2s_split_keys(p, g, k, end, next, last, &state);
         }
@@ -187,19 +193,19 @@ static void i2s_join(const i2s_pass *p) {
     const i2s_step *s = p->step;
     const int64_t share = s->heads / s->groups, seen = p->sequence->past + 1, pieces = (seen + I2S_SPLIT - 1) / I2S_SPLIT;
     for (int64_t h = 0; h < s->heads; h++) {
-        const float *first = p->partial + h / share * pieces * share * (s->value + 2);
-        const int64_t step = share * (s->value + 2), r = h % share;
-        float most = -INFINITY, total = 0, *out = i2s_slot(p, s->out) + h * s->value;
-        for (int64_t i = 0; i < pieces; i++) {
-            const float each = first[i * step + share * s->value + r];
-            most = each > most ? each : most;
-        }
+        const i2s_state first = i2s_split_state(p, h / share * pieces * share + h % share, s->heads * pieces);
+        float most = -INFINITY, total = 0, by[64], *out = i2s_slot(p, s->out) + h * s->value;
+        for (int64_t i = 0; i < pieces; i++) most = first.most[i * share] > most ? first.most[i * share] : most;
         memset(out, 0, (size_t)s->value * 4);
-        for (int64_t i = 0; i < pieces; i++) {
-            const float *sums = first + i * step, top = sums[share * s->value + r];
-            const float by = top == -INFINITY ? 1.0f : expf(top - most);
-            total += by * sums[share * (s->value + 1) + r];
-            for (int64_t c = 0; c < s->value; c++) out[c] += by * sums[r * s->value + c];
+        for (int64_t i = 0; i < pieces; i += 64) {
+            const int64_t some = pieces - i < 64 ? pieces - i : 64;
+            for (int64_t j = 0; j < some; j++) {
+                const float top = first.most[(i + j) * share];
+                by[j] = top == -INFINITY ? 1.0f : expf(top - most);
+                total += by[j] * first.total[(i + j) * share];
+            }
+            p->fast->weighted_sum(I2S_F32, by, 64, 1, (const uint8_t *)(first.sums + i * share * s->value),
+                                  share * s->value * 4, some, s->value, out, s->value);
         }
         p->fast->times(out, 1.0f / total, s->value, out);
     }
