@@ -2,8 +2,8 @@
  *
  * A token that is decoded has few rows, often four, that read the cache once. Their four products for each half take as long
  * with AVX-512 as reading it from memory does, so nothing else may take long: scores of a key lie side by side, and the
- * maximum, powers and totals of the rows are found together. All numbers are those that dots, soft_max and weighted_sum give
- * one after the other, bit for bit.
+ * maximum, powers and totals of the rows are found together. Sums are those that dots, soft_max and weighted_sum give one after
+ * the other, bit for bit.
  */
 
 /* Scores of four rows and R keys, whose sums are left undone: a vector for each key, z[VL * key + 4 * part + row]. `ahead` is
