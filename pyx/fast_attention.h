@@ -4,10 +4,15 @@
 
 #include "fast_pass.h"
 
-/* The state of rows of queries: sums of values, and the largest score and the sum of weights of each row. */
+/* Memory that is prefetched a few lines at a time during computation: [at, end). */
 typedef struct {
-    float *sums, *most, *total;
-} i2s_state;
+    const char *at, *end;
+    int64_t lines; /* at a time */
+} i2s_asking;
+
+static inline void i2s_ask(i2s_asking *ask) {
+    for (int64_t n = 0; n < ask->lines && ask->at < ask->end; n++, ask->at += 64) __builtin_prefetch(ask->at, 0, 2);
+}
 
 static void i2s_attend_clear(const i2s_state *state, int64_t rows, int64_t value) {
     for (int64_t r = 0; r < rows; r++) {
@@ -35,19 +40,18 @@ static const uint8_t *i2s_widened(const i2s_pass *p, const uint16_t *from, int64
 
 /* Multiply rows of queries that share keys with the keys [from, to), at most I2S_KEYS. Row r sees `sees` + r / share of
  * all. `wide` is room for floats if the rows are many, else NULL: each half is then converted once, not for every four
- * rows. `ask` is memory needed next (keys and values) to prefetch, or NULL: before every few keys, or with `within`
- * while values are added, which are then processed all at once. How keys are divided changes no sum. */
+ * rows. `ask` is memory needed next (keys and values) to prefetch before every few keys, or NULL. How keys are divided
+ * changes no sum. */
 static void i2s_attend_keys(const i2s_pass *p, const uint16_t *keys, const uint16_t *values, const float *queries,
                             int64_t rows, int64_t share, int64_t sees, int64_t from, int64_t to, float *scores,
-                            const i2s_state *state, float *wide, i2s_asking *ask, int within) {
+                            const i2s_state *state, float *wide, i2s_asking *ask) {
     const i2s_step *s = p->step;
     const int64_t k_pitch = s->groups * s->inner, v_pitch = s->groups * s->value, z_pitch = I2S_KEYS + 16;
     const int64_t count = to - from, few = wide != NULL ? I2S_WIDENED : ask != NULL ? I2S_FEW : count;
     for (int64_t k = 0; k < count; k += few) {
         const int64_t some = k + few < count ? few : count - k;
         const uint16_t *at = keys + (from + k) * k_pitch;
-        if (ask != NULL) i2s_ask(ask);
-        if (ask != NULL && !within) i2s_ask(ask + 1);
+        if (ask != NULL) i2s_ask(ask), i2s_ask(ask + 1);
         if (wide != NULL)
             p->fast->dots(I2S_F32, i2s_widened(p, at, k_pitch, some, s->inner, wide), some, s->inner * 4, s->inner, queries,
                           s->inner, rows, scores + k, z_pitch);
@@ -68,16 +72,16 @@ static void i2s_attend_keys(const i2s_pass *p, const uint16_t *keys, const uint1
         }
         state->total[r] += added;
     }
-    for (int64_t k = 0, step = within ? count : few; k < count; k += step) {
-        const int64_t some = k + step < count ? step : count - k;
+    for (int64_t k = 0; k < count; k += few) {
+        const int64_t some = k + few < count ? few : count - k;
         const uint16_t *at = values + (from + k) * v_pitch;
-        if (ask != NULL && !within) i2s_ask(ask), i2s_ask(ask + 1);
+        if (ask != NULL) i2s_ask(ask), i2s_ask(ask + 1);
         if (wide != NULL)
             p->fast->weighted_sum(I2S_F32, scores + k, z_pitch, rows, i2s_widened(p, at, v_pitch, some, s->value, wide),
-                                  s->value * 4, some, s->value, state->sums, s->value, NULL);
+                                  s->value * 4, some, s->value, state->sums, s->value);
         else
             p->fast->weighted_sum(I2S_F16, scores + k, z_pitch, rows, (const uint8_t *)at, v_pitch * 2, some, s->value,
-                                  state->sums, s->value, within ? ask + 1 : NULL);
+                                  state->sums, s->value);
     }
 }
 
@@ -109,7 +113,7 @@ static void i2s_attend_unit(const i2s_pass *p, int64_t q, int64_t group, int64_t
         i2s_attend_clear(&state, rows, s->value);
         for (int64_t k = 0; k < to; k += I2S_KEYS)
             i2s_attend_keys(p, keys, values, queries, rows, some, sees, k, k + I2S_KEYS < to ? k + I2S_KEYS : to, scores,
-                            &state, rows > 4 ? wide : NULL, NULL, 0);
+                            &state, rows > 4 ? wide : NULL, NULL);
         for (int64_t r = 0; r < rows; r++)
             p->fast->times(sums + r * s->value, 1.0f / state.total[r], s->value,
                            i2s_slot(p, s->out) +
@@ -131,29 +135,57 @@ static void i2s_attend_part(void *of, int64_t part) {
     }
 }
 
-/* One token and many keys: a piece of the keys, of all groups, in memory order; the pieces are combined afterwards. */
+/* Multiply rows of queries with the keys of their group from `k` to `end`, and prefetch a part of the keys and values of
+ * all groups from `next` to `last`. On a core with a small first-level cache that is one line at a time: many at once
+ * delay the computation. */
+static void i2s_split_keys(const i2s_pass *p, int64_t group, int64_t k, int64_t end, int64_t next, int64_t last,
+                           const i2s_state *state) {
+    const i2s_step *s = p->step;
+    const int64_t share = s->heads / s->groups, k_pitch = s->groups * s->inner, v_pitch = s->groups * s->value;
+    const uint16_t *keys = p->caches[s->layer * 2], *values = p->caches[s->layer * 2 + 1];
+    const float *queries = i2s_slot(p, s->in) + group * share * s->inner;
+    const int64_t fours = i2s_cpu_small_first() ? share / 4 * 4 : 0;
+    i2s_attended attended = {
+        keys + k * k_pitch + group * s->inner, values + k * v_pitch + group * s->value, k_pitch, v_pitch, s->inner, s->value,
+        end - k, (const char *)(keys + next * k_pitch + (last - next) * group * s->inner),
+        (const char *)(values + next * v_pitch + (last - next) * group * s->value), last - next};
+    for (int64_t r = 0; r < fours; r += 4, attended.next = 0) {
+        const i2s_state four = {state->sums + r * s->value, state->most + r, state->total + r};
+        p->fast->attend(&attended, queries + r * s->inner, s->factor, &four);
+    }
+    if (fours == share) return;
+    float scores[I2S_QUERIES * (I2S_KEYS + 16)];
+    const i2s_state rest = {state->sums + fours * s->value, state->most + fours, state->total + fours};
+    const int64_t times = 2 * ((end - k + I2S_FEW - 1) / I2S_FEW); /* once for so many keys, then for as many values */
+    i2s_asking ask[2] = {i2s_asking_of(keys + next * k_pitch, keys + last * k_pitch, group, s->groups, times),
+                         i2s_asking_of(values + next * v_pitch, values + last * v_pitch, group, s->groups, times)};
+    i2s_attend_keys(p, keys + group * s->inner, values + group * s->value, queries + fours * s->inner, share - fours, share,
+                    p->sequence->past + 1, k, end, scores, &rest, NULL, fours ? NULL : ask);
+}
+
+/* The state of some rows of all groups and pieces. Sums begin at cache lines. */
+static i2s_state i2s_split_state(const i2s_pass *p, int64_t row, int64_t rows) {
+    float *most = p->partial + rows * p->step->value;
+    const i2s_state state = {p->partial + row * p->step->value, most + row, most + rows + row};
+    return state;
+}
+
+/* One token and many keys: a piece of the keys, of all groups, in memory order; the pieces are combined afterwards. The
+ * pieces in between belong to other threads. */
 static void i2s_split_part(void *of, int64_t piece) {
     const i2s_pass *p = (const i2s_pass *)of;
     const i2s_step *s = p->step;
     const int64_t share = s->heads / s->groups, seen = p->sequence->past + 1, pieces = (seen + I2S_SPLIT - 1) / I2S_SPLIT;
     const int64_t from = piece * I2S_SPLIT, to = from + I2S_SPLIT < seen ? from + I2S_SPLIT : seen;
-    const uint16_t *keys = p->caches[s->layer * 2], *values = p->caches[s->layer * 2 + 1];
-    const int64_t k_pitch = s->groups * s->inner, v_pitch = s->groups * s->value;
-    const int within = share >= 4 && i2s_cpu_small_first(); /* few rows are added one by one, without prefetching */
-    float scores[I2S_QUERIES * (I2S_KEYS + 16)];
     for (int64_t k = from; k < to; k += I2S_KEYS) {
-        const int64_t end = k + I2S_KEYS < to ? k + I2S_KEYS : to, next = end + I2S_KEYS < seen ? end + I2S_KEYS : seen;
-        /* once for so many keys, then for as many values; or at every value, of which 64 elements at a time are added */
-        const int64_t times = (end - k + I2S_FEW - 1) / I2S_FEW, steps = (end - k) * (s->value < 128 ? 1 : s->value / 64);
+        const int64_t end = k + I2S_KEYS < to ? k + I2S_KEYS : to;
+        int64_t next = end < to ? end : from + p->threads * I2S_SPLIT;
+        if (next > seen) next = seen;
+        const int64_t last = next + I2S_KEYS < seen ? next + I2S_KEYS : seen;
         for (int64_t g = 0; g < s->groups; g++) {
-            float *sums = p->partial + (g * pieces + piece) * share * (s->value + 2);
-            const i2s_state state = {sums, sums + share * s->value, sums + share * (s->value + 1)};
+            const i2s_state state = i2s_split_state(p, (g * pieces + piece) * share, s->heads * pieces);
             if (k == from) i2s_attend_clear(&state, share, s->value);
-            i2s_asking ask[2] = {
-                i2s_asking_of(keys + end * k_pitch, keys + next * k_pitch, g, s->groups, within ? times : 2 * times),
-                i2s_asking_of(values + end * v_pitch, values + next * v_pitch, g, s->groups, within ? steps : 2 * times)};
-            i2s_attend_keys(p, keys + g * s->inner, values + g * s->value, i2s_slot(p, s->in) + g * share * s->inner, share,
-                            share, seen, k, end, scores, &state, NULL, ask, within);
+            i2s_split_keys(p, g, k, end, next, last, &state);
         }
     }
 }
@@ -162,19 +194,19 @@ static void i2s_join(const i2s_pass *p) {
     const i2s_step *s = p->step;
     const int64_t share = s->heads / s->groups, seen = p->sequence->past + 1, pieces = (seen + I2S_SPLIT - 1) / I2S_SPLIT;
     for (int64_t h = 0; h < s->heads; h++) {
-        const float *first = p->partial + h / share * pieces * share * (s->value + 2);
-        const int64_t step = share * (s->value + 2), r = h % share;
-        float most = -INFINITY, total = 0, *out = i2s_slot(p, s->out) + h * s->value;
-        for (int64_t i = 0; i < pieces; i++) {
-            const float each = first[i * step + share * s->value + r];
-            most = each > most ? each : most;
-        }
+        const i2s_state first = i2s_split_state(p, h / share * pieces * share + h % share, s->heads * pieces);
+        float most = -INFINITY, total = 0, by[64], *out = i2s_slot(p, s->out) + h * s->value;
+        for (int64_t i = 0; i < pieces; i++) most = first.most[i * share] > most ? first.most[i * share] : most;
         memset(out, 0, (size_t)s->value * 4);
-        for (int64_t i = 0; i < pieces; i++) {
-            const float *sums = first + i * step, top = sums[share * s->value + r];
-            const float by = top == -INFINITY ? 1.0f : expf(top - most);
-            total += by * sums[share * (s->value + 1) + r];
-            for (int64_t c = 0; c < s->value; c++) out[c] += by * sums[r * s->value + c];
+        for (int64_t i = 0; i < pieces; i += 64) {
+            const int64_t some = pieces - i < 64 ? pieces - i : 64;
+            for (int64_t j = 0; j < some; j++) {
+                const float top = first.most[(i + j) * share];
+                by[j] = top == -INFINITY ? 1.0f : expf(top - most);
+                total += by[j] * first.total[(i + j) * share];
+            }
+            p->fast->weighted_sum(I2S_F32, by, 64, 1, (const uint8_t *)(first.sums + i * share * s->value),
+                                  share * s->value * 4, some, s->value, out, s->value);
         }
         p->fast->times(out, 1.0f / total, s->value, out);
     }

@@ -117,11 +117,10 @@ TARGET static void FN(dots)(int kind, const uint8_t *w, int64_t rows, int64_t pi
 
 INLINE FN(vf) FN(select)(FN(vi) which, FN(vf) a, FN(vf) b) { return (FN(vf))(((FN(vi))a & which) | ((FN(vi))b & ~which)); }
 
-/* e^x to about one unit in the last place; results below the smallest normal float are 0. */
-INLINE FN(vf) FN(exp)(FN(vf) x) {
-    const FN(vf) shift = ALL(12582912.0f), high = ALL(88.8f), low = ALL(-87.3f);
-    FN(vf) t = FN(select)(x > high, high, x);
-    t = FN(select)(t < low, low, t);
+/* e^x to about one unit in the last place, x at most 88.8; results below the smallest normal float are 0. With `falling`, x is
+ * at most 0: the power of two is a float then. */
+INLINE FN(vf) FN(exp_below)(FN(vf) x, const int falling) {
+    const FN(vf) shift = ALL(12582912.0f), low = ALL(-87.3f), t = FN(larger)(low, x);
     const FN(vf) shifted = t * 1.44269504088896341f + shift;
     const FN(vf) n = shifted - shift;
     const FN(vf) r = (t - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -133,8 +132,14 @@ INLINE FN(vf) FN(exp)(FN(vf) x) {
     y = y * r + 5.0000001201e-1f;
     y = y * (r * r) + r + 1.0f;
     const FN(vi) power = (FN(vi))shifted - (FN(vi))shift, half = power >> 1;
-    y = y * (FN(vf))((half + 127) << 23) * (FN(vf))((power - half + 127) << 23);
-    return FN(select)(x < low, ALL(0.0f), y);
+    if (falling) y = y * (FN(vf))((power + 127) << 23);
+    else y = y * (FN(vf))((half + 127) << 23) * (FN(vf))((power - half + 127) << 23);
+    return (FN(vf))((FN(vi))y & ~(x < low));
+}
+
+INLINE FN(vf) FN(exp)(FN(vf) x) {
+    const FN(vf) high = ALL(88.8f);
+    return FN(exp_below)(FN(select)(x > high, high, x), 0);
 }
 
 INLINE FN(vf) FN(activated)(const int kind, FN(vf) x) {
@@ -260,26 +265,29 @@ TARGET static float FN(soft_max)(float *z, int64_t count, float scale, float *mo
     const float less = best == -INFINITY ? 0.0f : best;
     FN(vf) sum = {0};
     for (i = 0; i < count; i += VL) {
-        const FN(vf) p = FN(exp)(FN(load)(z + i) - less);
+        const FN(vf) p = FN(exp_below)(FN(load)(z + i) - less, 1);
         FN(store)(z + i, p);
         sum += p;
     }
     return FN(sum)(sum);
 }
 
-/* With `asking`, memory is prefetched at every step. */
-INLINE void FN(mix_tile)(const int kind, const int C, const int N, const float *p, int64_t p_pitch, const uint8_t *v,
-                         int64_t pitch, int64_t count, float *out, int64_t stride, const int asking, i2s_asking *ask) {
+/* The share of row c in value s is p[c * p_pitch + s * p_step]. The first `next` steps prefetch as many bytes from `ahead` on
+ * as they add. */
+INLINE void FN(mix_tile)(const int kind, const int C, const int N, const float *p, int64_t p_pitch, int64_t p_step,
+                         const uint8_t *v, int64_t pitch, int64_t count, float *out, int64_t stride, const char *ahead,
+                         int64_t next) {
     const int size = kind == I2S_F32 ? 4 : 2;
     FN(vf) acc[4][4];
     UNROLL for (int c = 0; c < C; c++)
         UNROLL for (int n = 0; n < N; n++) acc[c][n] = FN(load)(out + c * stride + n * VL);
     for (int64_t s = 0; s < count; s++, v += pitch) {
-        if (asking) i2s_ask(ask);
+        if (s < next)
+            UNROLL for (int b = 0; b < N * VL * size; b += 64) __builtin_prefetch(ahead + s * N * VL * size + b, 0, 2);
         FN(vf) w[4];
         UNROLL for (int n = 0; n < N; n++) w[n] = FN(widen)(kind, v + n * VL * size);
         UNROLL for (int c = 0; c < C; c++) {
-            const float share = p[c * p_pitch + s];
+            const float share = p[c * p_pitch + s * p_step];
             UNROLL for (int n = 0; n < N; n++) acc[c][n] += w[n] * share;
         }
     }
@@ -287,14 +295,15 @@ INLINE void FN(mix_tile)(const int kind, const int C, const int N, const float *
         UNROLL for (int n = 0; n < N; n++) FN(store)(out + c * stride + n * VL, acc[c][n]);
 }
 
-INLINE void FN(mix_rows)(const int kind, const int C, const float *p, int64_t p_pitch, const uint8_t *v, int64_t pitch,
-                         int64_t count, int64_t width, float *out, int64_t stride, const int asking, i2s_asking *ask) {
+INLINE void FN(mix_rows)(const int kind, const int C, const float *p, int64_t p_pitch, int64_t p_step, const uint8_t *v,
+                         int64_t pitch, int64_t count, int64_t width, float *out, int64_t stride, const char *ahead,
+                         int64_t next) {
     const int size = kind == I2S_F32 ? 4 : 2;
     int64_t i = 0;
-    for (; i + MIX * VL <= width; i += MIX * VL)
-        FN(mix_tile)(kind, C, MIX, p, p_pitch, v + i * size, pitch, count, out + i, stride, asking, ask);
+    for (; i + MIX * VL <= width; i += MIX * VL, ahead += next * MIX * VL * size)
+        FN(mix_tile)(kind, C, MIX, p, p_pitch, p_step, v + i * size, pitch, count, out + i, stride, ahead, next);
     for (; i + VL <= width; i += VL)
-        FN(mix_tile)(kind, C, 1, p, p_pitch, v + i * size, pitch, count, out + i, stride, 0, NULL);
+        FN(mix_tile)(kind, C, 1, p, p_pitch, p_step, v + i * size, pitch, count, out + i, stride, ahead, 0);
     for (; i < width; i++)
         UNROLL for (int c = 0; c < C; c++)
             for (int64_t s = 0; s < count; s++) {
@@ -303,27 +312,29 @@ INLINE void FN(mix_rows)(const int kind, const int C, const float *p, int64_t p_
                 memcpy(&half, v + s * pitch + i * size, 2);
                 if (kind == I2S_F32) memcpy(&value, v + s * pitch + i * size, 4);
                 else value = i2s_float_of_half(half);
-                out[c * stride + i] += p[c * p_pitch + s] * value;
+                out[c * stride + i] += p[c * p_pitch + s * p_step] * value;
             }
 }
 
 INLINE void FN(mix_all)(const int kind, const float *p, int64_t p_pitch, int64_t rows, const uint8_t *v, int64_t pitch,
-                        int64_t count, int64_t width, float *out, int64_t stride, const int asking, i2s_asking *ask) {
+                        int64_t count, int64_t width, float *out, int64_t stride) {
     int64_t r = 0;
     for (; r + 4 <= rows; r += 4)
-        FN(mix_rows)(kind, 4, p + r * p_pitch, p_pitch, v, pitch, count, width, out + r * stride, stride, asking, ask);
+        FN(mix_rows)(kind, 4, p + r * p_pitch, p_pitch, 1, v, pitch, count, width, out + r * stride, stride, (const char *)v,
+                     0);
     for (; r < rows; r++)
-        FN(mix_rows)(kind, 1, p + r * p_pitch, p_pitch, v, pitch, count, width, out + r * stride, stride, 0, NULL);
+        FN(mix_rows)(kind, 1, p + r * p_pitch, p_pitch, 1, v, pitch, count, width, out + r * stride, stride, (const char *)v,
+                     0);
 }
 
-/* Add values (halves or floats, `pitch` bytes apart) times their weights: out[r] += sum of p[r, s] v[s]. `ask` is
- * memory to prefetch while halves are added, or NULL; with few rows, some of it may remain. */
+/* Add values (halves or floats, `pitch` bytes apart) times their weights: out[r] += sum of p[r, s] v[s]. */
 TARGET static void FN(weighted_sum)(int kind, const float *p, int64_t p_pitch, int64_t rows, const uint8_t *v, int64_t pitch,
-                                    int64_t count, int64_t width, float *out, int64_t stride, i2s_asking *ask) {
-    if (kind == I2S_F32) FN(mix_all)(I2S_F32, p, p_pitch, rows, v, pitch, count, width, out, stride, 0, NULL);
-    else if (ask == NULL) FN(mix_all)(I2S_F16, p, p_pitch, rows, v, pitch, count, width, out, stride, 0, NULL);
-    else FN(mix_all)(I2S_F16, p, p_pitch, rows, v, pitch, count, width, out, stride, 1, ask);
+                                    int64_t count, int64_t width, float *out, int64_t stride) {
+    if (kind == I2S_F32) FN(mix_all)(I2S_F32, p, p_pitch, rows, v, pitch, count, width, out, stride);
+    else FN(mix_all)(I2S_F16, p, p_pitch, rows, v, pitch, count, width, out, stride);
 }
+
+#include "fast_attend_body.h"
 
 #undef VL
 #undef INLINE

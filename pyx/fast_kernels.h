@@ -16,15 +16,21 @@
 enum { I2S_F32, I2S_F16, I2S_BF16 };                                  /* types of weights */
 enum { I2S_RELU, I2S_SQUARE, I2S_RELU2, I2S_SILU, I2S_GELU };         /* activations */
 
-/* Memory that is prefetched a few lines at a time during computation: [at, end). */
-typedef struct {
-    const char *at, *end;
-    int64_t lines; /* at a time */
-} i2s_asking;
+#define I2S_KEYS 64    /* keys whose scores are looked at together */
+#define I2S_WIDEST 512 /* widest head */
 
-static inline void i2s_ask(i2s_asking *ask) {
-    for (int64_t n = 0; n < ask->lines && ask->at < ask->end; n++, ask->at += 64) __builtin_prefetch(ask->at, 0, 2);
-}
+/* Keys and values of one group of heads, `count` of them; `next` are needed after these, and from where on they lie. */
+typedef struct {
+    const uint16_t *keys, *values;
+    int64_t key_pitch, value_pitch, inner, value, count; /* halves from one to the next, and of each */
+    const char *next_keys, *next_values;
+    int64_t next;
+} i2s_attended;
+
+/* The state of rows of queries: sums of values, and the largest score and the total share of each row. */
+typedef struct {
+    float *sums, *most, *total;
+} i2s_state;
 
 typedef struct {
     const char *name;
@@ -42,7 +48,8 @@ typedef struct {
     float (*soft_max)(float *z, int64_t count, float scale, float *most);
     void (*widen)(const uint16_t *x, int64_t n, float *out);
     void (*weighted_sum)(int kind, const float *p, int64_t p_pitch, int64_t rows, const uint8_t *v, int64_t pitch,
-                         int64_t count, int64_t width, float *out, int64_t stride, i2s_asking *ask);
+                         int64_t count, int64_t width, float *out, int64_t stride);
+    void (*attend)(const i2s_attended *a, const float *queries, float scale, const i2s_state *state);
 } i2s_fast_set;
 
 /* A half as a float, exactly. Shifted into a float, its exponent is 112 too small; a product corrects this, also for
@@ -76,6 +83,9 @@ static inline uint16_t i2s_half_of_float(float f) {
     return (uint16_t)(sign | ((magnitude + 0xFFFu + (magnitude >> 13 & 1u) - 0x38000000u) >> 13));
 }
 
+/* Where a line of the cache begins in an array that has 15 floats more. Compilers for Windows do not align arrays so far. */
+static inline float *i2s_line_in(float *p) { return p + ((64 - ((uintptr_t)p & 63)) & 63) / 4; }
+
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -93,10 +103,16 @@ static inline uint16_t i2s_half_of_float(float f) {
     }                                                                                                                   \
     T static inline __attribute__((always_inline)) void FN(store)(float *p, FN(vf) v) { memcpy(p, &v, VB); }
 #define ALL(x) ((FN(vf)){0} + (x))
+typedef float i2s_four __attribute__((vector_size(16)));
+static inline i2s_four i2s_four_at(const float *p) {
+    i2s_four v;
+    memcpy(&v, p, 16);
+    return v;
+}
 #define I2S_FAST_FAR (1 << 21) /* bytes that the second-level cache does not hold */
 #define I2S_FAST_SET(NAME, AVAILABLE)                                                                                   \
     {NAME, AVAILABLE, FN(dots), FN(activate), FN(norm), FN(add), FN(multiply), FN(times), FN(rotate), FN(halve),        \
-     FN(soft_max), FN(widen_halves), FN(weighted_sum)}
+     FN(soft_max), FN(widen_halves), FN(weighted_sum), FN(attend)}
 #define I2S_FAST_INLINE static inline __attribute__((always_inline))
 
 static int i2s_fast_always(void) { return 1; }
@@ -127,6 +143,17 @@ I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, float *fou
     four[2] = (c[0] + c[1]) + (c[2] + c[3]);
     four[3] = (d[0] + d[1]) + (d[2] + d[3]);
 }
+I2S_FAST_INLINE FN(vf) FN(larger)(FN(vf) a, FN(vf) b) {
+    const FN(vi) which = a > b;
+    return (FN(vf))(((FN(vi))a & which) | ((FN(vi))b & ~which));
+}
+I2S_FAST_INLINE FN(vf) FN(rows_of)(i2s_four four) { return four; }
+I2S_FAST_INLINE FN(vf) FN(lanes4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d) {
+    float four[4];
+    FN(sum4)(a, b, c, d, four);
+    return FN(load)(four);
+}
+I2S_FAST_INLINE FN(vf) FN(join)(const FN(vf) *of) { return of[0]; }
 #include "fast_body.h"
 static const i2s_fast_set i2s_fast_portable = I2S_FAST_SET("portable", i2s_fast_always);
 #undef FN
@@ -161,6 +188,17 @@ TARGET I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, flo
     const __m256 all = _mm256_hadd_ps(_mm256_hadd_ps((__m256)a, (__m256)b), _mm256_hadd_ps((__m256)c, (__m256)d));
     _mm_storeu_ps(four, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
 }
+TARGET I2S_FAST_INLINE FN(vf) FN(larger)(FN(vf) a, FN(vf) b) { return (FN(vf))_mm256_max_ps((__m256)a, (__m256)b); }
+TARGET I2S_FAST_INLINE FN(vf) FN(rows_of)(i2s_four four) {
+    return (FN(vf))_mm256_insertf128_ps(_mm256_castps128_ps256((__m128)four), (__m128)four, 1);
+}
+TARGET I2S_FAST_INLINE FN(vf) FN(lanes4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d) {
+    return (FN(vf))_mm256_hadd_ps(_mm256_hadd_ps((__m256)a, (__m256)b), _mm256_hadd_ps((__m256)c, (__m256)d));
+}
+TARGET I2S_FAST_INLINE FN(vf) FN(join)(const FN(vf) *of) {
+    return (FN(vf))_mm256_add_ps(_mm256_permute2f128_ps((__m256)of[0], (__m256)of[1], 0x20),
+                                 _mm256_permute2f128_ps((__m256)of[0], (__m256)of[1], 0x31));
+}
 #include "fast_body.h"
 static const i2s_fast_set i2s_fast_avx2 = I2S_FAST_SET("avx2", i2s_cpu_avx2fma);
 #undef FN
@@ -192,6 +230,17 @@ TARGET I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, flo
     const __m256 all = _mm256_hadd_ps(_mm256_hadd_ps((__m256)a, (__m256)b), _mm256_hadd_ps((__m256)c, (__m256)d));
     _mm_storeu_ps(four, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
 }
+TARGET I2S_FAST_INLINE FN(vf) FN(larger)(FN(vf) a, FN(vf) b) { return (FN(vf))_mm256_max_ps((__m256)a, (__m256)b); }
+TARGET I2S_FAST_INLINE FN(vf) FN(rows_of)(i2s_four four) {
+    return (FN(vf))_mm256_insertf128_ps(_mm256_castps128_ps256((__m128)four), (__m128)four, 1);
+}
+TARGET I2S_FAST_INLINE FN(vf) FN(lanes4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d) {
+    return (FN(vf))_mm256_hadd_ps(_mm256_hadd_ps((__m256)a, (__m256)b), _mm256_hadd_ps((__m256)c, (__m256)d));
+}
+TARGET I2S_FAST_INLINE FN(vf) FN(join)(const FN(vf) *of) {
+    return (FN(vf))_mm256_add_ps(_mm256_permute2f128_ps((__m256)of[0], (__m256)of[1], 0x20),
+                                 _mm256_permute2f128_ps((__m256)of[0], (__m256)of[1], 0x31));
+}
 #include "fast_body.h"
 static const i2s_fast_set i2s_fast_avx512vl = I2S_FAST_SET("avx512vl", i2s_cpu_avx512bw);
 #undef FN
@@ -219,14 +268,25 @@ TARGET I2S_FAST_INLINE void FN(narrow)(FN(vf) v, uint16_t *out) {
 TARGET I2S_FAST_INLINE FN(vf) FN(fma)(FN(vf) a, FN(vf) b, FN(vf) c) {
     return (FN(vf))_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 }
-TARGET I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, float *four) {
+TARGET I2S_FAST_INLINE FN(vf) FN(lanes4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d) {
     const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps((__m512)a, (__m512)b), _mm512_unpackhi_ps((__m512)a, (__m512)b));
     const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps((__m512)c, (__m512)d), _mm512_unpackhi_ps((__m512)c, (__m512)d));
     const __m512 lo = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd)));
     const __m512 hi = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd)));
-    const __m512 all = _mm512_add_ps(lo, hi);
+    return (FN(vf))_mm512_add_ps(lo, hi);
+}
+TARGET I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, float *four) {
+    const __m512 all = (__m512)FN(lanes4)(a, b, c, d);
     const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
     _mm_storeu_ps(four, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+}
+TARGET I2S_FAST_INLINE FN(vf) FN(larger)(FN(vf) a, FN(vf) b) { return (FN(vf))_mm512_max_ps((__m512)a, (__m512)b); }
+TARGET I2S_FAST_INLINE FN(vf) FN(rows_of)(i2s_four four) { return (FN(vf))_mm512_broadcast_f32x4((__m128)four); }
+TARGET I2S_FAST_INLINE FN(vf) FN(join)(const FN(vf) *of) {
+    const __m512 a = (__m512)of[0], b = (__m512)of[1], c = (__m512)of[2], d = (__m512)of[3];
+    const __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
+    const __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xEE));
+    return (FN(vf))_mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xDD));
 }
 #include "fast_body.h"
 /* One token reads the weights from memory, several from a cache. */
@@ -237,7 +297,7 @@ static void i2s_fast_any_dots_avx512(int kind, const uint8_t *w, int64_t rows, i
 }
 static const i2s_fast_set i2s_fast_avx512 = {
     "avx512", i2s_cpu_avx512bw, i2s_fast_any_dots_avx512, FN(activate), FN(norm), FN(add), FN(multiply), FN(times),
-    FN(rotate), FN(halve), FN(soft_max), FN(widen_halves), FN(weighted_sum)};
+    FN(rotate), FN(halve), FN(soft_max), FN(widen_halves), FN(weighted_sum), FN(attend)};
 #undef FN
 #undef TARGET
 #undef VB
@@ -271,6 +331,17 @@ I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, float *fou
     const float32x4_t ab = vpaddq_f32((float32x4_t)a, (float32x4_t)b), cd = vpaddq_f32((float32x4_t)c, (float32x4_t)d);
     vst1q_f32(four, vpaddq_f32(ab, cd));
 }
+I2S_FAST_INLINE FN(vf) FN(larger)(FN(vf) a, FN(vf) b) {
+    const FN(vi) which = a > b;
+    return (FN(vf))(((FN(vi))a & which) | ((FN(vi))b & ~which));
+}
+I2S_FAST_INLINE FN(vf) FN(rows_of)(i2s_four four) { return four; }
+I2S_FAST_INLINE FN(vf) FN(lanes4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d) {
+    float four[4];
+    FN(sum4)(a, b, c, d, four);
+    return FN(load)(four);
+}
+I2S_FAST_INLINE FN(vf) FN(join)(const FN(vf) *of) { return of[0]; }
 #include "fast_body.h"
 static const i2s_fast_set i2s_fast_neon = I2S_FAST_SET("neon", i2s_cpu_neon);
 #undef FN

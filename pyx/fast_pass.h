@@ -41,10 +41,8 @@ typedef struct {
     int64_t start, stop, past;
 } i2s_sequence;
 
-#define I2S_KEYS 64       /* keys whose scores are computed together */
 #define I2S_QUERIES 32    /* rows of queries, of all heads that share keys, processed together */
 #define I2S_SPLIT 256     /* keys of a single token that one thread processes */
-#define I2S_WIDEST 512    /* widest head */
 #define I2S_WIDENED 32    /* keys or values converted to floats at a time; they stay in the nearest cache */
 #define I2S_FEW 8         /* keys or values between two prefetches of more of them */
 #define I2S_PARTS 64

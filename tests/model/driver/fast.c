@@ -84,19 +84,11 @@ static void attention(const i2s_fast_set *set, int64_t rows, int64_t count, int6
     for (int64_t i = 0; i < count * width; i++) v[i] = i2s_half_of_float(some());
     memcpy(before, sums, (size_t)(rows * width) * 4);
     memcpy(again, sums, (size_t)(rows * width) * 4);
-    set->weighted_sum(I2S_F16, p, count, rows, (const uint8_t *)v, width * 2, count, width, sums, width, NULL);
-    const char *first = (const char *)v, *last = first + 64 * (count < 4 ? count : 4);
-    i2s_asking ask = {first, last, 1}; /* and while other memory is asked for: the same bits */
-    float *asked = obtain(rows * width * 4);
-    memcpy(asked, before, (size_t)(rows * width) * 4);
-    set->weighted_sum(I2S_F16, p, count, rows, (const uint8_t *)v, width * 2, count, width, asked, width, &ask);
-    compare(set->name, "weighted_sum that asks", count, memcmp(asked, sums, (size_t)(rows * width) * 4), 0, 0);
-    if (rows >= 4 && width >= 64) compare(set->name, "lines asked for", count, (double)(ask.at - first), (double)(last - first), 0);
-    free(asked);
+    set->weighted_sum(I2S_F16, p, count, rows, (const uint8_t *)v, width * 2, count, width, sums, width);
     set->widen(v, count * width, wide);
     for (int64_t s = 0; s < count; s += 5) /* in pieces, as floats: the same bits */
         set->weighted_sum(I2S_F32, p + s, count, rows, (const uint8_t *)(wide + s * width), width * 4,
-                          s + 5 < count ? 5 : count - s, width, again, width, NULL);
+                          s + 5 < count ? 5 : count - s, width, again, width);
     compare(set->name, "weighted_sum in pieces", count, memcmp(again, sums, (size_t)(rows * width) * 4), 0, 0);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < width; c++) {
@@ -117,6 +109,38 @@ static void attention(const i2s_fast_set *set, int64_t rows, int64_t count, int6
     }
     compare(set->name, "total", count, total, want, 1e-6 * (double)count);
     free(p), free(sums), free(before), free(v), free(z), free(scores);
+}
+
+/* Four rows of queries meet keys and values: the bits, but for totals, that products, soft_max and weighted_sum give one after the other. */
+static void together(const i2s_fast_set *set, int64_t count, int64_t inner, int64_t value, float before, int64_t next) {
+    const int64_t pitch = count + 16;
+    uint16_t *keys = obtain(count * inner * 2), *values = obtain(count * value * 2);
+    float *queries = floats(4 * inner), *scores = obtain(4 * pitch * 4), *sums = floats(4 * value);
+    float *want = obtain(4 * value * 4), most[4], total[4], tops[4], totals[4];
+    for (int64_t i = 0; i < count * inner; i++) keys[i] = i2s_half_of_float(some());
+    for (int64_t i = 0; i < count * value; i++) values[i] = i2s_half_of_float(some());
+    memcpy(want, sums, (size_t)(4 * value) * 4);
+    set->dots(I2S_F16, (const uint8_t *)keys, count, inner * 2, inner, queries, inner, 4, scores, pitch);
+    for (int r = 0; r < 4; r++) {
+        most[r] = tops[r] = before - (float)r * 0.125f;
+        total[r] = totals[r] = before == -INFINITY ? 0.0f : 1.5f;
+        const float added = set->soft_max(scores + r * pitch, count, 1.25f, tops + r);
+        if (tops[r] != most[r] && most[r] != -INFINITY) {
+            const float less = expf(most[r] - tops[r]);
+            totals[r] *= less;
+            set->times(want + r * value, less, value, want + r * value);
+        }
+        totals[r] += added;
+    }
+    set->weighted_sum(I2S_F16, scores, pitch, 4, (const uint8_t *)values, value * 2, count, value, want, value);
+    const i2s_attended all = {keys, values, inner, value, inner, value, count, (const char *)keys, (const char *)values, next};
+    const i2s_state state = {sums, most, total};
+    set->attend(&all, queries, 1.25f, &state);
+    compare(set->name, "attend: sums", count, memcmp(sums, want, (size_t)(4 * value) * 4), 0, 0);
+    compare(set->name, "attend: most", count, memcmp(most, tops, sizeof most), 0, 0);
+    for (int r = 0; r < 4; r++) /* what is left of a total and what is added, the compiler may round once or twice */
+        compare(set->name, "attend: total", count, total[r], totals[r], 1e-6 * totals[r]);
+    free(keys), free(values), free(queries), free(scores), free(sums), free(want);
 }
 
 static void elements(const i2s_fast_set *set, int64_t n) {
@@ -166,6 +190,13 @@ int main(void) {
         for (int64_t rows = 1; rows < 9; rows++)
             for (int64_t count = 1; count < 70; count += 17)
                 for (int64_t width = 1; width < 140; width += 23) attention(set, rows, count, width);
+        const int64_t widths[] = {1, 16, 37, 64, 100, 128, 140};
+        const float befores[] = {-INFINITY, -2.0f, 0.0f, 100.0f};
+        for (int64_t count = 1; count <= I2S_KEYS; count += count < 10 ? 1 : 9)
+            for (int inner = 0; inner < 7; inner++)
+                for (int value = 0; value < 7; value++)
+                    for (int before = 0; before < 4; before++)
+                        together(set, count, widths[inner], widths[value], befores[before], before % 2 ? count : count / 2);
         for (int64_t n = 1; n < 150; n++) elements(set, n);
         for (int half = 0; half < 65536; half++) { /* all of them, to floats and back */
             const uint16_t h = (uint16_t)half;
