@@ -69,6 +69,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(20_000, 20, 20)  # tests make many objects and few cycles
         gc.enable()
 
 

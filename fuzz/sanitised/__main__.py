@@ -2,8 +2,8 @@
 
 `run` builds all extensions with AddressSanitizer and UndefinedBehaviorSanitizer in a separate folder, checks that
 injected faults are detected, and replays the stored inputs of the harnesses, the malformed files and the property tests:
-parsing once, computing with each set of kernels that the processor supports. `valgrind` runs the installed scanner under
-memcheck, which detects uses of uninitialized bytes, which the sanitizers do not.
+parsing once, computing with each set of kernels that the processor supports (`passes` has the exceptions). `valgrind`
+runs the installed scanner under memcheck, which detects uses of uninitialized bytes, which the sanitizers do not.
 
 Exit codes: 0 no fault; 1 a fault; 2 it cannot run here, with the reason.
 """

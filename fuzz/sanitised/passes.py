@@ -18,19 +18,25 @@ from extensions import ROOT, libraries
 
 HERE = Path(__file__).resolve().parent
 
-#: What reads files, mostly their headers: run once, with the set that the processor would get anyway.
+#: Tests that read files, mostly headers. They run once, with the best set, and each Python object has memory of its own.
 FILES: Final = (
-    "fuzz/fuzz_container.py", "fuzz/fuzz_command_line.py", "fuzz/fuzz_lint.py", "fuzz/fuzz_round_trips.py",
-    "tests/gguf/test_scanner.py", "tests/gguf/test_strings.py",
+    "fuzz/fuzz_container.py", "fuzz/fuzz_command_line.py", "tests/gguf/test_scanner.py", "tests/gguf/test_strings.py",
 )  # fmt: skip
 
-#: What computes: run with each set of kernels; corpora of whole files with one of them.
+#: Tests that read whole files. They run with one set that is not the best, because the best set has most other tests.
+WHOLE_FILES: Final = ("fuzz/fuzz_lint.py", "fuzz/fuzz_round_trips.py")
+
+#: Tests that run with each set of kernels.
 KERNELS: Final = (
-    "fuzz/fuzz_payload.py", "fuzz/fuzz_lint.py::test_corpus", "fuzz/fuzz_round_trips.py::test_corpus",
-    "tests/codec/test_native.py", "tests/codec/test_recode.py", "tests/codec/test_vectors.py",
-    "tests/codec/test_survey_kernels.py", "tests/inspect/test_survey.py",
-    "tests/model/test_matmul.py", "tests/model/test_panels.py", "tests/model/test_fast.py",
-    "tests/model/test_profiles.py", "tests/fuzzing/test_addresses.py",
+    "fuzz/fuzz_payload.py", "tests/codec/test_recode.py", "tests/codec/test_vectors.py",
+    "tests/codec/test_survey_kernels.py", "tests/inspect/test_survey.py", "tests/fuzzing/test_addresses.py",
+)  # fmt: skip
+
+#: Tests that run with the last set only: programs in C (`LEFT_OUT`) call the kernels of all sets with sanitizers, and
+#: what Python calls around the kernels is the same for all sets.
+BEST: Final = (
+    "tests/codec/test_native.py", "tests/model/test_matmul.py", "tests/model/test_panels.py",
+    "tests/model/test_fast.py", "tests/model/test_profiles.py",
 )  # fmt: skip
 
 #: Beyond what CI has time for.
@@ -80,7 +86,7 @@ ADDRESS: Final = {
     "detect_leaks": 0,  # Python keeps much to its end
     "allocator_may_return_null": 1,  # too much memory is an answer: MemoryError
     "detect_stack_use_after_return": 0,  # GCC before 14 misplaces vectors of 64 bytes then: its bug 110027
-    "malloc_context_size": 12,
+    "malloc_context_size": 4,  # frames of each allocation in a report; more cost a tenth of the time
 }
 UNDEFINED: Final = {"print_stacktrace": 1, "halt_on_error": 1}
 
@@ -95,7 +101,6 @@ class Pass(NamedTuple):
     isa: str  # what I2S_ISA is set to, or nothing
     sets: tuple[str, ...]  # names of kernel sets that count as available; none: all that are
     tests: tuple[str, ...]
-    models: bool = True  # whether thorough tests of whole models run, whose code is mostly the same for all sets
 
 
 class Outcome(NamedTuple):
@@ -109,8 +114,7 @@ class Outcome(NamedTuple):
 def planned(isas: list[str], more: bool) -> Iterator[Pass]:
     """The passes for the sets that were asked for; each with the sets that only other tables have, up to the next.
 
-    What reads files runs with the best set, when no set is named, and its corpora once more with the best one of the
-    others: payloads, in which sets differ, are read with all of them. Thorough tests of models run with the last set.
+    The files are read with the best set, when no set is named. Tests of whole files run with the best one of the others.
     """
     from i2s_spec.codec.isa import kernel_sets, names
 
@@ -119,13 +123,12 @@ def planned(isas: list[str], more: bool) -> Iterator[Pass]:
     above = {name: list(takewhile(lambda each: each not in own, order[order.index(name) + 1 :])) for name in isas}
 
     best = [name for name, runs in names() if runs][-1]
-    again = [name for name in isas if name != best][-1:]
-    payloads = tuple(test for test in KERNELS if test.partition("::")[0] not in FILES)
+    whole_files = ([name for name in isas if name != best] or isas)[-1]
 
     yield Pass("files", "", (), FILES + (MORE_FILES if more else ()))
     for isa in isas:
-        tests = MORE_KERNELS if more else KERNELS if isa in again else payloads
-        yield Pass(isa, isa, (isa, *above[isa]), tests, models=more or isa == isas[-1])
+        tests = KERNELS + (WHOLE_FILES if isa == whole_files else ()) + (BEST if isa == isas[-1] else ())
+        yield Pass(isa, isa, (isa, *above[isa]), MORE_KERNELS if more else tests)
 
 
 def environment(project: Path) -> dict[str, str]:
@@ -161,13 +164,10 @@ def run(each: Pass, project: Path, folder: Path, more: bool) -> Outcome:
     words += [str(ROOT / path) for path in each.tests]
     settings = environment(project) | {
         plugin.PROJECT: str(project), plugin.SETS: " ".join(each.sets), plugin.RUNNING: str(running),
-        plugin.LEFT: " ".join(() if each.models else plugin.MODELS),
     }  # fmt: skip
     if each.isa:
         settings["I2S_ISA"] = each.isa
-        del settings[
-            "PYTHONMALLOC"
-        ]  # kernels get arrays, and tight copies; the pass of files has what reads small objects
+        del settings["PYTHONMALLOC"]  # kernels get arrays, and tight copies of them
 
     began = time.monotonic()
     with log.open("wb") as out:

@@ -16,16 +16,8 @@ import tight
 from extensions import extensions
 from hypothesis import settings
 
-#: The folder of the copy, the kernel sets that count as available, the file with the name of the running test, and the
-#: test modules whose thorough tests another pass runs.
+#: The folder of the copy, the kernel sets that count as available, and the file with the name of the running test.
 PROJECT, SETS, RUNNING = "I2S_SANITISED_PROJECT", "I2S_SANITISED_SETS", "I2S_SANITISED_RUNNING"
-LEFT = "I2S_SANITISED_LEFT"
-
-#: Harnesses that the pass over files runs with all stored inputs.
-WHOLE_FILES = ("fuzz_lint.py", "fuzz_round_trips.py")
-
-#: Tests of whole models.
-MODELS = ("test_fast.py", "test_profiles.py")
 
 
 def _only(kernel_sets: Callable[[], Any], names: list[str]) -> Callable[[], Any]:
@@ -53,13 +45,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip tests of the definition alone, which run no compiled code. Of the corpora of whole files, a pass of one
-    kernel set runs the share of a quick run: the pass over files runs all."""
+    """Skip tests of the definition alone, which run no compiled code."""
     calls = [getattr(item, "callspec", None) for item in items]
     gone = {item for item, each in zip(items, calls, strict=True) if each and each.params.get("codec") == "reference"}
-    if os.environ[SETS]:
-        left = {*WHOLE_FILES, *os.environ.get(LEFT, "").split()}
-        gone |= {item for item in items if item.path.name in left and item.get_closest_marker("thorough")}
     if gone:
         config.hook.pytest_deselected(items=[item for item in items if item in gone])
         items[:] = [item for item in items if item not in gone]

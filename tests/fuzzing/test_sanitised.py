@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -89,24 +88,23 @@ def test_a_pass_says_in_which_test_a_sanitizer_ended_it(tmp_path: Path) -> None:
     assert "canary.c" in outcome.details
 
 
-def test_what_reads_files_runs_once_with_the_best_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pass that names no set has the best one; the best of the others gets the corpora of whole files once more."""
+def test_sets_share_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pass that names no set has the best one; the best of the others reads whole files; the last has the models."""
     from i2s_spec.codec import isa
 
     table = tuple(isa.KernelSet(row, name, True) for row, name in enumerate(["portable", "avx2", "avx512"]))
     monkeypatch.setattr(isa, "kernel_sets", lambda: table)
-    for last, again in (("avx512", "avx2"), ("amx", "avx512")):  # a set that other tables provide is better still
+    for last, whole in (("avx512", "avx2"), ("amx", "avx512")):  # a set that other tables provide is better still
         have = [*(each.name for each in table[:-1]), "avx512", *([last] if last == "amx" else [])]
         monkeypatch.setattr(isa, "names", lambda have=have: tuple((name, True) for name in have))
-        planned = {each.name: each for each in passes.planned(["portable", "avx2", "avx512"], more=False)}
-        corpora = [test for test in passes.KERNELS if test.partition("::")[0] in passes.FILES]
-        assert len(corpora) == 2
-        for name, each in planned.items():
-            if name != "files":
-                assert set(passes.KERNELS) - set(each.tests) == (set() if name == again else set(corpora))
-        assert {test.partition("::")[0] for test in corpora} <= set(planned["files"].tests)
-        assert (planned["files"].isa, planned["files"].sets) == ("", ())
-        assert [name for name, each in planned.items() if name != "files" and each.models] == ["avx512"]
+        files, *sets = passes.planned(["portable", "avx2", "avx512"], more=False)
+        assert (files.isa, files.sets, files.tests) == ("", (), passes.FILES)
+        assert all(set(passes.KERNELS) <= set(each.tests) for each in sets)
+        assert [each.name for each in sets if set(passes.WHOLE_FILES) & set(each.tests)] == [whole]
+        assert [each.name for each in sets if set(passes.BEST) & set(each.tests)] == ["avx512"]
+        assert {test for each in sets for test in each.tests} == {*passes.KERNELS, *passes.WHOLE_FILES, *passes.BEST}
+        _, only = passes.planned(["avx512"], more=False)  # all that is asked for
+        assert set(only.tests) == {*passes.KERNELS, *passes.WHOLE_FILES, *passes.BEST}
 
 
 #: Counts calls of the extensions in a test, and makes the test fail.
@@ -165,41 +163,6 @@ def test_what_is_left_out_as_not_compiled_calls_nothing_compiled(tmp_path: Path)
     assert failed == set(compiled), done.stdout[-3000:] + done.stderr[-3000:]
 
 
-@pytest.mark.parametrize("sets", ["", "portable"])
-def test_what_a_pass_of_kernels_leaves_out_the_pass_of_files_runs(monkeypatch: pytest.MonkeyPatch, sets: str) -> None:
-    monkeypatch.setenv(passes.plugin.SETS, sets)
-    tests = {name: Path(name) for name in (*passes.FILES, "fuzz/fuzz_payload.py", "tests/codec/test_native.py")}
-    items = [_Item(path, thorough) for path in tests.values() for thorough in (False, True)]
-    config = SimpleNamespace(hook=SimpleNamespace(pytest_deselected=lambda items: None))
-    passes.plugin.pytest_collection_modifyitems(config, items)  # type: ignore[arg-type]
-    left = {str(item.path) for item in items if item.get_closest_marker("thorough")}
-    assert {str(item.path) for item in items if not item.get_closest_marker("thorough")} == set(tests)
-    assert set(tests) - left == ({"fuzz/fuzz_lint.py", "fuzz/fuzz_round_trips.py"} if sets else set())
-
-
-def test_thorough_tests_of_models_run_with_one_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    for left, have in (("", {"test_fast.py", "test_native.py"}), ("test_fast.py", {"test_native.py"})):
-        monkeypatch.setenv(passes.plugin.SETS, "portable")
-        monkeypatch.setenv(passes.plugin.LEFT, left)
-        items = [_Item(Path(name), True) for name in ("test_fast.py", "test_native.py")]
-        config = SimpleNamespace(hook=SimpleNamespace(pytest_deselected=lambda items: None))
-        passes.plugin.pytest_collection_modifyitems(config, items)  # type: ignore[arg-type]
-        assert {item.path.name for item in items} == have
-    assert all(list((ROOT / "tests").rglob(name)) for name in passes.plugin.MODELS)
-
-
-class _Item:
-    """A collected test, as far as it matters here."""
-
-    callspec = None
-
-    def __init__(self, path: Path, thorough: bool) -> None:
-        self.path, self._thorough = path, thorough
-
-    def get_closest_marker(self, name: str) -> str | None:
-        return name if self._thorough else None
-
-
 @pytest.mark.parametrize("offset", [0, 1, 15, 16, 33, 63])
 @pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.float64])
 def test_tight_copies(offset: int, dtype: Any) -> None:
@@ -248,7 +211,8 @@ def test_what_is_tight_is_in_the_extensions() -> None:
 
 
 def test_what_is_run_is_there() -> None:
-    chosen = [*passes.FILES, *passes.KERNELS, *passes.MORE_FILES, *passes.MORE_KERNELS, *passes.LEFT_OUT]
+    chosen = [*passes.FILES, *passes.WHOLE_FILES, *passes.KERNELS, *passes.BEST, *passes.LEFT_OUT]
+    chosen += [*passes.MORE_FILES, *passes.MORE_KERNELS]
     assert [path for path in chosen if not (ROOT / path.partition("::")[0]).exists()] == []
     slow = [test.partition("[")[0].partition("::") for test in passes.SLOW]
     assert all(f"def {name}(" in (ROOT / path).read_text(encoding="utf-8") for path, _, name in slow)
