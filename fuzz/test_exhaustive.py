@@ -40,6 +40,9 @@ PIECE = 256
 #: The linter checks one in this many inputs, chosen by checksum, so that no position is skipped in all files.
 LINTED = 12
 
+#: One in this many prefixes of stored fuzzer inputs is checked; LINTED is a multiple of it.
+STORED = 3
+
 #: All prefixes are checked up to this many bytes after a header or its first fault.
 BEHIND = 8
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import model_bytes
+from examples import share
 
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.golden import compare, record
