@@ -104,7 +104,7 @@ def unpack(
     :param dialect: a name or a `Dialect`
     :param byte_order: of the file that the bytes come from; concerns the scale only
     :param unused_code: what the unused code becomes: `reject` (an error), `zero`, or `plus-two`
-    :param strict: refuse a tensor with elements in no whole block (clause 5.3). If False, these are 0, and an
+    :param strict: refuse a tensor with an incomplete last block (clause 5.3). If False, these are 0, and an
         `UndefinedElementsWarning` says which they are
     :returns: int8 trits of the given shape, float32 scale
     :raises ValueError: for a shape that the layout cannot hold, for data of another size than n/4 + 32, for copies of the
@@ -130,7 +130,7 @@ def dequantize(
     """The weights of a ternary tensor: each is its trit times the scale, one multiplication of float32 (clause 6.2).
 
     So 0 times a negative scale is -0.0, and everything times NaN is NaN. Parameters and errors are those of `unpack`;
-    elements in no whole block, if not `strict`, are 0 times the scale.
+    elements of an incomplete last block, if not `strict`, are 0 times the scale.
 
     :returns: float32 weights of the given shape
     """

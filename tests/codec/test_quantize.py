@@ -273,7 +273,7 @@ def test_ternary_weights_shrink_by_their_zeros() -> None:
     assert set(np.abs(weight_quant(weights)).reshape(-1).tolist()) == {0.0, 0.25}
     for rule in ("absmax", "hf-first"):
         assert unpack(quantize(weights, rule), weights.shape)[1] == 0.5
-    with pytest.warns(AlreadyTernaryWarning, match="s = 0.5; embedding-mean makes a mean of them, 0.25: ") as caught:
+    with pytest.warns(AlreadyTernaryWarning, match="s = 0.5; embedding-mean gives the scale 0.25, a mean; ") as caught:
         trits, scale = unpack(quantize(weights, "embedding-mean"), weights.shape)
     assert caught[0].filename == __file__
     assert (trits == np.sign(weights)).all()

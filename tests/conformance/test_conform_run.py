@@ -413,7 +413,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert one.stdout.startswith("I2S-0002 dequant: row 0, column ")
     for words, sentence in (
         (["--fix", "--", "true"], "--fix needs the list's name"),
-        ([], "one of them: an adapter after `--`"),
+        ([], "name one adapter: a command after `--`"),
         (["--only", "nothing", "--", "true"], "no vector matches"),
         (["--ctypes", "x", "--signature", "void(u8*,f32*,i64)"], "is not LIB:SYMBOL"),
         (["--ctypes", "x:y", "--signature", "float(x)"], "is not that of a decoder"),

@@ -32,7 +32,7 @@ def numerics_option(text: str, default: str | None = None) -> Callable[[Callable
         @wraps(command)
         def with_old_spelling(*args: Any, profile: str | None, **options: Any) -> Any:
             if profile is not None:
-                remark("--profile is called --numerics here; the old spelling goes with the next release")
+                remark("--profile is called --numerics here; the next release removes the old spelling")
                 options["numerics"] = profile
             return command(*args, **options)
 

@@ -196,7 +196,9 @@ def _asker(
     from i2s_spec.conformance.run.askers import ProtocolAsker, SimpleAsker
 
     if (library is not None) == bool(words) or (simple and library is not None):
-        raise click.UsageError("one of them: an adapter after `--`, with --simple or without, or --ctypes LIB:SYMBOL")
+        raise click.UsageError(
+            "name one adapter: a command after `--`, with or without --simple, or --ctypes LIB:SYMBOL"
+        )
     if library is None:
         return SimpleAsker(words, bounds) if simple else ProtocolAsker(words, bounds)
     path, colon, symbol = library.rpartition(":")

@@ -128,7 +128,7 @@ def _derived() -> int:
     unable: dict[str, MissingExtra] = {}
     wrong = derived.check(replay, unable)
     for name, missing in unable.items():
-        click.echo(f"i2s: {derived.RULES}/{name} is not looked at: {missing}", err=True)
+        click.echo(f"i2s: {derived.RULES}/{name} is not checked: {missing}", err=True)
     for sentence in wrong:
         click.echo(sentence)
     if wrong:

@@ -251,9 +251,9 @@ def _ternarise(
         warnings.warn(complaint, NotTernaryWarning, stacklevel)
     if size is not None and abs(size - float(scale)) > ROUNDING * size:
         already = (
-            f"the weights are -s, 0 and +s with s = {size:.6g}; {rule.name} makes a mean of them, {float(scale):.6g}"
+            f"the weights are -s, 0 and +s with s = {size:.6g}; {rule.name} gives the scale {float(scale):.6g}, a mean"
         )
-        warnings.warn(f"{already}: absmax keeps s", AlreadyTernaryWarning, stacklevel)
+        warnings.warn(f"{already}; use absmax to keep s", AlreadyTernaryWarning, stacklevel)
     return trits.reshape(weights.shape), scale
 
 

@@ -25,7 +25,7 @@ from i2s_spec.schema.dialect import Layout
 
 
 class UndefinedElementsWarning(UserWarning):
-    """Elements of a tensor are in no whole block: what was written does not hold them, what was read does not say them."""
+    """The last elements of a tensor do not fill a block: a writer lost them, or a reader had to make them up."""
 
 
 class Elements(NamedTuple):
@@ -59,7 +59,7 @@ def whole_blocks(layout: Layout, rows: int, cols: int) -> tuple[int, int]:
 
 
 def dropped_elements(layout: Layout, rows: int, cols: int) -> Elements | None:
-    """The elements that no whole block holds: always the last ones. None if there are none."""
+    """The last elements, if they do not fill a block, else None."""
     whole_rows, whole_cols = whole_blocks(layout, rows, cols)
     start = whole_rows * whole_cols
     return Elements(start, rows * cols, cols) if start < rows * cols else None
@@ -75,7 +75,7 @@ def check_readable(layout: Layout, shape: PayloadShape, *, strict: bool = True, 
 
     A whole tensor is read right even where rows begin inside blocks, so that this is no reason to refuse.
 
-    :raises ValueError: for elements in no whole block, if `strict`, and for shapes that a layout has no bytes for at all
+    :raises ValueError: for an incomplete last block, if `strict`, and for shapes for which a layout has no bytes
     """
     _check(layout, shape, strict, _READ, stacklevel)
 
@@ -96,7 +96,7 @@ def check_writable(layout: Layout, shape: PayloadShape, *, strict: bool = True, 
         )
 
 
-#: What becomes of elements in no whole block: as a reason to refuse, and as a warning.
+#: What happens to the elements of an incomplete last block: as a reason to refuse, and as a warning.
 _READ: Final = ("the data does not say what they are; strict=False reads the others", "they are read as 0")
 _WRITTEN: Final = ("they would be lost; strict=False writes what released quantizers do", "they are lost")
 
@@ -110,4 +110,4 @@ def _check(layout: Layout, shape: PayloadShape, strict: bool, words: tuple[str, 
             layout.check(shape.rows, shape.cols)
         except ValueError as error:
             raise ValueError(f"{error}, {gone}: {words[0]}" if layout.in_gguf else str(error)) from None
-    warnings.warn(f"no whole block holds {gone}: {words[1]}", UndefinedElementsWarning, stacklevel + 2)
+    warnings.warn(f"incomplete last block, {gone}: {words[1]}", UndefinedElementsWarning, stacklevel + 2)

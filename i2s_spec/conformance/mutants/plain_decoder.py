@@ -98,7 +98,7 @@ class PlainDecoder:
         """Refuse data that is not a whole tensor."""
         unit = {"x86-128": 128, "arm-64": 64}.get(args["layout"], 4)
         if rows * cols % unit:
-            raise RefusedError("no whole blocks")
+            raise RefusedError("incomplete last block")
         if len(data) != rows * cols // 4 + 32:
             raise RefusedError("another size")
 

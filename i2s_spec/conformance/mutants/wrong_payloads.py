@@ -166,7 +166,7 @@ def _code_three(worth: int) -> type[PlainNumbers]:
 
 
 class AnySize(PlainNumbers):
-    """Data of any size accepted, and elements in no whole block."""
+    """Accepts data of any size, and an incomplete last block."""
 
     def check(self, data: bytes, rows: int, cols: int, args: Any) -> None:
         """Nothing is refused."""

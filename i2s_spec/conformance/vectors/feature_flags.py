@@ -31,7 +31,7 @@ FEATURES: Final = {
     "gguf.v2": "version 2 of the container",
     "strict.codes": "refuses the unused code",
     "strict.scales": "refuses scales that clause 6.2 forbids",
-    "strict.shapes": "refuses shapes that are no whole blocks",
+    "strict.shapes": "refuses shapes that do not fill whole blocks",
     "strict.extent": "refuses data of another size than the tensor's",
     "quantize.absmax": "the rule absmax",
     "quantize.hf-first": "the rule hf-first",

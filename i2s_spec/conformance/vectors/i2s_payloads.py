@@ -82,7 +82,7 @@ def decode(
 ) -> Draft:
     """A vector that asks for the trits of a payload that holds them."""
     dialect = parse(dialect)
-    with warnings.catch_warnings():  # some vectors test elements that are in no whole block
+    with warnings.catch_warnings():  # some vectors test an incomplete last block
         warnings.simplefilter("ignore", UndefinedElementsWarning)
         data = native.pack(trits, scale, dialect, strict=False)
     return Draft(

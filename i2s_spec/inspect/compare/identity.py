@@ -16,7 +16,7 @@
 
 A tensor is "ternary" if it is I2_S, or if it has two dimensions or more and is TQ1_0, TQ2_0, F32, F16 or BF16 with weights
 -s, 0 and +s only. So layout, code map, tail, byte order, order of tensors, padding and metadata do not count, and neither
-does the type, as long as it holds the same scale. An I2_S tensor of slices, or with elements in no whole block, is of kind
+does the type, as long as it holds the same scale. An I2_S tensor of slices, or with an incomplete last block, is of kind
 TYPE: nobody can say which trits it holds.
 """
 

@@ -46,10 +46,16 @@ def int16_wrap(weights: NDArray[np.uint8], codes: NDArray[np.int8], kernel: Kern
     sums = np.zeros((len(codes), len(weights)), dtype=np.int32)
     step = block * _GROUP
     for start in range(0, weights.shape[1], step):
-        part = weights[:, start : start + step].astype(np.int32).reshape(len(weights), -1, lanes, neighbors)
-        for token, row in enumerate(codes[:, start : start + step].astype(np.int32)):
-            lane = (part * row.reshape(-1, lanes, neighbors)).sum(axis=(1, 3), dtype=np.int32)
-            sums[token] += lane.astype(np.int16).sum(axis=1, dtype=np.int32)
+        by_lane = [
+            each[:, start : start + step]
+            .astype(np.float32)
+            .reshape(len(each), -1, lanes, neighbors)
+            .transpose(2, 0, 1, 3)
+            for each in (codes, weights)
+        ]
+        tokens, rows = (np.ascontiguousarray(each).reshape(lanes, each.shape[1], -1) for each in by_lane)
+        lane = np.matmul(tokens, rows.transpose(0, 2, 1))  # exact: below 2^24
+        sums += lane.astype(np.int32).astype(np.int16).sum(axis=0, dtype=np.int32)
     return sums
 
 
