@@ -1,7 +1,7 @@
 /* The float kernels of profile `fast`, once for each instruction set: fast_kernels.h includes this with names and vectors.
  *
  * FN(name) is the name of a function of the set, TARGET its attribute, VB the bytes of a vector. The set defines
- * FN(halves), FN(narrow), FN(fma) and FN(sum4). Every output of a product is one sum of lanes over k in order, folded
+ * FN(halves), FN(narrow), FN(fma) and FN(sum4), wider ones also what is below for VB 16. Every output of a product is one sum of lanes over k in order, folded
  * in one way: it depends neither on the number of rows processed together nor on the number of tokens. So FN(fma) is an
  * instruction if there is one: a compiler that chooses between that and two roundings (as GCC 16 does) may choose
  * differently for one row and for four.
@@ -9,6 +9,20 @@
 
 #define VL (VB / 4) /* floats in a vector */
 #define INLINE TARGET static inline __attribute__((always_inline))
+
+#if VB == 16 /* sets with four floats in a vector; wider sets define these with their own instructions */
+INLINE FN(vf) FN(larger)(FN(vf) a, FN(vf) b) {
+    const FN(vi) which = a > b;
+    return (FN(vf))(((FN(vi))a & which) | ((FN(vi))b & ~which));
+}
+INLINE FN(vf) FN(rows_of)(i2s_four four) { return four; }
+INLINE FN(vf) FN(lanes4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d) {
+    float four[4];
+    FN(sum4)(a, b, c, d, four);
+    return FN(load)(four);
+}
+INLINE FN(vf) FN(join)(const FN(vf) *of) { return of[0]; }
+#endif
 
 /* VL values of a type of weights, as floats. */
 INLINE FN(vf) FN(widen)(const int kind, const uint8_t *p) {

@@ -143,17 +143,6 @@ I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, float *fou
     four[2] = (c[0] + c[1]) + (c[2] + c[3]);
     four[3] = (d[0] + d[1]) + (d[2] + d[3]);
 }
-I2S_FAST_INLINE FN(vf) FN(larger)(FN(vf) a, FN(vf) b) {
-    const FN(vi) which = a > b;
-    return (FN(vf))(((FN(vi))a & which) | ((FN(vi))b & ~which));
-}
-I2S_FAST_INLINE FN(vf) FN(rows_of)(i2s_four four) { return four; }
-I2S_FAST_INLINE FN(vf) FN(lanes4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d) {
-    float four[4];
-    FN(sum4)(a, b, c, d, four);
-    return FN(load)(four);
-}
-I2S_FAST_INLINE FN(vf) FN(join)(const FN(vf) *of) { return of[0]; }
 #include "fast_body.h"
 static const i2s_fast_set i2s_fast_portable = I2S_FAST_SET("portable", i2s_fast_always);
 #undef FN
@@ -331,17 +320,6 @@ I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, float *fou
     const float32x4_t ab = vpaddq_f32((float32x4_t)a, (float32x4_t)b), cd = vpaddq_f32((float32x4_t)c, (float32x4_t)d);
     vst1q_f32(four, vpaddq_f32(ab, cd));
 }
-I2S_FAST_INLINE FN(vf) FN(larger)(FN(vf) a, FN(vf) b) {
-    const FN(vi) which = a > b;
-    return (FN(vf))(((FN(vi))a & which) | ((FN(vi))b & ~which));
-}
-I2S_FAST_INLINE FN(vf) FN(rows_of)(i2s_four four) { return four; }
-I2S_FAST_INLINE FN(vf) FN(lanes4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d) {
-    float four[4];
-    FN(sum4)(a, b, c, d, four);
-    return FN(load)(four);
-}
-I2S_FAST_INLINE FN(vf) FN(join)(const FN(vf) *of) { return of[0]; }
 #include "fast_body.h"
 static const i2s_fast_set i2s_fast_neon = I2S_FAST_SET("neon", i2s_cpu_neon);
 #undef FN
