@@ -1,10 +1,10 @@
 /* The float kernels of profile `fast`, once for each instruction set: fast_kernels.h includes this with names and vectors.
  *
  * FN(name) is the name of a function of the set, TARGET its attribute, VB the bytes of a vector. The set defines
- * FN(halves), FN(narrow), FN(fma) and FN(sum4), wider ones also what is below for VB 16. Every output of a product is one sum of lanes over k in order, folded
- * in one way: it depends neither on the number of rows processed together nor on the number of tokens. So FN(fma) is an
- * instruction if there is one: a compiler that chooses between that and two roundings (as GCC 16 does) may choose
- * differently for one row and for four.
+ * FN(halves), FN(narrow), FN(fma) and FN(sum4); a set with VB above 16 also defines what is below for VB 16. Every
+ * output of a product is one sum of lanes over k in order, folded in one way: it depends neither on the number of rows
+ * processed together nor on the number of tokens. So FN(fma) is an instruction if there is one: a compiler that chooses
+ * between that and two roundings (as GCC 16 does) may choose differently for one row and for four.
  */
 
 #define VL (VB / 4) /* floats in a vector */
