@@ -50,7 +50,7 @@ def commands(setting: Setting) -> Result:
     asked: list[tuple[str, list[str], float | None]] = [
         ("i2s --version", ["--version"], 2.0),
         ("i2s lint, two tensors", ["lint", str(small)], 4.0),
-        ("i2s lint, a small model", ["lint", str(model)], None),
+        ("i2s lint, a small model", ["lint", str(model)], 6.0),
         ("i2s lint --header-only, a small model", ["lint", "--header-only", str(model)], 4.0),
         ("i2s lint --header-only, a model of 2B", ["lint", "--header-only", str(large)], 6.0),
         ("i2s lint --help", ["lint", "--help"], None),

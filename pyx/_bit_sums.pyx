@@ -8,8 +8,6 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-import numpy as np
-
 cdef extern from "permuted.h" nogil:
     ctypedef struct i2s_scores_set:
         const char *name
@@ -134,15 +132,15 @@ cdef bint counted_file(int row, int descriptor, int64_t start, int64_t height, i
 def count_file(int row, int descriptor, int64_t start, int64_t height, uint8_t[::1] buffer, int64_t step, bint either,
                bint others, uint32_t[:, ::1] columns, uint32_t[:, ::1] rows):
     """The counts of a matrix of a file: of `height` rows, which are read `step` bytes at a time, to `columns` [2, cols] and
-    `rows` [2, height], or [2, 0], in the form of `totals`. False if the file ends before the matrix does."""
+    `rows` [2, height], or None, in the form of `totals`. False if the file ends before the matrix does."""
     cdef int64_t cols = columns.shape[1]
     cdef uint8_t *scratch
-    cdef bint there, counted = rows.shape[1] != 0
+    cdef bint there, counted = rows is not None
     if not 0 <= row < I2S_SUMS_SETS or not i2s_sums_sets[row].available():
         raise ValueError("no such kernel set")
     if cols < 4 or cols % 4 or height < 4 or height % 4 or step < cols or step % cols:
         raise ValueError("the bytes are not whole rows of whole segments")
-    if columns.shape[0] != 2 or rows.shape[0] != 2 or (counted and rows.shape[1] != height):
+    if columns.shape[0] != 2 or (counted and (rows.shape[0] != 2 or rows.shape[1] != height)):
         raise ValueError("the counts have another shape")
     if start < 0 or buffer.shape[0] < min(step, height // 4 * cols):
         raise ValueError("the buffer is too small")
@@ -237,16 +235,19 @@ def totals(const uint32_t[:, ::1] pairs, const uint32_t[:, ::1] stretches, uint3
            uint32_t[:, ::1] columns, uint32_t[:, ::1] rows):
     """Convert sums of bits, by columns and segments, to counts of places and of rows: first for bytes of four columns of a
     row, then for bytes of four rows. With `others`, the counts are of the bits that are not set in `height` rows.
-    `stretches` and `rows` may be empty."""
-    cdef int64_t cols = columns.shape[1], groups = rows.shape[1] // 4
-    if pairs.shape[0] != 4 or stretches.shape[1] != 4 or columns.shape[0] != 2 or rows.shape[0] != 2:
+    `stretches` and `rows` may be None."""
+    cdef int64_t cols = columns.shape[1]
+    if pairs.shape[0] != 4 or columns.shape[0] != 2 or pairs.shape[1] != cols or cols % 4 or cols == 0:
         raise ValueError("the counts have another shape")
-    if pairs.shape[1] != cols or stretches.shape[0] != rows.shape[1] or cols % 4 or rows.shape[1] % 4 or cols == 0:
+    if (stretches is None) != (rows is None):
+        raise ValueError("the counts have another shape")
+    if rows is not None and (stretches.shape[1] != 4 or rows.shape[0] != 2 or stretches.shape[0] != rows.shape[1]
+                             or rows.shape[1] % 4 or rows.shape[1] == 0):
         raise ValueError("the counts have another shape")
     with nogil:
         i2s_totals_of_columns(&pairs[0, 0], cols, height, others, &columns[0, 0])
-        if groups:
-            i2s_totals_of_rows(&stretches[0, 0], groups, <uint32_t>cols, others, &rows[0, 0])
+        if rows is not None:
+            i2s_totals_of_rows(&stretches[0, 0], rows.shape[1] // 4, <uint32_t>cols, others, &rows[0, 0])
 
 
 def float_ranks(const float[::1] values, double[::1] found):
@@ -264,6 +265,82 @@ def float_ranks(const float[::1] values, double[::1] found):
         different = i2s_float_ranks(&values[0], n, keys, &found[0])
     free(keys)
     return different
+
+
+def count_score(const uint32_t[::1] one, const uint32_t[::1] other, int64_t values):
+    """The score of two profiles of counts; None if one has fewer than `values` different values.
+
+    Ranks are multiples of a half, so that their products are exact, and the order of additions does not matter."""
+    cdef int64_t n = one.shape[0], i, different = 0
+    cdef double product = 0, first = 0, second = 0
+    cdef uint32_t *seen
+    cdef double *ranked
+    if other.shape[0] != n or n > LONGEST:
+        raise ValueError("the profiles have another shape")
+    if n < 2:
+        return None
+    i = max(i2s_largest(&one[0], n), i2s_largest(&other[0], n))
+    if i >= LONGEST:
+        raise ValueError("a count is too large")
+    ranked = <double *>malloc(2 * n * sizeof(double))
+    seen = <uint32_t *>malloc(4 * (<size_t>i + 1) * sizeof(uint32_t))
+    if ranked == NULL or seen == NULL:
+        free(ranked)
+        free(seen)
+        raise MemoryError
+    with nogil:
+        different = i2s_ranks(&one[0], n, seen, ranked)
+        different = min(different, i2s_ranks(&other[0], n, seen, ranked + n))
+        for i in range(n):
+            product += ranked[i] * ranked[n + i]
+            first += ranked[i] * ranked[i]
+            second += ranked[n + i] * ranked[n + i]
+    free(ranked)
+    free(seen)
+    return product / (sqrt(first * second) / sqrt(<double>(n - 1))) if different >= values else None
+
+
+def has_zero(const uint32_t[::1] counts):
+    """Whether a count is 0."""
+    cdef int64_t i
+    for i in range(counts.shape[0]):
+        if counts[i] == 0:
+            return True
+    return False
+
+
+def zeros_alike(const uint32_t[::1] gate, const uint32_t[::1] up, const uint32_t[::1] base, const int32_t[:, ::1] places,
+                int64_t first, int64_t stop):
+    """How many counts are 0 in `gate` and `up`, in one of them, and in `base`; and for each order from `first` to `stop` a
+    list that says how many of the first are 0 in `base` as well, read in that order. `places` has the first block of each
+    order, which other blocks repeat, shifted by the block, modulo the width."""
+    cdef int64_t n = base.shape[0], rows = 0, either = 0, columns = 0, order, i, both
+    if gate.shape[0] != n or up.shape[0] != n or places.shape[1] != I2S_REPEATS or n % I2S_REPEATS:
+        raise ValueError("the counts have another shape")
+    if not 0 <= first <= stop <= places.shape[0]:
+        raise ValueError("an order is not among the places")
+    for i in range(n):
+        rows += gate[i] == 0 and up[i] == 0
+        either += gate[i] == 0 or up[i] == 0
+        columns += base[i] == 0
+    found = []
+    for order in range(first, stop):
+        both = 0
+        for i in range(I2S_REPEATS):
+            if places[order, i] < 0:
+                raise ValueError("a place is not in the matrix")
+        if rows and columns:
+            for i in range(n):
+                if gate[i] == 0 and up[i] == 0:
+                    both += base[(places[order, i % I2S_REPEATS] + i // I2S_REPEATS * I2S_REPEATS) % n] == 0
+        found.append(both)
+    return rows, either, columns, found
+
+
+def line_offset(const uint8_t[::1] data):
+    """The first byte at a multiple of a cache line."""
+    cdef size_t line = I2S_GRAM_LINE
+    return <int64_t>((line - <size_t>&data[0] % line) % line) if data.shape[0] else 0
 
 
 include "grams.pxi"

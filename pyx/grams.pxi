@@ -69,3 +69,15 @@ def correlations(int row, const float[:, ::1] products, float[:, ::1] found):
     with nogil:
         i2s_grams_sets[row].correlations(&products[0, 0], n, inverse, &found[0, 0])
     free(inverse)
+
+
+def add_products(const float[:, ::1] one, const float[:, ::1] other, float[:, ::1] found):
+    """The sums of two square matrices, of as many first rows and columns as `found` has."""
+    cdef int64_t n = found.shape[0], i, j
+    if (found.shape[1] != n or one.shape[0] != one.shape[1] or other.shape[0] != other.shape[1] or one.shape[0] < n
+            or other.shape[0] < n):
+        raise ValueError("the matrices have another shape")
+    with nogil:
+        for i in range(n):
+            for j in range(n):
+                found[i, j] = one[i, j] + other[i, j]

@@ -56,6 +56,7 @@ STARTS = {
     "version": Start(["--version"], 5, 15, set()),
     "lint": Start(["lint", "FILE"], 98, 124, set()),
     "header": Start(["lint", "--header-only", "MODEL"], 98, 124, set()),
+    "model": Start(["lint", "MODEL"], 136, 164, set()),
     "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 95, 121, set()),
     "json": Start(["lint", "--json", "FILE"], 95, 136, {"json", "re", "enum", "functools"}),
     "rules": Start(["rules", "--format", "json"], 106, 210, CLICK | {"json", "pathlib"}),

@@ -12,15 +12,14 @@ under any layout. A code counts where its lower bit is set, or where either is. 
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
 from i2s_spec.codec.isa import KernelSet, row_of, table
 from i2s_spec.inspect.evidence import _bit_sums
+from i2s_spec.light_arrays import zeros
+from i2s_spec.light_functools import cache
+from i2s_spec.light_typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -45,6 +44,8 @@ def bit_sums_reference(
     :param either: whether a pair is set where any of its bits is, or where the lower one is
     :returns: uint32 [4, width] and uint32 [stretches, 4]; pair 0 has the least bits
     """
+    import numpy as np
+
     raw = np.frombuffer(data, dtype=np.uint8)
     codes = raw >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3
     is_set = (codes != 0) if either else (codes & 1 != 0)
@@ -62,15 +63,15 @@ class BitSums:
     :param width: bytes of each row
     :param segment: bytes of a stretch, which divide a row
     :param either: whether a pair is set where any of its bits is, or where the lower one is
-    :param along: whether stretches are counted; else `segments` is empty
+    :param along: whether stretches are counted; else `segments` is None
     """
 
     def __init__(self, rows: int, width: int, segment: int, either: bool, along: bool = True) -> None:
         self._stretches = rows * (width // segment)
-        self.columns: NDArray[np.uint32] = np.zeros((4, width), dtype=np.uint32)
-        self.segments: NDArray[np.uint32] = np.empty((self._stretches if along else 0, 4), dtype=np.uint32)
-        self._planes = np.zeros(_bit_sums.planes_size(width, segment), dtype=np.uint8)
-        self._width, self._segment, self._either, self._along = width, segment, either, along
+        self.columns = zeros("I", 4, width)
+        self.segments = zeros("I", self._stretches, 4) if along and self._stretches else None
+        self._planes = zeros("B", _bit_sums.planes_size(width, segment))
+        self._width, self._segment, self._either = width, segment, either
         self._row, self._held, self._seen = kernel_row(), 0, 0
 
     def add(self, data: Any) -> None:
@@ -88,7 +89,7 @@ class BitSums:
             self._segment,
             self._either,
             self.columns,
-            self.segments if self._along else None,
+            self.segments,
             first,
             self._planes,
             self._held,

@@ -50,13 +50,15 @@ class _Pair(NamedTuple):
 
     key: tuple[int, str]
     partner: str
-    gain: NDArray[Any] | None
+    gain: memoryview[Any] | None
 
     def ranks(self, found: LayoutEvidence, each: Hypothesis) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """The ranks of the partner and of the columns; None where one of them is almost constant."""
         counted = found.counts[self.key]
-        partner = self.gain if self.gain is not None else found.counts[self.key[0], self.partner].rows(each)
-        one, other = profiles.ranks(partner), profiles.ranks(counted.columns(each))
+        partner = (
+            self.gain if self.gain is not None else found.counts[self.key[0], self.partner].rows_base(each.in_rows)
+        )
+        one, other = profiles.ranks(np.asarray(partner)), profiles.ranks(counted.columns(each))
         return None if one is None or other is None or one.size != other.size else (one, other)
 
 
@@ -99,7 +101,7 @@ def _pairs(found: LayoutEvidence) -> Iterator[_Pair]:
         layer, role = key
         for name in GAINS[role]:
             gain = found.roles.gains.get((layer, name))
-            if gain is not None and gain.size == matrix.cols:
+            if gain is not None and len(gain) == matrix.cols:
                 yield _Pair(key, name, gain)
         if role == "ffn_down":
             yield from (_Pair(key, name, None) for name in SOURCES if (layer, name) in found.counts)

@@ -11,19 +11,18 @@ somehow: as layouts do that leave rows where they are, or as `rows-1x4`. There i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import lru_cache
-from math import isnan
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-import numpy as np
+from math import isnan, nan
 
 from i2s_spec.inspect.evidence import grams, profiles
 from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, fitting, orders
 from i2s_spec.inspect.evidence.roles import GAINS, READERS, WRITERS
 from i2s_spec.inspect.evidence.zeros import zero_comparisons
+from i2s_spec.light_arrays import packed, shaped
+from i2s_spec.light_functools import lru_cache
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, Iterator, NamedTuple
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from i2s_spec.inspect.evidence.counted import Counted
@@ -32,11 +31,8 @@ if TYPE_CHECKING:
 #: Whether rows stay where they are, and a hypothesis for either.
 SIDES: Final = {True: next(h for h in HYPOTHESES if h.in_rows), False: next(h for h in HYPOTHESES if not h.in_rows)}
 
-#: Which of HYPOTHESES are layouts as declared.
-PLAIN: Final = np.array([each.plain for each in HYPOTHESES])
-
-#: No score, by side and hypothesis.
-_NO_SCORES: Final = np.full((len(SIDES), len(HYPOTHESES)), np.nan)
+#: The bytes of a comparison without scores, by side and hypothesis.
+NO_SCORES: Final = packed("d", [nan] * len(SIDES) * len(HYPOTHESES)).tobytes()
 
 #: Matrices whose rows write the channels that the columns of another of their layer read.
 SOURCES: Final = {"ffn_down": ("ffn_gate", "ffn_up"), "attn_output": ("attn_v",)}
@@ -47,31 +43,33 @@ Scores = dict[str, float]
 class MatrixComparison(NamedTuple):
     """One comparison: the matrix that it is evidence about, a description, and scores.
 
-    `found` is float64 [2, hypotheses]: the score under each of HYPOTHESES where the rows of `partners` stay where they are,
-    and where they do not; not a number where a hypothesis does not fit. Without partners the sides are the same. `gram`
-    tells which of the two statistics it is.
+    `found` has two lists: the score under each of HYPOTHESES where the rows of `partners` stay where they are, and where
+    they do not; not a number where a hypothesis does not fit. Without partners the sides are the same. `gram` tells which
+    of the two statistics it is.
     """
 
     matrix: Matrix
     text: str
     gram: bool
     partners: tuple[tuple[int, str], ...]
-    found: NDArray[np.float64]
+    found: list[list[float]]
 
     @property
     def scores(self) -> dict[bool, Scores]:
         """The scores by how partners are read and by the names of hypotheses that fit."""
         return {
             side: {each.name: score for each, score in zip(HYPOTHESES, row, strict=True) if not isnan(score)}
-            for side, row in zip(SIDES, self.found.tolist(), strict=True)
+            for side, row in zip(SIDES, self.found, strict=True)
         }
 
 
 def profile_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) -> Iterator[MatrixComparison]:
-    """The comparisons of profiles.
+    """The comparisons of profiles, which `comparison_plan` plans for compiled code.
 
     :param counts: of every matrix, by layer and role
     """
+    import numpy as np
+
     ranked: dict[tuple[int, str], NDArray[np.float64] | None] = {}
     for key, matrix in found.matrices.items():
         layer, role = key
@@ -80,7 +78,7 @@ def profile_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) ->
             of_gain = layer, name
             if of_gain not in ranked:
                 gain = found.gains.get(of_gain)
-                ranked[of_gain] = None if gain is None else profiles.ranks(gain)
+                ranked[of_gain] = None if gain is None else profiles.ranks(np.asarray(gain))
             of_columns = ranked[of_gain]
             if of_columns is not None and of_columns.size == matrix.cols:
                 asked.append(_Asked(f"{name} ~ columns of {role}", (), [of_columns]))
@@ -114,9 +112,9 @@ def zero_channel_comparisons(found: Roles, counts: dict[tuple[int, str], Counted
         yield MatrixComparison(found.matrices[layer, "ffn_down"], text, False, partners, _table(scores))
 
 
-def _table(scores: dict[bool, Scores]) -> NDArray[np.float64]:
+def _table(scores: dict[bool, Scores]) -> list[list[float]]:
     """Scores by side and name as `MatrixComparison.found` has them."""
-    return np.array([[scores[side].get(each.name, np.nan) for each in HYPOTHESES] for side in SIDES])
+    return [[scores[side].get(each.name, nan) for each in HYPOTHESES] for side in SIDES]
 
 
 def heads_that_share(found: Roles) -> int:
@@ -139,30 +137,31 @@ def _compared(
 
     :param share: heads whose columns are summed, each of `width`
     """
+    import numpy as np
+
     ranks = [of_side for one in asked for of_side in one.ranks]
     others = ranks[0][None] if len(ranks) == 1 else np.stack(ranks)
     read = orders(matrix.rows, matrix.cols)
     large = share * matrix.rows >= profiles.COUNTS
     score = profiles.column_scores_reference if large else profiles.column_scores
-    scores = score(counted.bases, read.first, read.split, others, share, width if share > 1 else 1)
+    scores = score(counted.bases, np.asarray(read.first), read.split, others, share, width if share > 1 else 1)
     if scores is None:
         return
     found = np.full((len(ranks), len(HYPOTHESES)), np.nan)
     found[:, read.numbers] = scores
     at = 0
     for one in asked:
-        sides = found[at : at + len(one.ranks)]
+        sides = found[at : at + len(one.ranks)].tolist()
         at += len(one.ranks)
-        yield MatrixComparison(
-            matrix, one.text, False, one.partners, sides if len(sides) > 1 else sides.repeat(len(SIDES), axis=0)
-        )
+        yield MatrixComparison(matrix, one.text, False, one.partners, sides if len(sides) > 1 else sides * len(SIDES))
 
 
-Written = tuple["NDArray[np.float32]", int | None]
+#: Correlations of rows by side, and how many channels they are of; None if writers differ in that.
+Written = tuple[dict[bool, "memoryview[Any]"], int | None]
 
 
 def gram_comparisons(
-    reader: grams.GramReader, found: Roles, written: dict[bool, Written], key: tuple[int, str]
+    reader: grams.GramReader, found: Roles, written: Written, key: tuple[int, str]
 ) -> list[MatrixComparison]:
     """The comparisons of the Gram of one matrix, reading the payloads that they need.
 
@@ -170,11 +169,10 @@ def gram_comparisons(
     :raises FormatError: where the source does not hold a payload
     """
     matrix, (layer, role) = found.matrices[key], key
-    asked: list[tuple[str, tuple[tuple[int, str], ...], dict[bool, NDArray[np.float32]], int, int]] = []
-    if role in READERS and written[True][1] == matrix.cols:
+    asked: list[tuple[str, tuple[tuple[int, str], ...], grams.Grams, int, int]] = []
+    if role in READERS and written[1] == matrix.cols:
         writers = tuple(each for each in found.matrices if each[1] in WRITERS)
-        rows = {side: written[side][0] for side in SIDES}
-        asked.append((f"Gram of {role} ~ Gram of what writes its input", writers, rows, 1, 1))
+        asked.append((f"Gram of {role} ~ Gram of what writes its input", writers, written[0], 1, 1))
     for name in SOURCES.get(role, ()):
         partner = found.matrices.get((layer, name))
         share = heads_that_share(found) if role == "attn_output" else 1
@@ -192,46 +190,43 @@ def gram_comparisons(
     made: list[MatrixComparison] = []
     for text, partners, rows, share, width in asked:
         scores = _gram_scores(matrix, own, rows, share, width)
-        if not isnan(scores[:, _plain(matrix.rows, matrix.cols)].sum()):
+        if not any(isnan(row[number]) for row in scores for number in _plain(matrix.rows, matrix.cols)):
             made.append(MatrixComparison(matrix, text, True, partners, scores))
     return made
 
 
 @lru_cache(maxsize=64)
-def _plain(rows: int, cols: int) -> NDArray[np.intp]:
+def _plain(rows: int, cols: int) -> list[int]:
     """The layouts as declared that fit a shape, by their numbers."""
-    return np.flatnonzero(PLAIN & fitting(rows, cols))
+    return [number for number, fits in enumerate(fitting(rows, cols)) if fits and HYPOTHESES[number].plain]
 
 
-def written_grams(reader: grams.GramReader, found: Roles) -> dict[bool, Written]:
+def written_grams(reader: grams.GramReader, found: Roles) -> Written:
     """For each side the correlations of the rows of all writers of the hidden state, and its width; None if they differ."""
     widths = {matrix.rows for matrix in found.matrices.values() if matrix.role in WRITERS}
     if len(widths) != 1:
-        return dict.fromkeys(SIDES, (np.zeros((0, 0), dtype=np.float32), None))
+        return {}, None
     totals: grams.Grams = {}
     for matrix in found.matrices.values():
         if matrix.role in WRITERS:
             for side, gram in reader.rows(matrix).items():
-                total = totals.get(side)
-                totals[side] = (
-                    gram if total is None else total[: len(gram), : len(gram)] + gram[: len(total), : len(total)]
-                )
-    width = widths.pop()
-    return {side: (grams.correlations(total), width) for side, total in totals.items()}
+                totals[side] = grams.added(totals[side], gram) if side in totals else gram
+    return {side: grams.correlations(total) for side, total in totals.items()}, widths.pop()
 
 
-def _gram_scores(matrix: Matrix, own: grams.Grams, rows: grams.Grams, share: int, width: int) -> NDArray[np.float64]:
+def _gram_scores(matrix: Matrix, own: grams.Grams, rows: grams.Grams, share: int, width: int) -> list[list[float]]:
     """The scores of a matrix as `MatrixComparison.found` has them; not a number where there is none.
 
     :param own: what its columns correlate with each other; where heads share rows, products of these
     :param rows: correlations of the rows of its partners
     :param share: heads, each of `width` columns, that have the same rows
     """
-    found = _NO_SCORES.copy()
+    found = shaped(memoryview(bytearray(NO_SCORES)), "d", len(SIDES), len(HYPOTHESES))
     for side, columns in own.items():
         read = grams.reads(matrix.rows, matrix.cols, len(columns), side)
         if share == 1:
             grams.score_as_read(columns, rows, read, found)
         else:
             grams.score_as_shared(columns, rows, read, share, width, found)
-    return found
+    scores: Any = found.tolist()  # a list for each side
+    return scores  # type: ignore[no-any-return]

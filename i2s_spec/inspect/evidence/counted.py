@@ -5,16 +5,15 @@ What is kept serves every layout: `Counted.columns` and `Counted.rows` give the 
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
-
 from i2s_spec.gguf.source import FileSource
 from i2s_spec.inspect.evidence import _bit_sums
 from i2s_spec.inspect.evidence.bit_sums import BitSums, kernel_row
+from i2s_spec.light_arrays import shaped, zeros
+from i2s_spec.light_functools import cache
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from i2s_spec.gguf.source import Source
@@ -28,7 +27,6 @@ TILE: Final = 32
 #: Rows and columns of the largest tensor that is looked at.
 MOST: Final = 1 << 18
 
-
 #: Vectors that begin at multiples of this are loaded at once.
 LINE: Final = 64
 
@@ -36,33 +34,47 @@ LINE: Final = 64
 class Counted:
     """The counts of one tensor.
 
-    :param columns: uint32 [2, cols]: by places, where rows stay where they are, and where not
-    :param rows: uint32 [2, rows] likewise, or [2, 0] where rows were not counted
+    :param target: uint32, of `counts_size`: two counts for each column, by places, where rows stay where they are, and
+        where not; then two for each row likewise, if rows were counted
     :param rows_count: rows of the tensor
+    :param cols_count: its columns
     """
 
-    def __init__(self, columns: NDArray[np.uint32], rows: NDArray[np.uint32], rows_count: int) -> None:
-        self.bases: NDArray[np.uint32] = columns
-        self.cols_count = int(columns.shape[1])
+    def __init__(self, target: memoryview[Any], rows_count: int, cols_count: int) -> None:
         self.rows_count = rows_count
-        self._rows = rows
+        self.cols_count = cols_count
+        self._columns, self._rows = target[: 2 * cols_count], target[2 * cols_count :]
 
-    def base(self, in_rows: bool) -> NDArray[np.uint32]:
+    @property
+    def bases(self) -> NDArray[np.uint32]:
+        """Both `base`, uint32 [2, cols]."""
+        import numpy as np
+
+        return np.asarray(self._columns).reshape(2, -1)
+
+    def base(self, in_rows: bool) -> memoryview[Any]:
         """Weights that are not 0 by the place of a column, as `Hypothesis.places` numbers places, uint32 [cols]."""
-        found: NDArray[np.uint32] = self.bases[0 if in_rows else 1]
-        return found
+        return self._columns[: self.cols_count] if in_rows else self._columns[self.cols_count :]
+
+    def rows_base(self, in_rows: bool) -> memoryview[Any]:
+        """Weights that are not 0 in each row, uint32 [rows], by whether rows stay where they are; or empty."""
+        return self._rows[: len(self._rows) // 2] if in_rows else self._rows[len(self._rows) // 2 :]
 
     def columns(self, each: Hypothesis) -> NDArray[np.uint32]:
         """Weights that are not 0 in each column, uint32 [cols]."""
-        return self.base(each.in_rows)[each.places(self.cols_count)]
+        import numpy as np
+
+        found: NDArray[np.uint32] = np.asarray(self.base(each.in_rows))[each.places(self.cols_count)]
+        return found
 
     def rows(self, each: Hypothesis) -> NDArray[np.uint32]:
         """Weights that are not 0 in each row, uint32 [rows]; those of shifted payloads are as of unshifted ones.
 
         Empty where rows were not counted.
         """
-        found: NDArray[np.uint32] = self._rows[0 if each.in_rows else 1]
-        return found
+        import numpy as np
+
+        return np.asarray(self.rows_base(each.in_rows))
 
 
 def totals_reference(
@@ -76,6 +88,8 @@ def totals_reference(
     :param others: whether those that are not set are counted
     :returns: uint32 [2, cols] and uint32 [2, rows]
     """
+    import numpy as np
+
     by_place = np.stack((pairs.reshape(4, 4, -1).sum(axis=1).T.reshape(-1), pairs.sum(axis=0)))
     of_four = stretches.reshape(-1, 4, 4).sum(axis=1)[:, ::-1]  # the first row has the highest pair
     by_row = np.stack((stretches.sum(axis=1), of_four.reshape(-1)))
@@ -97,7 +111,7 @@ def count(
     code_map: CodeMap,
     buffer: memoryview | None = None,
     of_rows: bool = True,
-    target: NDArray[np.uint32] | None = None,
+    target: memoryview[Any] | None = None,
 ) -> Counted:
     """Read a payload and count.
 
@@ -113,8 +127,9 @@ def count(
     if buffer is None:
         buffer = room(min(size, max(PIECE, MOST)))
     if target is None:
-        target = np.empty(counts_size(rows, cols, of_rows), dtype=np.uint32)
-    columns, along = target[: 2 * cols].reshape(2, -1), target[2 * cols :].reshape(2, -1)
+        target = zeros("I", counts_size(rows, cols, of_rows))
+    columns = shaped(target[: 2 * cols], "I", 2, cols)
+    along = shaped(target[2 * cols :], "I", 2, rows) if of_rows else None
     if type(source) is not FileSource or not _bit_sums.count_file(
         kernel_row(), source.fileno(), start, rows, buffer, step, either, others, columns, along
     ):  # what could not be read is read again, to be told
@@ -124,7 +139,7 @@ def count(
             source.readinto(start + at, piece)
             sums.add(piece)
         _bit_sums.totals(sums.columns, sums.segments, rows, others, columns, along)
-    return Counted(columns, along, rows)
+    return Counted(target, rows, cols)
 
 
 def counts_size(rows: int, cols: int, of_rows: bool) -> int:
@@ -134,9 +149,9 @@ def counts_size(rows: int, cols: int, of_rows: bool) -> int:
 
 def room(size: int = max(PIECE, MOST)) -> memoryview:
     """A buffer for what is read, at a multiple of LINE."""
-    raw = np.empty(size + LINE, dtype=np.uint8)
-    first = -raw.ctypes.data % LINE
-    return raw[first : first + size].data
+    raw = zeros("B", size + LINE)
+    first = _bit_sums.line_offset(raw)
+    return raw[first : first + size]
 
 
 @cache

@@ -5,23 +5,23 @@ Tensors are asked one by one, their partners being read as the file, or they the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from math import isnan
+from operator import add, and_
 
-import numpy as np
-
-from i2s_spec.inspect.evidence.decision import RATIO, Decision, decide, quantile
+from i2s_spec.inspect.evidence.decision import Decision, decide
 from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, fitting
+from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterator, NamedTuple, Sequence
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from i2s_spec.inspect.evidence.comparisons import MatrixComparison
     from i2s_spec.inspect.evidence.roles import Roles
 
 _NAMES: Final = [each.name for each in HYPOTHESES]
 _NONE: Final = dict.fromkeys(_NAMES, 0.0)
-_IN_ROWS: Final = np.array([each.in_rows for each in HYPOTHESES])
+_IN_ROWS: Final = {each.name: each.in_rows for each in HYPOTHESES}
+
+#: Where `_Squares` has the scores for partners that are read as the hypothesis reads its own.
+_AS_OWN: Final = 2
 
 #: How often tensors are asked again with their partners read as these were decided.
 ROUNDS: Final = 3
@@ -48,17 +48,15 @@ def decide_all(found: Roles, comparisons: Sequence[MatrixComparison]) -> Decisio
         by_matrix.setdefault(one.matrix.key, []).append(number)
     if not by_matrix:
         return Decisions(whole, profiles, grams, {})
-    groups = _Groups(squares, by_matrix)
     assumed = next((each.in_rows for each in HYPOTHESES if each.name == whole.best), True)
     sides = dict.fromkeys(found.matrices, assumed)
-    sums = groups.sums(sides)
+    decisions = squares.by_matrix(by_matrix, sides)
     for _ in range(ROUNDS - 1):
-        again = {**sides, **groups.sides(sums, assumed)}
+        again = {**sides, **{key: _IN_ROWS.get(one.name or "", assumed) for key, one in decisions.items()}}
         if again == sides:
             break
         sides = again
-        sums = groups.sums(sides)
-    decisions = groups.decisions(sums)
+        decisions = squares.by_matrix(by_matrix, sides)
     return Decisions(whole, profiles, grams, dict(_confirmed(whole, decisions, by_matrix, squares)))
 
 
@@ -96,81 +94,54 @@ def _confirmed(
 
 
 class _Squares:
-    """Comparisons, and their scores squared, float64 [comparisons, how partners are read, hypotheses].
+    """Comparisons, and their scores squared, three lists for each: by how partners are read.
 
-    Partners are read in rows, mixed, or (2) as the hypothesis reads its own. Channels that are written alike are read alike,
-    never oppositely: a Gram that correlates negatively counts nothing.
+    Partners are read in rows, mixed, or (`_AS_OWN`) as the hypothesis reads its own. Channels that are written alike are
+    read alike, never oppositely: a Gram that correlates negatively counts nothing.
     """
 
     def __init__(self, comparisons: Sequence[MatrixComparison]) -> None:
         self.comparisons = comparisons
-        found = np.array([one.found for one in comparisons]).reshape(-1, 2, len(_NAMES))
-        found[np.isnan(found)] = 0.0
-        of_grams = [number for number, one in enumerate(comparisons) if one.gram]
-        found[of_grams] = np.maximum(found[of_grams], 0.0)
-        found *= found
-        own = np.where(_IN_ROWS, found[:, 0], found[:, 1])
-        self.squares = np.concatenate((found, own[:, None]), axis=1)
-        self.fits = np.array([fitting(one.matrix.rows, one.matrix.cols) for one in comparisons])
+        self._squares: list[tuple[list[float], list[float], list[float]]] = []
+        for one in comparisons:
+            first, second = ([_squared(score, one.gram) for score in row] for row in one.found)
+            own = [a if in_rows else b for in_rows, a, b in zip(_IN_ROWS.values(), first, second, strict=True)]
+            self._squares.append((first, second, own))
 
     def decide(self, numbers: Sequence[int]) -> Decision:
         """Decide from comparisons together, partners being read as the hypothesis reads its own."""
         if not numbers:
             return decide(_NONE, 0)
-        chosen = list(numbers)
-        return _decided(self.squares[chosen, 2].sum(axis=0), self.fits[chosen].all(axis=0), len(chosen))
+        return self._decided(numbers, [_AS_OWN] * len(numbers))
 
+    def by_matrix(
+        self, groups: dict[tuple[int, str], list[int]], sides: dict[tuple[int, str], bool]
+    ) -> dict[tuple[int, str], Decision]:
+        """The decision on each matrix.
 
-class _Groups:
-    """The comparisons of each matrix, which are decided together.
-
-    :param by_matrix: the numbers of comparisons, by layer and role; some matrix at least
-    """
-
-    def __init__(self, squares: _Squares, by_matrix: dict[tuple[int, str], list[int]]) -> None:
-        self._squares, self._keys = squares, list(by_matrix)
-        self._order = np.array([number for group in by_matrix.values() for number in group])
-        self._freedoms = [len(group) for group in by_matrix.values()]
-        self._starts = np.cumsum([0, *self._freedoms[:-1]])
-        self._fits = squares.fits[[group[0] for group in by_matrix.values()]]
-        self._partnered = [(number, one.partners) for number, one in enumerate(squares.comparisons) if one.partners]
-
-    def sums(self, sides: dict[tuple[int, str], bool]) -> NDArray[np.float64]:
-        """The sums of squares of each matrix, float64 [matrices, hypotheses].
-
+        :param groups: the numbers of its comparisons
         :param sides: how the rows of partners are read; those of one that is not here as the hypothesis reads its own
         """
-        side = np.full(len(self._squares.comparisons), 2)
-        for number, partners in self._partnered:
-            if seen := [sides[key] for key in partners if key in sides]:
-                side[number] = 0 if 2 * sum(seen) >= len(seen) else 1
-        found: NDArray[np.float64] = np.add.reduceat(
-            self._squares.squares[self._order, side[self._order]], self._starts, axis=0
-        )
-        return found
+        return {
+            key: self._decided(numbers, [self._side(number, sides) for number in numbers])
+            for key, numbers in groups.items()
+        }
 
-    def sides(self, sums: NDArray[np.float64], otherwise: bool) -> dict[tuple[int, str], bool]:
-        """Whether rows of each matrix stay where they are, as it is decided; `otherwise` where it is not.
+    def _side(self, number: int, sides: dict[tuple[int, str], bool]) -> int:
+        seen = [sides[key] for key in self.comparisons[number].partners if key in sides]
+        if not seen:
+            return _AS_OWN
+        return 0 if 2 * sum(seen) >= len(seen) else 1
 
-        This is `decide` for all of them at once.
-        """
-        fitting_sums = np.where(self._fits, sums, -np.inf)
-        every = np.arange(len(sums))
-        best = fitting_sums.argmax(axis=1)
-        most = fitting_sums[every, best]
-        fitting_sums[every, best] = -np.inf
-        second = fitting_sums.max(axis=1)
-        wanted = np.maximum([quantile(freedom) for freedom in self._freedoms], (1 - 1 / RATIO) * most)
-        decided = (most - second >= wanted) & np.isfinite(second)
-        found = np.where(decided, _IN_ROWS[best], otherwise)
-        return dict(zip(self._keys, found.tolist(), strict=True))
-
-    def decisions(self, sums: NDArray[np.float64]) -> dict[tuple[int, str], Decision]:
-        """The decision on each matrix."""
-        parts = zip(self._keys, sums, self._fits, self._freedoms, strict=True)
-        return {key: _decided(row, fits, freedom) for key, row, fits, freedom in parts}
+    def _decided(self, numbers: Sequence[int], sides: Sequence[int]) -> Decision:
+        sums = [0.0] * len(_NAMES)
+        fits = [True] * len(_NAMES)
+        for number, side in zip(numbers, sides, strict=True):
+            sums = list(map(add, sums, self._squares[number][side]))
+            matrix = self.comparisons[number].matrix
+            fits = list(map(and_, fits, fitting(matrix.rows, matrix.cols)))
+        return decide({name: total for name, total, fit in zip(_NAMES, sums, fits, strict=True) if fit}, len(numbers))
 
 
-def _decided(sums: NDArray[np.float64], fits: Any, freedom: int) -> Decision:
-    named = zip(_NAMES, sums.tolist(), fits.tolist(), strict=True)
-    return decide({name: total for name, total, fit in named if fit}, freedom)
+def _squared(score: float, gram: bool) -> float:
+    return 0.0 if isnan(score) or (gram and score < 0) else score * score

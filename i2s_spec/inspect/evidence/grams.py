@@ -14,18 +14,18 @@ Both are taken of the first channels and of the first rows or columns only, so t
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import sqrt
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-import numpy as np
 
 from i2s_spec.codec.isa import KernelSet, row_of, table
 from i2s_spec.inspect.evidence import _bit_sums, profiles
-from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES
+from i2s_spec.inspect.evidence.hypotheses import BLOCK, HYPOTHESES
 from i2s_spec.inspect.evidence.profiles import VALUES
+from i2s_spec.light_arrays import packed, zeros
+from i2s_spec.light_functools import lru_cache
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from i2s_spec.gguf.source import Source
@@ -39,8 +39,8 @@ OVER: Final = 512
 #: Bytes that are read of one matrix at most, about.
 READ: Final = 1 << 22
 
-
-Grams = dict[bool, "NDArray[np.float32]"]
+#: By whether rows stay where they are: float32 [vectors, vectors].
+Grams = dict[bool, "memoryview[Any]"]
 
 
 @lru_cache(maxsize=1)
@@ -54,8 +54,8 @@ class GramReader:
 
     def __init__(self, source: Source, code_map: CodeMap) -> None:
         self._source = source
-        self._trits = np.array([trit or 0 for trit in code_map.trits], dtype=np.int8)
-        self._buffer = np.empty(READ, dtype=np.uint8).data
+        self._trits = packed("b", [trit or 0 for trit in code_map.trits])
+        self._buffer = zeros("B", 0)
         self._row = row_of(kernel_sets)
 
     def columns(self, matrix: Matrix, correlated: bool = False) -> Grams:
@@ -72,13 +72,16 @@ class GramReader:
 
     def _grams(self, matrix: Matrix, rows: int, places: int, down: bool, correlated: bool) -> Grams:
         rows = _rows(matrix, rows)
-        raw = self._buffer[: rows * matrix.cols // 4]
+        needed = rows * matrix.cols // 4
+        if len(self._buffer) < needed:
+            self._buffer = zeros("B", needed)
+        raw = self._buffer[:needed]
         self._source.readinto(matrix.start, raw)
         size = places if down else rows
         found: Grams = {}
         for in_rows in (True, False):
             stride, n = (matrix.cols // 4, places // 4) if in_rows else (matrix.cols, places)
-            found[in_rows] = np.empty((size, size), dtype=np.float32)
+            found[in_rows] = zeros("f", size, size)
             _bit_sums.gram(self._row, raw, stride, n, down, not in_rows, self._trits, found[in_rows], correlated)
         return found
 
@@ -90,6 +93,8 @@ def _rows(matrix: Matrix, most: int) -> int:
 
 def gram_reference(source: Source, matrix: Matrix, code_map: CodeMap, in_rows: bool, down: bool) -> NDArray[np.float64]:
     """The definition of `GramReader.columns` (`down`) and of `GramReader.rows`, of one side."""
+    import numpy as np
+
     rows, places = (OVER, CHANNELS) if down else (CHANNELS, OVER)
     rows = _rows(matrix, rows)
     raw = source.read(matrix.start, rows * matrix.cols // 4)
@@ -105,15 +110,25 @@ def gram_reference(source: Source, matrix: Matrix, code_map: CodeMap, in_rows: b
     return found
 
 
-def correlations(products: NDArray[np.float32]) -> NDArray[np.float32]:
+def correlations(products: memoryview[Any]) -> memoryview[Any]:
     """Products as correlations, with 0 on the diagonal and for channels that are constant; they sum up to 0."""
-    found = np.empty(products.shape, dtype=np.float32)
-    _bit_sums.correlations(row_of(kernel_sets), np.ascontiguousarray(products), found)
+    found = zeros("f", len(products), len(products))
+    _bit_sums.correlations(row_of(kernel_sets), products, found)
+    return found
+
+
+def added(one: memoryview[Any], other: memoryview[Any]) -> memoryview[Any]:
+    """The sums of two matrices of products, of as many first vectors as both have."""
+    size = min(len(one), len(other))
+    found = zeros("f", size, size)
+    _bit_sums.add_products(one, other, found)
     return found
 
 
 def correlations_reference(products: NDArray[Any]) -> NDArray[np.float32]:
     """The definition of `correlations`."""
+    import numpy as np
+
     size = np.sqrt(np.diagonal(products).astype(np.float64))
     inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
     found = products * inverse[:, None] * inverse[None, :]
@@ -131,21 +146,22 @@ def as_read(products: NDArray[np.float32], each: Hypothesis, cols: int) -> tuple
 
 
 @lru_cache(maxsize=256)
-def read_places(each: Hypothesis, cols: int, known: int) -> tuple[NDArray[np.int32], int]:
+def read_places(each: Hypothesis, cols: int, known: int) -> tuple[list[int], int]:
     """Of the first `known` places those that a hypothesis has channels for, in their order, and the first channel."""
-    index = each.places(cols)[:known]
-    ours = np.flatnonzero(index < known)
-    return index[ours].astype(np.int32), int(ours[0])
+    block = each.first_places(cols)
+    index = [(start + place) % cols for start in range(0, known, BLOCK) for place in block]
+    first = next(channel for channel, place in enumerate(index) if place < known)
+    return [place for place in index if place < known], first
 
 
 class Reads(NamedTuple):
     """The hypotheses of one side that fit a shape, by their numbers, and what `read_places` gives for each: `places` one
     after the other, each from `starts` on, and the `firsts`."""
 
-    numbers: NDArray[np.int64]
-    places: NDArray[np.int32]
-    starts: NDArray[np.int64]
-    firsts: NDArray[np.int64]
+    numbers: memoryview[Any]
+    places: memoryview[Any]
+    starts: memoryview[Any]
+    firsts: memoryview[Any]
 
 
 @lru_cache(maxsize=64)
@@ -156,15 +172,18 @@ def reads(rows: int, cols: int, known: int, in_rows: bool) -> Reads:
         for number, each in enumerate(HYPOTHESES)
         if each.in_rows == in_rows and each.fits(rows, cols)
     ]
+    starts = [0]
+    for _, places, _ in chosen:
+        starts.append(starts[-1] + len(places))
     return Reads(
-        np.array([number for number, _, _ in chosen], dtype=np.int64),
-        np.concatenate([np.empty(0, dtype=np.int32), *(places for _, places, _ in chosen)]),
-        np.cumsum([0, *(len(places) for _, places, _ in chosen)], dtype=np.int64),
-        np.array([first for _, _, first in chosen], dtype=np.int64),
+        packed("q", [number for number, _, _ in chosen]),
+        packed("i", [place for _, places, _ in chosen for place in places]),
+        packed("q", starts),
+        packed("q", [first for _, _, first in chosen]),
     )
 
 
-def score_as_read(one: NDArray[np.float32], others: Grams, read: Reads, found: NDArray[np.float64]) -> None:
+def score_as_read(one: memoryview[Any], others: Grams, read: Reads, found: memoryview[Any]) -> None:
     """The `score` of the channels that `as_read` finds and as many of each of the `others`, for each way to read.
 
     :param one: correlations of columns
@@ -179,7 +198,7 @@ def score_as_read(one: NDArray[np.float32], others: Grams, read: Reads, found: N
 
 
 def score_as_shared(
-    products: NDArray[np.float32], others: Grams, read: Reads, share: int, width: int, found: NDArray[np.float64]
+    products: memoryview[Any], others: Grams, read: Reads, share: int, width: int, found: memoryview[Any]
 ) -> None:
     """The same where heads share a key head: `score` of the correlations of what `as_read` and `shared` find of products.
 
@@ -208,6 +227,8 @@ def shared(products: NDArray[np.float32], width: int, share: int) -> NDArray[np.
     :param share: heads that share one
     :returns: [groups * width, groups * width]
     """
+    import numpy as np
+
     groups = len(products) // (width * share)
     if groups == 0:
         return None

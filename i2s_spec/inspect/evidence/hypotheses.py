@@ -11,14 +11,13 @@ are read from one table of counts: four rows of the tensor as one row of bytes.
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-import numpy as np
-
+from i2s_spec.light_arrays import packed, shaped
+from i2s_spec.light_functools import lru_cache
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, NamedTuple
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS, Layout
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 #: Columns come in whole blocks, so that every row begins a block in every layout.
@@ -61,9 +60,22 @@ class Hypothesis(NamedTuple):
         """
         return _places(self, cols)
 
+    def first_places(self, cols: int) -> list[int]:
+        """The `places` of the columns of the first block: those of other blocks move on with their block, in a ring."""
+        found = _block(self.layout)
+        if self.reversed:
+            found = [place ^ 3 for place in found]
+        if self.swapped:
+            found = [place ^ 3 << 2 for place in found]
+        if self.shifted:
+            found = [(place + self.shifted * BLOCK) % cols for place in found]
+        return found
+
 
 @lru_cache(maxsize=64)
 def _places(each: Hypothesis, cols: int) -> NDArray[np.intp]:
+    import numpy as np
+
     k = np.arange(cols)
     byte = np.asarray(each.layout.byte_of(k, 4, cols)).astype(np.intp)
     if not each.in_rows:
@@ -78,36 +90,42 @@ def _places(each: Hypothesis, cols: int) -> NDArray[np.intp]:
     return byte * 4 + pair
 
 
+@lru_cache(maxsize=16)
+def _block(layout: Layout) -> list[int]:
+    """The places of the columns of the first block in a layout."""
+    byte_of, shift_of = layout.byte_of, layout.shift_of
+    if layout.row_block > 1:
+        return [byte_of(k, 4, BLOCK) for k in range(BLOCK)]
+    return [byte_of(k, 4, BLOCK) * 4 + shift_of(k, 4, BLOCK) // 2 for k in range(BLOCK)]
+
+
 class Orders(NamedTuple):
     """The hypotheses that fit a shape: first those that leave rows where they are, `split` of them, then the others.
 
-    `places` has the places of each, int32 [names, cols], `first` those of the first block, int32 [names, BLOCK]: those of
-    other blocks move on with their block, in a ring. `numbers` are their places in HYPOTHESES, intp [names].
+    `first` has the `first_places` of each, int32 [names, BLOCK]. `numbers` are their places in HYPOTHESES.
     """
 
     names: list[str]
-    numbers: NDArray[np.intp]
+    numbers: list[int]
     split: int
-    places: NDArray[np.int32]
-    first: NDArray[np.int32]
+    first: memoryview[Any]
 
 
 @lru_cache(maxsize=64)
 def orders(rows: int, cols: int) -> Orders:
     """The hypotheses that fit a shape, and where each has its columns."""
-    found = [each for side in (True, False) for each in HYPOTHESES if each.in_rows == side and each.fits(rows, cols)]
-    places = np.empty((len(found), cols), dtype=np.int32)
-    for row, each in enumerate(found):
-        places[row] = each.places(cols)
-    numbers = np.array([HYPOTHESES.index(each) for each in found], dtype=np.intp)
-    first = np.ascontiguousarray(places[:, :BLOCK])
-    return Orders([each.name for each in found], numbers, sum(each.in_rows for each in found), places, first)
+    numbers = [n for side in (True, False) for n, each in enumerate(HYPOTHESES) if each.in_rows == side]
+    numbers = [n for n in numbers if HYPOTHESES[n].fits(rows, cols)]
+    found = [HYPOTHESES[n] for n in numbers]
+    first = packed("i", [place for each in found for place in each.first_places(cols)])
+    names, split = [each.name for each in found], sum(each.in_rows for each in found)
+    return Orders(names, numbers, split, shaped(first, "i", len(found), BLOCK))
 
 
 @lru_cache(maxsize=64)
-def fitting(rows: int, cols: int) -> NDArray[np.bool_]:
+def fitting(rows: int, cols: int) -> list[bool]:
     """Which of HYPOTHESES fit a shape."""
-    return np.array([each.fits(rows, cols) for each in HYPOTHESES])
+    return [each.fits(rows, cols) for each in HYPOTHESES]
 
 
 def _made() -> tuple[Hypothesis, ...]:

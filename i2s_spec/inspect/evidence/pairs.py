@@ -12,11 +12,11 @@ twice the other as well.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
-
 from i2s_spec.inspect.evidence import profiles
 from i2s_spec.inspect.evidence.decision import RATIO, quantile
 from i2s_spec.inspect.evidence.hypotheses import named
+from i2s_spec.light_arrays import as_kind
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, Iterator, NamedTuple
 from i2s_spec.schema.dialect import CANONICAL
 
 if TYPE_CHECKING:
@@ -57,13 +57,25 @@ def pair_order(found: LayoutEvidence) -> PairOrder:
         if role not in ROTATED:
             continue
         heads = found.roles.key_heads if ROTATED[role] else found.roles.heads
-        rows = counted.rows(each)
-        if not heads or rows.size % (2 * heads):
+        rows = counted.rows_base(each.in_rows)
+        if not heads or not len(rows) or len(rows) % (2 * heads):
             continue
-        halves = rows.reshape(heads, 2, -1).swapaxes(1, 2).reshape(-1, 2)
-        scores = [profiles.score(pairs[:, 0], pairs[:, 1]) for pairs in (halves, rows.reshape(-1, 2))]
+        scores = [profiles.count_score(*pairs) for pairs in (_halves(rows, heads), (_every(rows), _every(rows[1:])))]
         if None in scores:
             continue
         many += 1
         sums = [total + max(0.0, score or 0.0) ** 2 for total, score in zip(sums, scores, strict=True)]
     return PairOrder(sums[0], sums[1], many)
+
+
+def _halves(rows: memoryview[Any], heads: int) -> Iterator[memoryview[Any]]:
+    """The counts of the first half of each head's rows, and those of the second."""
+    half = len(rows) // heads // 2
+    for first in (0, half):
+        parts = (rows[start : start + half].tobytes() for start in range(first, len(rows), 2 * half))
+        yield as_kind(b"".join(parts), "I")
+
+
+def _every(rows: memoryview[Any]) -> memoryview[Any]:
+    """Every second count."""
+    return as_kind(rows[::2].tobytes(), "I")

@@ -12,16 +12,15 @@ normal number.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import sqrt
-from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
 
 from i2s_spec.codec.isa import KernelSet, row_of, table
 from i2s_spec.inspect.evidence import _bit_sums
+from i2s_spec.light_functools import lru_cache
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 #: Different values that a profile must have; one that is almost constant has no ranks worth comparing.
@@ -32,6 +31,8 @@ COUNTS: Final = 1 << 20
 
 def ranks(profile: NDArray[Any]) -> NDArray[np.float64] | None:
     """Ranks with mean 0, equals sharing one; None for a profile that is almost constant or not finite."""
+    import numpy as np
+
     found = np.empty(profile.size)
     if profile.dtype == np.uint32:
         different = _bit_sums.ranks(np.ascontiguousarray(profile), found)
@@ -58,6 +59,11 @@ def score(one: NDArray[Any], other: NDArray[Any]) -> float | None:
     if first is None or second is None:
         return None
     return ranked_score(first, second)
+
+
+def count_score(one: memoryview[Any], other: memoryview[Any]) -> float | None:
+    """The same of two profiles of counts, uint32, without NumPy."""
+    return _bit_sums.count_score(one, other, VALUES)
 
 
 def ranked_score(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
@@ -94,6 +100,8 @@ def column_scores(
     :returns: float64 [profiles, orders]; None where a profile is almost constant
     :raises ValueError: where sums of counts reach `COUNTS`
     """
+    import numpy as np
+
     found = np.empty((len(others), len(places)))
     row = kernel_row()
     return found if _bit_sums.column_scores(row, bases, places, split, others, share, width, VALUES, found) else None
@@ -108,6 +116,8 @@ def column_scores_reference(
     width: int = 1,
 ) -> NDArray[np.float64] | None:
     """The definition of `column_scores`."""
+    import numpy as np
+
     found = np.empty((len(others), len(places)))
     blocks = np.arange(0, bases.shape[1], places.shape[1])
     for number, first in enumerate(places):

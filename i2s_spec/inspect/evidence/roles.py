@@ -5,20 +5,15 @@ Tensors go by their names; one that has another shape than its layer needs, or w
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-import numpy as np
+import sys
+from array import array
 
 from i2s_spec.errors import FormatError
 from i2s_spec.inspect.evidence.counted import looked_at
-from i2s_spec.schema.checks import order_prefix
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, Iterator, NamedTuple
 from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from i2s_spec.gguf.reader import File, Tensor
 
 #: Matrices whose columns are the hidden state, and those whose rows are.
@@ -37,11 +32,13 @@ GAINS: Final = {
 #: Layers and tensors that are looked at in a file; no real one has as many.
 LAYERS: Final = 1024
 TENSORS: Final = 100_000
+#: Digits of a layer's number at most.
+_DIGITS: Final = 4
 #: Elements of the longest gain.
 LONGEST: Final = 1 << 18
 
-_NAME: Final = re.compile(rb"blk\.(0|[1-9][0-9]{0,3})\.([a-z_]{1,32})\.weight", re.ASCII)
-
+#: All of these roles, as names of tensors have them.
+_ROLES: Final = {name.encode(): name for names in (GAINS, *GAINS.values()) for name in names}
 
 #: Layer, role and row in the tensor table of a tensor that is named as one of a layer.
 _Named = tuple[int, str, int]
@@ -68,9 +65,9 @@ class Gains:
 
     def __init__(self, file: File, tensors: dict[tuple[int, str], Tensor]) -> None:
         self._file, self._tensors = file, tensors
-        self._read: dict[tuple[int, str], NDArray[Any] | None] = {}
+        self._read: dict[tuple[int, str], memoryview[Any] | None] = {}
 
-    def get(self, key: tuple[int, str]) -> NDArray[Any] | None:
+    def get(self, key: tuple[int, str]) -> memoryview[Any] | None:
         """A gain, float32; None where there is none that can be read."""
         if key not in self._tensors:
             return None
@@ -129,12 +126,25 @@ def _of_some(file: File, named: list[_Named], layers: int) -> list[_Named]:
 
 
 def _named(file: File) -> Iterator[_Named]:
-    known = {*GAINS, *(name for names in GAINS.values() for name in names)}
     index = file.index
     for row in range(min(index.tensors, TENSORS)):
-        found = _NAME.fullmatch(index.tensor(row).name)
-        if found and int(found[1]) < LAYERS and found[2].decode() in known:
-            yield int(found[1]), found[2].decode(), row
+        found = layer_role(index.tensor(row).name)
+        if found is not None and found[0] < LAYERS:
+            yield *found, row
+
+
+def layer_role(name: bytes) -> tuple[int, str] | None:
+    """The layer and the role of a tensor; None if its name is not that of a matrix or gain of a layer.
+
+    >>> layer_role(b"blk.12.ffn_up.weight"), layer_role(b"blk.012.ffn_up.weight")
+    ((12, 'ffn_up'), None)
+    """
+    if not (name.startswith(b"blk.") and name.endswith(b".weight")):
+        return None
+    layer, _, role = name[4:-7].partition(b".")
+    if role not in _ROLES or not layer.isdigit() or len(layer) > _DIGITS or (len(layer) > 1 and layer.startswith(b"0")):
+        return None
+    return int(layer), _ROLES[role]
 
 
 def _matrix(layer: int, role: str, tensor: Tensor) -> Matrix | None:
@@ -151,17 +161,19 @@ def _matrix(layer: int, role: str, tensor: Tensor) -> Matrix | None:
     return Matrix(layer, role, tensor.name, rows, cols, span.start)
 
 
-def _gain(file: File, tensor: Tensor) -> NDArray[Any] | None:
+def _gain(file: File, tensor: Tensor) -> memoryview[Any] | None:
     if tensor.type is None or tensor.type.name not in ("F32", "F16", "BF16") or not 0 < tensor.ne[0] <= LONGEST:
         return None
     try:
         if tensor.type.name != "F32":
-            return np.asarray(tensor.dequantize(), dtype=np.float32)
+            return memoryview(tensor.dequantize().astype("f4").data)
         span = tensor.payload_span
         tensor.require(span)
-        raw = np.empty(tensor.ne[0], dtype=f"{order_prefix(file.byte_order)}f4")
-        file.source.readinto(span.start, raw.view(np.uint8).data)
-        return raw.astype(np.float32, copy=False)
+        raw = array("f", bytes(4 * tensor.ne[0]))
+        file.source.readinto(span.start, memoryview(raw).cast("B"))
+        if file.byte_order != sys.byteorder:
+            raw.byteswap()
+        return memoryview(raw)
     except (FormatError, ValueError):
         return None
 

@@ -9,15 +9,13 @@ drawing rows at random (hypergeometric), and its normal quantile the score, so t
 from __future__ import annotations
 
 from math import exp, inf, lgamma, log, pi, sqrt
-from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numpy as np
-
-from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, orders
+from i2s_spec.inspect.evidence import _bit_sums
+from i2s_spec.inspect.evidence.hypotheses import orders
+from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterator, Mapping, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
+    import numpy as np
     from numpy.typing import NDArray
 
     from i2s_spec.inspect.evidence.counted import Counted
@@ -89,30 +87,20 @@ def zero_comparisons(counts: Mapping[tuple[int, str], Counted]) -> Iterator[tupl
         if role != "ffn_down" or not all(name in counts for name in names):
             continue
         down = counts[layer, role]
-        if down.bases.all():
+        if not any(_bit_sums.has_zero(down.base(in_rows)) for in_rows in (True, False)):
             continue  # no column is all zero
         scores: dict[bool, dict[str, float]] = {}
         read = orders(down.rows_count, down.cols_count)
-        parts = {True: slice(read.split), False: slice(read.split, None)}
-        zero = {in_rows: down.base(in_rows) == 0 for in_rows in (True, False)}
-        many = {in_rows: int(places.sum()) for in_rows, places in zero.items()}
         for side in (True, False):
-            used = next(each for each in HYPOTHESES if each.in_rows == side)
-            gate, up = (counts[name].rows(used) == 0 for name in names)
-            if not gate.size == up.size == down.cols_count:
+            gate, up = (counts[name].rows_base(side) for name in names)
+            if not len(gate) == len(up) == down.cols_count:
                 break
-            chosen = np.flatnonzero(gate & up)
-            either = int((gate | up).sum()) if chosen.size else 0
             scores[side] = {}
-            for in_rows in zero:
-                hypotheses, places = read.names[parts[in_rows]], read.places[parts[in_rows]]
-                if not chosen.size:
-                    scores[side].update(dict.fromkeys(hypotheses, 0.0))
-                    continue
-                alike = zero[in_rows][places[:, chosen]].sum(axis=1).tolist()
-                for name, both in zip(hypotheses, alike, strict=True):
-                    channels = ZeroChannels(layer, gate.size, chosen.size, either, many[in_rows], both)
-                    scores[side][name] = channels.score
+            for in_rows, part in ((True, (0, read.split)), (False, (read.split, len(read.names)))):
+                rows, either, columns, alike = _bit_sums.zeros_alike(gate, up, down.base(in_rows), read.first, *part)
+                for name, both in zip(read.names[slice(*part)], alike, strict=True):
+                    channels = ZeroChannels(layer, len(gate), rows, either, columns, both)
+                    scores[side][name] = channels.score if rows else 0.0
         if len(scores) == 2 and any(any(each.values()) for each in scores.values()):
             yield layer, scores
 

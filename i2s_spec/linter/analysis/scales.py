@@ -14,7 +14,6 @@ from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterable, Iterator, Name
 from i2s_spec.linter.analysis.payload_stats import payload_anomalies
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import USUAL
-from i2s_spec.pattern import pattern
 from i2s_spec.schema.checks import order_prefix
 
 if TYPE_CHECKING:
@@ -34,7 +33,8 @@ SIBLINGS: Final = 3
 #: Bytes of a header before a payload.
 HEADER: Final = 32
 
-LAYER = pattern(rb"(?:blk\.)(\d{1,6})\.(.+)")
+#: Digits of a layer's number at most.
+_DIGITS: Final = 6
 
 
 #: Positions in the survey and their scales, as arrays: a file may have a hundred thousand.
@@ -175,15 +175,26 @@ def groups(subject: Subject) -> dict[bytes, Scales]:
     assert survey is not None
     groups: dict[bytes, Scales] = {}
     for place, scale in scales(subject):
-        whole = subject.name(survey.row(place))
-        match = LAYER.fullmatch(whole) if whole.startswith(b"blk.") else None
-        name = match[2] if match else b""
+        named = in_layer(subject.name(survey.row(place)))
+        name = named[1] if named is not None else b""
         group = groups.get(name)
         if group is None:
             group = groups[name] = array("q"), array("d")
         group[0].append(place)
         group[1].append(scale)
     return groups
+
+
+def in_layer(name: bytes) -> tuple[bytes, bytes] | None:
+    """The digits of the layer and the rest of a tensor's name; None if it is not in a layer.
+
+    >>> in_layer(b"blk.3.ffn_up.weight"), in_layer(b"output.weight")
+    ((b'3', b'ffn_up.weight'), None)
+    """
+    layer, _, rest = name[4:].partition(b".")
+    if not name.startswith(b"blk.") or not layer.isdigit() or len(layer) > _DIGITS or not rest:
+        return None
+    return layer, rest
 
 
 def _reciprocals(groups: dict[bytes, Scales]) -> dict[int, float]:

@@ -12,7 +12,6 @@ from itertools import islice
 from i2s_spec.errors import FormatError
 from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterator, NamedTuple
 from i2s_spec.linter.analysis.subject import Subject, analysis
-from i2s_spec.pattern import pattern
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.evidence.layout_evidence import LayoutEvidence
@@ -23,8 +22,6 @@ SMALL: Final = 1 << 24
 LAYERS: Final = 2
 #: Most tensors that are searched for a matrix of a layer.
 LOOKED_AT: Final = 1000
-
-_IN_LAYER: Final = pattern(rb"blk\.[0-9]+\.(?:attn|ffn)_")
 
 
 class Ahead(NamedTuple):
@@ -57,9 +54,12 @@ def layout_ahead(subject: Subject) -> Ahead | None:
 
 def _has_layers(subject: Subject) -> bool:
     """Whether a tensor's name is that of a matrix with a role in a layer."""
-    rows = (row for row, _ in islice(subject.i2s(), LOOKED_AT))
-    names = (name for row in rows if (name := subject.name(row)).startswith(b"blk."))
-    return any(_IN_LAYER.match(name) for name in names)
+    return any(_is_in_layer(subject.name(row)) for row, _ in islice(subject.i2s(), LOOKED_AT))
+
+
+def _is_in_layer(name: bytes) -> bool:
+    layer, _, role = name[4:].partition(b".")
+    return name.startswith(b"blk.") and layer.isdigit() and role.startswith((b"attn_", b"ffn_"))
 
 
 @analysis

@@ -79,7 +79,8 @@ def test_pieces_add_up(name: str, pieces: list[int], seed: int, dense: bool, alo
     if data:
         columns, segments = bit_sums_reference(data, 128, 32, either=False)
         assert np.array_equal(sums.columns, columns)
-        assert np.array_equal(sums.segments, segments if along else segments[:0])
+        assert (sums.segments is None) == (not along)
+        assert not along or np.array_equal(sums.segments, segments)
 
 
 @pytest.mark.parametrize(("size", "width", "segment"), [(5, 4, 2), (8, 4, 3), (8, 0, 1), (8, 4, 0)])
@@ -113,6 +114,67 @@ def test_more_rows_than_there_are() -> None:
 def test_the_environment_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("I2S_ISA", "portable")
     assert kernel_row() == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=2, max_size=60))
+def test_scores_of_counts_are_those_of_profiles(pairs: list[tuple[int, int]]) -> None:
+    one, other = np.array(pairs, dtype=np.uint32).T.copy()
+    assert profiles.count_score(memoryview(one), memoryview(other)) == profiles.score(one, other)
+
+
+def test_scores_of_counts_of_what_does_not_fit() -> None:
+    counts = np.array([1, 2, 3, 4], np.uint32)
+    assert _bit_sums.count_score(counts[:0], counts[:0], 1) is None
+    with pytest.raises(ValueError, match="another shape"):
+        _bit_sums.count_score(counts, counts[:3], 4)
+    with pytest.raises(ValueError, match="too large"):
+        _bit_sums.count_score(counts, counts << 20, 4)
+
+
+@given(st.integers(0, 64), st.integers(0, 40), st.integers(0, 1 << 30))
+def test_zeros_of_what_is_read(cut: int, most: int, seed: int) -> None:
+    """Counts that are 0 in rows and in columns, read in each order."""
+    random = np.random.default_rng(seed)
+    gate, up, base = (random.integers(0, 1 + most, size=384, dtype=np.uint32) for _ in range(3))
+    base[cut:] |= random.integers(0, 2, size=384 - cut, dtype=np.uint32)
+    read = orders(4, 384)
+    rows = (gate == 0) & (up == 0)
+    wanted = [int((base[HYPOTHESES[number].places(384)][rows] == 0).sum()) for number in read.numbers]
+    sums = int(rows.sum()), int(((gate == 0) | (up == 0)).sum()), int((base == 0).sum())
+    assert _bit_sums.zeros_alike(gate, up, base, read.first, 0, len(wanted)) == (*sums, wanted)
+    assert _bit_sums.zeros_alike(gate, up, base, read.first, 1, 3) == (*sums, wanted[1:3])
+    assert _bit_sums.has_zero(base) == (not base.all())
+
+
+def test_zeros_of_what_does_not_fit() -> None:
+    counts, places = np.zeros(256, np.uint32), np.arange(128, dtype=np.int32)[None]
+    for gate, base, read, first, stop in (
+        (counts[:128], counts, places, 0, 1), (counts, counts[:128], places, 0, 1), (counts, counts, places - 1, 0, 1),
+        (counts, counts, places[:, :64].copy(), 0, 1), (counts, counts, places, 0, 2), (counts, counts, places, -1, 1),
+        (counts, counts, places, 1, 0), (counts[:100], counts[:100], places, 0, 1),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"another shape|not among|not in the matrix"):
+            _bit_sums.zeros_alike(gate, gate, base, read, first, stop)
+
+
+@given(st.integers(0, 200), st.integers(1, 200))
+def test_buffers_begin_at_a_line(before: int, size: int) -> None:
+    data = np.zeros(before + size + 64, np.uint8)[before:]
+    first = _bit_sums.line_offset(data)
+    assert 0 <= first < 64
+    assert data[first:].ctypes.data % 64 == 0
+    assert _bit_sums.line_offset(b"") == 0
+
+
+def test_products_that_are_added() -> None:
+    random = np.random.default_rng(2)
+    one, other = (random.normal(size=(n, n)).astype(np.float32) for n in (9, 5))
+    assert np.array_equal(np.asarray(grams.added(memoryview(one), memoryview(other))), one[:5, :5] + other)
+    for wrong in ((one[:4, :4].copy(), other), (one, other[:4].copy()), (one[:, :8].copy(), other)):
+        with pytest.raises(ValueError, match="another shape"):
+            _bit_sums.add_products(*wrong, np.empty((5, 5), np.float32))
+    with pytest.raises(ValueError, match="another shape"):
+        _bit_sums.add_products(one, other, np.empty((5, 4), np.float32))
 
 
 PROFILES = st.lists(st.integers(0, 9), min_size=4, max_size=60).filter(
@@ -233,8 +295,8 @@ def test_column_scores_of_many_columns(name: str, cols: int, monkeypatch: pytest
 def test_blocks_of_every_hypothesis_are_like_the_first(shape: tuple[int, int]) -> None:
     read = orders(*shape)
     blocks = np.arange(0, shape[1], 128)[:, None]
-    for places, first in zip(read.places, read.first, strict=True):
-        assert np.array_equal(places, ((blocks + first) % shape[1]).reshape(-1))
+    for number, first in zip(read.numbers, np.asarray(read.first), strict=True):
+        assert np.array_equal(HYPOTHESES[number].places(shape[1]), ((blocks + first) % shape[1]).reshape(-1))
 
 
 def test_column_scores_of_what_does_not_fit() -> None:
@@ -255,8 +317,11 @@ def test_totals_are_the_definition(cols: int, rows: int, seed: int, others: bool
     random = np.random.default_rng(seed)
     pairs = random.integers(0, 99, size=(4, 4 * cols), dtype=np.uint32)
     stretches = random.integers(0, cols + 1, size=(4 * rows, 4), dtype=np.uint32)
-    found = np.empty((2, 4 * cols), dtype=np.uint32), np.empty((2, 4 * rows), dtype=np.uint32)
-    _bit_sums.totals(pairs, stretches, 400, others, *found)
+    found = [np.empty((2, 4 * cols), dtype=np.uint32), np.empty((2, 4 * rows), dtype=np.uint32)]
+    if rows:
+        _bit_sums.totals(pairs, stretches, 400, others, *found)
+    else:
+        _bit_sums.totals(pairs, None, 400, others, found[0], None)
     for one, other in zip(found, totals_reference(pairs, stretches, 400, others), strict=True):
         assert np.array_equal(one, other)
 
@@ -280,9 +345,9 @@ def test_grams_of_every_set_are_the_definition(
         patched.setattr(grams, "kernel_sets", lambda: chosen_sets)
         patched.delenv("I2S_ISA", raising=False)
         reader = grams.GramReader(BufferSource(data), CODE_MAPS[code_map])
-        found = (reader.columns if down else reader.rows)(matrix)[in_rows]
-        correlations = grams.correlations(found)
-        at_once = (reader.columns if down else reader.rows)(matrix, correlated=True)[in_rows]
+        found = np.asarray((reader.columns if down else reader.rows)(matrix)[in_rows])
+        correlations = np.asarray(grams.correlations(found))
+        at_once = np.asarray((reader.columns if down else reader.rows)(matrix, correlated=True)[in_rows])
     wanted = grams.gram_reference(BufferSource(data), matrix, CODE_MAPS[code_map], in_rows, down)
     assert np.array_equal(found, wanted.astype(np.float32)) or np.allclose(found, wanted, rtol=1e-6, atol=1e-5)
     assert np.allclose(correlations, grams.correlations_reference(found), rtol=1e-6, atol=1e-7)
@@ -319,8 +384,12 @@ def test_grams_of_what_does_not_fit() -> None:
 def as_read(one: Any, others: dict[bool, Any], read: grams.Reads) -> Any:
     """What `score_as_read` writes, among no numbers."""
     found = np.full((2, len(HYPOTHESES)), np.nan)
-    grams.score_as_read(one, others, read, found)
+    grams.score_as_read(one, others, read, memoryview(found))
     return found
+
+
+def correlated(products: np.ndarray) -> np.ndarray:
+    return np.asarray(grams.correlations(memoryview(np.ascontiguousarray(products))))
 
 
 @pytest.mark.parametrize("name", SCORE_SETS)
@@ -334,7 +403,7 @@ def test_scores_of_grams_are_those_of_what_is_read(
         if not hypothesis.fits(4, cols):
             continue
         one, other, opposite = (
-            grams.correlations((made + made.T + np.eye(n) * n).astype(np.float32))
+            correlated((made + made.T + np.eye(n) * n).astype(np.float32))
             for n in (known, others, others)
             for made in [random.normal(size=(n, n))]
         )
@@ -349,7 +418,7 @@ def test_scores_of_grams_are_those_of_what_is_read(
         read = grams.reads(4, cols, known, hypothesis.in_rows)
         found = as_read(one, {True: other, False: opposite}, read)
         assert found[:, HYPOTHESES.index(hypothesis)] == pytest.approx(wanted, abs=1e-3)
-        assert np.isnan(np.delete(found, read.numbers, axis=1)).all()
+        assert np.isnan(np.delete(found, read.numbers.tolist(), axis=1)).all()
 
 
 @pytest.mark.parametrize("name", SCORE_SETS)
@@ -361,13 +430,13 @@ def test_scores_of_heads_that_share_are_those_of_their_sums(
     random = np.random.default_rng(11)
     made = [random.normal(size=(n, n)) for n in (known, 100, 100)]
     products, other, opposite = ((each + each.T + np.eye(len(each)) * 40).astype(np.float32) for each in made)
-    others = {True: grams.correlations(other), False: grams.correlations(opposite)}
+    others = {True: correlated(other), False: correlated(opposite)}
     for side in (True, False):
         read = grams.reads(4, known, known, side)
         scores = np.full((2, len(HYPOTHESES)), np.nan)
-        grams.score_as_shared(products, others, read, share, width, scores)
-        found = scores[:, read.numbers]
-        assert np.isnan(np.delete(scores, read.numbers, axis=1)).all()
+        grams.score_as_shared(memoryview(products), others, read, share, width, memoryview(scores))
+        found = scores[:, read.numbers.tolist()]
+        assert np.isnan(np.delete(scores, read.numbers.tolist(), axis=1)).all()
         for way, number in enumerate(read.numbers.tolist()):
             matrix, first = grams.as_read(products, HYPOTHESES[number], known)
             grouped = grams.shared(matrix, width, share) if first == 0 else None
@@ -375,7 +444,7 @@ def test_scores_of_heads_that_share_are_those_of_their_sums(
                 assert np.isnan(found[:, way]).all()
                 continue
             n = min(len(grouped), 100)
-            own = grams.correlations(grouped)[:n, :n]
+            own = correlated(grouped)[:n, :n]
             wanted = [
                 grams.score(np.ascontiguousarray(own), np.ascontiguousarray(each[:n, :n])) for each in others.values()
             ]
@@ -398,10 +467,10 @@ def test_sums_over_heads_of_what_does_not_fit() -> None:
 
 def test_scores_of_few_or_constant_channels_are_no_numbers() -> None:
     read = grams.reads(4, 256, 256, in_rows=True)
-    one = grams.correlations(np.random.default_rng(3).normal(size=(256, 256)).astype(np.float32))
+    one = correlated(np.random.default_rng(3).normal(size=(256, 256)).astype(np.float32))
     few = np.ascontiguousarray(one[: profiles.VALUES - 1, : profiles.VALUES - 1])
     assert np.isnan(as_read(one, {True: few, False: few}, read)).all()
-    constant = as_read(one, {True: np.zeros_like(one), False: one}, read)[:, read.numbers]
+    constant = as_read(one, {True: np.zeros_like(one), False: one}, read)[:, read.numbers.tolist()]
     assert np.isnan(constant[0]).all()
     assert not np.isnan(constant[1]).any()
 

@@ -15,7 +15,7 @@ from i2s_spec.gguf.source import FileSource
 from i2s_spec.inspect.evidence import _bit_sums, profiles
 from i2s_spec.inspect.evidence.comparisons import MatrixComparison, profile_comparisons
 from i2s_spec.inspect.evidence.counted import count, room
-from i2s_spec.inspect.evidence.reading import comparison_plan
+from i2s_spec.inspect.evidence.reading import comparison_plan, evidence_pass
 from i2s_spec.inspect.evidence.reading.comparison_plan import Plan, of_rows
 from i2s_spec.inspect.evidence.reading.evidence_pass import EvidencePass
 from i2s_spec.inspect.evidence.roles import Roles, roles
@@ -53,7 +53,7 @@ FILES = {
 
 
 def shown(comparisons: list[MatrixComparison]) -> list[Any]:
-    return [(each.matrix, each.text, each.gram, each.partners, each.found.tobytes()) for each in comparisons]
+    return [(each.matrix, each.text, each.gram, each.partners, np.array(each.found).tobytes()) for each in comparisons]
 
 
 def by_definition(file: File, found: Roles, code_map: str) -> tuple[Any, list[MatrixComparison]]:
@@ -72,6 +72,7 @@ def test_the_pass_is_the_definition(
 ) -> None:
     monkeypatch.setenv("I2S_ISA", name)
     monkeypatch.setattr(EvidencePass, "grams", lambda _: [])  # the compiled pass does not compute these
+    monkeypatch.setattr(evidence_pass, "THREAD_BYTES", 1)
     path, code_map = tmp_path / "model.gguf", "zero-first" if case == "whole" else "offset-1"
     path.write_bytes(written(FILES[case], f"sequential-msb/{code_map}"))
     for heads, key_heads in ((4, 2), (4, 4), (0, 0)):
@@ -106,7 +107,8 @@ def test_sums_that_are_too_large_go_by_the_definition(monkeypatch: pytest.Monkey
         assert shown(EvidencePass(file, roles(file), CANONICAL).run(1)[1]) == wanted
 
 
-def test_a_failure_stops_the_pass(tmp_path: Path) -> None:
+def test_a_failure_stops_the_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence_pass, "THREAD_BYTES", 1)
     path = tmp_path / "model.gguf"
     path.write_bytes(written(planted(1)))
     source = FileSource(path)
@@ -120,24 +122,20 @@ def test_a_failure_stops_the_pass(tmp_path: Path) -> None:
     source.close()
 
 
-def tables() -> dict[str, Any]:
-    """One layer of two matrices, and what a pass is made of."""
-    whole = np.arange(128, dtype=np.int32)[None]
-    return {
+def tables(table: str = "", place: tuple[int, ...] = (), value: int = 0) -> dict[str, Any]:
+    """One layer of two matrices, and what a pass is made of; perhaps one number of a table is another one."""
+    made: dict[str, Any] = {
         "sums": 0, "scores": 0, "either": False, "others": False, "values": 4,
         "matrices": np.array([[0, 128, 128, 128, 0, 1, 0], [4096, 128, 128, 256, 512, 0, 0]]),
         "profiles": np.array([[0, 0, 128], [1, 256, 128]]), "profile_ends": np.array([0, 2]),
         "asked": np.array([[1, 0, 2, 1, 1, 0, 1, 1]]), "asked_ends": np.array([0, 1]),
-        "uses": np.array([[0, -1], [1, 1]]), "numbers": np.array([0]), "places": whole,
+        "uses": np.array([[0, -1], [1, 1]]), "numbers": np.array([0]), "places": np.arange(128, dtype=np.int32)[None],
         "counts": np.zeros(768, np.uint32), "gains": np.arange(128, dtype=np.float32),
         "found": np.full((2, 2, 3), np.nan), "made": np.zeros(2, np.uint8), "left": np.zeros(1, np.int64),
     }  # fmt: skip
-
-
-def changed(table: str, place: tuple[int, ...], value: int) -> dict[str, Any]:
-    made = tables()
-    made[table][place] = value
-    return made
+    if table:
+        made[table][place] = value
+    return {name: each.reshape(-1) if isinstance(each, np.ndarray) else each for name, each in made.items()}
 
 
 WRONG = [
@@ -159,14 +157,15 @@ WRONG = [
 def test_tables_that_do_not_fit_are_refused(table: str, place: tuple[int, ...], value: int) -> None:
     _bit_sums.Pass(**tables())
     with pytest.raises(ValueError, match=r"whole|beyond|length|too long|beside"):
-        _bit_sums.Pass(**changed(table, place, value))
+        _bit_sums.Pass(**tables(table, place, value))
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("sums", 99), ("scores", -1), ("places", np.zeros((1, 64), np.int32)), ("made", np.zeros(1, np.uint8)),
-     ("found", np.zeros((1, 2, 3))), ("found", np.zeros((2, 1, 3))), ("numbers", np.zeros(2, np.int64)),
-     ("uses", np.zeros((2, 3), np.int64))],
+    [("sums", 99), ("scores", -1), ("places", np.zeros(64, np.int32)), ("made", np.zeros(1, np.uint8)),
+     ("found", np.zeros(10)), ("found", np.zeros(13)), ("numbers", np.zeros(2, np.int64)),
+     ("uses", np.zeros(3, np.int64)), ("matrices", np.zeros(15, np.int64)), ("profiles", np.zeros(5, np.int64)),
+     ("asked", np.zeros(7, np.int64))],
 )  # fmt: skip
 def test_tables_of_another_shape_are_refused(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=r"no such|shape"):

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 from examples import share
+from hypothesis import given
+from hypothesis import strategies as st
 from planted import layouts, opened, planted, written
 
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FileSource
 from i2s_spec.inspect.evidence.layout_evidence import LayoutEvidence, layout_evidence
-from i2s_spec.inspect.evidence.roles import roles
+from i2s_spec.inspect.evidence.reading import evidence_pass
+from i2s_spec.inspect.evidence.roles import layer_role, roles
+from i2s_spec.linter.analysis.scales import in_layer
 from i2s_spec.schema.dialect import CODE_MAPS
 
 
@@ -65,7 +70,10 @@ def test_channels_of_the_feed_forward_are_not_those_of_heads(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_payload_that_is_cut_stops_every_thread(learned: dict[str, np.ndarray], threads: int, tmp_path: Path) -> None:
+def test_a_payload_that_is_cut_stops_every_thread(
+    learned: dict[str, np.ndarray], threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evidence_pass, "THREAD_BYTES", 1)
     data = written(learned)
     path = tmp_path / "model.gguf"
     path.write_bytes(data)
@@ -79,7 +87,8 @@ def test_a_payload_that_is_cut_stops_every_thread(learned: dict[str, np.ndarray]
     source.close()
 
 
-def test_threads_change_nothing(learned: dict[str, np.ndarray]) -> None:
+def test_threads_change_nothing(learned: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence_pass, "THREAD_BYTES", 1)
     data = written(learned)
     assert asked(data, threads=3).whole == asked(data).whole
 
@@ -133,6 +142,16 @@ def test_damage_does_not_turn_the_answer(learned: dict[str, np.ndarray]) -> None
 def test_a_file_without_matrices() -> None:
     with opened(written({"blk.0.attn_norm.weight": np.ones(128, np.float32)})) as file:
         assert layout_evidence(file, CODE_MAPS["offset-1"]) is None
+
+
+@given(
+    st.from_regex(rb"(blk)?\.?(0|[0-9]{1,6})?\.(ffn_up|attn_norm|attn|ffn_|output)?\.?(weight|bias)\n?", fullmatch=True)
+)
+def test_names_of_layers(name: bytes) -> None:
+    match = re.fullmatch(rb"blk\.(0|[1-9][0-9]{0,3})\.(ffn_up|attn_norm)\.weight", name)
+    assert layer_role(name) == (match and (int(match[1]), match[2].decode()))
+    match = re.fullmatch(rb"blk\.([0-9]{1,6})\.(.+)", name, re.DOTALL)
+    assert in_layer(name) == (match and (match[1], match[2]))
 
 
 @pytest.mark.parametrize("many", [1, 2, 3, 4, 5])

@@ -5,21 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
-
 from i2s_spec.inspect.evidence import _bit_sums, profiles
 from i2s_spec.inspect.evidence.bit_sums import kernel_row
-from i2s_spec.inspect.evidence.comparisons import SOURCES, MatrixComparison, heads_that_share
+from i2s_spec.inspect.evidence.comparisons import NO_SCORES, SOURCES, MatrixComparison, heads_that_share
 from i2s_spec.inspect.evidence.counted import counted_bits, counts_size, step_of
-from i2s_spec.inspect.evidence.hypotheses import BLOCK, HYPOTHESES, orders
+from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, orders
 from i2s_spec.inspect.evidence.roles import GAINS, WRITERS
+from i2s_spec.light_arrays import as_kind, packed, zeros
+from i2s_spec.light_typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from i2s_spec.inspect.evidence.roles import Matrix, Roles
     from i2s_spec.schema.dialect import CodeMap
 
@@ -50,15 +45,17 @@ class Plan:
         shapes = [found.matrices[key] for key in self.keys]
         sizes = [counts_size(each.rows, each.cols, of_rows(each)) for each in shapes]
         # All counts are in one piece of memory: many small ones take the system milliseconds to hand out.
-        self._at: list[int] = np.cumsum([0, *sizes]).tolist()
-        self.counts: NDArray[np.uint32] = np.empty(self._at[-1], dtype=np.uint32)
+        self._at = [0]
+        for size in sizes:
+            self._at.append(self._at[-1] + size)
+        self.counts = zeros("I", self._at[-1])
         self._share = heads_that_share(found)
         #: Whether counts that are summed over heads are too large for the compiled code.
         self.too_large = any(
             max(1, self._share) * each.rows >= profiles.COUNTS for each in shapes if each.role == "attn_output"
         )
         self._profiles: list[tuple[int, int, int]] = []
-        self._gains: list[NDArray[np.float32]] = []
+        self._gains: list[memoryview[Any]] = []
         self._gains_size = 0
         self._asked: list[tuple[int, ...]] = []
         self._uses: list[tuple[Matrix, _Use]] = []
@@ -70,10 +67,10 @@ class Plan:
                 self._plan(keys)
             self._profile_ends.append(len(self._profiles))
             self._asked_ends.append(len(self._asked))
-        self._scores = np.full((len(self._uses), 2, len(HYPOTHESES)), np.nan)
-        self._made = np.zeros(len(self._uses), dtype=np.uint8)
+        self._scores = as_kind(bytearray(NO_SCORES * len(self._uses)), "d")
+        self._made = zeros("B", len(self._uses))
 
-    def target(self, key: Key) -> NDArray[np.uint32]:
+    def target(self, key: Key) -> memoryview[Any]:
         """Where the counts of a matrix are."""
         number = self._number[key]
         return self.counts[self._at[number] : self._at[number + 1]]
@@ -92,20 +89,24 @@ class Plan:
         uses = [(use.profiles[0], use.profiles[1] if len(use.profiles) > 1 else -1) for _, use in self._uses]
         return _bit_sums.Pass(
             kernel_row(), profiles.kernel_row(), *counted_bits(code_map), profiles.VALUES,
-            _table(matrices, 7), _table(self._profiles, 3), np.array(self._profile_ends), _table(self._asked, 8),
-            np.array(self._asked_ends), _table(uses, 2),
-            np.concatenate([np.empty(0, dtype=np.int64), *(each.numbers for each in read)]),
-            np.concatenate([np.empty((0, BLOCK), dtype=np.int32), *(each.first for each in read)]),
-            self.counts, np.concatenate([np.empty(0, dtype=np.float32), *self._gains]), self._scores, self._made,
-            np.zeros(len(self.layers), dtype=np.int64),
+            _table(matrices), _table(self._profiles), packed("q", self._profile_ends), _table(self._asked),
+            packed("q", self._asked_ends), _table(uses), packed("q", [number for each in read for number in each.numbers]),
+            _joined("i", [each.first for each in read]), self.counts, _joined("f", self._gains), self._scores, self._made,
+            zeros("q", len(self.layers)),
         )  # fmt: skip
 
     def comparisons(self) -> list[MatrixComparison]:
         """The comparisons that were made, in the order of the file."""
         place = {key: number for number, key in enumerate(self._found.matrices)}
+        scores: list[Any] = self._scores.tolist()
+        many = len(HYPOTHESES)
         made = [
-            MatrixComparison(matrix, use.text, False, use.partners, found)
-            for (matrix, use), found, there in zip(self._uses, self._scores, self._made.tolist(), strict=True)
+            MatrixComparison(
+                matrix, use.text, False, use.partners, [scores[at : at + many], scores[at + many :][:many]]
+            )
+            for (matrix, use), at, there in zip(
+                self._uses, range(0, len(scores), 2 * many), self._made.tolist(), strict=True
+            )
             if there
         ]
         return sorted(made, key=lambda comparison: place[comparison.matrix.key])
@@ -118,12 +119,12 @@ class Plan:
             uses: list[_Use] = []
             for name in GAINS[role]:
                 gain = self._found.gains.get((layer, name))
-                if gain is None or gain.size != matrix.cols:
+                if gain is None or len(gain) != matrix.cols:
                     continue
                 if (name, 0) not in ranked:
-                    ranked[name, 0] = self._profile(0, self._gains_size, gain.size)
+                    ranked[name, 0] = self._profile(0, self._gains_size, len(gain))
                     self._gains.append(gain)
-                    self._gains_size += gain.size
+                    self._gains_size += len(gain)
                 uses.append(_Use(f"{name} ~ columns of {role}", (), (ranked[name, 0],)))
             share = self._share if role == "attn_output" else 1
             width = matrix.cols // max(1, self._found.heads) if share > 1 else 1
@@ -167,5 +168,10 @@ def of_rows(matrix: Matrix) -> bool:
     return matrix.role not in WRITERS
 
 
-def _table(rows: Sequence[tuple[int, ...]], width: int) -> NDArray[np.int64]:
-    return np.array(rows, dtype=np.int64).reshape(-1, width)
+def _table(rows: Sequence[tuple[int, ...]]) -> memoryview[Any]:
+    """Rows one after the other."""
+    return packed("q", [number for row in rows for number in row])
+
+
+def _joined(kind: str, parts: list[memoryview[Any]]) -> memoryview[Any]:
+    return as_kind(b"".join(parts), kind)

@@ -6,9 +6,6 @@ is compiled and holds no lock. The caller's thread makes the comparisons of Gram
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
-
 from i2s_spec.gguf.source import FileSource
 from i2s_spec.inspect.evidence.comparisons import (
     MatrixComparison,
@@ -20,6 +17,7 @@ from i2s_spec.inspect.evidence.comparisons import (
 from i2s_spec.inspect.evidence.counted import Counted, count, room
 from i2s_spec.inspect.evidence.grams import GramReader
 from i2s_spec.inspect.evidence.reading.comparison_plan import Key, Plan, of_rows
+from i2s_spec.light_typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Weights of the layers whose Grams are compared, about; two layers at least.
 GRAM_WEIGHTS: Final = 1 << 24
+#: Bytes of payloads for each thread at least: for fewer one is faster.
+THREAD_BYTES: Final = 1 << 20
 #: Matrices that a thread counts before it looks whether another one failed, or somebody interrupts.
 AT_ONCE: Final = 7
 
@@ -47,11 +47,14 @@ class EvidencePass:
 
     def run(self, threads: int) -> tuple[dict[Key, Counted], list[MatrixComparison]]:
         """With so many threads, the caller's among them: the counts, and the comparisons in the order of the file."""
-        threads = min(threads, len(self._found.matrices))
+        size = sum(matrix.rows * matrix.cols // 4 for matrix in self._found.matrices.values())
+        threads = min(threads, len(self._found.matrices), size // THREAD_BYTES)
         if threads < 2:
             grams = self.grams()
             self._work()
         else:
+            from concurrent.futures import ThreadPoolExecutor  # and what it imports: only for large files
+
             with ThreadPoolExecutor(threads - 1) as pool:
                 helpers = [pool.submit(self._work) for _ in range(threads - 1)]
                 try:
@@ -93,8 +96,8 @@ class EvidencePass:
               self._plan.target(key))  # fmt: skip
 
     def _counted(self, key: Key) -> Counted:
-        matrix, target = self._found.matrices[key], self._plan.target(key)
-        return Counted(target[: 2 * matrix.cols].reshape(2, -1), target[2 * matrix.cols :].reshape(2, -1), matrix.rows)
+        matrix = self._found.matrices[key]
+        return Counted(self._plan.target(key), matrix.rows, matrix.cols)
 
 
 def _few(found: Roles) -> Roles:

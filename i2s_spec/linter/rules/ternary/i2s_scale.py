@@ -9,9 +9,9 @@ from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.duplicates import duplicate_payloads
 from i2s_spec.linter.analysis.payload_stats import COMPARED, payload_anomalies
 from i2s_spec.linter.analysis.scales import (
-    LAYER,
     SIBLINGS,
     in_front,
+    in_layer,
     kind_of,
     odd,
     odd_scales,
@@ -257,10 +257,9 @@ def scales_far_apart(subject: Subject) -> Iterator[Finding]:
     layers: dict[bytes, list[tuple[float, int]]] = {}
     for place, scale in scales(subject):
         assert survey is not None
-        name = subject.name(survey.row(place))
-        match = LAYER.fullmatch(name) if name.startswith(b"blk.") else None
-        if match and match[2] in _ATTENTION and kind_of(scale) is None:
-            layers.setdefault(match[1], []).append((scale, place))
+        named = in_layer(subject.name(survey.row(place)))
+        if named is not None and named[1] in _ATTENTION and kind_of(scale) is None:
+            layers.setdefault(named[0], []).append((scale, place))
     suspected = {place for place, _ in odd(subject, "reciprocal")}
     for layer, found in layers.items():
         (low, _), (high, place) = min(found), max(found)
