@@ -3,7 +3,8 @@
 """The compiled kernels of evidence, without the GIL: sums of bits, which `i2s_spec.inspect.evidence.bit_sums` defines, ranks of
 profiles with their products, which `profiles` does, and Grams, which `grams` does."""
 
-from libc.math cimport NAN, sqrt
+from cython cimport view
+from libc.math cimport NAN, isnan, sqrt
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
@@ -335,6 +336,11 @@ def zeros_alike(const uint32_t[::1] gate, const uint32_t[::1] up, const uint32_t
                     both += base[(places[order, i % I2S_REPEATS] + i // I2S_REPEATS * I2S_REPEATS) % n] == 0
         found.append(both)
     return rows, either, columns, found
+
+
+def unwritten(str kind, *shape):
+    """Memory for numbers of a kind (B: bytes, f: floats) in a shape; what it holds is not defined."""
+    return memoryview(view.array(shape=shape, itemsize={"B": 1, "f": 4}[kind], format=kind))
 
 
 def line_offset(const uint8_t[::1] data):

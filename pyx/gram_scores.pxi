@@ -1,6 +1,9 @@
 """The scores of Grams under several orders, and those of heads that share a key head. Additions do not hold the GIL;
 `grams.score` and `grams.shared` are the definitions."""
 
+DEF MOST_HYPOTHESES = 64
+
+
 def gram_scores(int row, const float[:, ::1] one, const float[:, ::1] first, const float[:, ::1] second,
                 const int32_t[::1] places, const int64_t[::1] starts, const int64_t[::1] firsts,
                 const int64_t[::1] numbers, int64_t values, double[:, ::1] found):
@@ -80,6 +83,41 @@ def shared_gram(const float[:, ::1] products, const int32_t[::1] places, int64_t
     if n:
         with nogil:
             sum_over_heads(products, &places[0], width, share, n, &found[0, 0])
+
+
+def squares(const double[::1] found, const uint8_t[::1] grams, const uint8_t[::1] in_rows, double[::1] squared):
+    """Write the squares of scores, three rows for each comparison, from two: the scores where rows of partners stay where they
+    are, where they do not, and either as the hypothesis has its own (`in_rows`). What is not a number counts nothing, and
+    neither does a negative score of a comparison of `grams`."""
+    cdef int64_t hypotheses = in_rows.shape[0], comparisons = grams.shape[0], i, k, side
+    cdef double score
+    cdef double *to
+    if found.shape[0] != 2 * hypotheses * comparisons or squared.shape[0] != 3 * hypotheses * comparisons:
+        raise ValueError("the scores have another shape")
+    for i in range(comparisons):
+        to = &squared[3 * hypotheses * i]
+        for side in range(2):
+            for k in range(hypotheses):
+                score = found[(2 * i + side) * hypotheses + k]
+                to[side * hypotheses + k] = 0 if isnan(score) or (grams[i] and score < 0) else score * score
+        for k in range(hypotheses):
+            to[2 * hypotheses + k] = to[k] if in_rows[k] else to[hypotheses + k]
+
+
+def sums_of_squares(const double[::1] squared, numbers, sides, int64_t hypotheses):
+    """The sums of the rows `sides` of the comparisons `numbers`, which `squares` wrote: a float for each hypothesis."""
+    cdef int64_t number, side, k, rows = squared.shape[0] // hypotheses if hypotheses > 0 else 0
+    cdef double sums[MOST_HYPOTHESES]
+    if not 0 < hypotheses <= MOST_HYPOTHESES or squared.shape[0] % hypotheses:
+        raise ValueError("the scores have another shape")
+    for k in range(hypotheses):
+        sums[k] = 0
+    for number, side in zip(numbers, sides):
+        if number < 0 or not 0 <= side < 3 or number >= rows // 3:
+            raise ValueError("there is no such comparison")
+        for k in range(hypotheses):
+            sums[k] += squared[(3 * number + side) * hypotheses + k]
+    return [sums[k] for k in range(hypotheses)]
 
 
 def shared_scores(int row, int gram_row, const float[:, ::1] products, const float[:, ::1] first, const float[:, ::1] second,

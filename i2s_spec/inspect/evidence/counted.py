@@ -149,7 +149,7 @@ def counts_size(rows: int, cols: int, of_rows: bool) -> int:
 
 def room(size: int = max(PIECE, MOST)) -> memoryview:
     """A buffer for what is read, at a multiple of LINE."""
-    raw = zeros("B", size + LINE)
+    raw = _bit_sums.unwritten("B", size + LINE)
     first = _bit_sums.line_offset(raw)
     return raw[first : first + size]
 

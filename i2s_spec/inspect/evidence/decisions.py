@@ -6,10 +6,11 @@ Tensors are asked one by one, their partners being read as the file, or they the
 from __future__ import annotations
 
 from math import isnan
-from operator import add, and_
 
+from i2s_spec.inspect.evidence import _bit_sums
 from i2s_spec.inspect.evidence.decision import Decision, decide
 from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, fitting
+from i2s_spec.light_arrays import packed, zeros
 from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterator, NamedTuple, Sequence
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _confirmed(
 
 
 class _Squares:
-    """Comparisons, and their scores squared, three lists for each: by how partners are read.
+    """Comparisons, and their scores squared, three rows for each (`squares_reference`): by how partners are read.
 
     Partners are read in rows, mixed, or (`_AS_OWN`) as the hypothesis reads its own. Channels that are written alike are
     read alike, never oppositely: a Gram that correlates negatively counts nothing.
@@ -102,11 +103,10 @@ class _Squares:
 
     def __init__(self, comparisons: Sequence[MatrixComparison]) -> None:
         self.comparisons = comparisons
-        self._squares: list[tuple[list[float], list[float], list[float]]] = []
-        for one in comparisons:
-            first, second = ([_squared(score, one.gram) for score in row] for row in one.found)
-            own = [a if in_rows else b for in_rows, a, b in zip(_IN_ROWS.values(), first, second, strict=True)]
-            self._squares.append((first, second, own))
+        self._squares = zeros("d", 3 * len(_NAMES) * len(comparisons))
+        found = packed("d", [score for one in comparisons for row in one.found for score in row])
+        grams = bytes(one.gram for one in comparisons)
+        _bit_sums.squares(found, grams, bytes(_IN_ROWS.values()), self._squares)
 
     def decide(self, numbers: Sequence[int]) -> Decision:
         """Decide from comparisons together, partners being read as the hypothesis reads its own."""
@@ -134,14 +134,13 @@ class _Squares:
         return 0 if 2 * sum(seen) >= len(seen) else 1
 
     def _decided(self, numbers: Sequence[int], sides: Sequence[int]) -> Decision:
-        sums = [0.0] * len(_NAMES)
-        fits = [True] * len(_NAMES)
-        for number, side in zip(numbers, sides, strict=True):
-            sums = list(map(add, sums, self._squares[number][side]))
-            matrix = self.comparisons[number].matrix
-            fits = list(map(and_, fits, fitting(matrix.rows, matrix.cols)))
+        sums = _bit_sums.sums_of_squares(self._squares, numbers, sides, len(_NAMES))
+        shapes = {(self.comparisons[number].matrix.rows, self.comparisons[number].matrix.cols) for number in numbers}
+        fits = [all(each) for each in zip(*(fitting(*shape) for shape in shapes), strict=True)]
         return decide({name: total for name, total, fit in zip(_NAMES, sums, fits, strict=True) if fit}, len(numbers))
 
 
-def _squared(score: float, gram: bool) -> float:
-    return 0.0 if isnan(score) or (gram and score < 0) else score * score
+def squares_reference(found: list[list[float]], gram: bool) -> tuple[list[float], list[float], list[float]]:
+    """Squares of the scores of a comparison: where rows of partners stay, where not, and as the hypothesis has its own."""
+    first, second = ([0.0 if isnan(score) or (gram and score < 0) else score * score for score in row] for row in found)
+    return first, second, [a if in_rows else b for in_rows, a, b in zip(_IN_ROWS.values(), first, second, strict=True)]

@@ -20,7 +20,7 @@ from i2s_spec.codec.isa import KernelSet, row_of, table
 from i2s_spec.inspect.evidence import _bit_sums, profiles
 from i2s_spec.inspect.evidence.hypotheses import BLOCK, HYPOTHESES
 from i2s_spec.inspect.evidence.profiles import VALUES
-from i2s_spec.light_arrays import packed, zeros
+from i2s_spec.light_arrays import packed
 from i2s_spec.light_functools import lru_cache
 from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -55,7 +55,7 @@ class GramReader:
     def __init__(self, source: Source, code_map: CodeMap) -> None:
         self._source = source
         self._trits = packed("b", [trit or 0 for trit in code_map.trits])
-        self._buffer = zeros("B", 0)
+        self._buffer = _bit_sums.unwritten("B", READ)
         self._row = row_of(kernel_sets)
 
     def columns(self, matrix: Matrix, correlated: bool = False) -> Grams:
@@ -72,16 +72,13 @@ class GramReader:
 
     def _grams(self, matrix: Matrix, rows: int, places: int, down: bool, correlated: bool) -> Grams:
         rows = _rows(matrix, rows)
-        needed = rows * matrix.cols // 4
-        if len(self._buffer) < needed:
-            self._buffer = zeros("B", needed)
-        raw = self._buffer[:needed]
+        raw = self._buffer[: rows * matrix.cols // 4]
         self._source.readinto(matrix.start, raw)
         size = places if down else rows
         found: Grams = {}
         for in_rows in (True, False):
             stride, n = (matrix.cols // 4, places // 4) if in_rows else (matrix.cols, places)
-            found[in_rows] = zeros("f", size, size)
+            found[in_rows] = _bit_sums.unwritten("f", size, size)
             _bit_sums.gram(self._row, raw, stride, n, down, not in_rows, self._trits, found[in_rows], correlated)
         return found
 
@@ -112,7 +109,7 @@ def gram_reference(source: Source, matrix: Matrix, code_map: CodeMap, in_rows: b
 
 def correlations(products: memoryview[Any]) -> memoryview[Any]:
     """Products as correlations, with 0 on the diagonal and for channels that are constant; they sum up to 0."""
-    found = zeros("f", len(products), len(products))
+    found = _bit_sums.unwritten("f", len(products), len(products))
     _bit_sums.correlations(row_of(kernel_sets), products, found)
     return found
 
@@ -120,7 +117,7 @@ def correlations(products: memoryview[Any]) -> memoryview[Any]:
 def added(one: memoryview[Any], other: memoryview[Any]) -> memoryview[Any]:
     """The sums of two matrices of products, of as many first vectors as both have."""
     size = min(len(one), len(other))
-    found = zeros("f", size, size)
+    found = _bit_sums.unwritten("f", size, size)
     _bit_sums.add_products(one, other, found)
     return found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from i2s_spec.gguf.source import BufferSource
 from i2s_spec.inspect.evidence import _bit_sums, grams, profiles
 from i2s_spec.inspect.evidence.bit_sums import BitSums, bit_sums_reference, kernel_row
 from i2s_spec.inspect.evidence.counted import totals_reference
+from i2s_spec.inspect.evidence.decisions import squares_reference
 from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, Hypothesis, orders
 from i2s_spec.inspect.evidence.roles import Matrix
 from i2s_spec.schema.dialect import CODE_MAPS
@@ -164,6 +167,39 @@ def test_buffers_begin_at_a_line(before: int, size: int) -> None:
     assert 0 <= first < 64
     assert data[first:].ctypes.data % 64 == 0
     assert _bit_sums.line_offset(b"") == 0
+
+
+SCORES = st.lists(st.floats(-300, 300) | st.just(math.nan), min_size=2 * len(HYPOTHESES), max_size=2 * len(HYPOTHESES))
+
+
+@given(st.lists(st.tuples(st.booleans(), SCORES), min_size=1, max_size=5), st.randoms(use_true_random=False))
+def test_squares_of_scores_and_their_sums(comparisons: list[tuple[bool, list[float]]], random: Random) -> None:
+    many = len(HYPOTHESES)
+    wanted = np.array([squares_reference([scores[:many], scores[many:]], gram) for gram, scores in comparisons])
+    found = np.array([scores for _, scores in comparisons]).reshape(-1)
+    squared = np.full(wanted.size, np.nan)
+    in_rows = bytes(each.in_rows for each in HYPOTHESES)
+    _bit_sums.squares(found, bytes(gram for gram, _ in comparisons), in_rows, squared)
+    assert np.array_equal(squared, wanted.reshape(-1))
+    numbers = [random.randrange(len(comparisons)) for _ in range(4)]
+    sides = [random.randrange(3) for _ in range(4)]
+    sums = [0.0] * many
+    for number, side in zip(numbers, sides, strict=True):
+        sums = [total + square for total, square in zip(sums, wanted[number, side].tolist(), strict=True)]
+    assert _bit_sums.sums_of_squares(squared, numbers, sides, many) == sums
+
+
+def test_squares_of_what_does_not_fit() -> None:
+    found, squared = np.zeros(8), np.zeros(12)
+    _bit_sums.squares(found, bytes(2), bytes(2), squared)
+    for wrong in ((found[:7], bytes(2), bytes(2), squared), (found, bytes(2), bytes(2), squared[:11]),
+                  (found, bytes(1), bytes(2), squared), (found, bytes(2), bytes(1), squared)):  # fmt: skip
+        with pytest.raises(ValueError, match="another shape"):
+            _bit_sums.squares(*wrong)
+    for numbers, sides, many in (([2], [0], 2), ([-1], [0], 2), ([0], [3], 2), ([0], [-1], 2), ([0], [0], 0), ([0], [0], 65),
+                                 ([0], [0], 5)):  # fmt: skip
+        with pytest.raises(ValueError, match=r"another shape|no such comparison"):
+            _bit_sums.sums_of_squares(squared, numbers, sides, many)
 
 
 def test_products_that_are_added() -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from i2s_spec.gguf import huge_pages
 from i2s_spec.inspect.evidence import _bit_sums, profiles
 from i2s_spec.inspect.evidence.bit_sums import kernel_row
 from i2s_spec.inspect.evidence.comparisons import NO_SCORES, SOURCES, MatrixComparison, heads_that_share
@@ -48,7 +49,7 @@ class Plan:
         self._at = [0]
         for size in sizes:
             self._at.append(self._at[-1] + size)
-        self.counts = zeros("I", self._at[-1])
+        self.counts = as_kind(huge_pages.zeros(4 * self._at[-1]), "I")[: self._at[-1]]
         self._share = heads_that_share(found)
         #: Whether counts that are summed over heads are too large for the compiled code.
         self.too_large = any(
@@ -100,14 +101,11 @@ class Plan:
         place = {key: number for number, key in enumerate(self._found.matrices)}
         scores: list[Any] = self._scores.tolist()
         many = len(HYPOTHESES)
+        rows = [scores[at : at + many] for at in range(0, len(scores), many)]
         made = [
-            MatrixComparison(
-                matrix, use.text, False, use.partners, [scores[at : at + many], scores[at + many :][:many]]
-            )
-            for (matrix, use), at, there in zip(
-                self._uses, range(0, len(scores), 2 * many), self._made.tolist(), strict=True
-            )
-            if there
+            MatrixComparison(matrix, use.text, False, use.partners, rows[2 * number : 2 * number + 2])
+            for number, (matrix, use) in enumerate(self._uses)
+            if self._made[number]
         ]
         return sorted(made, key=lambda comparison: place[comparison.matrix.key])
 
