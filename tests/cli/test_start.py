@@ -60,6 +60,7 @@ STARTS = {
     "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 95, 121, set()),
     "json": Start(["lint", "--json", "FILE"], 95, 136, {"json", "re", "enum", "functools"}),
     "rules": Start(["rules", "--format", "json"], 106, 210, CLICK | {"json", "pathlib"}),
+    "identify": Start(["identify", "MODEL"], 95, 190, CLICK),
     "help": Start(["lint", "--help"], 68, 157, CLICK),
 }
 

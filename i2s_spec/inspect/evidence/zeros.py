@@ -11,13 +11,11 @@ from __future__ import annotations
 from math import exp, inf, lgamma, log, pi, sqrt
 
 from i2s_spec.inspect.evidence import _bit_sums
-from i2s_spec.inspect.evidence.hypotheses import orders
+from i2s_spec.inspect.evidence.hypotheses import BLOCK, orders
+from i2s_spec.light_arrays import packed, shaped
 from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterator, Mapping, NamedTuple
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from i2s_spec.inspect.evidence.counted import Counted
     from i2s_spec.inspect.evidence.hypotheses import Hypothesis
 
@@ -105,12 +103,6 @@ def zero_comparisons(counts: Mapping[tuple[int, str], Counted]) -> Iterator[tupl
             yield layer, scores
 
 
-def _channels(layer: int, gate: NDArray[np.bool_], up: NDArray[np.bool_], columns: NDArray[np.bool_]) -> ZeroChannels:
-    rows = gate & up
-    sums = (int(found.sum()) for found in (rows, gate | up, columns, rows & columns))
-    return ZeroChannels(layer, gate.size, *sums)
-
-
 def zero_channels(counts: Mapping[tuple[int, str], Counted], each: Hypothesis) -> Iterator[ZeroChannels]:
     """The all-zero channels of each layer that has any.
 
@@ -122,9 +114,10 @@ def zero_channels(counts: Mapping[tuple[int, str], Counted], each: Hypothesis) -
         if role != "ffn_down" or not all(name in counts for name in names):
             continue
         down = counts[layer, role]
-        gate, up = (counts[name].rows(each) == 0 for name in names)
-        if not gate.size == up.size == down.cols_count:
+        gate, up = (counts[name].rows_base(each.in_rows) for name in names)
+        if not len(gate) == len(up) == down.cols_count:
             continue
-        columns = down.columns(each) == 0
-        if (gate & up).any() or columns.any():
-            yield _channels(layer, gate, up, columns)
+        first = shaped(packed("i", each.first_places(down.cols_count)), "i", 1, BLOCK)
+        rows, either, columns, (both,) = _bit_sums.zeros_alike(gate, up, down.base(each.in_rows), first, 0, 1)
+        if rows or columns:
+            yield ZeroChannels(layer, len(gate), rows, either, columns, both)

@@ -24,9 +24,9 @@ def legacy_surveys(file: File, rows: Iterator[tuple[int, bytes, tuple[int, ...],
 
     :param rows: row, name, ne and offset of each
     """
-    from i2s_spec.codec.payload_native import count_codes
-
     for row, name, ne, offset in rows:
+        from i2s_spec.codec.payload_native import count_codes  # only for such files: it imports NumPy
+
         start, size = (file.data_start or 0) + offset, prod(ne) // 4
         if prod(ne) % 4 or start + size + TAIL_BYTES > file.size:
             continue
