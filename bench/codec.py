@@ -1,10 +1,12 @@
 """This module measures the codec: payload kernels against the speed of memory, the definition, and the `gguf` package.
 The types with a scale for each group follow, which `block_types` measures.
 
-Two probes run beside every measurement, in the same round: reading every byte of the payload (`_codec.read`, an OR over
-it), and copying it (NumPy's copy, which is the C library's). The traffic of a kernel is the bytes that it reads and
-writes; a ratio of 1 to the copy probe means that it moves bytes as fast as a copy. Results larger than a window are
-written into the same window repeatedly.
+Three probes run beside every measurement, in the same round: reading every byte of the payload (`_codec.read`, an OR over
+it), copying it (NumPy's copy, which is the C library's), and filling the window for results (memset). The limit of a
+kernel is what takes longest: its traffic, the bytes that it reads and writes, at the speed of a copy; its reads at the
+speed of reading; its writes at the speed of filling. Cores that share a path to memory write half as fast as they read,
+which limits kernels that write four times, or sixteen times, what they read. Results larger than a window are written
+into the same window repeatedly.
 
 Kernel sets are measured in turn, in one round: other work on the same core slows everything down for half a minute, and
 a set that is measured later would look slower than it is. In the cache a call is a third of the time, and the limit of a
@@ -35,7 +37,9 @@ MIB = 1 << 20
 WINDOW = 1 << 30
 COLS = 2560
 
-READ, COPY, WRITE, CALL = "read probe", "copy probe", "write probe", "a call"
+READ, COPY, FILL, WRITE, CALL = "read probe", "copy probe", "fill probe", "write probe", "a call"
+#: What the limits of kernels from memory are derived from.
+PROBES = (READ, COPY, FILL)
 #: Goal for kernels whose result is larger than its payload: share of the speed of plain stores into the second-level
 #: cache.
 IN_CACHE = 0.7
@@ -161,7 +165,9 @@ def _jobs(payload: Any, threads: int, with_goals: bool, fast_set: bool, wide: An
     goal = 1.0 if with_goals else None
     return [
         Job(READ, lambda: _in_threads(threads, size, lambda a, b: _codec.read(isa.chosen().row, payload[a:b])), size),
-        Job(COPY, lambda: _in_threads(threads, size, lambda a, b: np.copyto(target[a:b], payload[a:b])), 2 * size),
+        Job(COPY, lambda: _in_threads(threads, size, lambda a, b: np.copyto(target[a:b], payload[a:b])), 2 * size,
+            written=size),
+        Job(FILL, lambda: _in_threads(threads, wide.size, lambda a, b: wide[a:b].fill(1)), wide.size, written=wide.size),
         Job("scan", lambda: kernels.occurs(payload, 3, threads), size, READ, 0.9 if with_goals else None),
         Job("histogram", lambda: kernels.histogram(payload, threads), size, READ,
             (0.85 if fast_set else 0.8) if with_goals and threads == 1 else None),
@@ -186,6 +192,20 @@ def _rates(jobs: list[Job], times: dict[str, tuple[float, ...]], payload: int) -
     return tuple(Row(job.name, tuple(payload / t / 1e9 for t in times[job.name]), "GB/s of payload") for job in jobs)
 
 
+def _shares(job: Job, jobs: list[Job], times: dict[str, tuple[float, ...]]) -> tuple[float, ...]:
+    """The time that the probes allow over that of a job, round by round."""
+    probes = {probe.name: probe for probe in jobs if probe.name in PROBES}
+    read = job.traffic - job.written
+    shares = []
+    for spent, reading, copying, filling in zip(times[job.name], times[READ], times[COPY], times[FILL], strict=True):
+        limits = [reading * read / probes[READ].traffic]
+        if job.written:
+            limits.append(copying * job.traffic / probes[COPY].traffic)
+            limits.append(filling * job.written / probes[FILL].written)
+        shares.append(max(limits) / spent)
+    return tuple(shares)
+
+
 def _stream(setting: Setting, size: int, threads: int) -> Result:
     """All jobs from and to memory, against the probes."""
     nbytes = (4 if setting.quick else size) * MIB
@@ -193,12 +213,11 @@ def _stream(setting: Setting, size: int, threads: int) -> Result:
     fast_set = isa.chosen().name == "avx512"
     jobs = _jobs(payload, threads, not setting.quick, fast_set)
     times = _measured(jobs, setting, 1 if size > 64 else 3)
-    traffic = {job.name: job.traffic for job in jobs}
-    claims = []
-    for job in jobs[2:]:
-        scale = job.traffic / traffic[job.probe]
-        values = tuple(scale * ratio for ratio in ratios(times[job.probe], times[job.name]))
-        claims.append(Claim(f"{job.name}: traffic over the {job.probe}'s", values, "x", least=job.least))
+    claims = [
+        Claim(f"{job.name}: share of its limit", _shares(job, jobs, times), "x", least=job.least)
+        for job in jobs
+        if job.name not in PROBES
+    ]
     title = f"{nbytes // MIB} MB of payload, {counted(threads, 'thread')}, kernels {isa.chosen().name}"
     return Result(title, _rates(jobs, times, nbytes), tuple(claims))
 
@@ -229,7 +248,7 @@ def _cache(setting: Setting) -> Result:
     jobs = [
         Job(WRITE, lambda: _codec.write(row, written), written.size, written=written.size),
         Job(CALL, lambda: kernels.unpack(payload[:32], where, OFFSET_1, little, 1), 0),
-        *(job for job in _jobs(payload, 1, False, False, written) if job.name not in (READ, COPY, "scan", "histogram")),
+        *(job for job in _jobs(payload, 1, False, False, written) if job.name not in (*PROBES, "scan", "histogram")),
     ]
     calls = 3 if setting.quick else 51
     every = list(_by_sets(jobs, (WRITE,)))
@@ -262,7 +281,7 @@ def _sets(setting: Setting) -> Result:
     """Every kernel set from memory, one thread: AVX2 against its probe, portable against the best."""
     payload = _payload((4 if setting.quick else 64) * MIB)
     jobs = _jobs(payload, 1, not setting.quick, False)
-    every = list(_by_sets(jobs, (COPY,)))
+    every = list(_by_sets(jobs, (COPY, FILL)))
     contenders = [Contender(name, _with(used, timed(job.run)), 3) for name, used, job in every]
     for contender in contenders:
         contender.run()
@@ -273,7 +292,7 @@ def _sets(setting: Setting) -> Result:
     traffic = {job.name: job.traffic for job in jobs}
     claims = []
     for name, used, job in every:
-        if used == "portable" or job.name in (READ, COPY):
+        if used == "portable" or job.name in PROBES:
             continue
         scale = job.traffic / traffic[job.probe]
         probe = times[COPY if job.probe == COPY else f"{used}: {job.probe}"]
@@ -281,7 +300,9 @@ def _sets(setting: Setting) -> Result:
         claims.append(Claim(f"{used}, {job.name}: traffic over the {job.probe}'s", values, "x", least=job.least))
     best = every[-1][1]
     most = None if setting.quick or best == "portable" else 4.0
-    for job in jobs[2:]:
+    for job in jobs:
+        if job.name in PROBES:
+            continue
         slower = ratios(times[f"portable: {job.name}"], times[f"{best}: {job.name}"])
         claims.append(Claim(f"portable, {job.name}: times as long as {best}", slower, "x", most=most))
     return Result("64 MB of payload, one thread, every kernel set", rows, tuple(claims))
