@@ -86,7 +86,7 @@ def test_every_reader_on_broken_files() -> None:
         one_input(f"{READERS[i % 6]} @".encode() + b"\n" + data)
 
 
-def test_words_by_chance() -> None:
+def test_random_arguments() -> None:
     chance = Random(5)
     for data in changed(60, seed=5):
         words = " ".join([chance.choice(READERS), *chance.choices(WORDS, k=chance.randrange(5))])

@@ -144,7 +144,7 @@ def test_corpus(path: Path) -> None:
     one_input(path.read_bytes())
 
 
-def test_cut_and_flipped() -> None:
+def test_truncated_and_changed_dumps() -> None:
     """The corpus again, truncated at some places and with some bytes changed."""
     from random import Random
 

@@ -299,7 +299,7 @@ def test_corpus(path: Path) -> None:
     one_input(path.read_bytes())
 
 
-def test_chance() -> None:
+def test_random_payloads() -> None:
     for i in range(250):
         chance = Random(i)
         head = bytes(chance.randrange(256) for _ in range(HEAD - 1)) + bytes((i % 2 * (i % 5),))

@@ -211,7 +211,7 @@ def test_corpus(path: Path) -> None:
     one_input(path.read_bytes())
 
 
-def test_programs_by_chance() -> None:
+def test_random_programs() -> None:
     for i in range(400):
         one_input(Random(f"writer {i}").randbytes(60))
 

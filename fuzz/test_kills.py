@@ -215,7 +215,7 @@ def campaign(folder: Path, kills: int, seed: int = 0) -> Counter[str]:
 
 @pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be copied here")
-def test_kills(tmp_path: Path) -> None:
+def test_killed_commands_lose_nothing(tmp_path: Path) -> None:
     seen = campaign(tmp_path, 5 * len(CALLS))
     assert seen["killed"] > 0  # if a call was timed while slow, most later runs may end before their kill
 

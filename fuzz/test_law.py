@@ -34,7 +34,7 @@ def given(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HARNESSES)
-def test_a_bug_in_a_verb_is_a_find(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_a_verb_fails_the_harness(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(words: list[str]) -> None:
         sys.exit(EXIT_BUG)
 
@@ -44,11 +44,11 @@ def test_a_bug_in_a_verb_is_a_find(name: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("name", HARNESSES)
-def test_sound_input_is_no_find(name: str) -> None:
+def test_sound_input_passes(name: str) -> None:
     given(name)
 
 
-def test_no_word_leads_out_of_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_argument_leads_out_of_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """A verb that reads the folder around this one would read files of other processes, for hours."""
     harness, seen = import_module("fuzz_command_line"), []
 

@@ -68,12 +68,12 @@ def tool() -> ModuleType:
     return module
 
 
-def test_no_weak_version_is_accepted(tool: ModuleType) -> None:
+def test_no_vulnerable_version_is_accepted(tool: ModuleType) -> None:
     assert tool.accepted() == []
     assert min(tool.floors().values()) != ""
 
 
-def test_a_weak_version_is_noticed(tool: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vulnerable_version_is_noticed(tool: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [("jinja2", "3.1.6"), ("jinja2", "3.1.5"), ("urllib3", "2.6.3"), ("click", "")]
     monkeypatch.setattr(tool, "requirements", lambda: iter(rows))
     wrong = tool.accepted()

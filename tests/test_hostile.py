@@ -127,7 +127,7 @@ def test_verdict_is_bounded(name: str, verdicts: dict[str, Verdict], tmp_path: P
     assert memory < 64 * 1024, f"{memory} KiB above the import"
 
 
-def test_a_file_that_ends_its_judge_takes_no_other_with_it(tmp_path: Path) -> None:
+def test_a_file_that_kills_its_checker_affects_no_other(tmp_path: Path) -> None:
     """One that kills the judge, one that fails it, the last one that hangs it; the others get their verdicts. So it is
     for large files, which have forks."""
     files = [tmp_path / name for name in ("a", "kills", "b", "fails", "fails too", "c", "hangs")]

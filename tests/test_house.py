@@ -104,7 +104,7 @@ def test_package_imports_nothing() -> None:
 
 
 @pytest.mark.thorough
-def test_all_tests_are_collected_in_a_moment() -> None:
+def test_all_tests_are_collected_quickly() -> None:
     """Each process of a run collects them: 5 s of a processor of 2024, on which a unit takes 8 ms."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-n0", "-p", "no:cacheprovider"]
     took = []

@@ -78,7 +78,7 @@ QUESTIONS: dict[str, Any] = {
 
 @pytest.mark.parametrize("kinds", [(HeavyWord, LightWord), (HeavyNumber, LightNumber)], ids=["text", "number"])
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_both_answer_alike(question: str, kinds: tuple[Any, Any]) -> None:
+def test_both_enums_behave_alike(question: str, kinds: tuple[Any, Any]) -> None:
     answers = []
     for kind in kinds:
         try:

@@ -69,7 +69,7 @@ _TABLE = seeded(
 
 #: Counts bits if VPOPCNTDQ is missing, as on this machine too.
 _CARRIES = seeded(
-    "pyx/kernels.h", "cli/test_kernels.py::test_histograms_are_right_where_no_processor_counts_bits",
+    "pyx/kernels.h", "cli/test_kernels.py::test_histograms_are_right_without_bit_counting_instructions",
     ("carries-eights", "what is left in the adders of eights is not counted",
      "_mm512_add_epi8(i2s_bytes_of(c->fours), _mm512_add_epi8(eight, eight))", "i2s_bytes_of(c->fours)"),
     ("carries-overflow", "sums of bytes overflow", "n - i > 31 * 2048 ? i + 31 * 2048 : n",

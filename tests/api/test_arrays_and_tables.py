@@ -67,7 +67,7 @@ def test_dlpack_takes_plain_tensors(file: i2s.File, name: str) -> None:
         file.tensors[name].__dlpack__(copy=False)
 
 
-def test_ternary_tensors_are_no_arrays_by_accident() -> None:
+def test_ternary_tensors_are_not_converted_to_arrays_implicitly() -> None:
     tensor = i2s.open(Draft().data).tensors["first.weight"]
     for take in (np.asarray, np.array, np.from_dlpack):
         with pytest.raises(TypeError, match=r"I2_S tensors have no plain elements.*trits\(\)"):
@@ -109,7 +109,7 @@ def origins(path: Path, stream: BinaryIO) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_every_form_of_a_file_is_taken(tmp_path: Path) -> None:
+def test_every_kind_of_input_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "a.gguf"
     i2s.new(path, layers=1)
     with path.open("rb") as stream:
@@ -142,7 +142,7 @@ def every_form(tmp_path: Path, path: Path, given: dict[str, Any]) -> None:
     assert i2s.open(given["File"]).name == str(path)
 
 
-def test_a_reader_of_the_gguf_package_is_taken(tmp_path: Path) -> None:
+def test_a_reader_of_the_gguf_package_is_accepted(tmp_path: Path) -> None:
     """Of files that it opens itself, so without type 36."""
     gguf = pytest.importorskip("gguf")
     path = tmp_path / "a.gguf"

@@ -52,7 +52,7 @@ def test_lines_of_a_sound_file() -> None:
     assert repr(i2s.lint(Draft().data, select=["G"])) == "<Report '<buffer>': ok>"
 
 
-def test_a_report_says_its_findings_in_a_line_each(report: i2s.Report) -> None:
+def test_a_report_prints_one_line_for_each_finding(report: i2s.Report) -> None:
     assert repr(report).startswith("<Report '<buffer>': 1 error")
     first, *lines = str(report).splitlines()
     assert first == repr(report)
@@ -64,7 +64,7 @@ def test_a_report_says_its_findings_in_a_line_each(report: i2s.Report) -> None:
     assert repr(i2s.lint("no-such-file.gguf")) == "<Report 'no-such-file.gguf': not a readable GGUF file>"
 
 
-def test_a_report_is_no_tuple_and_stays_as_it_is(report: i2s.Report) -> None:
+def test_a_report_is_immutable_and_not_a_tuple(report: i2s.Report) -> None:
     assert not isinstance(report, tuple)
     with pytest.raises(TypeError):
         len(report)  # type: ignore[arg-type]
@@ -80,7 +80,7 @@ def test_a_report_is_no_tuple_and_stays_as_it_is(report: i2s.Report) -> None:
         report.replaced(nothing=1)
 
 
-def test_tables_have_what_the_lines_have(report: i2s.Report, tmp_path: Path) -> None:
+def test_html_tables_show_the_content_of_objects(report: i2s.Report, tmp_path: Path) -> None:
     file = i2s.open(Draft().data)
     assert "<td>first.weight</td><td>I2_S</td><td>(4, 128)</td>" in file._repr_html_()
     assert "<td>sample.numbers</td><td>arr[i16]</td><td>3 elements</td>" in file.metadata._repr_html_()
@@ -157,7 +157,7 @@ def test_closed_and_damaged_files_have_a_page_too(tmp_path: Path) -> None:
     assert "<th>stopped by</th>" in damaged._repr_html_()
 
 
-def test_a_missing_name_says_what_is_near() -> None:
+def test_an_unknown_name_gets_suggestions() -> None:
     file = i2s.open(Draft().data)
     with pytest.raises(KeyError, match=r"no tensor 'first.wieght'; near it are 'first.weight'") as raised:
         file.tensors["first.wieght"]
@@ -173,7 +173,7 @@ def test_a_missing_name_says_what_is_near() -> None:
     assert file.tensors.get("first.weight").name == "first.weight"  # type: ignore[union-attr]
 
 
-def test_a_model_and_its_result_are_one_line(tmp_path: Path) -> None:
+def test_a_model_and_its_result_are_shown_in_one_line(tmp_path: Path) -> None:
     i2s.new(tmp_path / "a.gguf", layers=1)
     with i2s.load_model(tmp_path / "a.gguf") as model:
         assert repr(model).endswith("bitnet-b1.58, 1 layer, interleave-128, bitnet-golden-1>")

@@ -21,7 +21,7 @@ def test_the_script_runs(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.skipif(find_spec("mypy") is None, reason="no mypy: pip install -e '.[lint]'")
-def test_it_is_typed(tmp_path: Path) -> None:
+def test_the_script_passes_strict_type_checks(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     shutil.copy(SCRIPT, script)
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={tmp_path}", script]

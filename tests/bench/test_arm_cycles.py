@@ -41,7 +41,7 @@ def test_the_committed_estimates_are_complete(cycles: Any) -> None:
     assert all(row["cycles"] >= least[row["set"]] for row in found["rows"] if row["tokens"])
 
 
-def test_the_page_says_that_it_is_a_model(cycles: Any) -> None:
+def test_the_page_says_that_cycles_are_estimated(cycles: Any) -> None:
     drawn = benchmarks.estimates()
     assert "Estimated by llvm-mca" in drawn
     assert "not measured" in drawn

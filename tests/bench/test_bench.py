@@ -90,7 +90,7 @@ def test_result_files_are_current() -> None:
 
 
 @pytest.mark.thorough
-def test_header_is_the_real_one(tmp_path: Path) -> None:
+def test_header_is_that_of_the_real_model(tmp_path: Path) -> None:
     import i2s_spec as i2s
     from bench import headers
 
@@ -123,7 +123,7 @@ def test_copies_differ_in_types_and_offsets_only() -> None:
 
 
 @pytest.mark.parametrize(("name", "keys", "tensors"), [("many_keys", 300, 0), ("many_tensors", 1, 300)])
-def test_hostile_headers(name: str, keys: int, tensors: int, tmp_path: Path) -> None:
+def test_hostile_headers_are_valid_files(name: str, keys: int, tensors: int, tmp_path: Path) -> None:
     import i2s_spec as i2s
     from bench import headers
 
@@ -153,7 +153,7 @@ def test_rounds_interleave_and_ratios_pair() -> None:
     assert ratios(times["slow"], times["fast"]) == (10, 5)
 
 
-def test_claims() -> None:
+def test_claims_are_compared_with_their_bounds() -> None:
     from bench.measure import Claim
 
     assert Claim("", (1.0, 5.0, 9.0), "x", least=5).reached is True

@@ -114,7 +114,7 @@ def test_kinds_of_processor(family: int, model: int, stepping: int, kind: str) -
     assert processor.kind({**facts, "vendor_id": "Other"}, "x86_64") == f"other-{family}-{model}"
 
 
-def test_processors_that_say_little() -> None:
+def test_processors_with_incomplete_facts_have_a_kind() -> None:
     from bench import processor
 
     assert processor.kind({"CPU implementer": "0x41", "CPU part": "0xd0c"}, "aarch64") == "neoverse-n1"

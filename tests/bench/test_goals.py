@@ -18,7 +18,7 @@ def checkout() -> Iterator[None]:
     sys.path.remove(root)
 
 
-def test_a_busy_machine_gets_three_rounds() -> None:
+def test_a_slow_machine_gets_three_rounds() -> None:
     from bench.measure import Contender, interleaved
 
     contenders = [Contender("any", lambda: 1.0)]
@@ -70,7 +70,7 @@ def test_few_tokens_reach_one_of_two_goals(
     assert {name: each[0] if each else None for name, each in found.items()} == reached
 
 
-def test_a_product_is_held_to_the_slower_of_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_product_is_compared_with_the_slower_of_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Round by round: what takes longer, reading or multiplying with masks, is what a kernel cannot pass."""
     from bench import matmul
     from i2s_spec.codec.isa import KernelSet

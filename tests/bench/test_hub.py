@@ -23,7 +23,7 @@ def hub() -> Iterator[Any]:
     sys.path.remove(str(ROOT))
 
 
-def test_a_run_is_as_long_as_its_narrowest_part(hub: Any) -> None:
+def test_a_run_takes_as_long_as_its_bottleneck(hub: Any) -> None:
     header = hub.Header("x", 5_000_000, 1.0, 0.1)
     mode, kinds = hub.Mode("m", 3, 1.0), [0] * 6000
     each = 4 * hub.LATENCY + 0.1 + 0.1

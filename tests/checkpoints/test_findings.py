@@ -191,7 +191,7 @@ def test_how_much_of_the_weights_is_read(tmp_path: Path) -> None:
     assert codes(folder, payload="sample") == codes(folder) == ["H212", "H213"]
 
 
-def test_options_count_as_for_files(tmp_path: Path) -> None:
+def test_options_apply_as_for_files(tmp_path: Path) -> None:
     sample = CheckpointSample()
     del sample.tensors["model.norm.weight"], sample.tensors[f"{LAYER}mlp.ffn_sub_norm.weight"]
     folder = folder_of(sample, tmp_path)
@@ -206,7 +206,7 @@ def test_options_count_as_for_files(tmp_path: Path) -> None:
     assert [finding.code for finding in lint_checkpoint(tmp_path / "nowhere").findings] == ["S901"]
 
 
-def test_a_rule_that_fails_is_a_bug_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_that_crashes_is_reported_as_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from i2s_spec.checkpoints.findings import lint_checkpoint as module
 
     def broken(facts: object) -> None:
@@ -251,7 +251,7 @@ def test_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["quant_method", "linear_class", "quantization_mode"])
 @pytest.mark.parametrize("value", [["autobitlinear"], {}, 1, True])
-def test_words_of_another_type_are_findings_and_no_bug(key: str, value: Any, tmp_path: Path) -> None:
+def test_config_values_of_another_type_are_findings(key: str, value: Any, tmp_path: Path) -> None:
     tiny = packed_2b4t()
     tiny.config["quantization_config"][key] = value
     assert set(codes(tiny.write(tmp_path))) <= {"H209", "H210"}

@@ -111,7 +111,7 @@ def test_rows_get_the_scale_of_their_matrix(tmp_path: Path) -> None:
             assert rows.tolist() == [other.scale()] * tensor.shape[0]
 
 
-def test_widths_that_do_not_fit_say_which_types_do(tmp_path: Path) -> None:
+def test_a_width_that_does_not_fit_is_refused_with_types_that_do(tmp_path: Path) -> None:
     tiny = one_bit_llm()
     tiny.config["intermediate_size"] = 192
     tiny.tensors = Maker(1, "F16", {**SIZES, "ff": 192}).model(
@@ -138,7 +138,7 @@ def test_gemma_norms_have_one_added(tmp_path: Path) -> None:
         )
 
 
-def test_metadata_is_named_as_elsewhere(tmp_path: Path) -> None:
+def test_metadata_has_the_usual_keys(tmp_path: Path) -> None:
     _, path = imported(tmp_path, packed_2b4t(), name="Tiny", source="someone/tiny")
     with i2s.open(path) as file:
         found = dict(file.metadata)
@@ -176,7 +176,7 @@ def test_the_post_processor_adds_tokens(tmp_path: Path, processor: object, first
         assert found.get("tokenizer.ggml.add_eos_token", False) is last
 
 
-def test_families_of_falcon_are_told_by_their_vocabulary(tmp_path: Path) -> None:
+def test_families_of_falcon_are_recognized_by_vocabulary_size(tmp_path: Path) -> None:
     from i2s_spec.checkpoints.source.checkpoint_folder import CheckpointFolder
 
     for vocab, name in ((131072, "falcon3"), (32768, "falcon-e"), (128256, "hf1bitllm")):
@@ -199,7 +199,7 @@ def test_llama3_scaling_becomes_factors(tmp_path: Path) -> None:
     assert (np.diff(factors) >= 0).all()
 
 
-def test_an_empty_word_for_rotation_does_not_hide_the_older_one(tmp_path: Path) -> None:
+def test_empty_rope_parameters_do_not_hide_rope_scaling(tmp_path: Path) -> None:
     tiny = llama3()
     tiny.config |= {"rope_parameters": None, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}
     _, path = imported(tmp_path, tiny)
@@ -518,7 +518,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_in_a_sentence_and_nothing_written(name: str, tmp_path: Path) -> None:
+def test_invalid_checkpoints_are_refused_in_one_line_and_nothing_is_written(name: str, tmp_path: Path) -> None:
     make, words = REFUSED[name]
     make(tmp_path / "checkpoint")
     with pytest.raises(FormatError, match=words) as found:
@@ -527,7 +527,7 @@ def test_refused_in_a_sentence_and_nothing_written(name: str, tmp_path: Path) ->
     assert [each.name for each in tmp_path.iterdir()] == ["checkpoint"]
 
 
-def test_pre_tokenizer_by_hand_and_by_its_cuts(tmp_path: Path) -> None:
+def test_the_pre_tokenizer_is_recognized_or_chosen(tmp_path: Path) -> None:
     tiny = packed_2b4t()
     tiny.files["tokenizer.json"] = byte_tokenizer(384, "qwen2")
     result, path = imported(tmp_path / "a", tiny)
@@ -539,7 +539,7 @@ def test_pre_tokenizer_by_hand_and_by_its_cuts(tmp_path: Path) -> None:
         assert file.metadata["tokenizer.ggml.pre"] == "gpt-2"
 
 
-def test_choices_that_do_not_exist(tmp_path: Path) -> None:
+def test_unknown_choices_are_refused(tmp_path: Path) -> None:
     for options in (
         {"to": "Q4_0"},
         {"embedding": "Q8_0"},
@@ -553,7 +553,7 @@ def test_choices_that_do_not_exist(tmp_path: Path) -> None:
     assert not (tmp_path / "out.gguf").exists()
 
 
-def test_the_mode_online_has_a_note(tmp_path: Path) -> None:
+def test_quantization_mode_online_gives_a_note(tmp_path: Path) -> None:
     """What transformers would do with the weights, and what was done, for each way to take them."""
     result, _ = imported(tmp_path / "a", bf16_2b4t())
     assert [note for note in result.notes if "online: transformers quantizes the floats to trits in every pass" in note]
@@ -572,7 +572,9 @@ def test_the_mode_online_has_a_note(tmp_path: Path) -> None:
     assert [note for note in result.notes if "again; they were kept unchanged" in note]
 
 
-def test_a_family_by_an_unverified_number_has_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_family_recognized_by_an_unverified_number_gives_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only the size of its vocabulary distinguishes Falcon-E from other Llama models with BitLinear."""
     falcon = BY_FAMILY["falcon-e"]
     architecture, bitnet, size = falcon.when

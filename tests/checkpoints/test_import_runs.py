@@ -88,7 +88,7 @@ def test_llama_cpp_computes_imported_files_alike(name: str, tmp_path: Path) -> N
     assert np.abs(theirs - ours).max() <= SAME
 
 
-def test_a_mistake_is_seen_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_are_not_permuted_change_the_logits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound is no formality: queries and keys that are not permuted give other text."""
     monkeypatch.setattr(tensor_plan, "to_gguf_rows", lambda rows, _: rows)
     checkpoint, theirs, _ = run_there(plain_llama, "F16", tmp_path)

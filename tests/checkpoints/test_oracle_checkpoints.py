@@ -73,12 +73,12 @@ def distance(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.abs(one - other).max() / np.abs(other).max())
 
 
-def test_every_family_is_made_here() -> None:
+def test_every_family_is_tested() -> None:
     assert {kind.family for kind in KINDS.values()} == set(BY_FAMILY)
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_family_comes_back_with_its_logits(name: str, tmp_path: Path) -> None:
+def test_logits_survive_import_and_export(name: str, tmp_path: Path) -> None:
     """In most models no code of an activation lies on a tie; there the logits are equal to rounding."""
     kind = KINDS[name]
     imported = exported = 0
@@ -105,7 +105,7 @@ def test_a_family_comes_back_with_its_logits(name: str, tmp_path: Path) -> None:
     assert min(imported, exported) >= kind.seeds / 2
 
 
-def test_online_shrinks_every_scale(tmp_path: Path) -> None:
+def test_online_quantization_shrinks_every_scale(tmp_path: Path) -> None:
     """The trap that export refuses: transformers quantizes ternary weights once more, by their mean."""
     kind = KINDS["2B-4T, bf16"]
     folder, _ = saved(random_model(kind, 2), kind, tmp_path / "a")

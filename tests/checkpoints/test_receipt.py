@@ -64,7 +64,7 @@ def test_codes_of_the_file_count_on_ties_only(tmp_path: Path) -> None:
         assert forward._rounded(products, None).tolist() == [[0, 1, 1, -3, 126, 0]]
 
 
-def test_a_lost_fine_tune_is_seen(tmp_path: Path) -> None:
+def test_a_lost_fine_tune_is_detected(tmp_path: Path) -> None:
     base, tuned = packed_2b4t(1), packed_2b4t(1)
     import_checkpoint(base.write(tmp_path / "base"), tmp_path / "base.gguf")
     same = make_receipt(tmp_path / "base", tmp_path / "base.gguf", base=tmp_path / "base.gguf", only="i")
@@ -122,7 +122,7 @@ def test_matrices_of_several_types_are_each_computed_as_stored(tmp_path: Path) -
     assert check["facts"]["largest_difference"] < 1e-5  # 0.009 if one matrix's type is used for all
 
 
-def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_and_verify_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, path, receipt = packed_2b4t().write(tmp_path / "c"), str(tmp_path / "o.gguf"), str(tmp_path / "r.json")
     run = CliRunner().invoke(cli, ["import", str(folder), "-o", path, "--receipt", receipt])
     assert run.exit_code == 0, run.output
@@ -148,7 +148,7 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("own_process")
-def test_the_library_is_asked_in_a_process_of_its_own(tmp_path: Path) -> None:
+def test_the_tokenizers_library_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     """An expression that goes back over a text forever ends with that process."""
     folder, path = llama3().write(tmp_path / "checkpoint"), tmp_path / "out.gguf"
     import_checkpoint(folder, path)
@@ -165,7 +165,7 @@ def test_witness_is_independent_of_the_importer() -> None:
     }
 
 
-def test_infinite_weights_bring_no_warning() -> None:
+def test_infinite_weights_cause_no_warning() -> None:
     class Infinite:
         """A witness whose gains no norm can take."""
 

@@ -48,7 +48,7 @@ def _floats_with_scale(folder: Path, tiny: Tiny) -> None:
         (_floats_with_scale, "a", f"'{_UP}_scale' of the checkpoint is in no tensor of the file"),
     ],
 )
-def test_a_checkpoint_that_broke_fails_in_a_sentence(
+def test_a_damaged_checkpoint_fails_the_check_with_a_reason(
     change: Callable[[Path, Tiny], None], letter: str, words: str, tmp_path: Path
 ) -> None:
     import_checkpoint(packed_2b4t().write(tmp_path / "checkpoint"), tmp_path / "out.gguf")
@@ -68,7 +68,7 @@ def test_a_checkpoint_that_broke_fails_in_a_sentence(
         {"rope_scaling": [1]},
     ],
 )
-def test_a_config_that_broke_is_refused_by_its_name(change: dict[str, Any], tmp_path: Path) -> None:
+def test_a_damaged_config_is_refused_with_its_key_and_path(change: dict[str, Any], tmp_path: Path) -> None:
     tiny = packed_2b4t()
     folder = tiny.write(tmp_path / "checkpoint")
     import_checkpoint(folder, tmp_path / "out.gguf")

@@ -89,14 +89,14 @@ def deadline() -> Iterator[None]:
     ],
     ids=lambda args: "-".join(word for word in args if word.islower()),
 )
-def test_nothing_but_files_is_opened(place: Path, args: list[str], odd: str) -> None:
+def test_fifos_and_devices_are_refused(place: Path, args: list[str], odd: str) -> None:
     done = i2s(place, *(word.replace("ODD", odd) for word in args))
     assert done.returncode in (2, 3), done.stderr
     assert "FIFO" in done.stderr + done.stdout or "character device" in done.stderr + done.stdout
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFO here")
-def test_a_file_that_waits_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_with_nothing_to_read_yet_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some files of /proc are called regular and have nothing to read yet; a FIFO with a writer stands for them."""
     os.mkfifo(tmp_path / "waits")
     writer = os.open(tmp_path / "waits", os.O_RDWR)
@@ -110,7 +110,7 @@ def test_a_file_that_waits_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("deadline")
-def test_a_fifo_as_the_configuration_of_weights(place: Path, tmp_path: Path) -> None:
+def test_a_fifo_as_config_json_of_a_checkpoint(place: Path, tmp_path: Path) -> None:
     """It says what packed weights mean, and lies beside them; it may be a FIFO without a writer."""
     checkpoint, model = tmp_path / "c", str(place / "m.gguf")
     assert called("export", model, "-o", str(checkpoint)) == 0
@@ -161,7 +161,7 @@ def test_hostile_headers_of_records(place: Path, tmp_path: Path, changes: dict[s
 
 @pytest.mark.parametrize("numerics", ["bitnet-golden-1", "bitnetcpp-2025"])
 @pytest.mark.parametrize("base", [1e-38, 1e-30, 1e-45, -1e4, 0.0, float("inf"), float("nan")])
-def test_rotation_by_any_base(place: Path, tmp_path: Path, base: float, numerics: str) -> None:
+def test_any_base_of_the_rotation_gets_an_answer(place: Path, tmp_path: Path, base: float, numerics: str) -> None:
     """Angles are powers of the base: a small one makes them so large that no cosine of them is known."""
     odd = tmp_path / "odd.gguf"
     with open_file(place / "m.gguf") as file:
@@ -182,7 +182,7 @@ def test_hostile_headers_of_arrays(place: Path, tmp_path: Path, shape: str) -> N
     assert called("encode", str(tmp_path / "x.npy"), str(tmp_path / "o.gguf"), "--name", "a") in (2, 3)
 
 
-def test_an_archive_that_is_packed_too_well(tmp_path: Path) -> None:
+def test_a_zip_bomb_is_refused(tmp_path: Path) -> None:
     head = io.BytesIO()
     np.lib.format.write_array_header_1_0(head, {"descr": "<f4", "fortran_order": False, "shape": (1 << 26,)})
     with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a.npy", "w") as file:
@@ -195,7 +195,7 @@ def test_an_archive_that_is_packed_too_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_an_archive_is_packed_as_numpy_packs(tmp_path: Path, method: int) -> None:
+def test_an_archive_compressed_otherwise_than_by_numpy_is_refused(tmp_path: Path, method: int) -> None:
     """Python unpacks a whole part of bzip2 or LZMA to give its first byte: a few hundred bytes are hundreds of megabytes."""
     with zipfile.ZipFile(tmp_path / "x.npz", "w", method) as archive, archive.open("a.npy", "w") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 23,)})
@@ -213,7 +213,7 @@ def test_an_archive_of_zeros_is_read(tmp_path: Path) -> None:
     assert read_dump(tmp_path / "x.npz")["a"].value.size == 1 << 20
 
 
-def test_a_shape_of_very_many_sides(tmp_path: Path, place: Path) -> None:
+def test_a_shape_of_very_many_dimensions(tmp_path: Path, place: Path) -> None:
     shape = json.dumps([1 << 62] * 100_000)
     text = f'{{"a":{{"dtype":"F32","shape":{shape},"data_offsets":[0,0]}}}}'.encode()
     path = tmp_path / "x.safetensors"
@@ -319,7 +319,7 @@ def test_a_folder_of_any_depth(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["keys=1__0", "keys=_1", "keys=1_", "keys=-1", "keys=٣x", "keys=" + "9" * 21])
-def test_limits_that_are_no_numbers(place: Path, value: str) -> None:
+def test_limits_that_are_not_numbers_are_refused(place: Path, value: str) -> None:
     assert called("lint", str(place / "m.gguf"), "--limit", value) == 2
 
 
@@ -417,7 +417,7 @@ def test_an_error_names_its_file(
         every=4,
     ),
 )
-def test_closed_streams(place: Path, tmp_path: Path, closed: str, verb: str) -> None:
+def test_verbs_work_with_closed_streams(place: Path, tmp_path: Path, closed: str, verb: str) -> None:
     command = f'"$0" -m i2s_spec {verb.replace("OUT", str(tmp_path / "o.gguf"))} {closed}'
     done = subprocess.run(
         ["sh", "-c", command, sys.executable], cwd=place, capture_output=True, timeout=600, check=False
@@ -428,7 +428,7 @@ def test_closed_streams(place: Path, tmp_path: Path, closed: str, verb: str) -> 
         assert (tmp_path / "o.gguf").read_bytes()[:4] == b"GGUF"
 
 
-def test_too_little_memory_is_no_bug(
+def test_lack_of_memory_is_not_reported_as_a_bug(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import i2s_spec.inspect.compare.identity as module
@@ -446,7 +446,7 @@ def test_too_little_memory_is_no_bug(
 
 @pytest.mark.usefixtures("deadline")
 @pytest.mark.parametrize("words", ["hash F", "fix F --dry-run", "diff F F", "identify F --sha256", "run F --prompt x"])
-def test_a_file_of_holes_is_not_read_whole(place: Path, tmp_path: Path, words: str) -> None:
+def test_a_sparse_file_is_not_read_whole(place: Path, tmp_path: Path, words: str) -> None:
     path = tmp_path / "F"
     draft = Draft()
     file = draft.records()

@@ -52,7 +52,7 @@ def test_many_repairs_are_counted(tmp_path: Path) -> None:
     assert "a.gguf: repaired: G205: 20 more\n" in text
 
 
-def test_nothing_acts_on_a_terminal(tmp_path: Path) -> None:
+def test_output_has_no_control_characters(tmp_path: Path) -> None:
     for case in some(SMALL.values()):
         if len(case.data) < 1 << 16:
             (tmp_path / "a.gguf").write_bytes(case.data)

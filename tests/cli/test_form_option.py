@@ -21,7 +21,7 @@ def verbs(parent: click.Group, words: tuple[str, ...] = ()) -> Iterator[tuple[tu
             yield (*words, name), verb
 
 
-def test_a_form_json_has_a_short_option() -> None:
+def test_every_format_json_has_the_option_json() -> None:
     found = 0
     for words, verb in verbs(cli):
         options = {option: each for each in verb.params for option in each.opts}
@@ -34,7 +34,7 @@ def test_a_form_json_has_a_short_option() -> None:
 
 
 @pytest.mark.parametrize("words", [("explain", "I104"), ("rules", "I1"), ("identify",)])
-def test_both_say_the_same(words: tuple[str, ...]) -> None:
+def test_both_options_give_the_same_output(words: tuple[str, ...]) -> None:
     answers = [CliRunner().invoke(cli, [*words, *form]) for form in (("--json",), ("--format", "json"), ())]
     assert [answer.exit_code for answer in answers] == [0, 0, 0], answers
     short, full, text = (answer.stdout for answer in answers)

@@ -45,7 +45,7 @@ def test_nothing_found_is_status_0() -> None:
     assert result.stdout.startswith("3 files: 3 accepted")
 
 
-def test_forms() -> None:
+def test_output_formats() -> None:
     made = fuzz("--runs", "2", "--effort", "0", "--format", "json", "--", "false")
     document = json.loads(made.stdout)
     jsonschema.validate(document, SCHEMA)
@@ -94,7 +94,7 @@ def test_usage(words: tuple[str, ...]) -> None:
     assert "Traceback" not in result.output
 
 
-def test_statuses_and_sizes() -> None:
+def test_exit_codes_and_sizes_are_parsed() -> None:
     script = 'test "$(head -c 4 "$1")" = GGUF && exit 3; exit 65'
     words = (
         "--runs",
@@ -124,7 +124,7 @@ def test_duties_are_listed() -> None:
     assert "a decoder that reads tensors must reject" in result.output
 
 
-def test_codes_may_be_spared() -> None:
+def test_must_reject_and_may_accept_change_the_policy() -> None:
     script = 'case "$(head -c 4 "$1")" in GGUF) exit 0;; esac; exit 1'
     spared = fuzz("--runs", "1", "--may-accept", "G101", "--must-reject", "g203", "--format", "json", "--",
                   "sh", "-c", script, "sh")  # fmt: skip

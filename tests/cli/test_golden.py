@@ -68,7 +68,7 @@ def test_everything_that_can_be_recorded(folder: Path) -> None:
     assert (f"llama-perplexity puts token {first} in place of the first one" in done.stderr) == (first != 1)
 
 
-def test_the_old_spelling_of_numerics_goes_on_with_a_notice(folder: Path) -> None:
+def test_the_old_option_profile_works_with_a_notice(folder: Path) -> None:
     done = run(folder, "golden", "record", "tiny.gguf", "--tokens", "1", "-o", "old-spelling", "--profile", "hf-f32")
     assert done.returncode == 0, done.stderr
     assert "--profile is called --numerics here" in done.stderr
@@ -157,7 +157,7 @@ def test_a_model_that_is_broken(folder: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_a_record_that_is_told_to_end_leaves_nothing(folder: Path, tmp_path: Path) -> None:
+def test_a_terminated_record_leaves_nothing(folder: Path, tmp_path: Path) -> None:
     """SIGTERM, by which time limits end a program: not even the unfinished folder stays."""
     code = (
         "import os, signal; from i2s_spec.golden.records import store; from i2s_spec.cli import main\n"

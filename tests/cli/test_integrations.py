@@ -32,7 +32,7 @@ def loaded(name: str) -> Any:
 
 
 @pytest.mark.parametrize("hook", loaded(".pre-commit-hooks.yaml"), ids=lambda hook: hook["id"])
-def test_hook(hook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hook_of_pre_commit(hook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"id", "name", "entry", "language", "files", "types"} <= hook.keys()
     assert hook["language"] == "python"
     program, verb, *options = shlex.split(hook["entry"])

@@ -52,7 +52,7 @@ def facts(**settings: str) -> dict[str, Any]:
     return dict(json.loads(said.stdout))
 
 
-def test_a_name_can_be_run_where_some_table_can_run_it() -> None:
+def test_a_kernel_set_is_available_if_any_table_can_run_it() -> None:
     tables = tables_of_kernels().values()
     assert {each.name for sets in tables for each in sets} == {name for name, _ in isa.names()}
     for name, runs in isa.names():
@@ -86,7 +86,7 @@ def test_reported_requirements_are_the_checked_ones() -> None:
     assert _cpu.features() == features
 
 
-def test_cascade_lake_has_avx512_wherever_that_is_enough() -> None:
+def test_cascade_lake_uses_avx512_where_its_features_suffice() -> None:
     """AVX-512 with VNNI, but neither VPOPCNTDQ nor VBMI: only survey and blocks do otherwise, and no name is refused."""
     told = facts(I2S_HIDE=PROCESSORS["cascade-lake"])
     if not told["processor"].get("avx512vnni"):
@@ -114,7 +114,7 @@ for size in (2047, 2048, 31 * 2048, 32 * 2048 + 100):
 """
 
 
-def test_histograms_are_right_where_no_processor_counts_bits() -> None:
+def test_histograms_are_right_without_bit_counting_instructions() -> None:
     said = run("-c", COUNTS, I2S_HIDE=PROCESSORS["cascade-lake"])
     assert said.returncode == 0, said.stderr
 

@@ -109,7 +109,7 @@ def test_output_is_the_same_twice(folder: Path) -> None:
         assert i2s(*args).output == i2s(*args).output
 
 
-def test_nothing_from_the_file_reaches_the_terminal(folder: Path) -> None:
+def test_control_characters_of_a_file_are_escaped(folder: Path) -> None:
     for form in ("text", "json", "jsonl"):
         output = i2s("lint", "--format", form, "key_escape.gguf", "name_bidi.gguf").output
         assert "\x1b" not in output
@@ -130,7 +130,7 @@ def test_quiet(folder: Path) -> None:
     assert "good" not in i2s("lint", "-q", "dup_key.gguf", "good.gguf").output
 
 
-def test_reports_beside_a_quiet_one_are_whole(folder: Path) -> None:
+def test_reports_to_files_are_complete_with_quiet(folder: Path) -> None:
     (folder / "sound.gguf").write_bytes(Draft().data)
     assert i2s("lint", "-q", "--report", "html=a.html", "--report", "markdown=a.md", "sound.gguf").output == ""
     assert "sound.gguf" in (folder / "a.html").read_text()
@@ -209,7 +209,9 @@ def test_interrupt(folder: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_bug_of_ours(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_crash_is_reported_as_our_bug(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     import i2s_spec.linter.engine
 
     def broken(*args: object, **options: object) -> None:

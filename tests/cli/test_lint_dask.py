@@ -64,7 +64,7 @@ def server() -> Iterator[Server]:
         yield running
 
 
-def test_a_run_its_repetition_and_a_change(tmp_path: Path, server: Server) -> None:
+def test_a_run_is_repeated_and_only_changes_are_checked_again(tmp_path: Path, server: Server) -> None:
     folder = models(tmp_path, 12)
     server.files["/m.gguf"] = Draft().data
     address = f"{server.url}/m.gguf"
@@ -100,7 +100,7 @@ def test_a_run_its_repetition_and_a_change(tmp_path: Path, server: Server) -> No
 
 
 @pytest.mark.thorough
-def test_checkpoints_are_checked_there_too(tmp_path: Path) -> None:
+def test_checkpoints_are_checked_on_a_cluster_too(tmp_path: Path) -> None:
     for seed, name in enumerate(("good", "bad")):
         packed_2b4t(seed).write(tmp_path / "all" / name)
     (tmp_path / "all" / "bad" / "config.json").write_text("[", encoding="utf-8")
@@ -161,7 +161,7 @@ def test_without_the_extra_one_sentence_says_what_to_install(tmp_path: Path, mon
 
 
 @pytest.mark.thorough
-def test_all_workers_wait_where_one_is_told_to(tmp_path: Path, server: Server) -> None:
+def test_all_workers_wait_for_a_host_that_asks_one_of_them(tmp_path: Path, server: Server) -> None:
     """While a host asks to wait, it gets only requests in flight; every file has its result at the end."""
     data, seconds = Draft().data, 4.0
     server.files |= {f"/{i}.gguf": data + i.to_bytes(4, "little") for i in range(40)}

@@ -378,7 +378,9 @@ def test_reports_name_the_settings_that_change_findings(folder: Path, how: str, 
 
 
 @pytest.mark.parametrize("how", HIDING)
-def test_security_is_not_weakened_by_what_is_found(folder: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configuration_that_is_found_does_not_weaken_profile_security(
+    folder: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "i2s.toml").write_text(HIDING[how])
     strict = lint("sub/dup_key.gguf", "--profile", "security")
     assert strict.code == 1
@@ -394,7 +396,7 @@ def test_settings_without_effect_on_findings_are_not_reported(folder: Path) -> N
 
 
 @pytest.mark.parametrize("text", ["a" + ".a" * 50_000 + " = 1", "[" + "a." * 50_000 + "a]", "a = " + "9" * 100_000])
-def test_a_configuration_is_refused_in_no_time(folder: Path, text: str) -> None:
+def test_a_hostile_configuration_is_refused_quickly(folder: Path, text: str) -> None:
     (folder / "i2s.toml").write_text(text)
     assert "i2s.toml: " in refused("good.gguf")
 

@@ -29,7 +29,7 @@ def test_a_page_says_what_the_help_says(capsys: pytest.CaptureFixture[str]) -> N
     assert called(capsys, "man", "lint", "--write", "x")[0] == 2
 
 
-def test_text_is_never_a_request() -> None:
+def test_text_is_escaped_for_roff() -> None:
     assert _escaped("\\fB-x 'a' \"b\" `c`") == "\\efB\\-x \\(aqa\\(aq \\(dqb\\(dq \\(gac\\(ga"
 
 

@@ -42,7 +42,7 @@ def test_verbs_and_codes_that_do_not_exist(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("word", "verb"), [("check", "lint"), ("inspect", "show"), ("compare", "diff"), ("cat", "show")]
 )
-def test_words_of_other_tools_lead_to_the_verb(word: str, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verbs_of_other_tools_get_a_suggestion(word: str, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"there is no verb '{word}'; did you mean {verb}?" in called(capsys, word, "m.gguf")[2]
 
 
@@ -122,7 +122,7 @@ def test_a_tensor_that_lint_calls_broken_is_decoded_with_a_remark(
     assert called(capsys, "decode", model, "blk.0.ffn_down.weight", "c.npy")[2] == ""
 
 
-def test_a_record_is_replaced_where_that_is_asked_for(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_is_replaced_only_with_overwrite(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     record = ["golden", "record", model, "--tokens", "1", "-o", "golden"]
     assert called(capsys, *record)[0] == 0
     code, _, said = called(capsys, *record)
@@ -134,7 +134,7 @@ def test_a_record_is_replaced_where_that_is_asked_for(model: str, capsys: pytest
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 140])
-def test_names_of_tensors_are_whole_on_a_usual_terminal(model: str, columns: int) -> None:
+def test_names_of_tensors_are_not_cut_at_80_columns(model: str, columns: int) -> None:
     with open_file(model) as file:
         lines = [plain(line) for line in page(describe(file), columns)]
     assert max(map(len, lines[lines.index(next(x for x in lines if x.startswith("Tensors"))) :])) <= columns

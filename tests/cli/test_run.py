@@ -54,7 +54,7 @@ def test_help_has_an_example(verb: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["bitnet-b1.58", "bitnet", "llama"])
-def test_a_synthetic_model_says_something(name: str, folder: Path) -> None:
+def test_a_synthetic_model_generates_tokens(name: str, folder: Path) -> None:
     result = i2s_run(folder, "run", f"{name}.gguf", "--prompt", "The weights are", "-n", "8", "--ids")
     assert result.returncode == 0
     ids = [int(word) for word in result.stdout.split(",")]
@@ -192,7 +192,7 @@ def test_text_of_a_model_does_not_act_on_a_terminal(folder: Path) -> None:
     ],
     ids=lambda args: args[0],
 )
-def test_bars_on_a_terminal_leave_the_result_alone(args: tuple[str, ...], folder: Path) -> None:
+def test_progress_bars_do_not_change_the_result(args: tuple[str, ...], folder: Path) -> None:
     shown = on_a_terminal(folder, *args, errors=True)
     result = (folder / "other.txt").read_text()
     assert b"\x1b[" in shown  # a progress bar was shown
@@ -200,7 +200,7 @@ def test_bars_on_a_terminal_leave_the_result_alone(args: tuple[str, ...], folder
     assert b"\x1b[" not in on_a_terminal(folder, *args, "-q", errors=True)
 
 
-def test_harmless() -> None:
+def test_control_characters_in_text_of_a_model_are_escaped() -> None:
     assert harmless("a\tb\nc é 你 👩‍👩‍👧 ‌") == "a\tb\nc é 你 👩‍👩‍👧 ‌"
     assert (
         harmless("\r\x08\x7f\x9b\u2066\ufeff\U000e0041\ud800") == "\\x0d\\x08\\x7f\\x9b\\u2066\\ufeff\\U000e0041\\ud800"
@@ -211,7 +211,7 @@ def test_harmless() -> None:
     assert stream.read() == "\\xe9"
 
 
-def test_a_reader_that_goes_away_is_no_error(folder: Path) -> None:
+def test_a_closed_pipe_is_not_an_error(folder: Path) -> None:
     command = f"{' '.join(I2S)} run llama.gguf -p a -n 400 -q --ids --ignore-end | head -c 3"
     result = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, check=False)
     assert (len(result.stdout), result.stderr) == (3, "")

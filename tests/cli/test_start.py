@@ -74,7 +74,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", STARTS)
-def test_a_start_imports_what_it_needs(name: str, model: Path, tmp_path: Path) -> None:
+def test_a_command_imports_only_what_it_needs(name: str, model: Path, tmp_path: Path) -> None:
     start = STARTS[name]
     path = tmp_path / "sample.gguf"
     path.write_bytes(Draft().data)

@@ -128,7 +128,7 @@ def test_trits_of_every_word(kernels: str, type: str, gain: float) -> None:
 
 @examples(60)
 @given(type=types, gain=st.floats(0, width=32, allow_nan=False, allow_infinity=False))
-def test_the_least_one_parts_words(type: str, gain: float) -> None:
+def test_words_from_the_least_one_on_round_to_1(type: str, gain: float) -> None:
     least = least_one(np.float32(gain), type)
     bits = np.array([max(least - 1, 0), min(least, INFINITY[type] - 1)], f"<u{width_of(type)}").view(np.uint8)
     with np.errstate(over="ignore"):
@@ -139,7 +139,7 @@ def test_the_least_one_parts_words(type: str, gain: float) -> None:
 
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("n", [1, 31, 511, 512, 40_000, 32 * 16 * 16 * 3 + 77])
-def test_means_of_sums_that_were_made_before(kernels: str, type: str, n: int) -> None:
+def test_means_from_precomputed_sums(kernels: str, type: str, n: int) -> None:
     words = some(type, n, n)
     sizes = np.abs(wide(words, type))
     run, runs = torch_runs(n)

@@ -52,7 +52,7 @@ def test_windows_change_no_sum(seed: int, n: int, window: int) -> None:
         assert torch_mean(lambda a, b: values[a:b], n) == cascade(values)
 
 
-def test_orders_differ() -> None:
+def test_the_two_orders_of_summation_differ() -> None:
     """Or there would be no reason for two of them."""
     values = [magnitudes(seed, 5000) for seed in range(20)]
     means = [(numpy_mean(lambda a, b, v=v: v[a:b], 5000), torch_mean(lambda a, b, v=v: v[a:b], 5000)) for v in values]
@@ -67,7 +67,7 @@ def test_many_elements() -> None:
     assert numpy_mean(lambda a, b: values[a:b], values.size) == np.mean(values)
 
 
-def test_sums_overflow_as_they_did() -> None:
+def test_sums_overflow_to_infinity() -> None:
     values = np.full(512, np.finfo(np.float32).max, np.float32)
     assert numpy_mean(lambda a, b: values[a:b], 512) == np.inf
     assert torch_mean(lambda a, b: values[a:b], 512) == np.inf

@@ -96,8 +96,10 @@ def test_pack(module_set: str, shape: Any, dialect: Dialect, scale: float, order
     short=st.sampled_from([0, 0, 0, 1, -1]),
 )
 @examples(200)
-def test_unpack_and_kin(module_set: str, shape: Any, dialect: Dialect, order: Any, strict: bool,
-                        unused_code: Any, sound: bool, seed: int, offset: int, short: int) -> None:  # fmt: skip
+def test_functions_that_read_equal_the_definition(
+    module_set: str, shape: Any, dialect: Dialect, order: Any, strict: bool, unused_code: Any, sound: bool, seed: int,
+    offset: int, short: int,
+) -> None:  # fmt: skip
     random = np.random.default_rng(seed)
     n = int(np.prod(shape))
     size = n // 4 + 32 + short
@@ -280,7 +282,7 @@ def test_histograms_count_every_byte(kernel_set: str, size: int) -> None:
         assert kernels.histogram(payload, 1) == tuple(np.bincount(codes.reshape(-1), minlength=4).tolist())
 
 
-def test_out_is_exact() -> None:
+def test_results_fill_out_exactly() -> None:
     trits = np.zeros((4, 128), dtype=np.int8)
     packed = native.pack(trits, 1.0)
     out = bytearray(160)
@@ -333,7 +335,7 @@ def test_kernel_set_is_forced_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isa.chosen().name == SETS[-1]
 
 
-def test_no_threads_is_an_error() -> None:
+def test_zero_threads_is_an_error() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         native.histogram(bytes(160), (4, 128), threads=0)
 
@@ -361,7 +363,7 @@ def trits(rows: int, cols: int, seed: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize("layout", list(LAYOUTS))
 @pytest.mark.parametrize("shape", share([((4, 128),), ((12, 896),), ((4, 8320),), ((20, 128),)], every=2))
-def test_threads_share_the_work_without_a_rest(
+def test_threads_share_the_work_completely(
     monkeypatch: pytest.MonkeyPatch, layout: str, shape: tuple[int, int]
 ) -> None:
     monkeypatch.setattr(kernels, "THREAD_BYTES", 1)
@@ -439,7 +441,7 @@ def test_kernels_are_numbered_from_the_portable_ones() -> None:
 
 @pytest.mark.parametrize("value", [-257, -256, -255, -2, 2, 255, 257, 1 << 20, -(1 << 20)])
 @pytest.mark.parametrize("dtype", [np.int16, np.int32, np.int64])
-def test_values_that_eight_bits_would_make_trits_of(value: int, dtype: type[np.signedinteger]) -> None:
+def test_values_that_truncation_to_int8_would_make_trits_are_refused(value: int, dtype: type[np.signedinteger]) -> None:
     weights = np.zeros((4, 128), dtype=np.int64)
     weights[2, 5] = value
     if np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:

@@ -57,8 +57,9 @@ def test_a_tensor_is_codes_and_a_tail(shape: Any, dialect: Dialect, scale: float
     short=st.sampled_from([0, 0, 0, 1, -1]), threads=st.sampled_from([1, 3]), seed=st.integers(0, 2**32 - 1),
 )  # fmt: skip
 @examples(200)
-def test_twins_are_equal(shape: Any, dialect: Dialect, target: Dialect, policy: Any, most: int, short: int, threads: int,
-                         seed: int) -> None:  # fmt: skip
+def test_both_codecs_give_the_same_result(
+    shape: Any, dialect: Dialect, target: Dialect, policy: Any, most: int, short: int, threads: int, seed: int
+) -> None:
     random = np.random.default_rng(seed)
     codes = random.integers(0, most, shape, dtype=np.uint8, endpoint=True)
     raw = random.integers(0, 256, max(shape[0] * shape[1] // 4 + short, 0), dtype=np.uint8).tobytes()

@@ -208,7 +208,7 @@ def test_wrong_arguments(args: tuple[Any, ...], said: str) -> None:
         ([5e-7, 0.0], "absmax", "all weights are smaller than 1e-06 and become 0"),
     ],
 )
-def test_a_warning_where_a_rule_destroys(weights: list[float], rule: str, said: str) -> None:
+def test_a_rule_that_loses_information_warns(weights: list[float], rule: str, said: str) -> None:
     with pytest.warns(NotTernaryWarning, match=said) as caught:
         ternarise(np.array(weights), rule, 2.0 if rule == "given" else None)
     assert caught[0].filename == __file__

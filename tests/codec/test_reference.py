@@ -60,7 +60,7 @@ GOLDEN = ((K * K + 3 * K + K // 5) % 3 - 1).reshape(4, 128)
         ),
     ],
 )  # fmt: skip
-def test_golden(dialect: str, sign: int, sha256: str, first: str) -> None:
+def test_packed_bytes_are_the_recorded_ones(dialect: str, sign: int, sha256: str, first: str) -> None:
     data = pack(sign * GOLDEN, sign * 0.75, dialect)
     assert data[: len(first) // 2].hex() == first
     assert hashlib.sha256(data[:128]).hexdigest() == sha256
@@ -158,7 +158,7 @@ def test_files_of_the_python_converters_are_unpacked(shared: Path, case: str) ->
     assert pack(got, scale) == data.tobytes()
 
 
-def test_hugging_face_s_packed_checkpoints(shared: Path) -> None:
+def test_packed_checkpoints_of_hugging_face(shared: Path) -> None:
     """`row-blocks-4` is what transformers' own packing wrote."""
     raw = (shared / "vectors/hf/b158_packed/model.safetensors").read_bytes()
     length = int.from_bytes(raw[:8], "little")
@@ -188,13 +188,13 @@ def test_hugging_face_s_packed_checkpoints(shared: Path) -> None:
         (np.zeros((0, 128), np.int8), r"the shape \(0, 128\) holds no elements"),
     ],
 )
-def test_pack_refuses(trits: Any, said: str) -> None:
+def test_pack_refuses_wrong_values(trits: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         pack(trits, 1.0)
 
 
 @pytest.mark.parametrize("trits", [np.zeros((1, 128)), np.zeros(128, bool), ["-1"] * 128])
-def test_pack_refuses_what_is_no_integer(trits: Any) -> None:
+def test_pack_refuses_other_types_than_integers(trits: Any) -> None:
     with pytest.raises(TypeError, match="trits are integers"):
         pack(trits, 1.0)
 
@@ -208,7 +208,7 @@ def test_the_first_wrong_value_is_found_across_windows(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("code_map", CODE_MAPS.values(), ids=str)
-def test_the_code_that_means_nothing(code_map: Any) -> None:
+def test_the_unused_code_is_refused(code_map: Any) -> None:
     codes = np.full((2, 128), code_map.code_of(0), np.uint8)
     codes[1, 3] = codes[1, 77] = code_map.unused
     data = pack_codes(codes, LAYOUTS["interleave-128"]) + write_tail(1.0, TAILS["first-float"])
@@ -236,7 +236,7 @@ def test_the_code_that_means_nothing(code_map: Any) -> None:
         (64, (), "1 or 2 dimensions, not 0"),
     ],
 )
-def test_unpack_refuses(size: int, shape: tuple[int, ...], said: str) -> None:
+def test_unpack_refuses_wrong_sizes_and_shapes(size: int, shape: tuple[int, ...], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         unpack(bytes(size), shape)
 

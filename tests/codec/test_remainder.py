@@ -65,7 +65,7 @@ def test_dropped_elements_are_known(layout: str, shape: tuple[int, int], gone: t
         ((12800, 12900, 1290), "elements 12,800 to 12,899 (row 9, columns 1,190 to 1,289)"),
     ],
 )
-def test_elements_in_words(elements: tuple[int, int, int], said: str) -> None:
+def test_elements_are_described_in_words(elements: tuple[int, int, int], said: str) -> None:
     assert str(Elements(*elements)) == said
 
 
@@ -213,7 +213,7 @@ def test_every_reader_is_right_about_whole_blocks_of_its_layout(reader: str, row
     assert (codes == unpack_codes(payload, (rows, 256), READERS[reader].layout)).all()
 
 
-def test_readers_that_nobody_declared() -> None:
+def test_unknown_readers_are_refused() -> None:
     with pytest.raises(
         ValueError, match="no reader is called 'me'; there are dequantize, get-rows, mul-mat, mul-mat-arm"
     ):

@@ -62,7 +62,7 @@ def test_code_3() -> None:
     [([6], ValueError, "the rows are 0 to 5"), ([-1], ValueError, "the rows are 0 to 5"),
      ([0.5], TypeError, "whole numbers"), ([[0]], ValueError, r"\[tokens\], not \[1, 1\]")],
 )  # fmt: skip
-def test_rows_that_are_not_there(rows: Any, error: type[Exception], said: str) -> None:
+def test_rows_that_do_not_exist_are_refused(rows: Any, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         i2s.get_rows(i2s.pack(TRITS, 0.3), rows, TRITS.shape)
 

@@ -52,7 +52,7 @@ def test_split_gives_views() -> None:
     assert int(tail[0]) == 48
 
 
-def test_octets() -> None:
+def test_buffers_become_arrays_of_bytes() -> None:
     assert octets(np.arange(3, dtype="<u2")).tolist() == [0, 0, 1, 0, 2, 0]
     assert octets(b"").size == 0
     with pytest.raises(ValueError, match="follow each other"):

@@ -29,7 +29,7 @@ def parts_of(data: bytes, size: int = 4 * BLOCK) -> Parts:
     return parts
 
 
-def test_many_threads_find_what_one_finds() -> None:
+def test_many_threads_give_the_result_of_one() -> None:
     data = np.random.default_rng(1).bytes(1 << 20)
     found = []
     for threads in (1, 6):

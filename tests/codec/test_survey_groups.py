@@ -75,7 +75,7 @@ def test_the_tile_is_that_of_the_kernels() -> None:
     order=st.sampled_from(["little", "big"]),
     cuts=st.lists(st.integers(1, 8), max_size=3),
 )
-def test_groups_however_they_are_cut(
+def test_groups_are_counted_however_the_payload_is_split(
     kind: str, name: str, rows: int, blocks: int, seed: int, faults: int, order: ByteOrder, cuts: list[int]
 ) -> None:
     cols = blocks * block_layout(kind).block
@@ -136,7 +136,7 @@ def test_small_scales_before_any_others(name: str) -> None:
             assert seen(parts) == observe_groups(data, kind, layout.block), (kind, hex(bits))
 
 
-def test_a_stretch_that_begins_in_a_group() -> None:
+def test_a_range_that_begins_inside_a_group() -> None:
     """What a sample takes: codes of a group that is cut are looked at, its scale is not."""
     longer = payload("PTQ1_0", 256, 256, 3, "little", 80)
     for name in SETS:

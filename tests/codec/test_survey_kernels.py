@@ -89,7 +89,7 @@ def test_runs_and_places(size: int, seed: int, block: int) -> None:
 
 @examples(40)
 @given(st.integers(1, 9 * BLOCK), st.integers(0, 2**32), st.lists(st.integers(1, 8), max_size=4), st.data())
-def test_parts_join(size: int, seed: int, cuts: list[int], data: st.DataObject) -> None:
+def test_joined_parts_equal_the_whole(size: int, seed: int, cuts: list[int], data: st.DataObject) -> None:
     """However a payload is cut, its parts together are the whole."""
     payload = with_runs(size, seed)
     name = data.draw(st.sampled_from(SETS))

@@ -60,7 +60,7 @@ def test_every_bit_of_a_scale_survives_at_any_address(word: bytes, order: Any, c
 
 
 @pytest.mark.parametrize("size", [0, 4, 31, 33])
-def test_another_size(size: int) -> None:
+def test_tails_of_another_size_are_refused(size: int) -> None:
     for call in (classify, lambda tail: read_tail(tail, FIRST)):
         with pytest.raises(ValueError, match=f"a tail has 32 bytes; there are {size}"):
             call(bytes(size))

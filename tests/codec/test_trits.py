@@ -121,7 +121,7 @@ def test_blocks_share_one_scale_or_are_refused() -> None:
 
 @pytest.mark.usefixtures("small_windows")
 @pytest.mark.parametrize("threads", [1, 2])
-def test_codes_that_stand_for_nothing_are_counted_over_all_windows(threads: int) -> None:
+def test_unused_codes_are_counted_over_all_windows(threads: int) -> None:
     data = bytearray(pack(np.zeros((20, 128), dtype=np.int8), 1.0))
     for row in (9, 10, 19):  # element 128 * row + 1
         data[32 * row + 1] |= 3 << 6
@@ -144,7 +144,7 @@ def test_codes_that_stand_for_nothing_are_counted_over_all_windows(threads: int)
         ("F32", (0, 128), "canonical", "holds no elements"),
     ],
 )
-def test_forms_that_do_not_exist(type: str, shape: tuple[int, ...], dialect: str, reason: str) -> None:
+def test_unknown_forms_are_refused(type: str, shape: tuple[int, ...], dialect: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         Form(type, shape, parse(dialect))
 

@@ -112,7 +112,7 @@ def test_quantize_i2_s(vectors: Path, codec: Any, build: str, dialect: str) -> N
         assert read.tobytes() == scale.tobytes(), case
 
 
-def test_what_quantize_i2_s_lost(shared: Path) -> None:
+def test_elements_that_quantize_i2_s_drops(shared: Path) -> None:
     """The number of lost elements is what the reference run measured."""
     layouts = {f"quant/{build}": LAYOUTS[name] for build, name in BUILDS}
     seen = 0

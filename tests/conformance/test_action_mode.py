@@ -19,7 +19,7 @@ yaml = pytest.importorskip("yaml")
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_action_asks_vectors(tmp_path: Path) -> None:
+def test_the_action_runs_vectors(tmp_path: Path) -> None:
     """The step, with the shell and the variables that GitHub gives it."""
     action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
     step = next(step for step in action["runs"]["steps"] if step.get("id") == "conform")

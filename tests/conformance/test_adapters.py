@@ -70,7 +70,7 @@ def test_adapters_of_other_programs(name: str, suite: CaseFolder, tmp_path: Path
     assert {result.id: result.status for result in run.results} == {case.id: known[case.id] for case in cases[::3]}
 
 
-def test_any_bytes_are_an_answer(suite: CaseFolder) -> None:
+def test_any_answer_can_be_compared_and_explained(suite: CaseFolder) -> None:
     """Neither comparing nor explaining fails, whatever an adapter answers."""
     rng = np.random.default_rng(1)
     asked = [case for case in suite.cases[::5] if case.answer is not None and case.op != "container"]

@@ -52,7 +52,7 @@ def started(script: str, bounds: Bounds = QUICK) -> AdapterFault:
     ],
     ids=["silent", "no JSON", "no object", "nested", "no version", "exits", "dies", "closes"],
 )  # fmt: skip
-def test_at_the_start(kind: str, sentence: str, script: str) -> None:
+def test_faults_at_the_start(kind: str, sentence: str, script: str) -> None:
     bounds = QUICK if kind == "timeout" else PATIENT
     fault = started(script, bounds)
     assert (fault.kind, str(fault).replace('\\"', '"')) == (kind, sentence.replace('\\"', '"'))
@@ -80,7 +80,9 @@ class Clock:
     ],
     ids=["not flushed", "no newline"],
 )  # fmt: skip
-def test_output_without_its_end(tmp_path: Path, writes: str, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_without_end_of_line_times_out(
+    tmp_path: Path, writes: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written = tmp_path / "written"
     script = f"import sys\nfor line in sys.stdin: {writes}; open({str(written)!r}, 'w').close()"
     monkeypatch.setattr(adapter_process, "time", Clock(written))
@@ -91,7 +93,7 @@ def test_output_without_its_end(tmp_path: Path, writes: str, sentence: str, monk
     assert (caught.value.kind, str(caught.value).replace('\\"', '"')) == ("timeout", sentence.replace('\\"', '"'))
 
 
-def test_output_without_end() -> None:
+def test_endless_output_is_stopped() -> None:
     fault = started("import os\ninput()\nwhile True: os.write(1, b'x' * 65536)", PATIENT)
     assert (fault.kind, str(fault)) == ("output", "the adapter wrote 16 MiB without an end of line")
     fault = started("import os\nwhile True: os.write(1, b'{}\\n')", PATIENT)
@@ -101,7 +103,7 @@ def test_output_without_end() -> None:
     assert (fault.kind, str(fault)) == ("output", "the adapter wrote more than 64 MiB to a file or to its error output")
 
 
-def test_memory() -> None:
+def test_an_adapter_that_uses_too_much_memory() -> None:
     fault = started("x = bytearray(400 << 20)\nimport time; time.sleep(60)", PATIENT)
     assert fault.kind == "memory"
     assert str(fault).endswith("MiB of memory; 256 MiB are allowed")
@@ -137,7 +139,7 @@ def _runs(pid: int) -> bool:
     return state not in ("Z", "X")
 
 
-def test_there_is_no_such_program() -> None:
+def test_a_missing_program_is_named() -> None:
     with pytest.raises(AdapterFault, match="there is no program 'no-such-adapter' that can be run"):
         AdapterProcess(["no-such-adapter"], QUICK)
     with pytest.raises(AdapterFault, match="there is no program 'no-such-adapter' that can be run"):
@@ -231,7 +233,7 @@ def test_digest_and_bytes_must_agree(tmp_path: Path) -> None:
     assert run.results[0].message == "the digest is not that of the bytes that the adapter then gives"
 
 
-def test_nothing_stays_open(tmp_path: Path) -> None:
+def test_no_file_descriptor_stays_open(tmp_path: Path) -> None:
     ran(tmp_path, "")
     gc.collect()  # garbage of earlier tests must not close files during the measurement
     before = len(os.listdir("/proc/self/fd"))

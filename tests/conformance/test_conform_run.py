@@ -122,7 +122,7 @@ def answer(m):
     assert (run.results[0].status, run.results[0].message, run.ok) == (Status.ERRORED, "no memory", False)
 
 
-def test_verdicts(tmp_path: Path) -> None:
+def test_answers_are_judged_by_the_verdict_of_the_vector(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     args = {"args": ARGS, "features": ["type.i2_s"]}
     folder.add("decode", PAYLOAD, verdict="invalid", phase="payload", comment="code 3", **args)
@@ -145,7 +145,7 @@ def answer(m):
     assert run.results[3].message == "it rejects what is valid: no"
 
 
-def test_known_failures_cannot_go_stale(tmp_path: Path) -> None:
+def test_outdated_known_failures_are_reported(tmp_path: Path) -> None:
     folder, listed = payloads(tmp_path / "v"), tmp_path / "known.txt"
     wrong = "old = decode\ndef decode(data, args, op): return old(data, args, op) * (-1 if op == 'decode' else 1)"
     run = ran(folder, wrong)
@@ -308,7 +308,7 @@ def test_a_folder_that_is_damaged(tmp_path: Path, change: object, sentence: str)
         read_cases(tmp_path)
 
 
-def test_log_probabilities_are_logits_but_for_a_shift(tmp_path: Path) -> None:
+def test_log_probabilities_count_as_logits(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     logits = np.array([[1, 2, 3, 5], [9, 4, 2, 1]], "<f4")
     shifted = (logits - np.array([[50], [-80]], "<f4")).astype("<f4")
@@ -434,7 +434,7 @@ def test_whether_there_is_a_program_is_known_before_the_suite_is_written(
     assert not written
 
 
-def test_smoke(tmp_path: Path) -> None:
+def test_the_smoke_test_of_an_adapter(tmp_path: Path) -> None:
     script = tmp_path / "adapter.py"
     script.write_text(adapter())
     done = i2s("conform", "smoke", "--", sys.executable, script)

@@ -105,7 +105,7 @@ def test_sound_files_are_sound(corpus: Path) -> None:
         assert lint(corpus / entry["file"]).ok
 
 
-def test_large_files_are_hollow_or_described(corpus: Path) -> None:
+def test_large_files_are_sparse_or_described(corpus: Path) -> None:
     entries = {entry["name"]: entry for entry in read(corpus)["malformed"]}
     assert entries["many_kv_200k"]["written"] == "described"
     assert entries["many_kv_200k"]["file"] is None
@@ -125,7 +125,7 @@ def test_large_files_are_hollow_or_described(corpus: Path) -> None:
         ("ver2", "never"), ("many_kv_200k", "never"),
     ],
 )  # fmt: skip
-def test_phases(corpus: Path, name: str, phase: str) -> None:
+def test_phases_of_some_cases(corpus: Path, name: str, phase: str) -> None:
     assert next(entry for entry in read(corpus)["malformed"] if entry["name"] == name)["phase"] == phase
 
 
@@ -177,7 +177,7 @@ def test_a_file_without_i2s_is_as_long_and_as_sound() -> None:
 
 
 @pytest.mark.parametrize("name", ["ver0", "bad_magic", "key_too_long", "nested_arr_5", "name_huge", "ndims5"])
-def test_no_type_36_is_left_behind_the_fault(name: str) -> None:
+def test_without_i2s_no_type_36_is_left_after_the_fault(name: str) -> None:
     """A reader that is too lax to see the fault comes to the tensor infos: it must not stop there for another reason."""
     (case,) = (each for each in malformed() if each.name == name)
     twin = without_i2s(case.data)
@@ -214,7 +214,7 @@ def test_without_i2s_every_fault_stays_where_it_is(without: Path, corpus: Path) 
 
 
 @pytest.mark.thorough
-def test_a_sound_twin_says_that_it_has_another_type(without: Path) -> None:
+def test_sound_files_without_i2s_are_named_as_f32(without: Path) -> None:
     twins = [entry for entry in read(without)["sound"] if "I2_S" in entry["what"]]
     assert twins
     assert all(entry["what"].endswith(", as F32") and entry["file"].endswith("-as-F32.gguf") for entry in twins)

@@ -58,7 +58,7 @@ def test_vectors_that_no_mutant_fails_say_so(without_large_models: Suite) -> Non
 
 
 @pytest.mark.thorough
-def test_every_mutant_dies_of_all_models_too(declared: Suite) -> None:
+def test_every_mutant_fails_with_all_models_too(declared: Suite) -> None:
     assert [each.name for each in kill.results(declared) if not each.named] == []
     assert ledger.text(kill.registered()) == ledger.LEDGER.read_text()
 
@@ -70,7 +70,9 @@ def test_every_mistake_of_golden_compare_has_a_vector_or_a_reason(declared: Suit
     assert flags == {flag for draft in drafts() for flag in draft.flags}
 
 
-def test_a_mutant_that_is_right_survives(without_large_models: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_correct_decoder_declared_as_mutant_survives(
+    without_large_models: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small = Suite("1.0.0", tuple(each for each in without_large_models if each.op == "decode"))
     monkeypatch.setattr(wrong_payloads, "MUTANTS", (Mutant("none", "bit-order", PlainNumbers),))
     found = [each for each in kill.results(small) if each.name == "none"]
@@ -78,7 +80,7 @@ def test_a_mutant_that_is_right_survives(without_large_models: Suite, monkeypatc
     assert kill.unused(small, found)
 
 
-def test_refusing_is_right_only_where_it_is_asked_for(declared: Suite) -> None:
+def test_refusing_passes_only_where_the_verdict_allows_it(declared: Suite) -> None:
     by_verdict = {each.verdict: each for each in declared if each.op == "dequant"}
     refused = DecoderAnswer(refused=True)
     assert passes(by_verdict["invalid"], refused)

@@ -78,7 +78,7 @@ def test_the_ledger_has_every_vector_and_no_answer_changed() -> None:
     assert ledger.LEDGER.read_text() == ledger.text(ledger.updated(drafts(), lines, SUITE_VERSION))
 
 
-def test_another_answer_needs_another_name() -> None:
+def test_a_changed_vector_needs_a_new_name() -> None:
     one = drafts()[0]
     with pytest.raises(ValueError, match="changed"):
         ledger.updated([replace(one, data=one.data[:-1])], ledger.read(), "1.1.0")
@@ -88,7 +88,7 @@ def test_another_answer_needs_another_name() -> None:
     assert {line.retired for line in lines[:-1]} == {"1.1.0"}
 
 
-def test_fields_are_of_closed_sets(made: Suite) -> None:
+def test_fields_have_declared_values(made: Suite) -> None:
     for vector in made:
         assert vector.op in OPS
         assert vector.verdict in VERDICTS
@@ -175,7 +175,7 @@ def test_packages_hold_the_suite(exported: Path, tmp_path: Path) -> None:
         write_package(tmp_path / "x", "cpan", packed)
 
 
-def test_the_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry_packages, "tarball", lambda: b"packed")  # another test builds it
 
     def run(*words: str) -> Result:

@@ -104,7 +104,7 @@ def test_arrays_become_i2_s() -> None:
 
 
 @pytest.mark.parametrize("order", ["little", "big"])
-def test_a_tensor_takes_another_ones_place(order: Any) -> None:
+def test_a_tensor_replaces_another(order: Any) -> None:
     file = opened(byte_order=order)
     shape = file.tensors[EMBD].shape
     trits = np.ones(shape, dtype=np.int8)
@@ -127,7 +127,7 @@ def test_a_tensor_takes_another_ones_place(order: Any) -> None:
     "array",
     [np.arange(6, dtype=np.int8).reshape(2, 3), np.asfortranarray(np.ones((3, 2))), np.float32(1), np.zeros((0, 4))],
 )
-def test_npy_files_are_numpys(array: Any, tmp_path: Path) -> None:
+def test_npy_files_are_those_of_numpy(array: Any, tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", array)
     assert np.array_equal(read_npy(tmp_path / "a.npy"), array)
     array = np.asarray(array)
@@ -162,7 +162,7 @@ def test_invalid_arrays_are_refused(data: bytes, reason: str, tmp_path: Path) ->
         read_npy(tmp_path / "x.npy")
 
 
-def test_parts_that_are_too_few_leave_nothing(tmp_path: Path) -> None:
+def test_too_few_parts_leave_no_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"have 1 byte; an array of shape \[4\] has 4"):
         write_npy(tmp_path / "x.npy", np.dtype("int8"), (4,), [np.ones(1, dtype=np.int8)])
     assert list(tmp_path.iterdir()) == []

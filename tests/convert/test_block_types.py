@@ -98,7 +98,7 @@ def grouped(scales: np.ndarray[Any, Any], kind: str = "PQ2_0") -> bytes:
     return written(values, kind, block_native.pack(values, scales.astype(np.float16), kind))
 
 
-def test_scales_that_differ_go_where_there_is_one_for_each_group() -> None:
+def test_different_scales_are_kept_by_types_with_a_scale_for_each_group() -> None:
     data = grouped(np.array([0.5, 0.25, 2.0, 0.125]))
     other, result = converted(data, to="Q2_0")
     assert str(result.proofs[0]) == f"{NAME}: PQ2_0 -> Q2_0, trits equal, 8 scales kept"
@@ -108,7 +108,7 @@ def test_scales_that_differ_go_where_there_is_one_for_each_group() -> None:
 
 
 @pytest.mark.parametrize("target", ["I2_S", "TQ2_0", "IQ2_BN"])
-def test_scales_that_differ_do_not_become_one(target: str, tmp_path: Path) -> None:
+def test_different_scales_do_not_become_one(target: str, tmp_path: Path) -> None:
     path = tmp_path / "out.gguf"
     with pytest.raises(ValueError, match=rf"tensor '{NAME}': .*0\.125"):
         convert_file(open_file(grouped(np.array([0.5, 0.25, 2.0, 0.125]))), path, to=target)
@@ -117,7 +117,7 @@ def test_scales_that_differ_do_not_become_one(target: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("target", ["F32", "F16", "BF16"])
 @pytest.mark.parametrize("kind", list(BLOCK_LAYOUTS))
-def test_scales_that_differ_become_floats(kind: str, target: str) -> None:
+def test_different_scales_become_floats(kind: str, target: str) -> None:
     """Three dimensions, every code, a scale for each group; F32 is exact, and of the others the scale alone is rounded."""
     layout, random = BLOCK_LAYOUTS[kind], np.random.default_rng(7)
     shape = (3, 5, 2 * layout.block)
@@ -177,7 +177,7 @@ def test_floats_beyond_float16_are_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_q2_0_has_a_place_for_rows_that_others_have_not() -> None:
+def test_q2_0_holds_rows_that_other_types_cannot() -> None:
     values = np.ones((2, 192), dtype=np.int8)
     data = written(values, "Q2_0", block_native.pack(values, 0.5, "Q2_0"))
     with pytest.raises(ValueError, match="and Q2_0, with blocks of 64, can hold them"):
@@ -188,7 +188,7 @@ def test_q2_0_has_a_place_for_rows_that_others_have_not() -> None:
 
 
 @pytest.mark.parametrize("source", ["F32", "I2_S"])
-def test_rows_of_8640_have_a_place_in_q2_0_alone(source: str) -> None:
+def test_rows_of_8640_fit_only_q2_0(source: str) -> None:
     """As the feed-forward of BitNet b1.58 3B has; `advice` says that Q2_0 holds what TQ2_0 does not."""
     values = np.resize(np.array([-1, 0, 1, 1, 0, -1, 0], dtype=np.int8), (64, 8640))
     floats = (values * np.float32(0.25)).astype("<f4").tobytes()
@@ -231,7 +231,7 @@ def test_rows_of_8640_have_a_place_in_q2_0_alone(source: str) -> None:
         ),
     ],
 )
-def test_q2_0_is_recommended_where_it_is_the_way_out(
+def test_q2_0_is_recommended_only_where_it_helps(
     types: set[str], architecture: str, activation: str | None, rows: set[int], words: str
 ) -> None:
     text = " ".join(advice(types, architecture, None, activation, None, True, rows))

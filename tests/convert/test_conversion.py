@@ -83,7 +83,7 @@ def test_there_and_back(to: str, order: Any) -> None:
     assert again.file_type[1] == 40
 
 
-def test_numbers_say_what_most_tensors_are() -> None:
+def test_file_type_says_what_most_tensors_are() -> None:
     numbers = {to: converted(model_file(), to=to)[1].file_type for to in TARGETS[:6]}
     assert numbers == {
         "F32": (40, 0), "F16": (40, 1), "BF16": (40, 32), "TQ1_0": (40, 36), "TQ2_0": (40, 37), "interleave-64": (40, 40)
@@ -125,7 +125,7 @@ def test_layouts_of_real_files(shared: Path) -> None:
     }
 
 
-def test_a_wrong_layout_is_not_noticed_and_is_said_so() -> None:
+def test_the_advice_says_that_the_file_does_not_state_its_layout() -> None:
     _, result = converted(model_file(), to="interleave-64")
     assert any("The file does not state that its layout is interleave-64" in sentence for sentence in result.advice)
 
@@ -191,7 +191,7 @@ def test_tensors_by_name_and_pattern() -> None:
         converted(model_file(), to="F16", tensors="blk.0.attn_q.weight")
 
 
-def test_rows_without_a_place_need_a_fallback() -> None:
+def test_rows_that_the_type_cannot_hold_need_a_fallback() -> None:
     data = model_file(ff=384)  # ffn_down has rows of 384, which are not whole blocks of 256
     with pytest.raises(ValueError, match=r"blk.0.ffn_down.weight.*rows of 384.*fallback"):
         converted(data, to="TQ2_0")
@@ -202,7 +202,7 @@ def test_rows_without_a_place_need_a_fallback() -> None:
         converted(data, to="TQ2_0", fallback="Q8_0")
 
 
-def test_codes_that_stand_for_nothing() -> None:
+def test_unused_codes() -> None:
     data = bytearray(model_file())
     at = open_file(bytes(data)).tensors["blk.0.attn_q.weight"].span.start
     data[at] |= 3
@@ -297,7 +297,7 @@ def test_a_source_that_changes_meanwhile_gives_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_names_of_forms() -> None:
+def test_names_of_types_and_dialects() -> None:
     assert [str(part) for part in wanted_form("tq2_0")] == ["TQ2_0", "interleave-128"]
     assert [str(part) for part in wanted_form("I2_S", "interleave-64")] == ["I2_S", "interleave-64"]
     assert wanted_form(None)[0] is None

@@ -35,7 +35,7 @@ def applied(data: bytes, changes: list[Edit]) -> bytes:
 
 @given(st.binary(max_size=40), st.integers(1, 3), st.data())
 @examples(60)
-def test_edits_are_what_slices_are(original: bytes, passes: int, data: st.DataObject) -> None:
+def test_edits_equal_changed_slices(original: bytes, passes: int, data: st.DataObject) -> None:
     source, expected = EditedSource(BufferSource(original)), original
     for _ in range(passes):
         made = data.draw(edits(len(expected)))

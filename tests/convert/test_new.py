@@ -168,7 +168,7 @@ def test_the_bytes_with_published_keys_are_pinned(architecture: str, sha256: str
 
 
 @EACH
-def test_the_linter_has_nothing_to_say(architecture: str) -> None:
+def test_the_linter_finds_nothing_unexpected(architecture: str) -> None:
     """But what is true of every such file: a former name, norms that only forks know."""
     findings = {finding.code for finding in i2s.lint(new_bytes(architecture)).findings}
     assert findings == {"bitnet-25": {"M019"}, "qwen3": {"P301"}, "gemma3": {"P301"}}.get(architecture, set())
@@ -325,7 +325,7 @@ def test_sizes_can_be_chosen() -> None:
         ({"byte_order": "middle"}, "the byte order is 'middle'"),
     ],
 )
-def test_sizes_that_no_model_has(options: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_impossible_sizes_are_refused(options: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r".") as error:
         new(tmp_path / "model.gguf", **options)
     assert said in str(error.value)
@@ -343,7 +343,7 @@ def test_an_existing_file_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-def test_nothing_is_left_of_what_was_interrupted(tmp_path: Path, error: type[BaseException]) -> None:
+def test_an_interrupted_run_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
     seen = []
 
     def progress(done: int, total: int) -> None:

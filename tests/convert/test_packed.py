@@ -140,7 +140,7 @@ def test_rows_of_llama_move_and_those_of_bitnet_do_not(tmp_path: Path) -> None:
 
 @examples(30)
 @given(heads=st.integers(1, 5), half=st.integers(1, 6), cols=st.integers(1, 4))
-def test_moving_rows_back_is_not_moving_them(heads: int, half: int, cols: int) -> None:
+def test_rows_moved_for_gguf_can_be_moved_back(heads: int, half: int, cols: int) -> None:
     matrix = np.arange(heads * 2 * half * cols).reshape(-1, cols)
     moved = to_gguf_rows(matrix, heads)
     # the expression of the converters
@@ -166,7 +166,7 @@ def test_any_matrix_comes_back(quarter: int, cols: int, scale: float, convention
 
 
 @pytest.mark.requirement("R8.4-1")
-def test_scales() -> None:
+def test_scales_by_convention_and_type() -> None:
     assert scale_of(np.float32(1.421875), "divide") == np.float32(1 / 1.421875)
     assert stored_scale(0.7, "multiply", "BF16").rounding.stored == np.float32(0.69921875)
     for scale, convention, kind, reason in (
@@ -256,7 +256,7 @@ def test_code_3_is_refused(tmp_path: Path) -> None:
         weights["a"]
 
 
-def test_weights_without_a_place_are_refused(tmp_path: Path) -> None:
+def test_weights_that_the_model_has_no_tensor_for_are_refused(tmp_path: Path) -> None:
     source = open_file(model_file())
     path, out = tmp_path / "x.safetensors", tmp_path / "out.gguf"
     ones = np.ones((256, 256), dtype=np.int8)
@@ -309,7 +309,7 @@ def test_nothing_is_overwritten_unasked_or_left_half_written(tmp_path: Path) -> 
     assert path.read_text() == "mine"
 
 
-def test_names() -> None:
+def test_names_of_modules_and_tensors() -> None:
     assert gguf_name("model.layers.12.mlp.ffn_layernorm") == "blk.12.ffn_sub_norm.weight"
     assert module_name("blk.12.ffn_sub_norm.weight") == "model.layers.12.mlp.ffn_sub_norm"
     assert module_name("output.weight") == "lm_head"
@@ -328,7 +328,7 @@ def test_the_library_reads_what_is_written(tmp_path: Path) -> None:
     assert theirs == contents(path)
 
 
-def test_a_mapping_unpacks_on_access(tmp_path: Path) -> None:
+def test_packed_weights_are_unpacked_on_access(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     write_packed(path, {"a": (np.zeros((4, 2), dtype=np.int8), 1.5), "b": (np.ones((8, 2), dtype=np.int8), -2.5)})
     with Checkpoint(path) as checkpoint:

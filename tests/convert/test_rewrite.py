@@ -107,7 +107,7 @@ class TestKeys:
         with pytest.raises(TypeError, match=r"key 'a\.count': u64 takes integers, not text"):
             copied(MODEL, set={"a.count": "8"})
 
-    def test_a_value_may_bring_its_type(self) -> None:
+    def test_a_value_may_have_a_type_of_its_own(self) -> None:
         changes = {
             "a.count": Value("str", "eight"),
             "a.types": Value(ValueType.ARRAY, [], "str"),
@@ -128,7 +128,7 @@ class TestKeys:
         assert list(pairs.items()) == [(names.get(k, k), v) for k, v in before.items() if k != "a.tokens"]
         assert tensors == content(MODEL)[1]
 
-    def test_names_can_be_exchanged(self) -> None:
+    def test_keys_can_exchange_their_names(self) -> None:
         pairs = content(copied(MODEL, rename={"a.count": "a.nan", "a.nan": "a.count"}))[0]
         before = content(MODEL)[0]
         assert (pairs["a.nan"], pairs["a.count"]) == (before["a.count"], before["a.nan"])
@@ -158,7 +158,7 @@ class TestKeys:
             ({"alignment": 12}, ValueError, "not a power of two"),
         ],
     )
-    def test_changes_that_cannot_be_are_refused(
+    def test_impossible_changes_are_refused(
         self, changes: dict[str, Any], sort: type[Exception], error: str, tmp_path: Path
     ) -> None:
         with pytest.raises(sort, match=error):
@@ -195,7 +195,7 @@ class TestTensors:
         if before is None:
             assert copied(data, alignment=32, drop_keys=["general.alignment"] if alignment != 32 else []) == source
 
-    def test_the_alignment_may_come_by_its_key(self) -> None:
+    def test_the_alignment_can_be_set_by_its_key(self) -> None:
         assert copied(MODEL, set={"general.alignment": 64}) == copied(MODEL, alignment=64)
         assert copied(MODEL, set={"general.alignment": 64}, alignment=64) == copied(MODEL, alignment=64)
         with pytest.raises(ValueError, match=r"general\.alignment is given as 128 and as 64"):

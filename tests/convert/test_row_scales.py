@@ -91,7 +91,7 @@ def test_from_one_scale_and_back(one_scale: bytes, order: Any, threads: int) -> 
 
 @pytest.mark.parametrize("order", ["little", "big"])
 @pytest.mark.parametrize("target", ["IQ2_BN", "F32"])
-def test_float32_scales_go_where_they_stay(rows: bytes, target: str, order: Any) -> None:
+def test_float32_scales_convert_exactly_to_types_that_hold_them(rows: bytes, target: str, order: Any) -> None:
     there, result = converted(rows, to=target, byte_order=order)
     assert all(not proof.rounding.relative for proof in result.proofs)
     found, want = weights(open_file(there)), weights(open_file(rows))
@@ -113,7 +113,7 @@ def test_other_types_round_scales_and_say_so(rows: bytes, target: str) -> None:
         assert all(np.array_equal(back[name], found[name]) for name in want)
 
 
-def test_the_verb_says_what_41_means_in_which_file(rows: bytes, tmp_path: Path) -> None:
+def test_convert_says_what_file_type_41_means_in_each_file(rows: bytes, tmp_path: Path) -> None:
     """Number 41 is this fork's for I2_SR and llama.cpp's for Q2_0: what is meant is what the file holds."""
     (tmp_path / "a.gguf").write_bytes(rows)
     sr = "41 (I2_SR to a fork with row scales, Q2_0 to upstream llama.cpp)"

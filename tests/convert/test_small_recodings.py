@@ -45,7 +45,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("source", "target", "shapes"), share(PAIRS, every=5))
 @pytest.mark.parametrize("order", ["little", "big"])
-def test_tensors_become_what_each_becomes_alone(
+def test_tensors_become_the_same_as_when_recoded_singly(
     source: str, target: str, shapes: Any, order: ByteOrder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = model(3, shapes=shapes)
@@ -65,7 +65,7 @@ def test_patterns_choose_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < len(together[1].proofs) < len(file.tensors)
 
 
-def test_a_shape_without_a_place_is_refused_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impossible_shape_is_refused_as_for_a_single_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     file, out = model(3, shapes=SHAPES), io.BytesIO()
     with pytest.raises(ValueError, match="tensor") as together:
         convert_file(file, out, to="interleave-64")
@@ -79,7 +79,9 @@ def test_a_shape_without_a_place_is_refused_as_alone(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("kind", "source"), share(product([each for each in TYPES if each != "I2_S"], ["canonical", "rows-1x4"]), every=9)
 )
-def test_other_types_hold_what_each_becomes_alone(kind: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_types_hold_the_same_as_when_recoded_singly(
+    kind: str, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shapes = (
         ((4, 256), (8, 256), (4, 512), (4, 2048))
         if source != "canonical"
@@ -121,14 +123,14 @@ def broken(scale: float) -> File:
     return open(io.BytesIO(out.getvalue()))
 
 
-def test_blocks_that_hold_something_else_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_blocks_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_recodings, "rounding", lambda scale, kind: encode.Rounding(float(scale), 0.125))
     monkeypatch.setattr(block_native, "unpack", lambda data, shape, *rest, **more: (np.zeros(shape), np.zeros(1)))
     with pytest.raises(encode.ProofError, match="does not give back"):
         converted(model(5, shapes=((1, 256),), clean=True), "canonical", "Q2_0")
 
 
-def test_codes_that_were_not_kept_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_codes_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(payload: Any, *rest: Any, **more: Any) -> bytes:
         return bytes(len(payload))
 

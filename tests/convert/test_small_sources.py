@@ -81,7 +81,9 @@ def same(file: File, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Any:
 @pytest.mark.parametrize(
     ("source", "target"), share(product([each for each in TYPES if each != "I2_S"], [*TYPES, "rows-1x4"]), every=5)
 )
-def test_tensors_become_what_each_becomes_alone(source: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensors_become_the_same_as_when_recoded_singly(
+    source: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if source == target:
         return
     order: ByteOrder = "big" if len(source) % 2 and not {source[:2], target[:2]} & {"IQ"} else "little"
@@ -94,7 +96,9 @@ def test_tensors_become_what_each_becomes_alone(source: str, target: str, monkey
     ("source", "target"),
     share(product(BLOCK_LAYOUTS, ["Q2_0", "TQ2_0", "IQ2_BN", "IQ1_BN", "F16", "F32", "BF16", "I2_S"]), every=5),
 )
-def test_scales_of_groups_are_kept_as_alone(source: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scales_of_groups_are_kept_as_for_a_single_tensor(
+    source: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if source != target:
         same(model(source, one=False, count=40), monkeypatch, to=target)
         same(model(source, one=False, count=40), monkeypatch, to=target, fallback="F16")
@@ -102,7 +106,7 @@ def test_scales_of_groups_are_kept_as_alone(source: str, target: str, monkeypatc
 
 @pytest.mark.parametrize("target", ["TQ2_0", "interleave-64"])
 @pytest.mark.parametrize("source", ["F32", "BF16", "Q2_0"])
-def test_tensors_fall_back_as_alone(source: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensors_fall_back_as_single_ones_do(source: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = ((2, 64), (4, 256), (1, 192), (2, 448))
     if source in FLOATS:
         shapes += ((3, 5), (1, 1))
@@ -154,9 +158,7 @@ def test_tensors_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
     ("source", "target", "module"),
     [("TQ2_0", "Q2_0", group_scales), ("TQ2_0", "F16", group_floats), ("F32", "I2_S", joined_trits)],
 )
-def test_bytes_that_say_something_else_are_noticed(
-    source: str, target: str, module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_bytes_are_noticed(source: str, target: str, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     file = model(source, shapes=((1, 256),))
     if module is joined_trits:
         monkeypatch.setattr(module, "pack_trits", lambda trits, dialect: bytes(trits.size // 4))
@@ -171,7 +173,7 @@ def test_bytes_that_say_something_else_are_noticed(
         convert_file(file, io.BytesIO(), to=target)
 
 
-def test_a_file_that_changes_between_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_changes_between_passes_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     file, kept = model("F32", shapes=((1, 256),), count=3), forms.joined_floats
     calls: list[int] = []
 

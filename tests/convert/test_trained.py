@@ -47,7 +47,7 @@ def ternary(file: Any, dialect: str = "canonical") -> dict[str, Any]:
 
 
 @EACH
-def test_the_card_tells_the_file(name: str) -> None:
+def test_the_card_describes_the_file(name: str) -> None:
     data, about = gguf_bytes(name), card(name)
     assert about["file"] == {"bytes": len(data), "sha256": sha256(data).hexdigest()}
     assert about["license"] == about["data"]["license"] == "CC0-1.0"
@@ -63,7 +63,7 @@ def test_the_card_tells_the_file(name: str) -> None:
 
 
 @EACH
-def test_the_readme_of_the_training_tells_the_same(name: str) -> None:
+def test_the_readme_of_the_training_agrees_with_the_card(name: str) -> None:
     text, about = (ROOT / "training" / "README.md").read_text(encoding="utf-8"), card(name)
     for fact in (about["file"]["sha256"], f"{about['file']['bytes']:,}", f"{about['training']['unseen_loss']:.2f}"):
         assert fact in text, fact
@@ -168,11 +168,11 @@ DEFAULT_ARCHITECTURE = MODELS[DEFAULT][0]
 
 
 @EACH
-def test_unchanged_it_is_the_file_itself(name: str) -> None:
+def test_without_options_it_is_the_file_of_the_package(name: str) -> None:
     assert written(MODELS[name][0]) == gguf_bytes(name)
 
 
-def test_bitnet_says_its_activation() -> None:
+def test_bitnet_states_its_activation() -> None:
     file = i2s.open(written("bitnet"))
     assert file.metadata["bitnet.hidden_activation"] == "relu2"
     expected = reference(DEFAULT)["tokens"][:16]
@@ -180,6 +180,6 @@ def test_bitnet_says_its_activation() -> None:
         assert np.array_equal(renamed.forward(expected).logits, model.forward(expected).logits)
 
 
-def test_there_is_no_other_architecture() -> None:
+def test_other_architectures_are_refused() -> None:
     with pytest.raises(ValueError, match=r"no trained model of architecture 'qwen3'; there are bitnet-b1\.58"):
         model_of("qwen3")

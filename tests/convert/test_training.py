@@ -52,7 +52,7 @@ def test_a_short_run(tmp_path: Path, name: str) -> None:
     assert card["training"]["unseen_loss"] == records[-1]["unseen"] < records[0]["unseen"]
 
 
-def test_twice_is_the_same(tmp_path: Path) -> None:
+def test_two_runs_give_the_same_files(tmp_path: Path) -> None:
     cards = [trained(tmp_path / folder, "llama", 2) for folder in ("one", "two")]
     assert cards[0]["file"] == cards[1]["file"]
     assert (tmp_path / "one/vocabulary.json").read_bytes() == (tmp_path / "two/vocabulary.json").read_bytes()

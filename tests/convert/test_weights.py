@@ -105,7 +105,7 @@ def test_weights_are_the_product_rounded_once(scale: float, type: str) -> None:
     assert rounding(scale, type).stored == float(np.abs(expected).max())
 
 
-def test_a_negative_scale_goes_where_there_is_a_place_for_it() -> None:
+def test_a_negative_scale_is_kept_by_types_that_hold_it() -> None:
     trits = random_trits()
     source = reader(Form("I2_S", SHAPE), pack(trits, -0.5))
     found, scale = reader(Form("TQ1_0", SHAPE), recoded(source, Form("TQ1_0", SHAPE))).whole()
@@ -129,7 +129,7 @@ def test_scales_that_a_type_lacks_are_refused_before_anything_is_made(scale: flo
         Recoding(source, Form(type, SHAPE))
 
 
-def test_a_scale_of_0_would_lose_trits_in_floats_alone() -> None:
+def test_a_scale_of_0_loses_trits_only_in_floats() -> None:
     source = reader(Form("I2_S", SHAPE), pack(random_trits(), 0.0))
     with pytest.raises(ValueError, match="would store 0 for every trit"):
         recoded(source, Form("F16", SHAPE))
@@ -170,7 +170,7 @@ def test_a_code_that_is_lost_on_the_way_is_found(monkeypatch: pytest.MonkeyPatch
         recoded(source, Form("I2_S", SHAPE, parse("interleave-64")))
 
 
-def test_roundings_are_said_exactly() -> None:
+def test_roundings_are_reported_exactly() -> None:
     assert str(rounding(np.float32(1.2188547849655151), "TQ2_0")) == "scale 1.21885478 -> 1.21875 (-8.6e-05)"
     assert str(rounding(0.5, "BF16")) == "scale 0.5 kept"
     assert rounding(1 + 2**-8, "BF16").stored == 1  # a tie

@@ -46,6 +46,6 @@ def test_an_entry_says_what_is_declared() -> None:
     assert "<dt>raises <code>ValueError</code></dt><dd>never</dd>" in said
 
 
-def test_entries_have_no_fields_left_over() -> None:
+def test_entries_have_no_unparsed_fields() -> None:
     for name in i2s_spec._HOMES:
         assert ":param" not in reference.entry(f"i2s_spec.{name}"), name

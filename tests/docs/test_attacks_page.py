@@ -30,7 +30,7 @@ def test_every_test_exists(path: str, name: str) -> None:
     assert name in functions(path)
 
 
-def test_every_row_is_held() -> None:
+def test_every_row_names_a_test() -> None:
     assert len(ROWS) > 30
     assert [row for row in ROWS if "::test_" not in row] == []
     assert PAGE.count("::test_") == len(TESTS)

@@ -100,7 +100,7 @@ def test_a_sound_file_is_like_the_broken_one_and_does_not_break_the_rule() -> No
     assert "M021" not in {finding.code for finding in lint(other).findings}
 
 
-def test_places_follow_names() -> None:
+def test_places_are_found_by_name() -> None:
     """The same key stands elsewhere, a key that only another sound file has, a record that none has."""
     draft = Draft()
     file = draft.records()
@@ -180,7 +180,7 @@ def test_examples_need_neither_hypothesis_nor_a_checkout(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_command_without_its_extra_is_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_without_its_extra_gives_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(before_after, "find_spec", lambda name: None)
     needing = [code for code, each in SITUATIONS.items() if isinstance(each, Situation) and each.needs]
     assert set(needing) == {"T907", "T951"}

@@ -159,7 +159,7 @@ def test_prose_around_tables_stays(other: Path) -> None:
     assert path.read_text(encoding="utf-8") == text
 
 
-def test_a_lost_table_is_an_answer(other: Path) -> None:
+def test_a_missing_table_is_reported(other: Path) -> None:
     path = other / "11-conformance.md"
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("| chapter | MUST |", "| chapters | MUST |", 1), encoding="utf-8")

@@ -69,7 +69,7 @@ def test_sound_files_are_read_as_the_reader_reads_them() -> None:
 
 
 @needs_node
-def test_broken_files_are_answers_and_nothing_is_found_that_the_linter_calls_sound() -> None:
+def test_broken_files_get_an_answer_and_no_finding_contradicts_the_linter() -> None:
     """The page names the nearest rule of a few; the linter names the cause, which may be another one."""
     small = [name for name, case in CASES.items() if not case.large]
     others = set(some(small))

@@ -42,13 +42,13 @@ def test_every_kind_is_known_to_the_site() -> None:
     assert {fence.kind for fence in ALL} >= {"i2s-map", "i2s-byte", "i2s-block", "i2s-hexdump", "i2s-example"}
 
 
-def test_examples_are_numbered_without_gaps_and_unlike() -> None:
+def test_examples_are_numbered_without_gaps_and_distinct() -> None:
     found = examples.examples()
     assert [example.number for example in found] == list(range(1, len(found) + 1))
     assert len({(example.source, example.output) for example in found}) == len(found)
 
 
-def test_larger_files_are_made_where_they_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_larger_files_are_made_for_examples_that_name_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examples, "MADE", {"made.gguf": "i2s new made.gguf --layers 1 -q", "bad.gguf": "i2s new"})
     source = "import os\nprint(os.path.exists('made' + '.gguf'))\n"
     examples.run("python", f"{source}---\nFalse\n")
@@ -94,7 +94,7 @@ def elements(svg: str, name: str) -> list[ET.Element]:
 
 
 @pytest.mark.parametrize("title", [record.title for record in records()])
-def test_a_map_says_every_field(title: str) -> None:
+def test_a_map_shows_every_field(title: str) -> None:
     svg = figures.byte_map(title)
     record = figures.record_named(title)
     shown = {element.text for element in elements(svg, "text")}

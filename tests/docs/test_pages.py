@@ -190,7 +190,7 @@ def test_command_refuses_what_does_not_go_together(args: str, tmp_path: Path, mo
     assert list(tmp_path.iterdir()) == []
 
 
-def test_command_still_lists() -> None:
+def test_command_lists_rules_as_before() -> None:
     run = CliRunner().invoke(command, ["G1", "--format", "json"], standalone_mode=False)
     listed = json.loads(run.stdout)["rules"]
     assert {rule["code"][:2] for rule in listed} == {"G1"}
@@ -262,7 +262,7 @@ def test_requirements_are_numbered_in_order(clause: str) -> None:
 
 
 @pytest.mark.parametrize("clause", SECTIONS)
-def test_requirements_require(clause: str) -> None:
+def test_requirements_have_a_level_that_fits_their_rules(clause: str) -> None:
     """A rule that gives errors stands beside a MUST, one that gives warnings beside a SHOULD."""
     severity = {rule.code: rule.severity for rule in all_rules()}
     for name, _, _, text in REQUIREMENT.findall(SECTIONS[clause]):
@@ -462,7 +462,7 @@ def test_the_example_is_decoded_as_it_says() -> None:
     assert [by_hand(payload, k) - 1 for k in range(128)] == trits
 
 
-def test_benchmarks_of_another_day_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_benchmarks_of_another_day_state_their_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = benchmarks.processors("codec")[0]
     committed = checkout.root() / "bench" / "results" / kind / "codec.json"
     result = json.loads(committed.read_text(encoding="utf-8"))

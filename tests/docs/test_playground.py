@@ -133,7 +133,7 @@ def test_bits_and_bytes_light_their_elements(opened: Browser) -> None:
 
 @pytest.mark.thorough
 @needs_chromium
-def test_the_keyboard_walks(opened: Browser) -> None:
+def test_the_keyboard_moves_the_selection(opened: Browser) -> None:
     opened.evaluate("document.querySelector(\"[data-k='0']\").focus()")
     opened.key("ArrowRight")
     opened.key("ArrowRight")

@@ -44,7 +44,7 @@ def test_a_number_stands_in_its_section() -> None:
 
 
 @pytest.mark.parametrize("requirement", EVERY, ids=lambda requirement: requirement.id)
-def test_every_requirement_binds_and_is_held(requirement: requirements.Requirement) -> None:
+def test_every_requirement_has_a_subject_and_a_check(requirement: requirements.Requirement) -> None:
     """What binds files is held by a rule or a test; what programs must do, by a test: a rule judges no program."""
     assert requirement.levels
     assert requirement.binds

@@ -99,7 +99,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @needs_chromium
 @pytest.mark.parametrize("page", PAGES)
-def test_pages_ask_for_nothing_and_complain_of_nothing(browser: Browser, site: Path, page: str) -> None:
+def test_pages_fetch_nothing_and_log_no_error(browser: Browser, site: Path, page: str) -> None:
     browser.send("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
     browser.open(site / f"{page}.html")
     assert browser.complaints() == []

@@ -150,7 +150,7 @@ def test_the_reader_decodes_what_the_quantizer_packed(node: str) -> None:
         assert np.float32(scale) == abs(weights).max(), path
 
 
-def test_the_reader_passes_over_other_files(node: str, shared: Path, tmp_path: Path) -> None:
+def test_the_reader_ignores_files_without_i2s_tensors(node: str, shared: Path, tmp_path: Path) -> None:
     plain = tmp_path / "a.gguf"
     plain.write_bytes(gzip.decompress((shared / "vectors" / "gguf" / "bitnet.f32.gguf.gz").read_bytes()))
     done = read(node, plain)

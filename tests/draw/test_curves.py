@@ -20,7 +20,7 @@ def places(drawn: str, style: str) -> list[tuple[float, float]]:
     return [tuple(map(float, each.split())) for each in found[1].split("L")]  # type: ignore[misc]
 
 
-def test_halves_are_equal_steps_down() -> None:
+def test_each_halving_is_an_equal_step_down() -> None:
     (x0, y0), (x1, y1), (x2, y2) = places(curves([FALLING], "loss", "", "tokens"), "a")
     assert y1 - y0 == pytest.approx(y2 - y1, abs=0.02)
     assert y0 < y1

@@ -35,12 +35,12 @@ def test_numbers_are_short(value: float, shown: str) -> None:
 
 @given(st.floats(-1e6, 1e6))
 @examples(60)
-def test_numbers_say_a_hundredth(value: float) -> None:
+def test_numbers_are_exact_to_a_hundredth(value: float) -> None:
     assert abs(float(number(value)) - value) <= 0.0051
     assert "e" not in number(value)
 
 
-def test_nothing_becomes_markup() -> None:
+def test_text_does_not_become_markup() -> None:
     evil = "</title><script>alert(1)</script>\" onload='x' &amp;"
     drawn = drawing(10, 10, evil, evil, rect(0, 0, 1, 1, evil, evil), text(0, 0, evil, evil), style=evil)
     root = ElementTree.fromstring(drawn)

@@ -63,7 +63,7 @@ def test_random_blocks(program: Path, tmp_path: Path, name: str, order: str) -> 
     assert stored[~np.isnan(stored)].tobytes() == scales[~np.isnan(scales)].tobytes()  # including the sign of zero
 
 
-def test_every_half(program: Path, tmp_path: Path) -> None:
+def test_every_float16_is_read(program: Path, tmp_path: Path) -> None:
     halves = np.arange(1 << 16, dtype="<u2")
     raw = np.zeros((halves.size, 18), np.uint8)
     raw[:, :2] = halves.view(np.uint8).reshape(-1, 2)
@@ -113,7 +113,7 @@ def test_tensors_of_a_file(program: Path, tmp_path: Path, order: str) -> None:
 
 
 @pytest.mark.parametrize("order", ["little", "big"])
-def test_small_tensors_are_what_the_others_of_a_file_are(program: Path, tmp_path: Path, order: str) -> None:
+def test_small_tensors_get_the_type_of_others_in_the_file(program: Path, tmp_path: Path, order: str) -> None:
     """Where several types fit, the type is the library's, or the first that fits where tensors are out of order."""
     path, decided = tmp_path / "a.gguf", set()
     for data in files_of_small_tensors(order, 24):

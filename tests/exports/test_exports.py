@@ -25,7 +25,7 @@ from i2s_spec.testing.sample import Draft
 SCHEMA = json.loads((Path(room.__file__).parent / "schema.schema.json").read_text())
 
 
-def test_the_document_keeps_its_schema() -> None:
+def test_the_document_is_valid_by_its_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(export("json")))
 
@@ -139,7 +139,7 @@ def test_blocks_can_be_decoded_by_the_document_alone(name: str) -> None:
     assert (entry["code_3"] is None) == (max(codes) < 3)
 
 
-def test_no_construct_is_left_out_in_silence() -> None:
+def test_unknown_constructs_are_refused() -> None:
     from construct import GreedyBytes
 
     with pytest.raises(TypeError, match="GreedyBytes"):

@@ -157,7 +157,7 @@ def test_types_with_a_scale_for_each_group(order: ByteOrder, other: str) -> None
                 assert all(lane[i] == mine[place] for i, place in enumerate(places) if place in mine)
 
 
-def test_small_tensors_are_what_the_others_of_a_file_are() -> None:
+def test_small_tensors_get_the_type_of_others_in_the_file() -> None:
     """Where several types fit, the type is the library's, or the first that fits where tensors are out of order."""
     decided = set()
     for data in files_of_small_tensors("little", 24):
@@ -181,7 +181,7 @@ def test_small_tensors_are_what_the_others_of_a_file_are() -> None:
     assert decided == {"I2_SR", "Q2_0_G128"}
 
 
-def test_halves() -> None:
+def test_float16_values_are_shown() -> None:
     half = Pattern(PATTERN, Draft().data).functions["half"]
     for bits in [*range(0, 1 << 16, 97), 0x0001, 0x03FF, 0x0400, 0x7BFF, 0x8001, 0xFBFF]:
         (number,) = struct.unpack("<e", struct.pack("<H", bits))

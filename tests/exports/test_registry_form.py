@@ -39,7 +39,7 @@ def read_tsv() -> list[dict[str, Any]]:
     return rows
 
 
-def test_the_document_keeps_its_schema() -> None:
+def test_the_document_is_valid_by_its_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(export("registry")))
     assert SCHEMA["properties"]["meanings"]["items"]["required"] == list(COLUMNS)
@@ -97,7 +97,7 @@ def test_sizes_are_those_of_the_meanings() -> None:
     }
 
 
-def test_every_meaning_of_a_number_is_told_from_the_others() -> None:
+def test_meanings_of_a_number_are_distinguished() -> None:
     """Two types of one number that have the same distinguishing words have the same size in files."""
     rows = [row for row in read_json() if row["kind"] == "tensor_type"]
     assert all(row["tell"] for row in rows)

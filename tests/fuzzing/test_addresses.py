@@ -43,7 +43,7 @@ def test_a_model_in_memory(architecture: str, profile: str, by: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float16, np.uint16])
-def test_matrices(kind: type) -> None:
+def test_matrices_at_odd_addresses(kind: type) -> None:
     """Rows of floats, of halves and of bfloat16 that begin at an odd address."""
     random = np.random.default_rng(1)
     plain = random.normal(size=(17, 35)).astype(np.float32)

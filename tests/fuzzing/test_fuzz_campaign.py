@@ -91,14 +91,14 @@ def test_a_decoder_that_accepts_everything_is_found() -> None:
     assert all(found.clause and found.slug and found.reason for found in made.findings)
 
 
-def test_an_accepted_file_is_made_small(tmp_path: Path) -> None:
+def test_an_accepted_file_is_minimized(tmp_path: Path) -> None:
     script = 'test "$(head -c 4 "$1")" = GGUF'  # checks the magic only
     made = campaign("sh", "-c", script, "sh", runs=60, folder=tmp_path / "c", effort=200)
     short = next(found for found in made.findings if found.code == "G101")
     assert (tmp_path / "c" / "findings" / short.file).read_bytes() == b"GGUF"
 
 
-def test_a_crash_is_found_told_and_made_small(tmp_path: Path) -> None:
+def test_a_crash_is_found_described_and_minimized(tmp_path: Path) -> None:
     script = 'grep -q sample.eps "$1" && { echo "at byte 12 of $1" >&2; kill -SEGV $$; }; exit 0'
     made = campaign("sh", "-c", script, "sh", runs=8, folder=tmp_path / "c", policy=DecoderPolicy(supports=frozenset()))
     found = next(found for found in made.findings if found.kind == "crash")
@@ -128,14 +128,14 @@ def test_a_hang_is_found() -> None:
     assert hang.seconds < 300
 
 
-def test_a_memory_eater_is_found() -> None:
+def test_excessive_memory_use_is_found() -> None:
     script = "import sys\nif b'sample.eps' in open(sys.argv[1], 'rb').read(): x = bytearray(b'x') * (300 << 20)"
     made = campaign(*PYTHON, script, runs=7, bounds=Bounds(seconds=300, memory=100 << 20), effort=6)
     found = next(found for found in made.findings if found.kind == "memory")
     assert found.memory > 100 << 20
 
 
-def test_a_hang_that_swells_the_second_time_is_confirmed(tmp_path: Path) -> None:
+def test_a_hang_that_uses_too_much_memory_the_second_time_is_confirmed(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     program = f"""
 import os, sys, time
@@ -190,7 +190,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
         Campaign(Command(["true"]), folder=tmp_path / "c")
 
 
-def test_a_state_is_no_way_to_read_other_files(tmp_path: Path) -> None:
+def test_a_state_that_names_other_files_is_refused(tmp_path: Path) -> None:
     campaign("true", runs=2, folder=tmp_path / "c", effort=0)
     path = tmp_path / "c" / "state.json"
     state = json.loads(path.read_text())
@@ -232,7 +232,7 @@ def test_reports(tmp_path: Path) -> None:
     assert json.loads(path.with_suffix(".json").read_text())["outcome"] == "SIGABRT"
 
 
-def test_making_small_keeps_what_happens() -> None:
+def test_minimizing_keeps_the_outcome() -> None:
     data = minimised(Draft().data, lambda data: b"second" in data and len(data) > 50, runs=500, seconds=60)
     assert b"second" in data
     assert 50 < len(data) < 80

@@ -64,14 +64,14 @@ def test_memory_is_bounded(file: Path) -> None:
     assert outcome.memory > SMALL.memory
 
 
-def test_memory_that_is_asked_for_and_refused_is_no_blow_up(file: Path) -> None:
+def test_a_refused_allocation_is_not_excessive_memory_use(file: Path) -> None:
     limited = "import resource, time\nwhile resource.getrlimit(resource.RLIMIT_DATA)[0] < 0: time.sleep(0.01)\n"
     outcome = run(Command([*PYTHON, limited + "bytearray(1 << 40)"]), file, SMALL)  # the program sets its own limit
     assert (outcome.status, outcome.out_of_memory) == (1, False)
     assert "MemoryError" in outcome.stderr_tail
 
 
-def test_grandchildren_go_too(file: Path, tmp_path: Path) -> None:
+def test_grandchildren_are_killed_too(file: Path, tmp_path: Path) -> None:
     note = tmp_path / "pid"
     run(shell(f"sleep 300 & echo $! > {note}; exit 0"), file, SMALL)
     pid = int(note.read_text())
@@ -111,14 +111,14 @@ warning: 30	../sysdeps/unix/sysv/linux/wait4.c: No such file or directory
 """
 
 
-def test_an_abort_is_told_in_the_programs_own_words(file: Path) -> None:
+def test_the_programs_own_message_of_an_abort_is_kept(file: Path) -> None:
     code = f"import os, sys; sys.stderr.write({ABORTED!r}); sys.stderr.flush(); os.abort()"
     outcome = run(Command([*PYTHON, code]), file, SMALL)
     assert outcome.stderr_tail.splitlines()[-1] == "ggml/src/ggml.c:1570: GGML_ASSERT(ne[0] % blck_size == 0) failed"
     assert outcome.stderr_tail.splitlines()[0] == "loading"
 
 
-def test_a_long_backtrace_does_not_hide_them(file: Path) -> None:
+def test_a_long_backtrace_does_not_hide_the_message(file: Path) -> None:
     frames = "#3  0x00007f12a4b6a0f4 in reader::next (this=0x1) from libreader.so\n"
     said = "terminate called: bad offset\n" + frames * 300
     code = f"import os, sys; sys.stderr.write({said!r}); sys.stderr.flush(); os._exit(3)"
@@ -141,7 +141,7 @@ def test_a_long_backtrace_does_not_hide_them(file: Path) -> None:
         ("", None),
     ],
 )  # fmt: skip
-def test_only_what_a_debugger_says_is_left_out(said: str, own: str | None) -> None:
+def test_only_output_of_a_debugger_is_left_out(said: str, own: str | None) -> None:
     assert own_words(said) == (said if own is None else own)
 
 

@@ -66,7 +66,7 @@ def test_files_that_may_be_accepted_or_rejected(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["trunc_data", "trunc_f32", "off_oob", "off_wrap", "align0", "align_str", "dim_mul_ovf", "type_neg"]
 )
-def test_only_who_reads_tensors_must_reject(name: str) -> None:
+def test_only_readers_of_tensors_must_reject(name: str) -> None:
     assert expected_answer(broken(name), DecoderPolicy()).answer is Expectation.REJECT
     assert expected_answer(broken(name), DecoderPolicy(ReadDepth.HEADER)).answer is Expectation.EITHER
 
@@ -76,11 +76,11 @@ def test_a_truncated_ternary_tensor_is_for_those_who_know_its_size() -> None:
     assert expected_answer(case.data, DecoderPolicy(supports=frozenset())).answer is Expectation.EITHER
 
 
-def test_a_type_of_tomorrow_need_not_be_rejected() -> None:
+def test_an_unknown_type_need_not_be_rejected() -> None:
     assert expected_answer(broken("type99"), DecoderPolicy()).answer is Expectation.EITHER
 
 
-def test_codes_can_be_added_and_spared() -> None:
+def test_codes_can_be_added_and_excepted() -> None:
     assert expected_answer(broken("dup_key"), DecoderPolicy(also=frozenset({"G203"}))).code == "G203"
     assert expected_answer(broken("trunc_data"), DecoderPolicy(spared=frozenset({"G401"}))).answer is Expectation.EITHER
     with pytest.raises(ValueError, match="no rule has the code"):

@@ -58,7 +58,7 @@ def test_faults_on_purpose_are_noticed(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("sanitizers")
-def test_a_fault_that_is_not_noticed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_that_is_not_noticed_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extensions, "FLAGS", ("-g", "-O1"))
     monkeypatch.setattr(canaries, "FAULTS", {name: canaries.FAULTS[name] for name in ("sound", "shifts_too_far")})
     (told,) = canaries.unnoticed(tmp_path, tmp_path)
@@ -199,7 +199,7 @@ def test_what_is_written_into_a_tight_copy_comes_back() -> None:
     assert source.tolist() == list(range(8))
 
 
-def test_what_is_tight_is_in_the_extensions() -> None:
+def test_functions_with_tight_arguments_exist() -> None:
     """A function that is renamed is renamed there as well."""
     from importlib import import_module
 
@@ -210,7 +210,7 @@ def test_what_is_tight_is_in_the_extensions() -> None:
         assert all(callable(getattr(import_module(f"i2s_spec.{name}"), function)) for function in functions)
 
 
-def test_what_is_run_is_there() -> None:
+def test_everything_that_is_run_exists() -> None:
     chosen = [*passes.FILES, *passes.WHOLE_FILES, *passes.KERNELS, *passes.BEST, *passes.LEFT_OUT]
     chosen += [*passes.MORE_FILES, *passes.MORE_KERNELS]
     assert [path for path in chosen if not (ROOT / path.partition("::")[0]).exists()] == []
@@ -254,7 +254,7 @@ def test_help_and_an_unknown_set(tmp_path: Path) -> None:
     assert unknown.stderr.startswith("sanitised: there is no set mmx; there are portable")
 
 
-def test_places_beyond_every_file_are_no_parts() -> None:
+def test_positions_beyond_every_file_are_refused() -> None:
     """Sums of them would wrap, so that a part seemed to lie in a buffer."""
     from i2s_spec.codec._survey import Parts
 

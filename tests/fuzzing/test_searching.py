@@ -74,7 +74,7 @@ def test_late_imports_are_instrumented_and_the_empty_input_comes_first(
     assert atheris.given.keys() == {"custom_mutator", "custom_crossover"}
 
 
-def test_objects_of_other_packages_are_asked_nothing(searching: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attributes_of_foreign_objects_are_not_read(searching: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     class Deprecated:
         def __getattribute__(self, name: str) -> Any:
             raise AssertionError(f"asked for {name}")
@@ -85,7 +85,7 @@ def test_objects_of_other_packages_are_asked_nothing(searching: Any, monkeypatch
     assert type(kept) is Deprecated
 
 
-def test_bytes_that_are_no_file_are_left_to_libfuzzer(searching: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_other_than_files_are_left_to_libfuzzer(searching: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     atheris = stand_in(monkeypatch)
     searching.search(lambda data: None, gguf=False)
     assert atheris.given == {}
@@ -105,7 +105,7 @@ def test_only_plain_comparisons_are_traced(searching: Any, monkeypatch: pytest.M
     assert compared("a", b"a", 2, 0, False) == "=="
 
 
-def test_a_find_is_on_the_disk_before_it_is_raised(
+def test_a_failing_input_is_written_before_the_error_is_raised(
     searching: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     stand_in(monkeypatch, b"fine", b"bad")
@@ -119,7 +119,7 @@ def test_a_find_is_on_the_disk_before_it_is_raised(
     assert next(tmp_path.iterdir()).read_bytes() == b"bad"
 
 
-def test_words_in_front_of_a_file_stay_in_front(searching: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_before_a_file_stay_before_it(searching: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     atheris = stand_in(monkeypatch)
     searching.search(lambda data: None, behind=b"\n")
     assert atheris.given.keys() == {"custom_mutator"}

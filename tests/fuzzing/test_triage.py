@@ -120,7 +120,7 @@ def written(folder: Path) -> dict[str, str]:
     return {path.relative_to(root).as_posix(): sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def test_finds_are_told_apart_made_small_and_written_once(
+def test_failures_are_grouped_minimized_and_written_once(
     triage: Any, toy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     finds = planted(toy, "KEY", "NUMBER", "GUARD", each=3)
@@ -145,7 +145,7 @@ def test_finds_are_told_apart_made_small_and_written_once(
 
 
 @pytest.mark.thorough
-def test_the_printed_line_replays_and_passes_when_mended(
+def test_the_printed_command_replays_and_passes_after_a_fix(
     triage: Any, toy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(triage, planted(toy, "KEY", each=1))
@@ -170,7 +170,7 @@ def test_the_printed_line_replays_and_passes_when_mended(
     assert (passing.returncode, "1 passed" in passing.stdout) == (0, True), passing.stdout
 
 
-def test_a_new_bug_in_the_place_of_a_mended_one_is_new(
+def test_a_new_bug_in_the_place_of_a_fixed_one_is_new(
     triage: Any, toy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(triage, planted(toy, "KEY", each=1), "--name", "first")
@@ -222,7 +222,7 @@ def test_assertions_about_an_error_or_a_rule_are_grouped_by_it(
     assert "3 signatures, 3 new" in said
 
 
-def test_pages_say_all_and_nothing_raw(triage: Any, toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pages_are_complete_and_escaped(triage: Any, toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(triage, planted(toy, "NUMBER"))
     said = capsys.readouterr().out
     assert all(char.isprintable() or char == "\n" for char in said)

@@ -31,7 +31,7 @@ def test_impossible_sizes_are_refused() -> None:
         huge_pages(1 << 60)
 
 
-def test_a_system_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_huge_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(mmap, "MADV_HUGEPAGE", raising=False)
     assert len(huge_pages(1)) == HUGE_PAGE
 

@@ -79,7 +79,7 @@ def test_names_of_large_headers(twice: bool) -> None:
     check(File(source_of(header([(name, 4) for name in names], names))))
 
 
-def test_of_every_malformed_file() -> None:
+def test_names_of_every_malformed_file() -> None:
     for case in some(case for case in malformed() if not case.large):
         if len(case.data) < 1 << 20:
             check(File(source_of(case.data)))

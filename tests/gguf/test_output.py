@@ -127,7 +127,7 @@ class TestWithoutHardLinks:
         assert target.read_bytes() == b"theirs"
         assert names(target.parent) == ["model.gguf"]
 
-    def test_a_failure_takes_the_claim_back(self, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_failure_frees_the_name_again(self, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def fails(*args: object) -> None:
             raise KeyboardInterrupt
 
@@ -137,7 +137,7 @@ class TestWithoutHardLinks:
         assert names(target.parent) == []
 
 
-def test_a_full_disk_is_told_before_anything_is_written(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_before_anything_is_written(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(10_000, 9_000, 1_000))
     with pytest.raises(OSError, match="the file takes 1,001 bytes and the disk has 1,000 free") as error:
         OutputFile(target, size=1001)
@@ -146,7 +146,7 @@ def test_a_full_disk_is_told_before_anything_is_written(target: Path, monkeypatc
     OutputFile(target, size=1000).discard()
 
 
-def test_a_file_system_that_does_not_say_is_tried(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_of_unknown_free_space_is_tried(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(0, 0, 0))
     OutputFile(target, size=1000).discard()
 
@@ -207,7 +207,7 @@ def test_a_link_is_replaced_and_what_it_points_to_is_not(target: Path) -> None:
     assert (target.read_bytes(), other.read_bytes()) == (b"after", b"blob")
 
 
-def test_a_dangling_link_takes_the_name(target: Path) -> None:
+def test_a_dangling_link_counts_as_an_existing_file(target: Path) -> None:
     target.symlink_to(target.with_name("nowhere"))
     with pytest.raises(FileExistsError):
         refuse_taken(target)
@@ -279,7 +279,9 @@ class TestSourceAsTarget:
         return target
 
     @pytest.mark.parametrize("kind", [FileSource, MapSource])
-    def test_a_path_is_refused_under_whatever_name(self, path: Path, kind: type[FileSource] | type[MapSource]) -> None:
+    def test_the_input_file_is_refused_under_every_name(
+        self, path: Path, kind: type[FileSource] | type[MapSource]
+    ) -> None:
         source = kind(path)
         other = path.with_name("link")
         os.link(path, other)

@@ -27,7 +27,7 @@ def file_with(
 
 
 @pytest.mark.requirement("R2.6-10")
-def test_a_number_of_several_types_is_told_by_the_room() -> None:
+def test_a_number_of_several_types_is_resolved_by_the_size() -> None:
     """39 is MXFP4 or the older TL2, 40 is NVFP4 or I2_SR; also where a tensor is the last, and whatever the alignment."""
     for number, first, second in ((39, "MXFP4", "TL2"), (40, "NVFP4", "I2_SR")):
         ne = (512, 7)

@@ -246,7 +246,7 @@ def test_counts_that_overflow(kind: int, bits: int) -> None:
 
 
 @pytest.mark.parametrize("length", [1 << 63, (1 << 63) + 8, (1 << 64) - 8, (1 << 64) - 1])
-def test_lengths_that_are_negative_to_others(length: int) -> None:
+def test_lengths_that_are_negative_as_signed_numbers(length: int) -> None:
     lie = struct.pack("<Q", length)
     code = both(header(1) + struct.pack("<Q", 1) + b"k" + struct.pack("<I", 8) + lie + bytes(64))
     assert code is not None

@@ -39,7 +39,7 @@ def sources(data: bytes) -> list[Source]:
 
 @given(_items, st.booleans(), st.integers(0, 9), st.lists(st.sampled_from(_TEXTS), max_size=4))
 @examples(60)
-def test_look_sees_what_the_definition_sees(items: list[bytes], big: bool, compared: int, texts: list[bytes]) -> None:
+def test_look_equals_the_definition(items: list[bytes], big: bool, compared: int, texts: list[bytes]) -> None:
     data = b"before" + encoded(items, big) + b"behind"
     wanted = string_arrays.definition(items, texts, compared)
     for source in sources(data):
@@ -101,21 +101,21 @@ def test_all_strings_the_same() -> None:
     assert string_arrays.look(BufferSource(data), 0, len(data), len(items), False).same == (0, 1)
 
 
-def test_too_many_texts_at_once() -> None:
+def test_too_many_texts_are_refused() -> None:
     with pytest.raises(ValueError, match="at most 64"):
         string_arrays.look(BufferSource(b""), 0, 0, 0, False, [b"%d" % i for i in range(65)])
 
 
 @given(st.lists(st.integers(-(2**31), 2**31 - 1), max_size=12), st.booleans(), st.integers(-3, 3), st.integers(-3, 9))
 @examples(60)
-def test_first_outside(values: list[int], big: bool, least: int, most: int) -> None:
+def test_first_value_outside_bounds(values: list[int], big: bool, least: int, most: int) -> None:
     data = b"\0" + struct.pack(f"{'>' if big else '<'}{len(values)}i", *values)
     wanted = next((i for i, value in enumerate(values) if not least <= value <= most), -1)
     for source in sources(data):
         assert string_arrays.first_outside(source, 1, len(values), big, least, most) == wanted
 
 
-def test_first_outside_of_many_parts() -> None:
+def test_first_value_outside_bounds_of_many_parts() -> None:
     values = [1] * 700_000
     values[600_001] = 7
     data = struct.pack(f"<{len(values)}i", *values)

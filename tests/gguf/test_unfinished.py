@@ -63,7 +63,7 @@ def test_files_being_written_are_not_removed(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a.gguf"]
 
 
-def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_many_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     failed = []
 
     def write(number: int) -> None:
@@ -130,7 +130,7 @@ with NewRecord("g", force=True) as new:
     assert names(tmp_path) == ["g"]
 
 
-def test_an_old_record_comes_back(tmp_path: Path) -> None:
+def test_a_moved_old_record_is_restored(tmp_path: Path) -> None:
     record(tmp_path / "g", 1)
     os.rename(tmp_path / "g", tmp_path / ".g.0123456789abcdef.old")
     assert unfinished.recover(tmp_path / "g")
@@ -159,7 +159,7 @@ def test_a_full_disk_leaves_no_record(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-def test_the_header_is_what_makes_a_record(tmp_path: Path) -> None:
+def test_a_folder_without_a_header_is_not_a_record(tmp_path: Path) -> None:
     record(tmp_path / "g", 1)
     shutil.copytree(tmp_path / "g", tmp_path / "h")
     (tmp_path / "h" / HEADER).unlink()

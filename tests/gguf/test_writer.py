@@ -115,7 +115,7 @@ def test_every_type_has_its_exact_size(kind: types.TensorType, order: Any) -> No
         assert tensor.read() == body
 
 
-def test_types_go_by_name_too() -> None:
+def test_types_can_be_given_by_name() -> None:
     file = open_file(written(lambda writer: writer.add_tensor("t", (4, 128), "i2_s", bytes(128 + 32))))
     assert file.tensors["t"].type == types.I2_S
     assert len(file.tensors["t"].tail) == 32
@@ -171,7 +171,7 @@ def test_names_that_the_format_does_not_have_are_refused(name: str) -> None:
         writer.add_tensor(name, (1,), "I8", b"x")
 
 
-def test_a_name_has_one_tensor() -> None:
+def test_a_second_tensor_of_a_name_is_refused() -> None:
     with Writer(io.BytesIO()) as writer:
         writer.add_tensor("n" * 63, (1,), "I8", b"x")
         writer.add_tensor("é" * 31, (1,), "I8", b"x")
@@ -222,7 +222,7 @@ def streamed(*parts: Any) -> Callable[[], Iterator[Any]]:
     return lambda: iter(parts)
 
 
-def test_data_may_be_made_when_its_turn_comes() -> None:
+def test_data_can_be_made_when_it_is_written() -> None:
     made: list[str] = []
 
     def make(name: str) -> Callable[[], Iterator[bytes]]:
@@ -323,7 +323,7 @@ def test_existing_files_are_refused_at_the_start_and_at_the_end(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_full_disk_is_told_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: namedtuple("U", "total used free")(1000, 900, 100))
     with pytest.raises(OSError, match="the disk has 100 free") as error, Writer(tmp_path / "x.gguf") as writer:
         writer.add_tensor("t", (4096,), "I8", lambda: pytest.fail("nothing is made for a file without room"))
@@ -331,14 +331,14 @@ def test_a_full_disk_is_told_before_anything_is_written(tmp_path: Path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_chunks_are_bytes() -> None:
+def test_chunks_other_than_bytes_are_refused() -> None:
     for part, error in ((np.zeros(2, np.float32), "not words of 4 bytes"), ("abcd", "bytes-like"), (5, "bytes-like")):
         with pytest.raises(TypeError, match=error), Writer(io.BytesIO()) as writer:
             writer.add_tensor("t", (8,), "I8", streamed(part))
 
 
 @pytest.mark.parametrize("target", [3, None, io.StringIO()])
-def test_targets_are_paths_or_binary_streams(target: Any) -> None:
+def test_targets_other_than_paths_and_binary_streams_are_refused(target: Any) -> None:
     with pytest.raises(TypeError, match="written to a path or a binary stream, not to"):
         Writer(target)
 
@@ -352,7 +352,7 @@ def test_targets_are_paths_or_binary_streams(target: Any) -> None:
         ({"byte_order": "middle"}, "the byte order is 'middle'"),
     ],
 )
-def test_files_that_gguf_does_not_have_are_refused(options: dict[str, Any], error: str) -> None:
+def test_invalid_versions_and_byte_orders_are_refused(options: dict[str, Any], error: str) -> None:
     with pytest.raises(ValueError, match=error):
         Writer(io.BytesIO(), **options)
 

@@ -268,7 +268,7 @@ class TestRaw:
             with pytest.raises(ValueError, match="bytes follow"):
                 writer.add_raw(self.RECORD + self.RECORD.replace(b"k", b"l"))
 
-    def test_its_key_counts(self) -> None:
+    def test_a_record_takes_its_key(self) -> None:
         with Writer(io.BytesIO()) as writer:
             writer.add_raw(self.RECORD)
             with pytest.raises(ValueError, match="key 'k' has a value already"):
@@ -276,11 +276,11 @@ class TestRaw:
             with pytest.raises(ValueError, match="key 'k' has a value already"):
                 writer.add("k", 1)
 
-    def test_it_is_of_the_files_byte_order(self) -> None:
+    def test_a_record_of_another_byte_order_is_refused(self) -> None:
         with pytest.raises(ValueError, match="well-formed"), Writer(io.BytesIO(), byte_order="big") as writer:
             writer.add_raw(self.RECORD)
 
-    def test_it_may_be_the_alignment(self) -> None:
+    def test_a_record_can_set_the_alignment(self) -> None:
         def record(kind: int, value: int) -> bytes:
             return struct.pack("<Q17sII", 17, b"general.alignment", kind, value)
 

@@ -143,7 +143,7 @@ def test_other_shapes(model_of: Find, golden_of: Find, taps_of: Find, tmp_path: 
     assert "padded columns cut" in result["kq-0"].notes
 
 
-def test_the_last_row_only(model_of: Find, golden_of: Find, taps_of: Find, tmp_path: Path) -> None:
+def test_dumps_of_the_last_rows_only(model_of: Find, golden_of: Find, taps_of: Find, tmp_path: Path) -> None:
     """A runtime computes the end of the last layer only for the tokens that are asked for."""
     taps = plain(taps_of("bitnet-b1.58"))
     late = [name for name in taps if name.startswith(("ffn_", "l_out", "result"))]
@@ -184,7 +184,7 @@ def test_a_few_taps_are_enough(model_of: Find, golden_of: Find, taps_of: Find, t
     assert not compare(golden_of("bitnet-b1.58"), saved(tmp_path, few), model=model_of("bitnet-b1.58")).ok
 
 
-def test_nothing_in_common(golden_of: Find, tmp_path: Path) -> None:
+def test_a_dump_with_nothing_in_common(golden_of: Find, tmp_path: Path) -> None:
     result = compare(golden_of("llama"), saved(tmp_path, {"a": np.ones(3)}))
     assert not result.ok
     assert "nothing could be compared" in result.verdict
@@ -304,7 +304,9 @@ PATTERNS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_patterns(model_of: Find, golden_of: Find, taps_of: Find, tmp_path: Path, name: str) -> None:
+def test_patterns_of_wrong_elements_are_named(
+    model_of: Find, golden_of: Find, taps_of: Find, tmp_path: Path, name: str
+) -> None:
     taps = plain(taps_of("bitnet-b1.58"))
     taps["Kcur-0"] = PATTERNS[name](taps["Kcur-0"])
     result = compare(golden_of("bitnet-b1.58"), saved(tmp_path, taps), model=model_of("bitnet-b1.58"))
@@ -313,7 +315,7 @@ def test_patterns(model_of: Find, golden_of: Find, taps_of: Find, tmp_path: Path
     assert name in [each.name for each in result.diagnoses]
 
 
-def test_four_tokens_in_a_kernel_for_one(tmp_path: Path) -> None:
+def test_four_tokens_computed_by_a_kernel_for_one(tmp_path: Path) -> None:
     """Of seven tokens ARM's mat-mul computes the first four with a kernel for one."""
     file = io.BytesIO()
     i2s.new(file, "llama", layers=1)
@@ -339,7 +341,7 @@ def test_drift_is_reported(golden_of: Find, taps_of: Find, model_of: Find, tmp_p
     assert result.drift[0][1] == 0
 
 
-def test_json_of_the_header_is_what_it_was(golden_of: Find) -> None:
+def test_the_header_is_that_of_the_record(golden_of: Find) -> None:
     golden = golden_of("llama")
     result = compare(golden, golden)
     about = json.loads((golden / "golden.json").read_text())

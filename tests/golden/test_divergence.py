@@ -41,7 +41,7 @@ def test_a_row_is_as_defined(values: list[float]) -> None:
     assert packed_row(row) == by_definition(row)
 
 
-def test_a_record_has_it(model_of: Callable[[str], Model], tmp_path: Path) -> None:
+def test_a_record_has_a_base_file(model_of: Callable[[str], Model], tmp_path: Path) -> None:
     model = model_of("bitnet-b1.58")
     record(model, TOKENS, tmp_path / "golden", kl_base=True)
     data = (tmp_path / "golden" / "logits.kld").read_bytes()
@@ -88,7 +88,7 @@ def test_invalid_base_files_are_refused() -> None:
             read_base(broken)
 
 
-def test_perplexity_writes_it(tmp_path: Path) -> None:
+def test_perplexity_writes_a_base_file(tmp_path: Path) -> None:
     """The rows that llama-perplexity scores: their own likelihoods are the perplexity that is printed."""
     import json
     import subprocess

@@ -167,7 +167,9 @@ def test_missing_records_and_dumps_are_refused(golden_of: Callable[[str], Path],
         compare(tmp_path, golden_of("bitnet-b1.58"))
 
 
-def test_a_prefix(golden_of: Callable[[str], Path], taps_of: Callable[[str], Taps], tmp_path: Path) -> None:
+def test_taps_are_selected_by_a_prefix(
+    golden_of: Callable[[str], Path], taps_of: Callable[[str], Taps], tmp_path: Path
+) -> None:
     taps = taps_of("llama")
     np.savez(tmp_path / "x.npz", **{f"s0/{name}": value for name, value in taps.items()}, **{"s1/inp_embd": np.ones(3)})
     result = compare(golden_of("llama"), tmp_path / "x.npz", prefix="s0/")
@@ -177,7 +179,7 @@ def test_a_prefix(golden_of: Callable[[str], Path], taps_of: Callable[[str], Tap
         compare(golden_of("llama"), tmp_path / "x.npz", prefix="s7/")
 
 
-def test_names_that_act_on_terminals(
+def test_names_with_control_characters_are_escaped(
     golden_of: Callable[[str], Path], taps_of: Callable[[str], Taps], tmp_path: Path
 ) -> None:
     from i2s_spec.golden.report import FORMATS, report

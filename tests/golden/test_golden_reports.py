@@ -84,7 +84,7 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag or tag == "circle"
 
 
-def test_the_page_stands_alone(result: Comparison) -> None:
+def test_the_page_is_self_contained(result: Comparison) -> None:
     page = "".join(report(result, "html"))
     assert "<script" not in page
     assert "http" not in page.replace("http-equiv", "")
@@ -95,7 +95,7 @@ def test_the_page_stands_alone(result: Comparison) -> None:
         assert "<svg" in page
 
 
-def test_the_first_wrong_tap_is_told(
+def test_the_first_wrong_tap_is_named(
     model_of: Callable[[str], Model], golden_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
     model = model_of("bitnet-b1.58")

@@ -19,7 +19,7 @@ TOKENS = [1, 17, 3, 44, 5]
 
 
 @pytest.mark.parametrize("type", BLOCK_LAYOUTS)
-def test_a_record_holds_itself(tmp_path: Path, type: str) -> None:
+def test_a_record_agrees_with_itself(tmp_path: Path, type: str) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(model_bytes("llama", layers=1, type=type))
     record(load_model(path, threads=1), TOKENS, tmp_path / "golden")

@@ -257,7 +257,7 @@ def test_a_layer_names_no_mistake_that_would_show_earlier(golden: Record, dump: 
     assert not result.diagnoses, result.verdict
 
 
-def test_a_layer_is_told_of_a_mistake_in_front_of_it(golden: Record, dump: Callable[..., Path]) -> None:
+def test_a_mistake_before_a_layer_is_named(golden: Record, dump: Callable[..., Path]) -> None:
     """Embeddings that are too large change a norm like a missing epsilon; the layer after it distinguishes the two."""
     result = compare(golden[2], dump("embedding-scaled"), model=golden[1], mode="layer-forced")
     assert result.first is not None

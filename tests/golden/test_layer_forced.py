@@ -24,7 +24,7 @@ def test_another_build_is_right(tokens: list[int], tmp_path: Path) -> None:
     assert found.ok, found.verdict
 
 
-def test_few_codes_may_scatter_and_many_may_not() -> None:
+def test_the_limit_of_flips_tightens_with_the_number_of_codes() -> None:
     counts = np.array([16, 512, 10_240, 1 << 20])
     limits = np.array([most_flips(int(each), 0.15) for each in counts])
     assert limits.tolist() == [6, 101, 1644, 158383]

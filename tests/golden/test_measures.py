@@ -66,7 +66,7 @@ def test_the_divergence_is_that_of_the_candidate_from_the_record() -> None:
     assert logit_measures(f32(1, NAN)[None], f32(2, 1)[None])[1] == INF
 
 
-def test_halves_are_told_from_floats() -> None:
+def test_narrow_floats_are_distinguished_from_float32() -> None:
     values = np.random.default_rng(3).normal(size=64).astype(np.float32)
     assert not is_bfloat16(values)
     assert is_bfloat16(values.astype(np.float16).astype(np.float32))

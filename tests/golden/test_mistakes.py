@@ -98,7 +98,7 @@ def test_every_mistake_applies_somewhere(model_of: Callable[[str], Model]) -> No
 
 
 @pytest.mark.parametrize("word", ["attn_sub_norm", "ffn_sub_norm"])
-def test_a_runtime_without_a_norm_gives_its_name_to_what_enters(
+def test_a_runtime_without_a_norm_gives_its_input_the_norms_name(
     model_of: Callable[[str], Model], tmp_path: Path, word: str
 ) -> None:
     model = model_of("bitnet-b1.58")
@@ -164,7 +164,7 @@ def test_names_are_unique() -> None:
 
 
 @pytest.mark.parametrize("kernel", share(["avx2", "neon"]))
-def test_sixteen_bits_wrap(tmp_path: Path, kernel: str) -> None:
+def test_sums_of_16_bits_wrap(tmp_path: Path, kernel: str) -> None:
     """An input that is all the same: the sums of 4,096 columns do not fit into lanes of 16 bits."""
 
     model = loaded("llama", layers=1, embd=4096, ff=128, heads=32, heads_kv=1, vocab=512)
@@ -234,7 +234,7 @@ def test_scales_that_logits_do_not_show(tmp_path: Path, name: str) -> None:
         )
     ),
 )
-def test_other_modes_name_them_too(
+def test_other_modes_name_mistakes_too(
     model_of: Callable[[str], Model], golden_of: Callable[[str], Path], tmp_path: Path, mode: str, name: str
 ) -> None:
     model = model_of("bitnet-b1.58")

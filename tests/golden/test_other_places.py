@@ -64,7 +64,7 @@ def test_values_of_another_layer_or_tensor_are_named(tmp_path: Path, architectur
     assert words in result.verdict
 
 
-def test_keys_of_a_layer_show_without_scores(tmp_path: Path) -> None:
+def test_keys_of_another_layer_are_named_without_scores(tmp_path: Path) -> None:
     """As where attention is one operation: the output of attention is the first that is wrong."""
     model = load_model(model_bytes("llama", layers=2), threads=1)
     record(model, TOKENS, tmp_path / "golden")
@@ -75,7 +75,7 @@ def test_keys_of_a_layer_show_without_scores(tmp_path: Path) -> None:
     assert [each.name for each in result.diagnoses if each.fits == "exactly"] == ["keys-of-another-layer"]
 
 
-def test_a_right_value_is_not_held_against_other_places(tmp_path: Path) -> None:
+def test_a_right_value_is_not_compared_with_other_places(tmp_path: Path) -> None:
     model = load_model(model_bytes("llama", layers=2), threads=1)
     record(model, TOKENS, tmp_path / "golden")
     assert compare(tmp_path / "golden", dumped(model, tmp_path / "x.npz"), model=model).ok
@@ -103,7 +103,7 @@ def test_a_scale_of_positions_that_is_ignored(scaled: Model, tmp_path: Path, mod
     assert "rope-scale-ignored" in [each.name for each in result.diagnoses], result.verdict
 
 
-def test_logits_alone_show_it(scaled: Model, tmp_path: Path) -> None:
+def test_logits_alone_reveal_an_ignored_scale_of_positions(scaled: Model, tmp_path: Path) -> None:
     """On a small model, of few tokens: attention counts for as much as what does not depend on positions."""
     wrong = next(each for each in MISTAKES if each.name == "rope-scale-ignored").apply(scaled)
     assert wrong is not None

@@ -82,7 +82,7 @@ def test_dumps_are_right_with_their_own_numerics(dumped: Dump, tmp_path: Path, a
 
 
 @EACH
-def test_by_the_specification_it_has_a_known_deviation(
+def test_llama_cpp_deviates_from_the_specification_as_known(
     dumped: Dump, tmp_path: Path, architecture: str, type: str
 ) -> None:
     path, theirs = dumped(architecture, type)
@@ -97,7 +97,7 @@ def test_by_the_specification_it_has_a_known_deviation(
         assert result.first.name == place
 
 
-def test_an_activation_that_it_does_not_read(tmp_path: Path) -> None:
+def test_an_activation_key_that_llama_cpp_ignores(tmp_path: Path) -> None:
     """A file that states ReLU squared is computed with SiLU, and the comparison says so at the gate."""
     origin, path = tmp_path / "origin.gguf", tmp_path / "model.gguf"
     new(origin, "bitnet", type="Q2_0", embd=256, ff=512, layers=1)

@@ -44,7 +44,7 @@ def chunks(log: str) -> list[list[float]]:
     return [[float(each) for each in row] for row in rows if len(row) == 10]
 
 
-def test_it_reads_what_we_write(folder: Path) -> None:
+def test_llama_perplexity_reads_what_we_write(folder: Path) -> None:
     """Of the same weights its divergence from our base is what 16 bits leave, and likeliest tokens agree; not of others."""
     options = ("--kl-divergence", "--kl-divergence-base", f"{folder}/model.kld")
     rows = chunks(llama_tools.perplexity(folder / "model.gguf", *options))
@@ -59,7 +59,7 @@ def test_it_reads_what_we_write(folder: Path) -> None:
     assert all(row[4] > 0.1 and row[8] < 50 for row in rows)
 
 
-def test_we_read_what_it_writes(folder: Path, tmp_path: Path) -> None:
+def test_we_read_what_llama_perplexity_writes(folder: Path, tmp_path: Path) -> None:
     """Same tokens, and log-probabilities as near as 16 bits of a range of 24 tell."""
     base = tmp_path / "theirs.kld"
     log = llama_tools.perplexity(folder / "model.gguf", "-f", f"{folder}/text.txt", "--kl-divergence-base", str(base))

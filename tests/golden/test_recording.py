@@ -140,7 +140,7 @@ def test_an_interrupted_replacement_leaves_the_old_one(model_of: Callable[[str],
     assert (tmp_path / "golden" / "golden.json").read_bytes() == before
 
 
-def test_names_that_are_taken(model_of: Callable[[str], Model], tmp_path: Path) -> None:
+def test_existing_files_and_folders_are_refused(model_of: Callable[[str], Model], tmp_path: Path) -> None:
     model = model_of("bitnet-b1.58")
     (tmp_path / "file").write_text("x")
     (tmp_path / "folder").mkdir()
@@ -192,7 +192,7 @@ def test_nan_scales_are_recorded_as_they_are(model_of: Callable[[str], Model], t
     json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
 
 
-def test_a_tap_cannot_be_there_twice(tmp_path: Path) -> None:
+def test_a_tap_cannot_be_added_twice(tmp_path: Path) -> None:
     with NewRecord(tmp_path / "golden") as new:
         new.add("x", np.zeros(3, dtype=np.float32))
         with pytest.raises(ValueError, match="there already"):

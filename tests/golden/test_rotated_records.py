@@ -120,7 +120,7 @@ def test_wrong_rotations_are_found(
     assert model.graph[result.first.name].op == "rotate" or result.first.name.startswith("blk.")
 
 
-def test_a_fortieth_of_the_codes_of_a_token_is_too_much(golden_q2: tuple[Model, Path], tmp_path: Path) -> None:
+def test_a_fortieth_of_wrong_codes_is_detected(golden_q2: tuple[Model, Path], tmp_path: Path) -> None:
     """The limit behind a rotation is no formality: other codes of the same layer are outside of it."""
     model, golden = golden_q2
     taps = dict(model.forward(tokens(12), taps=("*",)).taps)

@@ -98,7 +98,7 @@ def text_of(model_of: Callable[[str], Model], tmp_path_factory: pytest.TempPathF
 
 
 @pytest.mark.parametrize("name", RUNTIMES)
-def test_a_right_runtime_is_right(
+def test_a_correct_runtime_has_no_wrong_tap(
     model_of: Callable[[str], Model], golden_of: Callable[[str], Path], text_of: Callable[[str], list[str]],
     tmp_path: Path, name: str,
 ) -> None:  # fmt: skip
@@ -168,7 +168,7 @@ def test_the_last_of_several_values_with_one_name_counts(
     assert result["Qcur-0"].status == "missing"
 
 
-def test_a_file_that_is_beyond_doubt_the_first_value_is_that(
+def test_an_array_that_equals_the_first_value_of_its_name_is_taken_as_that(
     model_of: Callable[[str], Model], golden_of: Callable[[str], Path], taps_of: Callable[[str], dict[str, Any]],
     tmp_path: Path,
 ) -> None:  # fmt: skip

@@ -28,7 +28,7 @@ def test_position_0_never_rotates(model_of: Callable[[str], Model], tmp_path: Pa
 
 
 @pytest.mark.parametrize(("rows", "named"), [([3], False), ([3, 5], True)])
-def test_one_element_is_no_split_of_rows(rows: list[int], named: bool) -> None:
+def test_single_wrong_elements_are_not_a_split_of_rows(rows: list[int], named: bool) -> None:
     want = np.random.default_rng(1).standard_normal((8, 50)).astype(np.float32)
     got = want.copy()
     got[rows, 25] += 5

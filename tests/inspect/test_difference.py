@@ -234,7 +234,7 @@ def told(change: TensorChange) -> str:
     return f"{change.name.decode()}: {count}, first at element 5 (0, 5)"
 
 
-def test_ways_to_differ_are_bounded() -> None:
+def test_many_ways_to_differ_are_cut_and_counted() -> None:
     changes = tuple(TensorChange(b"%d" % kind, "nothing", (1,), type=(f"type {kind}", "F32")) for kind in range(100))
     said = list(lines(Difference((), (), (), (), changes, (), 100)))
     assert said[40:] == [
@@ -293,7 +293,7 @@ def ternary_file(kind: str, scales: list[float], dialect: str = "canonical") -> 
     return open_file(out.getvalue())
 
 
-def test_a_layout_is_called_a_layout() -> None:
+def test_another_layout_is_distinguished_from_another_code_map() -> None:
     one, other = ternary_file("I2_S", [1.0]), ternary_file("I2_S", [1.0], "interleave-64")
     for a, b, side in ((one, other, "B"), (other, one, "A")):
         (change,) = difference(a, b).tensors
@@ -316,7 +316,7 @@ def test_scales_of_rows_are_compared_by_the_weights() -> None:
         assert document(found, "a", "b")["tensors"][0]["weights"] == {"count": odd, "first": 512 + first}
 
 
-def test_an_infinite_scale_is_compared_too() -> None:
+def test_an_infinite_scale_can_be_compared() -> None:
     (change,) = difference(ternary_file("I2_S", [np.inf]), ternary_file("I2_SR", [0.5, 0.25])).tensors
     assert (change.what, change.trits, change.weights) == ("weights", None, (256 * 512, 0))
 

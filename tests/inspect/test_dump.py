@@ -103,7 +103,7 @@ def test_codes_in_text() -> None:
     assert "scale: 0.75" in text
 
 
-def test_code_three_and_places_behind_the_last_element() -> None:
+def test_code_3_and_positions_after_the_last_element() -> None:
     assert [code.trit for code in decoded((1, 128), 0, 0xFF)] == [None] * 4
     assert Columns((1, 128)).line(0, 0xFF) == "11  ? @0    11  ? @32   11  ? @64   11  ? @96"
     partial = decoded((1, 192), 40, 0x55)
@@ -157,7 +157,7 @@ def test_every_path_that_a_dump_writes_can_be_asked_for(path: str) -> None:
     assert all(node["path"].startswith(path) or path.startswith(node["path"]) for node in asked)
 
 
-def test_elements_far_inside() -> None:
+def test_elements_at_high_indices() -> None:
     file = Draft().records()
     file.key_values = [
         key_value(b"numbers", ValueType.ARRAY, array(ValueType.UINT32, range(1000))),
@@ -180,7 +180,7 @@ def test_a_name_is_a_key_or_a_tensor_or_both_or_there_twice() -> None:
     assert opened == ["key_values[0]", "key_values[1]", "tensor_infos[1]", "data[1]"]
 
 
-def test_a_name_that_looks_like_a_path_or_a_range_is_found_where_those_are_not() -> None:
+def test_a_name_like_a_path_or_range_is_found_if_neither_exists() -> None:
     draft = Draft()
     file = draft.records()
     file.key_values[0].key = b"data.weight"
@@ -190,7 +190,7 @@ def test_a_name_that_looks_like_a_path_or_a_range_is_found_where_those_are_not()
     assert nodes("99999", data)[0]["path"] == "key_values[1]"
 
 
-def test_data_are_not_looked_for_where_nobody_knows_where_they_are() -> None:
+def test_data_at_an_unknown_position_are_not_shown() -> None:
     draft = Draft()
     file = draft.records()
     file.key_values.append(key_value(b"general.alignment", ValueType.UINT32, 48))
@@ -201,7 +201,7 @@ def test_data_are_not_looked_for_where_nobody_knows_where_they_are() -> None:
 
 
 @pytest.mark.parametrize("what", ["9" * 5000, "0x" + "f" * 5000, "data[" + "9" * 5000 + "]", "1+" + "9" * 5000])
-def test_numbers_of_any_length_are_refused(what: str) -> None:
+def test_paths_and_ranges_with_huge_numbers_are_refused(what: str) -> None:
     with pytest.raises(Unknown):
         target(file_of(), what)
 
@@ -286,7 +286,7 @@ def test_every_malformed_file_is_dumped(name: str) -> None:
 
 
 @pytest.mark.parametrize("harm", HARMFUL)
-def test_nothing_harmful_comes_through(harm: str) -> None:
+def test_harmful_characters_are_escaped(harm: str) -> None:
     raw = harm.encode()
     draft = Draft()
     file = draft.records()

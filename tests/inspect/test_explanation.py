@@ -88,7 +88,7 @@ def test_each_kind_is_named(kind: str) -> None:
     assert document(found, "a", "b")["tensors"][0]["how"] == words
 
 
-def test_noise_and_fine_tunes_are_nothing_else() -> None:
+def test_noise_and_fine_tunes_have_no_explanation() -> None:
     random = np.random.default_rng(2)
     for made in (
         planted(UP, random.integers(-1, 2, (384, 256)).astype(np.int8)),
@@ -104,7 +104,7 @@ def test_noise_and_fine_tunes_are_nothing_else() -> None:
     assert change.how is None
 
 
-def test_constant_tensors_are_nothing_else() -> None:
+def test_constant_tensors_have_no_explanation() -> None:
     ones = np.ones((8, 32), dtype=np.float32)
     rows = rows_from(ones)
     assert explanation(rows_from(np.zeros_like(ones)), rows, lambda: [("same", rows_from(np.zeros_like(ones)))]) == ""
@@ -156,6 +156,6 @@ def test_rows_of_a_file(dialect: str) -> None:
         assert np.array_equal(gains.read(0, 256)[:, 0], values(NORM))
 
 
-def test_signalling_nans_bring_no_warning() -> None:
+def test_signalling_nans_cause_no_warning() -> None:
     odd = np.full(64, 0x7F800001, dtype=np.uint32).view(np.float32)
     assert _distorted(odd, np.ones(64, dtype=np.float32), 1e-6) == ""

@@ -98,7 +98,7 @@ def test_the_layout_is_left_open_where_it_cannot_be_told(shared: Path) -> None:
         assert "--reference" in question.would_tell
 
 
-def test_leftovers_are_traced(shared: Path) -> None:
+def test_leftovers_in_tails_are_evidence_of_the_quantizer(shared: Path) -> None:
     found = identify(shared / "vectors" / "gguf" / "bitnet.i2_s.gguf")
     answer = found.question("quantizer").answer
     assert answer is not None
@@ -127,7 +127,7 @@ def test_true_weights_decide_the_layout(shared: Path, name: str) -> None:
     assert found.dialect == DECIDED[name]
 
 
-def test_float_masters_decide_it_too(shared: Path) -> None:
+def test_float_masters_decide_the_layout_too(shared: Path) -> None:
     """The bf16 masters, ternarised again: what differs are ties."""
     from i2s_spec.convert.hugging_face.safetensors import Checkpoint
 
@@ -273,7 +273,7 @@ def unnamed(file: Container) -> None:
             pair.value = b"somebody's"
 
 
-def test_tails_eight_times_and_old_codes_are_the_pre_release() -> None:
+def test_replicated_tails_and_old_codes_identify_the_pre_release() -> None:
     weights = np.random.default_rng(2).choice([-1, 0, 0, 1], size=(64, 256)).astype(np.int8)
     data = with_tensor(pack(weights, -0.5, "sequential-msb/twos-complement/replicated-8"))
 
@@ -309,7 +309,7 @@ def test_remainders_tell_a_layout(shared: Path) -> None:
 
 
 @pytest.mark.parametrize("scale", [0.125, 0.1, math.nan, -math.nan, math.inf, 0.0, -0.0, 1e-45])
-def test_only_numbers_tell_what_computed_them(scale: float) -> None:
+def test_only_ordinary_scales_are_evidence_of_their_writer(scale: float) -> None:
     """Scales that are exact in BF16 were in a checkpoint; NaN, infinity and 0 end in zeros from any writer."""
     file = gguf.parse(model_bytes("bitnet-b1.58"))
     data = bytearray(file.data)
@@ -326,7 +326,7 @@ def test_only_numbers_tell_what_computed_them(scale: float) -> None:
     assert not any("have a sign" in text for text in told)
 
 
-def test_rooms_show_other_writers() -> None:
+def test_sizes_of_tensors_reveal_other_writers() -> None:
     for name, words in (("i2s_unpacked", "one byte for each weight"), ("i2s_no_tail", "the writer forgot it")):
         found = identify(broken(name))
         question = found.question("quantizer")
@@ -396,7 +396,7 @@ def test_bytes_are_answered_or_refused(data: bytes) -> None:
     st.lists(st.sampled_from([PROOF, STRONG, WEAK]), max_size=3),
     st.lists(st.sampled_from([PROOF, STRONG, WEAK]), max_size=3),
 )
-def test_more_evidence_never_turns_against_itself(favour: list[Any], against: list[Any]) -> None:
+def test_more_evidence_for_an_answer_never_lowers_it(favour: list[Any], against: list[Any]) -> None:
     case = QuestionCase([("a", "A"), ("b", "B")])
     for weight in favour:
         case.favour("a", "for", weight)
@@ -429,7 +429,7 @@ def test_declared_producers_fit_the_schema() -> None:
         assert len(set(converter.keys)) == len(converter.keys)
 
 
-def test_ternarised() -> None:
+def test_floats_are_made_ternary() -> None:
     trits, scale = ternarised(np.array([[0.5, -0.5, 0.0]], dtype=np.float32))
     assert trits.tolist() == [[1, -1, 0]]
     assert scale == 0.5

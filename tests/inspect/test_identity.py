@@ -87,7 +87,7 @@ def test_an_identity_stays_what_it_is() -> None:
 
 @pytest.mark.parametrize("to", ["F32", "interleave-64", "rows-1x4", "interleave-128/twos-complement/replicated-8"])
 @pytest.mark.parametrize("order", ["little", "big"])
-def test_form_does_not_count(to: str, order: Any) -> None:
+def test_the_form_of_the_weights_does_not_change_the_identity(to: str, order: Any) -> None:
     data = model_file()
     out = io.BytesIO()
     convert_file(open_file(data), out, to=to, byte_order=order)
@@ -96,7 +96,7 @@ def test_form_does_not_count(to: str, order: Any) -> None:
     assert (found.metadata == of(data).metadata) == (to != "F32")  # general.file_type differs
 
 
-def test_order_alignment_and_tails_do_not_count() -> None:
+def test_order_alignment_and_tails_do_not_change_the_identity() -> None:
     data = model_file()
     file = open_file(data)
     out = io.BytesIO()
@@ -209,7 +209,7 @@ def test_data_is_hashed_as_a_little_endian_file_has_it() -> None:
     assert of(out.getvalue()).tensors[0].kind == "Q5_0 big-endian"  # its byte order is not documented
 
 
-def test_codes_that_stand_for_nothing_have_an_identity() -> None:
+def test_unused_codes_change_the_identity() -> None:
     data = bytearray(pack(np.zeros((2, 128), dtype=np.int8), 1.0))
     zero = of(single("w", (2, 128), "I2_S", bytes(data))).weights
     data[0] |= 3

@@ -160,7 +160,7 @@ def test_the_digest_of_zero_rows_is_that_of_the_documented_bytes() -> None:
 
 
 @given(st.lists(st.booleans(), max_size=40))
-def test_runs_of_rows_come_back(zero: list[bool]) -> None:
+def test_rows_survive_their_form_as_runs(zero: list[bool]) -> None:
     found = runs(np.array(zero, dtype=np.bool_))
     assert rows_of_runs(len(zero), [(start, stop) for start, stop in found]).tolist() == zero
     assert all(start < stop for start, stop in found)
@@ -229,7 +229,7 @@ def test_the_dialect_makes_no_difference(layout: str) -> None:
     assert total(found.lineage).changed == up.changed
 
 
-def test_a_lost_fine_tune_is_said() -> None:
+def test_a_lost_fine_tune_is_reported() -> None:
     with_name = MODEL.replace(b"synthetic-", b"fine-tune-", 1)
     found = compared(MODEL, with_name)
     assert not found.same
@@ -249,7 +249,7 @@ def test_data_fits_the_schema() -> None:
     assert [(each["layer"], each["changed"]) for each in layers] == [(0, 0), (1, 10)]
 
 
-def test_it_is_drawn() -> None:
+def test_the_lineage_is_drawn() -> None:
     found = compared(MODEL, changed({UP: flip(328)}))
     svg = picture(found.lineage)
     assert svg.count('class="heat"') == 14

@@ -127,7 +127,7 @@ def test_both_byte_orders_say_the_same() -> None:
     assert little == big
 
 
-def test_shapes_are_numpys_and_the_page_says_so() -> None:
+def test_the_page_says_that_shapes_are_rows_x_cols() -> None:
     text = text_of(Draft().data)
     assert "rows x cols" in text
     assert "4 x 128" in text
@@ -137,7 +137,7 @@ def test_shapes_are_numpys_and_the_page_says_so() -> None:
     ("number", "words"),
     [(99, "type 99"), (-1, "type -1"), (4, "Q4_2"), (31, "Q4_0_4_4"), (2**31 - 1, "type 2147483647")],
 )
-def test_types_of_unknown_size_do_not_stop_it(number: int, words: str) -> None:
+def test_types_of_unknown_size_do_not_stop_the_description(number: int, words: str) -> None:
     draft = Draft()
     file = draft.records()
     file.tensor_infos[1].type = number
@@ -151,7 +151,7 @@ def test_types_of_unknown_size_do_not_stop_it(number: int, words: str) -> None:
     assert_conforms(about)
 
 
-def test_huge_dimensions_and_offsets_do_not_stop_it() -> None:
+def test_huge_dimensions_and_offsets_do_not_stop_the_description() -> None:
     draft = Draft()
     file = draft.records()
     file.tensor_infos[1].ne = [2**64 - 1, 2**64 - 1]
@@ -175,7 +175,7 @@ def test_odd_scales(bits: int) -> None:
 
 
 @pytest.mark.parametrize("harm", HARMFUL)
-def test_nothing_harmful_comes_through(harm: str) -> None:
+def test_harmful_characters_are_escaped(harm: str) -> None:
     raw = harm.encode()
     draft = Draft()
     file = draft.records()
@@ -253,7 +253,7 @@ def test_nested_arrays_are_shown() -> None:
     assert (short["value"], short["whole"]) == ([[1]], False)
 
 
-def test_the_beginning_of_an_array_is_the_readers() -> None:
+def test_the_beginning_of_an_array_is_as_the_reader_decodes_it() -> None:
     file = file_of(Draft().data)
     for entry in file.metadata.rows:
         value = file.metadata.decode(entry)

@@ -117,7 +117,7 @@ def sources(path: Path) -> dict[str, Callable[[], Source]]:
 
 @examples(25)
 @given(st.lists(st.sampled_from([32, 64, 4096, 4128, 8192, 20_480, 300_032]), max_size=6), st.integers(1, 3), st.data())
-def test_every_way_sees_the_same(
+def test_every_source_and_split_gives_the_same_survey(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], threads: int, data: st.DataObject
 ) -> None:
     path = tmp_path_factory.mktemp("survey") / "model.gguf"
@@ -247,7 +247,7 @@ def test_wrong_arguments() -> None:
         survey(file, Reading("full", 0))
 
 
-def test_it_is_a_sequence() -> None:
+def test_a_survey_is_a_sequence() -> None:
     found = seen(several([4096, 8192, 4096]))
     assert [tensor.name for tensor in found[1:]] == [b"t1", b"t2"]
     assert found[-1] == found[2]

@@ -105,7 +105,7 @@ def test_files_and_rules_that_a_run_leaves_out_stay(folder: Path) -> None:
     assert "G203" in json.loads(Path("known.json").read_text())["files"]["m/dup.gguf"]
 
 
-def test_a_file_that_was_not_judged_proves_nothing(folder: Path) -> None:
+def test_a_file_that_was_not_checked_makes_no_entry_stale(folder: Path) -> None:
     written("m/dup.gguf")
     baseline = Baseline.read("known.json", RULES)
     baseline.apply("m/dup.gguf", failed("m/dup.gguf", "MemoryError"))
@@ -166,7 +166,7 @@ def test_paths_are_relative_to_the_baseline(folder: Path, monkeypatch: pytest.Mo
     assert (report["findings"], stale) == ([], [])
 
 
-def test_names_that_are_no_text(folder: Path) -> None:
+def test_names_that_are_not_text(folder: Path) -> None:
     name = "m/\udcff\x1b\n.gguf"
     (folder / name).write_bytes(broken("dup_key"))
     written(name)

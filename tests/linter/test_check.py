@@ -139,7 +139,7 @@ def test_check_follows_its_options(folder: Path) -> None:
     assert lint_path("notes.txt", Options(suppressions=(suppression,)))["excused"] == []
 
 
-def test_a_bug_of_ours_is_said_not_raised(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_of_ours_is_reported_and_not_raised(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: object, **options: object) -> None:
         raise MemoryError
 
@@ -150,7 +150,7 @@ def test_a_bug_of_ours_is_said_not_raised(folder: Path, monkeypatch: pytest.Monk
     assert exit_code(report) == 4
 
 
-def test_wrong_options_are_the_callers(folder: Path) -> None:
+def test_wrong_options_raise_an_error(folder: Path) -> None:
     for wrong in (
         {"profile": "x"},
         {"select": ("X",)},
@@ -309,7 +309,7 @@ def test_workers_that_are_busy_are_killed() -> None:
     assert children() <= before
 
 
-def test_workers_are_gone_when_nobody_wants_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_end_when_the_results_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     gc.collect()  # garbage of other tests must not be collected during the measurement
     before, open_before = children(), set(os.listdir("/proc/self/fd"))
     run = in_order(slow_first, range(10_000), 2)

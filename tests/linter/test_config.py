@@ -193,7 +193,7 @@ VALUES = st.recursive(
 
 @given(st.dictionaries(st.sampled_from([*KEYS, "nothing"]), VALUES, max_size=3))
 @examples(60)
-def test_any_table_is_taken_or_refused_in_words(table: dict[str, Any]) -> None:
+def test_any_table_is_accepted_or_refused_with_a_message(table: dict[str, Any]) -> None:
     refused = None
     try:
         _config([("i2s.toml", table)])

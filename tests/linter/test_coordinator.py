@@ -138,7 +138,7 @@ def test_a_path_that_could_not_be_read_is_looked_at_again(tmp_path: Path) -> Non
     assert run.reused == 1
 
 
-def test_of_an_address_without_an_etag_the_server_is_asked(tmp_path: Path) -> None:
+def test_the_server_is_asked_about_an_address_without_an_etag(tmp_path: Path) -> None:
     """Each file is checked once, and again if its server reports other content, another size, or nothing."""
     entries = [Entry(f"https://hub.example/{i}", requests=50) for i in range(40)]
     now: dict[str, tuple[str, int] | None] = {entry.url: (f"e{i}", i) for i, entry in enumerate(entries)}
@@ -171,7 +171,7 @@ def test_of_an_address_without_an_etag_the_server_is_asked(tmp_path: Path) -> No
     assert run(entries[:1])[1].judged == {entries[0].url: 1}
 
 
-def test_records_that_say_nothing_of_a_file_are_not_kept(tmp_path: Path) -> None:
+def test_refusals_of_a_server_are_not_reused_as_results(tmp_path: Path) -> None:
     entries = [Entry("hf://o/r/a.gguf", "e", 5), Entry("hf://o/r/b.gguf"), Entry("hf://o/r/c.gguf", sha256="a" * 64)]
 
     def refused(code: str, batch: Batch) -> Any:
@@ -185,7 +185,7 @@ def test_records_that_say_nothing_of_a_file_are_not_kept(tmp_path: Path) -> None
             assert len(list(Engine(run, partial(refused, code)).records())) == 3
 
 
-def test_a_digest_that_a_manifest_tells_is_the_identity(tmp_path: Path) -> None:
+def test_a_digest_in_a_manifest_is_the_identity(tmp_path: Path) -> None:
     for digest, judged in (("a" * 64, 1), ("a" * 64, 0), ("b" * 64, 1)):
         with ResultsLog(tmp_path / "r.jsonl") as log:
             engine = Engine(Coordinator([Entry("hf://o/r/a.gguf", sha256=digest)], defaults(), KEY, log))
@@ -195,7 +195,7 @@ def test_a_digest_that_a_manifest_tells_is_the_identity(tmp_path: Path) -> None:
 
 @given(st.integers(0, 2**32), st.sets(st.integers(0, 79), max_size=6), st.floats(0, 0.4))
 @examples(40)
-def test_nothing_is_lost_whoever_dies(
+def test_nothing_is_lost_when_workers_die(
     tmp_path_factory: pytest.TempPathFactory, seed: int, bad: set[int], share: float
 ) -> None:
     """Some files kill the process that reads them, and workers are killed at random."""
@@ -374,7 +374,7 @@ def test_suppressions_by_name_keep_equal_files_apart(folder: Path, tmp_path: Pat
     assert sum(engine.judged.values()) == 8
 
 
-def test_files_that_vanish_meanwhile_are_judged_for_what_they_are(folder: Path, tmp_path: Path) -> None:
+def test_files_that_vanish_meanwhile_get_a_report(folder: Path, tmp_path: Path) -> None:
     entries = list(manifest([str(folder)]))
     for path in folder.iterdir():
         path.unlink()
@@ -398,7 +398,7 @@ def test_a_worker_with_other_rules_refuses() -> None:
             function([], pickle.dumps(defaults()), "another key")
 
 
-def test_the_process_beside_dies_for_its_file_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_dies_costs_its_file_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that kills: here by the reference's options, whose details the process does not survive."""
     from pool_items import killing_details
 

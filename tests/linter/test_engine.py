@@ -256,7 +256,7 @@ def test_findings_limit() -> None:
         ({"threads": 0}, "at least 1"),
     ],
 )
-def test_options_that_cannot_be_followed(options: dict[str, object], message: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         lint(b"", **options)
 
@@ -310,7 +310,7 @@ def test_header_only_leaves_out_rules_on_payloads() -> None:
             assert case.code not in codes(lint(case.data, payload="none"))
 
 
-def test_uri_loses_nothing() -> None:
+def test_uri_can_be_decoded_to_the_path() -> None:
     from urllib.parse import unquote_to_bytes, urlsplit
 
     from i2s_spec.linter.report_data import uri_of

@@ -98,7 +98,7 @@ def test_the_note_on_architecture_bitnet_names_no_build_that_reads_the_activatio
     assert "#26751, #25885) were closed unmerged" in notes
 
 
-def test_the_pre_tokenizer_of_falcon_e_fails_again() -> None:
+def test_the_rule_on_falcon_e_names_the_fork_of_2026() -> None:
     text = " ".join(next(rule for rule in all_rules() if rule.code == "T011").text.split())
     assert "older snapshots and the fork of 2026 do not" in text
     assert "before May 2025" not in text

@@ -35,7 +35,7 @@ def test_counts_of_version_1_have_four_bytes() -> None:
 
 
 @pytest.mark.parametrize("behind", [0, 4])
-def test_behind_an_incomplete_tensor_is_no_padding(behind: int) -> None:
+def test_bytes_after_an_incomplete_tensor_are_not_padding(behind: int) -> None:
     draft = Draft(last="f32")
     file = draft.records()
     file.tensor_infos = [tensor_info(b"first.weight", (9,), BY_NAME["F32"].number, 0),
@@ -118,7 +118,7 @@ def test_a_type_that_is_deeper_than_the_value_is_refused(value: object) -> None:
         completed("arr[arr[arr[arr]]]", None, value)
 
 
-def test_an_architecture_that_is_no_utf_8_is_judged() -> None:
+def test_an_architecture_that_is_not_utf_8_is_checked() -> None:
     """The keys that its name would prefix were looked for as UTF-8."""
     data = Model("qwen3").built()
     at = data.index(b"general.architecture") + len(b"general.architecture") + 12

@@ -105,7 +105,7 @@ def test_counts_and_shares_are_exact() -> None:
     assert two.span.stop - two.span.start == 18
 
 
-def test_one_weight_is_said_as_one() -> None:
+def test_one_weight_is_named_in_the_singular() -> None:
     kind, rows, cols = "TQ2_0", 2, 256
     data = bytearray(block_bytes(b"first.weight", (cols, rows), kind))
     data[3] = 0b01010111  # the first of its four codes is 3
@@ -138,7 +138,7 @@ def test_any_way_of_reading_finds_the_same(tmp_path: Path) -> None:
     assert [(each.rule.code, each.message, each.span) for each in found(path, threads=2)] == one
 
 
-def test_octaves_that_are_far_apart() -> None:
+def test_scales_in_distant_octaves_are_counted() -> None:
     def octaves(**counts: int) -> list[int]:
         made = [0] * OCTAVES
         for name, count in counts.items():

@@ -88,7 +88,7 @@ def test_biases_and_rotation_factors_are_accepted(architecture: str) -> None:
     assert model_codes(model) == set()
 
 
-def test_rows_that_are_no_whole_blocks_have_to_stay() -> None:
+def test_rows_of_partial_blocks_may_stay_floats() -> None:
     """A feed-forward of 192 columns cannot be I2_S; what is left as it was is no mistake."""
     model = Model("bitnet-b1.58").set("{arch}.feed_forward_length", 192)
     model.like("blk.0.ffn_sub_norm.weight", (192,), "F32").like("blk.0.ffn_down.weight", (192, 128), "F16")
@@ -110,7 +110,7 @@ def test_experts() -> None:
     assert model_codes(model.like("blk.0.ffn_gate_inp.weight", (128, 4), "F32")) == set()
 
 
-def test_names_of_tensors_are_never_believed() -> None:
+def test_numbers_in_names_of_tensors_are_not_trusted() -> None:
     model = Model("llama")
     for name in ("blk.999999999.attn_q.weight", "blk.-1.attn_q.weight", "blk.0.attn_q.weight\x1b[2J", "blk.99.x"):
         model.like(name, (128, 4), "F32")

@@ -59,13 +59,13 @@ def test_the_report_is_that_of_one_thread(
     assert asked == [(code_map, weight_layout.LAYERS), (CANONICAL.code_map.name, weight_layout.LAYERS), *again]
 
 
-def test_nothing_is_asked_where_no_rule_needs_it(asked: list[tuple[str, int | None]], tmp_path: Path) -> None:
+def test_the_layout_is_not_determined_if_no_rule_needs_it(asked: list[tuple[str, int | None]], tmp_path: Path) -> None:
     both(model(tmp_path, "interleave-64"), ignore=("I213", "I214", "I215", "I216", "I217"))
     assert asked == []
 
 
 @pytest.mark.parametrize("failure", [FormatError, ValueError])
-def test_a_failure_ahead_is_reported_when_a_rule_asks(
+def test_a_failure_ahead_of_time_is_reported_when_a_rule_asks(
     failure: type[Exception], asked: list[tuple[str, int | None]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So it is reported as with one thread, once."""
@@ -86,7 +86,7 @@ def test_a_failure_ahead_is_reported_when_a_rule_asks(
         assert {bug.where for bug in report.bugs} > {"I213"}
 
 
-def test_a_file_that_is_cut_while_the_weights_are_asked(
+def test_a_file_that_is_cut_while_its_layout_is_determined(
     asked: list[tuple[str, int | None]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = model(tmp_path, "interleave-64")

@@ -72,7 +72,7 @@ def test_every_other_dialect_is_named(dialect: str) -> None:
     assert data[start : finding.span.stop] == pack(trits, 0.5, dialect)[:-32]
 
 
-def test_the_reference_itself_may_be_the_odd_one() -> None:
+def test_the_reference_itself_may_have_another_layout() -> None:
     trits = weights()
     sound, odd = (file_of(pack(trits, 0.5, each), trits.shape) for each in ("canonical", "rows-1x4"))
     (finding,) = lint(sound, select=I4, reference=odd).findings
@@ -94,7 +94,7 @@ def test_types_of_references(kind: str, order: str, tmp_path: Path) -> None:
     assert len(found) == 14
 
 
-def test_masters_are_rounded_as_training_does() -> None:
+def test_float_masters_are_rounded_as_in_training() -> None:
     """Weights before they were made ternary: what lies near a half may come out either way."""
     masters = np.random.default_rng(3).normal(0, 0.02, (64, 256)).astype(np.float32)
     mean = np.abs(masters).mean()
@@ -192,7 +192,7 @@ def test_files_of_reference_tools(shared: Path, name: str, other: str) -> None:
     assert {finding.code for finding in report.findings} <= {"I401"}
 
 
-def test_the_broken_file_gets_its_error(shared: Path) -> None:
+def test_a_file_in_the_wrong_layout_gets_an_error(shared: Path) -> None:
     folder = shared / "vectors" / "gguf"
     report = lint(folder / "bitnet.i2_s.row4-BROKEN.gguf", reference=folder / "bitnet.i2_s.gguf")
     assert not report.ok
@@ -245,7 +245,7 @@ def test_windows_of_large_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lint(data, select=I4, reference=floats).findings[0].span == whole.span
 
 
-def test_references_of_no_use(tmp_path: Path) -> None:
+def test_unusable_references_are_refused(tmp_path: Path) -> None:
     data = file_of(pack(weights(), 0.5), (64, 256))
     (tmp_path / "model.gguf").write_bytes(data)
     np.save(tmp_path / "one.npy", weights())

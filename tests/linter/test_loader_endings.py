@@ -43,7 +43,7 @@ def of(data: bytes) -> dict[str, Verdict]:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_the_loader_of_2025_ends_as_it_was_seen_to(name: str) -> None:
+def test_the_loader_of_2025_ends_as_recorded(name: str) -> None:
     verdict = of(broken(name))["bitnet.cpp-2025"]
     assert verdict.loads == RECORDED[name], [reason.text for reason in verdict.reasons]
 

@@ -225,7 +225,7 @@ def test_records_are_found_by_address_etag_and_rules(tmp_path: Path) -> None:
     assert [(each["url"], each["etag"]) for each in latest(path)] == [("b\udcff", "e"), ("a", "e")]
 
 
-def test_a_torn_last_line_is_taken_away(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     whole = [json.dumps(record(name)).encode() + b"\n" for name in ("a", "b")]
     for cut in (1, 5, len(whole[1]) - 1):
@@ -250,7 +250,7 @@ def test_damage_in_the_middle_costs_its_line_only(tmp_path: Path) -> None:
         assert log[key_of("b", "e", "r")]["url"] == "b"
 
 
-def test_nothing_is_appended_to_what_is_no_file_of_results(place: Path) -> None:
+def test_nothing_is_appended_to_other_files_than_results(place: Path) -> None:
     for path in (place / "a.gguf", place / "notes.jsonl"):
         if not path.exists():
             path.write_text('{"url": "x"}\n', encoding="utf-8")

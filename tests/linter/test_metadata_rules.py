@@ -355,7 +355,7 @@ def test_hazards_that_names_alone_do_not_show(source: str) -> None:
     assert {hazard.kind for hazard in found} == {EVASIONS[source]}
 
 
-def test_places_count_bytes() -> None:
+def test_positions_of_hazards_count_bytes() -> None:
     [hazard] = hazards.hazards("é\u3000{{ '名' ~ x.\u3000_a }}".encode())
     assert "é\u3000{{ '名' ~ x.\u3000_a }}".encode()[hazard.start : hazard.stop] == b"_a"
 
@@ -459,7 +459,7 @@ def test_harmless_text_hides_no_template() -> None:
     ],
     ids=["triggers", "loops"],
 )
-def test_many_hazards_hide_no_other(first: bytes) -> None:
+def test_many_hazards_do_not_hide_another(first: bytes) -> None:
     """Formerly a hundred warnings about sentences displaced the error about code execution."""
     template = key_value(b"tokenizer.chat_template", ValueType.STRING, first * 100 + b"{{ ''.__class__.__mro__ }}")
     report = lint(with_keys(template), profile="security")
@@ -468,7 +468,7 @@ def test_many_hazards_hide_no_other(first: bytes) -> None:
 
 
 @pytest.mark.parametrize("harmless", ["x[0] * 9999999", "(a + b) * 9999999", "f(x, 1) * 9999999", "[0] * 9"])
-def test_products_of_numbers_are_no_lists(harmless: str) -> None:
+def test_products_of_numbers_are_not_taken_for_lists(harmless: str) -> None:
     template = key_value(b"tokenizer.chat_template", ValueType.STRING, f"{{{{ {harmless} }}}}".encode())
     assert not codes(lint(with_keys(template), profile="security"))
 
@@ -499,7 +499,7 @@ def test_ordinary_texts(key: bytes, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["block_count", "embedding_length", "attention.head_count", "rope.dimension_count"])
-def test_a_u64_of_the_gguf_document_is_no_fault_of_the_format(name: str) -> None:
+def test_a_u64_that_the_gguf_document_allows_is_not_an_error_of_the_format(name: str) -> None:
     """No loader takes it, and the document has it: M003 says so, and the profile that judges by the document does not."""
     model = Model("llama")
     at = model.place(f"llama.{name}")

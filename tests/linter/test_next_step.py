@@ -42,7 +42,7 @@ def test_the_mildest_option_comes_first() -> None:
 
 
 @pytest.mark.parametrize("name", ["a.gguf", "a b.gguf", "-q", "$(id)", "a;b", "\u00fc.gguf", "it's"])
-def test_paths_stand_for_themselves(name: str) -> None:
+def test_quoted_paths_are_read_back_by_a_shell(name: str) -> None:
     (word,) = shlex.split(on_command_line(quote(name, bare=True)))
     assert word in (name, f"./{name}")
 
@@ -58,7 +58,7 @@ def test_commands_of_rules_take_plain_values_only() -> None:
     assert other_command("I401", "$(id)", "a") == other_command("G001", "x") == other_command("X000", "x") == ""
 
 
-def test_the_command_repairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_suggested_command_repairs_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.gguf").write_bytes(Draft().number("key_values[4].value", 2))
     step = repair_step([("G215", 1)], "a.gguf")

@@ -272,7 +272,7 @@ def _from_64(data: bytes, file: File) -> bytes:
 @pytest.mark.parametrize(
     ("change", "shift"), [(_unpadded, -20), (_later, 52), (_from_file_start, -7104), (_from_64, -64)]
 )
-def test_data_that_lie_elsewhere_are_one_fault_and_put_back(
+def test_shifted_data_are_one_fault_and_are_repaired(
     change: Callable[[bytes, File], bytes], shift: int, order: ByteOrder
 ) -> None:
     sound = next(

@@ -36,7 +36,7 @@ def payload_codes(data: bytes | Path, mode: str = "full") -> set[str]:
     return {finding.code for finding in found(data, mode)}
 
 
-def test_they_say_nothing_without_a_survey() -> None:
+def test_rules_on_payloads_are_silent_without_a_survey() -> None:
     bad = model(matrix(b"\xff" * SIZE, tail=scaled(float("nan"))))
     assert payload_codes(bad, "none") == set()
     assert payload_codes(bad) == {"I201", "I302"}
@@ -273,7 +273,7 @@ def test_floats(order: str, form: str, name: str) -> None:
         assert {f.code for f in results} == {"I201"}  # in the other byte order they are not floats
 
 
-def test_noise_is_no_float() -> None:
+def test_noise_is_not_taken_for_floats() -> None:
     noise = np.random.default_rng(9).integers(0, 256, SIZE, dtype=np.uint8).tobytes()
     assert payload_codes(model(matrix(noise))) == {"I201"}
 
@@ -295,7 +295,7 @@ def test_sample_says_what_it_is_about() -> None:
 # --- holes and files that change ---
 
 
-def test_hole_has_one_rule(tmp_path: Path) -> None:
+def test_a_hole_is_reported_by_one_rule(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     data = model(matrix(trits(1 << 20)), matrix(trits(1 << 20, 2), b"other"))
     start = len(data) - 2 * ((1 << 20) + 32)

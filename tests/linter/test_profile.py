@@ -34,7 +34,7 @@ def test_each_profile_has_a_purpose_of_one_line() -> None:
         assert "\n" not in profile.purpose
 
 
-def test_strict_knows_no_warnings() -> None:
+def test_strict_has_no_warnings() -> None:
     levels = selected("strict", runtimes=True, reference=True)
     assert levels.keys() == LINTED.keys()
     assert Severity.WARNING not in levels.values()
@@ -54,7 +54,7 @@ def test_llama_cpp_takes_what_upstream_refuses_for_errors() -> None:
     assert levels["G406"] is Severity.WARNING
 
 
-def test_bitnet_cpp_does_not_care_for_upstream() -> None:
+def test_bitnet_cpp_leaves_out_rules_on_upstream() -> None:
     levels = selected("bitnet.cpp", reference=True)
     assert not any(code.startswith("P1") for code in levels)
     assert levels.keys() >= {code for code in LINTED if code[0] in "GIMTS"}

@@ -117,7 +117,7 @@ def test_real_files(shared: Path) -> None:
         check_repairs(data, unsafe=True)
 
 
-def test_a_dialect_is_brought_home(shared: Path) -> None:
+def test_another_dialect_is_recoded_to_canonical(shared: Path) -> None:
     folder = shared / "vectors" / "gguf"
     wrong = (folder / "bitnet.i2_s.arm64block.gguf").read_bytes()
     with pytest.raises(ValueError, match="does not state its dialect"):
@@ -198,7 +198,7 @@ def test_faults_in_combination(faulty: list[str], around: list[str], architectur
 
 
 @pytest.mark.parametrize("name", sorted(BREAKINGS))
-def test_breakings_are_found_and_repaired(name: str) -> None:
+def test_faults_are_found_and_repaired(name: str) -> None:
     sound = Model("llama").built()
     data = Model("llama").changed(BREAKINGS[name]).built()
     assert name in header_codes(data)

@@ -25,7 +25,7 @@ def with_keys(*keys: object) -> bytes:
     return draft.built(file)
 
 
-def test_of_too_many_findings_none_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_none_of_too_many_findings_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small file can hold a million of them, and no model holds ten thousand."""
     assert workspace.MOST_REPAIRED == 10_000
     monkeypatch.setattr(workspace, "MOST_REPAIRED", 20)
@@ -39,7 +39,7 @@ def test_of_too_many_findings_none_is_repaired(monkeypatch: pytest.MonkeyPatch) 
     assert declined.at.path == f"key_values[{len(Draft().records().key_values)}].value"
 
 
-def test_a_key_a_million_times_is_not_taken_out_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_copies_of_a_key_are_not_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     """One finding, and as many repairs as there are copies."""
     monkeypatch.setattr(repair_plan, "MOST_REPAIRED", 20)
     for copies, taken in ((21, 20), (22, 0)):

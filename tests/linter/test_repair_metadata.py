@@ -35,7 +35,7 @@ def test_an_architecture_is_renamed_with_its_keys() -> None:
     assert metadata_digest(open_file(out)) == metadata_digest(open_file(new.built()))
 
 
-def test_keys_of_another_architecture_come_home() -> None:
+def test_keys_of_another_architecture_are_renamed() -> None:
     model = Model("bitnet-b1.58")
     for pair in model.keys:
         pair.key = pair.key.replace(b"bitnet-b1.58.", b"bitnet-25.")
@@ -44,14 +44,14 @@ def test_keys_of_another_architecture_come_home() -> None:
     assert {action.code for action in fixed.actions} == {"M018"}
 
 
-def test_an_architecture_is_not_renamed_where_its_tensors_are_others() -> None:
+def test_an_architecture_is_not_renamed_if_its_tensors_do_not_fit() -> None:
     model = Model("llama").set("general.architecture", b"bitnet-b1_58")
     fixed = fix(model.built(), unsafe=True)
     assert "M001" in {each.code for each in fixed.declined}
     assert "M001" not in {action.code for action in fixed.actions}
 
 
-def test_suspicions_are_followed_only_by_name() -> None:
+def test_repairs_of_suspicions_must_be_selected_by_name() -> None:
     model = Model("bitnet-b1.58").set("tokenizer.ggml.model", b"llama")
     data = model.built()
     assert "M117" in header_codes(data)
@@ -62,14 +62,14 @@ def test_suspicions_are_followed_only_by_name() -> None:
     assert "bitnet.block_count" in open_file(out).metadata
 
 
-def test_values_that_nothing_says_are_not_made_up() -> None:
+def test_unknown_values_are_not_invented() -> None:
     data = Model("llama").drop("llama.context_length", "llama.attention.layer_norm_rms_epsilon").built()
     fixed = fix(data, unsafe=True)
     assert [each.code for each in fixed.declined].count("M002") == 2
     assert "config.json" in fixed.declined[0].why
 
 
-def test_how_text_is_split_is_told_by_known_vocabularies_only() -> None:
+def test_the_pre_tokenizer_is_repaired_for_known_vocabularies_only() -> None:
     data = Model("llama").drop("tokenizer.ggml.pre").built()
     assert [each.code for each in fix(data, unsafe=True).declined] == ["T009"]
     for family in some(FAMILIES):

@@ -14,7 +14,7 @@ from i2s_spec.schema.types import BY_NAME, ValueType
 from i2s_spec.testing.sample import Draft, Model, i2s_bytes, key_value
 
 
-def test_large_alignments_become_usual() -> None:
+def test_large_alignments_are_reduced() -> None:
     data = broken("align_2p17")
     assert fixed_bytes(data)[0] == data
     out, fixed = fixed_bytes(data, unsafe=True)
@@ -40,7 +40,7 @@ def _laid_out(alignment: int, stated: int, kind: ValueType = ValueType.UINT32) -
 @pytest.mark.parametrize(
     ("alignment", "stated"), [(64, 0), (128, 0), (24, 24), (48, 48), (32, 24), (4, 4), (32, 64), (128, 24)]
 )
-def test_alignments_are_found_out(alignment: int, stated: int) -> None:
+def test_alignments_are_found_from_offsets(alignment: int, stated: int) -> None:
     data = _laid_out(alignment, stated)
     out, fixed = fixed_bytes(data, unsafe=True)
     assert header_codes(out) == set(), [*fixed.actions, *fixed.declined]
@@ -81,7 +81,7 @@ def test_tensors_of_uncertain_size_are_not_moved() -> None:
     assert "P101" in {each.code for each in fixed.declined}
 
 
-def test_zeros_behind_the_last_tensor_go_safely_and_others_do_not() -> None:
+def test_only_zeros_after_the_last_tensor_are_removed_safely() -> None:
     sound = Draft().data
     assert fixed_bytes(sound + bytes(77))[0] == sound
     fixed = fix(sound + b"x" * 77)

@@ -27,7 +27,7 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.code}-{pair.name}")
-def test_pair_gets_its_code(pair: ReferenceCase) -> None:
+def test_a_file_with_a_reference_gets_its_code(pair: ReferenceCase) -> None:
     """Files that only a reference gives away: with it exactly the code, and without it nothing."""
     report = lint(pair.data, reference=pair.reference)
     assert {finding.code for finding in report.findings} == {pair.code} | pair.also

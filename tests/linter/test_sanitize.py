@@ -213,7 +213,7 @@ def test_a_needed_key_of_another_type_is_refused_and_others_go() -> None:
     assert "general.name" not in open_file(cleaned(data)[0]).metadata
 
 
-def test_unknown_architectures_are_not_emptied() -> None:
+def test_unknown_architectures_are_refused() -> None:
     with pytest.raises(ValueError, match="architecture 'sample' are not known; --keep-unknown"):
         sanitize(Draft().data)
     held(Draft().data, keep_unknown=True)
@@ -271,7 +271,7 @@ def test_nothing_of_what_is_hidden_is_left(texts: list[str], tail: bytes, behind
     assert cleaned(model.built() + behind)[0] == cleaned(sound.built())[0]
 
 
-def test_sizes_are_believed_only_where_they_are_certain() -> None:
+def test_sizes_are_used_only_if_they_are_certain() -> None:
     draft = Draft()
     file = draft.records()
     for info in file.tensor_infos[1:]:

@@ -176,7 +176,7 @@ def jinjas(source: str) -> tuple[str, list[list[object]]]:
 @example("{{ a[0x_ff] + 1_0.5e3 +}}b{% raw %}{{ x }}{% endraw +%}")
 @given(TEMPLATES)
 @examples(1200)
-def test_as_jinja_cuts(source: str) -> None:
+def test_tokens_are_those_of_jinja(source: str) -> None:
     try:
         wanted = jinjas(source)
     except (

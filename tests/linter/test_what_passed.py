@@ -171,12 +171,12 @@ ONLY_A_REFERENCE = (
 
 
 @pytest.mark.parametrize("row", share(row for row in ROWS if row.code), ids=str)
-def test_lint_finds_it(row: Row) -> None:
+def test_lint_detects_the_wrong_copy(row: Row) -> None:
     assert row.code in {finding.code for finding in lint(row.make().written()).findings}
 
 
 @pytest.mark.parametrize("row", share((row for row in ROWS if row.hypothesis), every=8), ids=str)
-def test_a_text_finds_it(row: Row) -> None:
+def test_likelihood_of_a_text_detects_the_wrong_copy(row: Row) -> None:
     with open_file(row.make().written()) as file:
         found = likelihood(file, threads=1)
     assert found.standings[0].name == row.hypothesis
@@ -184,7 +184,7 @@ def test_a_text_finds_it(row: Row) -> None:
 
 
 @pytest.mark.parametrize("row", share(ONLY_A_REFERENCE), ids=str)
-def test_only_a_reference_shows_it(row: Row) -> None:
+def test_only_a_reference_detects_the_wrong_copy(row: Row) -> None:
     data = row.make().written()
     assert not lint(data).findings
     with open_file(data) as file:
@@ -205,13 +205,13 @@ def test_every_row_is_found_by_something() -> None:
 
 
 @pytest.mark.parametrize("name", ["stories", "llama"])
-def test_the_right_models_get_none_of_these(name: str) -> None:
+def test_the_right_models_get_none_of_these_codes(name: str) -> None:
     codes = {row.code for row in ROWS if row.code}
     assert not codes & {finding.code for finding in lint(Copy(name).written()).findings}
 
 
 @pytest.mark.parametrize("dialect", ["sequential-lsb", "sequential-lsb/zero-first", "sequential-msb/twos-complement"])
-def test_a_dialect_is_named_whole(dialect: str) -> None:
+def test_a_dialect_is_named_with_its_code_map(dialect: str) -> None:
     """Who converts with the layout alone would turn signs."""
     found = next(finding for finding in lint(Copy().packed(dialect).written()).findings if finding.code == "I213")
     assert str(found.got) == dialect

@@ -74,7 +74,7 @@ def test_a_program_gives_what_the_walked_graph_gives(data: bytes, isa: str, monk
     assert distance(result(model.forward(TOKENS)), result(model.forward(TOKENS, taps=(name,)))) < 1e-5
 
 
-def test_it_is_near_the_normative_profile(data: bytes) -> None:
+def test_the_profile_fast_is_near_the_normative_one(data: bytes) -> None:
     model, golden = load_model(data, "fast"), load_model(data)
     assert distance(result(model.forward(TOKENS)), result(golden.forward(TOKENS))) < 0.1
 
@@ -294,7 +294,7 @@ def test_products(isa: Any, rows: int, columns: int, tokens: int, kind: str, dat
 
 
 @pytest.mark.parametrize("isa", SETS, ids=NAMES)
-def test_every_half(isa: Any) -> None:
+def test_every_float16_is_converted(isa: Any) -> None:
     """All 65,536 of them to floats, as factors of one; and floats around all of them back."""
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     out = np.empty((1, 1 << 16), dtype=np.float32)

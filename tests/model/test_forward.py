@@ -354,7 +354,7 @@ def test_a_scale_that_is_no_number_is_refused(data: bytes, model: Model, scale: 
         ({"dialect": "interleave-96"}, "no layout is called 'interleave-96'"),
     ],
 )
-def test_settings_that_do_not_exist(data: bytes, settings: dict[str, Any], message: str) -> None:
+def test_unknown_settings_are_refused(data: bytes, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         load_model(data, **settings)
 

@@ -115,7 +115,7 @@ def test_a_prompt_that_fills_the_context_still_has_a_next_token() -> None:
     assert generation.reason == "context"
 
 
-def test_nothing_asked_for_nothing_done() -> None:
+def test_no_tokens_are_computed_if_none_are_requested() -> None:
     model = Arithmetic()
     generation = Generation(model, [1], limit=0)
     assert list(generation) == []
@@ -158,7 +158,7 @@ def test_drawing_is_reproducible() -> None:
     assert drawn[0] == drawn[1] != drawn[2]
 
 
-def test_rate() -> None:
+def test_rate_is_tokens_per_second() -> None:
     assert (rate(10, 2.0), rate(3, 0.0)) == (5.0, 0.0)
 
 
@@ -201,7 +201,7 @@ def test_a_conversation_goes_on_where_it_was() -> None:
     assert [message.role for message in conversation.messages] == ["system", "user", "assistant", "user"]
 
 
-def test_an_end_token_that_the_model_says_is_not_said_twice() -> None:
+def test_an_end_token_from_the_model_is_not_added_again() -> None:
     pytest.importorskip("tokenizers", reason="the extra [tokenizer] is not installed")
     tokenizer = words()
     end = tokenizer.vocabulary.ids["<|eot_id|>"]

@@ -67,7 +67,7 @@ def test_log_probabilities(tmp_path: Path, architecture: str, type: str) -> None
 
 
 @pytest.mark.parametrize("changes", [{"llamafile": False}, {"llamafile_input": "f32"}, {"drops_rows": False}], ids=str)
-def test_each_choice_is_seen(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_each_choice_of_the_profile_matters(tmp_path: Path, changes: dict[str, Any]) -> None:
     """F16 matrices round what enters: a step of float32 in a sum decides how, and log-probabilities are up to 4e-2 off."""
     path = tmp_path / "model.gguf"
     new(path, "llama", type="F16", seed=1, **SIZES)

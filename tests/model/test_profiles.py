@@ -190,7 +190,7 @@ def activation_codes(x: Any, **rule: Any) -> list[int]:
     return activation_quant.quantize(np.asarray(x, dtype=np.float32), ActivationQuantizer(**rule)).codes[0].tolist()
 
 
-def test_ties() -> None:
+def test_rounding_of_ties() -> None:
     assert activation_codes(GRID)[:8] == [127, 0, 2, 2, 0, -2, -2, 126]
     assert activation_codes(GRID, rounding="away")[:8] == [127, 1, 2, 3, -1, -2, -3, 127]
     assert activation_codes(GRID, rounding="up")[:8] == [127, 1, 2, 3, 0, -1, -2, 127]
@@ -213,7 +213,7 @@ def test_fused_products_round_once() -> None:
     assert (one != two).any()
 
 
-def test_floors() -> None:
+def test_floors_of_activation_scales() -> None:
     small = np.full((1, 256), 1e-6, dtype=np.float32)
     assert activation_codes(small)[:2] == [13, 13]
     assert activation_codes(small, floor=None)[:2] == [127, 127]
@@ -361,7 +361,7 @@ def test_profiles_by_name() -> None:
         own.replace(colour="red")
 
 
-def test_names_say_what_they_are() -> None:
+def test_every_profile_has_a_name_and_a_description() -> None:
     assert list(NUMERIC_PROFILES) == [
         "bitnet-golden-1", "bitnetcpp-2025", "bitnetcpp-2025-llamafile", "bitnetcpp-2026", "hf-f32", "ik-iq2bn", "ik-f32",
         "c-article", "tq2_0", "llamacpp-2026", "webgpu", "fast",

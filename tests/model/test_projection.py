@@ -90,7 +90,7 @@ def test_every_profile_multiplies_by_about_the_weights(name: str, columns: int) 
     assert np.array_equal(made.sums, made.codes.sum(axis=1))
 
 
-def test_the_article_in_c() -> None:
+def test_the_profile_c_article_is_computed_as_its_code_does() -> None:
     """Its functions once more, an element at a time, each operation rounded to float32; ties go away from zero."""
     x = np.array([[127.0, 0.5, -1.5, 2.5, -0.49999997, 3.0], [1e-9, 0, 0, 0, 0, -1e-9]], F32)
     trits = np.array([[1, 1, 0, -1, 1, 1], [0, -1, 1, 1, 0, 0]], np.int8)
@@ -151,7 +151,7 @@ def test_sums_of_the_reference_through_the_public_function(vectors: Path) -> Non
 # --- code 3, and invalid shapes ------------------------------------------------------------------------------------------
 
 
-def test_code_3_is_what_a_caller_says() -> None:
+def test_code_3_is_handled_as_the_caller_says() -> None:
     payload = bytes([0xFF]) + bytes([0x55]) * 31
     codes = np.zeros((1, 128), np.int8)
     codes[0, [0, 32, 64, 96]] = 5
@@ -204,7 +204,7 @@ def test_products_that_nobody_declared_are_refused() -> None:
         i2s.integer_product(trits, codes[:, :64])
 
 
-def test_the_package_imports_none_of_it() -> None:
+def test_importing_the_package_loads_no_projection_module() -> None:
     code = (
         "import sys, i2s_spec; print([name for name in sys.modules if name.startswith('i2s_spec.') or name == 'numpy'])"
     )

@@ -93,14 +93,14 @@ SEED_42 = [41, 55, 34, 45, 62, 13, 42, 40]
     [([0, float("nan"), 1], "nan as the logit of token 1"), ([0, float("inf")], "inf as the logit of token 1"),
      ([float("-inf")] * 3, "-inf as the logit of token 0")],
 )  # fmt: skip
-def test_logits_that_are_not_finite_are_said(values: list[float], said: str) -> None:
+def test_logits_that_are_not_finite_are_refused(values: list[float], said: str) -> None:
     for sampling in (Sampling(), Sampling(1.0)):
         with pytest.raises(FormatError, match=said) as caught:
             Sampler(sampling)(np.float32(values))
         assert caught.value.code == "M901"
 
 
-def test_minus_infinity_never_comes() -> None:
+def test_tokens_of_minus_infinity_are_never_drawn() -> None:
     sampler = Sampler(Sampling(100.0))
     assert {sampler(np.float32([-np.inf, 0, 1])) for _ in range(200)} == {1, 2}
 

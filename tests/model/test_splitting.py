@@ -58,14 +58,14 @@ def engine(name: str, library: bool) -> ByteLevel:
 @example("")
 @example("a\x1cb \x1f c")
 @example("I'LL 'ſ don't''s   \n\n  x\r\n1234567 ")
-def test_the_library_gives_the_same(name: str, text: str) -> None:
+def test_python_and_the_library_give_the_same_ids(name: str, text: str) -> None:
     pytest.importorskip("tokenizers", reason="the extra [tokenizer] is not installed")
     ids = engine(name, library=False).encode(text)
     assert ids == engine(name, library=True).encode(text)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_text_comes_back(name: str) -> None:
+def test_every_text_survives_encoding(name: str) -> None:
     text = (
         "".join(chr(code) for code in range(0x3000) if unicodedata.category(chr(code)) != "Cs") + "  the weights are "
     )
@@ -95,6 +95,6 @@ def test_expressions_have_the_classes_of_unicode() -> None:
     assert expression(r"\p{P}|\p{N}+").findall("x½Ⅷ7،!") == ["½Ⅷ7", "،", "!"]
 
 
-def test_long_parts_take_no_time() -> None:
+def test_long_parts_are_encoded_quickly() -> None:
     hostile = made("a aa aaaa", "a+a", "aa+aa")
     assert units(lambda: hostile.encode("a" * 200_000)) < 2000

@@ -430,7 +430,7 @@ def test_incomplete_characters_are_held_back() -> None:
     assert stream.finish() == "\ufffd"
 
 
-def test_a_stream_that_goes_on_keeps_its_space() -> None:
+def test_a_stream_keeps_the_space_before_its_first_word() -> None:
     made = tokenizer("bitnet")
     ids = made.encode("the", add_special=False)
     assert made.decode(ids) == "the"
@@ -438,7 +438,7 @@ def test_a_stream_that_goes_on_keeps_its_space() -> None:
     assert "".join(map(stream.feed, ids)) + stream.finish() == " the"
 
 
-def test_letters_are_bytes() -> None:
+def test_each_byte_has_a_letter() -> None:
     assert len(BYTE_OF) == 256
     assert (LETTER_OF[0x20], LETTER_OF[0x0A], LETTER_OF[0x41], LETTER_OF[0xAD]) == ("Ġ", "Ċ", "A", "Ń")
 
@@ -468,7 +468,7 @@ def peers(architecture: str) -> Tokenizer:
 
 @given(st.lists(texts, max_size=4))
 @examples(40)
-def test_special_tokens_separate(parts: list[str]) -> None:
+def test_special_tokens_separate_texts(parts: list[str]) -> None:
     made = peers("bitnet-b1.58")
     parts = [part.replace("<|", "") for part in parts]
     end = made.vocabulary.ids["<|eot_id|>"]
@@ -530,7 +530,7 @@ def test_an_endless_white_space_is_refused_and_a_long_one_is_not() -> None:
     assert len(made.encode(" " * 100_000, add_special=False)) > 1000
 
 
-def test_a_byte_without_a_token_is_said() -> None:
+def test_a_byte_without_a_token_is_reported() -> None:
     tokens = [letter for letter in alphabet() if letter != "Q"]
     made = load_tokenizer(file_of(model="gpt2", pre="qwen2", tokens=tokens, merges=()))
     assert made.decode(made.encode("abc")) == "abc"

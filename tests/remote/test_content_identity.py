@@ -44,7 +44,7 @@ def url(hub: Server, model: Path) -> str:
 
 @pytest.mark.usefixtures("private")
 @pytest.mark.parametrize("place", ["web", "hf://org/repo/first.gguf"])
-def test_one_byte_tells_what_the_source_tells(hub: Server, url: str, model: Path, place: str) -> None:
+def test_one_byte_is_enough_for_the_identity_of_the_source(hub: Server, url: str, model: Path, place: str) -> None:
     hub.extra["/org/repo/resolve/main/first.gguf"]["X-Linked-Etag"] = '"content"'
     address = url if place == "web" else place
     found = identity_of(address)

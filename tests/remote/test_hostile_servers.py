@@ -192,7 +192,7 @@ HOSTILE: dict[str, tuple[Answer, set[str]]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_server_that_breaks_http_ends(name: str) -> None:
+def test_requests_to_servers_that_violate_http_end(name: str) -> None:
     answer, codes = HOSTILE[name]
     begin, met, said = time.monotonic(), "", "nothing"
     with serving(answer) as url, using(Policy(private=True, timeout=SECONDS, seconds=SECONDS)):

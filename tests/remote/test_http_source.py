@@ -320,7 +320,7 @@ ANSWERS: dict[str, tuple[Callable[[Handler, Seen], None], str]] = {
 @pytest.mark.parametrize("first", [1, 2], ids=["at once", "later"])
 @pytest.mark.parametrize("name", ANSWERS)
 @pytest.mark.requirement("R12.4-4")
-def test_another_answer_is_a_fault(server: Server, url: str, name: str, first: int) -> None:
+def test_wrong_answers_are_faults_unless_harmless(server: Server, url: str, name: str, first: int) -> None:
     answer, code = ANSWERS[name]
     server.faults.append(every(first, answer))
     if code:
@@ -433,7 +433,7 @@ def test_a_redirect_to_a_private_network_is_refused(server: Server, url: str, mo
     assert [seen.path for seen in server.seen] == ["/out"]
 
 
-def test_https_is_not_left() -> None:
+def test_redirects_from_https_to_http_are_refused() -> None:
     asked = Transport(Policy(private=True))
     with pytest.raises(FormatError, match=r"S916.*plain HTTP"):
         asked._next("https://example.org/a", "http://example.org/b", set(), 1)

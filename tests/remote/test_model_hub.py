@@ -58,7 +58,7 @@ def test_a_page_that_was_pasted(hub: Server) -> None:
         assert file.tensors
 
 
-def test_a_repository_alone_is_one_file_to_who_wants_one(hub: Server) -> None:
+def test_a_repository_of_one_file_can_be_opened_as_that_file(hub: Server) -> None:
     with pytest.raises(FormatError, match=r"S916.*2 GGUF files"):
         open_file("hf://org/repo")
     hub.repository("org/one", {"only.gguf": hub.files["/cdn/org/repo/first.gguf"]})

@@ -100,7 +100,9 @@ def test_invalid_proxies_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("value", "timeout", "seconds"), [("7", 30, 7), ("7", 9, 9), ("x", 30, 30), ("0", 30, 30)])
-def test_seconds_of_the_hub(monkeypatch: pytest.MonkeyPatch, value: str, timeout: int, seconds: int) -> None:
+def test_the_timeouts_of_the_hub_are_used(
+    monkeypatch: pytest.MonkeyPatch, value: str, timeout: int, seconds: int
+) -> None:
     for name in (hub_module.ETAG_TIMEOUT, hub_module.DOWNLOAD_TIMEOUT):
         monkeypatch.setenv(name, value)
         with using(Policy(timeout=timeout)):

@@ -110,7 +110,7 @@ def test_the_worst_exit_code_counts(url: str, model: Path, tmp_path: Path) -> No
         assert Said("lint", "--allow-private", "-q", *names).status == code
 
 
-def test_processes_ask_servers_too(url: str, model: Path) -> None:
+def test_worker_processes_read_addresses_too(url: str, model: Path) -> None:
     found = Said("lint", "--allow-private", "--jobs", "2", "--format", "jsonl", url, str(model), url + ".gone")
     reports = [json.loads(line) for line in found.out.splitlines()][:3]
     assert [report["ok"] for report in reports] == [True, True, False]
@@ -135,7 +135,7 @@ def test_without_the_extra_one_sentence_says_what_to_install(url: str) -> None:
         )
 
 
-def test_local_files_load_nothing_of_it(model: Path) -> None:
+def test_local_files_import_no_remote_module(model: Path) -> None:
     code = (
         "import sys; from i2s_spec.cli import main\ntry: main(sys.argv[1:])\nexcept SystemExit: pass\n"
         "print([name for name in sys.modules if 'remote' in name or 'urllib3' in name], file=sys.stderr)"

@@ -56,7 +56,7 @@ def test_an_engine_without_a_coordinator_waits(limited: Server, slept: list[floa
     assert slept == [30] * 6
 
 
-def test_a_short_wait_is_sat_out(server: Server, slept: list[float]) -> None:
+def test_a_worker_waits_out_a_short_delay(server: Server, slept: list[float]) -> None:
     def limit(handler: Handler, seen: Seen) -> bool:
         if handler.number > 1:
             return False

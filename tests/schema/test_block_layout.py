@@ -68,5 +68,5 @@ def test_other_types_have_no_blocks() -> None:
         block_layout("I2_S")
 
 
-def test_they_are_all_ternary_types() -> None:
+def test_every_ternary_type_of_blocks_has_a_layout() -> None:
     assert {layout.name for layout in LAYOUTS} == set(TERNARY_TYPES) - {"I2_S", "I2_SR", "TL1", "TL2"}

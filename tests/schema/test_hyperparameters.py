@@ -37,7 +37,7 @@ def changed(**values: Any) -> dict[str, Any]:
     return metadata
 
 
-def test_2b4t() -> None:
+def test_hyperparameters_of_2b4t() -> None:
     h = hyperparameters(GOOD)
     assert h == Hyperparameters(
         layers=30, embd=2560, ff=6912, heads=20, heads_kv=5, head_dim=128, value_dim=128, vocab=128256, context=4096,

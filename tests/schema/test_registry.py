@@ -63,7 +63,7 @@ def test_numbers_with_several_meanings_have_several(number: int) -> None:
     assert len(programs) > 1 or number in (56, 59)
 
 
-def test_three_kinds_of_42_by_their_room() -> None:
+def test_number_42_is_resolved_by_the_size() -> None:
     ne = (5120, 1024)
     n = prod(ne)
     assert [each.program for each in fitting(42, ne, n // 64 * 18)] == [UPSTREAM, PRISM]

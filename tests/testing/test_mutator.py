@@ -80,7 +80,7 @@ def test_the_same_in_every_process() -> None:
     assert run.stdout.strip() == here
 
 
-def test_twins_agree_on_what_it_makes() -> None:
+def test_scanner_and_schema_agree_on_mutated_files() -> None:
     """A smoke test of the container for machines without Atheris."""
     pool = [SOUND, Draft("big").data, b""]
     for seed in some(range(1500), every=7):
@@ -98,7 +98,7 @@ def test_every_field_of_the_schema_is_edited() -> None:
         assert path in paths
 
 
-def test_a_new_field_is_fuzzed_the_day_it_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_newly_declared_field_is_fuzzed(monkeypatch: pytest.MonkeyPatch) -> None:
     declared = gguf.tensor_info("little")
     *kept, offset = declared.fields
     assert offset.name == "offset"
@@ -118,7 +118,7 @@ def test_a_new_field_is_fuzzed_the_day_it_is_declared(monkeypatch: pytest.Monkey
         dissect.cache_clear()
 
 
-def test_every_edge_of_a_number_comes() -> None:
+def test_every_edge_of_a_number_is_tried() -> None:
     values = {
         int.from_bytes(edit.data[8:16], "little") for edit in mutate.edits(SOUND) if edit.path == "header.tensor_count"
     }
@@ -153,7 +153,7 @@ def test_every_operator_applies_and_is_sometimes_readable(function: Any) -> None
         assert any(File(BufferSource(edit.data)).fault is None for edit in made)
 
 
-def test_every_dialect_comes() -> None:
+def test_every_dialect_occurs() -> None:
     said = [mutate.mutation(SOUND, Random(seed)).what for seed in some(range(3000))]
     for layout in LAYOUTS.values():
         assert any(f"written as {layout}" in what for what in said) == layout.in_gguf

@@ -74,7 +74,7 @@ def test_broken_files_get_a_verdict(data: bytes) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Generating overly large repr")  # the found examples are not shrunk
-def test_every_dialect_and_type_comes() -> None:
+def test_every_dialect_and_type_occurs() -> None:
     """What is found is not made smaller, which would take most of the time."""
     searching = settings(max_examples=2000, database=None, phases=[Phase.generate])
 
@@ -88,7 +88,7 @@ def test_every_dialect_and_type_comes() -> None:
 
 
 @pytest.mark.thorough
-def test_shrinks_to_the_least() -> None:
+def test_strategies_shrink_to_a_minimal_file() -> None:
     data = find(strategies.gguf_files(), lambda data: len(File(BufferSource(data)).tensors) > 0,
                 settings=settings(max_examples=500, database=None))  # fmt: skip
     file = File(BufferSource(data))

@@ -80,7 +80,7 @@ def test_the_formulas_say_where_each_code_is(name: str, codec: Any) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @examples(25)
 @given(seed=st.integers(0, 1 << 32), shape=shapes, big=st.booleans(), threads=st.integers(1, 3))
-def test_any_bytes_are_the_same_to_both(name: str, seed: int, shape: tuple[int, int], big: bool, threads: int) -> None:
+def test_both_decode_any_bytes_alike(name: str, seed: int, shape: tuple[int, int], big: bool, threads: int) -> None:
     data, (rows, cols) = noise(seed, name, *shape)
     order: Any = "big" if big else "little"
     ours, scales = block_native.unpack(
@@ -212,7 +212,7 @@ def test_scales_that_are_no_numbers_stay_what_they_are(name: str, kernels: str) 
 
 
 @pytest.mark.parametrize("name", BITS)
-def test_code_3_is_answered_by_every_kernel_set(name: str, kernels: str) -> None:
+def test_code_3_is_handled_by_every_kernel_set(name: str, kernels: str) -> None:
     """Wherever it is: dequantizing and unpacking find it while they go."""
     block = BLOCK_LAYOUTS[name].block
     shape = 3, 40 * block
@@ -291,7 +291,7 @@ def test_code_3_is_a_weight_or_reserved(name: str, codec: Any) -> None:
         assert (caught.value.count, caught.value.first) == (1, layout.block + 5)
 
 
-def test_other_answers_for_code_3_are_refused(codec: Any) -> None:
+def test_unknown_policies_for_code_3_are_refused(codec: Any) -> None:
     with pytest.raises(ValueError, match="code 3 can become reject, zero, plus-two, not 'one'"):
         codec.unpack(bytes(18), (1, 64), "Q2_0", unused_code="one")
 

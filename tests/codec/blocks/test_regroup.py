@@ -40,7 +40,7 @@ def tensor(seed: int, name: str, rows: int, scale: float) -> bytes:
 @pytest.mark.parametrize("target", CONVERTIBLE)
 @examples(6)
 @given(seed=st.integers(0, 1 << 32), rows=st.integers(1, 4), scale=st.integers(1, 1 << 15))
-def test_one_scale_goes_everywhere_and_back(source: str, target: str, seed: int, rows: int, scale: int) -> None:
+def test_one_scale_converts_to_every_type_and_back(source: str, target: str, seed: int, rows: int, scale: int) -> None:
     """Scales that float16 holds: the weights are the same, whatever way they have gone."""
     half = float(np.uint16(scale >> 1).view(np.float16)) if scale < 31744 * 2 else 1.0
     half = half or 1.0
@@ -55,7 +55,7 @@ def test_one_scale_goes_everywhere_and_back(source: str, target: str, seed: int,
 
 @examples(30)
 @given(seed=st.integers(0, 1 << 32), scale=st.floats(2.0**-14, 60000, width=32))
-def test_the_rounding_of_the_scale_is_said(seed: int, scale: float) -> None:
+def test_the_rounding_of_the_scale_is_reported(seed: int, scale: float) -> None:
     shape = (2, COLS)
     data = tensor(seed, ONE_SCALE, 2, scale)
     converted = convert(data, shape, ONE_SCALE, "Q2_0")
@@ -150,7 +150,7 @@ def test_impossible_conversions_are_refused() -> None:
         convert(small, (1, 128), ONE_SCALE, "Q2_0")
 
 
-def test_rows_of_8640_fit_groups_of_64_alone() -> None:
+def test_rows_of_8640_fit_only_groups_of_64() -> None:
     data = native.pack(np.ones((4, 8640), dtype=np.int8), 0.5, strict=False)  # as released programs write rows
     assert len(convert(data, (4, 8640), ONE_SCALE, "Q2_0").data) == 4 * 135 * 18
     for target in BLOCK_LAYOUTS:

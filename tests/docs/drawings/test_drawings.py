@@ -143,7 +143,7 @@ def test_shapes_are_to_scale() -> None:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("rule", ["absmax", "hf-first", "embedding-mean"])
-def test_bands_are_what_the_rule_gives(rule: str) -> None:
+def test_shares_of_trits_are_those_of_each_rule(rule: str) -> None:
     weights = np.concatenate([[0.75], np.linspace(-1, 1, 1024)[1:-1], [1.0]]).astype(np.float32)
     trits, scale = unpack(quantize(weights.reshape(1, -1), rule=rule), (1, 1024))
     svg = drawn("quantizers")[0]

@@ -82,14 +82,14 @@ def test_no_kernel_touches_the_names_of_the_limits() -> None:
 
 
 @pytest.mark.parametrize("speed", [0.0, -1.0, math.inf, math.nan])
-def test_numbers_that_have_no_place(speed: float) -> None:
+def test_numbers_without_a_position_are_refused(speed: float) -> None:
     with pytest.raises(ValueError, match="positive and finite"):
         roofline(ROOF, [RooflinePoint(4, speed, "g0", "a")], "title", "more", UNITS)
     with pytest.raises(ValueError, match="has kernels"):
         roofline(ROOF, [], "title", "more", UNITS)
 
 
-def test_every_processor_that_was_measured_has_one() -> None:
+def test_every_measured_processor_has_a_roofline() -> None:
     drawn = benchmarks.rooflines()
     for kind in benchmarks.processors("matmul"):
         assert f"Products on {kind}, one thread" in drawn

@@ -48,7 +48,7 @@ def test_the_page_has_every_answer_and_picture() -> None:
     assert text.count("undecided |") == len(PACKED)
 
 
-def test_only_last_digits_are_forgiven() -> None:
+def test_only_differences_in_last_digits_are_ignored() -> None:
     text = page()
     assert page(text.replace("108,367", "108,366")) == text.replace("108,367", "108,366")
     assert page(text.replace("108,367", "100,367")) == text
@@ -64,7 +64,7 @@ def test_unknown_pictures_are_refused() -> None:
             render("i2s-layouts", body)
 
 
-def test_cells_are_deeper_for_larger_numbers() -> None:
+def test_cells_are_darker_for_larger_numbers() -> None:
     svg = heat_map(
         ["<a>"], ["x", "y"], [[HeatCell(10, "10", True, "ten & more"), HeatCell(0, "0")]], "t", "", "read", "made"
     )

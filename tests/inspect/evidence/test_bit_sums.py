@@ -107,14 +107,14 @@ def test_counters_and_planes_that_do_not_fit() -> None:
             _bit_sums.add_bit_sums(0, bytes(8), 8, 2, False, *arguments, True)
 
 
-def test_more_rows_than_there_are() -> None:
+def test_too_many_rows_are_refused() -> None:
     sums = BitSums(1, 8, 2, either=True)
     sums.add(bytes(8))
     with pytest.raises(ValueError, match="more rows"):
         sums.add(bytes(8))
 
 
-def test_the_environment_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_chooses_the_kernel_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("I2S_ISA", "portable")
     assert kernel_row() == 0
 
@@ -125,7 +125,7 @@ def test_scores_of_counts_are_those_of_profiles(pairs: list[tuple[int, int]]) ->
     assert profiles.count_score(memoryview(one), memoryview(other)) == profiles.score(one, other)
 
 
-def test_scores_of_counts_of_what_does_not_fit() -> None:
+def test_scores_of_counts_refuse_buffers_that_do_not_fit() -> None:
     counts = np.array([1, 2, 3, 4], np.uint32)
     assert _bit_sums.count_score(counts[:0], counts[:0], 1) is None
     with pytest.raises(ValueError, match="another shape"):
@@ -135,7 +135,7 @@ def test_scores_of_counts_of_what_does_not_fit() -> None:
 
 
 @given(st.integers(0, 64), st.integers(0, 40), st.integers(0, 1 << 30))
-def test_zeros_of_what_is_read(cut: int, most: int, seed: int) -> None:
+def test_zeros_are_counted_in_each_order(cut: int, most: int, seed: int) -> None:
     """Counts that are 0 in rows and in columns, read in each order."""
     random = np.random.default_rng(seed)
     gate, up, base = (random.integers(0, 1 + most, size=384, dtype=np.uint32) for _ in range(3))
@@ -149,7 +149,7 @@ def test_zeros_of_what_is_read(cut: int, most: int, seed: int) -> None:
     assert _bit_sums.has_zero(base) == (not base.all())
 
 
-def test_zeros_of_what_does_not_fit() -> None:
+def test_zeros_refuse_buffers_that_do_not_fit() -> None:
     counts, places = np.zeros(256, np.uint32), np.arange(128, dtype=np.int32)[None]
     for gate, base, read, first, stop in (
         (counts[:128], counts, places, 0, 1), (counts, counts[:128], places, 0, 1), (counts, counts, places - 1, 0, 1),
@@ -161,7 +161,7 @@ def test_zeros_of_what_does_not_fit() -> None:
 
 
 @given(st.integers(0, 200), st.integers(1, 200))
-def test_buffers_begin_at_a_line(before: int, size: int) -> None:
+def test_buffers_begin_at_a_cache_line(before: int, size: int) -> None:
     data = np.zeros(before + size + 64, np.uint8)[before:]
     first = _bit_sums.line_offset(data)
     assert 0 <= first < 64
@@ -189,7 +189,7 @@ def test_squares_of_scores_and_their_sums(comparisons: list[tuple[bool, list[flo
     assert _bit_sums.sums_of_squares(squared, numbers, sides, many) == sums
 
 
-def test_squares_of_what_does_not_fit() -> None:
+def test_squares_refuse_buffers_that_do_not_fit() -> None:
     found, squared = np.zeros(8), np.zeros(12)
     _bit_sums.squares(found, bytes(2), bytes(2), squared)
     for wrong in ((found[:7], bytes(2), bytes(2), squared), (found, bytes(2), bytes(2), squared[:11]),
@@ -202,7 +202,7 @@ def test_squares_of_what_does_not_fit() -> None:
             _bit_sums.sums_of_squares(squared, numbers, sides, many)
 
 
-def test_products_that_are_added() -> None:
+def test_products_are_added() -> None:
     random = np.random.default_rng(2)
     one, other = (random.normal(size=(n, n)).astype(np.float32) for n in (9, 5))
     assert np.array_equal(np.asarray(grams.added(memoryview(one), memoryview(other))), one[:5, :5] + other)
@@ -236,7 +236,7 @@ def test_ranks_of_floats_are_those_of_numbers(values: list[float]) -> None:
     assert np.array_equal(2 * found, middles)
 
 
-def test_ranks_that_mean_nothing() -> None:
+def test_ranks_of_few_or_infinite_values_are_none() -> None:
     for dtype in (np.uint32, np.float32, np.float64):
         assert profiles.ranks(np.array([1, 2, 3, 1, 2, 3], dtype=dtype)) is None
     assert profiles.ranks(np.array([1, 2, 3, 4, np.inf], dtype=np.float32)) is None
@@ -335,7 +335,7 @@ def test_blocks_of_every_hypothesis_are_like_the_first(shape: tuple[int, int]) -
         assert np.array_equal(HYPOTHESES[number].places(shape[1]), ((blocks + first) % shape[1]).reshape(-1))
 
 
-def test_column_scores_of_what_does_not_fit() -> None:
+def test_column_scores_refuse_buffers_that_do_not_fit() -> None:
     bases, others, found = np.ones((2, 8), dtype=np.uint32), np.ones((1, 4)), np.empty((1, 1))
     places = np.arange(8, dtype=np.int32)[None]
     for share, width, split in ((0, 1, 1), (2, 3, 1), (3, 1, 1), (1, 1, 1), (2, 1, 2), (2, 1, -1)):
@@ -404,7 +404,7 @@ def test_grams_of_long_vectors(row: int, rows: int, length: int) -> None:
     assert np.allclose(found, vectors @ vectors.T, rtol=1e-6, atol=1e-4)
 
 
-def test_grams_of_what_does_not_fit() -> None:
+def test_grams_refuse_buffers_that_do_not_fit() -> None:
     table, found = np.array([-1, 0, 1, 0], dtype=np.int8), np.empty((4, 4), dtype=np.float32)
     for data, stride, n, trits in (
         (bytes(8), 4, 5, table), (bytes(7), 4, 4, table), (b"", 4, 4, table), (bytes(8), 8, 0, table),
@@ -488,7 +488,7 @@ def test_scores_of_heads_that_share_are_those_of_their_sums(
         assert not np.isnan(found).all()
 
 
-def test_sums_over_heads_of_what_does_not_fit() -> None:
+def test_sums_over_heads_refuse_buffers_that_do_not_fit() -> None:
     products, places, found = np.zeros((8, 8), np.float32), np.arange(8, dtype=np.int32), np.empty((4, 4), np.float32)
     _bit_sums.shared_gram(products, places, 2, 2, found)
     for wrong in (
@@ -511,7 +511,7 @@ def test_scores_of_few_or_constant_channels_are_no_numbers() -> None:
     assert not np.isnan(constant[1]).any()
 
 
-def test_scores_of_grams_of_what_does_not_fit() -> None:
+def test_scores_of_grams_refuse_buffers_that_do_not_fit() -> None:
     one, found = np.zeros((4, 4), np.float32), np.empty((2, 1))
     places, starts, firsts, numbers = np.arange(4, dtype=np.int32), np.array([0, 4]), np.array([0]), np.array([0])
     good: list[Any] = [0, one, one, one, places, starts, firsts, numbers, 4, found]
@@ -525,7 +525,7 @@ def test_scores_of_grams_of_what_does_not_fit() -> None:
             _bit_sums.gram_scores(*[wrong if place == number else each for number, each in enumerate(good)])
 
 
-def test_scores_of_heads_of_what_does_not_fit() -> None:
+def test_scores_of_heads_refuse_buffers_that_do_not_fit() -> None:
     one, found = np.eye(8, dtype=np.float32), np.empty((2, 1))
     places, starts, firsts, numbers = np.arange(8, dtype=np.int32), np.array([0, 8]), np.array([0]), np.array([0])
     good: list[Any] = [0, 0, one, one, one, places, starts, firsts, numbers, 2, 2, 2, found]

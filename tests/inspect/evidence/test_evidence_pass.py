@@ -98,7 +98,7 @@ def test_layouts_that_share_shapes_share_tables() -> None:
     assert len(plan.target((1, "ffn_down"))) == 2 * 384
 
 
-def test_sums_that_are_too_large_go_by_the_definition(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_that_are_too_large_are_computed_by_the_definition(monkeypatch: pytest.MonkeyPatch) -> None:
     data = written(planted(1))
     with opened(data) as file:
         wanted = shown(EvidencePass(file, roles(file), CANONICAL).run(1)[1])

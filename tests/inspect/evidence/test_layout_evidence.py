@@ -46,7 +46,7 @@ def test_each_layout_is_decided(learned: dict[str, np.ndarray], layout: str, sub
 
 
 @pytest.mark.parametrize("code_map", CODE_MAPS)
-def test_under_each_code_map(learned: dict[str, np.ndarray], code_map: str) -> None:
+def test_the_layout_is_decided_under_each_code_map(learned: dict[str, np.ndarray], code_map: str) -> None:
     found = asked(written(learned, f"sequential-msb/{code_map}"), code_map)
     assert found.decided is not None
     assert found.decided.name == "sequential-msb"
@@ -128,7 +128,7 @@ def test_mixed_files_are_named(learned: dict[str, np.ndarray], other: str) -> No
     assert named == dict.fromkeys(foreign, other)
 
 
-def test_damage_does_not_turn_the_answer(learned: dict[str, np.ndarray]) -> None:
+def test_damage_does_not_change_the_answer(learned: dict[str, np.ndarray]) -> None:
     random = np.random.default_rng(5)
     damaged = dict(learned)
     names = [name for name, array in learned.items() if array.dtype == np.int8]
@@ -155,7 +155,7 @@ def test_names_of_layers(name: bytes) -> None:
 
 
 @pytest.mark.parametrize("many", [1, 2, 3, 4, 5])
-def test_some_layers_are_those_of_all_that_have_matrices(many: int) -> None:
+def test_layers_are_chosen_among_those_with_ternary_matrices(many: int) -> None:
     tensors: dict[str, np.ndarray] = {}
     for layer in range(7):
         tensors[f"blk.{layer}.attn_norm.weight"] = np.full(128, layer, np.float32)

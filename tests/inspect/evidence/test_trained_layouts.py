@@ -39,7 +39,7 @@ def test_each_dialect_is_decided(layout: str, code_map: str) -> None:
 
 
 @pytest.mark.parametrize("layout", layouts())
-def test_with_sub_norms(layout: str) -> None:
+def test_each_layout_is_decided_with_sub_norms(layout: str) -> None:
     """The `bitnet-b1.58`: each of its tensors is decided, and the programs say so."""
     data = trained("bitnet-b1.58", layout)
     with opened(data) as file:
@@ -77,7 +77,7 @@ def test_each_dialect_with_and_without_sub_norms(layout: str, code_map: str, sub
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("layout", ["interleave-128", "interleave-64", "rows-1x4"])
-def test_damage_to_a_tenth_does_not_turn_the_answer(layout: str, seed: int) -> None:
+def test_damage_to_a_tenth_does_not_change_the_answer(layout: str, seed: int) -> None:
     """Three of 28 matrices are random, or all zeros."""
     random = np.random.default_rng(seed)
     model = Copy()

@@ -45,7 +45,7 @@ def test_the_file_is_hostile(file_report: FileReport) -> None:
 
 @pytest.mark.requirement("R12.5-2")
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_character_is_one_that_shows(file_report: FileReport, name: str) -> None:
+def test_every_character_is_printable(file_report: FileReport, name: str) -> None:
     text = rendered(name, file_report)
     assert {char for char in text if not char.isprintable()} <= {"\n"}
     text.encode("utf-8")
@@ -79,7 +79,7 @@ def test_json_holds_nothing_but_ascii(file_report: FileReport) -> None:
     assert "X000" not in codes
 
 
-def test_github_takes_each_line_for_the_command_that_we_wrote(file_report: FileReport) -> None:
+def test_github_reads_each_line_as_our_command(file_report: FileReport) -> None:
     lines = rendered("github", file_report).splitlines()
     for line in lines[:-1]:
         command = re.fullmatch(r"::(error|warning|notice) file=([^:,]*),title=([^:,]*)::(.*)", line)
@@ -114,7 +114,7 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_markdown_makes_nothing_of_it(file_report: FileReport) -> None:
+def test_text_has_no_effect_in_markdown(file_report: FileReport) -> None:
     markdown_it = pytest.importorskip("markdown_it")  # rich brings it
     source = rendered("markdown", file_report)
     assert "<script" not in source

@@ -341,7 +341,7 @@ def test_reports_without_details_are_pages_too(tmp_path: Path) -> None:
     assert Page(rendered()).text.count("0 files") == 1
 
 
-def test_one_file_is_shown_and_several_are_lines() -> None:
+def test_one_file_is_open_and_several_are_folded() -> None:
     sound, faulty = file_report(model_bytes(layers=2)), file_report(broken("dup_key"))
     one = Page(rendered(sound))
     assert ("section", "class", "file") in one.attributes
@@ -355,7 +355,7 @@ def test_one_file_is_shown_and_several_are_lines() -> None:
     assert "f2-findings" not in quiet.ids
 
 
-def test_a_long_page_keeps_to_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_page_shows_findings_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(html_report, "PAGE_BYTES", 1000)
     page = Page(rendered(file_report(model_bytes(layers=2)), file_report(broken("dup_key"))))
     assert "f1-map" in page.ids

@@ -114,14 +114,14 @@ def brightness(path: Path) -> float:
     return total / (wide * step * tall)
 
 
-def test_nothing_is_fetched_and_nothing_goes_wrong(browser: Browser, report: Path) -> None:
+def test_nothing_is_fetched_and_no_error_is_logged(browser: Browser, report: Path) -> None:
     browser.open(report)
     quiet(browser)
     assert browser.evaluate("document.title") == f"{report.parent}/model.gguf – i2s lint"
     assert browser.evaluate("document.querySelectorAll('table.tensors tbody tr').length") == 332
 
 
-def test_the_policy_stops_what_is_not_ours(browser: Browser, report: Path) -> None:
+def test_the_content_security_policy_stops_foreign_scripts(browser: Browser, report: Path) -> None:
     browser.open(report)
     ran = browser.evaluate(
         "(() => { const s = document.createElement('script'); try { s.text = 'window.ran = 1'; document.body.append(s); }"

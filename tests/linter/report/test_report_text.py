@@ -103,7 +103,7 @@ def asked_of(line: str) -> int:
     return int(re.search(r"; (\d+) rules checked", line)[1])  # type: ignore[index]
 
 
-def test_a_verdict_says_what_was_looked_at() -> None:
+def test_a_verdict_says_what_was_checked() -> None:
     def line(**keywords: Any) -> str:
         report = lint(Draft().data, details=examined, **keywords).replaced(path="a.gguf")
         return make("text").file(report)
@@ -169,7 +169,7 @@ def test_findings_that_say_the_same_of_many_tensors_are_counted() -> None:
     assert repeated([{**each, "message": f"{each['message']}{'!' * i}"} for i, each in enumerate(said)]) == set()
 
 
-def test_the_end_says_what_to_type() -> None:
+def test_the_last_line_names_the_next_command() -> None:
     def end(*files: tuple[str, bytes], quiet: bool = False) -> str:
         text, totals = make("text", quiet=quiet), Totals()
         for path, data in files:

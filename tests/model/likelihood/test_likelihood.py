@@ -112,7 +112,7 @@ def test_scales() -> None:
     assert found.wrong
 
 
-def test_it_is_read_in_the_dialect_that_was_found() -> None:
+def test_the_file_is_read_in_the_given_dialect() -> None:
     data = Copy().packed("sequential-lsb").written()
     assert verdict(asked(data, "sequential-lsb")) == "right"
     found = asked(data)
@@ -123,7 +123,7 @@ def test_it_is_read_in_the_dialect_that_was_found() -> None:
 @pytest.mark.parametrize("architecture", share(["bitnet-b1.58", "llama", "bitnet"]))
 @pytest.mark.parametrize("seed", share([0, 1]))
 @pytest.mark.requirement("R7.8-1")
-def test_of_random_weights_everything_is_undecided(architecture: str, seed: int) -> None:
+def test_everything_is_undecided_for_random_weights(architecture: str, seed: int) -> None:
     out = io.BytesIO()
     new(out, architecture, seed=seed)
     found = asked(out.getvalue())
@@ -135,7 +135,7 @@ def test_of_random_weights_everything_is_undecided(architecture: str, seed: int)
 
 
 @pytest.mark.thorough
-def test_of_shuffled_weights_everything_is_undecided() -> None:
+def test_everything_is_undecided_for_shuffled_weights() -> None:
     """The trained embedding and gains, with random weights."""
     random = np.random.default_rng(3)
     found = asked(Copy().each(lambda trits: random.permutation(trits.reshape(-1)).reshape(trits.shape)).written())
