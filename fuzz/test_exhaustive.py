@@ -76,7 +76,7 @@ def of_some_files(data: bytes) -> None:
 
 
 def of_stored(data: bytes) -> None:
-    """Of a share of the files scanner and schema are of one opinion; of a part of that share the linter is, too."""
+    """For a share of the files, scanner and schema agree; for a part of that share, the linter agrees too."""
     if crc32(data) % STORED == 0:
         of_some_files(data)
 

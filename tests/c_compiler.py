@@ -19,6 +19,6 @@ STRICT = ("-std=c99", *WARNINGS, "-pedantic", *SANITIZERS)
 
 
 def skip_without_shadow_memory(stderr: str) -> None:
-    """Skip where the system loaded a program at an address that ThreadSanitizer needs: that is left to chance."""
+    """Skip if the system happened to load the program at an address that ThreadSanitizer needs."""
     if "unexpected memory mapping" in stderr:
         pytest.skip("the system puts a program where the thread sanitizer cannot run it, now and then")

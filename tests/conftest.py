@@ -63,7 +63,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect without the garbage collector, and let it pass by what was collected: thousands of tests that all stay."""
+    """Collect tests without the garbage collector, and exclude them from it afterwards: thousands, which all stay."""
     gc.disable()
     try:
         return (yield)
@@ -83,7 +83,7 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def run_by_wine(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]]:
-    """Calls a program of Windows with words and gives the lines that it prints."""
+    """A function that runs a Windows program with arguments and returns the lines that it prints."""
     from windows import caller_of_wine
 
     return caller_of_wine(tmp_path_factory.mktemp("wine"))

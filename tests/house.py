@@ -43,18 +43,18 @@ def tree_of(module: Path) -> ast.Module:
 
 @cache
 def nodes_of(module: Path) -> list[ast.AST]:
-    """All that is in a module; what contains something stands before it."""
+    """All nodes of a module, each before the nodes inside it."""
     return list(ast.walk(tree_of(module)))
 
 
 def forget_trees() -> None:
-    """Free what was parsed: the garbage collector would look through it again and again."""
+    """Free the parsed trees: the garbage collector would traverse them again and again."""
     tree_of.cache_clear()
     nodes_of.cache_clear()
 
 
 def identifiers(module: Path) -> list[str]:
-    """What a module names: its functions and classes, their parameters, and what is assigned."""
+    """The names that a module defines: functions, classes, parameters and assigned variables."""
     found = []
     for node in nodes_of(module):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):

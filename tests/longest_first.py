@@ -43,8 +43,8 @@ class LongestFirst(LoadScopeScheduling):
         return self._places.get(scope.partition("::")[0], len(self._places))
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        """Give a worker the longest module not yet assigned. Finished modules are forgotten, or each answer would be looked
-        for among all tests that there are."""
+        """Give a worker the longest module not yet assigned. Finished modules are forgotten; otherwise each result would be
+        searched among all tests."""
         scope = min(self.workqueue, key=self._place)
         unit = self.workqueue.pop(scope)
         begun = {each: tests for each, tests in self.assigned_work.get(node, {}).items() if not all(tests.values())}

@@ -162,7 +162,7 @@ def llama_cpp() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def test_the_logits_of_llama_cpp_are_those_of_the_activation_that_the_key_says(tmp_path: Path) -> None:
-    """After the patch; before it, SiLU's whatever the key says. By the reference as it is today."""
+    """After the patch; before it, SiLU is used whatever the key says. Compared with the current reference."""
     script, figures = llama_cpp()
     assert [(case["hidden_activation"], case["library"]) for case in figures["cases"]] == [
         (key, library) for key in (None, "silu", "relu2") for library in ("before", "after")

@@ -76,7 +76,7 @@ Verdict = tuple[bool, float, int] | str
 
 
 def judged(paths: list[Path], program: str = JUDGE) -> dict[str, Verdict]:
-    """The verdicts on files; where a judge ends early, its file has none, and another one goes on after it."""
+    """The verdicts on files; if a checking process ends early, its file has none, and another process continues after it."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path[1:]])}
     verdicts: dict[str, Verdict] = {}
     left = paths
@@ -128,8 +128,8 @@ def test_verdict_is_bounded(name: str, verdicts: dict[str, Verdict], tmp_path: P
 
 
 def test_a_file_that_kills_its_checker_affects_no_other(tmp_path: Path) -> None:
-    """One that kills the judge, one that fails it, the last one that hangs it; the others get their verdicts. So it is
-    for large files, which have forks."""
+    """One file kills the checking process, one makes it fail, the last one makes it hang; the others get their verdicts.
+    The same holds for large files, which are checked in forks."""
     files = [tmp_path / name for name in ("a", "kills", "b", "fails", "fails too", "c", "hangs")]
     program = JUDGE.replace(str(HANGS), "1").replace(
         "report = lint(path)",

@@ -128,7 +128,7 @@ def test_ci_runs_what_the_site_needs() -> None:
 
 
 def test_help_names_what_is_public() -> None:
-    """By what it is for: pydoc alone has the alphabet."""
+    """It groups names by purpose; the alphabetical list is that of pydoc."""
     import i2s_spec
 
     groups = str(i2s_spec.__doc__).partition("explains one of them:")[2]
@@ -208,14 +208,14 @@ def test_folders_and_modules_in_one_folder_form_no_cycle() -> None:
 
 
 def test_folders_are_small() -> None:
-    """No folder has more modules than one looks through."""
+    """No folder has too many modules to look through."""
     for folder in {module.parent for module in MODULES}:
         modules = [each.name for each in folder.glob("*.py") if each.name != "__init__.py"]
         assert len(modules) <= 15, f"{folder.relative_to(PACKAGE)} has {len(modules)} modules"
 
 
 def test_kernel_sources_are_short() -> None:
-    """No header, and no source of Cython, is longer than one reads at a sitting: a set of kernels has a file of its own."""
+    """No header and no Cython source is too long to read at a sitting: each set of kernels has a file of its own."""
     sources = [each for each in PYX.iterdir() if each.suffix in (".h", ".pyx", ".pxi")]
     long = {each.name: lines for each in sources if (lines := each.read_text(encoding="utf-8").count("\n")) > 400}
     assert sources
@@ -223,7 +223,7 @@ def test_kernel_sources_are_short() -> None:
 
 
 def test_builds_know_their_headers() -> None:
-    """An extension is built anew when a file changes that its source takes in, by whatever way."""
+    """An extension is rebuilt when a file changes that its source includes, directly or indirectly."""
     declared = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))
     for extension in declared["tool"]["setuptools"]["ext-modules"]:
         waiting, taken = [Path(source).name for source in extension["sources"]], set[str]()

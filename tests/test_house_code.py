@@ -153,7 +153,7 @@ def test_private_names_are_not_imported() -> None:
 
 
 def compared(module: Path) -> set[str]:
-    """Attributes that a module compares, or asks how they begin: `runtime.name`, `reason.text`."""
+    """Attributes that a module compares or tests by `startswith`: `runtime.name`, `reason.text`."""
     found = set()
     for node in nodes_of(module):
         sides: list[ast.expr] = []

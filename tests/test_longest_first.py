@@ -41,7 +41,7 @@ def order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     collected = [f"{module}::test_{i}" for module, count in TESTS.items() for i in range(count)]
 
     def given(workers: int) -> list[str]:
-        """The modules in the order in which workers take them that all run one test at a time, in turn."""
+        """The modules in the order in which workers take them; all workers run one test at a time, in turn."""
         option = SimpleNamespace(tx=[f"{workers}*popen"], loadscopereorder=True)
         config = SimpleNamespace(option=option, getvalue=lambda name: getattr(option, name))
         scheduler = LongestFirst(config)  # type: ignore[arg-type]
@@ -82,7 +82,7 @@ def test_many_workers_run_every_test_once(order: Any, workers: int) -> None:
 
 
 def test_finished_modules_are_forgotten() -> None:
-    """Each answer is looked for among the tests that a worker has, not among all that it had."""
+    """Each result is searched among the tests that a worker still has, not among all that it had."""
     option = SimpleNamespace(tx=["popen"], loadscopereorder=True)
     scheduler = LongestFirst(SimpleNamespace(option=option, getvalue=lambda name: getattr(option, name)))  # type: ignore[arg-type]
     node: Any = Worker()

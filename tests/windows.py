@@ -61,8 +61,8 @@ def caller_of_wine(folder: Path) -> Callable[..., list[str]]:
 
 
 def furnish(folder: Path) -> None:
-    """What a program of the console needs of the disk of Windows: Wine's libraries where they lie. Wine itself would copy
-    700 MB and take ten seconds, and still does so where the libraries are not found."""
+    """Make the Windows disk that a console program needs, with links to Wine's libraries. Wine itself would copy 700 MB,
+    which takes ten seconds; it still does so if the libraries are not found."""
     libraries = next((path for path in map(Path, LIBRARIES) if (path / "kernel32.dll").is_file()), None)
     if libraries is None:
         return

@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 
 #: CPython is compiled with -fwrapv and hands it on; without it, sums that overflow are found as well.
-#: -g1 names functions and lines in reports; what -g says of variables takes a quarter of the time of a build.
+#: -g1 names functions and lines in reports; with -g, data about variables takes a quarter of the time of a build.
 FLAGS: Final = (
     "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer",
     "-fno-wrapv", "-g1", "-Og",

@@ -55,11 +55,11 @@ LEFT_OUT: Final = {
     "tests/model/test_oracle_hf.py": "PyTorch is not built with sanitizers",
 }
 
-#: What forks beside threads that may be beginning just then: AddressSanitizer has locks of its own, which nobody gives back
-#: in the child, so that it waits forever once in many runs.
+#: Tests that fork while threads may be starting: a lock of AddressSanitizer that is held at that moment is never released
+#: in the child, which then waits forever, once in many runs.
 FORKS: Final = ("tests/model/test_matmul.py::test_a_child_process_has_threads_of_its_own",)
 
-#: What calls nothing compiled, so that a sanitizer sees nothing there; tests/fuzzing/test_sanitised.py holds it to that.
+#: Tests that call no compiled code, so that sanitizers have nothing to check; tests/fuzzing/test_sanitised.py verifies it.
 NOT_COMPILED: Final = (
     "tests/model/test_bitlinear.py", "tests/inspect/test_survey.py::test_windows",
     *(
@@ -72,7 +72,7 @@ NOT_COMPILED: Final = (
     ),
 )  # fmt: skip
 
-#: What CI leaves out: it takes long and runs no other line of C, or asks for kernels that a pass does not have.
+#: Tests that CI leaves out: slow ones that run no additional line of C, or tests that need kernels that a pass lacks.
 SLOW: Final = (
     # Programs of their own, compiled without sanitizers.
     "tests/codec/test_survey_kernels.py::test_blocks_without_python",
@@ -85,7 +85,7 @@ SLOW: Final = (
 ADDRESS: Final = {
     "detect_leaks": 0,  # Python keeps much to its end
     "allocator_may_return_null": 1,  # too much memory is an answer: MemoryError
-    "detect_stack_use_after_return": 0,  # GCC before 14 misplaces vectors of 64 bytes then: its bug 110027
+    "detect_stack_use_after_return": 0,  # otherwise GCC before 14 misaligns vectors of 64 bytes: its bug 110027
     "malloc_context_size": 4,  # frames of each allocation in a report; more cost a tenth of the time
 }
 UNDEFINED: Final = {"print_stacktrace": 1, "halt_on_error": 1}

@@ -143,7 +143,7 @@ def every_form(tmp_path: Path, path: Path, given: dict[str, Any]) -> None:
 
 
 def test_a_reader_of_the_gguf_package_is_accepted(tmp_path: Path) -> None:
-    """Of files that it opens itself, so without type 36."""
+    """The package opens the file itself, so the file has no type 36."""
     gguf = pytest.importorskip("gguf")
     path = tmp_path / "a.gguf"
     i2s.new(path, layers=1, type="TQ2_0")

@@ -33,7 +33,7 @@ def written(*tensors: tuple[str, tuple[int, ...]], **keys: Any) -> bytes:
 
 
 def safe(html: str) -> bool:
-    """Whether nothing of the hostile name is markup or a control, and the page is small and of closed tags."""
+    """Whether the hostile name adds no markup and no control character, and the page is small and closes its tags."""
     tags = [html.count(f"<{tag}>") == html.count(f"</{tag}>") for tag in ("table", "tr", "td", "th", "p", "strong")]
     return all(tags) and "<img" not in html and "\x1b" not in html and "\u202e" not in html and len(html) < 30_000
 

@@ -65,7 +65,7 @@ def test_usage(tmp_path: Path) -> None:
 
 
 def test_result_files_are_current() -> None:
-    """What is committed is a full run of a part that there is, in the present form, on the processor of its folder.
+    """Each committed result is a full run of an existing part, in the current format, on the processor of its folder.
 
     One processor has every benchmark of a part; another may lack those that came after it was measured.
     """

@@ -71,7 +71,7 @@ def test_few_tokens_reach_one_of_two_goals(
 
 
 def test_a_product_is_compared_with_the_slower_of_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Round by round: what takes longer, reading or multiplying with masks, is what a kernel cannot pass."""
+    """In each round, the limit of a kernel is what takes longer: reading, or multiplying with masks."""
     from bench import matmul
     from i2s_spec.codec.isa import KernelSet
 

@@ -19,7 +19,7 @@ from i2s_spec.model.text import chat_template, chat_template_worker
 
 @pytest.fixture(autouse=True)
 def library_in_this_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless the test asks for `own_process`, which is about just that."""
+    """Unless the test uses `own_process`, because it is about the separate process."""
     if "own_process" in request.fixturenames:
         return
     monkeypatch.setattr(tokenizers_worker, "_bound", lambda *_: None)

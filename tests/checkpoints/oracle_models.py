@@ -200,13 +200,13 @@ def write_texts(kind: Kind, folder: Path) -> None:
 
 
 def change_config(folder: Path, **values: Any) -> None:
-    """Change config.json; what is None goes."""
+    """Change config.json; keys whose value is None are removed."""
     config = json.loads((folder / "config.json").read_text()) | values
     (folder / "config.json").write_text(json.dumps({key: each for key, each in config.items() if each is not None}))
 
 
 def one_bit_llm(model: Any, folder: Path) -> Any:
-    """1bitLLM's folders are of a class of their own: in F16, with other names of the inner norms."""
+    """1bitLLM's folders have a model class of their own: weights in F16, and other names for the inner norms."""
     deepcopy(model).half().save_pretrained(folder)
     tensors = load_file(folder / "model.safetensors")
     renamed = {}
@@ -220,7 +220,7 @@ def one_bit_llm(model: Any, folder: Path) -> Any:
 
 
 def _onebitllms() -> ModuleType:
-    """What converts models there. Its layers for training import triton, which only machines with a GPU have."""
+    """The converter of the package onebitllms, whose training layers import triton, which only machines with a GPU have."""
     if "onebitllms" not in sys.modules:
         absent = [name for name in ("triton", "triton.language") if name not in sys.modules]
         sys.modules |= dict.fromkeys(absent, MagicMock())

@@ -176,7 +176,7 @@ def test_a_model_that_is_not_ternary_is_a_note(tmp_path: Path) -> None:
 
 
 def test_a_scale_that_fits_both_conventions_is_no_finding(tmp_path: Path) -> None:
-    """Only a scale far above those of trained models, whose reciprocal is like them, is one that was turned round."""
+    """A scale counts as inverted only if it is far above those of trained models and its reciprocal is like them."""
     for scale, found in ((1 / LIKELY[1] - 0.1, []), (1 / LIKELY[1] + 0.1, ["H210"]), (1.5, []), (5000.0, [])):
         assert codes(folder_of(CheckpointSample(scale), tmp_path)) == found
 

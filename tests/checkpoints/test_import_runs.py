@@ -30,7 +30,7 @@ SAME = 1e-5
 
 
 def small_table(tiny: Tiny) -> Tiny:
-    """Tables whose products are logits of a few units, as those of trained models: larger ones leave one token alone."""
+    """Embedding tables that give logits of a few units, as in trained models: larger ones leave one token."""
     for name in ("model.embed_tokens.weight", "lm_head.weight"):
         if name in tiny.tensors:
             dtype, words = tiny.tensors[name]
@@ -78,7 +78,7 @@ def run_there(make: Callable[[], Tiny], to: str, folder: Path) -> tuple[Floats, 
 
 @pytest.mark.parametrize("name", IMPORTED)
 def test_llama_cpp_computes_imported_files_alike(name: str, tmp_path: Path) -> None:
-    """Against the checkpoint, which no GGUF file has a part in, and against our model with llama.cpp's own roundings."""
+    """Compared with the checkpoint itself, without any GGUF file, and with our model with llama.cpp's roundings."""
     checkpoint, theirs, path = run_there(*IMPORTED[name], tmp_path)
     rows, found = np.arange(len(TOKENS)), likeliest(theirs)
     assert (checkpoint.max(axis=1) - checkpoint[rows, found]).max() <= NEAR
@@ -89,7 +89,7 @@ def test_llama_cpp_computes_imported_files_alike(name: str, tmp_path: Path) -> N
 
 
 def test_rows_that_are_not_permuted_change_the_logits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound is no formality: queries and keys that are not permuted give other text."""
+    """The bound detects mistakes: without the permutation of queries and keys, the correlation is below it."""
     monkeypatch.setattr(tensor_plan, "to_gguf_rows", lambda rows, _: rows)
     checkpoint, theirs, _ = run_there(plain_llama, "F16", tmp_path)
     assert correlation(theirs, checkpoint) < 0.99

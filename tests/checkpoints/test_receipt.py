@@ -42,7 +42,7 @@ def test_other_types_pass_as_well(to: str, tmp_path: Path) -> None:
 
 
 def test_a_code_on_a_tie_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sound file in which the two forward passes round three activations otherwise, and every other is the same."""
+    """A sound file in which the two forward passes round three activations differently, and all others alike."""
     folder, path = packed_2b4t(100).write(tmp_path / "checkpoint"), tmp_path / "out.gguf"
     import_checkpoint(folder, path, pre="llama-bpe")
     (check,) = (check for check in make_receipt(folder, path, only="g")["checks"] if check["id"] == "g")
@@ -149,14 +149,14 @@ def test_import_and_verify_on_the_command_line(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.usefixtures("own_process")
 def test_the_tokenizers_library_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
-    """An expression that goes back over a text forever ends with that process."""
+    """A regular expression that backtracks forever ends with that process."""
     folder, path = llama3().write(tmp_path / "checkpoint"), tmp_path / "out.gguf"
     import_checkpoint(folder, path)
     assert statuses(make_receipt(folder, path, only="f"))["f"] == "passed"
 
 
 def test_witness_is_independent_of_the_importer() -> None:
-    """What the receipt derives stands in other modules than what the importer does."""
+    """The receipt computes its values in other modules than the importer."""
     from i2s_spec.checkpoints.receipt import checkpoint_witness
 
     names = vars(checkpoint_witness)
@@ -167,7 +167,7 @@ def test_witness_is_independent_of_the_importer() -> None:
 
 def test_infinite_weights_cause_no_warning() -> None:
     class Infinite:
-        """A witness whose gains no norm can take."""
+        """A witness with infinite and NaN gains."""
 
         def gains(self, module: str) -> Any:
             return np.array([np.inf, np.nan, 0, 1], dtype=np.float32)

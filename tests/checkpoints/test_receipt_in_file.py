@@ -55,7 +55,7 @@ def test_a_receipt_in_the_file(tmp_path: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("step", ["make_receipt", "embed_receipt", "give_name"])
 def test_a_killed_run_leaves_no_file_without_its_receipt(tmp_path: Path, step: str) -> None:
-    """Whatever the run was about to do: the old file stays as it was, and the next run removes what was left."""
+    """Wherever the run is killed, the old file stays as it was, and the next run removes what was left."""
     folder, path = packed_2b4t().write(tmp_path / "c"), tmp_path / "o.gguf"
     path.write_bytes(b"old")
     code = f"""

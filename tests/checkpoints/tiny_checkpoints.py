@@ -104,7 +104,7 @@ def byte_tokenizer(vocab: int, pre: str, *, bos: bool = True, pads: int = 0) -> 
 
 
 def piece_tokenizer(vocab: int) -> dict[str, Any]:
-    """A tokenizer.json of pieces with bytes, as Gemma's: merges in the order of what they make."""
+    """A tokenizer.json of pieces with bytes, like Gemma's: merges in the order of the tokens that they form."""
     pieces = sentence_pieces(vocab)
     model = {token: i for i, token in enumerate(pieces.tokens)}
     merges = []

@@ -111,7 +111,7 @@ def test_a_file_with_nothing_to_read_yet_is_an_error(tmp_path: Path, monkeypatch
 
 @pytest.mark.usefixtures("deadline")
 def test_a_fifo_as_config_json_of_a_checkpoint(place: Path, tmp_path: Path) -> None:
-    """It says what packed weights mean, and lies beside them; it may be a FIFO without a writer."""
+    """config.json says what packed weights mean; it may be a FIFO without a writer."""
     checkpoint, model = tmp_path / "c", str(place / "m.gguf")
     assert called("export", model, "-o", str(checkpoint)) == 0
     (checkpoint / "config.json").unlink()
@@ -162,7 +162,7 @@ def test_hostile_headers_of_records(place: Path, tmp_path: Path, changes: dict[s
 @pytest.mark.parametrize("numerics", ["bitnet-golden-1", "bitnetcpp-2025"])
 @pytest.mark.parametrize("base", [1e-38, 1e-30, 1e-45, -1e4, 0.0, float("inf"), float("nan")])
 def test_any_base_of_the_rotation_gets_an_answer(place: Path, tmp_path: Path, base: float, numerics: str) -> None:
-    """Angles are powers of the base: a small one makes them so large that no cosine of them is known."""
+    """Angles are powers of the base: a small base makes them too large for a meaningful cosine."""
     odd = tmp_path / "odd.gguf"
     with open_file(place / "m.gguf") as file:
         rewrite(file, odd, set={"bitnet-b1.58.rope.freq_base": base})
@@ -196,7 +196,7 @@ def test_a_zip_bomb_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_an_archive_compressed_otherwise_than_by_numpy_is_refused(tmp_path: Path, method: int) -> None:
-    """Python unpacks a whole part of bzip2 or LZMA to give its first byte: a few hundred bytes are hundreds of megabytes."""
+    """For the first byte of a bzip2 or LZMA stream, Python unpacks a whole block: of a few hundred bytes, 800 MB."""
     with zipfile.ZipFile(tmp_path / "x.npz", "w", method) as archive, archive.open("a.npy", "w") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 23,)})
         file.write(bytes(1 << 25))
@@ -280,7 +280,7 @@ def test_globs_follow_no_circles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_globs_visit_each_folder_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two links a level are as many ways as two to the power of the levels."""
+    """With two links on each level, the number of paths is two to the power of the number of levels."""
     monkeypatch.chdir(tmp_path)
     for level in range(24):
         (tmp_path / f"d{level}").mkdir()
@@ -338,7 +338,7 @@ def stairs(count: int, size: int) -> bytes:
 def test_tensors_that_share_bytes_are_not_read_again_and_again(
     tmp_path: Path, verb: str, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Read whole, each of them, they would take time that grows with the square of the file's size."""
+    """If each were read whole, the time would grow with the square of the file's size."""
     path = tmp_path / "stair.gguf"
     path.write_bytes(stairs(500, 1 << 14).replace(b"sample.flag\x07\0\0\0\x01", b"sample.flag\x07\0\0\0\x02"))
     assert called(*(str(path) if word == "F" else word for word in verb.split())) == code

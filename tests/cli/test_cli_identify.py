@@ -96,7 +96,7 @@ def told(command: str, folder: Path) -> dict[str, Any]:
 
 
 def test_likelihood(folder: Path) -> None:
-    """What is wrong is named, as text and as JSON; without a tokenizer there is a sentence."""
+    """The mistake is named in text and in JSON; without a tokenizer, a sentence says what is missing."""
     (folder / "turned.gguf").write_bytes(Copy("llama").each(lambda trits: -trits).written())
     (folder / "text.txt").write_text(unseen_text()[:1000], encoding="utf-8")
     found = told("i2s identify turned.gguf --likelihood text.txt --json", folder)

@@ -151,7 +151,7 @@ class Terminal:
         os.write(self._terminal, text.encode())
 
     def wait(self, ready: Path, seconds: float = 600) -> None:
-        """Read what is shown until a file is there."""
+        """Read the output until a file exists."""
         end = time.monotonic() + seconds
         while not ready.exists() and time.monotonic() < end:
             if select.select([self._terminal], [], [], 0.1)[0]:
@@ -162,7 +162,7 @@ class Terminal:
         assert ready.exists()
 
     def until(self, text: str, seconds: float = 600) -> str:
-        """What is shown until a text is among it."""
+        """Read the output until it contains a text."""
         shown, end = "", time.monotonic() + seconds
         while text not in shown and time.monotonic() < end:
             if select.select([self._terminal], [], [], 0.1)[0]:

@@ -77,7 +77,7 @@ def test_the_context_has_what_a_build_takes_and_no_more() -> None:
 @pytest.mark.install
 @pytest.mark.skipif("I2S_INSTALL" not in os.environ, reason="compiles the package: I2S_INSTALL=1")
 def test_the_build_steps_run(tmp_path: Path) -> None:
-    """Those of the first stage after apt's, in a copy of the context, and what the container then runs."""
+    """The steps of the first stage after apt's, in a copy of the context, and the program that the container then runs."""
     context, target = tmp_path / "context", tmp_path / "i2s"
     for path in subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
         "\n"

@@ -39,7 +39,7 @@ def test_identify(tmp_path: Path) -> None:
 
 
 def test_run_tells_a_story(tmp_path: Path) -> None:
-    """Out of the box, without a word to continue: a story from its beginning to its end."""
+    """Without a file and without a prompt: a story from its beginning to its end."""
     done = run(tmp_path, "run")
     assert done.returncode == 0
     said = done.stderr.splitlines()
@@ -53,7 +53,7 @@ def test_run_tells_a_story(tmp_path: Path) -> None:
 
 @TOKENIZERS
 def test_run_without_a_prompt_continues_the_opening(tmp_path: Path) -> None:
-    """What stands for it as tokens, since encoding needs an extra."""
+    """The opening is also declared as tokens, since encoding needs an extra."""
     begun = run(tmp_path, "run", "--prompt", "One morning", "-n", "379", "-q")
     assert run(tmp_path, "run", "-q").stdout == "One morning" + begun.stdout
     ids = run(tmp_path, "run", "-q", "--ids").stdout

@@ -112,7 +112,7 @@ def test_action_runs(tmp_path: Path) -> None:
 
 
 def test_action_compiles_once_in_a_job(tmp_path: Path) -> None:
-    """The step that installs, with a Python that notes what it is asked: a second use of the action compiles nothing."""
+    """The step that installs, with a Python that records its calls: a second use of the action compiles nothing."""
     step = next(step for step in loaded("action.yml")["runs"]["steps"] if step["name"] == "Install i2s-spec")
     python, asked, place = tmp_path / "a python", tmp_path / "asked", tmp_path / "temp" / "i2s-spec"
     python.write_text(

@@ -37,7 +37,7 @@ INFO: Final = "import json; from i2s_spec.cli.info import describe; print(json.d
 
 
 def run(*words: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Python with these settings; those of this run do not count."""
+    """Run Python with these settings in place of those of this run."""
     environment = {name: value for name, value in os.environ.items() if name not in (isa.VARIABLE, isa.HIDE)}
     return subprocess.run(
         [sys.executable, *words], env=environment | settings, capture_output=True, text=True, check=False
@@ -64,7 +64,7 @@ def test_a_kernel_set_is_available_if_any_table_can_run_it() -> None:
 
 @pytest.mark.parametrize("profile", share(PROCESSORS, every=2))
 def test_hidden_features_are_missing_in_every_table(profile: str) -> None:
-    """A hidden feature never brings anything, and the sets that need it are gone."""
+    """Hiding a feature never adds a set, and removes the sets that need it."""
     whole, masked, gone = facts(), facts(I2S_HIDE=PROCESSORS[profile]), set(PROCESSORS[profile].split(","))
     assert masked["processor"] == {name: has and name not in gone for name, has in whole["processor"].items()}
     assert masked["hidden"] == [name for name, has in whole["processor"].items() if has and name in gone]
@@ -76,7 +76,7 @@ def test_hidden_features_are_missing_in_every_table(profile: str) -> None:
 
 
 def test_reported_requirements_are_the_checked_ones() -> None:
-    """What a set is said to need is what it asks for, and to ask changes nothing; blocks and evidence count bits too."""
+    """The reported requirements of a set are those that its check reads, and the check changes nothing."""
     features = _cpu.features()
     for table, sets in tables_of_kernels().items():
         for each, needs in zip(sets, needs_of_kernels()[table], strict=True):
@@ -87,7 +87,7 @@ def test_reported_requirements_are_the_checked_ones() -> None:
 
 
 def test_cascade_lake_uses_avx512_where_its_features_suffice() -> None:
-    """AVX-512 with VNNI, but neither VPOPCNTDQ nor VBMI: only survey and blocks do otherwise, and no name is refused."""
+    """AVX-512 with VNNI, but neither VPOPCNTDQ nor VBMI: only survey and blocks use another set; no name is refused."""
     told = facts(I2S_HIDE=PROCESSORS["cascade-lake"])
     if not told["processor"].get("avx512vnni"):
         pytest.skip("this processor has no AVX-512 VNNI")
@@ -120,7 +120,7 @@ def test_histograms_are_right_without_bit_counting_instructions() -> None:
 
 
 def test_a_requested_set_that_a_table_lacks_is_reported() -> None:
-    """On a processor without VPOPCNTDQ the survey has no set avx512, and the products have; here or on any other."""
+    """Without VPOPCNTDQ, the survey has no set avx512, but products have one; the feature is hidden for any processor."""
     masked = {"I2S_HIDE": PROCESSORS["cascade-lake"]}
     asked = next((name for name, runs in reversed(facts(**masked)["tables"]["products"]["sets"].items()) if runs))
     told = facts(I2S_ISA=asked, **masked)

@@ -312,7 +312,7 @@ def test_help_of_every_verb() -> None:
 
 @pytest.mark.thorough
 def test_epilog_examples_work(tmp_path: Path) -> None:
-    """The example at the end of each verb's help works as typed, but that `i2s fuzz` tries fewer inputs.
+    """The example at the end of each verb's help works as typed, except that `i2s fuzz` tries fewer inputs.
 
     What `i2s spec test` does for this checkout is what the tests of `docs/` do.
     """

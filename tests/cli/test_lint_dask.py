@@ -230,7 +230,7 @@ def cluster(tmp_path: Path) -> Iterator[dict[str, Any]]:
 
 
 def below(pid: int) -> list[int]:
-    """Processes that a process started, and those that these started."""
+    """All descendants of a process."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         other = [Path(path).read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]

@@ -14,7 +14,7 @@ from i2s_spec.cli.models.model_text import ModelText, is_ci_log
 
 
 def piped(pieces: Iterable[str], escaped: bool | None = None) -> str:
-    """What comes out of a pipe that pieces of text are written to."""
+    """The output of a pipe to which pieces of text are written."""
     receiver, sender = os.pipe()
     with os.fdopen(receiver, encoding="utf-8", newline="") as reading, os.fdopen(sender, "w", newline="") as writing:
         shown = ModelText(writing, escaped)

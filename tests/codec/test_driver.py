@@ -288,7 +288,7 @@ def test_neon_under_emulation(build: Build, made_up: Path, from_vectors: Path) -
 
 
 def test_as_windows_calls_kernels(made_up: Path, tmp_path: Path, run_by_wine: Callable[..., list[str]]) -> None:
-    """64-bit Windows: `long` of 32 bits, registers that a callee keeps, a stack that is aligned to 16 bytes."""
+    """64-bit Windows: `long` has 32 bits, other registers are callee-saved, the stack is aligned to 16 bytes."""
     *sets, _, verdict = run_by_wine(compiled_for_windows(SOURCE, tmp_path, "-O2"), made_up)
     assert verdict.endswith(", 0 failed")
     assert "portable: runs" in sets

@@ -74,7 +74,7 @@ def test_changes_of_every_word(kernels: str, type: str, target: str) -> None:
 
 @pytest.mark.parametrize("type", TYPES)
 def test_infinities_and_nan_are_reported(kernels: str, type: str) -> None:
-    """One word among numbers, at any place of a vector and of the rest; and what becomes infinite on the way."""
+    """One such word at every position of a vector and of the remainder; and words that become infinite when converted."""
     width = width_of(type)
     for place in (0, 1, 31, 255, 256, 1023):
         words = some(type, place, 1024)
@@ -114,7 +114,7 @@ def test_sums_are_the_definition(type: str, runs: int, rows: int, seed: int, lar
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("gain", share([0.0, 1e-30, 0.7, 1.0, 61.7, 1234.5, 1e5, 3e38, np.inf], every=3))
 def test_trits_of_every_word(kernels: str, type: str, gain: float) -> None:
-    """Integers that are compared give what is defined by a product, rounded and cut."""
+    """Comparing integers gives the same as the definition: a product, rounded and clipped."""
     words = finite(type)
     with np.errstate(all="ignore"):
         wanted = np.clip(np.rint(wide(words, type) * np.float32(gain)), -1, 1)
@@ -215,7 +215,7 @@ def test_the_kernels_without_python(how: str, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_as_windows_calls_kernels(tmp_path: Path, run_by_wine: Callable[..., list[str]]) -> None:
-    """64-bit Windows: `long` of 32 bits, registers that a callee keeps, a stack that is aligned to 16 bytes."""
+    """64-bit Windows: `long` has 32 bits, other registers are callee-saved, the stack is aligned to 16 bytes."""
     program = compiled_for_windows(HERE / "driver" / "floats.c", tmp_path, "-O2", "-ffp-contract=off")
     *sets, verdict = run_by_wine(program, write_cases(tmp_path / "cases"))
     assert verdict.endswith(" 0 failed")

@@ -128,7 +128,7 @@ def test_transcode_between_layouts(kernel_set: str, source: str, target: str) ->
 
 @cache
 def transcoded(source: str, target: str) -> list[tuple[Any, Any, Any]]:
-    """Calls there and back, and what the definition answers: the same for every set of kernels."""
+    """Calls in both directions with the definition's results: the same for every set of kernels."""
     random, found = np.random.default_rng(1), []
     for shape in ((4, 128), (8, 384), (12, 64), (16, 640), (4, 96), (20, 256), (8, 16), (64, 2560), (4, 32), (2, 192)):
         data = random.integers(0, 256, int(np.prod(shape)) // 4 + 32, dtype=np.uint8).tobytes()
@@ -201,7 +201,7 @@ WAYS = {"plain": (False, 1 << 60), "past": (False, 1 << 12), "owned": (True, 1 <
 def test_results_are_the_same_however_they_are_stored(
     kernel_set: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Plainly, past the cache, and to lines that were asked for before, as on another processor."""
+    """By plain stores, past the cache, and after prefetching the lines for writing, as on another processor."""
     owns, stream_from = WAYS[way]
     monkeypatch.setattr(kernels, "OWNS", owns)
     monkeypatch.setattr(kernels, "STREAM_FROM", stream_from)
@@ -228,7 +228,7 @@ def test_results_are_the_same_however_they_are_stored(
 @pytest.mark.parametrize("way", [kernels.PLAIN, kernels.PAST, kernels.OWNED])
 @pytest.mark.parametrize("group", [1, 16, 32, 33, 48, 64, 80, 96, 1000, 4096, 4160, 8250])
 def test_runs_of_every_length_are_stored_in_every_way(kernel_set: str, group: int, way: int) -> None:
-    """At any address, and not a byte before or behind what was asked for."""
+    """At any address, and without writing a byte before or after the result."""
     row, blocks = chosen().row, 3 if group > 64 else 13
     payload = np.random.default_rng(group).integers(0, 256, blocks * group, dtype=np.uint8)
     fields = (payload.reshape(blocks, 1, group) >> np.array([6, 4, 2, 0], dtype=np.uint8)[:, None]) & 3
@@ -474,7 +474,7 @@ ODD_SHAPES = [(4, 32), (4, 33), (4, 36), (8, 36), (4, 48), (12, 100), (4, 128), 
     [(name, shape) for name, layout in LAYOUTS.items() for shape in ODD_SHAPES if prod(shape) % layout.block == 0],
 )
 def test_code_maps_change_in_every_byte(layout: str, shape: tuple[int, int]) -> None:
-    """Also in what is left behind the last 32 bytes of payload, whatever the length of a run."""
+    """Also in the remainder after the last 32 whole bytes of payload, whatever the length of a run."""
     weights = trits(*shape)
     data = reference.pack(weights, 0.5, layout, strict=False)
     out = bytearray(b"\xa5" * len(data))

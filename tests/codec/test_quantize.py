@@ -87,7 +87,7 @@ def test_rules_one_weight_at_a_time(weights: list[float], rule: str, window: int
     ],
 )
 def test_absmax(weights: list[float], trits: list[int], scale: float) -> None:
-    """The C quantizer (clause 6.2): NaN passes the maximum over and becomes -1, the threshold is a double."""
+    """The C quantizer (clause 6.2): the maximum ignores NaN, which becomes -1; the threshold is a double."""
     got, factor = ternarise(np.array(weights, np.float32), "absmax")
     assert got.tolist() == trits
     assert factor == np.float32(scale)
@@ -234,7 +234,7 @@ def test_the_warning_sees_every_window(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_remainders_follow_the_layout_and_the_scale_sees_them() -> None:
-    """The quantizer takes the maximum of all weights, those that it loses too."""
+    """The quantizer takes the maximum of all weights, including those that it drops."""
     weights = np.full((4, 33), 0.5)
     weights[3, 32] = 0.501
     with pytest.raises(ValueError, match="4 x 33 = 132 elements leave 4 over, elements 128 to 131"):

@@ -188,7 +188,7 @@ def test_the_released_dequantizer_reads_on_into_the_scale() -> None:
 
 @pytest.mark.parametrize("shape", [(1, 33), (2, 16), (127,), (40, 31), (3, 1), (1, 1), (5, 200)])
 def test_reading_on_ends_inside_the_tail(shape: tuple[int, ...]) -> None:
-    """Nobody who reads on needs more than the 32 bytes after the payload, whatever the shape."""
+    """A reader that continues after the payload needs no more than the 32 bytes of the tail, whatever the shape."""
     n = int(np.prod(shape))
     for reader in ("get-rows", "dequantize"):
         codes, taken = read_as(reader, b"\xff" * (n // 4 + 32), shape)

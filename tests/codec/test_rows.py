@@ -34,7 +34,7 @@ def test_programs_are_right_where_rows_are_whole_blocks(reader: str) -> None:
 
 
 def test_get_rows_of_the_fork(shared: Path) -> None:
-    """Where rows begin inside blocks, what the fork gives, row by row, wrong as it is."""
+    """Where rows begin inside blocks, each row is what the fork gives, although it is wrong."""
     vectors, seen = shared / "vectors", 0
     for file in sorted((vectors / "dequant").glob("*.get_rows.npy")):
         case, theirs = file.name.split(".")[0], np.load(file)

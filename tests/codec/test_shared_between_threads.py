@@ -44,7 +44,7 @@ def test_many_threads_give_the_result_of_one() -> None:
 
 
 def changes(parts: Parts) -> list[Callable[[], object]]:
-    """What no other thread may do while one reads."""
+    """Operations that are refused while another thread reads."""
     return [
         lambda: parts.add(0, 0, BLOCK),
         lambda: parts.of_groups(0, 64),

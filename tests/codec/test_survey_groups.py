@@ -24,7 +24,7 @@ TYPES = list(BLOCK_LAYOUTS)
 
 
 def payload(kind: str, rows: int, cols: int, seed: int, order: ByteOrder, faults: int) -> bytes:
-    """A sound payload of random weights, in which some bytes, and some scales, are then anything."""
+    """A sound payload of random weights, in which some bytes and some scales are then replaced by random ones."""
     drawn = np.random.default_rng(seed)
     tensor = blocks_of((rows, cols), kind)
     scales = np.exp2(drawn.uniform(-9, -6, tensor.groups)).astype(np.float16).astype(np.float32)
@@ -90,7 +90,7 @@ def test_groups_are_counted_however_the_payload_is_split(
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("name", SETS)
 def test_every_byte_at_every_place_of_a_group(kind: str, name: str) -> None:
-    """Each value of each byte of a block, so that no byte that is odd, and none that is not, is taken for the other."""
+    """Each value of each byte of a block: unusual bytes are found, and ordinary ones are not taken for them."""
     layout = block_layout(kind)
     unit = group_bytes(layout, layout.block)
     sound = np.frombuffer(block_reference.pack(np.zeros((TILE, layout.block), np.int8), 1.0, kind), dtype=np.uint8)
@@ -137,7 +137,7 @@ def test_small_scales_before_any_others(name: str) -> None:
 
 
 def test_a_range_that_begins_inside_a_group() -> None:
-    """What a sample takes: codes of a group that is cut are looked at, its scale is not."""
+    """As in a sample: the codes of a group that is cut are checked, its scale is not."""
     longer = payload("PTQ1_0", 256, 256, 3, "little", 80)
     for name in SETS:
         parts = _survey.Parts(name)

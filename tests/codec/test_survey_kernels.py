@@ -69,7 +69,7 @@ def test_sizes(name: str, size: int, width: int, mask: int) -> None:
 
 @pytest.mark.parametrize("name", SETS)
 def test_the_largest_counts_of_a_block(name: str) -> None:
-    """No inner sum overflows: blocks in which every code is 1, 2 or 3, and those in which one bit is another."""
+    """No inner sum overflows: blocks in which every code is 1, 2 or 3, also with one bit changed."""
     for value in (0x55, 0xAA, 0xFF):
         data = bytearray([value]) * (2 * BLOCK)
         for at in (None, 0, BLOCK - 1, BLOCK + 777):
@@ -271,7 +271,7 @@ def test_a_tail_in_two_reads(name: str, size: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("holes", [0, 1, 3, 4])
 def test_a_hole_that_ends_inside_a_part(holes: int, tmp_path: Path) -> None:
-    """Only a part without any byte that was written is passed over, and its tail is read all the same."""
+    """Only a part in which no byte was written is skipped, and its tail is still read."""
     size, tail = 4 * 16 * BLOCK, bytes(range(32))
     path = tmp_path / "sparse"
     written = payload_of((4 - holes) * 16 * BLOCK)
@@ -300,7 +300,7 @@ def test_a_hole_that_ends_inside_a_part(holes: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("run", [256, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 300, 3 * BLOCK, 5 * BLOCK])
 @pytest.mark.parametrize("before", share([0, 1, 300, BLOCK], every=2))
 def test_a_run_over_many_blocks_of_many_parts(name: str, run: int, before: int) -> None:
-    """It begins in one part, goes through blocks of the next one, and ends anywhere."""
+    """The run begins in one part, covers blocks of the next one, and ends anywhere."""
     data = payload_of(2 * BLOCK - before) + b"\x55" * (before + run) + b"\x11" + payload_of(BLOCK // 2)
     parts = _survey.Parts(name)
     for start, stop in ((0, 2 * BLOCK), (2 * BLOCK, len(data))):
@@ -360,7 +360,7 @@ def test_one_infinity_anywhere(name: str, kind: str, width: int) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("how", ["here", "neon"])
 def test_blocks_without_python(how: str, tmp_path: Path) -> None:
-    """Every set looks at blocks as plain C does, also of a processor that is emulated."""
+    """Every set gives the same results for blocks as plain C, also on an emulated processor."""
     emulator = next(filter(shutil.which, ("qemu-aarch64", "qemu-aarch64-static")), None)
     compiler = "aarch64-linux-gnu-gcc" if how == "neon" else "cc"
     if shutil.which(compiler) is None or (how == "neon" and (emulator is None or platform.machine() == "aarch64")):

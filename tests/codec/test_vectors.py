@@ -265,7 +265,7 @@ def test_preprocessing_of_checkpoints(shared: Path) -> None:
 
 
 def test_packing_of_0xbitnet(vectors: Path, codec: Any) -> None:
-    """Whole blocks are the same; a last block that is not whole is filled up with zeros, where the quantizer stops."""
+    """Whole blocks are the same; a partial last block is filled with zeros, while the quantizer stops before it."""
     for case, file in cases(vectors / "ref_0xbitnet", "*.packI2S_flat.npy", 9):
         trits = np.sign(np.load(vectors / f"quant/in/{case}.npy")).astype(np.int8).reshape(-1)
         whole = np.zeros(-(-trits.size // 128) * 128, np.int8)

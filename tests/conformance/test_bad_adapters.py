@@ -25,7 +25,7 @@ PYTHON = [sys.executable, "-I", "-S", "-u", "-c"]
 
 
 def started(script: str, bounds: Bounds = QUICK) -> AdapterFault:
-    """What is said of an adapter that is not even started."""
+    """The fault of an adapter that fails at its start."""
     asker = ProtocolAsker([*PYTHON, script], bounds)
     try:
         with pytest.raises(AdapterFault) as caught:
@@ -59,7 +59,7 @@ def test_faults_at_the_start(kind: str, sentence: str, script: str) -> None:
 
 
 class Clock:
-    """A clock on which nothing takes time until a file is there; a look at it later, all time is over."""
+    """A clock that stands still until a file exists; from the second reading after that, every time limit is exceeded."""
 
     def __init__(self, file: Path) -> None:
         self.file, self.there = file, False

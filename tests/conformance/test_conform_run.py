@@ -215,7 +215,7 @@ def test_mistakes_have_names(tmp_path: Path) -> None:
 
 
 def test_a_layout_is_named_before_a_transposition(tmp_path: Path) -> None:
-    """In this matrix both move elements alike; a layout is what readers of I2_S get wrong."""
+    """In this matrix both mistakes move elements alike; a wrong layout is more likely in readers of I2_S."""
     trits = np.tile(np.array([-1, 0, 1, 1], np.int8).repeat(8), 16)
     data = native.pack(trits, 0.75)
     got = native.unpack(data, (4, 128), "sequential-msb")[0].reshape(-1)

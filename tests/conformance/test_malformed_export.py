@@ -178,7 +178,7 @@ def test_a_file_without_i2s_is_as_long_and_as_sound() -> None:
 
 @pytest.mark.parametrize("name", ["ver0", "bad_magic", "key_too_long", "nested_arr_5", "name_huge", "ndims5"])
 def test_without_i2s_no_type_36_is_left_after_the_fault(name: str) -> None:
-    """A reader that is too lax to see the fault comes to the tensor infos: it must not stop there for another reason."""
+    """A lax reader that misses the fault reaches the tensor infos, and must not stop there for another reason."""
     (case,) = (each for each in malformed() if each.name == name)
     twin = without_i2s(case.data)
     assert twin is not None

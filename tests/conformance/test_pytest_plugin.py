@@ -53,7 +53,7 @@ def test_without_the_option_nothing_is_added(tmp_path: Path) -> None:
 
 
 def test_whether_there_is_a_program_is_known_before_the_suite_is_written(tmp_path: Path) -> None:
-    """Nothing else is looked at either: that the folder of vectors is missing is not said."""
+    """Nothing else is checked either: a missing folder of vectors is not reported."""
     (tmp_path / "no_suite.py").write_text(
         "import i2s_spec.conformance.vectors.write_suite as module\n"
         "def write_suite(folder): raise AssertionError('the suite is written')\n"

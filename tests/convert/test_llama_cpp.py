@@ -109,7 +109,7 @@ def test_llama_cpp_computes_converted_files_alike(
 
 @pytest.mark.thorough
 def test_other_weights_are_told_apart(folder: Path, program: Name) -> None:
-    """The measure is no formality: a model that differs in nothing but its weights is far below the bound."""
+    """The measure detects other weights: a model that differs only in its weights is far below the bound."""
     one, other = folder / "one.gguf", folder / "other.gguf"
     for seed, path in enumerate((one, other)):
         if not path.exists():

@@ -88,7 +88,7 @@ def test_with_either_head(architecture: str, head: str) -> None:
 
 
 def test_unit_tables_are_those_of_the_first_version() -> None:
-    """Their logits say nothing: the perplexity of a tied head is beyond any vocabulary."""
+    """Their logits are useless: with a tied head, the perplexity is larger than any vocabulary."""
     logits, tokens, _ = logits_of("bitnet-b1.58", unit_tables=True, embd=256)
     assert perplexity(logits, tokens) > 1e10
     little, unit = (open_file(model_bytes("llama", unit_tables=each)) for each in (False, True))

@@ -54,7 +54,7 @@ def rows() -> bytes:
 
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that tensors are several windows."""
+    """Small windows, so that tensors have several of them."""
     monkeypatch.setattr(trits_module, "WINDOW", 1 << 13)
 
 

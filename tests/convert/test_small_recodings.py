@@ -38,7 +38,7 @@ def converted(file: File, source: str, target: str, **options: Any) -> tuple[byt
 
 
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on no tensor is small."""
+    """Treat no tensor as small from here on."""
     monkeypatch.setattr(small_recodings, "SMALL", 0)
     monkeypatch.setattr(small_recodings, "SMALL_UNPACKED", 0)
 

@@ -60,7 +60,7 @@ def _floats(weights: np.ndarray[Any, Any], kind: str, order: ByteOrder) -> bytes
 
 
 def answers(file: File, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Iterator[Any]:
-    """What comes of a conversion where tensors are joined, and where each is alone."""
+    """The results of a conversion: with small tensors joined, and with each tensor converted separately."""
     for small in (1 << 12, 0):
         with monkeypatch.context() as patch:
             patch.setattr(small_recodings, "SMALL", small)

@@ -59,7 +59,7 @@ def test_two_runs_give_the_same_files(tmp_path: Path) -> None:
 
 
 def test_a_stopped_run_goes_on_as_if_it_had_not_been_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a checkpoint keeps is everything: weights, optimizer, and where in the text it was."""
+    """A checkpoint contains everything: the weights, the state of the optimizer, and the position in the text."""
     monkeypatch.syspath_prepend(str(SCRIPTS))
     import corpus
     import torch

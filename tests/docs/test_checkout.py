@@ -26,7 +26,7 @@ needs_mkdocs = pytest.mark.skipif(find_spec("material") is None, reason="no mkdo
 
 
 def clone(folder: Path, version: str = __version__) -> Path:
-    """A clone in small that was never built: its package cannot be imported."""
+    """A small clone that was never built: its package cannot be imported."""
     (folder / "i2s_spec").mkdir(parents=True)
     (folder / "i2s_spec" / "__init__.py").write_text("raise ImportError('not built')\n")
     (folder / "i2s_spec" / "_version.py").write_text(f'__version__ = "{version}"\n')

@@ -27,7 +27,7 @@ MARKED = re.compile(r"Written by (?:`i2s rules|i2s_spec\.(?:docs|draw|exports))"
 
 
 def make_only(shown: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the other rules' pages what commands print is taken as it stands there."""
+    """For the pages of other rules, the output of commands is taken from the existing page."""
     words = pages.words
 
     def some_words(rule: Rule, run: Run) -> str:
@@ -86,7 +86,7 @@ MADE = {name: cache(make) for name, make in derived.FILES.items()}
 
 
 def use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a folder as the checkout, in which the commands of the rules' pages are not run."""
+    """Use a folder as the checkout, without running the commands of the rules' pages."""
     monkeypatch.setattr(derived, "FILES", MADE)
     monkeypatch.setattr(pages, "words", lambda rule, run: as_markdown(rule))
     monkeypatch.setattr(checkout, "__file__", str(folder / "i2s_spec" / "docs" / "checkout.py"))
@@ -109,7 +109,7 @@ def current(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def other(current: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The same, to be changed."""
+    """A copy of `current` that the test may change."""
     shutil.copytree(current, tmp_path, symlinks=True, dirs_exist_ok=True)
     use(tmp_path, monkeypatch)
     return tmp_path / "spec"

@@ -52,7 +52,7 @@ def test_commands_that_are_named_exist() -> None:
 
 
 def test_the_picture_is_current_and_self_contained() -> None:
-    """It is a file of its own, whole, and fetches nothing; its place in the README says what it shows."""
+    """The picture is one self-contained file that fetches nothing; its alternative text in the README describes it."""
     drawn = (ROOT / "spec" / "assets" / "front.svg").read_text(encoding="utf-8")
     assert drawn == picture()
     root = ElementTree.fromstring(drawn)

@@ -19,7 +19,7 @@ TEXTS = {page: page.read_text(encoding="utf-8") for page in checkout.pages()}
 
 
 def anchors(text: str) -> set[str]:
-    """Anchors that a page has: its headings', and those that stand in it."""
+    """The anchors of a page: those of its headings, and those written in its text."""
     headings = {slug(re.sub(r"[`*]", "", title)) for title in re.findall(r"^#{1,6} (.+?) *$", text, re.MULTILINE)}
     return headings | set(re.findall(r"\{ #([\w.-]+) \}", text))
 

@@ -52,7 +52,7 @@ def test_commands_are_such_as_there_are(page: str, line: str) -> None:
 
 
 def test_the_tutorial_of_layouts_finds_and_repairs() -> None:
-    """What `test_every_fence_holds` runs is the whole way: an error, its evidence, the repair, text worth reading."""
+    """`test_every_fence_holds` runs the whole tutorial: an error, its evidence, the repair, readable text."""
     page = (checkout.chapters() / "tutorials" / "layout.md").read_text(encoding="utf-8")
     shown = [body for kind, body in re.findall(r"^```(i2s-console)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)]
     garbled, finding, evidence, repaired, mixed, random = shown

@@ -20,7 +20,7 @@ model_file = partial(model_bytes, layers=1, seed=3)
 
 
 def moved(data: bytes, by: int) -> memoryview:
-    """The same bytes, so many after where an allocation begins."""
+    """The same bytes at this offset from the start of an allocation."""
     held = bytearray(len(data) + by)
     held[by:] = data
     return memoryview(held)[by:]

@@ -44,7 +44,7 @@ def overwritten(path: Path) -> None:
 
 
 def restored(path: Path) -> None:
-    """As `overwritten`, and nothing but the time of the last change of state tells."""
+    """As `overwritten`, but only the time of the last status change (ctime) reveals it."""
     before = path.stat()
     overwritten(path)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -191,7 +191,7 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_change_of_another_file_is_said(
     call: str, others: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its bytes are of two moments: nothing is written of them, and no verdict stands."""
+    """The bytes were read before and after the change: nothing is written from them, and no verdict is given."""
     words, changing, number, code = OTHERS[call]
     folder = tmp_path / "others"
     shutil.copytree(others, folder)

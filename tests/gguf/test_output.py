@@ -335,7 +335,7 @@ def test_a_stream_that_takes_parts_gets_everything() -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks /proc what is open")
 @pytest.mark.parametrize("force", [False, True])
 def test_a_system_like_windows(target: Path, monkeypatch: pytest.MonkeyPatch, force: bool) -> None:
-    """An open file can be neither renamed nor removed, files are text unless one asks, and they have no modes."""
+    """As on Windows: open files can be neither renamed nor removed, files are text by default, and have no modes."""
     binary, really_open = 1 << 30, os.open
     flags: list[int] = []
 

@@ -238,7 +238,7 @@ def test_records_that_fill_a_file_exactly() -> None:
 @pytest.mark.parametrize("kind", range(13))
 @pytest.mark.parametrize("bits", [60, 61, 62, 63, 64])
 def test_counts_that_overflow(kind: int, bits: int) -> None:
-    """A count whose bytes are a multiple of 2^64 are not as many bytes as that leaves."""
+    """A count whose size in bytes reaches 2^64 must not wrap around to a size that fits."""
     for count in {(1 << bits) - 1, (1 << bits) % (1 << 64), -(-(1 << 64) // SMALLEST_VALUE[kind])}:
         if 0 < count < 1 << 64:
             data = header(1) + struct.pack("<Q", 1) + b"k" + struct.pack("<IIQ", 9, kind, count) + bytes(64)
@@ -332,7 +332,7 @@ def test_the_first_string_that_is_not_utf8(big: bool) -> None:
 
 @pytest.mark.parametrize("kind", ["number", "string", "array", "tensor"])
 def test_the_last_field_across_the_end_of_the_window(kind: str) -> None:
-    """What is in memory ends inside the last field, and the file ends with it."""
+    """The window ends inside the last field, and the file ends with that field."""
     last = {
         "number": struct.pack("<Q", 1) + b"z" + struct.pack("<IQ", ValueType.UINT64, 7),
         "string": struct.pack("<Q", 1) + b"z" + struct.pack("<IQ", ValueType.STRING, 6) + b"string",

@@ -99,7 +99,7 @@ def test_reads_that_give_less_than_was_asked_for(path: Path, monkeypatch: pytest
 
 
 def test_a_system_without_reading_at_an_offset(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Windows: paths are read by seeking, a lint finds the same, and threads do not move each other's place."""
+    """As on Windows: paths are read by seeking, lint finds the same, and threads do not change each other's position."""
     from concurrent.futures import ThreadPoolExecutor
 
     from i2s_spec.gguf import source as module

@@ -105,7 +105,7 @@ def test_a_record_is_replaced(tmp_path: Path, exchanges: bool, monkeypatch: pyte
 @pytest.mark.parametrize("exchanges", [True, False])
 @pytest.mark.parametrize("call", [0, 1, 2])
 def test_a_record_is_there_whenever_the_run_is_killed(tmp_path: Path, exchanges: bool, call: int) -> None:
-    """Killed at each of its renames: the old record is there, or the new one, or the next run brings the old one back."""
+    """Killed at each of its renames: the old record exists, or the new one, or the next run restores the old one."""
     record(tmp_path / "g", 1)
     code = f"""
 import i2s_spec.gguf.unfinished as unfinished, shutil

@@ -294,7 +294,7 @@ def test_nothing_but_nan_is_not_blamed_on_arm(
 def test_values_that_are_not_finite_are_reported_first(
     golden: Record, dump: Callable[..., Path], tmp_path: Path, tokens: int, value: float
 ) -> None:
-    """Numbers of tokens that meet `nrc-4`, which a value without a number cannot show: at most a guess behind."""
+    """Also for numbers of tokens at which `nrc-4` has an effect: values that are not finite are no evidence of it."""
     record(golden[1], np.arange(tokens) + 7, tmp_path / "golden", form="npz")
     with np.load(tmp_path / "golden" / "taps.npz") as stored:
         taps = {name: stored[name] for name in stored if not name.startswith("blk.")}
@@ -313,7 +313,7 @@ def test_values_that_are_not_finite_are_reported_first(
 def test_a_value_that_lost_its_name_to_an_absent_norm(
     golden: Record, dump: Callable[..., Path], tmp_path: Path, mode: Any, part: str
 ) -> None:
-    """A node has one name: where the norm is left out, the value in front of it is called as the norm, and nothing else."""
+    """A node has one name: where the norm is left out, its input gets the name of the norm, and no other."""
     raw, norm = {"attention": ("kqv_out", "attn_sub_norm"), "feed-forward": ("ffn_out", "ffn_sub_norm")}[part]
     word = norm.replace("_", "-")
     with np.load(dump(f"{word}-missing")) as stored:

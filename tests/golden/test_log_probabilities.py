@@ -92,7 +92,7 @@ def test_a_mistake_is_named_exactly(recorded: Recorded, tmp_path: Path, mode: An
 
 @pytest.mark.parametrize(("mode", "server"), pairs(["op-replay", "free-running"], [False, True]))
 def test_a_mistake_with_other_numerics_is_named(recorded: Recorded, tmp_path: Path, mode: Any, server: bool) -> None:
-    """Logits between plausible and wrong: a mistake that takes nine tenths of the distance away explains them."""
+    """Logits between plausible and wrong: a mistake that explains nine tenths of the distance is named."""
     values = logits(recorded.silu.replace(numerics="bitnetcpp-2025"))
     theirs = saved(tmp_path, of_a_server(values) if server else values)
     result = compare(recorded.folder, theirs, model=recorded.model, mode=mode)
@@ -113,7 +113,7 @@ def test_beside_other_taps_the_head_is_replayed(recorded: Recorded, tmp_path: Pa
 
 
 def test_the_tutorials_program_judges_llama_cpp(tmp_path: Path) -> None:
-    """The way of the tutorial as it is written: new, record, convert, dump by xllamacpp, compare."""
+    """The steps of the tutorial as written: new, record, convert, dump by xllamacpp, compare."""
     reason = missing("xllamacpp")
     if reason is not None:
         pytest.skip(reason)

@@ -54,7 +54,7 @@ def loaded(architecture: str, **sizes: int) -> Model:
 def test_a_mistake_is_named(
     model_of: Callable[[str], Model], golden_of: Callable[[str], Path], tmp_path: Path, mistake: Mistake
 ) -> None:
-    """For one architecture of those that it makes a difference to; which one it is takes turns."""
+    """For one of the architectures on which it has an effect; they are chosen in turn."""
     turn = MISTAKES.index(mistake) % len(ARCHITECTURES)
     for name in (*ARCHITECTURES, *ARCHITECTURES)[turn : turn + len(ARCHITECTURES)]:
         if wrong := mistake.apply(model_of(name)):

@@ -24,7 +24,7 @@ def changed(model: Model, node: str, **changes: tuple[str, ...]) -> Model:
 
 
 def dumped(model: Model, path: Path, *without: str) -> Path:
-    """The values of a model, as a runtime dumps them: no integers, nothing of caches, and what is named is left out."""
+    """The values of a model as a runtime dumps them: without integers, without caches, and without the named values."""
     left = ("blk.", "k-", "v-", *without)
     kept = [name for name in model.tap_names() if not name.startswith(left)]
     np.savez(path, **model.forward(TOKENS, taps=kept).taps)
@@ -65,7 +65,7 @@ def test_values_of_another_layer_or_tensor_are_named(tmp_path: Path, architectur
 
 
 def test_keys_of_another_layer_are_named_without_scores(tmp_path: Path) -> None:
-    """As where attention is one operation: the output of attention is the first that is wrong."""
+    """As in a runtime with attention as one operation: its output is the first wrong value."""
     model = load_model(model_bytes("llama", layers=2), threads=1)
     record(model, TOKENS, tmp_path / "golden")
     theirs = dumped(PLACES["keys"][0](model), tmp_path / "x.npz", "kq-", "kq_soft")
@@ -104,7 +104,7 @@ def test_a_scale_of_positions_that_is_ignored(scaled: Model, tmp_path: Path, mod
 
 
 def test_logits_alone_reveal_an_ignored_scale_of_positions(scaled: Model, tmp_path: Path) -> None:
-    """On a small model, of few tokens: attention counts for as much as what does not depend on positions."""
+    """On a small model with few tokens, where attention matters as much as the parts that do not depend on positions."""
     wrong = next(each for each in MISTAKES if each.name == "rope-scale-ignored").apply(scaled)
     assert wrong is not None
     tokens = [*TOKENS, *range(40, 64)]

@@ -114,7 +114,7 @@ def test_an_activation_key_that_llama_cpp_ignores(tmp_path: Path) -> None:
 
 
 def test_another_matrix_is_found(dumped: Dump, tmp_path: Path) -> None:
-    """The comparison is no formality: of a file in which one matrix is another's, that projection is the first wrong tap."""
+    """The comparison detects mistakes: if one matrix is replaced by another, its projection is the first wrong tap."""
     path, theirs = dumped("llama", "Q2_0")
     data = bytearray(path.read_bytes())
     with open_file(path) as file:

@@ -45,7 +45,7 @@ def chunks(log: str) -> list[list[float]]:
 
 
 def test_llama_perplexity_reads_what_we_write(folder: Path) -> None:
-    """Of the same weights its divergence from our base is what 16 bits leave, and likeliest tokens agree; not of others."""
+    """With the same weights it differs from our base only by 16-bit rounding and has the same top tokens; else not."""
     options = ("--kl-divergence", "--kl-divergence-base", f"{folder}/model.kld")
     rows = chunks(llama_tools.perplexity(folder / "model.gguf", *options))
     assert rows
@@ -60,7 +60,7 @@ def test_llama_perplexity_reads_what_we_write(folder: Path) -> None:
 
 
 def test_we_read_what_llama_perplexity_writes(folder: Path, tmp_path: Path) -> None:
-    """Same tokens, and log-probabilities as near as 16 bits of a range of 24 tell."""
+    """Same tokens, and log-probabilities as close as 16 bits over a range of 24 allow."""
     base = tmp_path / "theirs.kld"
     log = llama_tools.perplexity(folder / "model.gguf", "-f", f"{folder}/text.txt", "--kl-divergence-base", str(base))
     theirs, ours = read_base(base.read_bytes()), read_base((folder / "model.kld").read_bytes())

@@ -118,7 +118,7 @@ def test_an_interrupted_record_leaves_nothing(
 def test_a_system_that_opens_no_folders(
     model_of: Callable[[str], Model], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Windows: the record is the same, and nothing else is left."""
+    """As on Windows: the record is the same, and nothing else is left."""
     model = model_of("bitnet-b1.58")
     record(model, [1, 2], tmp_path / "usual")
     monkeypatch.delattr(os, "O_DIRECTORY")

@@ -33,7 +33,7 @@ def tokens(count: int) -> list[int]:
 
 @pytest.mark.parametrize("type", share(["I2_S", *BLOCK_LAYOUTS]))
 def test_quick_numerics_are_right(tmp_path: Path, type: str) -> None:
-    """Keys and values in F16 alone make every fourth code behind a rotation another one."""
+    """Keys and values in F16 alone change every fourth code after a rotation."""
     golden, fast = rotated(type), rotated(type, "fast")
     record(golden, tokens(16), tmp_path / "golden")
     record(fast, tokens(16), tmp_path / "fast")
@@ -121,7 +121,7 @@ def test_wrong_rotations_are_found(
 
 
 def test_a_fortieth_of_wrong_codes_is_detected(golden_q2: tuple[Model, Path], tmp_path: Path) -> None:
-    """The limit behind a rotation is no formality: other codes of the same layer are outside of it."""
+    """The limit after a rotation still detects mistakes: other codes of the same layer are outside of it."""
     model, golden = golden_q2
     taps = dict(model.forward(tokens(12), taps=("*",)).taps)
     name = "blk.0.ffn_down.act_q8"

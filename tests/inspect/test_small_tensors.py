@@ -22,7 +22,7 @@ DIALECTS = ("canonical", "interleave-64", "rows-1x4", "sequential-msb", "interle
 
 
 def alone(monkeypatch: pytest.MonkeyPatch, call: Any) -> Any:
-    """What a call gives where no tensor is small."""
+    """The result of a call that treats no tensor as small."""
     with monkeypatch.context() as patch:
         patch.setattr(small_tensors, "SMALL", 0)
         patch.setattr(small_tensors, "SMALL_FLOATS", 0)

@@ -133,7 +133,7 @@ FROM_THE_SAMPLE = [case for case in SMALL.values() if case.code[0] not in "MTP"]
 
 @named(FROM_THE_SAMPLE)
 def test_spans_meet_what_was_broken(name: str) -> None:
-    """Of what was cut off nothing is left: there the span ends with the file."""
+    """Of bytes that were cut off nothing is left: there the span ends with the file."""
     case = CASES[name]
     if case.data in SOUND or changed(SOUND[0], case.data)[1] > 1 << 14:
         return  # big-endian, where every number differs; or made from a model after all

@@ -364,7 +364,7 @@ def test_interrupt_ends_at_once_with_its_workers(folder: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals are not blocked here")
 def test_an_interrupt_of_a_worker_that_begins_is_for_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ignores interrupts only when Python has begun: before that, one would end it with a traceback."""
+    """A worker ignores interrupts only after Python has started: before that, one would end it with a traceback."""
     early = f"import os\nos.kill(os.getpid(), {int(signal.SIGINT)})\n"
     monkeypatch.setattr(process_pool, "_PROGRAM", early + process_pool._PROGRAM)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])

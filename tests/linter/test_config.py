@@ -248,5 +248,5 @@ def test_used_suppressions() -> None:
 
 
 def test_a_file_without_a_name_is_under_no_folder() -> None:
-    """No file has the empty name, and Python refuses to find a way to it."""
+    """No file has an empty name, and Python refuses to compute a relative path to it."""
     assert suppressed_in("", [Suppression("/more/**", ("G",), "r", "some/folder")]) == {}

@@ -67,7 +67,7 @@ def test_type_42_in_groups_of_128(files: dict[str, bytes]) -> None:
 
 @pytest.mark.parametrize(("kind", "number"), [("PQ2_0", 142), ("PTQ1_0", 143)])
 def test_types_142_and_143(files: dict[str, bytes], kind: str, number: int) -> None:
-    """Nothing is wrong with the type; what is said is that the file does not say whether it is rotated."""
+    """The type is valid; the finding says only that the file does not state whether it is rotated."""
     ((code, message),) = said(files[kind])
     assert code == "M042"
     assert message.startswith(f"14 tensors have type {number}, but no key declares how the rows are rotated")
@@ -108,7 +108,7 @@ def test_the_rule_on_falcon_e_names_the_fork_of_2026() -> None:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("kind", ["Q2_0", "I2_S"])
 def test_an_unknown_type_is_one_finding(files: dict[str, bytes], kind: str, place: str, number: int) -> None:
-    """And no cascade: what follows is read as before."""
+    """And no consequences: what follows is read as before."""
     data, count = files[kind], len(list(open_file(files[kind]).tensors.rows))
     rows = [row % count for row in PLACES[place]]
     ((code, message),) = said(renumbered(data, dict.fromkeys(rows, number)))
@@ -127,7 +127,7 @@ def test_each_unknown_number_is_one_finding(files: dict[str, bytes]) -> None:
 
 
 def test_tensors_after_an_unknown_type_are_checked(files: dict[str, bytes]) -> None:
-    """A scale that is not a number in the tensor behind it."""
+    """A scale that is not a number, in the tensor after it."""
     file = open_file(files["Q2_0"])
     rows: list[Any] = list(file.tensors.rows)
     row = next(i for i, each in enumerate(rows) if i > 5 and each.number == BY_NAME["Q2_0"].number)

@@ -18,7 +18,7 @@ from i2s_spec.schema.dialect import CANONICAL, CodeMap
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int | None]]:
-    """Small files are large ones here; with which code map and how many layers the weights were asked."""
+    """Treat small files as large ones, and list the code map and number of layers of each search for the layout."""
     calls: list[tuple[str, int | None]] = []
     real = evidence.layout_evidence
 
@@ -68,7 +68,7 @@ def test_the_layout_is_not_determined_if_no_rule_needs_it(asked: list[tuple[str,
 def test_a_failure_ahead_of_time_is_reported_when_a_rule_asks(
     failure: type[Exception], asked: list[tuple[str, int | None]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So it is reported as with one thread, once."""
+    """It is reported once, as with one thread."""
 
     def fails(*args: object, **options: object) -> None:
         if failure is FormatError:

@@ -437,7 +437,7 @@ def test_hostile_texts_take_linear_time(run: bytes) -> None:
 
 
 def test_harmless_text_hides_no_template() -> None:
-    """Templates are looked at first, and what is not looked at is an error under `security`."""
+    """Templates are scanned first, and text that is not scanned is an error under `security`."""
     evil = b"{{ ''.__class__.__mro__ }}{% for i in range(10**9) %}{% endfor %}"
     filler = [key_value(b"general.k%02d" % i, ValueType.STRING, b"a " * 131_071) for i in range(17)]
     template = key_value(b"tokenizer.chat_template", ValueType.STRING, evil)
@@ -500,7 +500,7 @@ def test_ordinary_texts(key: bytes, text: str) -> None:
 
 @pytest.mark.parametrize("name", ["block_count", "embedding_length", "attention.head_count", "rope.dimension_count"])
 def test_a_u64_that_the_gguf_document_allows_is_not_an_error_of_the_format(name: str) -> None:
-    """No loader takes it, and the document has it: M003 says so, and the profile that judges by the document does not."""
+    """Loaders refuse it, but the GGUF document allows it: M003 reports it, except under the profile of the document."""
     model = Model("llama")
     at = model.place(f"llama.{name}")
     pair = model.keys[at]

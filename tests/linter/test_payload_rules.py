@@ -340,7 +340,7 @@ ON_HEADERS = [one for one in all_rules() if one.check and not one.late and one.n
 
 @pytest.mark.parametrize("made", ON_HEADERS, ids=lambda one: one.code)
 def test_rules_on_the_header_do_not_wait_for_the_payloads(made: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They run while threads read; one that asks for the survey is declared `late`, and comes after them."""
+    """They run while threads read the payloads; a rule that needs the survey is declared `late`, and runs after them."""
 
     def asked(_: Subject) -> None:
         raise AssertionError(f"{made.code} is not declared late, and asks for the survey")

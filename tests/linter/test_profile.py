@@ -166,7 +166,7 @@ def test_rules_that_need_a_reference_need_one() -> None:
 
 
 def test_a_prefix_that_is_repeated_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A configuration of a megabyte that says "S" 150,000 times took 13 s: each time was held against each rule."""
+    """A configuration of a megabyte with 150,000 times "S" took 13 s: each of them was compared with each rule."""
     seen: list[str] = []
     prefix = selection._prefix
     monkeypatch.setattr(selection, "_prefix", lambda name: (seen.append(name), prefix(name))[1])

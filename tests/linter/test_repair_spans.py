@@ -117,7 +117,7 @@ def test_an_end_that_may_be_of_an_unknown_type_stays() -> None:
 
 
 def held(data: bytes, size: int) -> bytearray:
-    """By the definition, byte by byte: which of the data section any tensor may hold as more than unused bytes."""
+    """By the definition, byte by byte: 1 for bytes of the data section that a tensor may use, tails aside."""
     file = open_file(data)
     mask = bytearray(size)
     for tensor in file.tensors.rows:

@@ -63,7 +63,7 @@ def varied(count: int) -> Iterator[Record]:
 
 
 def defined(records: Iterable[Record]) -> Any:
-    """The table as Arrow makes it of whole rows: what the quick way has to give."""
+    """The table as Arrow makes it from whole rows: the expected result of the fast path."""
 
     def text(value: Any) -> str | None:
         return quote(value, limit=4096, bare=True) if isinstance(value, str) else None

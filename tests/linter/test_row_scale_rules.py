@@ -20,7 +20,7 @@ PAYLOAD = ROWS * COLS // 4
 
 @pytest.fixture(autouse=True)
 def small_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that codes and scales are read in several parts."""
+    """Small parts, so that codes and scales are read in several of them."""
     monkeypatch.setattr(group_anomalies, "_READ", 160)
 
 

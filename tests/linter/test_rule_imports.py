@@ -32,7 +32,7 @@ def test_modules_that_are_about_some_files_exist() -> None:
 
 
 def test_no_module_finds_anything_in_a_file_that_it_is_not_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With all rules asked of every file, the broken copies that have other faults get the same findings."""
+    """If every rule is run on every file, the broken copies that have other faults get the same findings."""
     homes = {f"{HOME}.{home}" for home in ABOUT_SOME}
     left_out = concerns.concerned
     skipped: list[str] = []
@@ -55,7 +55,7 @@ def test_no_module_finds_anything_in_a_file_that_it_is_not_about(monkeypatch: py
 
 
 def test_rules_apply_if_their_concern_is_unknown() -> None:
-    """Of a file with very many keys or tensors nothing is looked at for this."""
+    """Likewise for files with very many keys or tensors, in which nothing is searched for this."""
     assert concerns.concerned("of.no.module", _Subject(1, 1))  # type: ignore[arg-type]
     assert concerns.concerned(f"{HOME}.container.split_files", _Subject(5000, 1))  # type: ignore[arg-type]
     assert concerns.concerned(f"{HOME}.container.split_files", _Subject(1, 5000))  # type: ignore[arg-type]
@@ -90,7 +90,7 @@ def test_a_registry_without_an_index_has_what_is_put_in() -> None:
 
 
 def test_a_finding_of_a_rule_is_that_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever severity a run gives it, without another object where the severity is its own."""
+    """With whatever severity a run gives it; with its own severity, it is the same object."""
     (finding,) = lint(CASES["dup_key"].data).findings
     assert isinstance(finding.rule, Rule)
     assert finding.rule is REGISTRY[finding.code]

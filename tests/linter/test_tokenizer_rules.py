@@ -131,7 +131,7 @@ def test_large_vocabularies_take_linear_time() -> None:
 
 @pytest.mark.parametrize("kept", [0, 1, string_arrays.MARKED])
 def test_markers_are_found_however_many_are_kept(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the walk over the tokens kept too few of them, the template's are looked for by another walk."""
+    """If the walk over the tokens kept too few of them, those of the template are searched by another walk."""
     monkeypatch.setattr(string_arrays, "MARKED", kept)
     model = Model("llama").set("tokenizer.chat_template", b"{{ 'a' }}<|start_header_id|>{{ 'b' }}<|eot_id|>")
     assert only(model, "T020").details["count"] == 1

@@ -212,6 +212,6 @@ def test_the_right_models_get_none_of_these_codes(name: str) -> None:
 
 @pytest.mark.parametrize("dialect", ["sequential-lsb", "sequential-lsb/zero-first", "sequential-msb/twos-complement"])
 def test_a_dialect_is_named_with_its_code_map(dialect: str) -> None:
-    """Who converts with the layout alone would turn signs."""
+    """A conversion with the layout alone would invert signs."""
     found = next(finding for finding in lint(Copy().packed(dialect).written()).findings if finding.code == "I213")
     assert str(found.got) == dialect

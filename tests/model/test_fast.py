@@ -135,7 +135,7 @@ def test_a_long_prompt(data: bytes, architecture: str) -> None:
 
 
 def run_steps(steps: list[dict[str, Any]], values: np.ndarray, tokens: int, threads: int) -> np.ndarray:
-    """What steps over tokens make of the values of all slots."""
+    """The values of all slots after steps over tokens."""
     program, after = _fast.Program(), values.copy()
     for step in steps:
         program.add(_fast.OPS["times"], **step)

@@ -76,7 +76,7 @@ def test_neon_under_emulation(tmp_path: Path) -> None:
 
 
 def test_as_windows_calls_kernels(tmp_path: Path, run_by_wine: Callable[..., list[str]]) -> None:
-    """64-bit Windows: `long` of 32 bits, registers that a callee keeps, a stack that is aligned to 16 bytes."""
+    """64-bit Windows: `long` has 32 bits, other registers are callee-saved, the stack is aligned to 16 bytes."""
     source = HERE / "driver" / "fast.c"
     *sets, verdict = run_by_wine(compiled_for_windows(source, tmp_path, "-O2", "-ffp-contract=fast"))
     assert verdict.endswith(" passed, 0 failed")

@@ -76,7 +76,7 @@ def test_each_choice_of_the_profile_matters(tmp_path: Path, changes: dict[str, A
 
 
 def test_another_activation_is_told_apart(tmp_path: Path) -> None:
-    """The bound is no formality: relu2 in the place of silu is far outside of it."""
+    """The bound detects mistakes: relu2 in the place of silu is far outside of it."""
     path = tmp_path / "model.gguf"
     new(path, "bitnet", type="Q2_0", **SIZES)
     model = load_model(path, "llamacpp-2026", threads=1, activation="relu2")

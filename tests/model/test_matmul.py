@@ -228,7 +228,7 @@ def test_arguments_that_do_not_fit() -> None:
 
 
 def test_the_kernel_set_in_use(kernel_set: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One variable for all tables of kernels: where one cannot run a set of that name it takes what is beneath."""
+    """One variable for all tables of kernels: a table that cannot run the named set takes the next lower one."""
     sets = matmul.kernel_sets()
     assert isa.chosen(sets).name == kernel_set
     order = [name for name, _ in isa.names()]

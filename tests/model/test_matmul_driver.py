@@ -161,7 +161,7 @@ def test_under_sanitizers(build: Build, made_up: Path, tmp_path: Path, sanitizer
 
 
 def emulator() -> str:
-    """The emulator of 64-bit ARM, where it is needed and there."""
+    """The emulator of 64-bit ARM, if it is needed and installed."""
     if platform.machine() == "aarch64":
         pytest.skip("this processor runs NEON itself")
     found = next(filter(shutil.which, ("qemu-aarch64", "qemu-aarch64-static")), None)
@@ -195,7 +195,7 @@ def test_neon_under_emulation(build: Build, made_up: Path, compiler: str) -> Non
 def test_kernel_sets_by_features_of_arm_processors(
     build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From what the system says of a processor to the set that is chosen, and what is refused; names as `_cpu` has them."""
+    """From the features that the system reports to the chosen set, and refused sets; names are those of `_cpu`."""
     cases, codes = Cases(), np.ones((9, 128), dtype=np.int8)
     payload = bytes(range(96))
     cases.add(PRODUCT, (3, 1, 9), [payload, codes.tobytes()], [bitlinear.dot(payload, 3, 128, codes)])
@@ -240,7 +240,7 @@ int main(void) {{
 
 
 def test_as_windows_calls_kernels(made_up: Path, tmp_path: Path, run_by_wine: Callable[..., list[str]]) -> None:
-    """64-bit Windows: `long` of 32 bits, registers that a callee keeps, a stack that is aligned to 16 bytes."""
+    """64-bit Windows: `long` has 32 bits, other registers are callee-saved, the stack is aligned to 16 bytes."""
     *sets, verdict = run_by_wine(compiled_for_windows(SOURCE, tmp_path, "-O2", "-ffp-contract=off"), made_up)
     assert verdict.endswith(", 0 failed")
     assert "portable: runs" in sets

@@ -111,7 +111,7 @@ def test_llamafile_committed(name: str, index: int) -> None:
 
 @pytest.mark.parametrize(("name", "index"), LLAMAFILE)
 def test_llamafile(vectors: Path, name: str, index: int) -> None:
-    """Every bit, of a file of floats too; and 2 % from the build without it, by the codes that flip."""
+    """Equal in every bit, for a file of floats too; flipped codes put it 2 % from the build without llamafile."""
     found = logits(loaded(vectors / OFFICIAL[name], "bitnetcpp-2025-llamafile"), SEQUENCES[index])
     assert hashlib.sha256(found.tobytes()).hexdigest() == LLAMAFILE[name, index]
     without = np.load(vectors / f"logits/{name}.npz")[f"s{index}"]

@@ -152,7 +152,7 @@ def test_whole_passes(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 @needs_panels
 @each_set
 def test_the_processors_that_use_panels(name: str) -> None:
-    """By the maker: Intel's multiply and mask on the same ports, as all do of ARM; nothing is measured."""
+    """Decided by vendor, not measured: Intel's processors multiply and mask on the same ports, as all ARM ones do."""
     row = SETS[name]
     facts = Path("/proc/cpuinfo")
     if name in LEAST:

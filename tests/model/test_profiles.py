@@ -370,7 +370,7 @@ def test_every_profile_has_a_name_and_a_description() -> None:
 
 
 def test_eight_lanes_are_what_they_say() -> None:
-    """The kernel that adds up 32 lanes adds up 8, in llamafile's order: held to the sums written out."""
+    """The kernel for sums of 32 lanes also does 8, in llamafile's order: compared with sums written out."""
     from i2s_spec.model.arithmetic import reductions
     from i2s_spec.model.reference import ggml_math
 

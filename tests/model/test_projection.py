@@ -120,7 +120,7 @@ def test_activations_of_the_reference(vectors: Path) -> None:
 
 
 def test_sums_of_the_reference_through_the_public_function(vectors: Path) -> None:
-    """Of raw products with recorded payloads: exact ones are those of `exact`, others those of a kernel that is named."""
+    """Raw products with recorded payloads: exact ones equal those of `exact`, others those of a named kernel."""
     exact, wrong = 0, set[str]()
     for file in sorted((vectors / "dot/out").glob("*.rawdot.*.npy")):
         name, which = file.name.split(".")[:2]

@@ -189,7 +189,7 @@ def test_side_by_side_the_first_fault_ends_all(server: Server, url: str) -> None
     places = [(at, at + 32) for at in range(3 << 20, 5 << 20, 1 << 14)]
 
     def fault(handler: Handler, seen: Seen) -> bool:
-        """All but the answer that is looked at first, which takes so long that the others could all be asked for."""
+        """All answers but the first one read, which takes so long that all others could be requested meanwhile."""
         if seen.ranges == [places[0]]:
             time.sleep(0.5)
             return False
@@ -497,7 +497,7 @@ def test_temporary_failures_are_retried(server: Server, url: str, monkeypatch: p
 
 @pytest.mark.parametrize("slow", [1, 2], ids=["at once", "later"])
 def test_a_slow_server_is_given_up(server: Server, url: str, slow: int) -> None:
-    """It sends a byte now and then, so that no timeout of a socket is met."""
+    """It sends a byte now and then, so that no timeout of a socket is reached."""
     server.faults.append(every(slow, drip))
     start = time.monotonic()
     with using(Policy(private=True, timeout=100, seconds=1)):

@@ -187,7 +187,7 @@ def test_a_server_of_single_ranges_is_asked_little(server: Server, verb: list[st
 @pytest.mark.parametrize("multipart", [True, False], ids=["many", "single"])
 @pytest.mark.parametrize("verb", share([["dump"], ["dump", "--json"], ["dump", "--limit", "100"], ["dump", "data"]], 2))
 def test_a_dump_of_a_whole_file_asks_little(server: Server, verb: list[str], multipart: bool) -> None:
-    """What it shows comes in few requests; what was not read says so, and nothing is made up for it."""
+    """The output needs few requests; parts that were not read are marked as such, and nothing is invented for them."""
     file, base, scales = full_size()
     server.files["/m.gguf"], server.multipart = file, multipart
     name, *more = verb

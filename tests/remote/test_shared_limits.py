@@ -18,7 +18,7 @@ from i2s_spec.testing.sample import Draft
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Seconds that were waited for; none are."""
+    """The requested waits in seconds; the test does not actually wait."""
     seconds: list[float] = []
     monkeypatch.setattr(Transport, "_wait", lambda self, wait: seconds.append(wait))
     return seconds

@@ -32,7 +32,7 @@ def test_file_types_are_those_of_the_schema() -> None:
 
 
 def test_usual_file_types_fit() -> None:
-    """Rules say nothing of these without asking what the number means: so must who asks."""
+    """Rules skip these without looking up the meaning of the number; the lookup must have the same result."""
     for number, kind in USUAL_FILE_TYPES:
         assert any(kind in meaning.tensors for meaning in numbers.file_types(number))
 

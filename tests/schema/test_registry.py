@@ -47,7 +47,7 @@ def test_a_meaning_ends_no_earlier_than_it_begins() -> None:
 
 
 def test_one_program_gives_a_number_one_meaning_at_a_time() -> None:
-    """But for forks of forks, which are many programs under one name."""
+    """Except for forks of forks, which are many programs under one name."""
     for meanings in (tensor_meanings, file_meanings):
         for number in range(30, 400):
             for program in (UPSTREAM, IK, PRISM):

@@ -34,7 +34,7 @@ def case(
 
 
 def cases_of(name: str, rows: int, blocks: int, seed: int) -> bytes:
-    """Everything that can be asked of one tensor."""
+    """Every kind of call for one tensor."""
     rng, layout, kind = np.random.default_rng(seed), BLOCK_LAYOUTS[name], KINDS[name]
     shape = rows, blocks * layout.block
     tensor = blocks_of(shape, name)
@@ -133,7 +133,7 @@ def test_neon_under_emulation(build: Build, cases: Path) -> None:
 
 @pytest.mark.thorough
 def test_as_windows_calls_kernels(cases: Path, tmp_path: Path, run_by_wine: Callable[..., list[str]]) -> None:
-    """64-bit Windows: `long` of 32 bits, registers that a callee keeps, a stack that is aligned to 16 bytes."""
+    """64-bit Windows: `long` has 32 bits, other registers are callee-saved, the stack is aligned to 16 bytes."""
     *sets, verdict = run_by_wine(compiled_for_windows(SOURCE, tmp_path, "-O2", "-ffp-contract=off"), cases)
     assert verdict.endswith(" 0 failed")
     assert "portable" in {line.split(":")[0] for line in sets}

@@ -89,7 +89,7 @@ def test_the_rule_as_it_is_written(name: str) -> None:
 
 
 def test_groups_of_128_by_the_same_rule_as_groups_of_64() -> None:
-    """What only PrismML's fork has is ggml's rule with another size of group."""
+    """The types that only PrismML's fork has follow ggml's rule with another group size."""
     weights = floats(5, "PQ2_0", 3, 2)
     assert quantize(weights, "PQ2_0") == quantize(weights, "Q2_0_G128")
     values, _ = block_native.unpack(quantize(weights, "PTQ1_0"), weights.shape, "PTQ1_0")

@@ -38,7 +38,7 @@ def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def noise(seed: int, name: str, rows: int, blocks: int) -> tuple[bytes, tuple[int, int]]:
-    """Any bytes at all, as the tensor of a type."""
+    """Random bytes as a tensor of a type."""
     shape = rows, blocks * BLOCK_LAYOUTS[name].block
     return np.random.default_rng(seed).bytes(blocks_of(shape, name).nbytes), shape
 
@@ -118,7 +118,7 @@ def test_there_and_back(name: str, seed: int, shape: tuple[int, int], big: bool,
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_kernel_set_is_the_definition(name: str, kernels: str) -> None:
-    """Over several tiles, and with what is left behind the last of them."""
+    """Over several tiles, with a remainder after the last one."""
     data, shape = noise(5, name, 2, 4 * (2048 // BLOCK_LAYOUTS[name].block) + 3)
     ours, _ = block_native.unpack(data, shape, name, unused_code="plus-two")
     theirs, _ = block_reference.unpack(data, shape, name, unused_code="plus-two")
@@ -159,7 +159,7 @@ def test_results_past_the_cache_are_the_same(name: str, kernels: str, monkeypatc
 def test_packing_writes_exactly_its_bytes_wherever_they_begin(
     name: str, kernels: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whole lines of memory go past the cache; before the first line, and behind the last, other bytes stay."""
+    """Whole cache lines are stored past the cache; bytes before the first and after the last line stay unchanged."""
     monkeypatch.setattr(block_native, "STREAM_FROM", 0)
     for rows, blocks in ((1, 1), (3, 5), (2, 67)):
         values, scales = weights(11, name, rows, blocks)
@@ -185,7 +185,7 @@ def test_one_scale_stands_in_every_group(name: str, kernels: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in BITS])
 def test_every_number_of_digits_is_packed(name: str, kernels: str) -> None:
-    """All 243 of them at every place, so that each byte that stands for a number is made in each lane."""
+    """All 243 numbers of five digits at every position, so that each lane makes every byte that stands for a number."""
     layout = BLOCK_LAYOUTS[name]
     number = (np.arange(243)[:, None] + np.arange(layout.nbytes)) % 243
     byte = (number * 256 + 242) // 243
@@ -213,7 +213,7 @@ def test_scales_that_are_no_numbers_stay_what_they_are(name: str, kernels: str) 
 
 @pytest.mark.parametrize("name", BITS)
 def test_code_3_is_handled_by_every_kernel_set(name: str, kernels: str) -> None:
-    """Wherever it is: dequantizing and unpacking find it while they go."""
+    """Wherever it is: dequantizing and unpacking detect it in the same pass."""
     block = BLOCK_LAYOUTS[name].block
     shape = 3, 40 * block
     sound, scales = weights(13, name, 3, 40)

@@ -41,7 +41,7 @@ def tensor(seed: int, name: str, rows: int, scale: float) -> bytes:
 @examples(6)
 @given(seed=st.integers(0, 1 << 32), rows=st.integers(1, 4), scale=st.integers(1, 1 << 15))
 def test_one_scale_converts_to_every_type_and_back(source: str, target: str, seed: int, rows: int, scale: int) -> None:
-    """Scales that float16 holds: the weights are the same, whatever way they have gone."""
+    """Scales that float16 holds: the weights are the same after any conversion."""
     half = float(np.uint16(scale >> 1).view(np.float16)) if scale < 31744 * 2 else 1.0
     half = half or 1.0
     data, shape = tensor(seed, source, rows, half), (rows, COLS)

@@ -21,7 +21,7 @@ NAME = "I2_SR"
 
 
 def noise(seed: int, rows: int, blocks: int) -> tuple[bytes, tuple[int, int]]:
-    """Any bytes at all, as a tensor."""
+    """Random bytes as a tensor."""
     shape = rows, 128 * blocks
     return np.random.default_rng(seed).bytes(BY_NAME[NAME].nbytes(shape[::-1])), shape
 

@@ -62,7 +62,7 @@ def test_smaller_values_are_drawn_lower() -> None:
 
 
 def test_no_kernel_touches_the_names_of_the_limits() -> None:
-    """They stand over the roof, in letters of both sizes, whatever is measured under it or on it."""
+    """The names stand above the roof, in both font sizes, whatever is measured below or on it."""
     places = [RooflinePoint(work, min(10 * work, 1000), "g0", "a") for work in (10, 20, 32, 50, 80, 100, 400, 1000)]
     drawn = roofline(ROOF, places, "title", "more", UNITS)
     left, corner, right = line(drawn)

@@ -418,7 +418,7 @@ def test_grams_refuse_buffers_that_do_not_fit() -> None:
 
 
 def as_read(one: Any, others: dict[bool, Any], read: grams.Reads) -> Any:
-    """What `score_as_read` writes, among no numbers."""
+    """What `score_as_read` writes into an array filled with NaN."""
     found = np.full((2, len(HYPOTHESES)), np.nan)
     grams.score_as_read(one, others, read, memoryview(found))
     return found

@@ -32,7 +32,7 @@ def test_zeros_where_minus_one_should_be() -> None:
 @pytest.mark.requirement("R7.7-3")
 @pytest.mark.parametrize("zeros", [0.1, 0.31, 0.33, 1 / 3, 0.35, 0.5, 0.9])
 def test_canonical_codes_are_not_contradicted(zeros: float) -> None:
-    """Nor those as far from balance as the weights of 2B-4T are."""
+    """Not even if they are as unbalanced as the weights of 2B-4T."""
     for off in (0, 0.0034, -0.0034):
         signs = (1 - zeros) / 2
         assert told(counted([signs * (1 + off), zeros, signs * (1 - off), 0])) is None

@@ -123,7 +123,7 @@ def test_a_failure_stops_the_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def tables(table: str = "", place: tuple[int, ...] = (), value: int = 0) -> dict[str, Any]:
-    """One layer of two matrices, and what a pass is made of; perhaps one number of a table is another one."""
+    """The arguments of a pass over one layer of two matrices; with `table`, one number in that table is replaced."""
     made: dict[str, Any] = {
         "sums": 0, "scores": 0, "either": False, "others": False, "values": 4,
         "matrices": np.array([[0, 128, 128, 128, 0, 1, 0], [4096, 128, 128, 256, 512, 0, 0]]),

@@ -37,7 +37,7 @@ def for_neighbors() -> Copy:
 @pytest.mark.requirement("R7.7-2")
 @pytest.mark.parametrize("dialect", ["interleave-128", "sequential-lsb", "rows-1x4"])
 def test_halves_of_a_trained_model(dialect: str) -> None:
-    """Rows beside each other are alike too, even more so, and still do not decide."""
+    """Adjacent rows are similar too, even more so, and still do not decide."""
     found = pair_order(asked(Copy().packed(dialect).written()))
     assert found.order == "neox"
     assert found.neighbors > found.halves

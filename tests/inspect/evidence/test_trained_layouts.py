@@ -142,7 +142,7 @@ def test_no_tensor_of_a_sound_model_agrees_with_nothing(name: str, layout: str) 
 
 @pytest.mark.requirement("R7.7-4")
 def test_tensors_beside_weak_ones_are_not_named() -> None:
-    """Where half of a role's matrices agree with nothing, or one agrees a little, others may as well have learned less."""
+    """If half of a role's matrices agree with nothing, or one agrees a little, the others may have learned less too."""
 
     def named(model: Copy) -> list[str]:
         with opened(model.written()) as file:
@@ -151,7 +151,7 @@ def test_tensors_beside_weak_ones_are_not_named() -> None:
         return [one.matrix.name for one in found.strangers()]
 
     def partly(trits: np.ndarray) -> np.ndarray:
-        """Most rows are of nothing."""
+        """Most rows are shuffled."""
         return np.concatenate([shuffled(trits[:-24]), trits[-24:]])
 
     two, three = Copy().trits("attn_q", shuffled, slice(2)), Copy().trits("attn_q", shuffled, slice(3))

@@ -106,7 +106,7 @@ def test_an_activation_that_differs_is_named() -> None:
 
 
 def test_scales() -> None:
-    """The reciprocal is decided here, where the head is tied and the residual sum is not normed."""
+    """The reciprocal can be decided in this model: its head is tied, and the residual sum is not normed."""
     found = asked(Copy().scales(lambda scale: 1 / scale).written())
     assert found.answer == "scale reciprocal" or found.standings[0].name == "scale reciprocal"
     assert found.wrong
@@ -169,7 +169,7 @@ def test_threads_change_nothing_that_is_decided() -> None:
 
 @pytest.mark.parametrize("type", share(["TQ2_0", "Q2_0", "PTQ1_0", "F16"]))
 def test_only_what_applies_to_a_type_is_tried(type: str) -> None:
-    """Floats have no codes: hypotheses about these would change nothing, and be no answer that is left."""
+    """Floats have no codes: hypotheses about codes would change nothing, and are not among the remaining answers."""
     file = io.BytesIO()
     write_trained(file, "bitnet-b1.58", to=type)
     found = asked(file.getvalue())
