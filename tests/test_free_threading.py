@@ -27,7 +27,7 @@ for name in sys.argv[1:]:
 
 
 @pytest.mark.skipif(not SOURCES.is_dir(), reason="the sources of the extensions are not here")
-def test_each_extension_says_so() -> None:
+def test_each_extension_declares_free_threading() -> None:
     sources = sorted(SOURCES.glob("*.pyx"))
     assert [path.stem for path in sources] == sorted(path.stem for path in EXTENSIONS)
     for path in sources:

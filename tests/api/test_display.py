@@ -110,7 +110,7 @@ def test_a_comparison_shows_its_wrong_taps() -> None:
     assert "<td>l_out-0</td>" not in page
 
 
-def test_text_from_a_file_is_no_markup() -> None:
+def test_text_from_a_file_is_not_read_as_markup() -> None:
     data = written(("t" * 3, (2, 2)), general__architecture=HOSTILE, general__name=HOSTILE).replace(b"ttt", b"<b>")
     file = i2s.open(data)
     for shown in (file, file.metadata, file.tensors, *file.tensors.values(), i2s.lint(data), i2s.identify(data)):

@@ -59,7 +59,7 @@ def test_codec_has_the_types_with_a_scale_for_each_group(tmp_path: Path) -> None
     assert bench("blocks", "--quick").returncode == 2
 
 
-def test_usage(tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     assert bench("nothing").returncode == 2
     assert bench("--rounds", "0").returncode == 2
 

@@ -74,7 +74,9 @@ def test_a_result_is_not_worse_than_itself() -> None:
     assert paths
 
 
-def test_the_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_compares_with_committed_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from bench import __main__ as verb
     from bench import compare, machine, measure, parts
 

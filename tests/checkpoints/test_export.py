@@ -116,7 +116,7 @@ def test_a_refused_export_writes_nothing(tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == before
 
 
-def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     i2s.new("tiny.gguf", "llama")
     run = CliRunner().invoke(cli, ["export", "tiny.gguf", "-o", "out"])

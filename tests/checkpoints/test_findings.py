@@ -175,7 +175,7 @@ def test_a_model_that_is_not_ternary_is_a_note(tmp_path: Path) -> None:
     assert "its weights are not ternary" in report.findings[0].message
 
 
-def test_a_scale_that_fits_both_conventions_is_no_finding(tmp_path: Path) -> None:
+def test_a_scale_that_fits_both_conventions_is_not_a_finding(tmp_path: Path) -> None:
     """A scale counts as inverted only if it is far above those of trained models and its reciprocal is like them."""
     for scale, found in ((1 / LIKELY[1] - 0.1, []), (1 / LIKELY[1] + 0.1, ["H210"]), (1.5, []), (5000.0, [])):
         assert codes(folder_of(CheckpointSample(scale), tmp_path)) == found
@@ -218,7 +218,7 @@ def test_a_rule_that_crashes_is_reported_as_a_bug(tmp_path: Path, monkeypatch: p
     assert [(bug.where, bug.message) for bug in report.bugs] == [("H206", "RuntimeError: no")]
 
 
-def test_command(tmp_path: Path) -> None:
+def test_lint_on_the_command_line(tmp_path: Path) -> None:
     """Folders of checkpoints among files, in one process and in several, in every form."""
     (tmp_path / "models").mkdir()
     folder_of(CheckpointSample(), tmp_path / "models" / "sound")

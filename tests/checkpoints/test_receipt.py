@@ -41,7 +41,7 @@ def test_other_types_pass_as_well(to: str, tmp_path: Path) -> None:
     assert failed(make_receipt(folder, path, only="abcdegk", positions=8)) == []
 
 
-def test_a_code_on_a_tie_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_code_on_a_tie_is_not_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sound file in which the two forward passes round three activations differently, and all others alike."""
     folder, path = packed_2b4t(100).write(tmp_path / "checkpoint"), tmp_path / "out.gguf"
     import_checkpoint(folder, path, pre="llama-bpe")

@@ -522,7 +522,9 @@ def test_no_other_file_is_replaced_unasked(place: Path, tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("scale", ["nan", "inf", "-inf"])
-def test_a_scale_that_is_no_number_is_refused(tmp_path: Path, scale: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scale_that_is_not_a_number_is_refused(
+    tmp_path: Path, scale: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     for dtype in (np.int8, np.float32):
         np.save(tmp_path / "a.npy", np.ones((2, 128), dtype))
         assert called("encode", str(tmp_path / "a.npy"), str(tmp_path / "out"), "--scale", scale) == 2

@@ -82,7 +82,7 @@ def test_help_is_light() -> None:
         (["--seed", "-1"], "the seed is -1; seeds start at 0"),
     ],
 )
-def test_usage(tmp_path: Path, args: list[str], said: str) -> None:
+def test_wrong_arguments_are_refused(tmp_path: Path, args: list[str], said: str) -> None:
     result = run(tmp_path, "model.gguf", *args)
     assert result.returncode == 2
     assert result.stdout == ""

@@ -158,7 +158,7 @@ def test_decode_and_encode(folder: Path) -> None:
     assert "[exit" not in said
 
 
-def test_hash_tells_weights_from_metadata(folder: Path) -> None:
+def test_hash_distinguishes_weights_and_metadata(folder: Path) -> None:
     run("i2s convert tiny.gguf other.gguf --to interleave-64", folder)
     ours = run("i2s hash tiny.gguf", folder).split()[1::2]
     theirs = run("i2s hash other.gguf --dialect interleave-64", folder).split()[1::2]
@@ -225,7 +225,7 @@ cli.main()
 """
 
 
-def test_a_bar_is_on_a_terminal_only(folder: Path) -> None:
+def test_a_progress_bar_is_shown_on_a_terminal_only(folder: Path) -> None:
     arguments = shlex.split("convert tiny.gguf out.gguf --to F16 --force")
     leader, follower = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}

@@ -70,7 +70,7 @@ def test_a_finding_can_be_replayed(tmp_path: Path) -> None:
     assert status("--replay", str(find), "--runs", "1", "--", "true") == 2
 
 
-def test_more_files_to_begin_with(tmp_path: Path) -> None:
+def test_given_seeds_are_used(tmp_path: Path) -> None:
     (tmp_path / "mine.gguf").write_bytes(Draft().data.replace(b"probe", b"needl"))
     script = 'grep -q needl "$1" && kill -SEGV $$; exit 0'
     result = fuzz("--runs", "20", "--effort", "5", "--seeds", str(tmp_path), "--", "sh", "-c", script, "sh")
@@ -88,7 +88,7 @@ def test_more_files_to_begin_with(tmp_path: Path) -> None:
         ("--runs", "0", "--", "true"), ("--timeout", "0", "--", "true"), ("--corpus", os.devnull, "--", "true"),
     ],
 )  # fmt: skip
-def test_usage(words: tuple[str, ...]) -> None:
+def test_wrong_arguments_are_refused(words: tuple[str, ...]) -> None:
     result = CliRunner().invoke(command, list(words))
     assert result.exit_code == 2
     assert "Traceback" not in result.output
@@ -113,7 +113,7 @@ def test_exit_codes_and_sizes_are_parsed() -> None:
     assert fuzz(*words, "--", "sh", "-c", script, "sh").return_value == 0
 
 
-def test_through_the_standard_input() -> None:
+def test_files_are_passed_through_standard_input() -> None:
     assert fuzz("--stdin", "--runs", "6", "--", "sh", "-c", 'test "$(head -c 4)" = GGUF').return_value == 0
 
 
@@ -134,7 +134,7 @@ def test_must_reject_and_may_accept_change_the_policy() -> None:
 
 
 @pytest.mark.thorough
-def test_a_bar_on_a_terminal_only() -> None:
+def test_a_progress_bar_is_shown_on_a_terminal_only() -> None:
     leader, follower = pty.openpty()
     code = "from i2s_spec.cli.fuzz import command; command(['--runs', '4', '--', 'true'])"
     run = subprocess.Popen(

@@ -135,5 +135,5 @@ def test_action_compiles_once_in_a_job(tmp_path: Path) -> None:
     assert install("")[2:] == ["install --quiet /the action"]
 
 
-def test_the_command_line_has_the_verb() -> None:
+def test_the_command_line_has_the_verb_lint() -> None:
     assert cli.get_command(None, "lint") is lint  # type: ignore[arg-type]

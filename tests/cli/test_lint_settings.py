@@ -295,7 +295,7 @@ def on_terminal(*args: str, env: dict[str, str] | None = None) -> tuple[str, byt
     return out, shown
 
 
-def test_a_bar_on_a_terminal_only(folder: Path) -> None:
+def test_a_progress_bar_is_shown_on_a_terminal_only(folder: Path) -> None:
     from i2s_spec.convert.synthetic.new import new
 
     new(folder / "model.gguf")

@@ -150,7 +150,7 @@ def groups() -> bytes:
     return stream.getvalue()
 
 
-def test_code_3_and_scales_that_are_no_numbers_are_refused() -> None:
+def test_code_3_and_scales_that_are_not_numbers_are_refused() -> None:
     data = bytearray(block_reference.pack(np.ones((8, 128), np.int8), 1.0, "I2_SR"))
     data[256:260] = b"\0\0\xc0\x7f"
     stream = io.BytesIO()

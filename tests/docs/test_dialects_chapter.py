@@ -75,10 +75,10 @@ def test_unwritten_bytes_are_as_the_chapter_says() -> None:
 
 
 @pytest.mark.requirement("R7.4-1")
-def test_numbers_of_the_decision() -> None:
+def test_the_chapter_states_the_thresholds_of_the_decision() -> None:
     assert f"at least {ENOUGH:,}" in CHAPTER
     assert f"{AGREES:.0%}".replace("%", " %") in CHAPTER
 
 
-def test_orders_differ() -> None:
+def test_every_converter_has_its_own_order_of_keys() -> None:
     assert len({converter.keys for converter in CONVERTERS}) == len(CONVERTERS)

@@ -100,7 +100,7 @@ def point(browser: Browser, selector: str) -> None:
 
 @pytest.mark.thorough
 @needs_chromium
-def test_opens_with_the_example_and_asks_for_nothing_else(opened: Browser) -> None:
+def test_the_page_opens_with_the_example_and_fetches_nothing(opened: Browser) -> None:
     assert opened.complaints() == []
     assert [url for url in opened.requests() if not url.startswith("file:")] == []
     text = opened.evaluate("document.querySelector('.pg-elements').textContent")

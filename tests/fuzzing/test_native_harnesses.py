@@ -49,7 +49,7 @@ def test_stored_inputs_and_a_short_search(native: ModuleType, name: str, tmp_pat
         ("survey", "survey.h", "memset(filled + n, 0, (size_t)(I2S_BLOCK - n));", "memset(filled + n, 0, 4096);"),
     ],
 )
-def test_a_fault_on_purpose_is_found(
+def test_an_injected_fault_is_found(
     native: ModuleType, name: str, path: str, right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(ROOT / "pyx", tmp_path / "pyx")

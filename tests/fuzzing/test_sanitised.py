@@ -51,7 +51,7 @@ def sanitizers() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("sanitizers")
-def test_faults_on_purpose_are_noticed(tmp_path: Path) -> None:
+def test_injected_faults_are_noticed(tmp_path: Path) -> None:
     """Beyond the heap's and the stack's blocks, freed memory, shifts, sums, casts and addresses: each ends the process."""
     assert canaries.unnoticed(tmp_path, tmp_path) == []
 
@@ -180,7 +180,7 @@ def test_tight_copies(offset: int, dtype: Any) -> None:
     assert owner.ctypes.data + owner.nbytes == made.ctypes.data + made.nbytes
 
 
-def test_tight_copies_of_what_is_no_array() -> None:
+def test_tight_copies_of_other_objects_than_arrays() -> None:
     assert tight.tight(b"") == b""
     text = tight.tight(b"abc")
     assert text.tobytes() == b"abc"

@@ -324,7 +324,7 @@ def test_every_harness_has_its_folders() -> None:
         assert (FUZZ / "regressions" / name / "README").is_file()  # keeps an empty folder in the repository
 
 
-def test_pages_are_no_inputs(triage: Any) -> None:
+def test_pages_are_not_used_as_inputs(triage: Any) -> None:
     import harness
 
     for name in (path.stem.removeprefix("fuzz_") for path in FUZZ.glob("fuzz_*.py")):

@@ -28,7 +28,7 @@ def test_an_epsilon_is_fitted(model_of: Callable[[str], Model], tmp_path: Path, 
     assert f"an epsilon of {value:.3g};" in first.says
 
 
-def test_one_factor_for_all_rows_is_no_epsilon(model_of: Callable[[str], Model], tmp_path: Path) -> None:
+def test_one_factor_for_all_rows_is_not_taken_for_an_epsilon(model_of: Callable[[str], Model], tmp_path: Path) -> None:
     model = model_of("bitnet-b1.58")
     record(model, TOKENS, tmp_path / "golden")
     taps = dict(model.forward(TOKENS, taps=["inp_embd", "attn_norm-0"]).taps)

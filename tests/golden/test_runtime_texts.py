@@ -214,7 +214,7 @@ def test_arrays_in_which_a_name_has_the_numbers_of_another_value(
         assert (result["attn_out-0"].other, result["kqv_out-0"].status) == ("kqv_out-0", "missing")
 
 
-def test_two_names_of_one_value_are_no_other_value(
+def test_two_names_of_one_value_are_recognized(
     model_of: Callable[[str], Model], golden_of: Callable[[str], Path], taps_of: Callable[[str], dict[str, Any]],
     tmp_path: Path,
 ) -> None:  # fmt: skip

@@ -145,7 +145,7 @@ def test_unknown_parts_are_refused(what: str) -> None:
         nodes(f"data[0].{what}", FILES["little"])
 
 
-def test_cut_files_and_rows_of_no_whole_blocks() -> None:
+def test_cut_files_and_rows_of_partial_blocks() -> None:
     whole = FILES["little"]
     with opened(whole) as file:
         tensor = file.tensors["PTQ1_0.2"]

@@ -103,7 +103,7 @@ def test_rows_are_found_however_codes_are_cut(data: st.DataObject) -> None:
     assert found.found().tolist() == zero
 
 
-def test_rows_of_no_whole_bytes_are_never_zero() -> None:
+def test_rows_of_partial_bytes_are_never_zero() -> None:
     found = ZeroRows(4, 3)
     found.add(bytes([0x55] * 3))
     assert not found.found().any()
@@ -283,7 +283,7 @@ def test_shares_in_percent() -> None:
     ]  # fmt: skip
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_diff_of_lineage_on_the_command_line(tmp_path: Path) -> None:
     a, b, page = tmp_path / "a.gguf", tmp_path / "b.gguf", tmp_path / "d.html"
     a.write_bytes(MODEL)
     b.write_bytes(changed({UP: flip(10)}))

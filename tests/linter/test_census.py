@@ -118,7 +118,9 @@ def test_nothing_in_the_records_becomes_markup(records: list[dict[str, Any]]) ->
     assert "&lt;script&gt;" in page
 
 
-def test_the_verb(records: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_census_on_the_command_line(
+    records: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     results, page = tmp_path / "r.jsonl", tmp_path / "census.html"
     with ResultsLog(results) as log:
         log.append([*records, hostile_record(records[0])])

@@ -56,7 +56,7 @@ def test_a_pyproject_without_the_table_is_passed_by(folder: Path) -> None:
     assert found("a/b").values == {"jobs": 3}
 
 
-def test_a_folder_of_that_name_is_no_file(folder: Path) -> None:
+def test_a_folder_named_like_a_configuration_is_ignored(folder: Path) -> None:
     (folder / "i2s.toml").mkdir()
     assert found(".").values == {}
 
@@ -175,7 +175,7 @@ def test_explicit_file(folder: Path) -> None:
         found(explicit="nothing.toml")
 
 
-def test_a_huge_file_and_bytes_that_are_no_text(folder: Path) -> None:
+def test_a_huge_file_and_bytes_that_are_not_text(folder: Path) -> None:
     (folder / "i2s.toml").write_bytes(b"#" * (1 << 20) + b"\n")
     with pytest.raises(SettingError, match="at most are read"):
         found()

@@ -111,7 +111,7 @@ def test_other_architectures_are_left_alone() -> None:
     assert ours(lint(model.built())) == set()
 
 
-def test_other_tensor_names_are_no_model() -> None:
+def test_files_with_other_tensor_names_are_not_models() -> None:
     assert ours(lint(Draft().data)) == set()
 
 

@@ -63,7 +63,7 @@ def stating(alignment: int) -> bytes:
 
 
 @pytest.mark.parametrize(("alignment", "code"), [(64, "G222"), (256, "G222"), (16, "G222"), (8, "G222"), (4, "G220")])
-def test_an_alignment_that_was_not_honoured_is_all_that_is_wrong(alignment: int, code: str) -> None:
+def test_an_alignment_that_the_data_do_not_follow_is_the_only_finding(alignment: int, code: str) -> None:
     """The payloads are where the offsets and the end of the file say, not where the wrong key does."""
     data = stating(alignment)
     assert codes_of(data) == {code}
@@ -131,14 +131,14 @@ def with_gap(gap: bytes) -> bytes:
     return bytes(broken)
 
 
-def test_a_gap_behind_a_tensor_is_not_taken_for_chunks() -> None:
+def test_a_gap_after_a_tensor_is_not_taken_for_chunks() -> None:
     """A threaded quantizer leaves the first chunk's scale between codes; foreign bytes behind the tail are a gap."""
     data = with_gap(b"\x77" * 1024)
     assert codes_of(data) == {"P101"}
     assert codes_of(repaired(data)) == set()
 
 
-def test_tensors_that_are_taken_out_leave_no_gap() -> None:
+def test_removed_tensors_leave_no_gap() -> None:
     """Sub-norms of another architecture stand between matrices: without them the tensors move together."""
     model = Model("llama")
     norm = model.tensor("blk.0.attn_norm.weight")
@@ -148,7 +148,7 @@ def test_tensors_that_are_taken_out_leave_no_gap() -> None:
     assert codes_of(repaired(model.built())) == set()
 
 
-def test_the_vocabulary_is_not_taken_out_with_an_id() -> None:
+def test_a_repair_of_an_id_does_not_remove_the_vocabulary() -> None:
     """Of a vocabulary of one token the defaults are beyond it: no repair, least of all one that drops the tokens."""
     model = Model("bitnet-b1.58").drop("tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id")
     model.set("tokenizer.ggml.tokens", array(ValueType.STRING, [b"a"]))
@@ -183,7 +183,7 @@ def test_as_many_jobs_as_processors_can_be_configured(tmp_path: object) -> None:
     assert found(explicit=path).values["jobs"] == 0
 
 
-def test_zeros_of_floats_are_no_weights_of_minus_one() -> None:
+def test_zeros_of_floats_are_not_called_weights_of_minus_one() -> None:
     model = Model("llama").like("token_embd.weight", (128, 16384), "F32")
     head = model.tensor("token_embd.weight")
     head.data = head.data[: 1 << 20] + bytes(2 << 20) + head.data[3 << 20 :]
@@ -299,7 +299,7 @@ def test_bytes_behind_the_data_are_not_taken_for_a_shift(more: int) -> None:
     assert codes_of(Model("bitnet-b1.58").built() + b"\x11" * more) == {"G407"}
 
 
-def test_without_weights_that_tell_nothing_is_said_of_a_shift() -> None:
+def test_a_shift_is_not_reported_without_ternary_weights() -> None:
     """Bytes of floats that lie four bytes later are floats too: that is a gap, or the first tensor's offset is wrong."""
     model = Model("llama")
     for tensor in model.tensors:

@@ -97,7 +97,7 @@ def test_pruned_rows_are_left_alone() -> None:
     assert payload_codes(model(TernaryTensor(b"t", (4096, 64), data[:-32], data[-32:]))) == set()
 
 
-def test_zero_matrix_with_zero_scale_is_no_error() -> None:
+def test_zero_matrix_with_zero_scale_is_not_an_error() -> None:
     assert payload_codes(model(matrix(b"\x55" * SIZE, tail=bytes(32)))) == {"I205"}
 
 

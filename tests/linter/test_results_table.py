@@ -118,7 +118,7 @@ def test_the_last_record_of_each_address_by_either_way(tmp_path: Path) -> None:
     assert [(each["url"], each["etag"]) for each in latest(path, sound=True)] == expected
 
 
-def test_results_of_others_are_no_way_to_stop_the_table(tmp_path: Path) -> None:
+def test_unusual_results_do_not_stop_the_table(tmp_path: Path) -> None:
     """Whatever is a record to the log has a row."""
     strange = record(
         "a", runtimes=[7, {"runtime": "\udcff", "loads": "yes"}], findings=[{"code": "\ud800<b>"}], size=True,

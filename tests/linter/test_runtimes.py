@@ -196,7 +196,7 @@ def test_every_front_end_follows_its_engine() -> None:
             assert found[runtime.name].reasons[0].source == runtime.refusal.source
 
 
-def test_a_file_without_i2s_is_no_matter_of_type_36() -> None:
+def test_a_file_without_i2s_gets_no_reason_about_type_36() -> None:
     def floats(file: Container) -> None:
         file.tensor_infos, file.data = [], b""
 
@@ -216,7 +216,7 @@ def test_code_3_where_payloads_are_read() -> None:
     assert "code 3" in read.reasons[0].text
 
 
-def test_a_scale_that_is_no_number() -> None:
+def test_a_scale_that_is_not_a_number() -> None:
     data = bytearray(model_bytes(architecture="bitnet"))
     with File(BufferSource(bytes(data))) as file:
         span = file.tensors["blk.0.attn_q.weight"].tail_span
@@ -307,7 +307,7 @@ def test_report_carries_the_verdicts() -> None:
     assert not report.bugs
 
 
-def test_alignment_of_another_type_is_no_bug_of_ours() -> None:
+def test_alignment_of_another_type_is_not_a_bug_of_ours() -> None:
     file = Draft().records()
     file.key_values.append(key_value(b"general.alignment", ValueType.STRING, b"\xff32"))
     found = verdicts_of(Draft().built(file))
@@ -338,7 +338,7 @@ def without_tensors(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["llama-spm", "gpt-2", "bert-bge", "phi-3"])
-def test_a_vocabulary_alone_is_no_model(shared: Path, name: str) -> None:
+def test_a_vocabulary_alone_is_not_a_model(shared: Path, name: str) -> None:
     """The engines that descend from llama.cpp load it where that is asked for; nothing else has a use for it."""
     found = verdicts_of(shared / "real" / f"ggml-vocab-{name}.gguf")
     for runtime in RUNTIMES:

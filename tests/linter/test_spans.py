@@ -83,7 +83,7 @@ def test_an_excerpt_is_three_rows() -> None:
         assert (finding.excerpt.start, len(finding.excerpt.data)) == (finding.span.start // 16 * 16, 48)
 
 
-def test_findings_of_the_level_itself_count() -> None:
+def test_findings_at_the_level_of_fail_on_count() -> None:
     report = i2s.lint(Draft().data + bytes(7))
     worst = max(finding.severity.rank for finding in report.findings)
     assert [level for level in Severity if report.exit_code(level)] == [
@@ -103,7 +103,7 @@ def test_findings_are_in_the_order_of_the_bytes() -> None:
     assert [finding.code for finding in report.findings] != sorted(finding.code for finding in report.findings)
 
 
-def test_neighbours_do_not_overlap_and_what_is_inside_does() -> None:
+def test_adjacent_tensors_do_not_overlap_and_nested_ones_do() -> None:
     sound = sample_with([(b"a", (32,), I8, 0), (b"b", (32,), I8, 32), (b"c", (32,), I8, 64)], bytes(96))
     assert not found(i2s.lint(sound), "G404")
     inside = sample_with([(b"large", (128,), I8, 0), (b"one", (32,), I8, 32), (b"two", (32,), I8, 96)], bytes(128))
@@ -142,7 +142,7 @@ def test_most_scales_must_be_in_the_other_order() -> None:
 
 
 @pytest.mark.parametrize("name", ["MXFP4", "TL2", "NVFP4", "I2_SR"])
-def test_the_room_of_the_last_tensor_ends_with_the_data(name: str) -> None:
+def test_the_space_of_the_last_tensor_ends_with_the_data(name: str) -> None:
     """The size determines the meaning of the number, and is counted in the data section."""
     kind, ne = BY_NAME[name], (512, 7)
     file = File(BufferSource(sample_with([(b"a", ne, kind.number, 0)], bytes(kind.nbytes(ne)))))

@@ -48,7 +48,7 @@ def test_counts_and_the_first_one() -> None:
 
 @pytest.mark.parametrize("name", ["tokenizer.ggml.scores", TYPES])
 @pytest.mark.parametrize("change", [-1, 1])
-def test_lengths(name: str, change: int) -> None:
+def test_arrays_of_other_lengths_than_the_vocabulary(name: str, change: int) -> None:
     model = Model("bitnet")
     items = model.items(name)
     items[:] = items[:change] if change < 0 else [*items, items[-1]]
@@ -78,12 +78,12 @@ def test_a_sentence_piece_vocabulary_needs_no_pre_tokenizer() -> None:
     assert lint(Model("bitnet").drop("tokenizer.ggml.pre").built()).findings == ()
 
 
-def test_no_vocabulary_is_one_way_to_have_it() -> None:
+def test_a_model_may_state_that_it_has_no_vocabulary() -> None:
     model = Model("llama").set("tokenizer.ggml.model", b"no_vocab").drop(TOKENS, MERGES, TYPES)
     assert lint(model.built()).findings == ()
 
 
-def test_empty_tokens_are_no_duplicates() -> None:
+def test_empty_tokens_are_not_duplicates() -> None:
     model = Model("llama")
     model.items(TOKENS)[262:266] = [b""] * 4
     assert only(model, "T007").got == 4

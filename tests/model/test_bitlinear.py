@@ -94,7 +94,7 @@ def same(got: Activations, want: Activations) -> None:
 @given(arrays(F32, st.tuples(st.integers(1, 4), st.integers(1, 40)),
               elements=st.floats(-(2.0**100), 2.0**100, width=32, allow_nan=False)))  # fmt: skip
 @examples(60)
-def test_activations_are_as_their_lines_say(x: np.ndarray[Any, Any]) -> None:
+def test_activations_equal_a_computation_by_hand(x: np.ndarray[Any, Any]) -> None:
     same(quantize_activations(x), by_hand(x))
 
 
@@ -353,7 +353,7 @@ def test_products_of_the_reference_are_exact_or_explained(vectors: Path) -> None
         assert len(everything) == 388
 
 
-def test_emulations_are_right_where_nothing_is_wrong() -> None:
+def test_emulations_are_exact_where_nothing_overflows() -> None:
     rng = np.random.default_rng(5)
     weights = rng.integers(0, 3, (8, 2560)).astype(np.uint8)
     codes = np.clip(np.rint(rng.standard_normal((2, 2560)) * 30), -127, 127).astype(np.int8)

@@ -334,7 +334,7 @@ def test_missing_and_misshapen_tensors_are_refused_whatever_is_forced(data: byte
 
 
 @pytest.mark.parametrize("scale", [np.nan, np.inf])
-def test_a_scale_that_is_no_number_is_refused(data: bytes, model: Model, scale: float) -> None:
+def test_a_scale_that_is_not_a_number_is_refused(data: bytes, model: Model, scale: float) -> None:
     content = model.file.tensors["blk.1.attn_k.weight"].read()
     broken = content[:-32] + np.float32(scale).tobytes() + bytes(28)
     file = rewritten(data, {"blk.1.attn_k.weight": ("I2_S", broken)})

@@ -152,7 +152,7 @@ def test_a_cache_does_not_change_the_tokens(first: list[int], second: list[int])
     assert generation.reused < len(second)
 
 
-def test_drawing_is_reproducible() -> None:
+def test_sampling_is_reproducible() -> None:
     model = Arithmetic()
     drawn = [list(Generation(model, [1, 2], Sampling(1.0, seed=seed), limit=12)) for seed in (3, 3, 4)]
     assert drawn[0] == drawn[1] != drawn[2]

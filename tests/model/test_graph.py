@@ -156,7 +156,7 @@ def test_a_deviation_is_another_profile_or_other_weights_for_one_operation(model
     assert misread["blk.0.attn_q.acc_i32"].tobytes() != right["blk.0.attn_q.acc_i32"].tobytes()
 
 
-def test_graphs_that_make_no_sense() -> None:
+def test_invalid_graphs_are_refused() -> None:
     with pytest.raises(ValueError, match="neither given nor computed"):
         Graph((Node("a", "add", ("b", "c")),), ("b",))
     with pytest.raises(ValueError, match="two values are called a"):

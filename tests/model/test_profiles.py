@@ -138,7 +138,7 @@ def test_products_are_the_definition(tokens: int, rows: int, columns: int, seed:
     assert reductions.sums(x).tobytes() == reductions_reference.sums(x.astype(np.float64)).tobytes()
 
 
-def test_sums_go_by_index() -> None:
+def test_sums_are_added_in_the_order_of_indices() -> None:
     """Numbers whose sum depends on the order: a pairwise or a vector sum gives another."""
     x = np.array([[2.0**53, 1.0, 1.0, -(2.0**53)] * 8], dtype=np.float32)
     ones = np.ones_like(x)
@@ -369,7 +369,7 @@ def test_every_profile_has_a_name_and_a_description() -> None:
     assert all(profile.about and profile.name == name for name, profile in NUMERIC_PROFILES.items())
 
 
-def test_eight_lanes_are_what_they_say() -> None:
+def test_eight_lanes_equal_sums_written_out() -> None:
     """The kernel for sums of 32 lanes also does 8, in llamafile's order: compared with sums written out."""
     from i2s_spec.model.arithmetic import reductions
     from i2s_spec.model.reference import ggml_math

@@ -60,7 +60,7 @@ def test_sums_as_large_as_they_get(ends: str) -> None:
     assert (got == 3 * columns * int(codes[0, 0])).all()
 
 
-def test_a_table_holds_what_its_pairs_make() -> None:
+def test_a_table_contains_the_sums_of_its_pairs() -> None:
     codes = codes_of(np.random.default_rng(1), (2, 256), "any")
     tables = lookup_tables(codes)
     assert tables.dtype == np.int16

@@ -381,7 +381,7 @@ def test_user_defined_tokens_are_always_found_and_longer_ones_first() -> None:
     assert made.decode([257, 259, 256]) == "<a><b><a>"
 
 
-def test_control_tokens_are_no_words() -> None:
+def test_control_tokens_are_not_words() -> None:
     tokens = (*alphabet(), "stop")
     made = load_tokenizer(file_of(model="gpt2", pre="llama-bpe", tokens=tokens, token_type=[1] * 256 + [3], merges=()))
     assert 256 not in made.encode("stop")

@@ -87,7 +87,7 @@ CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("order", ["little", "big"])
 @pytest.mark.parametrize(("code", "what", "values", "change", "words"), CASES, ids=[case[1] for case in CASES])
-def test_one_thing_broken(
+def test_each_fault_gets_its_error(
     code: str, what: str, values: dict[str, Any], change: dict[str, Any], words: str, order: ByteOrder
 ) -> None:
     broken = {name: value for name, value in {**values, **change}.items() if value is not None}
@@ -97,7 +97,7 @@ def test_one_thing_broken(
     assert words in str(caught.value)
 
 
-def test_the_place_is_the_element() -> None:
+def test_the_span_is_that_of_the_element() -> None:
     file = file_of({**GOOD, "merges": ("a b", "ab c", "q")})
     with pytest.raises(FormatError) as caught:
         load_tokenizer(file).encode("a")

@@ -57,7 +57,7 @@ def test_one_byte_is_enough_for_the_identity_of_the_source(hub: Server, url: str
 
 
 @pytest.mark.usefixtures("private")
-def test_a_new_commit_is_no_new_content(hub: Server) -> None:
+def test_a_new_commit_is_not_new_content(hub: Server) -> None:
     before = identity_of("hf://org/repo/first.gguf")
     hub.extra["/org/repo/resolve/main/first.gguf"]["X-Repo-Commit"] = "d" * 40
     assert identity_of("hf://org/repo/first.gguf") == before is not None

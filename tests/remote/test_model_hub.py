@@ -66,7 +66,7 @@ def test_a_repository_of_one_file_can_be_opened_as_that_file(hub: Server) -> Non
         assert file.tensors
 
 
-def test_names_that_a_hub_gives_are_no_paths(hub: Server) -> None:
+def test_names_from_a_hub_are_not_used_as_paths(hub: Server) -> None:
     names = ["../../etc/x.gguf", "/etc/x.gguf", "a/./x.gguf", "a\\x.gguf", "a\x1b.gguf", "a?b.gguf", "good/x.gguf", ""]
     hub.repository("org/odd", dict.fromkeys(names, b""))
     assert list(files_of("hf://org/odd")) == [("hf://org/odd/good/x.gguf", False)]

@@ -130,7 +130,7 @@ def test_bytes_are_bounded(hub: Server, files: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 3, 5])
-def test_a_server_that_fails_is_no_fault_of_the_checkpoint(checkpoint: Server, number: int) -> None:
+def test_a_failing_server_is_not_a_fault_of_the_checkpoint(checkpoint: Server, number: int) -> None:
     checkpoint.faults.insert(0, every(number, status(403)))
     report = lint_checkpoint(REPO)
     assert [finding.code for finding in report.findings] == ["S911"]

@@ -153,7 +153,7 @@ def test_a_file_of_another_commit_is_not_read(checkpoint: Server) -> None:
     assert error.value.file == f"{PINNED}/config.json"
 
 
-def test_addresses_of_no_folder(checkpoint: Server) -> None:
+def test_addresses_without_a_checkpoint_folder_are_refused(checkpoint: Server) -> None:
     checkpoint.files["/model.safetensors"] = b""
     for name in (f"{checkpoint.url}/model.safetensors", "s3://bucket/model", "hf://org/check/none", "hf://org/repo/b"):
         with pytest.raises(FormatError, match=r"S916|H104.*no config\.json"):
@@ -206,7 +206,7 @@ def test_the_receipt_of_a_hub_is_that_of_the_folder(checkpoint: Server, folder: 
     assert {check["status"] for check in remote["checks"] if check["id"] in "abc"} == {"passed"}
 
 
-def test_the_verb(checkpoint: Server, tmp_path: Path) -> None:
+def test_import_on_the_command_line(checkpoint: Server, tmp_path: Path) -> None:
     target = tmp_path / "out.gguf"
     said = Said("import", "--allow-private", "hf://org/check@main", "-o", str(target))
     assert said.status == 0, said.err

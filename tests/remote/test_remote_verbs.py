@@ -160,7 +160,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("verb", "most"), share([(["show"], 12), (["show", "--no-tensors"], 8), (["show", "--json"], 12)], every=2), ids=str
 )
-def test_a_server_of_single_ranges_is_asked_little(server: Server, verb: list[str], most: int) -> None:
+def test_a_server_of_single_ranges_gets_few_requests(server: Server, verb: list[str], most: int) -> None:
     file, _, scales = full_size()
     server.files["/m.gguf"], server.multipart = file, False
     found = Said(verb[0], "--allow-private", f"{server.url}/m.gguf", *verb[1:])
@@ -186,7 +186,7 @@ def test_a_server_of_single_ranges_is_asked_little(server: Server, verb: list[st
 
 @pytest.mark.parametrize("multipart", [True, False], ids=["many", "single"])
 @pytest.mark.parametrize("verb", share([["dump"], ["dump", "--json"], ["dump", "--limit", "100"], ["dump", "data"]], 2))
-def test_a_dump_of_a_whole_file_asks_little(server: Server, verb: list[str], multipart: bool) -> None:
+def test_a_dump_of_a_whole_file_needs_few_requests(server: Server, verb: list[str], multipart: bool) -> None:
     """The output needs few requests; parts that were not read are marked as such, and nothing is invented for them."""
     file, base, scales = full_size()
     server.files["/m.gguf"], server.multipart = file, multipart
@@ -226,7 +226,7 @@ def test_some_scales_of_a_server_of_single_ranges_take_no_others_along(server: S
 
 
 @pytest.mark.parametrize("form", sorted(FORMATS))
-def test_a_sample_never_says_ok_alone(large: Path, server: Server, form: str) -> None:
+def test_a_sample_is_never_reported_as_plain_ok(large: Path, server: Server, form: str) -> None:
     server.files["/large.gguf"] = large.read_bytes()
     for place in (str(large), server.url + "/large.gguf"):
         written = make(form)
@@ -371,7 +371,7 @@ def test_a_header_of_a_server_of_single_ranges(server: Server, limit: int, most:
     assert report.remote.requests > limit / 2
 
 
-def test_a_scale_that_was_not_read_is_no_finding(server: Server, large: Path) -> None:
+def test_a_scale_that_was_not_read_is_not_a_finding(server: Server, large: Path) -> None:
     """Of seven matrices the first, the last and those between that the budget allows are looked at."""
     data = bytearray(large.read_bytes())
     with open_file(large) as opened:

@@ -16,7 +16,7 @@ BY_ID = {each.id: each for each in ADVISORIES}
 _ID = re.compile(r"\b(?:CVE-\d{4}-\d+|GHSA(?:-[0-9a-z]{4}){3})\b")
 
 
-def test_each_is_there_once_and_in_order() -> None:
+def test_advisories_are_unique_and_in_order() -> None:
     ids = [each.id for each in ADVISORIES]
     assert ids == sorted(set(ids))
     assert all(_ID.fullmatch(name) for name in ids)

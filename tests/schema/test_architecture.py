@@ -112,7 +112,7 @@ def test_required_keys_and_tensors_are_those_of_the_official_loader(shared: Path
 
 
 @EACH
-def test_declarations_are_whole(architecture: Architecture) -> None:
+def test_declarations_are_complete(architecture: Architecture) -> None:
     values = {*VALUE_LABELS, *(f"arr[{label}]" for label in VALUE_LABELS)}
     for name, key in architecture.keys.items():
         assert name == key.name
@@ -234,7 +234,7 @@ def test_every_placed_name_is_matched(architecture: Architecture) -> None:
     ],
 )
 @EACH
-def test_names_of_no_architecture(architecture: Architecture, name: str) -> None:
+def test_undeclared_names_do_not_match(architecture: Architecture, name: str) -> None:
     assert architecture.match(name) is None
 
 
@@ -254,7 +254,7 @@ def test_files_that_share_a_name_are_told_apart(value: str, keys: Any, tensors: 
     assert declared_architecture(value, keys, tensors) is ARCHITECTURES[name]
 
 
-def test_internal_names_are_no_values_of_general_architecture() -> None:
+def test_internal_names_are_not_values_of_general_architecture() -> None:
     for value in ("qwen3-lm", "qwen35", "", None, 7):
         assert declared_architecture(value) is None
     assert "qwen3-lm" not in PREFIXES

@@ -82,7 +82,7 @@ def test_keys_of_a_programs_own_put_its_meaning_in_front() -> None:
     assert fitting(42, ne, 256, alignment=256, keys=["prism.hadamard.version"])[0].program == PRISM
 
 
-def test_rows_that_are_no_whole_blocks_fit_nothing_that_has_blocks() -> None:
+def test_rows_of_partial_blocks_fit_no_type_with_blocks() -> None:
     assert fitting(142, (130, 4), 4 * 34) == ()
     assert tensor_meanings(142)[0].nbytes((130, 4)) is None
 

@@ -200,7 +200,7 @@ def test_every_number_of_digits_is_packed(name: str, kernels: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_scales_that_are_no_numbers_stay_what_they_are(name: str, kernels: str) -> None:
+def test_unusual_scales_are_handled_as_defined(name: str, kernels: str) -> None:
     rows = 8
     values, scales = weights(12, name, rows, 3)
     scales[:5] = [np.nan, np.inf, -np.inf, -0.0, np.finfo(scales.dtype).smallest_subnormal]

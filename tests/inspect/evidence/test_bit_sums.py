@@ -501,7 +501,7 @@ def test_sums_over_heads_refuse_buffers_that_do_not_fit() -> None:
             _bit_sums.shared_gram(*wrong)
 
 
-def test_scores_of_few_or_constant_channels_are_no_numbers() -> None:
+def test_scores_of_few_or_constant_channels_are_nan() -> None:
     read = grams.reads(4, 256, 256, in_rows=True)
     one = correlated(np.random.default_rng(3).normal(size=(256, 256)).astype(np.float32))
     few = np.ascontiguousarray(one[: profiles.VALUES - 1, : profiles.VALUES - 1])

@@ -53,13 +53,13 @@ def test_rows_that_were_permuted(dialect: str) -> None:
     assert answer.name == "norm"
 
 
-def test_the_models_that_come_with_the_package_are_silent() -> None:
+def test_models_of_the_package_have_no_finding() -> None:
     for name in ("stories", "llama"):
         assert "I215" not in {finding.code for finding in lint(Copy(name).written()).findings}
 
 
 @pytest.mark.parametrize("seed", share(range(20)))
-def test_random_rows_tell_nothing(seed: int) -> None:
+def test_random_rows_have_no_order(seed: int) -> None:
     found = asked(written(planted(seed, strength=0.0)))
     assert pair_order(found).comparisons
     assert pair_order(found).order is None
