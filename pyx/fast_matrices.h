@@ -54,7 +54,7 @@ static void i2s_ternary(i2s_pass *p) {
         parts += i2s_matmul_row_parts(job);
         all.ends[m] = parts;
         job->streams = i2s_matmul_streams(job);
-        arranged += !job->streams;
+        arranged += !job->streams && !i2s_matmul_alone(job);
     }
     const int64_t tiles = arranged ? i2s_matmul_tiles(&all.jobs[0]) : 0;
     if (p->now >= 8 * I2S_MM_TILE && p->threads > 1) p->shared->run(i2s_ternary_arrange, &all, tiles, p->threads);

@@ -16,10 +16,15 @@ I2S_MM_TARGET static void i2s_arrange_avx512(const int8_t *codes, int64_t blocks
             }
 }
 
-I2S_MM_TARGET I2S_MM_INLINE __m128i i2s_sums4_512(__m512i a, __m512i b, __m512i c, __m512i d) {
+/* The sums of four vectors, in each lane of 128 bits for that lane. */
+I2S_MM_TARGET I2S_MM_INLINE __m512i i2s_lanes4_512(__m512i a, __m512i b, __m512i c, __m512i d) {
     const __m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
     const __m512i cd = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
-    const __m512i all = _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+    return _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+}
+
+I2S_MM_TARGET I2S_MM_INLINE __m128i i2s_sums4_512(__m512i a, __m512i b, __m512i c, __m512i d) {
+    const __m512i all = i2s_lanes4_512(a, b, c, d);
     const __m256i half = _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
     return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
 }
@@ -74,6 +79,59 @@ I2S_MM_TARGET I2S_MM_INLINE void i2s_vector512(const int R, const int TOUCH, con
         _mm_storeu_si128((__m128i *)out, i2s_sums4_512(sum[0], sum[1], sum[2], sum[3]));
     else
         I2S_MM_UNROLL for (int r = 0; r < R; r++) out[r] = _mm512_reduce_add_epi32(sum[r]);
+}
+
+/* Eight rows and one token, in two passes over the rows: first the two high fields, then the two low ones. Two
+ * accumulators for each row remain, and those of the first pass are shifted to the scales of the second, so that at the
+ * end of the rows, where nothing is multiplied, two thirds of the shifts and additions and half of the rest are left.
+ * The price is that weights are read twice, the second time from the first-level cache. */
+I2S_MM_TARGET I2S_MM_INLINE void i2s_twice_step512(const int low, const uint8_t *w, int64_t pitch, int both,
+                                                   const int8_t *q, __m512i acc[8][2]) {
+    const __m512i mask[4] = I2S_MM_MASKS(_mm512_set1_epi8);
+    __m512i x[2];
+    I2S_MM_UNROLL for (int f = 0; f < 2; f++) x[f] = _mm512_loadu_si512(q + 64 * (2 * low + f));
+    I2S_MM_UNROLL for (int r = 0; r < 8; r++) {
+        __m512i v = i2s_weights512(w + r * pitch, both);
+        __asm__("" : "+v"(v)); /* otherwise gcc loads it again for the second mask */
+        I2S_MM_UNROLL for (int f = 0; f < 2; f++) {
+            const __m512i u = _mm512_and_si512(v, mask[2 * low + f]);
+            I2S_DP512(acc[r][f], u, x[f]);
+        }
+    }
+}
+
+/* A pass. It prefetches half of the next rows. */
+I2S_MM_TARGET I2S_MM_INLINE void i2s_twice_pass512(const int low, const uint8_t *w, int64_t blocks, const int8_t *q,
+                                                   __m512i acc[8][2]) {
+    const int64_t pitch = blocks * I2S_MM_BYTES;
+    uintptr_t ahead = (uintptr_t)w + (uintptr_t)((low ? 12 : 8) * pitch + I2S_MM_AHEAD_TWICE);
+    int64_t b = 0;
+    for (; b + 1 < blocks; b += 2, w += 64, q += 256, ahead += 256) {
+        I2S_MM_UNROLL for (int line = 0; line < 4; line++) I2S_MM_ASK(ahead, 64 * line);
+        i2s_twice_step512(low, w, pitch, 1, q, acc);
+    }
+    if (b < blocks) i2s_twice_step512(low, w, pitch, 0, q, acc);
+}
+
+/* The sums of eight vectors. */
+I2S_MM_TARGET I2S_MM_INLINE __m256i i2s_sums8_512(const __m512i a[8]) {
+    __m512i four[2];
+    I2S_MM_UNROLL for (int i = 0; i < 2; i++) four[i] = i2s_lanes4_512(a[4 * i], a[4 * i + 1], a[4 * i + 2], a[4 * i + 3]);
+    const __m512i halves = _mm512_add_epi32(_mm512_shuffle_i32x4(four[0], four[1], 0x88),  /* lanes 0 and 2 of both */
+                                            _mm512_shuffle_i32x4(four[0], four[1], 0xDD)); /* lanes 1 and 3 */
+    const __m512i even = _mm512_shuffle_i32x4(halves, halves, 0x08), odd = _mm512_shuffle_i32x4(halves, halves, 0x0D);
+    return _mm256_add_epi32(_mm512_castsi512_si256(even), _mm512_castsi512_si256(odd));
+}
+
+I2S_MM_TARGET I2S_MM_INLINE void i2s_twice512(const uint8_t *w, int64_t blocks, const int8_t *q, int32_t *out) {
+    __m512i acc[8][2], sum[8];
+    I2S_MM_UNROLL for (int r = 0; r < 8; r++) acc[r][0] = acc[r][1] = _mm512_setzero_si512();
+    i2s_twice_pass512(0, w, blocks, q, acc);
+    I2S_MM_UNROLL for (int r = 0; r < 8; r++)
+        I2S_MM_UNROLL for (int f = 0; f < 2; f++) acc[r][f] = _mm512_srai_epi32(acc[r][f], 4);
+    i2s_twice_pass512(1, w, blocks, q, acc);
+    I2S_MM_UNROLL for (int r = 0; r < 8; r++) sum[r] = _mm512_add_epi32(_mm512_srai_epi32(acc[r][0], 2), acc[r][1]);
+    _mm256_storeu_si256((__m256i *)out, i2s_sums8_512(sum));
 }
 
 /* R rows and one token, half as wide. */
@@ -175,6 +233,8 @@ I2S_MM_TARGET static void i2s_product_avx512(const uint8_t *w, int64_t rows, int
     }
     if (rows * pitch > I2S_MM_NEAR && !i2s_cpu_halves_avx512())
         for (; r + 8 <= rows; r += 4) i2s_vector512(4, 1, w + r * pitch, blocks, q, out + r);
+    if (blocks <= I2S_MM_TWICE && i2s_cpu_halves_avx512())
+        for (; r + 8 <= rows; r += 8) i2s_twice512(w + r * pitch, blocks, q, out + r);
     for (; r + 4 <= rows; r += 4) i2s_vector512(4, 0, w + r * pitch, blocks, q, out + r);
     for (; r < rows; r++) i2s_vector512(1, 0, w + r * pitch, blocks, q, out + r);
 }

@@ -23,6 +23,7 @@
 #define I2S_MM_AHEAD 4096
 #define I2S_MM_AHEAD_512VL 2048
 #define I2S_MM_AHEAD_STREAM 6144
+#define I2S_MM_AHEAD_TWICE 1024
 #define I2S_MM_ASK(p, at) _mm_prefetch((const char *)((uintptr_t)(p) + (uintptr_t)(at)), _MM_HINT_T0)
 #define I2S_MM_ASK_SECOND(p, at) _mm_prefetch((const char *)((uintptr_t)(p) + (uintptr_t)(at)), _MM_HINT_T1)
 
@@ -49,6 +50,10 @@
 
 /* The fields of a byte, in their positions. */
 #define I2S_MM_MASKS(SET1) {SET1((char)0xC0), SET1(0x30), SET1(0x0C), SET1(0x03)}
+
+/* Most blocks in a row for which reading weights twice is faster: eight longer rows and what is prefetched do not stay in
+ * the first-level cache. Measured on Zen 4 up to 46 blocks, or up to 34 in small pages. */
+#define I2S_MM_TWICE 32
 
 /* Weights in a cache of the processor, without waiting for memory. */
 #define I2S_MM_NEAR (1 << 19)

@@ -81,6 +81,22 @@ def test_sums_as_large_as_they_get(columns: int, ends: str) -> None:
         assert (got == 3 * int(codes[0, 0]) * columns).all()
 
 
+@pytest.mark.parametrize("blocks", [1, 2, 3, 20, 31, 32, 33, 34, 127, 128, 129, 130])
+@pytest.mark.parametrize("ends", share(["least", "most", "any"], every=2))
+def test_one_token_and_weights_in_cache(blocks: int, ends: str) -> None:
+    """Every number of rows that a kernel has code for, and of blocks beside its limits; sums as large as they get."""
+    rng = np.random.default_rng(blocks)
+    columns = 128 * blocks
+    content = rng.bytes(21 * columns // 4) if ends == "any" else b"\xff" * (21 * columns // 4)
+    payload, codes = payload_at(content, 32), random_codes(rng, (1, columns), ends)
+    want = in_floats(content, 21, columns, codes)
+    for rows in (1, 3, 4, 7, 8, 9, 12, 15, 16, 21):
+        part, out = payload[: rows * columns // 4], np.empty((1, rows), dtype=np.int32)
+        for threads in (1, 1, 2, 3):  # the second time the weights are known to be in cache
+            out.fill(-1)
+            assert np.array_equal(matmul.dot(part, rows, columns, codes, threads=threads, out=out), want[:, :rows])
+
+
 @pytest.mark.parametrize("shape", [(640, 2560), (2560, 640), (37, 6912), (16, 8640), (130, 1408)])
 @pytest.mark.parametrize("tokens", share([1, 2, 4, 5, 64], every=2))
 def test_shapes_of_models(shape: tuple[int, int], tokens: int) -> None:

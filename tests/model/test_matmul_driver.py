@@ -35,10 +35,10 @@ PRODUCT, LINEAR, QUANTIZE = range(3)
 
 #: Rows, blocks, tokens: every number of rows and tokens with kernel code of its own; even and odd numbers of blocks;
 #: near 5, 10 and 21 blocks, after which narrow sums are widened; beyond the 48 rows and 27 blocks of a panel, or 128
-#: rows with AMX.
+#: rows with AMX. One token: with more than 32 blocks another kernel, with more than 128 the codes are arranged for all.
 SHAPES: Final = [(0, 1, 1), (1, 1, 1), (4, 1, 2), (3, 2, 3), (5, 3, 4), (2, 4, 5), (9, 5, 1), (6, 6, 6), (7, 9, 7),
                  (8, 10, 1), (13, 11, 4), (4, 20, 9), (17, 21, 2), (33, 5, 3), (100, 2, 1), (40, 22, 33),
-                 (49, 55, 12), (131, 28, 34)]  # fmt: skip
+                 (20, 32, 1), (17, 33, 1), (3, 129, 1), (49, 55, 12), (131, 28, 34)]  # fmt: skip
 
 #: Largest rows * tokens for which extreme sums are tested too; these depend only on the number of blocks.
 EXTREMES: Final = 600
