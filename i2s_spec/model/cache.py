@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 #: Tokens for which memory is allocated at first.
 FIRST_CAPACITY: Final = 64
 
+#: Least bytes of a block of memory for arrays of several layers, and the alignment of arrays in it. Every token reads
+#: all of them, so they lie in huge pages; an array of its own would leave most of one unused, and the system clears all
+#: of it.
+BLOCK: Final = 16 << 20
+LINE: Final = 64
+
 #: The arrays that are stored for each layer.
 PARTS: Final = ("keys", "values")
 
@@ -49,6 +55,7 @@ class Cache:
         self._arrays: dict[tuple[str, int], NDArray[Any]] = {}
         #: Numbers of a token's keys in each layer, and of its values.
         self.widths = tuple(tuple(heads * dim for heads, dim in self._shapes[part]) for part in PARTS)
+        #: Tokens for which every array has memory, and where the arrays are, keys of each layer before its values.
         self._capacity = 0
         self._addresses: NDArray[np.uintp] = np.zeros(0, dtype=np.uintp)
 
@@ -76,21 +83,34 @@ class Cache:
 
     def _with_capacity(self, part: str, layer: int, stop: int) -> NDArray[Any]:
         """The array of a part of a layer, with memory for `stop` tokens at least."""
-        array = self._arrays.get((part, layer))
-        if array is None or len(array) < stop:
-            capacity = min(max(FIRST_CAPACITY, stop, 2 * (0 if array is None else len(array))), max(self.length, stop))
-            grown = self._zeros((capacity, *self._shapes[part][layer]))
-            if array is not None:
-                grown[: self.used] = array[: self.used]
-            self._arrays[part, layer] = array = grown
-            self._capacity = 0
-        return array
+        if stop > self._capacity:
+            self._grow(min(max(FIRST_CAPACITY, stop, 2 * self._capacity), max(self.length, stop)))
+        return self._arrays[part, layer]
 
-    def _zeros(self, shape: tuple[int, ...]) -> NDArray[Any]:
-        """Memory, in huge pages if it is large: every token reads all of it."""
-        size = prod(shape) * self.dtype.itemsize
-        found: NDArray[Any] = np.frombuffer(zeros(size), dtype=np.uint8, count=size).view(self.dtype).reshape(shape)
-        return found
+    def _grow(self, capacity: int) -> None:
+        """Memory for so many tokens in every layer. Former memory is freed block by block."""
+        shapes = [
+            (part, layer, (capacity, *self._shapes[part][layer])) for layer in range(self.layers) for part in PARTS
+        ]
+        sizes = [-(-prod(shape) * self.dtype.itemsize // LINE) * LINE for _, _, shape in shapes]
+        self._capacity = 0  # until all arrays are there
+        block, at = np.zeros(0, dtype=np.uint8), 0
+        for number, (part, layer, shape) in enumerate(shapes):
+            if block.size - at < sizes[number]:
+                block, at = _block(sizes[number:]), 0
+            stop = at + prod(shape) * self.dtype.itemsize
+            grown, at = block[at:stop].view(self.dtype).reshape(shape), at + sizes[number]
+            if (part, layer) in self._arrays:
+                grown[: self.used] = self._arrays[part, layer][: self.used]
+            self._arrays[part, layer] = grown
+        self._capacity = capacity
+        places = [array.__array_interface__["data"][0] for array in self._arrays.values()]
+        self._addresses = np.array(places, dtype=np.uintp)
+
+    def make_room(self, count: int) -> None:
+        """Allocate memory for this many more tokens at once, before parts of them are written."""
+        if self.layers and self.used + count > self._capacity:
+            self._with_capacity(PARTS[0], 0, self.used + count)
 
     def reserve(self, count: int, widths: tuple[tuple[int, ...], ...]) -> NDArray[np.uintp]:
         """Allocate memory for more tokens in every layer; returns the addresses of keys and values, uintp [2 * layers].
@@ -100,12 +120,7 @@ class Cache:
         """
         if widths != self.widths:
             raise ValueError("the cache was made for keys and values of another size")
-        stop = self.used + count
-        if stop > self._capacity:
-            every = [self._with_capacity(part, layer, stop) for layer in range(self.layers) for part in PARTS]
-            self._capacity = min((len(each) for each in every), default=stop)
-            places = [each.__array_interface__["data"][0] for each in every]
-            self._addresses = np.array(places, dtype=np.uintp)
+        self.make_room(count)
         return self._addresses
 
     def commit(self, tokens: Sequence[int]) -> None:
@@ -130,6 +145,16 @@ class Cache:
             f"<Cache {self.used:,} of {counted(self.length, 'token')}, "
             f"{counted(self.layers, 'layer')}, {self.dtype.name}>"
         )
+
+
+def _block(sizes: Sequence[int]) -> NDArray[np.uint8]:
+    """Memory for the first arrays, or for all: as many as fill a block."""
+    total = 0
+    for size in sizes:
+        total += size
+        if total >= BLOCK:
+            break
+    return np.frombuffer(zeros(total), dtype=np.uint8, count=total)
 
 
 def cache_for(sizes: Hyperparameters, profile: NumericProfile, length: int | None = None) -> Cache:

@@ -178,6 +178,8 @@ class Model:
             raise SettingError(f"together={together}: at least 1 token is needed")
         used, parts, tapped = cache.used, [], []
         try:
+            if len(ids) > together:
+                cache.make_room(len(ids))
             for start in range(0, len(ids), together):
                 part = ids[start : start + together]
                 last = start + len(part) == len(ids)
