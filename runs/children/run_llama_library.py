@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ import numpy as np
 #: Larger than the real structures: the bytes after these fields are copied, but not read.
 ROOM = 512
 CONTEXT = 256
+
+#: What the library prints last.
+LAST_LINE = b"no more values\n"
 
 #: Operations that do not change values.
 VIEWS = ("VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE", "NONE")
@@ -116,15 +120,23 @@ class Library:
         if status:
             raise SystemExit(f"llama_decode returns {status}")
 
-    def print_values(self, model: int, tokens: list[int]) -> None:
-        """Write the output of the library's own printer to standard output."""
+    def print_values(self, model: int, tokens: list[int], text: Path) -> None:
+        """Write the output of the library's own printer to standard output, which is the file `text`.
+
+        The library prints in a thread of its own. Its `common_log_flush` waits forever if the thread is behind by as many
+        lines as the queue holds, so the thread is given time to print a last line first, which is then removed.
+        """
         data = ctypes.create_string_buffer(64)  # one pointer, which the constructor sets
         self.common._ZN25common_debug_cb_user_dataC1Ev(data)
         printer = ctypes.cast(self.common._Z20common_debug_cb_evalP11ggml_tensorbPv, ctypes.c_void_p).value
         self.run(model, tokens, printer, ctypes.addressof(data))
         log = ctypes.c_void_p(self.common._Z15common_log_mainv())
+        self.common._Z14common_log_addP10common_log14ggml_log_levelPKcz(log, 0, LAST_LINE)
+        while LAST_LINE not in text.read_bytes():
+            time.sleep(0.01)
         self.common._Z16common_log_flushP10common_log(log)
         ctypes.CDLL(None).fflush(None)
+        os.truncate(text, text.read_bytes().index(LAST_LINE))
 
 
 class Values:
@@ -162,9 +174,10 @@ def main() -> None:
     library.run(model, ids, ctypes.cast(values.function, ctypes.c_void_p).value, None)
     np.savez(Path(folder) / "values.npz", **values.found)
     sys.stdout.flush()
-    with (Path(folder) / "eval-callback.txt").open("wb") as text:
+    path_of_text = Path(folder) / "eval-callback.txt"
+    with path_of_text.open("wb") as text:
         os.dup2(text.fileno(), 1)
-        library.print_values(model, ids)
+        library.print_values(model, ids, path_of_text)
     Path(answer).write_text(json.dumps({"loads": True}), encoding="utf-8")
     os._exit(0)  # skips the end of the library's threads
 
