@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.errors import SettingError, counted
-from i2s_spec.gguf.huge_pages import zeros
+from i2s_spec.gguf.huge_pages import HUGE_PAGE, zeros
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,8 @@ FIRST_CAPACITY: Final = 64
 #: of it.
 BLOCK: Final = 16 << 20
 LINE: Final = 64
+#: Bytes of an array that has memory of its own.
+SMALL: Final = HUGE_PAGE // 4
 
 #: The arrays that are stored for each layer.
 PARTS: Final = ("keys", "values")
@@ -148,11 +150,12 @@ class Cache:
 
 
 def _block(sizes: Sequence[int]) -> NDArray[np.uint8]:
-    """Memory for the first arrays, or for all: as many as fill a block."""
+    """Memory for the first arrays, or for all: as many as fill a block. Small ones are alone: Python keeps their memory for
+    the next cache, and huge pages would be cleared anew."""
     total = 0
     for size in sizes:
         total += size
-        if total >= BLOCK:
+        if total >= BLOCK or size < SMALL:
             break
     return np.frombuffer(zeros(total), dtype=np.uint8, count=total)
 

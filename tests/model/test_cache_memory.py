@@ -46,9 +46,10 @@ def same(cache: Cache, *written: Rows) -> None:
         assert rows.tobytes() == np.concatenate([each[key] for each in written]).tobytes()
 
 
-@pytest.mark.parametrize("block", [1, 5000, BLOCK])
-def test_growth_keeps_what_was_written(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+@pytest.mark.parametrize(("block", "small"), [(1, 0), (5000, 0), (BLOCK, 0), (BLOCK, 20_000), (BLOCK, 1 << 30)])
+def test_growth_keeps_what_was_written(monkeypatch: pytest.MonkeyPatch, block: int, small: int) -> None:
     monkeypatch.setattr(cache_module, "BLOCK", block)
+    monkeypatch.setattr(cache_module, "SMALL", small)
     cache = made(1000, dtype=np.float32)
     written = [fill(cache, count, count) for count in (3, 61, 1, 200)]
     same(cache, *written)
@@ -57,9 +58,10 @@ def test_growth_keeps_what_was_written(monkeypatch: pytest.MonkeyPatch, block: i
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_arrays_share_blocks_and_no_line(dtype: Any) -> None:
-    cache = made(300, dtype=dtype)
-    cache.make_room(300)
+def test_arrays_share_blocks_and_no_line(monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
+    monkeypatch.setattr(cache_module, "SMALL", 0)
+    cache = made(301, dtype=dtype)
+    cache.make_room(301)
     spans = sorted((a.__array_interface__["data"][0], a.nbytes) for a in cache._arrays.values())
     assert all(start + size <= after for (start, size), (after, _) in pairwise(spans))
     assert all((start - spans[0][0]) % LINE == 0 for start, _ in spans)
