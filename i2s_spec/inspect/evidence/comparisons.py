@@ -19,7 +19,7 @@ from i2s_spec.inspect.evidence.roles import GAINS, READERS, WRITERS
 from i2s_spec.inspect.evidence.zeros import zero_comparisons
 from i2s_spec.light_arrays import packed, shaped
 from i2s_spec.light_functools import lru_cache
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, Iterator, NamedTuple
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, Iterator, NamedTuple, cast
 
 if TYPE_CHECKING:
     import numpy as np
@@ -228,5 +228,4 @@ def _gram_scores(matrix: Matrix, own: grams.Grams, rows: grams.Grams, share: int
             grams.score_as_read(columns, rows, read, found)
         else:
             grams.score_as_shared(columns, rows, read, share, width, found)
-    scores: Any = found.tolist()  # a list for each side
-    return scores  # type: ignore[no-any-return]
+    return cast("list[list[float]]", found.tolist())  # a list for each side
