@@ -300,7 +300,7 @@ def test_products(isa: Any, rows: int, columns: int, tokens: int, kind: str, dat
     st.sampled_from(["float32", "float16", "uint16"]),
     st.integers(1, 1099),
 )
-@examples(12)
+@examples(60)
 def test_long_rows_of_one_token(isa: Any, columns: int, rows: int, kind: str, cut: int) -> None:
     """Near the sums of float64, and each the same whichever rows a thread has: few of them, or more than a cache holds."""
     random = np.random.Generator(np.random.PCG64(columns * rows))
