@@ -3,7 +3,7 @@
  * FN(name) is the name of a function of the set, TARGET its attribute, VB the bytes of a vector. The set defines
  * FN(halves), FN(narrow), FN(fma) and FN(sum4); a set with VB above 16 also defines what is below for VB 16. Every
  * output of a product is one sum of lanes over k in order, folded in one way: it depends neither on the number of rows
- * processed together nor on the number of tokens. So FN(fma) is an instruction if there is one: a compiler that chooses
+ * processed together nor on the number of tokens. (The set with AVX-512 has kernels of its own for one token alone.) So FN(fma) is an instruction if there is one: a compiler that chooses
  * between that and two roundings (as GCC 16 does) may choose differently for one row and for four.
  */
 

@@ -278,12 +278,7 @@ TARGET I2S_FAST_INLINE FN(vf) FN(join)(const FN(vf) *of) {
     return (FN(vf))_mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xDD));
 }
 #include "fast_body.h"
-/* One token reads the weights from memory, several from a cache. */
-static void i2s_fast_any_dots_avx512(int kind, const uint8_t *w, int64_t rows, int64_t pitch, int64_t columns, const float *x,
-                                     int64_t x_pitch, int64_t tokens, float *out, int64_t stride) {
-    (tokens == 1 ? i2s_fast_dots_avx512vl : i2s_fast_dots_avx512)(kind, w, rows, pitch, columns, x, x_pitch, tokens, out,
-                                                                  stride);
-}
+#include "fast_one_token.h"
 static const i2s_fast_set i2s_fast_avx512 = {
     "avx512", i2s_cpu_avx512bw, i2s_fast_any_dots_avx512, FN(activate), FN(norm), FN(add), FN(multiply), FN(times),
     FN(rotate), FN(halve), FN(soft_max), FN(widen_halves), FN(weighted_sum), FN(attend)};

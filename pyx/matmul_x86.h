@@ -23,6 +23,7 @@
 #define I2S_MM_AHEAD 4096
 #define I2S_MM_AHEAD_512VL 2048
 #define I2S_MM_AHEAD_STREAM 6144
+#define I2S_MM_AHEAD_WIDE 7424 /* after the first of two rows, which are shorter; else 1 KiB after both */
 #define I2S_MM_AHEAD_TWICE 1024
 #define I2S_MM_ASK(p, at) _mm_prefetch((const char *)((uintptr_t)(p) + (uintptr_t)(at)), _MM_HINT_T0)
 #define I2S_MM_ASK_SECOND(p, at) _mm_prefetch((const char *)((uintptr_t)(p) + (uintptr_t)(at)), _MM_HINT_T1)

@@ -294,6 +294,33 @@ def test_products(isa: Any, rows: int, columns: int, tokens: int, kind: str, dat
 
 
 @pytest.mark.parametrize("isa", SETS, ids=NAMES)
+@given(
+    st.integers(1024, 1400),
+    st.sampled_from([1, 3, 5, 600, 1100]),
+    st.sampled_from(["float32", "float16", "uint16"]),
+    st.integers(1, 1099),
+)
+@examples(60)
+def test_long_rows_of_one_token(isa: Any, columns: int, rows: int, kind: str, cut: int) -> None:
+    """Near the sums of float64, and each the same whichever rows a thread has: few of them, or more than a cache holds."""
+    random = np.random.Generator(np.random.PCG64(columns * rows))
+    floats = random.standard_normal((rows, columns)).astype(np.float32)
+    w = (floats.view(np.uint32) >> 16).astype(np.uint16) if kind == "uint16" else floats.astype(kind)
+    exact = (w.astype(np.uint32) << 16).view(np.float32) if kind == "uint16" else w.astype(np.float32)
+    x = random.standard_normal((1, columns)).astype(np.float32)
+    out = np.empty((1, rows), dtype=np.float32)
+    _fast.dots(isa.row, _fast.TYPES[kind], address(w), rows, w.strides[0], x, out)
+    limit = 4e-7 * math.sqrt(columns) * (np.abs(x).astype(np.float64) @ np.abs(exact).T.astype(np.float64))
+    assert (np.abs(out - x.astype(np.float64) @ exact.T.astype(np.float64)) <= limit).all()
+    cut = cut % rows
+    for start, end in ((0, cut), (cut, rows)):
+        if end > start:
+            part = np.empty((1, end - start), dtype=np.float32)
+            _fast.dots(isa.row, _fast.TYPES[kind], address(w[start:]), end - start, w.strides[0], x, part)
+            assert part.tobytes() == out[:, start:end].tobytes()
+
+
+@pytest.mark.parametrize("isa", SETS, ids=NAMES)
 def test_every_float16_is_converted(isa: Any) -> None:
     """All 65,536 of them to floats, as factors of one; and floats around all of them back."""
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)

@@ -187,6 +187,10 @@ int main(void) {
             for (int64_t rows = 1; rows < 10; rows += 2)
                 for (int64_t tokens = 1; tokens < 8; tokens++)
                     for (int64_t columns = 1; columns < 80; columns += 13) products(set, kind, rows, columns, tokens);
+        for (int kind = I2S_F32; kind <= I2S_BF16; kind++) { /* long rows of one token; the last more than 2 MiB of them */
+            for (int64_t columns = 1024; columns < 1090; columns += 13) products(set, kind, 7, columns, 1);
+            products(set, kind, 430, 2477, 1);
+        }
         for (int64_t rows = 1; rows < 9; rows++)
             for (int64_t count = 1; count < 70; count += 17)
                 for (int64_t width = 1; width < 140; width += 23) attention(set, rows, count, width);
