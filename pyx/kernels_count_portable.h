@@ -25,48 +25,53 @@ static int i2s_scan_portable(const uint8_t *src, int64_t n, int code) {
     return 0;
 }
 
-/* Three words to the counts, 2 bits wide, of their low bits, of their high bits, and of the fields that have both. */
-static inline void i2s_count_three(const uint8_t *src, int64_t apart, uint64_t count[3]) {
+/* Two words, which compilers keep in a register of 16 bytes where the processor has them. */
+typedef uint64_t i2s_two __attribute__((vector_size(16)));
+
+static inline i2s_two i2s_two_at(const uint8_t *p) {
+    i2s_two v;
+    memcpy(&v, p, 16);
+    return v;
+}
+
+/* Three of them to the counts, 2 bits wide, of their low bits, of their high bits, and of the fields that have both. */
+static inline void i2s_count_three(const uint8_t *src, i2s_two count[3]) {
     const uint64_t even = 0x5555555555555555u;
-    const uint64_t u = i2s_word(src), v = i2s_word(src + apart), w = i2s_word(src + 2 * apart);
-    const uint64_t x = (u >> 1) & even, y = (v >> 1) & even, z = (w >> 1) & even;
+    const i2s_two u = i2s_two_at(src), v = i2s_two_at(src + 16), w = i2s_two_at(src + 32);
+    const i2s_two x = (u >> 1) & even, y = (v >> 1) & even, z = (w >> 1) & even;
     count[0] = (u & even) + (v & even) + (w & even);
     count[1] = x + y + z;
     count[2] = (x & u) + (y & v) + (z & w);
 }
 
 /* Two such counts to bytes; the sum of ten is still one byte. */
-static inline uint64_t i2s_count_six(uint64_t a, uint64_t b) {
+static inline i2s_two i2s_count_six(i2s_two a, i2s_two b) {
     const uint64_t pairs = 0x3333333333333333u, nibbles = 0x0F0F0F0F0F0F0F0Fu;
-    const uint64_t sum = (a & pairs) + ((a >> 2) & pairs) + (b & pairs) + ((b >> 2) & pairs);
+    const i2s_two sum = (a & pairs) + ((a >> 2) & pairs) + (b & pairs) + ((b >> 2) & pairs);
     return (sum & nibbles) + ((sum >> 4) & nibbles);
 }
 
-/* Counters 2 bits wide are added up to 4 bits, these to bytes, these to words of 16 bits, each before it could overflow. */
-enum { I2S_SIX = 6 * 8 * I2S_LANES, I2S_STEP = 10 * I2S_SIX };
+/* Counters 2 bits wide are added up to 4 bits, these to bytes, these to words of 16 bits, each before it could overflow. They
+ * stay in registers: more counters side by side are in memory, and took three times as long in some runs. */
+enum { I2S_SIX = 6 * 16, I2S_STEP = 10 * I2S_SIX };
 
 static void i2s_count_steps(const uint8_t *src, int64_t steps, uint64_t sum[3]) {
     const uint64_t bytes = 0x00FF00FF00FF00FFu;
-    uint64_t wide[3][I2S_LANES] = {{0}};
+    i2s_two wide[3] = {{0}, {0}, {0}};
     int64_t s;
-    int i, k, q;
+    int i, q;
     for (s = 0; s < steps; s++) {  /* at most 100 of at most 480 to a word of 16 bits */
-        uint64_t narrow[3][I2S_LANES] = {{0}};
-        for (i = 0; i < 10; i++, src += I2S_SIX)
-            for (k = 0; k < I2S_LANES; k++) {
-                uint64_t a[3], b[3];
-                i2s_count_three(src + 8 * k, 8 * I2S_LANES, a);
-                i2s_count_three(src + 8 * k + 24 * I2S_LANES, 8 * I2S_LANES, b);
-                narrow[0][k] += i2s_count_six(a[0], b[0]);
-                narrow[1][k] += i2s_count_six(a[1], b[1]);
-                narrow[2][k] += i2s_count_six(a[2], b[2]);
-            }
-        for (q = 0; q < 3; q++)
-            for (k = 0; k < I2S_LANES; k++) wide[q][k] += (narrow[q][k] & bytes) + ((narrow[q][k] >> 8) & bytes);
+        i2s_two narrow[3] = {{0}, {0}, {0}};
+        for (i = 0; i < 10; i++, src += I2S_SIX) {
+            i2s_two a[3], b[3];
+            i2s_count_three(src, a);
+            i2s_count_three(src + 48, b);
+            for (q = 0; q < 3; q++) narrow[q] += i2s_count_six(a[q], b[q]);
+        }
+        for (q = 0; q < 3; q++) wide[q] += (narrow[q] & bytes) + ((narrow[q] >> 8) & bytes);
     }
     for (q = 0; q < 3; q++)
-        for (k = 0; k < I2S_LANES; k++)
-            for (i = 0; i < 64; i += 16) sum[q] += (wide[q][k] >> i) & 0xFFFF;
+        for (i = 0; i < 64; i += 16) sum[q] += ((wide[q][0] >> i) & 0xFFFF) + ((wide[q][1] >> i) & 0xFFFF);
 }
 
 static inline unsigned i2s_popcount(uint64_t x) {

@@ -27,11 +27,12 @@ static int64_t i2s_masked_none(int64_t rounds, int64_t tokens) {
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 
+/* `vzeroupper`: SSE instructions of the thread take longer while upper halves of registers are in use. */
 #define I2S_PEAK(NAME, OP, MACS)                                                                                        \
     static int64_t NAME(int64_t rounds) {                                                                               \
         int64_t left = rounds;                                                                                          \
         if (rounds <= 0) return 0;                                                                                      \
-        __asm__ volatile("1:\n\t" I2S_PEAK_TWELVE(OP) "dec %0\n\tjnz 1b\n\t"                                            \
+        __asm__ volatile("1:\n\t" I2S_PEAK_TWELVE(OP) "dec %0\n\tjnz 1b\n\tvzeroupper\n\t"                              \
                          : "+r"(left)                                                                                   \
                          :                                                                                              \
                          : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",     \
@@ -53,7 +54,7 @@ I2S_PEAK(i2s_peak_avx512, I2S_PEAK_AVX512, 64)
         int64_t left = rounds, token;                                                                                   \
         if (rounds <= 0 || tokens <= 0) return 0;                                                                       \
         __asm__ volatile("1:\n\t" MASKS "mov %2, %1\n\t"                                                                \
-                         "2:\n\t" I2S_PEAK_TWELVE(OP) "dec %1\n\tjnz 2b\n\tdec %0\n\tjnz 1b\n\t"                        \
+                         "2:\n\t" I2S_PEAK_TWELVE(OP) "dec %1\n\tjnz 2b\n\tdec %0\n\tjnz 1b\n\tvzeroupper\n\t"          \
                          : "+r"(left), "=&r"(token)                                                                     \
                          : "r"(tokens)                                                                                  \
                          : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",     \
