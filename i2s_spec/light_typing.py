@@ -22,14 +22,15 @@ from _collections_abc import (
     Iterable,
     Iterator,
     Mapping,
+    MutableSequence,
     Sequence,
     Set,
 )
 
 __all__ = [
     "TYPE_CHECKING", "Any", "BinaryIO", "Callable", "ClassVar", "Collection", "Container", "Final", "Generator", "Iterable",
-    "Iterator", "Literal", "Mapping", "NamedTuple", "NoReturn", "Protocol", "Sequence", "Set", "TypeVar", "cast",
-    "choices_of", "overload", "runtime_checkable",
+    "Iterator", "Literal", "Mapping", "MutableSequence", "NamedTuple", "NoReturn", "Protocol", "Sequence", "Set", "TypeVar",
+    "cast", "choices_of", "overload", "runtime_checkable",
 ]  # fmt: skip
 
 TYPE_CHECKING = False

@@ -14,8 +14,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, qsort, realloc
 from libc.string cimport memcmp, memcpy
 
-import struct
-
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.schema import checks, faults, limits
 from i2s_spec.schema.magic import HEAD, not_gguf
@@ -30,7 +28,7 @@ cdef int64_t SMALLEST[TYPES]
 cdef int64_t WIDTH[TYPES]
 for _number in range(TYPES):
     SMALLEST[_number] = SMALLEST_VALUE[_number]
-    WIDTH[_number] = struct.calcsize("=" + VALUE_FORMATS[_number]) if _number in VALUE_FORMATS else 0
+    WIDTH[_number] = SMALLEST[_number] if _number in VALUE_FORMATS else 0
 
 cdef int64_t MAX_KEY = limits.MAX_KEY_LENGTH
 cdef int64_t MAX_NAME = limits.MAX_NAME_LENGTH
@@ -38,6 +36,7 @@ cdef uint32_t MAX_DIMS = limits.MAX_DIMENSIONS
 cdef int MAX_DEPTH = limits.MAX_ARRAY_DEPTH
 DEF STACK = 16  # room on the stack of array levels; the depth limit is smaller
 
+include "bytes_of.pxi"
 include "window.pxi"
 include "header_notes.pxi"
 include "header_values.pxi"

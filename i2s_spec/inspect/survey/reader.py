@@ -15,8 +15,6 @@ survey can be begun long before its result is wanted.
 from __future__ import annotations
 
 import os
-from array import array
-from math import lcm, prod
 
 from i2s_spec.codec import _survey
 from i2s_spec.codec._survey import BLOCK, Parts
@@ -27,6 +25,7 @@ from i2s_spec.gguf.source import FetchingSource, FileSource
 from i2s_spec.inspect.survey.reading import WINDOWS, Reading
 from i2s_spec.inspect.survey.result import Survey, Surveyed
 from i2s_spec.light_functools import cache
+from i2s_spec.light_numbers import prod, series
 from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterable, Iterator
 from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, TensorType
@@ -98,7 +97,7 @@ class SurveyReader:
         self._reading = reading
         self._parts = Parts(chosen(kernel_sets()).name)
         self._surveyed = Surveyed(file, self._parts)
-        self._counts = array("q")  # of the parts of each tensor
+        self._counts = series("q", file.index.tensors)  # of the parts of each tensor
         self._total = 0
         self._threads: list[threading.Thread] = []
         self._errors: list[BaseException] = []
@@ -269,6 +268,8 @@ class SurveyReader:
 
         Few files have such tensors; what knows them is imported for those.
         """
+        from math import lcm
+
         from i2s_spec.codec.blocks.kernel_kinds import KINDS, TILE, group_bytes
         from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 

@@ -4,24 +4,23 @@ infinite or NaN. The bytes are read in `reader`, as `reading` says how much of t
 
 from __future__ import annotations
 
-import struct
-from array import array
 from itertools import chain
 
 from i2s_spec.codec.payload_facts import Groups, PayloadObservation
-from i2s_spec.codec.tail import TailKind, classify
+from i2s_spec.codec.tail import SCALE_BYTES, TailKind, classify
 from i2s_spec.errors import Span
+from i2s_spec.light_numbers import numbers, series
 from i2s_spec.light_typing import (
     TYPE_CHECKING,
     Any,
     Callable,
     Iterable,
     Iterator,
+    MutableSequence,
     NamedTuple,
     Sequence,
     overload,
 )
-from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import TAIL_BYTES
 
 if TYPE_CHECKING:
@@ -145,6 +144,9 @@ class OtherSurvey(NamedTuple):
         return Span(self.start + start, self.start + stop, f"data[{self.row}]")
 
 
+_Columns = tuple[MutableSequence[int], MutableSequence[int], MutableSequence[int]]
+
+
 class Surveyed:
     """The numbers after a `Survey`, kept small: what each tensor's parts were put together to."""
 
@@ -154,8 +156,9 @@ class Surveyed:
         #: Tensors that were left out of a sample, which a server would give one by one: with I2_S, and others.
         self.left_out = 0, 0
         #: For each tensor its row, the first of its parts, and how many bytes it has without a tail.
-        self.i2s = array("q"), array("q"), array("q")
-        self.others = array("q"), array("q"), array("q")
+        most = file.index.tensors
+        self.i2s: _Columns = series("q", most), series("q", most), series("q", most)
+        self.others: _Columns = series("q", most), series("q", most), series("q", most)
 
     def observed(self, number: int) -> PayloadObservation:
         """What was seen in a tensor, by the number of its first part."""
@@ -166,6 +169,11 @@ class Surveyed:
         at, position, _ = self.parts.where(number)
         begin: int = at - position
         return begin
+
+    def scale(self, tail: bytes) -> float:
+        """The scale that a tail begins with."""
+        scale: float = numbers("f", tail[:SCALE_BYTES], self.file.byte_order)[0]
+        return scale
 
     def groups(self, number: int) -> Groups | None:
         """What was seen in the groups of a tensor, by the number of its first part."""
@@ -189,7 +197,6 @@ class Survey(Sequence[TensorSurvey]):
         #: The tensors of other types, likewise.
         self.others: Sequence[OtherSurvey] = _Others(surveyed)
         self._of = surveyed
-        self._format = order_prefix(surveyed.file.byte_order) + "f"
 
     @property
     def is_selection(self) -> bool:
@@ -239,8 +246,7 @@ class Survey(Sequence[TensorSurvey]):
 
     def scale(self, place: int) -> float:
         """The scale of the tensor at a place."""
-        scale: float = struct.unpack_from(self._format, self.tail(place))[0]
-        return scale
+        return self._of.scale(self.tail(place))
 
     def extents(self) -> Iterator[tuple[int, int, int, int | None]]:
         """Row, first byte in the file and size with the tail of every tensor, in the order of the table; and its place
@@ -303,7 +309,7 @@ class Survey(Sequence[TensorSurvey]):
         return TensorSurvey(
             row, info.name, info.ne, of.start(number), size, seen.seen, complete, seen.counts,
             None if seen.first_unused < 0 else seen.first_unused, _longest_run(seen), _last_run(seen, size),
-            seen.digest if complete else None, struct.unpack_from(self._format, tail)[0], tail, classify(tail),
+            seen.digest if complete else None, of.scale(tail), tail, classify(tail),
         )  # fmt: skip
 
     def __iter__(self) -> Iterator[TensorSurvey]:

@@ -5,8 +5,6 @@ Time and memory stay linear in the size of the header: keys and tensors are walk
 
 from __future__ import annotations
 
-from math import prod
-
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.source import FetchingSource
@@ -14,6 +12,7 @@ from i2s_spec.gguf.text_decoded import text_decoded
 from i2s_spec.inspect.placement import LEGACY_I2_S, Extent, Placement, Placements, placements_of, sound_shape
 from i2s_spec.inspect.survey.reading import Reading
 from i2s_spec.light_functools import cached_property, wraps
+from i2s_spec.light_numbers import prod
 from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator
 from i2s_spec.linter.analysis.shifted_data import Shift, shifted
 from i2s_spec.schema import limits, types

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from math import isfinite
-
 from i2s_spec.errors import TrustedText, counted
+from i2s_spec.light_numbers import isfinite
 from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.duplicates import duplicate_payloads
 from i2s_spec.linter.analysis.payload_stats import COMPARED, payload_anomalies
