@@ -13,26 +13,10 @@ import io
 import os
 import sys
 
-from i2s_spec import explained
-from i2s_spec._version import __version__
-from i2s_spec.errors import (
-    EXIT_BROKEN_PIPE,
-    EXIT_BUG,
-    EXIT_INPUT,
-    EXIT_INTERRUPTED,
-    EXIT_MEMORY,
-    EXIT_UNFINISHED,
-    EXIT_USAGE,
-    FormatError,
-    MissingExtra,
-    RecordError,
-    SettingError,
-    Unfinished,
-    quote,
-)
-from i2s_spec.light_typing import TYPE_CHECKING, Any, NoReturn
-
+TYPE_CHECKING = False  # as type checkers take it
 if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
     from i2s_spec.cli.verbs import VERBS as VERBS
     from i2s_spec.cli.verbs import cli as cli
 
@@ -46,7 +30,7 @@ def __getattr__(name: str) -> Any:
 
 
 def main(args: list[str] | None = None) -> None:
-    """Run the command line and exit: the only place where exceptions become words and exit codes."""
+    """Run the command line and exit; `ending` has the words and exit codes of exceptions."""
     gc.disable()  # modules that are being imported leave no garbage; what runs then turns it on
     _open_streams()
     try:
@@ -92,42 +76,16 @@ def _main(args: list[str] | None) -> NoReturn:
         status = _answer(sys.argv[1:], True) if args is None else _answer(list(args), False)
         sys.stdout.flush()
         sys.exit(status if isinstance(status, int) else 0)
-    except KeyboardInterrupt:
-        _say("interrupted")
-        sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        _reader_has_gone()
-    except FormatError as error:
-        from i2s_spec.schema.faults import exit_code_of
-
-        _say(_words(error))
-        sys.exit(exit_code_of(error.code))
-    except MemoryError:
-        _say("there is not enough memory; this says nothing about the input")
-        sys.exit(EXIT_MEMORY)
-    except (MissingExtra, SettingError) as error:
-        _say(str(error))
-        sys.exit(EXIT_INPUT if isinstance(error, RecordError) else EXIT_USAGE)
-    except Unfinished as error:
-        _say(str(error))
-        sys.exit(EXIT_UNFINISHED)
-    except OSError as error:
-        name = f"{quote(os.fspath(error.filename), 4096, bare=True)}: " if error.filename is not None else ""
-        _say(f"{name}{error.strerror or error}")
-        sys.exit(EXIT_INPUT)
-    except ImportError as error:
-        _say(str(explained(error)))
-        sys.exit(EXIT_BUG)
     except SystemExit:
         if not isinstance(sys.stdout, io.TextIOBase):  # click met a broken pipe, and wrapped it
-            _reader_has_gone()
+            from i2s_spec.cli.ending import reader_has_gone
+
+            reader_has_gone()
         raise
-    except Exception as error:  # anything else is a bug of ours, and must say so
-        if os.environ.get("I2S_DEBUG"):
-            raise
-        _say(f"internal error: {type(error).__name__}: {quote(str(error), bare=True)}")
-        _say("this is a bug in i2s-spec; run again with I2S_DEBUG=1 for the traceback")
-        sys.exit(EXIT_BUG)
+    except BaseException as error:
+        from i2s_spec.cli.ending import end
+
+        end(error)
 
 
 def _open_streams() -> None:
@@ -149,30 +107,14 @@ def _open_streams() -> None:
         setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", errors="backslashreplace", closefd=False))
 
 
-def _reader_has_gone() -> NoReturn:
-    """End quietly, as the shell's own tools do, also where Python flushes stdout at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    os._exit(EXIT_BROKEN_PIPE)
-
-
-def _words(error: FormatError) -> str:
-    """A fault with the file that it is in, where that is known: many calls read more than one."""
-    from i2s_spec.draw.text import fault_words, visible
-
-    name = f"{visible(error.file, 4096, bare=True)}: " if error.file is not None else ""
-    return name + fault_words(error)
-
-
-def _say(text: str) -> None:
-    print(f"i2s: {text}", file=sys.stderr, flush=True)
-
-
 def _answer(args: list[str], own_process: bool) -> object:
     """Do what the command line asks for, by click unless it is one of the two that start without; the exit code.
 
     :param own_process: this is no call from another program's Python
     """
     if args == ["--version"]:
+        from i2s_spec._version import __version__
+
         print(f"i2s-spec {__version__}")
         return 0
     if own_process and sys.implementation.name == "cpython":  # whose import system it builds on

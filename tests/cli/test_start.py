@@ -53,15 +53,15 @@ class Start(NamedTuple):
 
 
 STARTS = {
-    "version": Start(["--version"], 5, 15, set()),
-    "lint": Start(["lint", "FILE"], 98, 124, set()),
-    "header": Start(["lint", "--header-only", "MODEL"], 98, 124, set()),
-    "model": Start(["lint", "MODEL"], 136, 164, set()),
-    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 95, 121, set()),
-    "json": Start(["lint", "--json", "FILE"], 95, 136, {"json", "re", "enum", "functools"}),
-    "rules": Start(["rules", "--format", "json"], 106, 210, CLICK | {"json", "pathlib"}),
-    "identify": Start(["identify", "MODEL"], 95, 190, CLICK),
-    "help": Start(["lint", "--help"], 68, 157, CLICK),
+    "version": Start(["--version"], 3, 12, set()),
+    "lint": Start(["lint", "FILE"], 96, 110, set()),
+    "header": Start(["lint", "--header-only", "MODEL"], 97, 111, set()),
+    "model": Start(["lint", "MODEL"], 134, 158, set()),
+    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 94, 108, set()),
+    "json": Start(["lint", "--json", "FILE"], 94, 128, {"json", "re", "enum", "functools"}),
+    "rules": Start(["rules", "--format", "json"], 107, 209, CLICK | {"json", "pathlib"}),
+    "identify": Start(["identify", "MODEL"], 94, 181, CLICK),
+    "help": Start(["lint", "--help"], 68, 152, CLICK),
 }
 
 
