@@ -13,13 +13,12 @@ from itertools import islice
 from i2s_spec.errors import Span
 from i2s_spec.light_numbers import series
 from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterable, MutableSequence, NamedTuple
-from i2s_spec.schema.types import TAIL_BYTES
+from i2s_spec.schema.types import SCALE_BYTES, TAIL_BYTES
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
     from i2s_spec.inspect.survey.result import Survey
 
-SCALE_BYTES: Final = 4
 #: Tensors of a survey that `stale_tails` traces, the first ones; no real file has as many.
 TRACED: Final = 4096
 #: F32 tensors are copied from file to file, past the buffer.

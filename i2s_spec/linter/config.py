@@ -21,11 +21,12 @@ from i2s_spec.linter.options import Options
 from i2s_spec.linter.report import FORMATS
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.selection.profile import PROFILES, READINGS
-from i2s_spec.linter.selection.suppressions import Suppression
 from i2s_spec.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from i2s_spec.linter.selection.suppressions import Suppression
 
 #: Largest configuration file, in bytes.
 LARGEST = 1 << 20
@@ -242,6 +243,8 @@ def _suppression(path: str, table: dict[str, Any]) -> Suppression:
             wrong = "must not be empty"
         if wrong is not None:
             raise SettingError(f"{_shown(path)}: ignore: {key} {wrong}")
+    from i2s_spec.linter.selection.suppressions import Suppression
+
     suppression = Suppression(
         table["files"], tuple(table["codes"]), " ".join(table["reason"].split()), os.path.dirname(path)
     )

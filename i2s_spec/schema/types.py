@@ -91,6 +91,7 @@ class TensorType(NamedTuple):
 
 #: Bytes after the payload of I2_S, TL1, TL2 and I2_SR tensors; the float32 scale is the first four (clause 6.1).
 TAIL_BYTES: Final = 32
+SCALE_BYTES: Final = 4
 
 
 def two_bits_and_tail(ne: Sequence[int]) -> int:
@@ -186,9 +187,9 @@ TAKEN_OVER: Final = {36: "IQ4_NL_4_4", 37: "IQ4_NL_4_8", 38: "IQ4_NL_8_8"}
 #: Elements and bytes of a block of the retired types, however they were interleaved.
 TAKEN_OVER_BLOCK: Final = (32, 18)
 
-READINGS: Final[dict[int, tuple[TensorType, ...]]] = {
-    number: tuple(t for t in TENSOR_TYPES if t.number == number) for number in sorted({t.number for t in TENSOR_TYPES})
-}
+READINGS: Final[dict[int, tuple[TensorType, ...]]] = {}
+for _type in sorted(TENSOR_TYPES, key=lambda t: t.number):
+    READINGS[_type.number] = (*READINGS.get(_type.number, ()), _type)
 BY_NAME: Final = {t.name: t for t in TENSOR_TYPES}
 
 I2_S: Final = BY_NAME["I2_S"]

@@ -54,14 +54,14 @@ class Start(NamedTuple):
 
 STARTS = {
     "version": Start(["--version"], 3, 12, set()),
-    "lint": Start(["lint", "FILE"], 96, 110, set()),
-    "header": Start(["lint", "--header-only", "MODEL"], 97, 111, set()),
-    "model": Start(["lint", "MODEL"], 134, 158, set()),
-    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 94, 108, set()),
-    "json": Start(["lint", "--json", "FILE"], 94, 128, {"json", "re", "enum", "functools"}),
-    "rules": Start(["rules", "--format", "json"], 107, 209, CLICK | {"json", "pathlib"}),
+    "lint": Start(["lint", "FILE"], 88, 102, set()),
+    "header": Start(["lint", "--header-only", "MODEL"], 93, 107, set()),
+    "model": Start(["lint", "MODEL"], 129, 153, set()),
+    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 90, 104, set()),
+    "json": Start(["lint", "--json", "FILE"], 86, 120, {"json", "re", "enum", "functools"}),
+    "rules": Start(["rules", "--format", "json"], 105, 207, CLICK | {"json", "pathlib"}),
     "identify": Start(["identify", "MODEL"], 94, 181, CLICK),
-    "help": Start(["lint", "--help"], 68, 152, CLICK),
+    "help": Start(["lint", "--help"], 64, 148, CLICK),
 }
 
 

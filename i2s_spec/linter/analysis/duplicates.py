@@ -9,7 +9,7 @@ from i2s_spec.linter.analysis.payload_stats import COMPARED, payload_anomalies
 from i2s_spec.linter.analysis.subject import Subject, analysis
 
 if TYPE_CHECKING:
-    from i2s_spec.inspect.survey.result import TensorSurvey
+    from i2s_spec.inspect.survey.tensor_survey import TensorSurvey
 
 #: Fewest rows of a tensor whose equality means anything.
 LIKE_ROWS: Final = 4

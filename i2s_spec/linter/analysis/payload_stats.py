@@ -12,7 +12,7 @@ from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import BLOCK, CODES_PER_BYTE, extent_anomalies, holes
 
 if TYPE_CHECKING:
-    from i2s_spec.inspect.survey.result import TensorSurvey
+    from i2s_spec.inspect.survey.tensor_survey import TensorSurvey
 
 #: Shortest run of one byte value that is reported: 16,384 equal weights, a page of memory and a block of most file
 #: systems. A pruned output of a large model is one row, which is shorter.
@@ -75,6 +75,16 @@ class PayloadAnomalies:
         self.not_finite: list[int] = []
         #: Positions of tensors whose payload and tail are in place: the rules on scales examine these.
         self.placed = series("q", most)
+
+    @property
+    def concern_codes(self) -> bool:
+        """Whether rules on codes, or on values that are not finite, have something to report."""
+        return any(
+            (
+                self.unused, self.foreign, self.floats, self.constant, self.few_zeros, self.mostly_zeros, self.uncommon,
+                self.lopsided, self.regions, self.ends, self.not_finite,
+            )
+        )  # fmt: skip
 
 
 @analysis

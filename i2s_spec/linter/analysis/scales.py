@@ -6,17 +6,17 @@ The thresholds are stated here, once, with their reasons.
 
 from __future__ import annotations
 
-from i2s_spec.codec.tail import SCALE_BYTES
 from i2s_spec.light_numbers import isfinite, numbers, series
 from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterable, Iterator, MutableSequence, NamedTuple
 from i2s_spec.linter.analysis.payload_stats import payload_anomalies
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import USUAL
 from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.types import SCALE_BYTES
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.leftovers import Leftovers
-    from i2s_spec.inspect.survey.result import TensorSurvey
+    from i2s_spec.inspect.survey.tensor_survey import TensorSurvey
 
 #: Below this a scale acts as 0: times 127 and times any activation it stays too small for a float16.
 VANISHING: Final = 1e-12

@@ -8,7 +8,6 @@ from __future__ import annotations
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.source import FetchingSource
-from i2s_spec.gguf.text_decoded import text_decoded
 from i2s_spec.inspect.placement import LEGACY_I2_S, Extent, Placement, Placements, placements_of, sound_shape
 from i2s_spec.inspect.survey.reading import Reading
 from i2s_spec.light_functools import cached_property, wraps
@@ -104,8 +103,11 @@ class Subject:
             self.shift = shifted(file, self.placements, self.effective_alignment)
         if self.shift is not None:
             self._take_data_to_begin(self.shift.base)
-        elif self.data_size_unexplained and (error := text_decoded(file.source)) is not None:
-            raise error
+        elif self.data_size_unexplained:
+            from i2s_spec.gguf.text_decoded import text_decoded
+
+            if (error := text_decoded(file.source)) is not None:
+                raise error
 
     @property
     def on_server(self) -> bool:

@@ -121,7 +121,9 @@ def _belongs(rule: Facts, level: Severity, profile: Profile) -> bool:
     """Whether a rule is one of a profile's."""
     if not rule.code.startswith(profile.select) and not (profile.weaknesses and rule.weakness):
         return False
-    return level.rank >= profile.least.rank and not rule.code.startswith(profile.ignore or "\0")
+    if profile.least is not Severity.NOTE and level.rank < profile.least.rank:
+        return False
+    return not profile.ignore or not rule.code.startswith(profile.ignore)
 
 
 def suppressed_codes(reasons: Mapping[str, str]) -> dict[str, str]:
@@ -144,13 +146,13 @@ def suppressed_codes(reasons: Mapping[str, str]) -> dict[str, str]:
 
 def _level(rule: Facts, base: Profile, levels: Mapping[str, Severity]) -> Severity:
     """The severity of a rule: from the caller, else from the profile, else from the rule itself."""
-    fitting = [prefix for prefix in levels if rule.code.startswith(prefix)]
-    if fitting:
-        return levels[max(fitting, key=len)]
-    promoted = bool(base.promote) and (rule.code.startswith(base.promote) or rule.slug in base.promote)
-    if rule.severity is WARNING and promoted:
+    if levels:
+        fitting = [prefix for prefix in levels if rule.code.startswith(prefix)]
+        if fitting:
+            return levels[max(fitting, key=len)]
+    if base.promote and rule.severity is WARNING and rule.code.startswith(base.promote):
         return ERROR
-    return rule.severity
+    return ERROR if rule.severity is WARNING and rule.slug in base.promote else rule.severity
 
 
 def _fit(code: str, prefixes: Collection[str]) -> int:

@@ -12,7 +12,7 @@ from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, Sampled, rule
 
 if TYPE_CHECKING:
-    from i2s_spec.inspect.survey.result import TensorSurvey
+    from i2s_spec.inspect.survey.tensor_survey import TensorSurvey
 
 #: Which files these rules apply to.
 WITH_I2S = "files with I2_S tensors whose payloads are read"
