@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, binding=False, auto_pickle=False
 # cython: freethreading_compatible=True
 """The fast reader of GGUF headers: one linear pass that records where everything is and decodes nothing.
 

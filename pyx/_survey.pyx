@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, binding=False, auto_pickle=False
 # cython: freethreading_compatible=True
 """The compiled survey: a list of parts of payloads, which threads take from it and examine without the GIL.
 
