@@ -54,14 +54,14 @@ class Start(NamedTuple):
 
 STARTS = {
     "version": Start(["--version"], 3, 12, set()),
-    "lint": Start(["lint", "FILE"], 88, 102, set()),
-    "header": Start(["lint", "--header-only", "MODEL"], 93, 107, set()),
+    "lint": Start(["lint", "FILE"], 85, 98, set()),
+    "header": Start(["lint", "--header-only", "MODEL"], 94, 107, set()),
     "model": Start(["lint", "MODEL"], 129, 153, set()),
-    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 90, 104, set()),
-    "json": Start(["lint", "--json", "FILE"], 86, 120, {"json", "re", "enum", "functools"}),
-    "rules": Start(["rules", "--format", "json"], 105, 207, CLICK | {"json", "pathlib"}),
+    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 91, 104, set()),
+    "json": Start(["lint", "--json", "FILE"], 83, 116, {"json", "re", "enum", "functools"}),
+    "rules": Start(["rules", "--format", "json"], 104, 205, CLICK | {"json", "pathlib"}),
     "identify": Start(["identify", "MODEL"], 94, 181, CLICK),
-    "help": Start(["lint", "--help"], 64, 148, CLICK),
+    "help": Start(["lint", "--help"], 63, 146, CLICK),
 }
 
 

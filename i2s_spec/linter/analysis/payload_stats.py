@@ -88,6 +88,13 @@ class PayloadAnomalies:
 
 
 @analysis
+def compared(subject: Subject) -> bool:
+    """Whether some payload is large enough to be compared with others, or its rows with each other."""
+    survey = subject.survey
+    return survey is not None and any(survey.size(place) >= COMPARED for place in range(len(survey)))
+
+
+@analysis
 def payload_anomalies(subject: Subject) -> PayloadAnomalies | None:
     """The anomalies that rules on payloads report; None if payloads are not read."""
     survey = subject.survey

@@ -220,8 +220,12 @@ def _factor(one: float, other: float) -> float:
 
 @analysis
 def stale_tails(subject: Subject) -> Leftovers | None:
-    """The contents of the 28 bytes after the scales; None if payloads are not read."""
+    """The contents of the 28 bytes after the scales; None if payloads are not read, or if all those bytes are zeros."""
+    anomalies, survey = payload_anomalies(subject), subject.survey
+    if anomalies is None or survey is None:
+        return None
+    if not any(survey.tail(place)[SCALE_BYTES:].strip(b"\0") for place in anomalies.placed):
+        return None
     from i2s_spec.inspect.leftovers import leftovers
 
-    anomalies, survey = payload_anomalies(subject), subject.survey
-    return None if anomalies is None or survey is None else leftovers(subject.file, survey, anomalies.placed)
+    return leftovers(subject.file, survey, anomalies.placed)

@@ -45,14 +45,12 @@ def _i2s(subject: Subject) -> bool:
 
 def _i2s_codes(subject: Subject) -> bool:
     """Whether there are I2_S payloads with anomalies, or of a size that is compared with others."""
-    survey = subject.survey if _i2s(subject) else None
-    if survey is None:
+    if not _i2s(subject):
         return False
-    from i2s_spec.linter.analysis.payload_stats import COMPARED, payload_anomalies
+    from i2s_spec.linter.analysis.payload_stats import compared, payload_anomalies
 
     found = payload_anomalies(subject)
-    assert found is not None
-    return found.concern_codes or any(survey.size(place) >= COMPARED for place in range(len(survey)))
+    return compared(subject) or (found is not None and found.concern_codes)
 
 
 def _unusual_sizes(subject: Subject) -> bool:
