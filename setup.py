@@ -1,7 +1,8 @@
 """Builds the extensions that pyproject.toml declares: in parallel, and with one copy of Cython's own code.
 
 Cython's code for typed memoryviews is as long as the C code of one of our modules. It is compiled once, as
-`i2s_spec._cyutility`, which the extensions import. Cython runs when extensions are built, not when a tool reads metadata.
+`i2s_spec._cyutility`, which the extensions import, except those of short commands. Cython runs when extensions are built,
+not when a tool reads metadata.
 """
 
 from __future__ import annotations

@@ -17,8 +17,6 @@ The functions and classes by purpose; `help(i2s.lint)` explains one of them:
     models       load_model, load_tokenizer, golden, bitlinear, integer_product, quantize_activations
 """
 
-from __future__ import annotations
-
 TYPE_CHECKING = False  # as type checkers take it; neither `typing` nor what stands for it is imported here
 if TYPE_CHECKING:
     from typing import Any
@@ -118,7 +116,7 @@ _VERSION = "__version__"
 __all__ = sorted((*_HOMES, *_ROOMS))  # noqa: PLE0605
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     from importlib import import_module
 
     if name in _ROOMS:

@@ -6,14 +6,11 @@ unreadable or not GGUF, 4 our bug, 5 a server did not give the file; 71 where me
 files ended early, 130 for Ctrl-C, 141 where the reader of a pipe has gone.
 """
 
-from __future__ import annotations
-
-import gc
 import io
 import os
 import sys
 
-TYPE_CHECKING = False  # as type checkers take it
+TYPE_CHECKING = False  # as type checkers take it; `i2s --version` imports neither `typing` nor `__future__`
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
@@ -21,7 +18,7 @@ if TYPE_CHECKING:
     from i2s_spec.cli.verbs import cli as cli
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in ("VERBS", "cli"):
         raise AttributeError(f"module 'i2s_spec.cli' has no attribute {name!r}")
     from i2s_spec.cli import verbs
@@ -31,8 +28,12 @@ def __getattr__(name: str) -> Any:
 
 def main(args: list[str] | None = None) -> None:
     """Run the command line and exit; `ending` has the words and exit codes of exceptions."""
-    gc.disable()  # modules that are being imported leave no garbage; what runs then turns it on
     _open_streams()
+    if (sys.argv[1:] if args is None else args) == ["--version"]:
+        _main(args)  # which exits
+    import gc
+
+    gc.disable()  # modules that are being imported leave no garbage; what runs then turns it on
     try:
         _main(args)
     finally:
@@ -40,7 +41,7 @@ def main(args: list[str] | None = None) -> None:
         gc.freeze()  # the process ends: nobody needs to look at everything once more
 
 
-def program() -> NoReturn:
+def program() -> "NoReturn":
     """Be the process of `i2s`: `main`, and the end of the process with its exit code.
 
     Python takes all modules and objects apart before it ends, which is a tenth of a short run; the system frees them
@@ -56,11 +57,12 @@ def program() -> NoReturn:
 
 def _end(status: object) -> None:
     """End the process at once; return where something else is to be done before it ends, which Python then does."""
-    import atexit
-
-    count = getattr(atexit, "_ncallbacks", None)
-    if type(status) is not int or count is None or count() or "threading" in sys.modules:
+    if type(status) is not int or sys.implementation.name != "cpython" or "threading" in sys.modules:
         return
+    if "atexit" in sys.modules:  # nobody has a function called at the end without it
+        count = getattr(sys.modules["atexit"], "_ncallbacks", None)
+        if count is None or count():
+            return
     if sys.flags.inspect or sys.flags.dev_mode or sys.gettrace() is not None or sys.getprofile() is not None:
         return
     try:
@@ -71,7 +73,7 @@ def _end(status: object) -> None:
     os._exit(status)
 
 
-def _main(args: list[str] | None) -> NoReturn:
+def _main(args: list[str] | None) -> "NoReturn":
     try:
         status = _answer(sys.argv[1:], True) if args is None else _answer(list(args), False)
         sys.stdout.flush()
@@ -132,7 +134,7 @@ def _answer(args: list[str], own_process: bool) -> object:
     return by_click(args)
 
 
-def _plain_lint(args: list[str], files: tuple[str, ...], given: dict[str, Any], sources: dict[str, str]) -> object:
+def _plain_lint(args: list[str], files: tuple[str, ...], given: "dict[str, Any]", sources: dict[str, str]) -> object:
     from i2s_spec.cli.starting import check_kernels, ready
 
     check_kernels()
