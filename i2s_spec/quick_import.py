@@ -69,7 +69,10 @@ class QuickFinder:
         if "._" in name and (found := self._compiled(name, place)) is not None:
             return found
         source, package = place + ".py", False
-        memory = _spare.pop() if _spare else bytearray(_LONGEST)
+        try:
+            memory = _spare.pop()
+        except IndexError:
+            memory = bytearray(_LONGEST)
         try:
             try:
                 facts = os.stat(source)
