@@ -26,7 +26,7 @@ PACKAGE = "i2s_spec"
 #: Byte code that is current by the time and size of its source begins with this.
 _HEAD = MAGIC_NUMBER + bytes(4)
 #: Bytes that are read of a file of byte code; a longer one is left to Python.
-_LONGEST = 1 << 16
+_LONGEST = 40 << 10
 
 
 #: Memory to read byte code into that no loader has; the same is used again and again, and stays in the processor's cache.

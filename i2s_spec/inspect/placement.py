@@ -83,6 +83,16 @@ class Placements:
         """Where the tensor that reaches furthest ends."""
         return max((offset + (size or 0) for offset, size in self.sizes()), default=0)
 
+    def end_at(self, place: int, step: int) -> bool:
+        """Whether the tensor that reaches furthest, or the padding after it, ends at a place, or there is no tensor.
+
+        They are in the order of the offsets.
+        """
+        if not self._offsets:
+            return True
+        first, end = self._offsets[0], self.end
+        return place in (end, first + padded(end - first, step))
+
     def sizes(self) -> Iterator[tuple[int, int | None]]:
         """The offset and the size of each, which need no object for each."""
         return zip(self._offsets, self._sizes, strict=True)

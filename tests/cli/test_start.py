@@ -56,14 +56,14 @@ class Start(NamedTuple):
 
 STARTS = {
     "version": Start(["--version"], 3, 10, set()),
-    "lint": Start(["lint", "FILE"], 85, 98, set()),
-    "header": Start(["lint", "--header-only", "MODEL"], 94, 107, set()),
-    "model": Start(["lint", "MODEL"], 129, 153, EVIDENCE),
-    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 91, 104, set()),
-    "json": Start(["lint", "--json", "FILE"], 83, 116, {"json", "re", "enum", "functools", "collections"}),
-    "rules": Start(["rules", "--format", "json"], 104, 205, CLICK | {"json", "pathlib", "struct", "array"}),
+    "lint": Start(["lint", "FILE"], 84, 97, set()),
+    "header": Start(["lint", "--header-only", "MODEL"], 93, 106, set()),
+    "model": Start(["lint", "MODEL"], 128, 152, EVIDENCE),
+    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 90, 103, set()),
+    "json": Start(["lint", "--json", "FILE"], 82, 115, {"json", "re", "enum", "functools", "collections"}),
+    "rules": Start(["rules", "--format", "json"], 103, 204, CLICK | {"json", "pathlib", "struct", "array"}),
     "identify": Start(["identify", "MODEL"], 94, 181, CLICK | EVIDENCE),
-    "help": Start(["lint", "--help"], 63, 146, CLICK),
+    "help": Start(["lint", "--help"], 62, 145, CLICK),
 }
 
 
