@@ -16,7 +16,6 @@ from libc.string cimport memcmp, memcpy
 
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.schema import checks, faults, limits
-from i2s_spec.schema.magic import HEAD, not_gguf
 from i2s_spec.schema.types import SMALLEST_VALUE, VALUE_FORMATS, ValueType
 
 DEF TYPES = 13
@@ -230,10 +229,13 @@ def scan(source):
 cdef _scan(_Scan scan, source):
     cdef Index index = scan.index
     size = source.size
-    head = source.read(0, min(size, HEAD))
-    error = not_gguf(head, size)
-    if error is not None:
-        raise error
+    head = source.read(0, min(size, checks.HEAD))
+    if head[:4] != checks.MAGIC:
+        from i2s_spec.schema.magic import not_gguf
+
+        error = not_gguf(head, size)
+        if error is not None:
+            raise error
     checks.header_size(size)
     index.byte_order, index.version = checks.byte_order(int.from_bytes(head[4:8], "little"))
     index.tensor_count = int.from_bytes(head[8:16], index.byte_order)

@@ -56,14 +56,14 @@ class Start(NamedTuple):
 
 STARTS = {
     "version": Start(["--version"], 3, 10, set()),
-    "lint": Start(["lint", "FILE"], 84, 97, set()),
-    "header": Start(["lint", "--header-only", "MODEL"], 93, 106, set()),
-    "model": Start(["lint", "MODEL"], 128, 152, EVIDENCE),
-    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 90, 103, set()),
-    "json": Start(["lint", "--json", "FILE"], 82, 115, {"json", "re", "enum", "functools", "collections"}),
-    "rules": Start(["rules", "--format", "json"], 103, 204, CLICK | {"json", "pathlib", "struct", "array"}),
-    "identify": Start(["identify", "MODEL"], 94, 181, CLICK | EVIDENCE),
-    "help": Start(["lint", "--help"], 62, 145, CLICK),
+    "lint": Start(["lint", "FILE"], 83, 96, set()),
+    "header": Start(["lint", "--header-only", "MODEL"], 92, 105, set()),
+    "model": Start(["lint", "MODEL"], 127, 151, EVIDENCE),
+    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 89, 102, set()),
+    "json": Start(["lint", "--json", "FILE"], 81, 114, {"json", "re", "enum", "functools", "collections"}),
+    "rules": Start(["rules", "--format", "json"], 102, 203, CLICK | {"json", "pathlib", "struct", "array"}),
+    "identify": Start(["identify", "MODEL"], 93, 180, CLICK | EVIDENCE),
+    "help": Start(["lint", "--help"], 61, 144, CLICK),
 }
 
 
