@@ -35,6 +35,10 @@ class Profile(NamedTuple):
     payload: bool = True
     by_document: bool = False
 
+    @property
+    def has_every_rule(self) -> bool:
+        return "" in self.select and not self.ignore and self.least is Severity.NOTE
+
 
 #: Every profile by its name.
 PROFILES: dict[str, Profile] = {
@@ -102,12 +106,16 @@ def selected(
     evidence = {Needs.NOTHING: True, Needs.RUNTIMES: runtimes, Needs.REFERENCE: reference}
     evidence[Needs.OTHER_FORMAT] = other_format
     in_force: dict[str, Severity] = {}
+    own_levels = not levels and not base.promote  # as in most runs, in which all rules apply, too
+    every_rule = not wanted and not unwanted and base.has_every_rule
     for rule in REGISTRY.facts():
-        code, level = rule.code, _level(rule, base, levels)
+        code, level = rule.code, rule.severity if own_levels else _level(rule, base, levels)
         if code not in INDISPENSABLE:
             if not evidence[rule.needs] or (rule.payload and not payload):
                 continue
-            if wanted:
+            if every_rule:
+                applies = True
+            elif wanted:
                 applies = _fit(code, wanted) > _fit(code, unwanted) or (not rule.checked and _fit(code, unwanted) < 0)
             else:
                 applies = _fit(code, unwanted) < 0 and (not rule.checked or _belongs(rule, level, base))
