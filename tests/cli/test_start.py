@@ -56,12 +56,12 @@ class Start(NamedTuple):
 
 STARTS = {
     "version": Start(["--version"], 3, 10, set()),
-    "lint": Start(["lint", "FILE"], 83, 96, set()),
-    "header": Start(["lint", "--header-only", "MODEL"], 92, 105, set()),
-    "model": Start(["lint", "MODEL"], 127, 151, EVIDENCE),
-    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 89, 102, set()),
-    "json": Start(["lint", "--json", "FILE"], 81, 114, {"json", "re", "enum", "functools", "collections"}),
-    "rules": Start(["rules", "--format", "json"], 102, 203, CLICK | {"json", "pathlib", "struct", "array"}),
+    "lint": Start(["lint", "FILE"], 82, 95, set()),
+    "header": Start(["lint", "--header-only", "MODEL"], 91, 104, set()),
+    "model": Start(["lint", "MODEL"], 126, 150, EVIDENCE),
+    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 88, 101, set()),
+    "json": Start(["lint", "--json", "FILE"], 80, 113, {"json", "re", "enum", "functools", "collections"}),
+    "rules": Start(["rules", "--format", "json"], 101, 202, CLICK | {"json", "pathlib", "struct", "array"}),
     "identify": Start(["identify", "MODEL"], 93, 180, CLICK | EVIDENCE),
     "help": Start(["lint", "--help"], 61, 144, CLICK),
 }

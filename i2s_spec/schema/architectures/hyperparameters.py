@@ -12,8 +12,7 @@
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.light_typing import Any, Iterable, Mapping, NoReturn
 from i2s_spec.schema.architectures.architecture import PREFIXES, Architecture, declared_architecture
-from i2s_spec.schema.architectures.keys import MAX_LAYERS, REQUIRED
-from i2s_spec.schema.architectures.size_faults import (
+from i2s_spec.schema.architectures.keys import (
     ARCHITECTURE_UNKNOWN,
     HEAD_GROUPS,
     HEADS,
@@ -21,6 +20,8 @@ from i2s_spec.schema.architectures.size_faults import (
     KEY_TYPE,
     KEY_VALUE,
     LAYER_ARRAY,
+    MAX_LAYERS,
+    REQUIRED,
     ROPE_DIMENSIONS,
 )
 from i2s_spec.schema.architectures.sizes import Hyperparameters

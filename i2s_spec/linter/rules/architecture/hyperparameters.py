@@ -6,8 +6,7 @@ from i2s_spec.light_typing import Any, Final, Iterator
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
-from i2s_spec.schema.architectures.keys import Key
-from i2s_spec.schema.architectures.size_faults import HEAD_GROUPS, HEADS, KEY_VALUE, LAYER_ARRAY, ROPE_DIMENSIONS
+from i2s_spec.schema.architectures.keys import HEAD_GROUPS, HEADS, KEY_VALUE, LAYER_ARRAY, ROPE_DIMENSIONS, Key
 from i2s_spec.schema.checks import KEY_COUNT_SPAN
 from i2s_spec.schema.types import ValueType
 
