@@ -1,7 +1,8 @@
 """Builds the extensions that pyproject.toml declares: in parallel, and with one copy of Cython's own code.
 
 Cython's code for typed memoryviews is as long as the C code of one of our modules. It is compiled once, as
-`i2s_spec._cyutility`, which the extensions import. Cython runs when extensions are built, not when a tool reads metadata.
+`i2s_spec._cyutility`, which the extensions import, except those of short commands. Cython runs when extensions are built,
+not when a tool reads metadata.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 SHARED = "i2s_spec._cyutility"
+#: What short commands import: it has no typed memoryviews, needs little of that code, and has a copy of what it needs.
+ALONE = {"i2s_spec.codec._cpu", "i2s_spec.codec._survey", "i2s_spec.gguf._scanner", "i2s_spec.gguf._strings"}
 
 
 def processors() -> int:
@@ -49,15 +52,17 @@ class BuildExtensions(build_ext):
             extension.extra_compile_args = compile_flags(self.compiler.compiler_type, extension.extra_compile_args)
         # Fork a process for each processor; without fork, each would run this file again.
         workers = min(processors(), len(self.extensions)) if sys.platform == "linux" else 0
-        made: list[Any] = cythonize(
-            self.extensions,
-            build_dir=str(folder),
-            force=bool(self.force),
-            nthreads=workers if workers > 1 else 0,
-            language_level=3,
-            shared_utility_qualified_name=SHARED,
-            quiet=True,
-        )
+        made: list[Any] = []
+        for shared in (None, SHARED):
+            made += cythonize(
+                [extension for extension in self.extensions if (extension.name in ALONE) == (shared is None)],
+                build_dir=str(folder),
+                force=bool(self.force),
+                nthreads=workers if workers > 1 else 0,
+                language_level=3,
+                shared_utility_qualified_name=shared,
+                quiet=True,
+            )
         # Cython copies headers beside its output, and an outdated copy would be found before those in pyx/.
         for copy in folder.rglob("*.h"):
             copy.unlink()

@@ -17,13 +17,12 @@ The functions and classes by purpose; `help(i2s.lint)` explains one of them:
     models       load_model, load_tokenizer, golden, bitlinear, integer_product, quantize_activations
 """
 
-from __future__ import annotations
-
-from i2s_spec._version import __version__ as __version__
-from i2s_spec.light_typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as type checkers take it; neither `typing` nor what stands for it is imported here
 if TYPE_CHECKING:
+    from typing import Any
+
     from i2s_spec import golden as golden
+    from i2s_spec._version import __version__ as __version__
     from i2s_spec.checkpoints.export.export_checkpoint import export_checkpoint as export_checkpoint
     from i2s_spec.checkpoints.findings.lint_checkpoint import lint_checkpoint as lint_checkpoint
     from i2s_spec.checkpoints.receipt.make_receipt import make_receipt as make_receipt
@@ -112,16 +111,18 @@ _HOMES = {
 #: Rooms that are public as a whole: `i2s.golden.record(...)`.
 _ROOMS = ("golden",)
 
+_VERSION = "__version__"
+
 __all__ = sorted((*_HOMES, *_ROOMS))  # noqa: PLE0605
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     from importlib import import_module
 
     if name in _ROOMS:
         return import_module(f"i2s_spec.{name}")
     try:
-        home = _HOMES[name]
+        home = "i2s_spec._version" if name == _VERSION else _HOMES[name]
     except KeyError:
         raise AttributeError(f"module 'i2s_spec' has no attribute {name!r}") from None
     try:
@@ -147,4 +148,4 @@ def explained(error: ImportError) -> ImportError:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_ROOMS})
+    return sorted({*globals(), *_HOMES, *_ROOMS, _VERSION})

@@ -12,8 +12,6 @@ of the same memory. Kinds are those of `struct`.
 
 from __future__ import annotations
 
-import struct
-
 from i2s_spec.light_typing import Any, Collection, Final, cast
 
 #: Bytes of a number of each kind.
@@ -37,6 +35,8 @@ def shaped(numbers: memoryview[Any], kind: str, *shape: int) -> memoryview[Any]:
 
 def packed(kind: str, numbers: Collection[Any]) -> memoryview[Any]:
     """Numbers as an array of one dimension that cannot be written."""
+    import struct
+
     return as_kind(struct.pack(f"{len(numbers)}{kind}", *numbers), kind)
 
 

@@ -9,7 +9,7 @@ own; type checkers read `functools` itself.
 
 from __future__ import annotations
 
-from i2s_spec.light_typing import TYPE_CHECKING, Iterable, NamedTuple, TypeVar
+from i2s_spec.light_typing import TYPE_CHECKING, Iterable, TypeVar
 
 __all__ = ["cache", "cached_property", "lru_cache", "partial", "tally", "wraps"]
 
@@ -51,19 +51,17 @@ else:
 
         return decorate
 
-    class _CacheInfo(NamedTuple):
-        """What a cache has done."""
+    def _cache_info(*numbers):
+        """What a cache has done, as `functools` says it, which few ask."""
+        from functools import _CacheInfo
 
-        hits: int
-        misses: int
-        maxsize: int | None
-        currsize: int
+        return _CacheInfo(*numbers)
 
     def lru_cache(maxsize):
         """As `functools.lru_cache`, with a size."""
 
         def decorate(function):
-            cached = wraps(function)(_lru_cache_wrapper(function, maxsize, False, _CacheInfo))
+            cached = wraps(function)(_lru_cache_wrapper(function, maxsize, False, _cache_info))
             cached.cache_parameters = lambda: {"maxsize": maxsize, "typed": False}
             return cached
 

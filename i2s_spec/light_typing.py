@@ -22,14 +22,15 @@ from _collections_abc import (
     Iterable,
     Iterator,
     Mapping,
+    MutableSequence,
     Sequence,
     Set,
 )
 
 __all__ = [
     "TYPE_CHECKING", "Any", "BinaryIO", "Callable", "ClassVar", "Collection", "Container", "Final", "Generator", "Iterable",
-    "Iterator", "Literal", "Mapping", "NamedTuple", "NoReturn", "Protocol", "Sequence", "Set", "TypeVar", "cast",
-    "choices_of", "overload", "runtime_checkable",
+    "Iterator", "Literal", "Mapping", "MutableSequence", "NamedTuple", "NoReturn", "Protocol", "Sequence", "Set", "TypeVar",
+    "cast", "choices_of", "overload", "runtime_checkable",
 ]  # fmt: skip
 
 TYPE_CHECKING = False
@@ -129,7 +130,7 @@ else:
 
     _new = tuple.__new__
     #: What constructs a tuple of one field, of two, and so on: a class takes the code, with the names of its fields. To
-    #: compile one takes longer than to make the class.
+    #: compile one takes longer than to make the class. Beyond twelve there are those of the classes that all lints need.
     _CONSTRUCTORS = (
         lambda _cls, a: _new(_cls, (a,)),
         lambda _cls, a, b: _new(_cls, (a, b)),
@@ -144,6 +145,18 @@ else:
         lambda _cls, a, b, c, d, e, f, g, h, i, j, k: _new(_cls, (a, b, c, d, e, f, g, h, i, j, k)),
         lambda _cls, a, b, c, d, e, f, g, h, i, j, k, m: _new(_cls, (a, b, c, d, e, f, g, h, i, j, k, m)),
     )
+
+    _LONGER = {
+        15: lambda _cls, a, b, c, d, e, f, g, h, i, j, k, m, n, o, p: _new(
+            _cls, (a, b, c, d, e, f, g, h, i, j, k, m, n, o, p)
+        ),
+        16: lambda _cls, a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q: _new(
+            _cls, (a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q)
+        ),
+        18: lambda _cls, a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s: _new(
+            _cls, (a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s)
+        ),
+    }
 
     class _Signature:
         """Gives `inspect` the real signature: it asks a class for `__signature__` before it looks at `__new__`."""
@@ -160,9 +173,9 @@ else:
             return made.__func__
         fields, names = owner._fields, ", ".join(owner._fields)
         space = {"_new": _new, "__builtins__": {}, "__name__": f"namedtuple_{owner.__name__}"}
-        if 0 < len(fields) <= len(_CONSTRUCTORS):
-            code = _CONSTRUCTORS[len(fields) - 1].__code__.replace(co_varnames=("_cls", *fields))
-            found = type(_compiled)(code, space)
+        known = _CONSTRUCTORS[len(fields) - 1] if 0 < len(fields) <= len(_CONSTRUCTORS) else _LONGER.get(len(fields))
+        if known is not None:
+            found = type(_compiled)(known.__code__.replace(co_varnames=("_cls", *fields)), space)
         else:
             found = eval(f"lambda _cls, {names}: _new(_cls, ({names}{',' if names else ''}))", space)
         found.__defaults__ = tuple(owner._field_defaults.values()) or None

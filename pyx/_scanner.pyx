@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, binding=False, auto_pickle=False
 # cython: freethreading_compatible=True
 """The fast reader of GGUF headers: one linear pass that records where everything is and decodes nothing.
 
@@ -14,11 +14,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, qsort, realloc
 from libc.string cimport memcmp, memcpy
 
-import struct
-
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.schema import checks, faults, limits
-from i2s_spec.schema.magic import HEAD, not_gguf
 from i2s_spec.schema.types import SMALLEST_VALUE, VALUE_FORMATS, ValueType
 
 DEF TYPES = 13
@@ -30,7 +27,7 @@ cdef int64_t SMALLEST[TYPES]
 cdef int64_t WIDTH[TYPES]
 for _number in range(TYPES):
     SMALLEST[_number] = SMALLEST_VALUE[_number]
-    WIDTH[_number] = struct.calcsize("=" + VALUE_FORMATS[_number]) if _number in VALUE_FORMATS else 0
+    WIDTH[_number] = SMALLEST[_number] if _number in VALUE_FORMATS else 0
 
 cdef int64_t MAX_KEY = limits.MAX_KEY_LENGTH
 cdef int64_t MAX_NAME = limits.MAX_NAME_LENGTH
@@ -38,6 +35,7 @@ cdef uint32_t MAX_DIMS = limits.MAX_DIMENSIONS
 cdef int MAX_DEPTH = limits.MAX_ARRAY_DEPTH
 DEF STACK = 16  # room on the stack of array levels; the depth limit is smaller
 
+include "bytes_of.pxi"
 include "window.pxi"
 include "header_notes.pxi"
 include "header_values.pxi"
@@ -231,10 +229,13 @@ def scan(source):
 cdef _scan(_Scan scan, source):
     cdef Index index = scan.index
     size = source.size
-    head = source.read(0, min(size, HEAD))
-    error = not_gguf(head, size)
-    if error is not None:
-        raise error
+    head = source.read(0, min(size, checks.HEAD))
+    if head[:4] != checks.MAGIC:
+        from i2s_spec.schema.magic import not_gguf
+
+        error = not_gguf(head, size)
+        if error is not None:
+            raise error
     checks.header_size(size)
     index.byte_order, index.version = checks.byte_order(int.from_bytes(head[4:8], "little"))
     index.tensor_count = int.from_bytes(head[8:16], index.byte_order)

@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, binding=False, auto_pickle=False
 # cython: freethreading_compatible=True
 """The fast check of arrays of strings: one walk over their bytes that decodes nothing.
 
@@ -12,6 +12,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
 from i2s_spec.gguf.huge_pages import zeros
+
+include "bytes_of.pxi"
 
 cdef extern from "text.h" nogil:
     ctypedef struct Seen "i2s_seen":
@@ -68,7 +70,7 @@ cdef class Walk:
     cdef bint big
     cdef uint64_t seed, key, mask
     cdef uint64_t bloom[BLOOM]         # bits chosen by the hashes of the texts: other strings rarely hit one
-    cdef uint8_t[::1] table
+    cdef Bytes table
     cdef uint32_t *slots               # the same
     cdef Waiting waiting[WAITING]      # strings whose slots are being fetched, since the table is in no near cache
     cdef uint64_t arrived, entered
@@ -92,8 +94,8 @@ cdef class Walk:
         while 5 * room < <uint64_t>(8 * self.limit):  # it is full to five eighths at most
             room *= 2
         self.mask = room - 1
-        self.table = zeros(sizeof(uint32_t) * room)
-        self.slots = <uint32_t *>&self.table[0]
+        self.table = Bytes(zeros(sizeof(uint32_t) * room), True)
+        self.slots = <uint32_t *>self.table.start
         self.first_empty = self.first_odd_pair = self.first_numbered = self.longest_at = -1
         self.longest = -1
         self.byte_forms, self.marked = [], {}
@@ -108,7 +110,7 @@ cdef class Walk:
             self.bloom[bloom_word(seen.hash)] |= bloom_bit(seen.hash)
         self.is_utf8 = True
 
-    def feed(self, const uint8_t[::1] part, int64_t most):
+    def feed(self, part, int64_t most):
         """Walk over the strings that lie whole in `part`, which begins at `position`; the content of strings longer than
         `most` is skipped. Returns the index and the position of strings that seem to be duplicates.
 
@@ -116,7 +118,7 @@ cdef class Walk:
         """
         self.begin()
         try:
-            return self.walked(part, most)
+            return self.walked(Bytes(part), most)
         finally:
             self.end()
 
@@ -132,9 +134,9 @@ cdef class Walk:
         self.fed = False
         return 0
 
-    cdef list walked(self, const uint8_t[::1] part, int64_t most):
-        cdef const uint8_t *base = &part[0]
-        cdef int64_t at = 0, size = part.shape[0]
+    cdef list walked(self, Bytes part, int64_t most):
+        cdef const uint8_t *base = part.start
+        cdef int64_t at = 0, size = part.size
         cdef uint64_t length
         cdef list candidates = []
         cdef bint compared = self.limit > 0 or self.texts_count > 0
@@ -256,14 +258,15 @@ cdef class Walk:
         return 0
 
 
-def first_outside(const uint8_t[::1] data, bint big, int32_t least, int32_t most):
+def first_outside(data, bint big, int32_t least, int32_t most):
     """The index of the first 32-bit integer of `data` that is below `least` or above `most`, or -1."""
-    cdef int64_t count = data.shape[0] // 4, i
+    cdef Bytes held = Bytes(data)
+    cdef int64_t count = held.size // 4, i
     cdef const uint8_t *p
     cdef int32_t value
     if count == 0:
         return -1
-    p = &data[0]
+    p = held.start
     for i in range(count):
         if big:
             value = <int32_t>(<uint32_t>p[0] << 24 | <uint32_t>p[1] << 16 | <uint32_t>p[2] << 8 | p[3])
@@ -275,16 +278,17 @@ def first_outside(const uint8_t[::1] data, bint big, int32_t least, int32_t most
     return -1
 
 
-def count_equal(const uint8_t[::1] data, bint big, int32_t wanted):
+def count_equal(data, bint big, int32_t wanted):
     """How many of the 32-bit integers of `data` are `wanted`."""
-    cdef int64_t count = data.shape[0] // 4, i, found = 0
+    cdef Bytes held = Bytes(data)
+    cdef int64_t count = held.size // 4, i, found = 0
     cdef const uint8_t *p
     cdef uint32_t value, sought = <uint32_t>wanted
     if count == 0:
         return 0
     if big:  # compared as it lies there
         sought = sought << 24 | (sought & 0xFF00) << 8 | (sought >> 8 & 0xFF00) | sought >> 24
-    p = &data[0]
+    p = held.start
     for i in range(count):
         value = <uint32_t>p[3] << 24 | <uint32_t>p[2] << 16 | <uint32_t>p[1] << 8 | p[0]
         found += value == sought

@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, binding=False, auto_pickle=False
 # cython: freethreading_compatible=True
 """The compiled survey: a list of parts of payloads, which threads take from it and examine without the GIL.
 
@@ -10,6 +10,8 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
+
+include "bytes_of.pxi"
 
 cdef extern from "survey.h" nogil:
     unsigned i2s_cpu_needs(int (*available)() noexcept nogil)
@@ -110,7 +112,7 @@ cdef class Parts:
     cdef i2s_survey_list list
     cdef int64_t room
     cdef int64_t workers  # threads that read; -1 while one thread has exclusive access to the parts
-    cdef const uint8_t[::1] held
+    cdef Bytes held
 
     def __cinit__(self, str set):
         cdef int i, row = 0
@@ -177,7 +179,7 @@ cdef class Parts:
         if pos % I2S_BLOCK or not 0 <= tail_bytes <= 32 or width not in (0, 1, 2, 4, 8):
             raise ValueError("no such part")
         self.require_idle()
-        if self.list.memory != NULL and at + size + tail_bytes > self.held.shape[0]:
+        if self.list.memory != NULL and at + size + tail_bytes > self.held.size:
             raise ValueError("a part lies outside the buffer")
         if self.list.count == self.room:
             room = max(16, self.room * 3 // 2)
@@ -231,42 +233,40 @@ cdef class Parts:
         self.list.fd, self.list.sparse = fd, sparse
 
     @cython.critical_section
-    def of_memory(self, const uint8_t[::1] data):
+    def of_memory(self, data):
         """Read parts from this buffer."""
+        cdef Bytes held = Bytes(data)
         cdef int64_t i
         self.require_idle()
         for i in range(self.list.count):
-            if self.list.parts[i].at + self.list.parts[i].size + self.list.parts[i].tail_bytes > data.shape[0]:
+            if self.list.parts[i].at + self.list.parts[i].size + self.list.parts[i].tail_bytes > held.size:
                 raise ValueError("a part lies outside the buffer")
-        self.held = data
-        self.list.memory = &data[0] if data.shape[0] else NULL
+        self.held, self.list.memory = held, held.start if held.size else NULL
 
     @cython.critical_section
     def release(self):
         """Release the buffer or the descriptor; the findings stay."""
         self.require_idle()
-        self.held = None
-        self.list.memory = NULL
-        self.list.fd = -1
+        self.held, self.list.memory, self.list.fd = None, NULL, -1
 
-    def feed(self, int64_t number, const uint8_t[::1] data, const uint8_t[::1] tail):
+    def feed(self, int64_t number, data, tail):
         """Pass the bytes of one part: whole blocks except at the end, and the tail with the last bytes."""
-        if not 0 <= number < self.list.count or tail.shape[0] > 32:
+        cdef Bytes codes = Bytes(data), behind = Bytes(tail)
+        if not 0 <= number < self.list.count or behind.size > 32:
             raise IndexError(number)
         cdef i2s_part *part = &self.list.parts[number]
-        cdef int64_t n = data.shape[0], i
-        if tail.shape[0] > part.tail_bytes:
+        cdef int64_t n = codes.size, i
+        if behind.size > part.tail_bytes:
             raise ValueError("too many bytes of a tail")
         if n and (part.seen % I2S_BLOCK or part.seen + n > part.size):
             raise ValueError("too many bytes, or some behind the last block")
         self.claim()
         if n:
             with nogil:
-                i2s_part_feed(part, self.list.set, &data[0], n)
-        for i in range(tail.shape[0]):
-            part.tail[i] = tail[i]
-        self.list.done += n + tail.shape[0]
-        self.list.next = self.list.count
+                i2s_part_feed(part, self.list.set, codes.start, n)
+        for i in range(behind.size):
+            part.tail[i] = behind.start[i]
+        self.list.done, self.list.next = self.list.done + n + behind.size, self.list.count
         self.unclaim()
 
     def work(self, room, int64_t budget):

@@ -1,10 +1,11 @@
 """Checks of values in a file: strings, and whether they are UTF-8; bytes that must be 0 or 1, or 0."""
 
-def strings(const uint8_t[::1] data, Py_ssize_t count, bint big):
+def strings(data, Py_ssize_t count, bint big):
     """Decode `count` GGUF strings that fill `data` exactly; bytes that are not UTF-8 become surrogate escapes."""
-    cdef Py_ssize_t pos = 0, i, size = data.shape[0]
+    cdef Bytes held = Bytes(data)
+    cdef Py_ssize_t pos = 0, i, size = held.size
     cdef uint64_t length
-    cdef const uint8_t *p = &data[0] if size else NULL
+    cdef const uint8_t *p = held.start
     cdef list out = [None] * count
     for i in range(count):
         if size - pos < 8:

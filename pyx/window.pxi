@@ -27,7 +27,7 @@ cdef class Window:
     """The part of a source that is in memory at the moment; of a buffer, all of it."""
 
     cdef object source, holder
-    cdef const uint8_t[::1] memory
+    cdef Bytes memory
     cdef const uint8_t *bytes
     cdef int64_t base, filled, capacity, step
     cdef readonly int64_t size
@@ -44,8 +44,8 @@ cdef class Window:
         self.capacity = 0
         self.step = FIRST_WINDOW
         if self.whole and self.size:
-            self.memory = view
-            self.bytes = &self.memory[0]
+            self.memory = Bytes(view)
+            self.bytes = self.memory.start
             self.filled = self.size
 
     cdef const uint8_t *at(self, int64_t start, int64_t length) except? NULL:
@@ -71,8 +71,8 @@ cdef class Window:
         if wanted > self.size - start:
             wanted = self.size - start
         self.source.readinto(start, memoryview(self.holder)[:wanted])
-        self.memory = self.holder
-        self.bytes = &self.memory[0]
+        self.memory = Bytes(self.holder)
+        self.bytes = self.memory.start
         self.base = start
         self.filled = wanted
         return 0

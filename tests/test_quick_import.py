@@ -126,8 +126,26 @@ def test_specs_are_those_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_other_modules_are_not_found() -> None:
     finder = QuickFinder(str(Path(quick_import.__file__).parent))
-    for name in ("json", "i2s_spec", "i2s_specs.errors", "i2s_spec.no_such", "i2s_spec.gguf._scanner"):
+    for name in ("json", "i2s_spec", "i2s_specs.errors", "i2s_spec.no_such", "i2s_spec.gguf._no_such"):
         assert finder.find_spec(name) is None
+
+
+def test_extensions_are_found_as_python_finds_them() -> None:
+    finder = QuickFinder(str(Path(quick_import.__file__).parent))
+    for name in ("i2s_spec.gguf._scanner", "i2s_spec.codec._survey"):
+        theirs = PathFinder.find_spec(name, importlib.import_module(name.rpartition(".")[0]).__path__)
+        ours = finder.find_spec(name)
+        assert theirs is not None
+        assert type(ours.loader) is type(theirs.loader)
+        assert ours.loader.path == theirs.loader.path  # type: ignore[union-attr]
+        for fact in ("name", "origin", "cached", "has_location", "parent", "submodule_search_locations"):
+            assert getattr(ours, fact) == getattr(theirs, fact), (name, fact)
+
+
+def test_memory_is_used_again_once_code_was_read(package: Path) -> None:
+    ask(package, "said")
+    count = "quick_import.install(); import i2s_spec.said; print(len(quick_import._spare), end=' ')"
+    assert ask(package, "said", count).startswith("1 ")
 
 
 def test_a_call_from_python_leaves_the_finders_alone(package: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -191,7 +191,7 @@ _SURVEYS = [
     *seeded(
         "pyx/_survey.pyx", _SURVEY,
         ("survey-outside", "a tail may lie outside the buffer",
-         ".size + self.list.parts[i].tail_bytes > data.shape[0]:", ".size > data.shape[0]:"),
+         ".size + self.list.parts[i].tail_bytes > held.size:", ".size > held.size:"),
         ("survey-zeros", "codes 3 are taken from codes 0 twice",
          "(4 * p.seen - p.lows - p.highs + p.boths, p.lows", "(4 * p.seen - p.lows - p.highs, p.lows"),
     ),

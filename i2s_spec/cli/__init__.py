@@ -6,38 +6,19 @@ unreadable or not GGUF, 4 our bug, 5 a server did not give the file; 71 where me
 files ended early, 130 for Ctrl-C, 141 where the reader of a pipe has gone.
 """
 
-from __future__ import annotations
-
-import gc
 import io
 import os
 import sys
 
-from i2s_spec import explained
-from i2s_spec._version import __version__
-from i2s_spec.errors import (
-    EXIT_BROKEN_PIPE,
-    EXIT_BUG,
-    EXIT_INPUT,
-    EXIT_INTERRUPTED,
-    EXIT_MEMORY,
-    EXIT_UNFINISHED,
-    EXIT_USAGE,
-    FormatError,
-    MissingExtra,
-    RecordError,
-    SettingError,
-    Unfinished,
-    quote,
-)
-from i2s_spec.light_typing import TYPE_CHECKING, Any, NoReturn
-
+TYPE_CHECKING = False  # as type checkers take it; `i2s --version` imports neither `typing` nor `__future__`
 if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
     from i2s_spec.cli.verbs import VERBS as VERBS
     from i2s_spec.cli.verbs import cli as cli
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in ("VERBS", "cli"):
         raise AttributeError(f"module 'i2s_spec.cli' has no attribute {name!r}")
     from i2s_spec.cli import verbs
@@ -46,9 +27,13 @@ def __getattr__(name: str) -> Any:
 
 
 def main(args: list[str] | None = None) -> None:
-    """Run the command line and exit: the only place where exceptions become words and exit codes."""
-    gc.disable()  # modules that are being imported leave no garbage; what runs then turns it on
+    """Run the command line and exit; `ending` has the words and exit codes of exceptions."""
     _open_streams()
+    if (sys.argv[1:] if args is None else args) == ["--version"]:
+        _main(args)  # which exits
+    import gc
+
+    gc.disable()  # modules that are being imported leave no garbage; what runs then turns it on
     try:
         _main(args)
     finally:
@@ -56,7 +41,7 @@ def main(args: list[str] | None = None) -> None:
         gc.freeze()  # the process ends: nobody needs to look at everything once more
 
 
-def program() -> NoReturn:
+def program() -> "NoReturn":
     """Be the process of `i2s`: `main`, and the end of the process with its exit code.
 
     Python takes all modules and objects apart before it ends, which is a tenth of a short run; the system frees them
@@ -72,11 +57,12 @@ def program() -> NoReturn:
 
 def _end(status: object) -> None:
     """End the process at once; return where something else is to be done before it ends, which Python then does."""
-    import atexit
-
-    count = getattr(atexit, "_ncallbacks", None)
-    if type(status) is not int or count is None or count() or "threading" in sys.modules:
+    if type(status) is not int or sys.implementation.name != "cpython" or "threading" in sys.modules:
         return
+    if "atexit" in sys.modules:  # nobody has a function called at the end without it
+        count = getattr(sys.modules["atexit"], "_ncallbacks", None)
+        if count is None or count():
+            return
     if sys.flags.inspect or sys.flags.dev_mode or sys.gettrace() is not None or sys.getprofile() is not None:
         return
     try:
@@ -87,47 +73,21 @@ def _end(status: object) -> None:
     os._exit(status)
 
 
-def _main(args: list[str] | None) -> NoReturn:
+def _main(args: list[str] | None) -> "NoReturn":
     try:
         status = _answer(sys.argv[1:], True) if args is None else _answer(list(args), False)
         sys.stdout.flush()
         sys.exit(status if isinstance(status, int) else 0)
-    except KeyboardInterrupt:
-        _say("interrupted")
-        sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        _reader_has_gone()
-    except FormatError as error:
-        from i2s_spec.schema.faults import exit_code_of
-
-        _say(_words(error))
-        sys.exit(exit_code_of(error.code))
-    except MemoryError:
-        _say("there is not enough memory; this says nothing about the input")
-        sys.exit(EXIT_MEMORY)
-    except (MissingExtra, SettingError) as error:
-        _say(str(error))
-        sys.exit(EXIT_INPUT if isinstance(error, RecordError) else EXIT_USAGE)
-    except Unfinished as error:
-        _say(str(error))
-        sys.exit(EXIT_UNFINISHED)
-    except OSError as error:
-        name = f"{quote(os.fspath(error.filename), 4096, bare=True)}: " if error.filename is not None else ""
-        _say(f"{name}{error.strerror or error}")
-        sys.exit(EXIT_INPUT)
-    except ImportError as error:
-        _say(str(explained(error)))
-        sys.exit(EXIT_BUG)
     except SystemExit:
         if not isinstance(sys.stdout, io.TextIOBase):  # click met a broken pipe, and wrapped it
-            _reader_has_gone()
+            from i2s_spec.cli.ending import reader_has_gone
+
+            reader_has_gone()
         raise
-    except Exception as error:  # anything else is a bug of ours, and must say so
-        if os.environ.get("I2S_DEBUG"):
-            raise
-        _say(f"internal error: {type(error).__name__}: {quote(str(error), bare=True)}")
-        _say("this is a bug in i2s-spec; run again with I2S_DEBUG=1 for the traceback")
-        sys.exit(EXIT_BUG)
+    except BaseException as error:
+        from i2s_spec.cli.ending import end
+
+        end(error)
 
 
 def _open_streams() -> None:
@@ -149,30 +109,14 @@ def _open_streams() -> None:
         setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", errors="backslashreplace", closefd=False))
 
 
-def _reader_has_gone() -> NoReturn:
-    """End quietly, as the shell's own tools do, also where Python flushes stdout at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    os._exit(EXIT_BROKEN_PIPE)
-
-
-def _words(error: FormatError) -> str:
-    """A fault with the file that it is in, where that is known: many calls read more than one."""
-    from i2s_spec.draw.text import fault_words, visible
-
-    name = f"{visible(error.file, 4096, bare=True)}: " if error.file is not None else ""
-    return name + fault_words(error)
-
-
-def _say(text: str) -> None:
-    print(f"i2s: {text}", file=sys.stderr, flush=True)
-
-
 def _answer(args: list[str], own_process: bool) -> object:
     """Do what the command line asks for, by click unless it is one of the two that start without; the exit code.
 
     :param own_process: this is no call from another program's Python
     """
     if args == ["--version"]:
+        from i2s_spec._version import __version__
+
         print(f"i2s-spec {__version__}")
         return 0
     if own_process and sys.implementation.name == "cpython":  # whose import system it builds on
@@ -190,7 +134,7 @@ def _answer(args: list[str], own_process: bool) -> object:
     return by_click(args)
 
 
-def _plain_lint(args: list[str], files: tuple[str, ...], given: dict[str, Any], sources: dict[str, str]) -> object:
+def _plain_lint(args: list[str], files: tuple[str, ...], given: "dict[str, Any]", sources: dict[str, str]) -> object:
     from i2s_spec.cli.starting import check_kernels, ready
 
     check_kernels()

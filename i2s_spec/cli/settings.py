@@ -9,7 +9,7 @@ import click
 
 from i2s_spec.errors import quote
 from i2s_spec.linter.report import FORMATS
-from i2s_spec.schema.magic import MAGIC
+from i2s_spec.schema.checks import MAGIC
 
 
 def words(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> tuple[str, ...]:

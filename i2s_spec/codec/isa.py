@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 
-from i2s_spec.codec import _cpu
 from i2s_spec.errors import SettingError, quote
 from i2s_spec.light_functools import cache
 from i2s_spec.light_typing import Callable, Iterable, NamedTuple
@@ -47,6 +46,8 @@ def kernel_sets() -> tuple[KernelSet, ...]:
 @cache
 def names() -> tuple[tuple[str, bool], ...]:
     """Every name that sets have in any table, the slowest first, and whether this processor can run one of that name."""
+    from i2s_spec.codec import _cpu  # only where one is named
+
     return tuple(_cpu.kernel_names())
 
 
@@ -56,6 +57,8 @@ def check() -> None:
     :raises SettingError: where I2S_ISA names a set that was not compiled, or that this processor can run in no table; where
         I2S_HIDE names an unknown feature
     """
+    from i2s_spec.codec import _cpu
+
     known = _cpu.features()
     for feature in filter(None, os.environ.get(HIDE, "").split(",")):
         if feature not in known:
@@ -71,7 +74,7 @@ def chosen(sets: tuple[KernelSet, ...] | None = None) -> KernelSet:
     :param sets: of another table than the codec's, the slowest first
     :raises SettingError: where I2S_ISA names a set that was not compiled, or that this processor can run in no table
     """
-    return _chosen(kernel_sets() if sets is None else sets, os.environ.get(VARIABLE) or "", names())
+    return _chosen(kernel_sets() if sets is None else sets, os.environ.get(VARIABLE) or "")
 
 
 def row_of(sets: Callable[[], tuple[KernelSet, ...]]) -> int:
@@ -84,14 +87,14 @@ def row_of(sets: Callable[[], tuple[KernelSet, ...]]) -> int:
 
 @cache
 def _row_of(sets: Callable[[], tuple[KernelSet, ...]], name: str) -> int:
-    return _chosen(sets(), name, names()).row
+    return _chosen(sets(), name).row
 
 
 @cache
-def _chosen(sets: tuple[KernelSet, ...], name: str, all_names: tuple[tuple[str, bool], ...]) -> KernelSet:
+def _chosen(sets: tuple[KernelSet, ...], name: str) -> KernelSet:
     if not name:
         return next(each for each in reversed(sets) if each.available)
-    allowed = _beneath(name, all_names)
+    allowed = _beneath(name, names())
     return next(each for each in reversed(sets) if each.available and each.name in allowed)
 
 

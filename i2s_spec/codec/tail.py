@@ -9,18 +9,15 @@ they hold tells something about who wrote the file, and never that it is wrong.
 
 from __future__ import annotations
 
-from math import isfinite
-
+from i2s_spec.light_numbers import isfinite
 from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, Literal
 from i2s_spec.schema.checks import ByteOrder
-from i2s_spec.schema.types import TAIL_BYTES
+from i2s_spec.schema.types import SCALE_BYTES, TAIL_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
 
     from i2s_spec.schema.dialect import Tail
-
-SCALE_BYTES: Final = 4
 
 #: What the 28 bytes after the scale hold: nothing but zeros, seven more copies of the scale, or anything else.
 TailKind = Literal["zero", "replicated", "stale"]

@@ -13,7 +13,7 @@ from typing import Final
 from i2s_spec.linter.rule import Rule, Severity
 from i2s_spec.linter.rules.container.key_names import key_not_ascii
 from i2s_spec.linter.rules.container.split_files import split_number
-from i2s_spec.schema.architectures.hyperparameters import KEY_TYPE
+from i2s_spec.schema.architectures.keys import KEY_TYPE
 
 
 class Phase(StrEnum):

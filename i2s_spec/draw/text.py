@@ -8,10 +8,8 @@
 
 from __future__ import annotations
 
-import math
-import struct
-
 from i2s_spec.errors import FormatError, counted, quote
+from i2s_spec.light_numbers import isfinite
 from i2s_spec.light_typing import Any, Final, Iterator, Mapping
 from i2s_spec.pattern import pattern
 
@@ -95,8 +93,10 @@ def _scaled(number: int, base: int, units: tuple[str, ...]) -> str:
 
 def float32_words(value: float) -> str:
     """A float32 with the fewest digits that distinguish it from its neighbors."""
-    if not math.isfinite(value):
+    if not isfinite(value):
         return str(float(value))
+    import struct
+
     for digits in range(6, 10):
         shown = f"{value:.{digits}g}"
         try:
@@ -150,8 +150,8 @@ def json_string(text: bytes | str) -> Any:
 
 
 def _strict(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, float) and not isfinite(value):
+        return "Infinity" if value > 0 else "-Infinity" if value < 0 else "NaN"
     if isinstance(value, dict):
         return {name: _strict(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

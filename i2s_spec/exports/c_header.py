@@ -11,8 +11,7 @@ from textwrap import dedent
 from i2s_spec.exports import c_blocks, c_meanings, c_walker
 from i2s_spec.exports.formula import in_c
 from i2s_spec.schema.dialect import CODE_MAPS, CODES_PER_BYTE, LAYOUTS, TAILS, Layout
-from i2s_spec.schema.i2s import SCALE_BYTES
-from i2s_spec.schema.types import I2_S, TAIL_BYTES
+from i2s_spec.schema.types import I2_S, SCALE_BYTES, TAIL_BYTES
 
 #: The entry in the table of trits for the code that has no meaning.
 NO_TRIT = 127

@@ -10,11 +10,11 @@ from i2s_spec.exports import hexpat_blocks
 from i2s_spec.exports.description import Shape, fixed_offsets, records, value_shapes
 from i2s_spec.exports.formula import in_c
 from i2s_spec.schema import limits
+from i2s_spec.schema.checks import MAGIC
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, LAYOUTS
 from i2s_spec.schema.field import RecordStruct
 from i2s_spec.schema.gguf import ALIGNMENT_KEY
 from i2s_spec.schema.i2s import SHIFTS
-from i2s_spec.schema.magic import MAGIC
 from i2s_spec.schema.types import I2_S, READINGS, TAIL_BYTES, ValueType
 
 #: ImHex's names of number types.

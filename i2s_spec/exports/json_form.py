@@ -12,11 +12,10 @@ from i2s_spec.exports.description import Shape, fixed_offsets, records, value_sh
 from i2s_spec.exports.formula import in_c, in_javascript
 from i2s_spec.schema import limits
 from i2s_spec.schema.block_layout import GROUP_LAYOUTS, BlockLayout
+from i2s_spec.schema.checks import MAGIC
 from i2s_spec.schema.dialect import ALIASES, CODE_MAPS, CODES_PER_BYTE, LAYOUTS, TAILS, Formula
 from i2s_spec.schema.field import RecordStruct
-from i2s_spec.schema.i2s import SCALE_BYTES
-from i2s_spec.schema.magic import MAGIC
-from i2s_spec.schema.types import I2_S, SMALLEST_VALUE, TAIL_BYTES, TENSOR_TYPES, TensorType
+from i2s_spec.schema.types import I2_S, SCALE_BYTES, SMALLEST_VALUE, TAIL_BYTES, TENSOR_TYPES, TensorType
 
 SCHEMA_VERSION: Final = 1
 

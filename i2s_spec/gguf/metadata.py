@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import struct
-
 from i2s_spec.errors import FormatError, Span, TrustedText, counted
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.header_index import HeaderIndex, KeyValue
+from i2s_spec.light_numbers import numbers
 from i2s_spec.light_typing import Any, Iterator, Mapping
 from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.checks import ByteOrder, order_prefix
@@ -49,7 +48,7 @@ class Metadata(Mapping[str, Any]):
         if entry.element == ValueType.ARRAY:
             return _nested(source.read(start, stop - start), entry.count, order)
         count = entry.count if limit is None else min(limit, entry.count)
-        width = struct.calcsize(types.VALUE_FORMATS[entry.element])
+        width = types.SMALLEST_VALUE[entry.element]
         data = source.read(start, count * width)
         if entry.element == ValueType.BOOL:
             return [byte != 0 for byte in data]
@@ -107,12 +106,14 @@ _NUMPY_VALUES = {0: "u1", 1: "i1", 2: "u2", 3: "i2", 4: "u4", 5: "i4", 6: "f4", 
 
 
 def _scalar(kind: int, data: bytes, order: ByteOrder) -> int | float | bool:
-    value: int | float = struct.unpack(order_prefix(order) + types.VALUE_FORMATS[kind], data)[0]
+    value: int | float = numbers(types.VALUE_FORMATS[kind], data, order)[0]
     return value != 0 if kind == ValueType.BOOL else value
 
 
 def _nested(data: bytes, count: int, order: ByteOrder) -> list[Any]:
     """The elements of an array of arrays, as deep as the scanner lets them nest; it has seen that they fill the bytes."""
+    import struct
+
     prefix = order_prefix(order)
     at = 0
 
@@ -129,7 +130,9 @@ def _nested(data: bytes, count: int, order: ByteOrder) -> list[Any]:
                 items.append(data[at + 8 : at + 8 + length].decode("utf-8", "surrogateescape"))
                 at += 8 + length
             elif kind in types.VALUE_FORMATS:
-                width = struct.calcsize(types.VALUE_FORMATS[kind])
+                width = types.SMALLEST_VALUE[kind]
+                if at + width > len(data):
+                    raise _changed()
                 items.append(_scalar(kind, data[at : at + width], order))
                 at += width
             else:

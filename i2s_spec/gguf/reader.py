@@ -23,7 +23,6 @@ from i2s_spec.gguf.header_index import HeaderIndex, KeyValue
 from i2s_spec.gguf.metadata import Metadata
 from i2s_spec.gguf.source import FetchingSource, Origin, Source, source_of
 from i2s_spec.gguf.tensors_read import Tensor, Tensors
-from i2s_spec.gguf.text_decoded import text_decoded
 from i2s_spec.light_contexts import suppress
 from i2s_spec.light_functools import wraps
 from i2s_spec.light_typing import Any, Callable, Iterator, TypeVar, cast
@@ -87,6 +86,8 @@ class File:
         self.index = HeaderIndex(source)
         self.fault: FormatError | None = self.index.fault
         if self.fault is not None and self.fault.code not in faults.NO_INPUT:
+            from i2s_spec.gguf.text_decoded import text_decoded
+
             self.fault = text_decoded(source) or self.fault
         self.byte_order: ByteOrder = self.index.byte_order
         self.version: int | None = self.index.version

@@ -11,11 +11,12 @@ rules of the linter take. `look` walks over their bytes once, `definition` says 
 from __future__ import annotations
 
 import os
-import struct
+import sys
 
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf import _strings
 from i2s_spec.gguf.source import Source
+from i2s_spec.light_numbers import numbers
 from i2s_spec.light_typing import Final, NamedTuple, Sequence
 from i2s_spec.schema import faults
 
@@ -81,7 +82,7 @@ def look(
     :param compared: how many strings, from the first one on, are compared with each other
     :raises FormatError: where the file no longer holds what was indexed
     """
-    seed = struct.unpack("=QQ", os.urandom(16))
+    seed = tuple(numbers("Q", os.urandom(16), sys.byteorder))
     walk = _strings.Walk(start, count, big, (seed[0], seed[1] | 1), compared, list(texts), CACHED, MARKED)
     same: tuple[int, int] | None = None
     confirmed, buffer = 0, None
@@ -193,7 +194,7 @@ def span_of(source: Source, start: int, stop: int, big: bool, index: int) -> tup
     start = walk.position
     if not 0 <= start <= stop - 8:
         raise _changed(stop, stop)
-    (length,) = struct.unpack(">Q" if big else "<Q", source.read(start, 8))
+    length = int.from_bytes(source.read(start, 8), "big" if big else "little")
     return start + 8, min(start + 8 + length, stop)
 
 
@@ -220,7 +221,7 @@ def count_equal(source: Source, start: int, count: int, big: bool, wanted: int) 
 
 
 def _text(source: Source, at: int, stop: int, big: bool) -> bytes:
-    (length,) = struct.unpack(">Q" if big else "<Q", source.read(at, 8))
+    length = int.from_bytes(source.read(at, 8), "big" if big else "little")
     if length > stop - at - 8:
         raise _changed(at, stop)
     return source.read(at + 8, length)

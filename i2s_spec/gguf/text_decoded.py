@@ -6,7 +6,7 @@ from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.source import Source
 from i2s_spec.light_typing import Final
 from i2s_spec.schema import faults
-from i2s_spec.schema.magic import MAGIC
+from i2s_spec.schema.checks import MAGIC
 
 #: How many bytes are looked at from the start, and in each of so many windows through the rest of the file.
 _HEAD: Final = 1 << 16

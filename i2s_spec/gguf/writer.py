@@ -33,8 +33,7 @@ from i2s_spec.gguf.encoding.encode_tensor import Planned
 from i2s_spec.gguf.encoding.encode_value import Kind
 from i2s_spec.gguf.source import CHUNK, Buffer, BufferSource
 from i2s_spec.schema import checks, limits
-from i2s_spec.schema.checks import ByteOrder
-from i2s_spec.schema.magic import MAGIC
+from i2s_spec.schema.checks import MAGIC, ByteOrder
 from i2s_spec.schema.types import READINGS, TensorType, ValueType, common_reading, padded, reading
 
 #: Called with the bytes written so far and the bytes of the whole file.

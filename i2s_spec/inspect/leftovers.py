@@ -8,18 +8,17 @@ are zeros although an earlier, larger tensor must have left something, it has no
 
 from __future__ import annotations
 
-from array import array
 from itertools import islice
 
 from i2s_spec.errors import Span
-from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterable, NamedTuple
-from i2s_spec.schema.types import TAIL_BYTES
+from i2s_spec.light_numbers import series
+from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterable, MutableSequence, NamedTuple
+from i2s_spec.schema.types import SCALE_BYTES, TAIL_BYTES
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
     from i2s_spec.inspect.survey.result import Survey
 
-SCALE_BYTES: Final = 4
 #: Tensors of a survey that `stale_tails` traces, the first ones; no real file has as many.
 TRACED: Final = 4096
 #: F32 tensors are copied from file to file, past the buffer.
@@ -30,12 +29,12 @@ class Leftovers(NamedTuple):
     """Places in a survey by what is after the scale; what is in none of the first three has zeros there."""
 
     #: Seven more copies of the scale.
-    replicated: array[int]
+    replicated: MutableSequence[int]
     #: 28 bytes that an earlier, larger tensor has at the same place; and the rows of those tensors.
-    known: array[int]
-    known_of: array[int]
+    known: MutableSequence[int]
+    known_of: MutableSequence[int]
     #: Other bytes.
-    unknown: array[int]
+    unknown: MutableSequence[int]
 
 
 def leftovers(file: File, survey: Survey, places: Iterable[int] | None = None) -> Leftovers:
@@ -43,7 +42,7 @@ def leftovers(file: File, survey: Survey, places: Iterable[int] | None = None) -
     wanted = bytearray(b"\x01" if places is None else b"\x00") * len(survey)
     for one in places or ():
         wanted[one] = 1
-    found = Leftovers(array("q"), array("q"), array("q"), array("q"))
+    found = Leftovers(*(series("q", len(survey)) for _ in range(4)))
     larger: list[tuple[int, int, int]] = []  # size, row, start: each earlier tensor of which the buffer holds an end
     for row, start, size, place in survey.extents():
         while larger and larger[-1][0] <= size:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from array import array
 from itertools import chain, islice
-from math import prod
 
+from i2s_spec.light_numbers import prod, series
 from i2s_spec.light_typing import TYPE_CHECKING, Iterator, NamedTuple
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.types import padded
@@ -42,8 +41,9 @@ class Placement(NamedTuple):
 class Placements:
     """Placements in an order, kept as numbers: a header of a hundred thousand tensors must not become as many objects."""
 
-    def __init__(self) -> None:
-        self._offsets, self._rows, self._numbers = array("Q"), array("Q"), array("q")
+    def __init__(self, most: int) -> None:
+        """:param most: how many there will be at most"""
+        self._offsets, self._rows, self._numbers = series("Q", most), series("Q", most), series("q", most)
         self._sizes: list[int | None] = []  # those of tensors that are alike are one object
         self._made: list[Placement] | None = None  # of few: many rules look at all of them
 
@@ -59,7 +59,7 @@ class Placements:
         count, rows = len(self), self._rows
         if all(map(int.__le__, rows, islice(rows, 1, None))):
             return self
-        found = Placements()
+        found = Placements(count)
         for place in sorted(range(count), key=rows.__getitem__):
             found.append(*self[place])
         return found
@@ -82,6 +82,16 @@ class Placements:
     def end(self) -> int:
         """Where the tensor that reaches furthest ends."""
         return max((offset + (size or 0) for offset, size in self.sizes()), default=0)
+
+    def end_at(self, place: int, step: int) -> bool:
+        """Whether the tensor that reaches furthest, or the padding after it, ends at a place, or there is no tensor.
+
+        They are in the order of the offsets.
+        """
+        if not self._offsets:
+            return True
+        first, end = self._offsets[0], self.end
+        return place in (end, first + padded(end - first, step))
 
     def sizes(self) -> Iterator[tuple[int, int | None]]:
         """The offset and the size of each, which need no object for each."""
@@ -112,11 +122,11 @@ def placements_of(file: File, data_size: int) -> Placements:
     :param data_size: bytes between the start of the data section and the end of the file
     """
     index = file.index
-    placements = Placements()
+    placements = Placements(index.tensors)
     if file.data_start is None or index.tensors != index.tensor_count:
         return placements
     alignment = file.alignment or limits.DEFAULT_ALIGNMENT
-    offsets = array("Q", (index.tensor(i).offset for i in range(index.tensors)))
+    offsets = series("Q", index.tensors, (index.tensor(i).offset for i in range(index.tensors)))
     rows = sorted(range(index.tensors), key=offsets.__getitem__)
     sizes: dict[tuple[tuple[int, ...], int, int], int | None] = {}  # many tensors are alike: they need one number
     tensor, before = index.tensor, None

@@ -209,7 +209,9 @@ class _Run:
 
     def _ahead(self, subject: Subject) -> None:
         """Compute the evidence of the layout while other threads read the payloads, if a rule will need it."""
-        if subject.surveying is not None and any(REGISTRY.homes.get(rule.code) == _OF_LAYOUT for rule in self._rules):
+        if subject.surveying is None or not concerns.concerned(_OF_LAYOUT, subject):
+            return
+        if any(REGISTRY.homes.get(rule.code) == _OF_LAYOUT for rule in self._rules):
             from i2s_spec.linter.analysis.weight_layout import layout_ahead
 
             with suppress(Exception):  # the rule meets the fault again and reports it

@@ -16,13 +16,13 @@ from i2s_spec.gguf.source import Origin
 from i2s_spec.inspect.survey.reading import Mode
 from i2s_spec.light_functools import cache
 from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable, Mapping
-from i2s_spec.linter.reference import Reference
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.selection.profile import READINGS, reading_of, selected, suppressed_codes
-from i2s_spec.linter.selection.suppressions import Suppression, suppressed_in
 from i2s_spec.schema.limits import checked
 
 if TYPE_CHECKING:
+    from i2s_spec.linter.reference import Reference
+    from i2s_spec.linter.selection.suppressions import Suppression
     from i2s_spec.remote.policy import Policy
 
 #: Attributes that are computed from the others.
@@ -135,8 +135,11 @@ class Options:
 
     def suppressed_in(self, path: str | None) -> dict[str, str]:
         """The codes whose findings in a file are counted but not listed, each with the reason."""
-        by_pattern = {} if path is None else suppressed_in(path, self.suppressions)
-        return suppressed_codes({**self.suppressed, **by_pattern})
+        if path is None or not self.suppressions:
+            return suppressed_codes(self.suppressed)
+        from i2s_spec.linter.selection.suppressions import suppressed_in
+
+        return suppressed_codes({**self.suppressed, **suppressed_in(path, self.suppressions)})
 
 
 @cache
@@ -156,8 +159,10 @@ def options_of(keywords: Mapping[str, Any]) -> Options:
     for name in ("severity", "limits", "suppressed"):
         given[name] = dict(given.get(name) or {})
     reference = given.get("reference")
-    if reference is not None and not isinstance(reference, Reference):
-        given["reference"] = Reference(reference)
+    if reference is not None:
+        from i2s_spec.linter.reference import Reference
+
+        given["reference"] = reference if isinstance(reference, Reference) else Reference(reference)
     return Options(**given)
 
 

@@ -16,7 +16,7 @@ from i2s_spec.errors import Fault, FormatError, SettingError, counted, quote
 from i2s_spec.gguf.regular_file import require_written
 from i2s_spec.schema import dialect as dialects
 from i2s_spec.schema import faults
-from i2s_spec.schema.architectures.hyperparameters import ARCHITECTURE_UNKNOWN, KEY_MISSING, KEY_TYPE, KEY_VALUE
+from i2s_spec.schema.architectures.keys import ARCHITECTURE_UNKNOWN, KEY_MISSING, KEY_TYPE, KEY_VALUE
 from i2s_spec.schema.checks import order_prefix
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ Each function takes values that were read, and either returns a result or raises
 from __future__ import annotations
 
 from i2s_spec.errors import FormatError, Span, TrustedText
-from i2s_spec.light_typing import Literal
+from i2s_spec.light_typing import Final, Literal
 from i2s_spec.schema import faults, limits
 from i2s_spec.schema.types import ValueType, padded
 
@@ -17,6 +17,10 @@ def order_prefix(order: str) -> Literal["<", ">"]:
     """The prefix for a byte order in formats of `struct` and dtypes of NumPy."""
     return "<" if order == "little" else ">"
 
+
+#: The first bytes of a file, and how many of them `magic.not_gguf` looks at in a file that has others.
+MAGIC: Final = b"GGUF"
+HEAD: Final = 1024
 
 HEADER_BYTES = 24
 

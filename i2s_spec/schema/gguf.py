@@ -15,8 +15,9 @@ from construct import Const, Construct, Container, Switch
 
 from i2s_spec.errors import FormatError, Span
 from i2s_spec.schema import checks, faults, limits
+from i2s_spec.schema.checks import HEAD, MAGIC
 from i2s_spec.schema.field import Field, FieldNode, GgufString, Many, ParseState, RecordStruct, Word, joined, reading
-from i2s_spec.schema.magic import HEAD, MAGIC, not_gguf
+from i2s_spec.schema.magic import not_gguf
 from i2s_spec.schema.types import SMALLEST_VALUE, VALUE_FORMATS, ValueType
 
 ALIGNMENT_KEY = b"general.alignment"

@@ -18,13 +18,11 @@ from construct import Bytes, Container
 from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Layout
 from i2s_spec.schema.field import Field, ParseState, RecordStruct, Word
-from i2s_spec.schema.types import TAIL_BYTES
+from i2s_spec.schema.types import SCALE_BYTES, TAIL_BYTES
 
 #: The shifts of the four codes of a byte, and their usual notation.
 SHIFTS: Final = (6, 4, 2, 0)
 BITS: Final = ("7:6", "5:4", "3:2", "1:0")
-
-SCALE_BYTES: Final = 4
 
 
 @cache

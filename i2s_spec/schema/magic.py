@@ -5,11 +5,7 @@ from __future__ import annotations
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.light_typing import Final
 from i2s_spec.schema import faults
-
-MAGIC: Final = b"GGUF"
-
-#: How many leading bytes `not_gguf` needs.
-HEAD: Final = 1024
+from i2s_spec.schema.checks import MAGIC
 
 _LEGACY: Final = {b"lmgg": "ggml", b"fmgg": "ggmf", b"tjgg": "ggjt", b"algg": "ggla", b"nsgg": "ggsn"}
 _LEGACY_FORWARD: Final = {magic[::-1]: name for magic, name in _LEGACY.items()}
@@ -61,7 +57,7 @@ EMBEDDABLE: Final = (
 
 
 def not_gguf(head: bytes, size: int) -> FormatError | None:
-    """The fault of a file whose first bytes are `head` (as many as `HEAD`) and whose size is `size`; None for GGUF."""
+    """The fault of a file whose first bytes are `head` (`checks.HEAD` of them) and whose size is `size`; None for GGUF."""
     if size == 0:
         return FormatError(faults.EMPTY_FILE, Span(0, 0, "header"))
     start = head[:4]

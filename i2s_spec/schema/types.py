@@ -11,9 +11,8 @@ PrismML-Eng/llama.cpp `ggml-common.h` as ggml-org/llama.cpp#29058 quotes it.
 
 from __future__ import annotations
 
-from math import prod
-
 from i2s_spec.light_enum import IntEnum
+from i2s_spec.light_numbers import prod
 from i2s_spec.light_typing import Callable, Final, Iterable, NamedTuple, Sequence
 
 
@@ -45,7 +44,8 @@ VALUE_LABELS: Final = ("u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "s
 #: `struct` letter of each value type of fixed size; a bool is one byte, 0 or 1.
 VALUE_FORMATS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
 
-#: Fewest bytes of a value of each type: an empty string has its length, an empty array its type and count.
+#: Fewest bytes of a value of each type; all bytes, where its size is fixed. An empty string has its length, an empty
+#: array its type and count.
 SMALLEST_VALUE: Final = (1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8)
 
 
@@ -91,6 +91,7 @@ class TensorType(NamedTuple):
 
 #: Bytes after the payload of I2_S, TL1, TL2 and I2_SR tensors; the float32 scale is the first four (clause 6.1).
 TAIL_BYTES: Final = 32
+SCALE_BYTES: Final = 4
 
 
 def two_bits_and_tail(ne: Sequence[int]) -> int:
@@ -186,9 +187,9 @@ TAKEN_OVER: Final = {36: "IQ4_NL_4_4", 37: "IQ4_NL_4_8", 38: "IQ4_NL_8_8"}
 #: Elements and bytes of a block of the retired types, however they were interleaved.
 TAKEN_OVER_BLOCK: Final = (32, 18)
 
-READINGS: Final[dict[int, tuple[TensorType, ...]]] = {
-    number: tuple(t for t in TENSOR_TYPES if t.number == number) for number in sorted({t.number for t in TENSOR_TYPES})
-}
+READINGS: Final[dict[int, tuple[TensorType, ...]]] = {}
+for _type in sorted(TENSOR_TYPES, key=lambda t: t.number):
+    READINGS[_type.number] = (*READINGS.get(_type.number, ()), _type)
 BY_NAME: Final = {t.name: t for t in TENSOR_TYPES}
 
 I2_S: Final = BY_NAME["I2_S"]

@@ -27,7 +27,8 @@ from i2s_spec.inspect.leftovers import leftovers
 from i2s_spec.inspect.survey import reader
 from i2s_spec.inspect.survey.reader import survey
 from i2s_spec.inspect.survey.reading import Reading
-from i2s_spec.inspect.survey.result import ByteRun, Survey
+from i2s_spec.inspect.survey.result import Survey
+from i2s_spec.inspect.survey.tensor_survey import ByteRun
 from i2s_spec.testing.malformed.payload import matrix, model, scaled, trits
 from i2s_spec.testing.sample import Draft
 

@@ -13,19 +13,19 @@ from i2s_spec.linter.batch.lint_paths import lint_paths
 from i2s_spec.linter.config import Config, found
 from i2s_spec.linter.engine import open_reference
 from i2s_spec.linter.options import Options
-from i2s_spec.linter.reference import Reference
 from i2s_spec.linter.report import Format, details_of, kind
 from i2s_spec.linter.report_data import Totals
 from i2s_spec.linter.rule import Severity
-from i2s_spec.linter.selection.suppressions import Suppression, used
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from i2s_spec.cli.progress import Bar
     from i2s_spec.gguf.atomic_file import OutputFile
+    from i2s_spec.linter.reference import Reference
     from i2s_spec.linter.reference.weights import ReferenceWeights
     from i2s_spec.linter.selection.baseline import Baseline
+    from i2s_spec.linter.selection.suppressions import Suppression
     from i2s_spec.remote.policy import Policy
 
 
@@ -160,7 +160,7 @@ def lint_run(files: tuple[str, ...], given: dict[str, Any], sources: dict[str, s
             if bar is not None:
                 bar.hide()
             if idle and file_report["excused"]:
-                idle -= used(idle, path, file_report)
+                idle -= _used(idle, path, file_report)
             totals.add(file_report)
             for sheet, say in sheets:
                 say(sheet.file(file_report))
@@ -223,6 +223,13 @@ def _checkpoint(path: str, options: Options) -> dict[str, Any]:
     return lint_folder(path, options)
 
 
+def _used(suppressions: set[Suppression], path: str, report: Any) -> set[Suppression]:
+    """The suppressions that covered a finding; what tells is imported only where there are any."""
+    from i2s_spec.linter.selection.suppressions import used
+
+    return used(suppressions, path, report)
+
+
 def _say_ignored(config: Config) -> None:
     """Say what a configuration that was found would have changed, had the profile security not been asked for."""
     for place, keys in config.affecting_findings():
@@ -236,6 +243,8 @@ def _reference(path: str | None, dialect: str | None, expected: str | None) -> R
         if dialect is not None or expected is not None:
             raise WrongCallError("--reference-dialect and --expect need --reference")
         return None
+    from i2s_spec.linter.reference import Reference
+
     return Reference(path, dialect or "canonical", expected or "canonical")
 
 

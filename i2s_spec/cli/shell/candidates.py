@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem, ShellComplete
 
 from i2s_spec.draw.text import visible
 from i2s_spec.errors import FormatError
-from i2s_spec.schema.magic import MAGIC
+from i2s_spec.schema.checks import MAGIC
 
 #: Names of one file that are offered at most, and the longest of them.
 MOST: Final = 1000

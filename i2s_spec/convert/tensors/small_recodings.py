@@ -17,7 +17,6 @@ import numpy as np
 
 from i2s_spec.codec.form import FLOAT_WORDS, TERNARY_TYPES, Form, Joined, joined_blocks, joined_floats
 from i2s_spec.codec.payload_native import count_codes, unpack_trits
-from i2s_spec.codec.tail import SCALE_BYTES
 from i2s_spec.codec.ternary_types import BLOCK_TYPES
 from i2s_spec.convert.tensors.encode import NO_SCALES, Encoder, Rounding, rounding, transcoded, worst_of
 from i2s_spec.convert.tensors.group_floats import group_weights
@@ -27,7 +26,7 @@ from i2s_spec.convert.tensors.recodings import keeps_groups, named_bytes, recodi
 from i2s_spec.errors import FormatError, quote
 from i2s_spec.gguf.ranges import read_spans
 from i2s_spec.schema.checks import order_prefix
-from i2s_spec.schema.types import BY_NAME, I2_S, TAIL_BYTES
+from i2s_spec.schema.types import BY_NAME, I2_S, SCALE_BYTES, TAIL_BYTES
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File, Tensor

@@ -16,13 +16,13 @@ import numpy as np
 
 from i2s_spec.codec.form import FLOAT_WORDS, Form, joined_floats
 from i2s_spec.codec.payload_native import pack_trits, recode
-from i2s_spec.codec.tail import SCALE_BYTES, read_tail
+from i2s_spec.codec.tail import read_tail
 from i2s_spec.gguf.ranges import read_spans
 from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.inspect.compare.canonical import LAYOUT, SMALL, lengths
 from i2s_spec.inspect.compare.lineage import ZEROS
 from i2s_spec.schema.dialect import CODES_PER_BYTE, Dialect, parse
-from i2s_spec.schema.types import I2_S, TAIL_BYTES
+from i2s_spec.schema.types import I2_S, SCALE_BYTES, TAIL_BYTES
 
 _T = TypeVar("_T")
 

@@ -18,9 +18,8 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.inspect.dump.server_data import affordable_nodes
 from i2s_spec.schema import gguf, walk
-from i2s_spec.schema.checks import HEADER_BYTES
+from i2s_spec.schema.checks import HEADER_BYTES, MAGIC
 from i2s_spec.schema.field import FieldNode
-from i2s_spec.schema.magic import MAGIC
 from i2s_spec.schema.types import ValueType
 from i2s_spec.schema.walk import Elided, Opened, Read, Scope, is_leaf
 

@@ -6,10 +6,10 @@ Tensors go by their names; one that has another shape than its layer needs, or w
 from __future__ import annotations
 
 import sys
-from array import array
 
 from i2s_spec.errors import FormatError
 from i2s_spec.inspect.evidence.counted import looked_at
+from i2s_spec.light_arrays import as_kind
 from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, Iterator, NamedTuple
 from i2s_spec.schema.types import I2_S
 
@@ -169,11 +169,11 @@ def _gain(file: File, tensor: Tensor) -> memoryview[Any] | None:
             return memoryview(tensor.dequantize().astype("f4").data)
         span = tensor.payload_span
         tensor.require(span)
-        raw = array("f", bytes(4 * tensor.ne[0]))
-        file.source.readinto(span.start, memoryview(raw).cast("B"))
+        raw = bytearray(4 * tensor.ne[0])
+        file.source.readinto(span.start, memoryview(raw))
         if file.byte_order != sys.byteorder:
-            raw.byteswap()
-        return memoryview(raw)
+            raw[0::4], raw[1::4], raw[2::4], raw[3::4] = raw[3::4], raw[2::4], raw[1::4], raw[0::4]
+        return as_kind(raw, "f")
     except (FormatError, ValueError):
         return None
 

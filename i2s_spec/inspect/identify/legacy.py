@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING, Final, Literal
 
-from i2s_spec.inspect.survey.result import ByteRun, TensorSurvey
+from i2s_spec.inspect.survey.tensor_survey import ByteRun, TensorSurvey
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import TAIL_BYTES
 

@@ -16,7 +16,8 @@ from i2s_spec.schema.types import I2_S, TAIL_BYTES, padded
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
     from i2s_spec.inspect.leftovers import StaleTails
-    from i2s_spec.inspect.survey.result import Survey, TensorSurvey
+    from i2s_spec.inspect.survey.result import Survey
+    from i2s_spec.inspect.survey.tensor_survey import TensorSurvey
 
 #: Keys and tensors that are looked at, the first ones; no real file has as many.
 MOST: Final = 10_000

@@ -20,7 +20,7 @@ from i2s_spec.schema.programs.releases import RELEASES
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.evidence.layout_evidence import LayoutEvidence
-    from i2s_spec.inspect.survey.result import TensorSurvey
+    from i2s_spec.inspect.survey.tensor_survey import TensorSurvey
 
 #: A code that stands for nothing may be damage below this share; from it on, it is a code that is used.
 USED: Final = 0.01

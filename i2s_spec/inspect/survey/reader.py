@@ -15,18 +15,16 @@ survey can be begun long before its result is wanted.
 from __future__ import annotations
 
 import os
-from array import array
-from math import lcm, prod
 
 from i2s_spec.codec import _survey
 from i2s_spec.codec._survey import BLOCK, Parts
-from i2s_spec.codec.isa import KernelSet, chosen, table
 from i2s_spec.codec.payload_facts import GROUPS_FROM
 from i2s_spec.errors import FormatError, Span, TrustedText, counted
 from i2s_spec.gguf.source import FetchingSource, FileSource
 from i2s_spec.inspect.survey.reading import WINDOWS, Reading
 from i2s_spec.inspect.survey.result import Survey, Surveyed
 from i2s_spec.light_functools import cache
+from i2s_spec.light_numbers import prod, series
 from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterable, Iterator
 from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, TensorType
@@ -34,6 +32,7 @@ from i2s_spec.schema.types import I2_S, TAIL_BYTES, TensorType
 if TYPE_CHECKING:
     import threading
 
+    from i2s_spec.codec.isa import KernelSet
     from i2s_spec.gguf.reader import File
 
 #: How much a thread reads at once, so that it is looked at in the second-level cache; on some processors more (`Buffer`).
@@ -66,7 +65,18 @@ _ALL: Final = 1 << 62
 @cache
 def kernel_sets() -> tuple[KernelSet, ...]:
     """Every set of the survey that was compiled, the slowest first."""
+    from i2s_spec.codec.isa import table
+
     return table(_survey.kernel_sets())
+
+
+def _kernels() -> str:
+    """The name of the set in use, as `isa.chosen` says, which is asked only where a set was named."""
+    if os.environ.get("I2S_ISA"):
+        from i2s_spec.codec.isa import chosen
+
+        return chosen(kernel_sets()).name
+    return next(name for name, available in reversed(_survey.kernel_sets()) if available)
 
 
 def survey(file: File, reading: Reading | None = None) -> Survey | None:
@@ -96,9 +106,9 @@ class SurveyReader:
             raise ValueError(f"{counted(reading.threads, 'thread')} cannot read; at least one is needed")
         self._file = file
         self._reading = reading
-        self._parts = Parts(chosen(kernel_sets()).name)
+        self._parts = Parts(_kernels())
         self._surveyed = Surveyed(file, self._parts)
-        self._counts = array("q")  # of the parts of each tensor
+        self._counts = series("q", file.index.tensors)  # of the parts of each tensor
         self._total = 0
         self._threads: list[threading.Thread] = []
         self._errors: list[BaseException] = []
@@ -269,6 +279,8 @@ class SurveyReader:
 
         Few files have such tensors; what knows them is imported for those.
         """
+        from math import lcm
+
         from i2s_spec.codec.blocks.kernel_kinds import KINDS, TILE, group_bytes
         from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 

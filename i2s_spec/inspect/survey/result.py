@@ -4,145 +4,30 @@ infinite or NaN. The bytes are read in `reader`, as `reading` says how much of t
 
 from __future__ import annotations
 
-import struct
-from array import array
 from itertools import chain
 
 from i2s_spec.codec.payload_facts import Groups, PayloadObservation
-from i2s_spec.codec.tail import TailKind, classify
-from i2s_spec.errors import Span
+from i2s_spec.light_numbers import numbers, series
 from i2s_spec.light_typing import (
     TYPE_CHECKING,
     Any,
     Callable,
     Iterable,
     Iterator,
-    NamedTuple,
+    MutableSequence,
     Sequence,
     overload,
 )
-from i2s_spec.schema.checks import order_prefix
-from i2s_spec.schema.types import TAIL_BYTES
+from i2s_spec.schema.types import SCALE_BYTES
 
 if TYPE_CHECKING:
     from i2s_spec.codec._survey import Parts
     from i2s_spec.gguf.reader import File
     from i2s_spec.inspect.survey.reading import Mode
+    from i2s_spec.inspect.survey.tensor_survey import OtherSurvey, TensorSurvey
 
 
-class ByteRun(NamedTuple):
-    """Bytes of one value in a row: where in the payload they begin, how many they are, and which value."""
-
-    start: int
-    length: int
-    value: int
-
-    @property
-    def stop(self) -> int:
-        """The first byte after."""
-        return self.start + self.length
-
-
-class TensorSurvey(NamedTuple):
-    """What was seen in one I2_S tensor.
-
-    Offsets count from the first byte of the payload. Not read are the bytes that a sample leaves out and the holes of a
-    sparse file. `counts`, `first_unused` and the runs are about the `read` bytes only; where those are not the whole
-    payload, `complete` is False.
-    """
-
-    #: Place in the tensor table, name, and ggml's shape.
-    row: int
-    name: bytes
-    ne: tuple[int, ...]
-    #: First byte of the payload in the file, and how many bytes it has: a quarter of the elements.
-    start: int
-    payload_bytes: int
-    #: How many bytes of payload were read, and whether that is all of them.
-    read: int
-    complete: bool
-    #: How often each of the codes 0 to 3 occurs.
-    counts: tuple[int, int, int, int]
-    #: The first byte that holds a code 3, or None.
-    first_unused: int | None
-    #: The longest run of one byte, the first of equals; None where none has `codec.observation.LEAST_RUN` bytes.
-    longest_run: ByteRun | None
-    #: The run that ends the payload; None where its last byte was not read, or there is none.
-    last_run: ByteRun | None
-    #: A fingerprint of the payload: equal payloads have equal ones, and different ones hardly ever do unless somebody means
-    #: them to. None where it was not read whole.
-    digest: int | None
-    #: The float32 at the start of the tail, in the byte order of the file.
-    scale: float
-    #: All 32 bytes, and what the 28 after the scale hold.
-    tail: bytes
-    tail_class: TailKind
-
-    @property
-    def shares(self) -> tuple[float, float, float, float]:
-        """The counts as parts of one; zeros where nothing was seen."""
-        seen = max(1, sum(self.counts))
-        zero, one, two, three = (count / seen for count in self.counts)
-        return zero, one, two, three
-
-    @property
-    def constant(self) -> int | None:
-        """The value of every byte of the payload, where all are the same and were read; else None."""
-        run = self.last_run
-        return run.value if self.complete and run is not None and run.start == 0 else None
-
-    @property
-    def first_unused_element(self) -> int | None:
-        """The flat element whose code is the first code 3 in the order of the bytes, in the canonical layout."""
-        if self.first_unused is None:
-            return None
-        from i2s_spec.schema.i2s import elements_of
-
-        return elements_of(self.first_unused)[0]
-
-    def span(self, start: int, stop: int) -> Span:
-        """Bytes of the payload as a span of the file."""
-        return Span(self.start + start, self.start + stop, f"data[{self.row}]")
-
-    @property
-    def scale_span(self) -> Span:
-        """The four bytes of the scale."""
-        at = self.start + self.payload_bytes
-        return Span(at, at + 4, f"data[{self.row}].tail.scale")
-
-    @property
-    def unused_span(self) -> Span:
-        """The 28 bytes after the scale."""
-        at = self.start + self.payload_bytes
-        return Span(at + 4, at + TAIL_BYTES, f"data[{self.row}].tail.unused")
-
-
-class OtherSurvey(NamedTuple):
-    """What was seen in one tensor of another type; offsets count from its first byte."""
-
-    row: int
-    name: bytes
-    ne: tuple[int, ...]
-    #: Name of the type.
-    type: str
-    start: int
-    nbytes: int
-    read: int
-    complete: bool
-    longest_run: ByteRun | None
-    last_run: ByteRun | None
-    digest: int | None
-    #: For F16, BF16, F32 and F64: how many values are infinite or NaN, and where the first of them is.
-    non_finite: int
-    first_non_finite: int | None
-    #: Bytes of one value of these types, else 1.
-    width: int
-    #: What is in its groups, where each has a scale.
-    groups: Groups | None = None
-
-    def span(self, start: int, stop: int) -> Span:
-        """Bytes of the tensor as a span of the file."""
-        return Span(self.start + start, self.start + stop, f"data[{self.row}]")
+_Columns = tuple[MutableSequence[int], MutableSequence[int], MutableSequence[int]]
 
 
 class Surveyed:
@@ -154,8 +39,9 @@ class Surveyed:
         #: Tensors that were left out of a sample, which a server would give one by one: with I2_S, and others.
         self.left_out = 0, 0
         #: For each tensor its row, the first of its parts, and how many bytes it has without a tail.
-        self.i2s = array("q"), array("q"), array("q")
-        self.others = array("q"), array("q"), array("q")
+        most = file.index.tensors
+        self.i2s: _Columns = series("q", most), series("q", most), series("q", most)
+        self.others: _Columns = series("q", most), series("q", most), series("q", most)
 
     def observed(self, number: int) -> PayloadObservation:
         """What was seen in a tensor, by the number of its first part."""
@@ -167,13 +53,18 @@ class Surveyed:
         begin: int = at - position
         return begin
 
+    def scale(self, tail: bytes) -> float:
+        """The scale that a tail begins with."""
+        scale: float = numbers("f", tail[:SCALE_BYTES], self.file.byte_order)[0]
+        return scale
+
     def groups(self, number: int) -> Groups | None:
         """What was seen in the groups of a tensor, by the number of its first part."""
         found = self.parts.groups(number)
         return None if found is None else tuple.__new__(Groups, found)
 
 
-class Survey(Sequence[TensorSurvey]):
+class Survey(Sequence["TensorSurvey"]):
     """The I2_S tensors of a file whose bytes all lie in it, in the order of the tensor table.
 
     What each holds is made when it is asked for: a file may have a hundred thousand of them. A tensor that is not here
@@ -189,7 +80,6 @@ class Survey(Sequence[TensorSurvey]):
         #: The tensors of other types, likewise.
         self.others: Sequence[OtherSurvey] = _Others(surveyed)
         self._of = surveyed
-        self._format = order_prefix(surveyed.file.byte_order) + "f"
 
     @property
     def is_selection(self) -> bool:
@@ -239,8 +129,7 @@ class Survey(Sequence[TensorSurvey]):
 
     def scale(self, place: int) -> float:
         """The scale of the tensor at a place."""
-        scale: float = struct.unpack_from(self._format, self.tail(place))[0]
-        return scale
+        return self._of.scale(self.tail(place))
 
     def extents(self) -> Iterator[tuple[int, int, int, int | None]]:
         """Row, first byte in the file and size with the tail of every tensor, in the order of the table; and its place
@@ -296,21 +185,24 @@ class Survey(Sequence[TensorSurvey]):
     def __getitem__(self, place: int | slice) -> TensorSurvey | list[TensorSurvey]:
         if isinstance(place, slice):
             return [self[i] for i in range(*place.indices(len(self)))]
+        from i2s_spec.codec.tail import classify
+        from i2s_spec.inspect.survey.tensor_survey import TensorSurvey, last_run, longest_run
+
         of = self._of
         row, number, size = (column[place] for column in of.i2s)
         seen, info, tail = of.observed(number), of.file.index.tensor(row), of.parts.tail(number)
         complete = seen.seen == size
         return TensorSurvey(
             row, info.name, info.ne, of.start(number), size, seen.seen, complete, seen.counts,
-            None if seen.first_unused < 0 else seen.first_unused, _longest_run(seen), _last_run(seen, size),
-            seen.digest if complete else None, struct.unpack_from(self._format, tail)[0], tail, classify(tail),
+            None if seen.first_unused < 0 else seen.first_unused, longest_run(seen), last_run(seen, size),
+            seen.digest if complete else None, of.scale(tail), tail, classify(tail),
         )  # fmt: skip
 
     def __iter__(self) -> Iterator[TensorSurvey]:
         return map(self.__getitem__, range(len(self)))
 
 
-class _Others(Sequence[OtherSurvey]):
+class _Others(Sequence["OtherSurvey"]):
     def __init__(self, surveyed: Surveyed) -> None:
         self._of = surveyed
 
@@ -324,6 +216,8 @@ class _Others(Sequence[OtherSurvey]):
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
             return [self[i] for i in range(*place.indices(len(self)))]
+        from i2s_spec.inspect.survey.tensor_survey import OtherSurvey, last_run, longest_run
+
         of = self._of
         row, number, size = (column[place] for column in of.others)
         seen, tensor = of.observed(number), of.file.tensors.by_index(row)
@@ -331,7 +225,7 @@ class _Others(Sequence[OtherSurvey]):
         assert tensor.type is not None
         return OtherSurvey(
             row, tensor.raw_name, tensor.ne, tensor.type.name, of.start(number), size, seen.seen, complete,
-            _longest_run(seen), _last_run(seen, size), seen.digest if complete else None,
+            longest_run(seen), last_run(seen, size), seen.digest if complete else None,
             seen.non_finite, None if first < 0 else first, of.parts.width(number), of.groups(number),
         )  # fmt: skip
 
@@ -352,11 +246,3 @@ def _by_row(
     if other is not None:
         yield other
         yield from theirs
-
-
-def _last_run(seen: PayloadObservation, size: int) -> ByteRun | None:
-    return ByteRun(seen.last, size - seen.last, seen.last_value) if seen.last_value >= 0 else None
-
-
-def _longest_run(seen: PayloadObservation) -> ByteRun | None:
-    return ByteRun(seen.run_at, seen.run, seen.run_value) if seen.run > 0 else None

@@ -18,10 +18,10 @@ from i2s_spec.schema.architectures import keys
 from i2s_spec.schema.architectures.architecture import Architecture
 from i2s_spec.schema.architectures.inventory import TERNARY_TYPES, TensorSpec
 from i2s_spec.schema.architectures.keys import MAX_LAYERS
-from i2s_spec.schema.architectures.sizes import Hyperparameters
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.string_arrays import Strings
+    from i2s_spec.schema.architectures.sizes import Hyperparameters
 
 #: Tensor names that show a model of llama.cpp's family, or a checkpoint that was never converted to it.
 MODEL_NAME: Final = pattern(

@@ -1,15 +1,13 @@
 """This module compares the keys of a file with the declared ones: which exist, and their values."""
 
-import struct
-
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File
 from i2s_spec.light_functools import cached_property
+from i2s_spec.light_numbers import numbers
 from i2s_spec.light_typing import Any, Final
 from i2s_spec.schema.architectures import keys
 from i2s_spec.schema.architectures.architecture import Architecture
 from i2s_spec.schema.architectures.keys import MAX_LAYERS, Key
-from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import VALUE_FORMATS, ValueType
 
 #: Longest text value that rules examine, and most elements of an array of numbers.
@@ -83,10 +81,8 @@ class DeclaredKeys:
             return self.file.metadata.decode(entry)
         if element not in VALUE_FORMATS or count > NUMBERS:
             return None
-        prefix = order_prefix(self.file.byte_order)
-        return struct.unpack(
-            f"{prefix}{count}{VALUE_FORMATS[element]}", self.file.source.read(start, entry.stop - start)
-        )
+        data = self.file.source.read(start, entry.stop - start)
+        return tuple(numbers(VALUE_FORMATS[element], data, self.file.byte_order))
 
     def value_span(self, name: str) -> Span:
         """The bytes of a value."""

@@ -3,14 +3,13 @@ them."""
 
 from __future__ import annotations
 
-from math import prod
-
+from i2s_spec.light_numbers import prod
 from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
 from i2s_spec.linter.analysis.payload_stats import COMPARED, payload_anomalies
 from i2s_spec.linter.analysis.subject import Subject, analysis
 
 if TYPE_CHECKING:
-    from i2s_spec.inspect.survey.result import TensorSurvey
+    from i2s_spec.inspect.survey.tensor_survey import TensorSurvey
 
 #: Fewest rows of a tensor whose equality means anything.
 LIKE_ROWS: Final = 4

@@ -21,7 +21,7 @@ from i2s_spec.schema.block_layout import FOURTH_CODE, GROUP_LAYOUTS, ROW_SCALES_
 from i2s_spec.schema.dialect import CODES_PER_BYTE
 
 if TYPE_CHECKING:
-    from i2s_spec.inspect.survey.result import OtherSurvey
+    from i2s_spec.inspect.survey.tensor_survey import OtherSurvey
 
 #: Octaves by which scales are far apart. Exponents must differ by one more, so that the scales surely do by this much.
 FAR: Final = 12

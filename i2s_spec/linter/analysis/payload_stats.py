@@ -6,17 +6,13 @@ reaches them: in a tensor of `SHARES_FROM` random codes, a deviation of shares b
 
 from __future__ import annotations
 
-import struct
-from array import array
-from math import isfinite, prod
-
+from i2s_spec.light_numbers import isfinite, numbers, prod, series
 from i2s_spec.light_typing import TYPE_CHECKING, Callable, Final, NamedTuple, Sequence
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import BLOCK, CODES_PER_BYTE, extent_anomalies, holes
-from i2s_spec.schema.checks import order_prefix
 
 if TYPE_CHECKING:
-    from i2s_spec.inspect.survey.result import TensorSurvey
+    from i2s_spec.inspect.survey.tensor_survey import TensorSurvey
 
 #: Shortest run of one byte value that is reported: 16,384 equal weights, a page of memory and a block of most file
 #: systems. A pruned output of a large model is one row, which is shorter.
@@ -64,11 +60,11 @@ class Region(NamedTuple):
 class PayloadAnomalies:
     """Positions in the survey, or rows of the table, for each rule that they concern."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         #: Positions in the survey with unusual shares, by anomaly.
-        self.unused, self.foreign, self.floats = array("q"), array("q"), array("q")
-        self.constant, self.few_zeros, self.mostly_zeros = array("q"), array("q"), array("q")
-        self.uncommon, self.lopsided = array("q"), array("q")
+        self.unused, self.foreign, self.floats = series("q", most), series("q", most), series("q", most)
+        self.constant, self.few_zeros, self.mostly_zeros = series("q", most), series("q", most), series("q", most)
+        self.uncommon, self.lopsided = series("q", most), series("q", most)
         #: The float type that a payload looks like, by its position.
         self.kinds: dict[int, str] = {}
         #: Runs of zero bytes and of other bytes, and zeros up to the end.
@@ -78,7 +74,24 @@ class PayloadAnomalies:
         #: Positions in the survey of the other types with values that are not finite.
         self.not_finite: list[int] = []
         #: Positions of tensors whose payload and tail are in place: the rules on scales examine these.
-        self.placed = array("q")
+        self.placed = series("q", most)
+
+    @property
+    def concern_codes(self) -> bool:
+        """Whether rules on codes, or on values that are not finite, have something to report."""
+        return any(
+            (
+                self.unused, self.foreign, self.floats, self.constant, self.few_zeros, self.mostly_zeros, self.uncommon,
+                self.lopsided, self.regions, self.ends, self.not_finite,
+            )
+        )  # fmt: skip
+
+
+@analysis
+def compared(subject: Subject) -> bool:
+    """Whether some payload is large enough to be compared with others, or its rows with each other."""
+    survey = subject.survey
+    return survey is not None and any(survey.size(place) >= COMPARED for place in range(len(survey)))
 
 
 @analysis
@@ -87,7 +100,7 @@ def payload_anomalies(subject: Subject) -> PayloadAnomalies | None:
     survey = subject.survey
     if survey is None:
         return None
-    found = PayloadAnomalies()
+    found = PayloadAnomalies(len(survey))
     odd = extent_anomalies(subject).rows  # the extent does not fit the size; the rules on extents report it
     found.placed.extend(place for place, row in enumerate(survey.rows) if row not in odd)
     for place in survey.anomalous(_plain, min(REGION, END)):
@@ -176,9 +189,8 @@ def _float_kind(subject: Subject, tensor: TensorSurvey) -> str | None:
     if length < 256:
         return None
     data = subject.file.source.read(tensor.start + (tensor.payload_bytes - length) // 2 // 4 * 4, length)
-    prefix = order_prefix(subject.file.byte_order)
-    halves = struct.unpack(f"{prefix}{length // 2}H", data)
-    words = struct.unpack(f"{prefix}{length // 4}f", data)
+    halves = numbers("H", data, subject.file.byte_order)
+    words = numbers("f", data, subject.file.byte_order)
     if _share(words, lambda x: x == 0 or (isfinite(x) and 1e-9 < abs(x) < 1e3)) >= FLOATS_SENSIBLE:
         return "F32"
     if _share(halves, lambda h: h & 0x7FFF == 0 or 0x62 <= h >> 7 & 0xFF <= 0x88) >= FLOATS_SENSIBLE:
@@ -188,7 +200,7 @@ def _float_kind(subject: Subject, tensor: TensorSurvey) -> str | None:
     return None
 
 
-def _share(values: tuple[float, ...] | tuple[int, ...], good: Callable[[float], bool] | Callable[[int], bool]) -> float:
+def _share(values: Sequence[float] | Sequence[int], good: Callable[[float], bool] | Callable[[int], bool]) -> float:
     return sum(map(good, values)) / len(values)  # type: ignore[arg-type]
 
 

@@ -6,19 +6,17 @@ The thresholds are stated here, once, with their reasons.
 
 from __future__ import annotations
 
-import struct
-from array import array
-from math import isfinite, isinf, isnan
-
-from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterable, Iterator, NamedTuple
+from i2s_spec.light_numbers import isfinite, numbers, series
+from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterable, Iterator, MutableSequence, NamedTuple
 from i2s_spec.linter.analysis.payload_stats import payload_anomalies
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import USUAL
-from i2s_spec.schema.checks import order_prefix
+from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.types import SCALE_BYTES
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.leftovers import Leftovers
-    from i2s_spec.inspect.survey.result import TensorSurvey
+    from i2s_spec.inspect.survey.tensor_survey import TensorSurvey
 
 #: Below this a scale acts as 0: times 127 and times any activation it stays too small for a float16.
 VANISHING: Final = 1e-12
@@ -37,8 +35,8 @@ HEADER: Final = 32
 _DIGITS: Final = 6
 
 
-#: Positions in the survey and their scales, as arrays: a file may have a hundred thousand.
-Scales = tuple["array[int]", "array[float]"]
+#: Positions in the survey and their scales; arrays, where they are many.
+Scales = tuple[MutableSequence[int], MutableSequence[float]]
 
 
 def scales(subject: Subject) -> Iterator[tuple[int, float]]:
@@ -52,21 +50,18 @@ def scales(subject: Subject) -> Iterator[tuple[int, float]]:
 @analysis
 def _scales(subject: Subject) -> Scales:
     anomalies, survey = payload_anomalies(subject), subject.survey
-    found: Scales = (array("q"), array("d"))
     if anomalies is None or survey is None:
-        return found
-    swapped = 0
-    little, big = struct.Struct("<f").unpack_from, struct.Struct(">f").unpack_from
-    ours, theirs = (little, big) if subject.file.byte_order == "little" else (big, little)
-    found[0].extend(anomalies.placed)
+        return [], []
+    swapped, most = 0, len(anomalies.placed)
+    found: Scales = (series("q", most, anomalies.placed), series("d", most))
+    other: ByteOrder = "big" if subject.file.byte_order == "little" else "little"
     low, high = USUAL
     for place in anomalies.placed:
-        tail = survey.tail(place)
-        (scale,) = ours(tail)
+        scale = survey.scale(place)
         found[1].append(scale)
         if not low <= scale <= high:
-            swapped += not usual(scale) and usual(theirs(tail)[0])
-    return (array("q"), array("d")) if 2 * swapped > len(found[0]) else found
+            swapped += not usual(scale) and usual(numbers("f", survey.tail(place)[:SCALE_BYTES], other)[0])
+    return ([], []) if 2 * swapped > len(found[0]) else found
 
 
 def usual(scale: float) -> bool:
@@ -111,10 +106,8 @@ def odd_scales(subject: Subject) -> OddScales:
 
 def kind_of(scale: float) -> str | None:
     """How a scale is odd by itself: nan, infinite, zero, negative, vanishing or unusual; None if it is not."""
-    if isnan(scale):
-        return "nan"
-    if isinf(scale):
-        return "infinite"
+    if not isfinite(scale):
+        return "infinite" if abs(scale) > 0 else "nan"
     if scale == 0:
         return "zero"
     if scale < 0:
@@ -142,8 +135,7 @@ def in_front(subject: Subject, tensor: TensorSurvey) -> ScaleInFront | None:
     if tensor.payload_bytes < 64 or subject.ranges_are_few:
         return None
     head = subject.file.source.read(tensor.start, HEADER)
-    prefix = order_prefix(subject.file.byte_order)
-    single: float = struct.unpack_from(prefix + "f", head)[0]
+    single: float = numbers("f", head[:4], subject.file.byte_order)[0]
     if not any(head[4:]) and _positive(single):
         return ScaleInFront(single, "float32", HEADER)
     half = next((value for value in halves(head) if _positive(value)), None)
@@ -166,6 +158,8 @@ def _unused(data: bytes) -> int:
 
 def halves(head: bytes) -> tuple[float, float]:
     """The first two bytes as a float16 in either order."""
+    import struct
+
     return struct.unpack_from("<e", head)[0], struct.unpack_from(">e", head)[0]
 
 
@@ -179,7 +173,7 @@ def groups(subject: Subject) -> dict[bytes, Scales]:
         name = named[1] if named is not None else b""
         group = groups.get(name)
         if group is None:
-            group = groups[name] = array("q"), array("d")
+            group = groups[name] = series("q", len(survey)), series("d", len(survey))
         group[0].append(place)
         group[1].append(scale)
     return groups
@@ -226,8 +220,12 @@ def _factor(one: float, other: float) -> float:
 
 @analysis
 def stale_tails(subject: Subject) -> Leftovers | None:
-    """The contents of the 28 bytes after the scales; None if payloads are not read."""
+    """The contents of the 28 bytes after the scales; None if payloads are not read, or if all those bytes are zeros."""
+    anomalies, survey = payload_anomalies(subject), subject.survey
+    if anomalies is None or survey is None:
+        return None
+    if not any(survey.tail(place)[SCALE_BYTES:].strip(b"\0") for place in anomalies.placed):
+        return None
     from i2s_spec.inspect.leftovers import leftovers
 
-    anomalies, survey = payload_anomalies(subject), subject.survey
-    return None if anomalies is None or survey is None else leftovers(subject.file, survey, anomalies.placed)
+    return leftovers(subject.file, survey, anomalies.placed)

@@ -8,11 +8,8 @@ offsets follow each other without gaps, the file ends where the shifted offsets 
 
 from __future__ import annotations
 
-import struct
-from math import isfinite
-
+from i2s_spec.light_numbers import isfinite, numbers
 from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
-from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import BY_NAME, I2_S, TAIL_BYTES, padded
 
 if TYPE_CHECKING:
@@ -102,12 +99,12 @@ def _sampled(placements: Placements, number: int) -> list[Placement]:
 
 def _plausible(file: File, base: int, places: list[tuple[int, int]], bounds: tuple[float, float]) -> bool:
     """Whether the floats at some positions are inside the file and plausible as weights."""
-    source, prefix = file.source, order_prefix(file.byte_order)
+    source, order = file.source, file.byte_order
     least, most = bounds
     for at, count in places:
         if base + at + 4 * count > source.size:
             return False
-        for value in struct.unpack(f"{prefix}{count}f", source.read(base + at, 4 * count)):
+        for value in numbers("f", source.read(base + at, 4 * count), order):
             if not isfinite(value) or (not least <= abs(value) <= most and (value != 0 or bounds is _SCALES)):
                 return False
     return True

@@ -5,17 +5,14 @@ Time and memory stay linear in the size of the header: keys and tensors are walk
 
 from __future__ import annotations
 
-from math import prod
-
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.source import FetchingSource
-from i2s_spec.gguf.text_decoded import text_decoded
 from i2s_spec.inspect.placement import LEGACY_I2_S, Extent, Placement, Placements, placements_of, sound_shape
 from i2s_spec.inspect.survey.reading import Reading
 from i2s_spec.light_functools import cached_property, wraps
+from i2s_spec.light_numbers import prod
 from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator
-from i2s_spec.linter.analysis.shifted_data import Shift, shifted
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.architectures.architecture import Architecture, declared_architecture
 from i2s_spec.schema.types import padded
@@ -25,6 +22,7 @@ if TYPE_CHECKING:
 
     from i2s_spec.inspect.survey.reader import SurveyReader
     from i2s_spec.inspect.survey.result import Survey
+    from i2s_spec.linter.analysis.shifted_data import Shift
     from i2s_spec.linter.analysis.uncounted_infos import Uncounted
     from i2s_spec.linter.reference.weights import ReferenceWeights
 
@@ -90,8 +88,7 @@ class Subject:
         self.by_document = False
         #: How many rules are checked for the file, and how many rules of the profile are not.
         self.asked = self.ignored = 0
-        #: Results of each `analysis`.
-        self.results: dict[Callable[[Subject], Any], Any] = {}
+        self.results: dict[Callable[[Subject], Any], Any] = {}  # of each `analysis`
         self.surveying: SurveyReader | None = None  # set once payloads are read
         #: Tensor infos that the header does not count; the data section begins after them.
         self.uncounted = self._uncounted()
@@ -101,12 +98,18 @@ class Subject:
         self.data_start_overridden = self._override_data_start()
         #: How far all tensors are shifted from where the header puts them; offsets then count from `file.data_start`.
         self.shift: Shift | None = None
-        if not self.data_start_overridden and self.uncounted is None:
+        counted = not self.data_start_overridden and self.uncounted is None
+        if counted and not self.placements.end_at(self.data_size, self.effective_alignment):
+            from i2s_spec.linter.analysis.shifted_data import shifted
+
             self.shift = shifted(file, self.placements, self.effective_alignment)
         if self.shift is not None:
             self._take_data_to_begin(self.shift.base)
-        elif self.data_size_unexplained and (error := text_decoded(file.source)) is not None:
-            raise error
+        elif self.data_size_unexplained:
+            from i2s_spec.gguf.text_decoded import text_decoded
+
+            if (error := text_decoded(file.source)) is not None:
+                raise error
 
     @property
     def on_server(self) -> bool:

@@ -5,20 +5,18 @@ classified here once for all rules: by the mistake about the size that explains 
 """
 
 import os
-import struct
-from array import array
 from itertools import chain, islice
-from math import prod
 
 from i2s_spec.inspect.placement import Extent, Placement
 from i2s_spec.light_functools import lru_cache
-from i2s_spec.light_typing import Iterator
+from i2s_spec.light_numbers import numbers, prod, series
+from i2s_spec.light_typing import Iterator, MutableSequence
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import I2_S, I2_S_BLOCK, TAIL_BYTES, padded
 
 #: Range of the scales of trained models, with a margin of a power of ten or more on either side: the float32 1e-4 to 1e2.
-USUAL = (struct.unpack("<f", struct.pack("<f", 1e-4))[0], 1e2)
+USUAL = (9.999999747378752e-05, 1e2)
 
 #: Codes of I2_S in a byte, and how many rows are checked for a scale before the codes.
 CODES_PER_BYTE, ROWS = 4, 8
@@ -33,22 +31,23 @@ BLOCK = I2_S_BLOCK
 class ExtentAnomalies:
     """The extents that rules examine, as positions in the order of the offsets: there may be very many."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         #: Extents that a mistake about the tensor's size explains, by the mistake; and the rows of their tensors.
-        self.mis_sized: dict[str, array[int]] = {}
+        self.mis_sized: dict[str, MutableSequence[int]] = {}
         self.rows: set[int] = set()
         #: Extents that are larger than the padded size of the tensor for another reason.
-        self.oversized = array("q")
+        self.oversized = series("q", most)
         #: The number of bytes after the padded tensor in the largest of them.
         self.largest_gap = 0
         #: Extents with padding after the tensor whose size is right.
-        self.padding = array("q")
+        self.padding = series("q", most)
 
 
 @analysis
 def extent_anomalies(subject: Subject) -> ExtentAnomalies:
     """The extents of a file that rules examine."""
-    found, step, placements = ExtentAnomalies(), subject.effective_alignment, subject.placements
+    step, placements = subject.effective_alignment, subject.placements
+    found = ExtentAnomalies(len(placements))
     covered = 0  # where the tensors before this one end: bytes that they cover are neither padding nor a gap
     ends = chain((placement.offset for placement in islice(placements, 1, None)), (subject.data_size,))
     for place, (placement, end) in enumerate(zip(placements, ends, strict=False)):
@@ -60,7 +59,7 @@ def extent_anomalies(subject: Subject) -> ExtentAnomalies:
         if allotted != whole:
             mistake = size_mistake(subject, placement, allotted)
             if mistake is not None:
-                found.mis_sized.setdefault(mistake, array("q")).append(place)
+                found.mis_sized.setdefault(mistake, series("q", len(placements))).append(place)
                 found.rows.add(placement.row)
                 continue
             if allotted > whole and before < end:
@@ -127,6 +126,8 @@ def row_scales(subject: Subject, placement: Placement, allotted: int) -> tuple[i
 
     The extent alone is not enough: some rows must begin with a float like the scales of trained models.
     """
+    import struct
+
     ne = subject.file.index.tensor(placement.row).ne
     rows, row = prod(ne[1:]), ne[0] // CODES_PER_BYTE
     prefix = order_prefix(subject.file.byte_order)
@@ -175,8 +176,7 @@ def _scale_of_chunk(subject: Subject, placement: Placement, rows: int) -> bool:
     ne = subject.file.index.tensor(placement.row).ne
     at = (subject.file.data_start or 0) + placement.offset + rows * ne[0] // CODES_PER_BYTE
     data = subject.file.source.read(at, 4) if at + 4 <= subject.file.size else b""
-    prefix = order_prefix(subject.file.byte_order) + "f"
-    return len(data) == 4 and USUAL[0] <= struct.unpack(prefix, data)[0] <= USUAL[1]
+    return len(data) == 4 and USUAL[0] <= numbers("f", data, subject.file.byte_order)[0] <= USUAL[1]
 
 
 @analysis

@@ -13,11 +13,10 @@ from math import prod
 from i2s_spec.gguf.reader import File
 from i2s_spec.inspect.placement import LEGACY_I2_S
 from i2s_spec.schema import limits, types
-from i2s_spec.schema.types import I2_S, TAIL_BYTES, padded
+from i2s_spec.schema.types import I2_S, SCALE_BYTES, TAIL_BYTES, padded
 
 #: Elements of one block of the canonical layout: if a tensor ends inside a block, its last weights are in the tail.
 _BLOCK = 128
-_SCALE_BYTES = 4
 
 
 class TensorBytes:
@@ -72,7 +71,7 @@ def held_bytes(ne: tuple[int, ...], number: int) -> int | None:
     if number in LEGACY_I2_S and kinds:
         sizes.append(I2_S.nbytes(ne))
     if kinds == [I2_S] and prod(ne) % _BLOCK == 0 and prod(ne[2:]) == 1:
-        return sizes[0] - TAIL_BYTES + _SCALE_BYTES
+        return sizes[0] - TAIL_BYTES + SCALE_BYTES
     return max(sizes, default=None)
 
 

@@ -26,13 +26,14 @@ _NEW: Callable[[type[Facts], tuple[Any, ...]], Facts] = tuple.__new__
 
 
 def _attach() -> None:
-    homes, indexed = {}, {}
+    homes, indexed, new, severities, kinds = {}, {}, _NEW, _SEVERITIES, _NEEDS
     for module, facts in INDEX:
         home = f"i2s_spec.linter.rules.{module}"
-        for each in facts:
-            code, slug, severity, needs = each[:4]
+        for code, slug, severity, needs, payload, late, weakness, checked, general in facts:
             homes[code] = home
-            indexed[code] = _NEW(Facts, (code, slug, _SEVERITIES[severity], _NEEDS[needs], *each[4:]))
+            indexed[code] = new(
+                Facts, (code, slug, severities[severity], kinds[needs], payload, late, weakness, checked, general)
+            )
     REGISTRY.attach(homes, indexed)
 
 

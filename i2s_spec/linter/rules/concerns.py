@@ -9,6 +9,7 @@ from __future__ import annotations
 from i2s_spec.errors import FormatError
 from i2s_spec.inspect.placement import LEGACY_I2_S
 from i2s_spec.light_typing import TYPE_CHECKING, Callable, Final
+from i2s_spec.schema import limits
 from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:
@@ -42,6 +43,24 @@ def _i2s(subject: Subject) -> bool:
     return I2_S.number in subject.type_numbers or not LEGACY_I2_S.isdisjoint(subject.type_numbers)
 
 
+def _i2s_codes(subject: Subject) -> bool:
+    """Whether there are I2_S payloads with anomalies, or of a size that is compared with others."""
+    if not _i2s(subject):
+        return False
+    from i2s_spec.linter.analysis.payload_stats import compared, payload_anomalies
+
+    found = payload_anomalies(subject)
+    return compared(subject) or (found is not None and found.concern_codes)
+
+
+def _unusual_sizes(subject: Subject) -> bool:
+    """Whether the file has more of something than is usual, which can stop the reader."""
+    file = subject.file
+    keys, tensors, alignment = file.index.key_count or 0, file.index.tensor_count or 0, file.alignment or 0
+    many = keys > limits.MANY_KEYS or tensors > limits.MANY_TENSORS
+    return many or alignment > limits.USUAL_ALIGNMENT or file.fault is not None
+
+
 def _i2s_layers(subject: Subject) -> bool:
     """Whether there are I2_S tensors and names of layers."""
     tensor = subject.file.index.tensor
@@ -70,8 +89,9 @@ _CONCERNS: Final[dict[str, Callable[[Subject], bool]]] = {
     "architecture.rotation": _rotation,
     "container.split_files": _split,
     "container.type_numbers": _groups_of_128,
+    "container.unusual_sizes": _unusual_sizes,
     "ternary.group_rules": _groups,
-    "ternary.i2s_codes": _i2s,
+    "ternary.i2s_codes": _i2s_codes,
     "ternary.i2s_layout": _i2s_layers,
     "ternary.i2s_scale": _i2s,
     "tokenizer.token_lists": _tokenizer,

@@ -15,8 +15,8 @@ from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.linter.runtimes import loader_faults
 from i2s_spec.linter.runtimes.reason import Reason
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES, PREFIXES, Architecture, names_a_bitnet
-from i2s_spec.schema.architectures.hyperparameters import KEY_MISSING, KEY_TYPE, hyperparameters
-from i2s_spec.schema.architectures.keys import REQUIRED, TOKENIZERS
+from i2s_spec.schema.architectures.hyperparameters import hyperparameters
+from i2s_spec.schema.architectures.keys import KEY_MISSING, KEY_TYPE, REQUIRED, TOKENIZERS
 from i2s_spec.schema.architectures.sizes import Hyperparameters
 from i2s_spec.schema.programs.runtimes import FAMILY_LOADER, HALF_NORMS_SOURCE, VOCABULARIES_SOURCE, Runtime
 

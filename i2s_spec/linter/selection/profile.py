@@ -35,6 +35,10 @@ class Profile(NamedTuple):
     payload: bool = True
     by_document: bool = False
 
+    @property
+    def has_every_rule(self) -> bool:
+        return "" in self.select and not self.ignore and self.least is Severity.NOTE
+
 
 #: Every profile by its name.
 PROFILES: dict[str, Profile] = {
@@ -102,12 +106,16 @@ def selected(
     evidence = {Needs.NOTHING: True, Needs.RUNTIMES: runtimes, Needs.REFERENCE: reference}
     evidence[Needs.OTHER_FORMAT] = other_format
     in_force: dict[str, Severity] = {}
+    own_levels = not levels and not base.promote  # as in most runs, in which all rules apply, too
+    every_rule = not wanted and not unwanted and base.has_every_rule
     for rule in REGISTRY.facts():
-        code, level = rule.code, _level(rule, base, levels)
+        code, level = rule.code, rule.severity if own_levels else _level(rule, base, levels)
         if code not in INDISPENSABLE:
             if not evidence[rule.needs] or (rule.payload and not payload):
                 continue
-            if wanted:
+            if every_rule:
+                applies = True
+            elif wanted:
                 applies = _fit(code, wanted) > _fit(code, unwanted) or (not rule.checked and _fit(code, unwanted) < 0)
             else:
                 applies = _fit(code, unwanted) < 0 and (not rule.checked or _belongs(rule, level, base))
@@ -121,7 +129,9 @@ def _belongs(rule: Facts, level: Severity, profile: Profile) -> bool:
     """Whether a rule is one of a profile's."""
     if not rule.code.startswith(profile.select) and not (profile.weaknesses and rule.weakness):
         return False
-    return level.rank >= profile.least.rank and not rule.code.startswith(profile.ignore or "\0")
+    if profile.least is not Severity.NOTE and level.rank < profile.least.rank:
+        return False
+    return not profile.ignore or not rule.code.startswith(profile.ignore)
 
 
 def suppressed_codes(reasons: Mapping[str, str]) -> dict[str, str]:
@@ -144,13 +154,13 @@ def suppressed_codes(reasons: Mapping[str, str]) -> dict[str, str]:
 
 def _level(rule: Facts, base: Profile, levels: Mapping[str, Severity]) -> Severity:
     """The severity of a rule: from the caller, else from the profile, else from the rule itself."""
-    fitting = [prefix for prefix in levels if rule.code.startswith(prefix)]
-    if fitting:
-        return levels[max(fitting, key=len)]
-    promoted = bool(base.promote) and (rule.code.startswith(base.promote) or rule.slug in base.promote)
-    if rule.severity is WARNING and promoted:
+    if levels:
+        fitting = [prefix for prefix in levels if rule.code.startswith(prefix)]
+        if fitting:
+            return levels[max(fitting, key=len)]
+    if base.promote and rule.severity is WARNING and rule.code.startswith(base.promote):
         return ERROR
-    return rule.severity
+    return ERROR if rule.severity is WARNING and rule.slug in base.promote else rule.severity
 
 
 def _fit(code: str, prefixes: Collection[str]) -> int:

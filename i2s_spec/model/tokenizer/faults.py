@@ -13,7 +13,7 @@ from i2s_spec.linter.rules.tokenizer.tokenizer_keys import (
     tokenizer_key_missing,
     tokenizer_unknown,
 )
-from i2s_spec.schema.architectures.hyperparameters import KEY_TYPE
+from i2s_spec.schema.architectures.keys import KEY_TYPE
 from i2s_spec.schema.faults import (
     MERGE_OF_NO_TOKENS as BAD_MERGE,
 )

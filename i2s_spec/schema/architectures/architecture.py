@@ -15,11 +15,13 @@ model, `qwen3-lm` a language model, and files of both say `qwen3`. `declared_arc
 
 from __future__ import annotations
 
-from i2s_spec.light_typing import Container, Final, Iterable, Iterator, Mapping, NamedTuple
+from i2s_spec.light_typing import TYPE_CHECKING, Container, Final, Iterable, Iterator, Mapping, NamedTuple
 from i2s_spec.schema.architectures import inventory, keys
 from i2s_spec.schema.architectures.inventory import TensorSpec
 from i2s_spec.schema.architectures.keys import Key
-from i2s_spec.schema.architectures.sizes import Hyperparameters
+
+if TYPE_CHECKING:
+    from i2s_spec.schema.architectures.sizes import Hyperparameters
 
 
 class Placed(NamedTuple):

@@ -1,14 +1,12 @@
 """Rules about the sizes and numbers that metadata give a model."""
 
-from math import isfinite
-
 from i2s_spec.errors import TrustedText
+from i2s_spec.light_numbers import isfinite
 from i2s_spec.light_typing import Any, Final, Iterator
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
-from i2s_spec.schema.architectures.hyperparameters import HEAD_GROUPS, HEADS, KEY_VALUE, LAYER_ARRAY, ROPE_DIMENSIONS
-from i2s_spec.schema.architectures.keys import Key
+from i2s_spec.schema.architectures.keys import HEAD_GROUPS, HEADS, KEY_VALUE, LAYER_ARRAY, ROPE_DIMENSIONS, Key
 from i2s_spec.schema.checks import KEY_COUNT_SPAN
 from i2s_spec.schema.types import ValueType
 

@@ -7,8 +7,7 @@ from i2s_spec.linter.analysis.architecture_view import ArchitectureView, archite
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema.architectures.architecture import ELSEWHERE, PREFIXES, resembles
-from i2s_spec.schema.architectures.hyperparameters import ARCHITECTURE_UNKNOWN, KEY_MISSING, KEY_TYPE
-from i2s_spec.schema.architectures.keys import REQUIRED, Key
+from i2s_spec.schema.architectures.keys import ARCHITECTURE_UNKNOWN, KEY_MISSING, KEY_TYPE, REQUIRED, Key
 from i2s_spec.schema.checks import KEY_COUNT_SPAN
 
 MODELS: Final = "models of a declared architecture"

@@ -1,14 +1,13 @@
 """Rules about the gains of norms: whether they were trained, and whether they were converted correctly."""
 
-import struct
 from collections.abc import Iterator
 
 from i2s_spec.errors import TrustedText
+from i2s_spec.light_numbers import numbers
 from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.architecture_view import Row, architecture_view
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.rule import WARNING, Finding, Sampled, rule
-from i2s_spec.schema.checks import order_prefix
 
 WITH_NORMS: Final = "ternary models with four norms, if payloads are read"
 
@@ -38,7 +37,7 @@ def _norms(subject: Subject) -> list[tuple[Row, tuple[float, ...]]]:
     found = []
     for row, start, count in chosen:
         data = known.file.source.read(start, 4 * count)
-        found.append((row, struct.unpack(f"{order_prefix(known.file.byte_order)}{count}f", data)))
+        found.append((row, tuple(numbers("f", data, known.file.byte_order))))
     return found if len(found) >= ENOUGH else []
 
 

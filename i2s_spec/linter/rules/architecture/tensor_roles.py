@@ -1,7 +1,5 @@
 """Rules about the roles of tensors: the types that fit a role, and differences of models with the same tensors."""
 
-import struct
-
 from i2s_spec.errors import TrustedText, counted
 from i2s_spec.light_functools import tally
 from i2s_spec.light_typing import Final, Iterator
@@ -166,9 +164,11 @@ def _mean(known: ArchitectureView, row: Row) -> float | None:
     if code is None or len(row.ne) != 1 or not row.ne[0]:
         return None
     count = min(row.ne[0], 1024)
-    start, size = tensor.span.start, count * struct.calcsize(code)
+    start, size = tensor.span.start, count * (4 if code == "f" else 2)
     if start + size > known.file.size:
         return None
+    import struct
+
     prefix = order_prefix(known.file.byte_order)
     values: tuple[float, ...] = struct.unpack(f"{prefix}{count}{code}", known.file.source.read(start, size))
     return sum(values) / count

@@ -1,10 +1,9 @@
 """Rules about single tensor infos: names, shapes, types."""
 
-from math import prod
-
 from i2s_spec.errors import TrustedText
 from i2s_spec.gguf.reader import Tensor
 from i2s_spec.inspect.placement import sound_shape
+from i2s_spec.light_numbers import prod
 from i2s_spec.light_typing import Iterator
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import BYTES_MISSING, DATA_MISSING, WARNING, Finding, Fix, Stops, raised, rule

@@ -9,7 +9,6 @@ from i2s_spec.light_typing import Iterator, Set
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import extent_anomalies, holes, oversized, padding
 from i2s_spec.linter.rule import WARNING, Finding, Fix, rule
-from i2s_spec.schema.magic import EMBEDDABLE
 from i2s_spec.schema.types import I2_S, padded
 
 #: How many bytes of a range without tensors the rules examine, at its start and at its end.
@@ -131,6 +130,8 @@ def hidden_file(subject: Subject) -> Iterator[Finding]:
     for start, stop, path in chain(_gaps(subject), behind):
         if stop - start < WORTH_HIDING_IN:
             continue
+        from i2s_spec.schema.magic import EMBEDDABLE
+
         for at, data in _looked_at(subject, start, stop):
             for magic, what in EMBEDDABLE:
                 place = data.find(magic)

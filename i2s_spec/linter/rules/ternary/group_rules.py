@@ -21,7 +21,7 @@ from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import WARNING, Finding, rule
 
 if TYPE_CHECKING:
-    from i2s_spec.inspect.survey.result import OtherSurvey
+    from i2s_spec.inspect.survey.tensor_survey import OtherSurvey
     from i2s_spec.schema.block_layout import BlockLayout
 
 #: Which files these rules apply to.

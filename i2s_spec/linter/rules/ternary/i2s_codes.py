@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from array import array
-from math import prod
-
 from i2s_spec.errors import Span, TrustedText
-from i2s_spec.light_typing import TYPE_CHECKING, Iterator
+from i2s_spec.light_numbers import prod
+from i2s_spec.light_typing import TYPE_CHECKING, Iterator, Sequence
 from i2s_spec.linter.analysis.duplicates import duplicate_payloads, rows_repeat
 from i2s_spec.linter.analysis.payload_stats import COMPARED, Region, payload_anomalies
 from i2s_spec.linter.analysis.scales import odd
@@ -14,7 +12,7 @@ from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, Sampled, rule
 
 if TYPE_CHECKING:
-    from i2s_spec.inspect.survey.result import TensorSurvey
+    from i2s_spec.inspect.survey.tensor_survey import TensorSurvey
 
 #: Which files these rules apply to.
 WITH_I2S = "files with I2_S tensors whose payloads are read"
@@ -28,7 +26,7 @@ def _tensors(subject: Subject, topic: str) -> Iterator[TensorSurvey]:
     verdict, survey = payload_anomalies(subject), subject.survey
     if verdict is None or survey is None:
         return
-    places: array[int] = getattr(verdict, topic)
+    places: Sequence[int] = getattr(verdict, topic)
     for place in places:
         yield survey[place]
 

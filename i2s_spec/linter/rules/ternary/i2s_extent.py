@@ -1,16 +1,16 @@
 """Rules about the extent of I2_S tensors: how many elements and bytes, and sizes that show a mistake of the writer."""
 
-import struct
-from array import array
-from math import isfinite, prod
+from itertools import repeat
 
 from i2s_spec.errors import TrustedText
 from i2s_spec.inspect.placement import LEGACY_I2_S, Placement, sound_shape
+from i2s_spec.light_numbers import isfinite, numbers, prod, series
 from i2s_spec.light_typing import Iterator, Set
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.analysis.tensor_extents import BLOCK, chunks, mis_sized, row_scales
 from i2s_spec.linter.rule import WARNING, Finding, Fix, Rule, Stops, rule
 from i2s_spec.schema import limits
+from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.types import I2_S, READINGS, TAIL_BYTES, TAKEN_OVER, TAKEN_OVER_BLOCK, padded
 
 #: How much is read at once where scales lie close together.
@@ -295,12 +295,13 @@ def scale_byte_order(subject: Subject) -> Iterator[Finding]:
 def foreign_scales(subject: Subject) -> tuple[list[Placement], int]:
     """The I2_S tensors whose scale is plausible only in the other byte order, and the number of tensors examined."""
     source, size, base = subject.file.source, subject.data_size, subject.file.data_start or 0
-    little, big = struct.Struct("<f").unpack_from, struct.Struct(">f").unpack_from
-    ours, theirs = (little, big) if subject.file.byte_order == "little" else (big, little)
+    order = subject.file.byte_order
+    other: ByteOrder = "big" if order == "little" else "little"
     wrong: list[Placement] = []
     seen, window, at = 0, b"", 0
     survey = subject.survey
-    places = array("i", [-1]) * subject.file.index.tensors  # of each row of the table in the survey
+    rows = subject.file.index.tensors
+    places = series("i", rows, repeat(-1, rows))  # of each row of the table in the survey
     if survey is not None:
         for place, row in enumerate(survey.rows):
             places[row] = place
@@ -320,7 +321,8 @@ def foreign_scales(subject: Subject) -> tuple[list[Placement], int]:
         elif not at <= start <= at + len(window) - 4:  # one read serves many tensors where they are small
             at, window = start, source.read(base + start, min(WINDOW if placement.size < WINDOW else 4, size - start))
         seen += 1
-        if not _plausible(ours(window, start - at)[0]) and _plausible(theirs(window, start - at)[0]):
+        scale = window[start - at : start - at + 4]
+        if not _plausible(numbers("f", scale, order)[0]) and _plausible(numbers("f", scale, other)[0]):
             wrong.append(placement)
     return wrong, seen
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from math import isfinite
-
 from i2s_spec.errors import TrustedText, counted
+from i2s_spec.light_numbers import isfinite
 from i2s_spec.light_typing import Final, Iterator
-from i2s_spec.linter.analysis.duplicates import duplicate_payloads
-from i2s_spec.linter.analysis.payload_stats import COMPARED, payload_anomalies
+from i2s_spec.linter.analysis.payload_stats import COMPARED, compared, payload_anomalies
 from i2s_spec.linter.analysis.scales import (
     SIBLINGS,
     in_front,
@@ -304,8 +302,11 @@ def same_codes_other_scale(subject: Subject) -> Iterator[Finding]:
     Fix: convert the checkpoint again, all tensors with one program.
     """
     survey = subject.survey
-    for pair in duplicate_payloads(subject) if survey is not None else ():
-        assert survey is not None
+    if survey is None or not compared(subject):
+        return
+    from i2s_spec.linter.analysis.duplicates import duplicate_payloads
+
+    for pair in duplicate_payloads(subject):
         one, tensor = survey[pair.first], survey[pair.second]
         if one.tail[:4] != tensor.tail[:4]:
             yield same_codes_other_scale.at(

@@ -51,8 +51,9 @@ _INVISIBLE: Final = pattern(
     rb"\xc2\xad|\xe1\xa0\x8e|\xe2\x80[\x8b\x8e\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf|\xf3\xa0[\x80-\x87]."
 )
 _IN_BLOB: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
+_OUTSIDE: Final = bytes(range(256)).translate(None, _IN_BLOB)
 #: A table that replaces all other characters with a blank.
-_APART: Final = bytes(c if c in _IN_BLOB else 0x20 for c in range(256))
+_APART: Final = bytes.maketrans(_OUTSIDE, b" " * len(_OUTSIDE))
 _BLOB: Final = pattern(rb"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{96,}={0,2}")
 _LEAST_BLOB: Final = 96
 

@@ -3,17 +3,15 @@
 Only the beginning of a list is checked (`LOOKED_AT`): a mistake of a converter affects the whole list.
 """
 
-import struct
-
 from i2s_spec.errors import TrustedText
 from i2s_spec.gguf import string_arrays
 from i2s_spec.gguf.string_arrays import Strings
+from i2s_spec.light_numbers import numbers
 from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.architecture_view import TEXT_BEGINS, TEXT_ENDS, ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import WARNING, Finding, rule
 from i2s_spec.linter.rules.tokenizer.template_text import seen as texts_of
-from i2s_spec.schema.checks import order_prefix
 
 VOCABULARIES: Final = "files with a gpt2 or llama vocabulary"
 BYTE_LEVEL: Final = "files with a gpt2 vocabulary"
@@ -45,17 +43,17 @@ def _first(known: ArchitectureView, name: str, having: bytes = b"") -> list[byte
     """The first strings of an array; empty where too few of them contain the given bytes to be reported."""
     if not known.keys.has(name) or known.file.fault is not None:
         return []
-    entry, prefix = known.file.index.key(known.keys.places[name]), order_prefix(known.file.byte_order)
+    entry, order = known.file.index.key(known.keys.places[name]), known.file.byte_order
     data = known.file.source.read(entry.value_start, min(_BYTES, entry.stop - entry.value_start))
     if having and data.count(having) < LEAST:
         return []
     found: list[bytes] = []
-    at, room, length = 0, len(data) - 8, struct.Struct(f"{prefix}Q").unpack_from
+    at, room = 0, len(data) - 8
     for _ in range(min(LOOKED_AT, entry.count)):
         if at > room:
             break
         start = at + 8
-        at = start + length(data, at)[0]
+        at = start + int.from_bytes(data[at:start], order)
         if at > room + 8:
             break
         found.append(bytes(data[start:at]))
@@ -69,7 +67,7 @@ def _types(known: ArchitectureView, start: int, count: int) -> tuple[int, ...]:
         return ()
     count = min(count, total - start)
     place = known.file.index.key(known.keys.places[_TYPES]).value_start + 4 * start
-    return struct.unpack(f"{order_prefix(known.file.byte_order)}{count}i", known.file.source.read(place, 4 * count))
+    return tuple(numbers("i", known.file.source.read(place, 4 * count), known.file.byte_order))
 
 
 def _count_of(known: ArchitectureView, wanted: int) -> int:

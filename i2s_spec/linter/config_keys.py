@@ -1,0 +1,160 @@
+"""This module checks the tables of configuration files: their keys and values. It is imported where there is a table."""
+
+from __future__ import annotations
+
+import os
+
+from i2s_spec.errors import SettingError, quote
+from i2s_spec.light_functools import partial
+from i2s_spec.light_typing import Any, Callable
+from i2s_spec.linter.options import Options
+from i2s_spec.linter.report import FORMATS
+from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.selection.profile import PROFILES, READINGS
+from i2s_spec.linter.selection.suppressions import Suppression
+from i2s_spec.pattern import pattern
+
+#: Most names in a dotted key: the parser's time grows with their square.
+MOST_NAMES = 64
+
+#: A string on one line: dots in it are not those of a key.
+_QUOTED = pattern(rb"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'")
+
+#: Keys of a suppression.
+_SUPPRESSION = {"files", "codes", "reason"}
+
+
+def _text(value: Any) -> str | None:
+    return None if isinstance(value, str) and value else "must be a string"
+
+
+def _texts(value: Any) -> str | None:
+    good = isinstance(value, list) and all(isinstance(item, str) and item for item in value)
+    return None if good else "must be a list of strings"
+
+
+def _flag(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "must be true or false"
+
+
+def _count(value: Any, least: int = 1) -> str | None:
+    good = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    return None if good else f"must be a number of at least {least}"
+
+
+def _table_of(wanted: type, words: str) -> Callable[[Any], str | None]:
+    def check(value: Any) -> str | None:
+        good = isinstance(value, dict) and all(type(item) is wanted for item in value.values())
+        return None if good else f"must be a table of {words}"
+
+    return check
+
+
+def _one_of(*allowed: str) -> Callable[[Any], str | None]:
+    def check(value: Any) -> str | None:
+        return None if isinstance(value, str) and value in allowed else f"must be one of {', '.join(allowed)}"
+
+    return check
+
+
+def _ignored(value: Any) -> str | None:
+    good = isinstance(value, list) and all(isinstance(item, str | dict) for item in value)
+    return None if good else "must be a list of codes and of tables with files, codes and reason"
+
+
+#: Every key, with a function that says what is wrong with its value, if anything.
+KEYS: dict[str, Callable[[Any], str | None]] = {
+    "profile": _one_of(*PROFILES),
+    "select": _texts,
+    "ignore": _ignored,
+    "severity": _table_of(str, "severities by code"),
+    "limits": _table_of(int, "numbers by name"),
+    "payload": _one_of(*READINGS),
+    "runtimes": _flag,
+    "threads": _count,
+    "jobs": partial(_count, least=0),  # 0 means one for each processor, as on the command line
+    "format": _one_of(*FORMATS),
+    "fail-on": _one_of(*(severity.value for severity in Severity), "never"),
+    "baseline": _text,
+    "skip-lfs": _flag,
+}
+
+
+#: Keys that change what is found, or which findings fail a run.
+VERDICT_KEYS = frozenset(KEYS) - {"format", "threads", "jobs", "runtimes"}
+
+
+def parsed(path: str, data: bytes, ours: bool) -> dict[str, Any] | None:
+    """The settings in the bytes of a file; None where it has no table for this program.
+
+    :param ours: whether the whole file is for this program
+    :raises SettingError: where it is not TOML
+    """
+    if any(line.count(b".") >= MOST_NAMES for line in _QUOTED.sub(b"", data).split(b"\n")):
+        raise SettingError(f"{shown(path)}: a line has a dotted key of more than {MOST_NAMES} names")
+    import tomllib
+
+    try:
+        document = tomllib.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or a number with more digits than Python reads
+        raise SettingError(f"{shown(path)}: this is not TOML: {quote(str(error), bare=True)}") from None
+    if ours:
+        return document
+    tool = document.get("tool")
+    table = tool.get("i2s") if isinstance(tool, dict) else None
+    if table is not None and not isinstance(table, dict):
+        raise SettingError(f"{shown(path)}: tool.i2s must be a table")
+    return table
+
+
+def checked(path: str, key: str, value: Any) -> None:
+    """
+    :raises SettingError: for an unknown key or an invalid value
+    """
+    if key not in KEYS:
+        raise SettingError(f"{shown(path)}: unknown key {quote(key)}; there are: {', '.join(KEYS)}")
+    wrong = KEYS[key](value)
+    if wrong is not None:
+        raise SettingError(f"{shown(path)}: {key} {wrong}")
+    try:
+        if key == "select":
+            Options(select=tuple(value))
+        elif key == "ignore":
+            Options(ignore=tuple(item for item in value if isinstance(item, str)))
+        elif key == "severity":
+            Options(severity=value)
+        elif key == "limits":
+            Options(limits=value)
+    except ValueError as error:
+        raise SettingError(f"{shown(path)}: {key}: {error}") from None
+
+
+def suppression(path: str, table: dict[str, Any]) -> Suppression:
+    """A table of the key `ignore`.
+
+    :raises SettingError: for an unknown or missing key, or an invalid value
+    """
+    for key in sorted(table.keys() | _SUPPRESSION):
+        if key not in _SUPPRESSION:
+            raise SettingError(
+                f"{shown(path)}: ignore: unknown key {quote(key)}; there are: {', '.join(sorted(_SUPPRESSION))}"
+            )
+        value = table.get(key)
+        wrong = "is missing" if value is None else _texts(value) if key == "codes" else _text(value)
+        if wrong is None and key == "codes" and not value:
+            wrong = "is empty"
+        if wrong is None and key == "reason" and not str(value).strip():
+            wrong = "must not be empty"
+        if wrong is not None:
+            raise SettingError(f"{shown(path)}: ignore: {key} {wrong}")
+    made = Suppression(table["files"], tuple(table["codes"]), " ".join(table["reason"].split()), os.path.dirname(path))
+    try:
+        Options(suppressions=(made,))
+    except ValueError as error:
+        raise SettingError(f"{shown(path)}: ignore: {error}") from None
+    return made
+
+
+def shown(path: str) -> str:
+    """A path as messages show it: relative to the current folder, and quoted if it is empty."""
+    return quote(os.path.relpath(path), limit=4096, bare=True) if path else quote(path)
