@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+from i2s_spec.cli.verbs import VERBS
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.testing.sample import Draft
 
@@ -67,6 +68,20 @@ STARTS = {
 }
 
 
+#: How many modules of this package, and in all, a verb imports for its help: most of them, and those that take more.
+HELP = (34, 130)
+MORE_HELP = {
+    "census": (72, 185),
+    "demo": (78, 185),
+    "info": (16, 165),
+    "lint": (66, 150),
+    "show": (44, 130),
+    "validate": (66, 150),
+}
+#: No verb needs these to describe itself.
+NOT_FOR_HELP = {"numpy", "construct", "rich", "gguf", "tokenizers", "dask", "multiprocessing", "concurrent.futures"}
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small complete model, whose names and architecture are those of real files."""
@@ -81,15 +96,28 @@ def test_a_command_imports_only_what_it_needs(name: str, model: Path, tmp_path: 
     path = tmp_path / "sample.gguf"
     path.write_bytes(Draft().data)
     paths = {"FILE": str(path), "MODEL": str(model)}
-    argv = ["i2s", *(paths.get(word, word) for word in start.words)]
+    ours, modules = imported([paths.get(word, word) for word in start.words], tmp_path)
+    assert HEAVY & set(modules) <= start.needs
+    assert ours <= start.ours, f"{name} imports {ours} modules of the package"
+    assert len(modules) <= start.all, f"{name} imports {len(modules)} modules"
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_a_verb_describes_itself_with_few_imports(verb: str, tmp_path: Path) -> None:
+    ours, modules = imported([verb, "--help"], tmp_path)
+    most, most_in_all = MORE_HELP.get(verb, HELP)
+    assert not NOT_FOR_HELP & set(modules)
+    assert ours <= most, f"{verb} --help imports {ours} modules of the package"
+    assert len(modules) <= most_in_all, f"{verb} --help imports {len(modules)} modules"
+
+
+def imported(words: list[str], folder: Path) -> tuple[int, list[str]]:
+    """What a command imports beyond Python itself: how many modules of the package, and all that are counted."""
     run = subprocess.run(
-        [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}\n" + ASK.format(argv=argv)],
-        capture_output=True, text=True, check=True, cwd=tmp_path,
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}\n" + ASK.format(argv=["i2s", *words])],
+        capture_output=True, text=True, check=True, cwd=folder,
     )  # fmt: skip
     status, ours, *modules = run.stderr.splitlines()[-1].split(" ")
     assert status == "0"
-    assert HEAVY & set(modules) <= start.needs
-    assert int(ours) <= start.ours, f"{name} imports {ours} modules of the package"
     uncounted = SINCE_314 | OTHERS_SPLIT_OFF
-    counted = [module for module in modules if not {module, module.partition(".")[0]} & uncounted]
-    assert len(counted) <= start.all, f"{name} imports {len(counted)} modules"
+    return int(ours), [module for module in modules if not {module, module.partition(".")[0]} & uncounted]

@@ -12,8 +12,6 @@ from i2s_spec.draw.text import fault_words, json_document, visible
 from i2s_spec.errors import EXIT_FINDINGS, FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import source_of
-from i2s_spec.inspect.dump.dump import document, lines
-from i2s_spec.inspect.dump.selector import Unknown, target
 from i2s_spec.schema import faults
 
 #: A terminal that is narrower than this gets eight bytes in a line.
@@ -48,6 +46,9 @@ def command(
 
     Exit code: 0; 1 if a fault stops the reading (the part before it is shown); 3 if FILE is not a GGUF file.
     """
+    from i2s_spec.inspect.dump.dump import document, lines
+    from i2s_spec.inspect.dump.selector import Unknown, target
+
     name = visible(file, 4096, bare=True)
     try:
         opened = File(source_of(file))
