@@ -188,7 +188,7 @@ static inline int i2s_cpu_amd_19h(void) {
 /* Whether 512-bit operations are executed in halves: AMD's first processors with AVX-512. */
 static inline int i2s_cpu_halves_avx512(void) { return i2s_cpu_amd_19h(); }
 
-/* Whether long rows from memory are best processed two at a time, with prefetches into the second-level cache: the
+/* Whether long rows from memory are best processed one or two at a time, with prefetches into the second-level cache: the
  * first-level cache of 32 KiB cannot hold four of them and the next four, so lines prefetched into it are evicted
  * before use. Measured on Zen 4. */
 static inline int i2s_cpu_small_first(void) { return i2s_cpu_amd_19h(); }

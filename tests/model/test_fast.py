@@ -265,6 +265,15 @@ def test_invalid_inputs_are_refused() -> None:
 # Kernels
 
 
+def weights(random: np.random.Generator, rows: int, columns: int, kind: str) -> tuple[Any, Any]:
+    """Weights of a type, and the same as floats; bfloat16 is `uint16`."""
+    floats = random.standard_normal((rows, columns)).astype(np.float32)
+    if kind == "uint16":
+        w = (floats.view(np.uint32) >> 16).astype(np.uint16)
+        return w, (w.astype(np.uint32) << 16).view(np.float32)
+    return floats.astype(kind), floats.astype(kind).astype(np.float32)
+
+
 @pytest.mark.parametrize("isa", SETS, ids=NAMES)
 @given(
     st.integers(1, 40),
@@ -277,9 +286,7 @@ def test_invalid_inputs_are_refused() -> None:
 def test_products(isa: Any, rows: int, columns: int, tokens: int, kind: str, data: st.DataObject) -> None:
     """Near the sums of float64; and each the same whatever is computed beside it, but for one token alone."""
     random = np.random.Generator(np.random.PCG64(data.draw(st.integers(0, 1 << 30))))
-    floats = random.standard_normal((rows, columns)).astype(np.float32)
-    w = (floats.view(np.uint32) >> 16).astype(np.uint16) if kind == "uint16" else floats.astype(kind)
-    exact = (w.astype(np.uint32) << 16).view(np.float32) if kind == "uint16" else w.astype(np.float32)
+    w, exact = weights(random, rows, columns, kind)
     x = random.standard_normal((tokens, columns)).astype(np.float32)
     out = np.empty((tokens, rows), dtype=np.float32)
     _fast.dots(isa.row, _fast.TYPES[kind], address(w), rows, w.strides[0], x, out)
@@ -304,9 +311,7 @@ def test_products(isa: Any, rows: int, columns: int, tokens: int, kind: str, dat
 def test_long_rows_of_one_token(isa: Any, columns: int, rows: int, kind: str, cut: int) -> None:
     """Near the sums of float64, and each the same whichever rows a thread has: few of them, or more than a cache holds."""
     random = np.random.Generator(np.random.PCG64(columns * rows))
-    floats = random.standard_normal((rows, columns)).astype(np.float32)
-    w = (floats.view(np.uint32) >> 16).astype(np.uint16) if kind == "uint16" else floats.astype(kind)
-    exact = (w.astype(np.uint32) << 16).view(np.float32) if kind == "uint16" else w.astype(np.float32)
+    w, exact = weights(random, rows, columns, kind)
     x = random.standard_normal((1, columns)).astype(np.float32)
     out = np.empty((1, rows), dtype=np.float32)
     _fast.dots(isa.row, _fast.TYPES[kind], address(w), rows, w.strides[0], x, out)
