@@ -40,8 +40,9 @@ def numbers(kind: str, data: bytes, order: Literal["little", "big"]) -> Sequence
     :param order: the byte order of the data
     """
     if order == sys.byteorder:
-        found: Any = memoryview(data)
-        return found.cast(kind)  # type: ignore[no-any-return]
+        view: Any = memoryview(data)  # `cast` is typed for kinds that are literals
+        found: Sequence[Any] = view.cast(kind)
+        return found
     import struct
 
     return struct.unpack(f"{'<' if order == 'little' else '>'}{len(data) // struct.calcsize('=' + kind)}{kind}", data)

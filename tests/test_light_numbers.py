@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 import sys
+from array import array
 from typing import Literal
 
 import pytest
@@ -55,4 +56,5 @@ def test_series(kind: str) -> None:
         assert (len(made), made[0], made[-1], sum(made), list(made)) == (4, 3, 6, 18, [3, 4, 5, 6])
     assert isinstance(few, list)
     assert sys.getsizeof(many) < sys.getsizeof(few) + 64
-    assert many.typecode == kind  # type: ignore[attr-defined]
+    assert isinstance(many, array)
+    assert many.typecode == kind

@@ -8,7 +8,7 @@ import os
 import py_compile
 import subprocess
 import sys
-from importlib.machinery import PathFinder
+from importlib.machinery import ExtensionFileLoader, PathFinder
 from pathlib import Path
 
 import pytest
@@ -136,8 +136,9 @@ def test_extensions_are_found_as_python_finds_them() -> None:
         theirs = PathFinder.find_spec(name, importlib.import_module(name.rpartition(".")[0]).__path__)
         ours = finder.find_spec(name)
         assert theirs is not None
+        assert isinstance(theirs.loader, ExtensionFileLoader)
         assert type(ours.loader) is type(theirs.loader)
-        assert ours.loader.path == theirs.loader.path  # type: ignore[union-attr]
+        assert ours.loader.path == theirs.loader.path
         for fact in ("name", "origin", "cached", "has_location", "parent", "submodule_search_locations"):
             assert getattr(ours, fact) == getattr(theirs, fact), (name, fact)
 

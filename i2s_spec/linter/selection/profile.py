@@ -106,10 +106,10 @@ def selected(
     evidence = {Needs.NOTHING: True, Needs.RUNTIMES: runtimes, Needs.REFERENCE: reference}
     evidence[Needs.OTHER_FORMAT] = other_format
     in_force: dict[str, Severity] = {}
-    own_levels = not levels and not base.promote  # as in most runs, in which all rules apply, too
+    as_declared = not levels and not base.promote
     every_rule = not wanted and not unwanted and base.has_every_rule
     for rule in REGISTRY.facts():
-        code, level = rule.code, rule.severity if own_levels else _level(rule, base, levels)
+        code, level = rule.code, rule.severity if as_declared else _level(rule, base, levels)
         if code not in INDISPENSABLE:
             if not evidence[rule.needs] or (rule.payload and not payload):
                 continue
