@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from i2s_spec.light_functools import wraps
-from i2s_spec.light_typing import TYPE_CHECKING, Callable
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import ParamSpec, TypeVar

@@ -12,8 +12,7 @@ quoted then, so that no file can write to a terminal.
 from __future__ import annotations
 
 import os
-
-from i2s_spec.light_typing import Any, NamedTuple
+from typing import Any, NamedTuple
 
 #: Exit codes of the command line: findings, a wrong call, an input that cannot be read or is not a GGUF file, a bug of this
 #: package. No input makes the last one: every fuzz harness asks for that.

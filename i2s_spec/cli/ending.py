@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import NoReturn
 
 from i2s_spec import explained
 from i2s_spec.errors import (
@@ -21,7 +22,6 @@ from i2s_spec.errors import (
     Unfinished,
     quote,
 )
-from i2s_spec.light_typing import NoReturn
 
 
 def end(failure: BaseException) -> NoReturn:

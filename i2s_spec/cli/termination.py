@@ -6,8 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-
-from i2s_spec.light_typing import Any
+from typing import Any
 
 #: Signals that end a program which cleans up: by time limits and job runners, and by a terminal that is closed.
 _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))

@@ -11,10 +11,11 @@ KernelSet(row=0, name='portable', available=True)
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import NamedTuple
 
 from i2s_spec.errors import SettingError, quote
-from i2s_spec.light_functools import cache
-from i2s_spec.light_typing import Callable, Iterable, NamedTuple
 
 #: Environment variable that forces a set, for tests and for measuring.
 VARIABLE = "I2S_ISA"

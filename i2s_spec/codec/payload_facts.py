@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from i2s_spec.light_typing import Final, NamedTuple
+from typing import Final, NamedTuple
 
 #: Bytes that are looked at together, and by which a fingerprint takes the payload apart.
 BLOCK: Final = 4096

@@ -9,8 +9,9 @@ they hold tells something about who wrote the file, and never that it is wrong.
 
 from __future__ import annotations
 
-from i2s_spec.light_numbers import isfinite
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, Literal
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final, Literal
+
 from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.types import SCALE_BYTES, TAIL_BYTES
 

@@ -10,7 +10,8 @@ aligned.
 
 from __future__ import annotations
 
-from i2s_spec.light_typing import Iterator, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 
 class HexRow(NamedTuple):

@@ -8,13 +8,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
+from math import isfinite
+from typing import Any, Final
+
 from i2s_spec.errors import FormatError, counted, quote
-from i2s_spec.light_numbers import isfinite
-from i2s_spec.light_typing import Any, Final, Iterator, Mapping
-from i2s_spec.pattern import pattern
 
 #: Characters that Python calls printable although they are invisible: they could hide text.
-_INVISIBLE: Final = pattern(
+_INVISIBLE: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 

@@ -6,15 +6,15 @@ records whose fields have names and spans, and by name. The key-values and tenso
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from itertools import groupby
 
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf._scanner import KeyValue, TensorInfo
 from i2s_spec.gguf.source import Source
-from i2s_spec.light_functools import cached_property
-from i2s_spec.light_numbers import series
-from i2s_spec.light_typing import Callable, Iterator, Sequence
 from i2s_spec.schema.checks import ByteOrder
 
 __all__ = ["HeaderIndex", "KeyValue", "TensorInfo"]
@@ -77,7 +77,7 @@ class HeaderIndex:
         """Where tensors begin, sorted, without repetition, and where the data section ends."""
         end = self.source.size - (self.data_start or 0)
         starts = sorted([max(end, 0), *(self.tensor(i).offset for i in range(self.tensors))])
-        return series("Q", len(starts), (start for start, _ in groupby(starts)))
+        return array("Q", (start for start, _ in groupby(starts)))
 
     def extent(self, offset: int) -> tuple[int, int | None]:
         """Where an offset stands among the distinct offsets of tensors, and the bytes up to the next of them or to the

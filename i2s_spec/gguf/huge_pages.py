@@ -8,9 +8,10 @@ True
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
 from i2s_spec.errors import counted
-from i2s_spec.light_contexts import suppress
-from i2s_spec.light_typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import mmap

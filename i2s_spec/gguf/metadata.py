@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import FormatError, Span, TrustedText, counted
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.header_index import HeaderIndex, KeyValue
-from i2s_spec.light_numbers import numbers
-from i2s_spec.light_typing import Any, Iterator, Mapping
 from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.checks import ByteOrder, order_prefix
 from i2s_spec.schema.types import ValueType

@@ -16,16 +16,17 @@ name; values, strings and tensor bytes are read and decoded on access, each boun
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import wraps
 from itertools import islice
+from typing import Any, TypeVar, cast
 
 from i2s_spec.errors import FormatError, Span, TrustedText, counted
 from i2s_spec.gguf.header_index import HeaderIndex, KeyValue
 from i2s_spec.gguf.metadata import Metadata
 from i2s_spec.gguf.source import FetchingSource, Origin, Source, source_of
 from i2s_spec.gguf.tensors_read import Tensor, Tensors
-from i2s_spec.light_contexts import suppress
-from i2s_spec.light_functools import wraps
-from i2s_spec.light_typing import Any, Callable, Iterator, TypeVar, cast
 from i2s_spec.schema import faults
 from i2s_spec.schema.checks import ByteOrder
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+from typing import BinaryIO
 
 from i2s_spec.errors import counted
 from i2s_spec.gguf.source import FLAGS, Source, kind_of
-from i2s_spec.light_typing import BinaryIO
 
 
 def open_regular(path: str | os.PathLike[str], most: int | None = None) -> BinaryIO:

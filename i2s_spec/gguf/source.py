@@ -11,10 +11,11 @@ import io
 import os
 import stat
 from _thread import allocate_lock  # `threading` is more, and takes longer to import
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, BinaryIO, Protocol, cast, runtime_checkable
 
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, file_error, quote
-from i2s_spec.light_contexts import suppress
-from i2s_spec.light_typing import Any, BinaryIO, Iterable, Protocol, Sequence, cast, runtime_checkable
 from i2s_spec.schema import faults
 
 #: Anything with the buffer protocol; Python names it only from 3.12 on.

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
+from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf import _strings
 from i2s_spec.gguf.source import Source
-from i2s_spec.light_numbers import numbers
-from i2s_spec.light_typing import Final, NamedTuple, Sequence
 from i2s_spec.schema import faults
 
 #: Strings that are compared with each other; no vocabulary has as many. The table takes 8 to 16 bytes for each.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
 from i2s_spec.deprecation import renamed_keyword
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.header_index import HeaderIndex, TensorInfo
-from i2s_spec.light_numbers import prod
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Iterator, Literal, Mapping, TypeVar, overload
 from i2s_spec.schema import faults, types
 from i2s_spec.schema.types import TAIL_BYTES, TensorType
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.source import Source
-from i2s_spec.light_typing import Final
 from i2s_spec.schema import faults
 from i2s_spec.schema.checks import MAGIC
 

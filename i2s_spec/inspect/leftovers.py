@@ -8,11 +8,12 @@ are zeros although an earlier, larger tensor must have left something, it has no
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterable, MutableSequence
 from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.errors import Span
-from i2s_spec.light_numbers import series
-from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterable, MutableSequence, NamedTuple
 from i2s_spec.schema.types import SCALE_BYTES, TAIL_BYTES
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def leftovers(file: File, survey: Survey, places: Iterable[int] | None = None) -
     wanted = bytearray(b"\x01" if places is None else b"\x00") * len(survey)
     for one in places or ():
         wanted[one] = 1
-    found = Leftovers(*(series("q", len(survey)) for _ in range(4)))
+    found = Leftovers(*(array("q") for _ in range(4)))
     larger: list[tuple[int, int, int]] = []  # size, row, start: each earlier tensor of which the buffer holds an end
     for row, start, size, place in survey.extents():
         while larger and larger[-1][0] <= size:

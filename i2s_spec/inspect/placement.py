@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterator
 from itertools import chain, islice
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
 
-from i2s_spec.light_numbers import prod, series
-from i2s_spec.light_typing import TYPE_CHECKING, Iterator, NamedTuple
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.types import padded
 
@@ -41,9 +43,8 @@ class Placement(NamedTuple):
 class Placements:
     """Placements in an order, kept as numbers: a header of a hundred thousand tensors must not become as many objects."""
 
-    def __init__(self, most: int) -> None:
-        """:param most: how many there will be at most"""
-        self._offsets, self._rows, self._numbers = series("Q", most), series("Q", most), series("q", most)
+    def __init__(self) -> None:
+        self._offsets, self._rows, self._numbers = array("Q"), array("Q"), array("q")
         self._sizes: list[int | None] = []  # those of tensors that are alike are one object
         self._made: list[Placement] | None = None  # of few: many rules look at all of them
 
@@ -59,7 +60,7 @@ class Placements:
         count, rows = len(self), self._rows
         if all(map(int.__le__, rows, islice(rows, 1, None))):
             return self
-        found = Placements(count)
+        found = Placements()
         for place in sorted(range(count), key=rows.__getitem__):
             found.append(*self[place])
         return found
@@ -122,11 +123,11 @@ def placements_of(file: File, data_size: int) -> Placements:
     :param data_size: bytes between the start of the data section and the end of the file
     """
     index = file.index
-    placements = Placements(index.tensors)
+    placements = Placements()
     if file.data_start is None or index.tensors != index.tensor_count:
         return placements
     alignment = file.alignment or limits.DEFAULT_ALIGNMENT
-    offsets = series("Q", index.tensors, (index.tensor(i).offset for i in range(index.tensors)))
+    offsets = array("Q", (index.tensor(i).offset for i in range(index.tensors)))
     rows = sorted(range(index.tensors), key=offsets.__getitem__)
     sizes: dict[tuple[tuple[int, ...], int, int], int | None] = {}  # many tensors are alike: they need one number
     tensor, before = index.tensor, None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from i2s_spec.errors import quote
-from i2s_spec.light_typing import Any, Iterable, Mapping
 from i2s_spec.linter.report_data import Bug, Report, Suppressed
 from i2s_spec.linter.rule import Finding, Severity
 from i2s_spec.schema import limits as bounds

@@ -13,9 +13,9 @@ the nearest `i2s.toml` overrides the same key in the nearest `pyproject.toml` th
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from i2s_spec.errors import SettingError
-from i2s_spec.light_typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from i2s_spec.errors import SettingError, quote
-from i2s_spec.light_functools import partial
-from i2s_spec.light_typing import Any, Callable
 from i2s_spec.linter.options import Options
 from i2s_spec.linter.report import FORMATS
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.selection.profile import PROFILES, READINGS
 from i2s_spec.linter.selection.suppressions import Suppression
-from i2s_spec.pattern import pattern
 
 #: Most names in a dotted key: the parser's time grows with their square.
 MOST_NAMES = 64
 
 #: A string on one line: dots in it are not those of a key.
-_QUOTED = pattern(rb"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'")
+_QUOTED = re.compile(rb"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'")
 
 #: Keys of a suppression.
 _SUPPRESSION = {"files", "codes", "reason"}

@@ -7,14 +7,15 @@ be read; a fault that a rule meets while it reads (a file that shrinks meanwhile
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext, suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FetchingSource, Origin, Source, is_address, source_of
 from i2s_spec.inspect.survey.reading import Reading
-from i2s_spec.light_contexts import ExitStack, nullcontext, suppress
-from i2s_spec.light_functools import lru_cache
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.collection import Collection
 from i2s_spec.linter.options import Options, defaults, options_of, path_of

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from i2s_spec.light_typing import Any, Final, Iterable, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
 from i2s_spec.linter.rule import REGISTRY, Fix, Rule
 
 #: Characters of a value that needs no quotes on a command line.

@@ -10,12 +10,13 @@ Everything in it is plain data that can be pickled: worker processes get the sel
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from i2s_spec.errors import counted
 from i2s_spec.gguf.source import Origin
 from i2s_spec.inspect.survey.reading import Mode
-from i2s_spec.light_functools import cache
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable, Mapping
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.selection.profile import READINGS, reading_of, selected, suppressed_codes
 from i2s_spec.schema.limits import checked

@@ -6,10 +6,11 @@ Only plain data leave the process; every text from the file is escaped in them.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_REMOTE, counted, quote
 from i2s_spec.gguf.source import is_address
-from i2s_spec.light_typing import Any, Callable, Mapping, NamedTuple
 from i2s_spec.linter.rule import Finding, Severity
 from i2s_spec.schema import faults
 

@@ -7,10 +7,11 @@ that start with `Why:`, `Example:` and `Fix:`. `i2s explain`, the rule pages and
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import Fault, FormatError, Span, render
-from i2s_spec.light_enum import StrEnum
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable, Final, Iterable, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote as percent
 
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
-from i2s_spec.pattern import pattern
 from i2s_spec.remote.addresses import HubAddress, endpoint
 from i2s_spec.remote.http_source import HttpSource
 from i2s_spec.remote.policy import Policy, current
 from i2s_spec.remote.transport import Transport, misbehaves
 from i2s_spec.schema import faults
 
-_COMMIT = pattern(r"[0-9a-f]{40}")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 #: Variables of the hub's client: timeouts in seconds for a file's metadata, and for its bytes.
 ETAG_TIMEOUT = "HF_HUB_ETAG_TIMEOUT"

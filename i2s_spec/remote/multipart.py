@@ -6,14 +6,13 @@ must come, and nothing else. The size of a part's headers is limited.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
-from i2s_spec.pattern import pattern
-
 #: `bytes 0-99/1234`
-CONTENT_RANGE = pattern(r"bytes (?P<first>\d{1,19})-(?P<last>\d{1,19})/(?P<size>\d{1,19})")
+CONTENT_RANGE = re.compile(r"bytes (?P<first>\d{1,19})-(?P<last>\d{1,19})/(?P<size>\d{1,19})")
 
-_BOUNDARY = pattern(r'(?i)multipart/byteranges\s*;\s*boundary="?(?P<boundary>[^";\s]{1,70})"?\s*')
+_BOUNDARY = re.compile(r'(?i)multipart/byteranges\s*;\s*boundary="?(?P<boundary>[^";\s]{1,70})"?\s*')
 
 #: Most bytes of the lines before the content of a part.
 MOST_HEADERS = 2048

@@ -20,7 +20,6 @@ import urllib3
 
 from i2s_spec._version import __version__
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
-from i2s_spec.pattern import pattern
 from i2s_spec.remote.connections import Deadline, over_budget, pools, proxy_for
 from i2s_spec.remote.policy import Policy, refused
 from i2s_spec.schema import faults
@@ -39,7 +38,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _PASSING = (500, 502, 503, 504)
 
 #: `"resolvers";r=0;t=37`: the number of remaining requests, and the seconds until there are more.
-_RATE_LIMIT = pattern(r".*;\s*r=(?P<left>\d{1,9})\s*;\s*t=(?P<seconds>\d{1,9})\s*")
+_RATE_LIMIT = re.compile(r".*;\s*r=(?P<left>\d{1,9})\s*;\s*t=(?P<seconds>\d{1,9})\s*")
 
 
 class UnreadAnswer(NamedTuple):

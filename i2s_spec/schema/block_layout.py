@@ -25,7 +25,8 @@ Sources: ggml `ggml-common.h`, `ggml-quants.c` (`dequantize_row_q2_0`, `_tq1_0`,
 
 from __future__ import annotations
 
-from i2s_spec.light_typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
+
 from i2s_spec.schema.dialect import CODES_PER_BYTE, Formula
 from i2s_spec.schema.types import BY_NAME, I2_S_BLOCK, TensorType
 

@@ -5,8 +5,9 @@ Each function takes values that were read, and either returns a result or raises
 
 from __future__ import annotations
 
+from typing import Final, Literal
+
 from i2s_spec.errors import FormatError, Span, TrustedText
-from i2s_spec.light_typing import Final, Literal
 from i2s_spec.schema import faults, limits
 from i2s_spec.schema.types import ValueType, padded
 

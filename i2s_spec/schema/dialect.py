@@ -16,8 +16,10 @@ specification and the exports are derived from these objects. A file does not st
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+
 from i2s_spec.errors import counted, quote
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable, Final, Mapping, NamedTuple, NoReturn
 from i2s_spec.schema.types import I2_S_BLOCK, TAIL_BYTES
 
 #: Codes are two bits wide, so four share a byte.

@@ -6,8 +6,9 @@ file readable are declared by the linter's rules instead.
 
 from __future__ import annotations
 
+from typing import Final
+
 from i2s_spec.errors import EXIT_INPUT, EXIT_REMOTE, Fault
-from i2s_spec.light_typing import Final
 
 # The file is something else than a GGUF file.
 EMPTY_FILE: Final = Fault("G001", "empty-file", "the file is empty")

@@ -10,8 +10,8 @@ limits are additional. Those in `NAMED` can be set by name while a file is check
 from __future__ import annotations
 
 from _thread import allocate_lock  # `threading` is more, and takes longer to import
-
-from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterator, Mapping, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 #: Smallest key-value record: empty key (8 bytes of length), value type (4), one byte of value.
 SMALLEST_KEY_VALUE: Final = 13

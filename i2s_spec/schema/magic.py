@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from i2s_spec.errors import FormatError, Span, TrustedText
-from i2s_spec.light_typing import Final
 from i2s_spec.schema import faults
 from i2s_spec.schema.checks import MAGIC
 

@@ -13,8 +13,8 @@ must decide. `schema.registry` holds every meaning, with its program and time; t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final, NamedTuple
 
-from i2s_spec.light_typing import Final, NamedTuple
 from i2s_spec.schema import types
 from i2s_spec.schema.architectures.keys import FILE_TYPES as COMMON
 from i2s_spec.schema.registry import meaning as registry_meaning

@@ -11,9 +11,10 @@ PrismML-Eng/llama.cpp `ggml-common.h` as ggml-org/llama.cpp#29058 quotes it.
 
 from __future__ import annotations
 
-from i2s_spec.light_enum import IntEnum
-from i2s_spec.light_numbers import prod
-from i2s_spec.light_typing import Callable, Final, Iterable, NamedTuple, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+from math import prod
+from typing import Final, NamedTuple
 
 
 class ValueType(IntEnum):

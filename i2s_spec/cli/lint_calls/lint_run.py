@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, counted, quote
-from i2s_spec.light_contexts import ExitStack, closing
-from i2s_spec.light_functools import partial
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable, Generator, Iterable, Sequence
 from i2s_spec.linter.batch.lint_paths import lint_paths
 from i2s_spec.linter.config import Config, found
 from i2s_spec.linter.engine import open_reference

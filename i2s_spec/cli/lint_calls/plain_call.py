@@ -7,8 +7,8 @@ both read the same, and importing click takes as long as linting.
 from __future__ import annotations
 
 import os
+from typing import Any, Final
 
-from i2s_spec.light_typing import Any, Final
 from i2s_spec.linter.report import FORMATS
 from i2s_spec.linter.selection.profile import PROFILES, READINGS
 

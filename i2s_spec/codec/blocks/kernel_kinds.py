@@ -1,6 +1,7 @@
 """This module says what the compiled kernels call the layouts of blocks, without NumPy, which a survey does not need."""
 
-from i2s_spec.light_typing import Final
+from typing import Final
+
 from i2s_spec.schema.block_layout import BlockLayout
 
 #: The number of each layout; Q2_0_G128 and PQ2_0 are one.

@@ -14,7 +14,7 @@ _MARK: Final = '''\
 a weakness, has a function of its own and is about every file. Written by i2s_spec.docs.annexes.rule_index: run
 `i2s spec write`."""
 
-from i2s_spec.light_typing import Final
+from typing import Final
 
 # fmt: off
 INDEX: Final[tuple[tuple[str, tuple[tuple[str, str, str, str, bool, bool, bool, bool, bool], ...]], ...]] = (

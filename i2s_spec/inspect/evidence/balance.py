@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import sqrt
+from typing import Final, NamedTuple
 
-from i2s_spec.light_typing import Final, NamedTuple
 from i2s_spec.schema.dialect import CANONICAL, CODE_MAPS, CodeMap
 
 #: Standard deviations by which every other pair must be off balance, and how many times those of the best pair.

@@ -12,11 +12,12 @@ under any layout. A code counts where its lower bit is set, or where either is. 
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from i2s_spec.codec.buffers import zeros
 from i2s_spec.codec.isa import KernelSet, row_of, table
 from i2s_spec.inspect.evidence import _bit_sums
-from i2s_spec.light_arrays import zeros
-from i2s_spec.light_functools import cache
-from i2s_spec.light_typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np

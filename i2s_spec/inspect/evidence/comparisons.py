@@ -11,15 +11,16 @@ somehow: as layouts do that leave rows where they are, or as `rows-1x4`. There i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import lru_cache
 from math import isnan, nan
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from i2s_spec.codec.buffers import packed, shaped
 from i2s_spec.inspect.evidence import grams, profiles
 from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, fitting, orders
 from i2s_spec.inspect.evidence.roles import GAINS, READERS, WRITERS
 from i2s_spec.inspect.evidence.zeros import zero_comparisons
-from i2s_spec.light_arrays import packed, shaped
-from i2s_spec.light_functools import lru_cache
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, Iterator, NamedTuple, cast
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,12 +5,13 @@ What is kept serves every layout: `Counted.columns` and `Counted.rows` give the 
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from i2s_spec.codec.buffers import shaped, zeros
 from i2s_spec.gguf.source import FileSource
 from i2s_spec.inspect.evidence import _bit_sums
 from i2s_spec.inspect.evidence.bit_sums import BitSums, kernel_row
-from i2s_spec.light_arrays import shaped, zeros
-from i2s_spec.light_functools import cache
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,10 +13,10 @@ still has some order in it (channels of a block stay in that block), and this or
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from math import sqrt
-
-from i2s_spec.light_functools import lru_cache
-from i2s_spec.light_typing import Final, Mapping, NamedTuple
+from typing import Final, NamedTuple
 
 #: The chance that one hypothesis reaches the margin in weights that nobody trained, and its normal quantile.
 CHANCE: Final = 1e-9

@@ -5,13 +5,14 @@ Tensors are asked one by one, their partners being read as the file, or they the
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import isnan
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from i2s_spec.codec.buffers import packed, zeros
 from i2s_spec.inspect.evidence import _bit_sums
 from i2s_spec.inspect.evidence.decision import Decision, decide
 from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, fitting
-from i2s_spec.light_arrays import packed, zeros
-from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterator, NamedTuple, Sequence
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.evidence.comparisons import MatrixComparison

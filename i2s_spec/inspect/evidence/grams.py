@@ -14,15 +14,15 @@ Both are taken of the first channels and of the first rows or columns only, so t
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import sqrt
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from i2s_spec.codec.buffers import packed
 from i2s_spec.codec.isa import KernelSet, row_of, table
 from i2s_spec.inspect.evidence import _bit_sums, profiles
 from i2s_spec.inspect.evidence.hypotheses import BLOCK, HYPOTHESES
 from i2s_spec.inspect.evidence.profiles import VALUES
-from i2s_spec.light_arrays import packed
-from i2s_spec.light_functools import lru_cache
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np

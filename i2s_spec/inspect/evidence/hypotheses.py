@@ -11,9 +11,10 @@ are read from one table of counts: four rows of the tensor as one row of bytes.
 
 from __future__ import annotations
 
-from i2s_spec.light_arrays import packed, shaped
-from i2s_spec.light_functools import lru_cache
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from i2s_spec.codec.buffers import packed, shaped
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS, Layout
 
 if TYPE_CHECKING:

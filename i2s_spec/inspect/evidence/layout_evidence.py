@@ -6,6 +6,9 @@ some of whose tensors are laid out otherwise is mixed, and these are named.
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
 from i2s_spec.inspect.evidence.comparisons import MatrixComparison
 from i2s_spec.inspect.evidence.counted import Counted
 from i2s_spec.inspect.evidence.decision import Decision, quantile
@@ -13,8 +16,6 @@ from i2s_spec.inspect.evidence.decisions import decide_all
 from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, Hypothesis
 from i2s_spec.inspect.evidence.reading.evidence_pass import EvidencePass
 from i2s_spec.inspect.evidence.roles import Matrix, Roles, roles
-from i2s_spec.light_functools import tally
-from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
@@ -87,7 +88,7 @@ class LayoutEvidence(NamedTuple):
     @property
     def usual(self) -> str | None:
         """The hypothesis that most of the decided tensors have; that of the file where no tensor is decided."""
-        names = tally(tensor.decision.name for tensor in self.tensors if tensor.decision.name is not None)
+        names = Counter(tensor.decision.name for tensor in self.tensors if tensor.decision.name is not None)
         return max(names, key=names.__getitem__) if names else self.whole.name
 
 

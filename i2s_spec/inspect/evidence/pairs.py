@@ -12,11 +12,13 @@ twice the other as well.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from i2s_spec.codec.buffers import as_kind
 from i2s_spec.inspect.evidence import profiles
 from i2s_spec.inspect.evidence.decision import RATIO, quantile
 from i2s_spec.inspect.evidence.hypotheses import named
-from i2s_spec.light_arrays import as_kind
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, Iterator, NamedTuple
 from i2s_spec.schema.dialect import CANONICAL
 
 if TYPE_CHECKING:

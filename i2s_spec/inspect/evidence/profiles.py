@@ -12,12 +12,12 @@ normal number.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import sqrt
+from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.codec.isa import KernelSet, row_of, table
 from i2s_spec.inspect.evidence import _bit_sums
-from i2s_spec.light_functools import lru_cache
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,11 +6,12 @@ Tensors go by their names; one that has another shape than its layer needs, or w
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from i2s_spec.codec.buffers import as_kind
 from i2s_spec.errors import FormatError
 from i2s_spec.inspect.evidence.counted import looked_at
-from i2s_spec.light_arrays import as_kind
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, Iterator, NamedTuple
 from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ drawing rows at random (hypergeometric), and its normal quantile the score, so t
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from math import exp, inf, lgamma, log, pi, sqrt
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from i2s_spec.codec.buffers import packed, shaped
 from i2s_spec.inspect.evidence import _bit_sums
 from i2s_spec.inspect.evidence.hypotheses import BLOCK, orders
-from i2s_spec.light_arrays import packed, shaped
-from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterator, Mapping, NamedTuple
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.evidence.counted import Counted

@@ -15,6 +15,11 @@ survey can be begun long before its result is wanted.
 from __future__ import annotations
 
 import os
+from array import array
+from collections.abc import Iterable, Iterator
+from functools import cache
+from math import prod
+from typing import TYPE_CHECKING, Final
 
 from i2s_spec.codec import _survey
 from i2s_spec.codec._survey import BLOCK, Parts
@@ -23,9 +28,6 @@ from i2s_spec.errors import FormatError, Span, TrustedText, counted
 from i2s_spec.gguf.source import FetchingSource, FileSource
 from i2s_spec.inspect.survey.reading import WINDOWS, Reading
 from i2s_spec.inspect.survey.result import Survey, Surveyed
-from i2s_spec.light_functools import cache
-from i2s_spec.light_numbers import prod, series
-from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterable, Iterator
 from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, TensorType
 
@@ -108,7 +110,7 @@ class SurveyReader:
         self._reading = reading
         self._parts = Parts(_kernels())
         self._surveyed = Surveyed(file, self._parts)
-        self._counts = series("q", file.index.tensors)  # of the parts of each tensor
+        self._counts = array("q")  # of the parts of each tensor
         self._total = 0
         self._threads: list[threading.Thread] = []
         self._errors: list[BaseException] = []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from i2s_spec.light_typing import Callable, Final, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Final, Literal, NamedTuple
 
 Mode = Literal["full", "sample", "none"]
 

@@ -4,20 +4,13 @@ infinite or NaN. The bytes are read in `reader`, as `reading` says how much of t
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from itertools import chain
+from typing import TYPE_CHECKING, Any, overload
 
+from i2s_spec.codec.buffers import numbers
 from i2s_spec.codec.payload_facts import Groups, PayloadObservation
-from i2s_spec.light_numbers import numbers, series
-from i2s_spec.light_typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Iterable,
-    Iterator,
-    MutableSequence,
-    Sequence,
-    overload,
-)
 from i2s_spec.schema.types import SCALE_BYTES
 
 if TYPE_CHECKING:
@@ -39,9 +32,8 @@ class Surveyed:
         #: Tensors that were left out of a sample, which a server would give one by one: with I2_S, and others.
         self.left_out = 0, 0
         #: For each tensor its row, the first of its parts, and how many bytes it has without a tail.
-        most = file.index.tensors
-        self.i2s: _Columns = series("q", most), series("q", most), series("q", most)
-        self.others: _Columns = series("q", most), series("q", most), series("q", most)
+        self.i2s: _Columns = array("q"), array("q"), array("q")
+        self.others: _Columns = array("q"), array("q"), array("q")
 
     def observed(self, number: int) -> PayloadObservation:
         """What was seen in a tensor, by the number of its first part."""

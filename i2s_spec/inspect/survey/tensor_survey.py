@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from i2s_spec.codec.payload_facts import Groups, PayloadObservation
 from i2s_spec.codec.tail import TailKind
 from i2s_spec.errors import Span
-from i2s_spec.light_typing import NamedTuple
 from i2s_spec.schema.types import TAIL_BYTES
 
 

@@ -7,12 +7,14 @@ a model, and that is no fault.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
 from i2s_spec.errors import FormatError, Span
-from i2s_spec.light_functools import cached_property
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, Iterator, NamedTuple
 from i2s_spec.linter.analysis.declared_keys import DeclaredKeys
 from i2s_spec.linter.analysis.subject import Subject, analysis
-from i2s_spec.pattern import pattern
 from i2s_spec.schema import limits
 from i2s_spec.schema.architectures import keys
 from i2s_spec.schema.architectures.architecture import Architecture
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from i2s_spec.schema.architectures.sizes import Hyperparameters
 
 #: Tensor names that show a model of llama.cpp's family, or a checkpoint that was never converted to it.
-MODEL_NAME: Final = pattern(
+MODEL_NAME: Final = re.compile(
     rb"(?:blk\.\d+\.(?:attn|ffn)|token_embd\.|output_norm\.|(?:model\.)?layers\.\d+\.|model\.embed_tokens\.)"
 )
 #: Those of them that need no regular expression.

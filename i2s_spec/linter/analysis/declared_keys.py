@@ -1,10 +1,11 @@
 """This module compares the keys of a file with the declared ones: which exist, and their values."""
 
+from functools import cached_property
+from typing import Any, Final
+
+from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File
-from i2s_spec.light_functools import cached_property
-from i2s_spec.light_numbers import numbers
-from i2s_spec.light_typing import Any, Final
 from i2s_spec.schema.architectures import keys
 from i2s_spec.schema.architectures.architecture import Architecture
 from i2s_spec.schema.architectures.keys import MAX_LAYERS, Key

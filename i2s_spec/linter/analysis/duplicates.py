@@ -3,8 +3,9 @@ them."""
 
 from __future__ import annotations
 
-from i2s_spec.light_numbers import prod
-from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
+from math import prod
+from typing import TYPE_CHECKING, Final, NamedTuple
+
 from i2s_spec.linter.analysis.payload_stats import COMPARED, payload_anomalies
 from i2s_spec.linter.analysis.subject import Subject, analysis
 

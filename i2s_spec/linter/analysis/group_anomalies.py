@@ -11,10 +11,10 @@ another quarter.
 from array import array
 from collections.abc import Iterator, Sequence
 from math import prod
+from typing import TYPE_CHECKING, Final
 
 from i2s_spec.codec.payload_facts import GROUPS_FROM, Groups
 from i2s_spec.errors import Span
-from i2s_spec.light_typing import TYPE_CHECKING, Final
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import extent_anomalies
 from i2s_spec.schema.block_layout import FOURTH_CODE, GROUP_LAYOUTS, ROW_SCALES_APART, BlockLayout

@@ -6,8 +6,9 @@ each program does; `uncounted_infos` uses it to read the tensor infos that the h
 
 from __future__ import annotations
 
+from typing import Final, Literal, NamedTuple, NoReturn, Protocol
+
 from i2s_spec.errors import Span, counted
-from i2s_spec.light_typing import Final, Literal, NamedTuple, NoReturn, Protocol
 
 #: Most bytes and most records that are walked; records are keys, tensor infos, their dimensions, arrays.
 MOST_BYTES: Final = 16 << 20

@@ -6,8 +6,12 @@ reaches them: in a tensor of `SHARES_FROM` random codes, a deviation of shares b
 
 from __future__ import annotations
 
-from i2s_spec.light_numbers import isfinite, numbers, prod, series
-from i2s_spec.light_typing import TYPE_CHECKING, Callable, Final, NamedTuple, Sequence
+from array import array
+from collections.abc import Callable, Sequence
+from math import isfinite, prod
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from i2s_spec.codec.buffers import numbers
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import BLOCK, CODES_PER_BYTE, extent_anomalies, holes
 
@@ -60,11 +64,11 @@ class Region(NamedTuple):
 class PayloadAnomalies:
     """Positions in the survey, or rows of the table, for each rule that they concern."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self) -> None:
         #: Positions in the survey with unusual shares, by anomaly.
-        self.unused, self.foreign, self.floats = series("q", most), series("q", most), series("q", most)
-        self.constant, self.few_zeros, self.mostly_zeros = series("q", most), series("q", most), series("q", most)
-        self.uncommon, self.lopsided = series("q", most), series("q", most)
+        self.unused, self.foreign, self.floats = array("q"), array("q"), array("q")
+        self.constant, self.few_zeros, self.mostly_zeros = array("q"), array("q"), array("q")
+        self.uncommon, self.lopsided = array("q"), array("q")
         #: The float type that a payload looks like, by its position.
         self.kinds: dict[int, str] = {}
         #: Runs of zero bytes and of other bytes, and zeros up to the end.
@@ -74,7 +78,7 @@ class PayloadAnomalies:
         #: Positions in the survey of the other types with values that are not finite.
         self.not_finite: list[int] = []
         #: Positions of tensors whose payload and tail are in place: the rules on scales examine these.
-        self.placed = series("q", most)
+        self.placed = array("q")
 
     @property
     def concern_codes(self) -> bool:
@@ -100,7 +104,7 @@ def payload_anomalies(subject: Subject) -> PayloadAnomalies | None:
     survey = subject.survey
     if survey is None:
         return None
-    found = PayloadAnomalies(len(survey))
+    found = PayloadAnomalies()
     odd = extent_anomalies(subject).rows  # the extent does not fit the size; the rules on extents report it
     found.placed.extend(place for place, row in enumerate(survey.rows) if row not in odd)
     for place in survey.anomalous(_plain, min(REGION, END)):

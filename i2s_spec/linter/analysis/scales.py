@@ -6,8 +6,12 @@ The thresholds are stated here, once, with their reasons.
 
 from __future__ import annotations
 
-from i2s_spec.light_numbers import isfinite, numbers, series
-from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterable, Iterator, MutableSequence, NamedTuple
+from array import array
+from collections.abc import Iterable, Iterator, MutableSequence
+from math import isfinite
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from i2s_spec.codec.buffers import numbers
 from i2s_spec.linter.analysis.payload_stats import payload_anomalies
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import USUAL
@@ -52,8 +56,8 @@ def _scales(subject: Subject) -> Scales:
     anomalies, survey = payload_anomalies(subject), subject.survey
     if anomalies is None or survey is None:
         return [], []
-    swapped, most = 0, len(anomalies.placed)
-    found: Scales = (series("q", most, anomalies.placed), series("d", most))
+    swapped = 0
+    found: Scales = (array("q", anomalies.placed), array("d"))
     other: ByteOrder = "big" if subject.file.byte_order == "little" else "little"
     low, high = USUAL
     for place in anomalies.placed:
@@ -173,7 +177,7 @@ def groups(subject: Subject) -> dict[bytes, Scales]:
         name = named[1] if named is not None else b""
         group = groups.get(name)
         if group is None:
-            group = groups[name] = series("q", len(survey)), series("d", len(survey))
+            group = groups[name] = array("q"), array("d")
         group[0].append(place)
         group[1].append(scale)
     return groups

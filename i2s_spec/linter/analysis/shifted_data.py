@@ -8,8 +8,10 @@ offsets follow each other without gaps, the file ends where the shifted offsets 
 
 from __future__ import annotations
 
-from i2s_spec.light_numbers import isfinite, numbers
-from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
+from math import isfinite
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from i2s_spec.codec.buffers import numbers
 from i2s_spec.schema.types import BY_NAME, I2_S, TAIL_BYTES, padded
 
 if TYPE_CHECKING:

@@ -5,14 +5,16 @@ Time and memory stay linear in the size of the header: keys and tensors are walk
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, wraps
+from math import prod
+from typing import TYPE_CHECKING, Any
+
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.inspect.placement import LEGACY_I2_S, Extent, Placement, Placements, placements_of, sound_shape
 from i2s_spec.inspect.survey.reading import Reading
-from i2s_spec.light_functools import cached_property, wraps
-from i2s_spec.light_numbers import prod
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.architectures.architecture import Architecture, declared_architecture
 from i2s_spec.schema.types import padded

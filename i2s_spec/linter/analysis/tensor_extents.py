@@ -5,12 +5,14 @@ classified here once for all rules: by the mistake about the size that explains 
 """
 
 import os
+from array import array
+from collections.abc import Iterator, MutableSequence
+from functools import lru_cache
 from itertools import chain, islice
+from math import prod
 
+from i2s_spec.codec.buffers import numbers
 from i2s_spec.inspect.placement import Extent, Placement
-from i2s_spec.light_functools import lru_cache
-from i2s_spec.light_numbers import numbers, prod, series
-from i2s_spec.light_typing import Iterator, MutableSequence
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import I2_S, I2_S_BLOCK, TAIL_BYTES, padded
@@ -31,23 +33,23 @@ BLOCK = I2_S_BLOCK
 class ExtentAnomalies:
     """The extents that rules examine, as positions in the order of the offsets: there may be very many."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self) -> None:
         #: Extents that a mistake about the tensor's size explains, by the mistake; and the rows of their tensors.
         self.mis_sized: dict[str, MutableSequence[int]] = {}
         self.rows: set[int] = set()
         #: Extents that are larger than the padded size of the tensor for another reason.
-        self.oversized = series("q", most)
+        self.oversized = array("q")
         #: The number of bytes after the padded tensor in the largest of them.
         self.largest_gap = 0
         #: Extents with padding after the tensor whose size is right.
-        self.padding = series("q", most)
+        self.padding = array("q")
 
 
 @analysis
 def extent_anomalies(subject: Subject) -> ExtentAnomalies:
     """The extents of a file that rules examine."""
     step, placements = subject.effective_alignment, subject.placements
-    found = ExtentAnomalies(len(placements))
+    found = ExtentAnomalies()
     covered = 0  # where the tensors before this one end: bytes that they cover are neither padding nor a gap
     ends = chain((placement.offset for placement in islice(placements, 1, None)), (subject.data_size,))
     for place, (placement, end) in enumerate(zip(placements, ends, strict=False)):
@@ -59,7 +61,7 @@ def extent_anomalies(subject: Subject) -> ExtentAnomalies:
         if allotted != whole:
             mistake = size_mistake(subject, placement, allotted)
             if mistake is not None:
-                found.mis_sized.setdefault(mistake, series("q", len(placements))).append(place)
+                found.mis_sized.setdefault(mistake, array("q")).append(place)
                 found.rows.add(placement.row)
                 continue
             if allotted > whole and before < end:

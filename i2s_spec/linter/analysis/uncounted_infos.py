@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final, Literal, NamedTuple
+
 from i2s_spec.gguf.reader import File
 from i2s_spec.inspect.placement import sound_shape
-from i2s_spec.light_typing import Final, Literal, NamedTuple
 from i2s_spec.linter.analysis.lenient_records import LenientRecords, StopWalkError
 from i2s_spec.schema import limits, types
 

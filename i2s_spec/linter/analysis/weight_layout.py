@@ -7,10 +7,11 @@ canonical map is assumed, and the work is repeated if the codes show another one
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.errors import FormatError
-from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterator, NamedTuple
 from i2s_spec.linter.analysis.subject import Subject, analysis
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ name that matches nothing is returned, too, with the reason, so that it gets a r
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, NamedTuple
 
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.source import is_address
-from i2s_spec.light_typing import BinaryIO, Iterable, Iterator, NamedTuple
 
 SUFFIX = ".gguf"
 

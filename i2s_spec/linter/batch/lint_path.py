@@ -9,10 +9,11 @@ fails, the result says so. It can be used directly in a `map` of a process pool,
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 from i2s_spec.errors import Fault, FormatError, MissingExtra, Span, TrustedText, quote
-from i2s_spec.light_contexts import ExitStack
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable
 from i2s_spec.linter.engine import lint, open_reference
 from i2s_spec.linter.options import Options, defaults
 from i2s_spec.linter.report_data import Bug, FileReport, Report

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack
+from functools import partial
 from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
 
 from i2s_spec.errors import FormatError
-from i2s_spec.light_contexts import ExitStack
-from i2s_spec.light_functools import partial
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Callable, Generator, Iterable
 from i2s_spec.linter.batch.file_arguments import Input, inputs
 from i2s_spec.linter.batch.lint_path import failed, lint_path, refused, unreadable
 from i2s_spec.linter.engine import open_reference

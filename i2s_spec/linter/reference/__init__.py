@@ -10,8 +10,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from i2s_spec.gguf.source import Origin
-from i2s_spec.light_typing import NamedTuple
 
 
 class Reference(NamedTuple):

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, ClassVar
 
-from i2s_spec.light_functools import partial
-from i2s_spec.light_typing import Any, Callable, ClassVar, Iterable
 from i2s_spec.linter.report_data import FileReport, Report, Totals
 from i2s_spec.linter.rule import Severity
 

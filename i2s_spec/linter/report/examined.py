@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.draw.text import size_words, visible
 from i2s_spec.errors import counted
-from i2s_spec.light_functools import tally
-from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, Mapping
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.schema.types import I2_S, RETIRED
 
@@ -30,7 +31,7 @@ def examined(subject: Subject) -> dict[str, Any] | None:
     if subject.file.version is None:
         return None
     file, tensor = subject.file, subject.file.index.tensor
-    numbers = tally(tensor(i).type for i in range(file.index.tensors))
+    numbers = Counter(tensor(i).type for i in range(file.index.tensors))
     # Use only cached results, which rules have asked for already.
     survey = vars(subject).get("survey")
     return {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from i2s_spec.draw.hexdump import digits_for, rows
 from i2s_spec.errors import counted
-from i2s_spec.light_typing import Any, Iterator, Mapping
 
 #: The marks under a byte of the finding, and between two such bytes.
 CARETS = "^^"

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-
-from i2s_spec.light_typing import Any, Final
-from i2s_spec.pattern import pattern
+from typing import Any, Final
 
 #: How many of them are listed, and the smallest rest that is counted instead of listed.
 LISTED: Final = 5
 LEFT: Final = 3
 
 #: Quoted names of tensors, and numbers.
-_NAME: Final = pattern(r"'[^']*'")
-_NUMBER: Final = pattern(r"\d[\d,.]*")
+_NAME: Final = re.compile(r"'[^']*'")
+_NUMBER: Final = re.compile(r"\d[\d,.]*")
 
 
 def repeated(findings: Sequence[Mapping[str, Any]]) -> set[int]:

@@ -7,9 +7,9 @@ there are no timestamps, and everything from a file is escaped, so equal inputs 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from i2s_spec._version import tool
-from i2s_spec.light_typing import Any
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report_data import FileReport, Totals
 from i2s_spec.linter.rule import Severity

@@ -9,8 +9,10 @@ The place is a byte range of the file that can be given to `i2s dump`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
 from i2s_spec.errors import counted
-from i2s_spec.light_typing import Any, Iterator, Mapping, Sequence
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.examined import examined, sentence
 from i2s_spec.linter.report_data import FileReport, Totals, ok_words

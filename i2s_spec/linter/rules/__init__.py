@@ -13,7 +13,9 @@ applies.
 
 from __future__ import annotations
 
-from i2s_spec.light_typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
+
 from i2s_spec.linter.rule import REGISTRY, Facts, Needs, Rule, Severity
 from i2s_spec.linter.rules.index import INDEX
 

@@ -6,9 +6,11 @@ of a module find nothing in a file to which it does not apply, and a test checks
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
 from i2s_spec.errors import FormatError
 from i2s_spec.inspect.placement import LEGACY_I2_S
-from i2s_spec.light_typing import TYPE_CHECKING, Callable, Final
 from i2s_spec.schema import limits
 from i2s_spec.schema.types import I2_S
 

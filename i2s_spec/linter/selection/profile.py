@@ -7,9 +7,11 @@ slug; if several match a rule, the longest counts.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple, get_args
+
 from i2s_spec.errors import quote
 from i2s_spec.inspect.survey.reading import Mode
-from i2s_spec.light_typing import Collection, Iterable, Mapping, NamedTuple, choices_of
 from i2s_spec.linter.rule import Facts, Needs, Severity
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import faults
@@ -56,7 +58,7 @@ PROFILES: dict[str, Profile] = {
 }  # fmt: skip
 
 #: How much of the payloads may be read.
-READINGS: tuple[Mode, ...] = choices_of(Mode)
+READINGS: tuple[Mode, ...] = get_args(Mode)
 
 #: Rules that say that there was nothing to check; they always apply.
 INDISPENSABLE = faults.NO_INPUT | {faults.CHANGED.code}

@@ -10,9 +10,10 @@ covered nothing in a run is mentioned, so that it can be removed.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
-from i2s_spec.light_functools import lru_cache
-from i2s_spec.light_typing import TYPE_CHECKING, Iterable, NamedTuple
 from i2s_spec.linter.report_data import FileReport
 
 if TYPE_CHECKING:

@@ -15,7 +15,9 @@ model, `qwen3-lm` a language model, and files of both say `qwen3`. `declared_arc
 
 from __future__ import annotations
 
-from i2s_spec.light_typing import TYPE_CHECKING, Container, Final, Iterable, Iterator, Mapping, NamedTuple
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
 from i2s_spec.schema.architectures import inventory, keys
 from i2s_spec.schema.architectures.inventory import TensorSpec
 from i2s_spec.schema.architectures.keys import Key

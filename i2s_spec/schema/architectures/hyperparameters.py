@@ -9,8 +9,10 @@
 (64, 4, 10000.0)
 """
 
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
 from i2s_spec.errors import FormatError, Span, TrustedText
-from i2s_spec.light_typing import Any, Iterable, Mapping, NoReturn
 from i2s_spec.schema.architectures.architecture import PREFIXES, Architecture, declared_architecture
 from i2s_spec.schema.architectures.keys import (
     ARCHITECTURE_UNKNOWN,

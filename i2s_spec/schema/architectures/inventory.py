@@ -7,7 +7,8 @@ them.
 
 from __future__ import annotations
 
-from i2s_spec.light_typing import Final, NamedTuple
+from typing import Final, NamedTuple
+
 from i2s_spec.schema.architectures.keys import EXPECTED, OPTIONAL, REQUIRED
 
 #: The roles of tensors; I2_S was made for `projection`.

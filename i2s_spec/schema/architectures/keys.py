@@ -9,8 +9,9 @@ Evidence: the loaders of microsoft/BitNet's llama.cpp fork and of ik_llama.cpp w
 
 from __future__ import annotations
 
+from typing import Any, Final, NamedTuple
+
 from i2s_spec.errors import Fault
-from i2s_spec.light_typing import Any, Final, NamedTuple
 
 #: Whether a key or a tensor is required.
 REQUIRED: Final = "required"  # loaders refuse the file without it

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from i2s_spec.errors import counted, quote
-from i2s_spec.light_typing import Any, Final, NamedTuple
 from i2s_spec.schema.architectures.keys import EXPECTED, OPTIONAL, REQUIRED, Key
 
 #: The prefix of these keys.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from i2s_spec.light_typing import Any, NamedTuple
+from typing import Any, NamedTuple
 
 
 class Hyperparameters(NamedTuple):

@@ -17,7 +17,8 @@ special-token      the number of the first or the last token of texts is beyond 
 
 from __future__ import annotations
 
-from i2s_spec.light_typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
+
 from i2s_spec.schema.architectures.keys import NEWER_PRE_TOKENIZERS
 
 

@@ -9,7 +9,7 @@ changing its length; the SHA-256 is. Sizes that were computed from an inventory 
 
 from __future__ import annotations
 
-from i2s_spec.light_typing import Final, NamedTuple
+from typing import Final, NamedTuple
 
 #: How the size of a release is known.
 CHECKED: Final = "published, and equal to what its inventory adds up to"

@@ -3,7 +3,8 @@
 Nothing is computed from the number, so a wrong one costs no more than confusion. Sources as in `tensor_types`.
 """
 
-from i2s_spec.light_typing import Final
+from typing import Final
+
 from i2s_spec.schema.registry.meaning import BITNET, IK, PRISM, UPSTREAM, Meaning, periods
 
 _LLAMA: Final = "ggml-org/llama.cpp include/llama.h"

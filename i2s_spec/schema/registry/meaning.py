@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import prod
+from typing import Final, NamedTuple
 
-from i2s_spec.light_typing import Final, NamedTuple
 from i2s_spec.schema import types
 
 #: The programs that assign numbers.

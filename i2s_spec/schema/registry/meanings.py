@@ -13,9 +13,9 @@ one, and by metadata keys that only one program writes.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from i2s_spec.errors import counted
-from i2s_spec.light_typing import Final
 from i2s_spec.schema import types
 from i2s_spec.schema.registry.file_types import FILE_TYPES
 from i2s_spec.schema.registry.meaning import OWN_KEYS, BlockSize, Meaning

@@ -6,7 +6,8 @@ release, and from microsoft/BitNet's submodule. For each number, the most likely
 `types`.
 """
 
-from i2s_spec.light_typing import Final
+from typing import Final
+
 from i2s_spec.schema.registry.meaning import BITNET, IK, PRISM, UPSTREAM, BlockSize, Meaning, periods
 
 _GGML: Final = "ggml-org/ggml include/ggml.h"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from planted import layouts
 
+from i2s_spec.codec.buffers import zeros
 from i2s_spec.codec.native import pack
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.source import BufferSource, FileSource
@@ -16,7 +17,6 @@ from i2s_spec.inspect.evidence.counted import count, counts_size, room
 from i2s_spec.inspect.evidence.grams import GramReader
 from i2s_spec.inspect.evidence.hypotheses import named
 from i2s_spec.inspect.evidence.roles import Matrix
-from i2s_spec.light_arrays import zeros
 from i2s_spec.schema.dialect import CODE_MAPS, parse
 
 TRITS = np.random.default_rng(3).choice([-1, 0, 1], size=(12, 256), p=[0.2, 0.5, 0.3]).astype(np.int8)

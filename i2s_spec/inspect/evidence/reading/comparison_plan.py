@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from i2s_spec.codec.buffers import as_kind, packed, zeros
 from i2s_spec.gguf import huge_pages
 from i2s_spec.inspect.evidence import _bit_sums, profiles
 from i2s_spec.inspect.evidence.bit_sums import kernel_row
@@ -12,8 +16,6 @@ from i2s_spec.inspect.evidence.comparisons import NO_SCORES, SOURCES, MatrixComp
 from i2s_spec.inspect.evidence.counted import counted_bits, counts_size, step_of
 from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, orders
 from i2s_spec.inspect.evidence.roles import GAINS, WRITERS
-from i2s_spec.light_arrays import as_kind, packed, zeros
-from i2s_spec.light_typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.evidence.roles import Matrix, Roles

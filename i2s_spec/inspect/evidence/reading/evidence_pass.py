@@ -6,6 +6,8 @@ is compiled and holds no lock. The caller's thread makes the comparisons of Gram
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 from i2s_spec.gguf.source import FileSource
 from i2s_spec.inspect.evidence.comparisons import (
     MatrixComparison,
@@ -17,7 +19,6 @@ from i2s_spec.inspect.evidence.comparisons import (
 from i2s_spec.inspect.evidence.counted import Counted, count, room
 from i2s_spec.inspect.evidence.grams import GramReader
 from i2s_spec.inspect.evidence.reading.comparison_plan import Key, Plan, of_rows
-from i2s_spec.light_typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File

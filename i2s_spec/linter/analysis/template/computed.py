@@ -4,10 +4,12 @@ A computed name may be any name, and a growing text may reach any size. Neither 
 may still do harm in other ways. No chat template needs them.
 """
 
-from i2s_spec.light_typing import Final, Iterator
+import re
+from collections.abc import Iterator
+from typing import Final
+
 from i2s_spec.linter.analysis.template.lexer import Hazard, Part, Token
 from i2s_spec.linter.analysis.template.loops import MANY, number_in
-from i2s_spec.pattern import pattern
 
 #: Filters that give a number or leave text unchanged; all others can turn one name into another.
 _PLAIN_FILTERS: Final = frozenset({"length", "count", "int", "abs", "min", "max", "sum", "round", "string"})
@@ -31,7 +33,7 @@ _WIDENS: Final = frozenset(
 _MOST: Final = 64
 _OPEN: Final = {"[": "]", "(": ")", "{": "}"}
 #: A width or precision of a format that is given by another argument.
-_STARRED: Final = pattern(r"%[#0 +.\d-]*\*")
+_STARRED: Final = re.compile(r"%[#0 +.\d-]*\*")
 
 
 def computed_names(part: Part) -> Iterator[Hazard]:

@@ -10,13 +10,14 @@ gets only when a message contains a certain word. Positions are bytes of the tem
     []
 """
 
+import re
+from collections.abc import Iterable, Iterator
 from itertools import islice, takewhile
+from typing import Final
 
-from i2s_spec.light_typing import Final, Iterable, Iterator
 from i2s_spec.linter.analysis.template.computed import computed_names, grown, leads_out, recursions
 from i2s_spec.linter.analysis.template.lexer import Broken, Hazard, Part, Token, cut
 from i2s_spec.linter.analysis.template.loops import loops, powers
-from i2s_spec.pattern import pattern
 
 #: How much of a template is examined. The largest of published models has 30 KB; a longer one gets a finding for that.
 LOOKED_AT: Final = 1 << 18
@@ -32,7 +33,7 @@ _INTERPRETER: Final = frozenset(
 #: Parts of dangerous attribute names that are searched in texts, in any case (filters change it) and also reversed.
 #: Subscripts reach attributes, too; and a generator, which many filters return, leads to the interpreter without
 #: underscores.
-_NAMED: Final = pattern(
+_NAMED: Final = re.compile(
     r"(?i)__[A-Z]\w{0,28}?__|(?:gi|cr|ag|tb)_frame|f_(?:globals|builtins|locals)|func_(?:globals|code)"
 )
 #: Texts of ASCII without any of these, in small letters, name none of them: most texts, which then need no expression.
@@ -46,7 +47,7 @@ _PAIRS: Final = {"for": "endfor", "if": "endif", "macro": "endmacro"}
 _SEARCHES: Final = frozenset({"find", "index", "count", "startswith", "endswith", "rfind"})
 #: Keywords that end the condition on one message.
 _ENDS: Final = frozenset({"and", "or", "not", "else", "is", "if"})
-_SENTENCE: Final = pattern(r"(?<![A-Za-z'])(?:(?:[A-Za-z']{2,}|[AIa])[ ,]+){5,}[A-Za-z']{2,}")
+_SENTENCE: Final = re.compile(r"(?<![A-Za-z'])(?:(?:[A-Za-z']{2,}|[AIa])[ ,]+){5,}[A-Za-z']{2,}")
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _OF_WORDS: Final = _LETTERS + " .'-"
 

@@ -9,8 +9,9 @@ Blanks, letters and digits are those of Unicode, as in Jinja. It needs linear ti
 
 from __future__ import annotations
 
-from i2s_spec.light_typing import Callable, Final, Iterator, NamedTuple
-from i2s_spec.pattern import pattern
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
 
 class Token(NamedTuple):
@@ -58,8 +59,8 @@ _PLAIN_ESCAPES: Final = {
 _ESCAPE_DIGITS: Final = {"x": 2, "u": 4, "U": 8}
 #: Characters of a name that an escape may give.
 _LONGEST_CHARACTER_NAME: Final = 100
-_RAW: Final = pattern(r"\{%[-+]?\s*raw\s*-?%\}")
-_RAW_END: Final = pattern(r"\{%[-+]?\s*endraw\s*[-+]?%\}")
+_RAW: Final = re.compile(r"\{%[-+]?\s*raw\s*-?%\}")
+_RAW_END: Final = re.compile(r"\{%[-+]?\s*endraw\s*[-+]?%\}")
 
 
 class Broken(Exception):

@@ -1,6 +1,8 @@
 """This module finds code in a template that could take unbounded time or memory: loops, powers, repeated texts."""
 
-from i2s_spec.light_typing import Final, Iterator
+from collections.abc import Iterator
+from typing import Final
+
 from i2s_spec.linter.analysis.template.lexer import Hazard, Part, Token
 
 #: How many nested loops are remembered with their lists.

@@ -1,8 +1,10 @@
 """Rules about numbers that mean different things in different forks."""
 
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
 from i2s_spec.errors import Span, TrustedText
-from i2s_spec.light_functools import tally
-from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
@@ -17,7 +19,7 @@ _MIXED: Final = frozenset({0, 1, 32})
 
 def _commonest(known: ArchitectureView) -> tuple[str, int, int] | None:
     """The most common type of the projections, the number of projections with it, and the number of all."""
-    counts = tally(row.type for row in known.projections() if row.type)
+    counts = Counter(row.type for row in known.projections() if row.type)
     if not counts:
         return None
     name = max(counts, key=counts.__getitem__)  # the first of equals

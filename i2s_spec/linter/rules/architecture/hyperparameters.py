@@ -1,8 +1,10 @@
 """Rules about the sizes and numbers that metadata give a model."""
 
+from collections.abc import Iterator
+from math import isfinite
+from typing import Any, Final
+
 from i2s_spec.errors import TrustedText
-from i2s_spec.light_numbers import isfinite
-from i2s_spec.light_typing import Any, Final, Iterator
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule

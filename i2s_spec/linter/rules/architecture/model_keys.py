@@ -1,8 +1,10 @@
 """Rules about the keys of a model: which ones it has, their types and their names."""
 
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+
 from i2s_spec.errors import TrustedText
-from i2s_spec.light_functools import cache
-from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule

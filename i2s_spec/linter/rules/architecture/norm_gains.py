@@ -1,10 +1,10 @@
 """Rules about the gains of norms: whether they were trained, and whether they were converted correctly."""
 
 from collections.abc import Iterator
+from typing import Final
 
+from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import TrustedText
-from i2s_spec.light_numbers import numbers
-from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.architecture_view import Row, architecture_view
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.rule import WARNING, Finding, Sampled, rule

@@ -1,9 +1,9 @@
 """Rules about the Hadamard rotation that PrismML's models fold into their weights, and the keys that declare it."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText
-from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, rule
 from i2s_spec.schema.architectures.rotation import KEYS, PREFIX, Rotation, RotationError, declared

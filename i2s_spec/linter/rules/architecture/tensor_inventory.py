@@ -1,8 +1,10 @@
 """Rules about the tensors that an architecture needs: which ones the file has, and their shapes."""
 
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
 from i2s_spec.errors import TrustedText
-from i2s_spec.light_functools import tally
-from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
@@ -247,7 +249,7 @@ def release_changed(subject: Subject) -> Iterator[Finding]:
         return
     from i2s_spec.schema.programs.releases import RELEASES
 
-    types = tally(row.type for row in known.rows)
+    types = Counter(row.type for row in known.rows)
     for release in RELEASES:
         if release.architecture != known.name or release.size in (None, subject.file.size):
             continue

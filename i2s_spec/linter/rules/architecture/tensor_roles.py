@@ -1,8 +1,10 @@
 """Rules about the roles of tensors: the types that fit a role, and differences of models with the same tensors."""
 
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
 from i2s_spec.errors import TrustedText, counted
-from i2s_spec.light_functools import tally
-from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
@@ -121,7 +123,7 @@ def ternary_types_mixed(subject: Subject) -> Iterator[Finding]:
     Fix: quantize all projections in one go.
     """
     known = architecture_view(subject)
-    counts = tally(row.type for row in known.projections() if row.is_ternary)
+    counts = Counter(row.type for row in known.projections() if row.is_ternary)
     if len(counts) > 1:
         rarest = min(counts, key=lambda kind: (counts[kind], kind))
         row = next(row for row in known.projections() if row.type == rarest)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from typing import Final
 
 from i2s_spec.errors import Span, TrustedText, counted, quote
-from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.checkpoint_facts import PIECE, CheckpointFacts
 from i2s_spec.linter.rule import NOTE, Finding, Needs, rule
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from statistics import median
+from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import Span, TrustedText, counted, quote
-from i2s_spec.light_typing import TYPE_CHECKING, Final
 from i2s_spec.linter.analysis.checkpoint_facts import WORDS, CheckpointFacts
 from i2s_spec.linter.rule import WARNING, Finding, Needs, rule
 from i2s_spec.linter.rules.checkpoint.folder_tensors import CHECKPOINTS

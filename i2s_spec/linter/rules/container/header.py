@@ -1,6 +1,7 @@
 """Rules about the header: version, byte order and counts."""
 
-from i2s_spec.light_typing import Iterator
+from collections.abc import Iterator
+
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import BYTES_MISSING, NOTE, Finding, Stops, raised, rule
 from i2s_spec.schema import faults

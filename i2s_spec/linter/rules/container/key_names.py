@@ -1,16 +1,17 @@
 """Rules about the names of key-values."""
 
+import re
+from collections.abc import Iterator
+
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.gguf import _scanner
-from i2s_spec.light_typing import Iterator
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import BYTES_MISSING, NOTE, WARNING, Finding, Fix, raised, rule
-from i2s_spec.pattern import pattern
 from i2s_spec.schema import faults, limits
 from i2s_spec.schema.types import ValueType
 
-_CONTROL = pattern(rb"[\x00-\x1f\x7f]")
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _STRING, _ARRAY = int(ValueType.STRING), int(ValueType.ARRAY)
 
 

@@ -1,8 +1,9 @@
 """Rules about the types and values of key-values, and about the alignment."""
 
+from collections.abc import Iterator
+
 from i2s_spec.errors import Span
 from i2s_spec.gguf import _scanner
-from i2s_spec.light_typing import Iterator
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import BYTES_MISSING, NO_DATA_START, PLACE_UNKNOWN, WARNING, Finding, Fix, raised, rule
 from i2s_spec.schema import faults

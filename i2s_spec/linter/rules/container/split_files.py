@@ -1,17 +1,17 @@
 """Rules about files that are one part of a split model."""
 
 import os
+import re
 from collections.abc import Iterator
+from typing import Any
 
 from i2s_spec.errors import Span, TrustedText, counted
-from i2s_spec.light_typing import Any
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import Finding, Fix, rule
-from i2s_spec.pattern import pattern
 from i2s_spec.schema.types import ValueType
 
 #: How loaders name the parts of a model: a prefix, the number of the part (from 1), the number of parts.
-_PART = pattern(r"(?s)(?P<prefix>.*)-(?P<no>\d{5})-of-(?P<count>\d{5})\.gguf")
+_PART = re.compile(r"(?s)(?P<prefix>.*)-(?P<no>\d{5})-of-(?P<count>\d{5})\.gguf")
 _WANTED = {
     b"split.no": ValueType.UINT16,
     b"split.count": ValueType.UINT16,

@@ -1,13 +1,14 @@
 """Rules about single tensor infos: names, shapes, types."""
 
+import re
+from collections.abc import Iterator
+from math import prod
+
 from i2s_spec.errors import TrustedText
 from i2s_spec.gguf.reader import Tensor
 from i2s_spec.inspect.placement import sound_shape
-from i2s_spec.light_numbers import prod
-from i2s_spec.light_typing import Iterator
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import BYTES_MISSING, DATA_MISSING, WARNING, Finding, Fix, Stops, raised, rule
-from i2s_spec.pattern import pattern
 from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.checks import TENSOR_COUNT_SPAN
 from i2s_spec.schema.limits import INT64_END
@@ -345,7 +346,7 @@ def scale_companion(subject: Subject) -> Iterator[Finding]:
             yield scale_companion.at(subject.name_span(i), name=name)
 
 
-_SCALE = pattern(rb"_scale\Z")
+_SCALE = re.compile(rb"_scale\Z")
 
 
 @rule("G320", "tensor-count-short", "the header counts {got:tensor}, and more tensor infos follow: {more}; the first is "

@@ -1,8 +1,9 @@
 """Rules about positions of tensors: overlaps, gaps, order, and tensors beyond the end of the file."""
 
+from collections.abc import Iterator
+
 from i2s_spec.errors import Span, TrustedText, counted
 from i2s_spec.inspect.placement import Placement
-from i2s_spec.light_typing import Iterator
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.analysis.tensor_extents import oversized, size_mistake
 from i2s_spec.linter.rule import DATA_MISSING, NOTE, WARNING, Finding, Fix, rule

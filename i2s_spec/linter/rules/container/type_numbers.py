@@ -1,9 +1,9 @@
 """Rules about type numbers whose meaning a program changed."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from i2s_spec.errors import TrustedText, quote
-from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import Finding, rule
 from i2s_spec.schema.types import BY_NAME, READINGS, padded

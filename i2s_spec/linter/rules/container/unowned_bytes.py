@@ -1,11 +1,11 @@
 """Rules about bytes that belong to no tensor, and about data that was never written."""
 
+from collections.abc import Iterator, Set
 from itertools import chain
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.source import Source
-from i2s_spec.light_typing import Iterator, Set
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import extent_anomalies, holes, oversized, padding
 from i2s_spec.linter.rule import WARNING, Finding, Fix, rule

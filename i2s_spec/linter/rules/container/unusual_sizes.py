@@ -1,6 +1,7 @@
 """Rules about unusual sizes and counts: legal, but bounded here and worth a finding."""
 
-from i2s_spec.light_typing import Iterator
+from collections.abc import Iterator
+
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import WARNING, Finding, Fix, raised, rule
 from i2s_spec.schema import faults, limits

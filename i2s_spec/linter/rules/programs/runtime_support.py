@@ -5,9 +5,9 @@ Each finding is about one runtime. Its verdict comes from `linter.runtimes`; the
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from i2s_spec.errors import Span, TrustedText
-from i2s_spec.light_typing import TYPE_CHECKING
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Needs, rule
 

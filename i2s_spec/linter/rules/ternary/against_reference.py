@@ -6,9 +6,9 @@ They apply only where a reference is given.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from i2s_spec.errors import Span, TrustedText, quote
-from i2s_spec.light_typing import TYPE_CHECKING
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Needs, rule
 from i2s_spec.linter.rules.ternary.i2s_layout import REPACK

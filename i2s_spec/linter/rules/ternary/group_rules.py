@@ -6,10 +6,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from math import prod
+from typing import TYPE_CHECKING, Any
 
 from i2s_spec.codec.payload_facts import Groups
 from i2s_spec.errors import TrustedText
-from i2s_spec.light_typing import TYPE_CHECKING, Any
 from i2s_spec.linter.analysis.group_anomalies import (
     FAR,
     block_span,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
 from i2s_spec.errors import Span, TrustedText
-from i2s_spec.light_numbers import prod
-from i2s_spec.light_typing import TYPE_CHECKING, Iterator, Sequence
 from i2s_spec.linter.analysis.duplicates import duplicate_payloads, rows_repeat
 from i2s_spec.linter.analysis.payload_stats import COMPARED, Region, payload_anomalies
 from i2s_spec.linter.analysis.scales import odd

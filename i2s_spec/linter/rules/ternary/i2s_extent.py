@@ -1,11 +1,13 @@
 """Rules about the extent of I2_S tensors: how many elements and bytes, and sizes that show a mistake of the writer."""
 
+from array import array
+from collections.abc import Iterator, Set
 from itertools import repeat
+from math import isfinite, prod
 
+from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import TrustedText
 from i2s_spec.inspect.placement import LEGACY_I2_S, Placement, sound_shape
-from i2s_spec.light_numbers import isfinite, numbers, prod, series
-from i2s_spec.light_typing import Iterator, Set
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.analysis.tensor_extents import BLOCK, chunks, mis_sized, row_scales
 from i2s_spec.linter.rule import WARNING, Finding, Fix, Rule, Stops, rule
@@ -301,7 +303,7 @@ def foreign_scales(subject: Subject) -> tuple[list[Placement], int]:
     seen, window, at = 0, b"", 0
     survey = subject.survey
     rows = subject.file.index.tensors
-    places = series("i", rows, repeat(-1, rows))  # of each row of the table in the survey
+    places = array("i", repeat(-1, rows))  # of each row of the table in the survey
     if survey is not None:
         for place, row in enumerate(survey.rows):
             places[row] = place

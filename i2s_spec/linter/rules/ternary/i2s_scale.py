@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from math import isfinite
+from typing import Final
+
 from i2s_spec.errors import TrustedText, counted
-from i2s_spec.light_numbers import isfinite
-from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.payload_stats import COMPARED, compared, payload_anomalies
 from i2s_spec.linter.analysis.scales import (
     SIBLINGS,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
 from i2s_spec.errors import Span, TrustedText
-from i2s_spec.light_typing import TYPE_CHECKING, Final, Iterator, NamedTuple
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, rule
-from i2s_spec.pattern import pattern
 from i2s_spec.schema.types import ValueType
 
 if TYPE_CHECKING:
@@ -37,24 +39,24 @@ _ADDRESS_KEYS: Final = (
     b"url", b"link", b"doi", b"repository", b"description", b"license", b"author", b"organization",
 )  # fmt: skip
 
-_ADDRESS: Final = pattern(
+_ADDRESS: Final = re.compile(
     rb"(?i)(?:https?|ftp|file|wss?)://[^\s'\"<>]{3,}|\bjavascript:[^\s'\"<>]{3,}|\bdata:[a-z]+/[a-z.+-]+[;,][^\s'\"<>]*",
 )
 _FOLDERS: Final = (b"home", b"root", b"etc", b"Users", b"var", b"tmp", b"mnt", b"proc", b"dev")
-_PATH: Final = pattern(rb"(?:\.\./)+|/(?:" + b"|".join(_FOLDERS) + rb")/|[A-Za-z]:\\[A-Za-z]")
+_PATH: Final = re.compile(rb"(?:\.\./)+|/(?:" + b"|".join(_FOLDERS) + rb")/|[A-Za-z]:\\[A-Za-z]")
 #: A text without any of these has no path: most texts, which then need no expression.
 _PARTS_OF_PATHS: Final = (b"../", b":\\", *(b"/" + folder + b"/" for folder in _FOLDERS))
 _CONTROL_BYTES: Final = bytes({*range(32), 0x7F} - set(b"\t\n\r"))
-_CONTROL: Final = pattern(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
 #: Soft hyphen, zero-width and directional marks, tags, spare variation selectors. Characters that join emoji are left out.
-_INVISIBLE: Final = pattern(
+_INVISIBLE: Final = re.compile(
     rb"\xc2\xad|\xe1\xa0\x8e|\xe2\x80[\x8b\x8e\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf|\xf3\xa0[\x80-\x87]."
 )
 _IN_BLOB: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
 _OUTSIDE: Final = bytes(range(256)).translate(None, _IN_BLOB)
 #: A table that replaces all other characters with a blank.
 _APART: Final = bytes.maketrans(_OUTSIDE, b" " * len(_OUTSIDE))
-_BLOB: Final = pattern(rb"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{96,}={0,2}")
+_BLOB: Final = re.compile(rb"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{96,}={0,2}")
 _LEAST_BLOB: Final = 96
 
 

@@ -1,8 +1,10 @@
 """Rules about the tokens and merges of a vocabulary."""
 
+from collections.abc import Iterator
+from typing import Final
+
 from i2s_spec.errors import TrustedText
 from i2s_spec.gguf import string_arrays
-from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.architecture_view import NEWLINES, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule

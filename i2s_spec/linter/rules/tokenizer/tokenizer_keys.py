@@ -1,7 +1,9 @@
 """Rules about the keys of the tokenizer."""
 
+from collections.abc import Iterator
+from typing import Final
+
 from i2s_spec.errors import TrustedText
-from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.architecture_view import TURN_ENDS, ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule

@@ -3,11 +3,13 @@
 Only the beginning of a list is checked (`LOOKED_AT`): a mistake of a converter affects the whole list.
 """
 
+from collections.abc import Iterator
+from typing import Final
+
+from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import TrustedText
 from i2s_spec.gguf import string_arrays
 from i2s_spec.gguf.string_arrays import Strings
-from i2s_spec.light_numbers import numbers
-from i2s_spec.light_typing import Final, Iterator
 from i2s_spec.linter.analysis.architecture_view import TEXT_BEGINS, TEXT_ENDS, ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import WARNING, Finding, rule

@@ -1,4 +1,4 @@
-"""This module makes arrays of numbers for compiled code without NumPy, whose import takes longer than most runs of `i2s`.
+"""Buffers of numbers for compiled code without NumPy, whose import takes longer than most runs of `i2s`.
 
 They are plain `memoryview` objects: compiled code takes them as it takes arrays of NumPy, and `np.asarray` gives an array
 of the same memory. Kinds are those of `struct`.
@@ -8,11 +8,16 @@ of the same memory. Kinds are those of `struct`.
     ((2, 3), [0.0, 0.0, 0.0])
     >>> packed("q", [1, 2]).tolist()
     [1, 2]
+    >>> list(numbers("f", bytes.fromhex("0000403f"), "little"))
+    [0.75]
 """
 
 from __future__ import annotations
 
-from i2s_spec.light_typing import Any, Collection, Final, cast
+import struct
+import sys
+from collections.abc import Collection, Sequence
+from typing import Any, Final, Literal, cast
 
 #: Bytes of a number of each kind.
 BYTES: Final = {"b": 1, "B": 1, "i": 4, "I": 4, "q": 8, "f": 4, "d": 8}
@@ -35,8 +40,6 @@ def shaped(numbers: memoryview[Any], kind: str, *shape: int) -> memoryview[Any]:
 
 def packed(kind: str, numbers: Collection[Any]) -> memoryview[Any]:
     """Numbers as an array of one dimension that cannot be written."""
-    import struct
-
     return as_kind(struct.pack(f"{len(numbers)}{kind}", *numbers), kind)
 
 
@@ -44,3 +47,15 @@ def as_kind(data: Any, kind: str) -> memoryview[Any]:
     """The bytes of a buffer as numbers of a kind."""
     made: Any = memoryview(data)
     return cast("memoryview[Any]", made.cast(kind))
+
+
+def numbers(kind: str, data: bytes, order: Literal["little", "big"]) -> Sequence[Any]:
+    """Bytes as numbers of a kind of `struct` that has one to eight bytes, except `e`.
+
+    :param data: whole numbers
+    :param order: the byte order of the data
+    """
+    if order == sys.byteorder:
+        found: Sequence[Any] = as_kind(data, kind)
+        return found
+    return struct.unpack(f"{'<' if order == 'little' else '>'}{len(data) // struct.calcsize('=' + kind)}{kind}", data)
