@@ -31,7 +31,7 @@ BARE = "python -S -c pass"
 #: Runs of a command in its turn; the shortest counts.
 WINDOWS = 5
 #: The script of newer installers, abbreviated, and the words for it in rows.
-WITHOUT_RE = "import sys\n\nfrom i2s_spec.cli import program\n\nsys.exit(program())\n"
+WITHOUT_RE = "import sys\n\nfrom i2s_spec.cli import main\n\nsys.exit(main())\n"
 OTHERWISE = "a script without re"
 
 

@@ -10,6 +10,7 @@ import re
 import tempfile
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -63,7 +64,7 @@ def picture() -> str:
         path = Path(folder) / "model.gguf"
         new(path)
         path.write_bytes(mishap.apply(path.read_bytes()))
-        report = lint(path, details=details_of([kind("text"), kind("html")])).replaced(path="model.gguf")
+        report = replace(lint(path, details=details_of([kind("text"), kind("html")])), path="model.gguf")
         regions = lint(path, details=gather).details["regions"]
     lines = list(_terminal(report))
     parts = [rect(_EDGE, _EDGE, WIDTH - 2 * _EDGE, _LINE * len(lines) + 22, "screen")]
