@@ -28,7 +28,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from difflib import unified_diff
@@ -75,8 +75,9 @@ EXPECTED = (
 #: Texts that differ between runs of the same program, with what stands for them in a comparison.
 NOISE = (
     (rb"\b\d+(?:[.,]\d+)*(?:e-?\d+)? ?(?:ns|us|ms|s|seconds?|minutes?)(?=[\s,;:.)<\"]|$)", b"<time>"),
-    (rb"\b[\d.,]+ (?:[KMG]i?B|tokens|weights|files)(?: per second|/s)", b"<speed>"),
+    (rb"\b[\d.,]+ (?:[KMG]i?B|tok|tokens|weights|files)(?: per second|/s)", b"<speed>"),
     (rb"\"(seconds|elapsed|tokens_per_second|duration|speed|time)\": [\d.e-]+", rb'"\1": <time>'),
+    (rb"\"tokens_per_second\": \{[^}]*\}", b'"tokens_per_second": <speed>'),
     (rb" time=\"[\d.]+\"", b' time="<time>"'),
     (rb" at 0x[0-9a-f]{6,}", b" at <address>"),
     (rb"i2s-[a-z0-9_]{8}\b|tmp[a-z0-9_]{8}\b", b"<temporary>"),
@@ -99,11 +100,11 @@ class Case(NamedTuple):
         """A line for a shell that does the same."""
         words = [f"cd $(mktemp -d) && ln -s {shlex.quote(str(inputs))} in"]
         words += [f"printf %s {shlex.quote(text)} > {shlex.quote(name)}" for name, text in self.files]
-        given = {**ENVIRONMENT, **dict(self.environment)}
-        prefix = " ".join(f"{key}={shlex.quote(value)}" for key, value in given.items())
-        feed = f" <<< {shlex.quote(self.text)}" if self.text else ""
-        words += [f"{prefix} {Path(python).parent / 'i2s'} {shlex.join(step)}{feed}" for step in self.steps]
-        return " && ".join(words[:-1]) + "; " + words[-1] if len(self.steps) == 1 else "; ".join(words)
+        settings = " ".join(f"{key}={shlex.quote(value)} " for key, value in self.environment)
+        program = f"env $E {settings}{Path(python).parent / 'i2s'}"
+        feed = f" <<< {shlex.quote(self.text.rstrip())}" if self.text else ""
+        words += [f"{program} {shlex.join(step)}{feed}" for step in self.steps]
+        return "; ".join(words)
 
 
 # The inputs and the commands
@@ -417,11 +418,11 @@ class Maker:
             yield f"schema --format {form} -o out"
         yield from (f"vectors export {words}" for words in ("suite", "--malformed mal", "--malformed mal --no-i2s -q"))
         yield from (f"vectors list {words}" for words in ("", "--op dequant", "--flag scale-as-f16"))
-        yield from (f"vectors package out --for {kind}" for kind in "pypi npm go cargo tar".split())
-        yield from ("spec test", "spec build", "spec write", "info", "info --json")
+        yield from (f"vectors package out --for {kind}" for kind in self.every("tar pypi npm go cargo".split(), 2))
+        yield from ("info", "info --json")
         yield from (f"completion {shell}" for shell in "bash zsh fish no".split())
         decoder = "-q -- grep -q GGUF {}"
-        for seed in "012":
+        for seed in "01":
             for words in "--runs 60/--runs 40 --json --reads model/--runs 40 --format junit".split("/"):
                 yield f"fuzz {words} --seed {seed} --effort 20 {decoder}"
         yield "fuzz --list-duties"
@@ -632,6 +633,9 @@ def report(found: Sequence[Difference], sides: Sequence[Side], cases: Sequence[C
         groups[each.reason or "", each.kind].append(each)
     unexpected = sum(each.reason is None for each in found)
     lines = [f"# {len(cases)} cases: {unexpected} differences, and {len(found) - unexpected} that are expected", ""]
+    codes = Counter(code for each in sides[0].codes.values() for code in each)
+    lines += [f"Exit codes of the base: {', '.join(f'{count} × {code}' for code, count in codes.most_common())}", ""]
+    lines += [f"    E='{' '.join(f'{key}={value}' for key, value in ENVIRONMENT.items())}'", ""]
     for (reason, _), members in sorted(groups.items(), key=lambda item: (bool(item[0][0]), -len(item[1]))):
         verbs = ", ".join(sorted({each.case.verb for each in members}))
         lines += [f"## {len(members)} × {verbs}: {members[0].name}{f' (expected: {reason})' if reason else ''}", ""]
