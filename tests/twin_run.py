@@ -410,7 +410,7 @@ class Maker:
         for form in "text json markdown".split():
             yield f"explain {' '.join(codes)} --format {form}"
         yield from (f"explain {code}" for code in [*self.every(codes, 10), "tail-missing", "X999", "i"])
-        yield from (f"explain {code} --example" for code in self.every(codes, 6))
+        yield from (f"explain {code} --example" for code in self.every(codes, 20))
         yield "rules --write pages;rules --check pages"
         yield from (f"rules {words}" for words in "/--json/G/I1/H/X/none/--profiles".split("/"))
         for form in "json ksy hexpat c registry registry-tsv".split():
