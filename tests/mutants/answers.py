@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from i2s_spec.conformance.mutants.plain_container import PlainContainer
-from i2s_spec.conformance.mutants.plain_decoder import RefusedError
-from i2s_spec.conformance.mutants.plain_numbers import PlainNumbers
 from i2s_spec.conformance.vectors.vector import Vector, canonical_json
+from mutants.plain_container import PlainContainer
+from mutants.plain_decoder import RefusedError
+from mutants.plain_numbers import PlainNumbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from i2s_spec.conformance.mutants.mutant import Mutant, method
-from i2s_spec.conformance.mutants.plain_container import PlainContainer
-from i2s_spec.conformance.mutants.plain_decoder import RefusedError
+from mutants.mutant import Mutant, method
+from mutants.plain_container import PlainContainer
+from mutants.plain_decoder import RefusedError
 
 
 def _with(**methods: Any) -> type[PlainContainer]:

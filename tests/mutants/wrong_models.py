@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.conformance.mutants.answers import DecoderAnswer
 from i2s_spec.conformance.vectors.vector import Vector
 from i2s_spec.gguf.reader import open
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES
@@ -20,6 +19,7 @@ from i2s_spec.linter.rule import Severity
 from i2s_spec.model.forward import Model
 from i2s_spec.model.load import load_model
 from i2s_spec.model.tokenizer.tokenizer import Tokenizer, load_tokenizer
+from mutants.answers import DecoderAnswer
 
 
 class ModelMutant(NamedTuple):

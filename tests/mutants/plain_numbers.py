@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from i2s_spec.conformance.mutants.plain_decoder import PlainDecoder
+from mutants.plain_decoder import PlainDecoder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

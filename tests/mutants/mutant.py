@@ -10,7 +10,7 @@ class Mutant(NamedTuple):
     """A decoder that is wrong.
 
     :param name: short, stable
-    :param flag: the kind of bug, as vectors have it
+    :param flag: its mistake, by the name that `schema.mistakes` and the flags of vectors have
     :param decoder: a subclass of a class of `plain_numbers` or `plain_container` with one wrong method
     """
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from i2s_spec.conformance.mutants import wrong_containers, wrong_groups, wrong_models, wrong_numbers, wrong_payloads
-from i2s_spec.conformance.mutants.answers import DecoderAnswer, NotAskedError, asked, passes
-from i2s_spec.conformance.mutants.plain_container import PlainContainer
-from i2s_spec.conformance.mutants.plain_numbers import PlainNumbers
 from i2s_spec.conformance.vectors import ledger
 from i2s_spec.conformance.vectors.all_vectors import SUITE_VERSION, drafts, suite_of
 from i2s_spec.conformance.vectors.vector import Suite, Vector
+from mutants import wrong_containers, wrong_groups, wrong_models, wrong_numbers, wrong_payloads
+from mutants.answers import DecoderAnswer, NotAskedError, asked, passes
+from mutants.plain_container import PlainContainer
+from mutants.plain_numbers import PlainNumbers
 
 
 class Killed(NamedTuple):

@@ -6,7 +6,7 @@ import struct
 from hashlib import sha256
 from typing import Any, Final
 
-from i2s_spec.conformance.mutants.plain_decoder import RefusedError
+from mutants.plain_decoder import RefusedError
 
 #: Value types: name, struct format.
 _VALUES: Final = {

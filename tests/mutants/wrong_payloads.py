@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from i2s_spec.conformance.mutants.mutant import Mutant
-from i2s_spec.conformance.mutants.plain_decoder import CODES
-from i2s_spec.conformance.mutants.plain_numbers import PlainNumbers
+from mutants.mutant import Mutant
+from mutants.plain_decoder import CODES
+from mutants.plain_numbers import PlainNumbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
