@@ -79,6 +79,16 @@ def test_adapters_of_other_programs(name: str, suite: CaseFolder, tmp_path: Path
         assert (again.files, again.failures) == (recorded.files, recorded.failures)
 
 
+@pytest.mark.parametrize(
+    ("words", "status"), [(["list", "gguf"], 0), (["install", "nothing"], 2), (["vectors", "modelaudit"], 2)]
+)
+def test_the_command_lists_and_installs_without_packages(words: list[str], status: int) -> None:
+    """CI installs programs while the package is still being built."""
+    command = [sys.executable, "-S", str(ADAPTERS.parent), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (status, False), done.stderr
+
+
 def test_every_implementation_has_a_row() -> None:
     assert [each.id for each in decoders()] == sorted(each.name for each in implementations())
 

@@ -121,7 +121,7 @@ def mutants(ctx: click.Context, every: bool) -> None:
     """Test the vectors: each decoder with one known bug must fail a vector whose flag names the bug.
 
     The table has a line for each mutant: its name, its flag, how many vectors it fails, how many of them name the bug, and
-    the first of these. The exit code is 1 where a mutant survives.
+    the first of these. The exit code is 1 where a mutant survives. The mutants are in tests/mutants of a checkout.
     """
     from i2s_spec.conformance.vectors import suite
     from i2s_spec.conformance.vectors.bug_flags import NOT_IN_MODELS
