@@ -64,10 +64,8 @@ def test_adapters_of_other_programs(name: str, suite: CaseFolder, tmp_path: Path
         pytest.skip(str(reason))
     (recorded,) = (each for each in decoders() if each.id == name)
     ended = set(recorded.files.get("ended", ()))
-    known = sorted(suite.cases, key=lambda case: case.id)[
-        : sum(recorded.counts.values())
-    ]  # later ones were added since
-    run = run_on(command, suite, [case for case in known if case.id not in ended])
+    known = set(sorted(case.id for case in suite.cases)[: sum(recorded.counts.values())])  # others came later
+    run = run_on(command, suite, [case for case in suite.cases if case.id in known - ended])
     assert run.counts["pass"] > 0
     if run.implementation.version != recorded.version:
         pytest.skip("another version than the recorded one is installed")
@@ -76,7 +74,8 @@ def test_adapters_of_other_programs(name: str, suite: CaseFolder, tmp_path: Path
     assert (again.tensors, again.models) == (recorded.tensors, recorded.models)
     assert again.files.get("sound") == recorded.files.get("sound")
     if not ended:
-        assert (again.files, again.failures) == (recorded.files, recorded.failures)
+        ids = [[failure.partition(":")[0] for failure in each.failures] for each in (again, recorded)]
+        assert (again.files, ids[0]) == (recorded.files, ids[1])
 
 
 @pytest.mark.parametrize(
