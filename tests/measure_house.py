@@ -206,11 +206,11 @@ def lint() -> Iterator[tuple[str, object]]:
             yield f"{name}: modules entered, moves, calls", f"{entered} {moves} {calls} ({first} with imports)"
 
 
-def instructions(command: list[str], folder: str, output: str) -> int:
-    """The instructions of a process, which valgrind counts."""
-    words = ["valgrind", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={output}", *command]
+def instructions(command: list[str], folder: str, runs: int = 2) -> int:
+    """The instructions of a process, which valgrind counts; the first of two runs compiles byte code."""
+    words = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null", *command]
     environment = {"PATH": os.environ["PATH"], "PYTHONHASHSEED": "0", "HOME": folder, "LC_ALL": "C.UTF-8"}
-    for _ in range(2):  # the first run compiles byte code
+    for _ in range(runs):
         done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     found = re.search(r"I +refs: +([\d,]+)", done.stderr)
     assert found is not None, done.stderr
@@ -223,10 +223,10 @@ def start() -> Iterator[tuple[str, object]]:
     with tempfile.TemporaryDirectory() as folder:
         i2s_spec.new(f"{folder}/tiny.gguf")
         Path(folder, "bare.py").write_text(BARE)
-        nothing = instructions([sys.executable, "-c", "pass"], folder, os.devnull)
+        nothing = instructions([sys.executable, "-c", "pass"], folder)
         yield "python -c pass", f"{nothing / 1e6:.1f} M"
         Path(folder, "run.py").write_text("import bare")  # so that the byte code of the program is compiled, too
-        bare = instructions([sys.executable, "run.py"], folder, os.devnull)
+        bare = instructions([sys.executable, "run.py"], folder)
         yield "bare click program", f"{bare / 1e6:.1f} M"
         program = "import sys; sys.argv[0] = 'i2s'; from i2s_spec.cli import program; program()"
         for words in (
@@ -237,7 +237,7 @@ def start() -> Iterator[tuple[str, object]]:
             "show tiny.gguf",
             "explain I104",
         ):
-            count = instructions([sys.executable, "-c", program, *words.split()], folder, os.devnull)
+            count = instructions([sys.executable, "-c", program, *words.split()], folder)
             yield f"i2s {words}", f"{count / 1e6:.1f} M = {count / bare:.2f} bare = {count / nothing:.2f} python"
 
 
@@ -255,7 +255,7 @@ def batch() -> Iterator[tuple[str, object]]:
             times.append(time.process_time() - begun)
         yield "seconds of processor time for lint() of 200 small files", round(min(times), 3)
         program = "import sys; sys.argv[0] = 'i2s'; from i2s_spec.cli import program; program()"
-        count = instructions([sys.executable, "-c", program, "lint", "-q", *names], folder, os.devnull)
+        count = instructions([sys.executable, "-c", program, "lint", "-q", *names], folder, runs=1)
         yield "instructions of `i2s lint -q` of 200 small files", f"{count / 1e6:.0f} M"
 
 
