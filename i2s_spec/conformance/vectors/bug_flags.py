@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from i2s_spec.conformance.vectors.feature_flags import LAYOUT_NAMES
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES
 
 
@@ -42,8 +43,11 @@ _PAYLOADS: Final = {
     "layout-not-rows-1x4": BugFlag(
         "Reads a payload of four rows to a byte in blocks of 128.", "src/ggml-bitnet-mad.cpp without ACT_PARALLEL"
     ),
-    "layout-not-sequential-msb": BugFlag("Does not read the layout that the caller names."),
-    "layout-not-sequential-lsb": BugFlag("Does not read the layout that the caller names."),
+    **{
+        f"layout-not-{name}": BugFlag("Does not read the layout that the caller names.")
+        for name in LAYOUT_NAMES.values()
+        if name not in ("x86-128", "arm-64", "rows-1x4")
+    },
     "offset-by-one": BugFlag("Gives each element the value of its neighbour."),
     "offset-by-a-group": BugFlag("Gives each element the value of the one 32 places before."),
     "transposed": BugFlag("Exchanges rows and columns."),
