@@ -1,15 +1,16 @@
 """This module calls the compiled kernels on whole payloads: the runs of a layout, threads, the way results are stored.
 
-Every layout is runs with two parameters, read off its formulas: bytes come in runs of `group`, and the four codes
-of byte j of a run belong to the elements j, group + j, 2 group + j and 3 group + j of a block; the first of them is in the
-top bits, or with `lsb` in the bottom ones. Nothing here looks at tails, shapes or policies: `native` does.
+The kernels know layouts that are runs, with two parameters read off the formulas: bytes come in runs of `group`, and the
+four codes of byte j of a run belong to the elements j, group + j, 2 group + j and 3 group + j of a block; the first of them
+is in the top bits, or with `lsb` in the bottom ones. `is_runs` tells which layouts are; the others are left to the
+definition. Nothing here looks at tails, shapes or policies: `native` does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -52,6 +53,9 @@ THREAD_BYTES: Final = 1 << 18
 
 _NOTHING: Final = np.empty(0, dtype=np.uint8)
 
+#: Lengths of runs that do not depend on the shape of the matrix.
+_GROUPS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
+
 
 class RunLayout(NamedTuple):
     """Where a layout puts codes in a matrix: runs of `group` bytes, first element at the top or the bottom of a byte."""
@@ -67,12 +71,34 @@ class RunLayout(NamedTuple):
 
 @lru_cache(maxsize=64)
 def run_layout(layout: Layout, rows: int, cols: int) -> RunLayout:
-    """The runs of a layout in a matrix, from its formulas: a run ends where the shift changes first."""
+    """The runs of a layout in a matrix, from its formulas: a run ends where the shift changes first.
+
+    :raises ValueError: for a layout without runs, about which `is_runs` is asked before
+    """
     first = layout.shift_of(0, rows, cols)
-    for group in (1, 16, 32, cols, rows // 4 * cols):
+    for group in (*_GROUPS, cols, rows // 4 * cols):
         if group and layout.shift_of(group, rows, cols) != first == layout.shift_of(group - 1, rows, cols):
             return RunLayout(group, first == 0)
-    raise AssertionError(f"{layout} has no such runs")
+    raise ValueError(f"{layout} has no runs")
+
+
+@cache
+def is_runs(layout: Layout) -> bool:
+    """Whether the formulas of a layout give the places that the kernels compute, in some small matrices."""
+    for groups, blocks in ((1, 1), (2, 1), (3, 2)):
+        rows, cols = groups * layout.row_block, blocks * layout.block
+        try:
+            group, lsb = run_layout(layout, rows, cols)
+        except ValueError:
+            return False
+        k = np.arange(rows * cols)
+        quarter = k % (4 * group) // group
+        same = (layout.byte_of(k, rows, cols) == k // (4 * group) * group + k % group) & (
+            layout.shift_of(k, rows, cols) == 2 * (quarter if lsb else 3 - quarter)
+        )
+        if not same.all():
+            return False
+    return True
 
 
 def unpack(

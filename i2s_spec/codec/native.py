@@ -226,8 +226,8 @@ def scan(
 
 
 def _whole(layout: Layout, tensor: PayloadShape) -> bool:
-    """Whether the kernels can take a tensor: one of whole blocks."""
-    return dropped_elements(layout, tensor.rows, tensor.cols) is None
+    """Whether the kernels can take a tensor: one of whole blocks, in a layout of runs."""
+    return kernels.is_runs(layout) and dropped_elements(layout, tensor.rows, tensor.cols) is None
 
 
 def _fast_payload(data: Any, tensor: PayloadShape, dialect: Dialect, unused_code: UnusedCode, threads: int) -> Any:

@@ -30,6 +30,8 @@ def pack_codes(codes: NDArray[np.uint8], layout: Layout, *, out: Any = None, thr
     """The payload that holds codes 0 to 3, uint8 [rows, cols], in a layout; as `payload.pack_codes`."""
     rows, cols = codes.shape
     layout.check(rows, cols)
+    if not kernels.is_runs(layout):
+        return copied(definition.pack_codes(codes, layout), out)
     made, view = bytes_to_fill(codes.size // CODES_PER_BYTE, out)
     where = kernels.run_layout(layout, rows, cols)
     flat = np.ascontiguousarray(codes).reshape(-1)
@@ -44,6 +46,8 @@ def unpack_codes(
 ) -> NDArray[np.uint8]:
     """The codes 0 to 3 that a payload holds, uint8 [rows, cols]; as `payload.unpack_codes`."""
     raw = sized(payload, shape, layout)
+    if not kernels.is_runs(layout):
+        return filled(out, definition.unpack_codes(raw, shape, layout))
     array = array_to_fill(shape, np.dtype(np.uint8), out)
     kernels.unpack(raw, kernels.run_layout(layout, *shape), None, array.reshape(-1), thread_count(threads))
     return array
@@ -53,6 +57,8 @@ def pack_trits(trits: NDArray[Any], dialect: Dialect, *, out: Any = None, thread
     """The payload that holds trits, integers [rows, cols]; as `payload.pack_trits`."""
     rows, cols = trits.shape
     dialect.layout.check(rows, cols)
+    if not kernels.is_runs(dialect.layout):
+        return copied(definition.pack_trits(trits, dialect), out)
     flat = _int8(trits, dialect)
     made, view = bytes_to_fill(flat.size // CODES_PER_BYTE, out)
     where = kernels.run_layout(dialect.layout, rows, cols)
@@ -73,7 +79,7 @@ def unpack_trits(
 ) -> NDArray[np.int8]:
     """The trits that a payload holds, int8 [rows, cols]; as `payload.unpack_trits`."""
     raw = sized(payload, shape, dialect.layout)
-    if not kernel_can_read(raw, dialect, unused_code, threads):
+    if not (kernels.is_runs(dialect.layout) and kernel_can_read(raw, dialect, unused_code, threads)):
         return filled(out, definition.unpack_trits(raw, shape, dialect, unused_code))
     array = array_to_fill(shape, np.dtype(np.int8), out)
     where = kernels.run_layout(dialect.layout, *shape)
@@ -91,6 +97,8 @@ def recode(
     """
     raw = sized(payload, shape, source.layout)
     target.layout.check(*shape)
+    if not (kernels.is_runs(source.layout) and kernels.is_runs(target.layout)):
+        return copied(definition.recode(raw, shape, source, target), out)
     made, view = bytes_to_fill(raw.size, out)
     if np.may_share_memory(view, raw):
         raise ValueError("a tensor cannot be transcoded into its own bytes")

@@ -2,7 +2,7 @@
 
 The pages of the rules, of the requirements, of the register, of the vectors, of the runtimes, of decoders, of the
 registry and of the layouts that weights tell, the script of the interactive page, the picture of the README and the
-pages at former addresses are written as a whole; of chapters 7, 11 and 12 the tables that repeat declarations, which are
+pages at former addresses are written as a whole; of chapters 5, 7, 11 and 12 the tables that repeat declarations, which are
 found by their heads. Nothing else in the folder is touched.
 """
 
@@ -40,6 +40,7 @@ def _redirect(former: str) -> Callable[[str], str]:
 
 #: Files below `spec/`, and what makes them of what they are now.
 FILES: Final[dict[str, Callable[[str], str]]] = {
+    "05-payload.md": _with(runtimes.dialects),
     "07-dialects.md": _with(runtimes.quantizers, runtimes.converters, runtimes.releases, runtimes.runtimes),
     "11-conformance.md": _with(*(lambda name=name: requirements.listed(name) for name in requirements.CLASSES)),
     "12-security.md": _with(runtimes.advisories),

@@ -12,6 +12,7 @@ from typing import Final
 from i2s_spec.docs.pages import slug
 from i2s_spec.linter.runtimes.run_records import RunRecord, records
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS
 from i2s_spec.schema.programs.producers import CONVERTERS, QUANTIZERS
 from i2s_spec.schema.programs.releases import RELEASES
 from i2s_spec.schema.programs.runtimes import RUNTIMES, Fact, Runtime
@@ -47,6 +48,26 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     shown = ["| " + " | ".join(line) + " |" for line in lines]
     shown[1] = "|---" * len(head) + "|"
     return "\n".join(shown) + "\n"
+
+
+def dialects() -> str:
+    """The layouts, code maps and tails, each with its rule: the table of section 5.5."""
+    rows = [
+        [
+            "layout",
+            f"`{layout.name}`",
+            f"byte `{layout.byte_of.text}` <br> shift `{layout.shift_of.text}`",
+            layout.known_as + ("" if layout.in_gguf else "; never in GGUF"),
+        ]
+        for layout in LAYOUTS.values()
+    ]
+    for code_map in CODE_MAPS.values():
+        trits = ", ".join({-1: "−1", 0: "0", 1: "+1", None: "·"}[trit] for trit in code_map.trits)
+        rows.append(["code map", f"`{code_map.name}`", f"codes 0 to 3: {trits}", code_map.known_as])
+    for tail in TAILS.values():
+        times = "once" if tail.copies == 1 else f"{tail.copies} times"
+        rows.append(["tail", f"`{tail.name}`", f"the scale {times}", tail.known_as])
+    return table(["part", "name", "rule", "known as"], rows)
 
 
 def runtimes() -> str:

@@ -192,8 +192,9 @@ PAYLOAD_MISTAKES: Final = (
         seen="microsoft/BitNet#600"),
     Mistake("layout-not-rows-1x4", does="Reads a payload of four rows to a byte in blocks of 128.",
         seen="src/ggml-bitnet-mad.cpp without ACT_PARALLEL"),
-    Mistake("layout-not-sequential-msb", does="Does not read the layout that the caller names."),
-    Mistake("layout-not-sequential-lsb", does="Does not read the layout that the caller names."),
+    *(Mistake(f"layout-not-{name}", does="Does not read the layout that the caller names.")
+      for name, layout in LAYOUTS.items()
+      if layout.in_gguf and name not in ("interleave-128", "interleave-64", "rows-1x4")),
     Mistake("offset-by-one", does="Gives each element the value of its neighbour."),
     Mistake("offset-by-a-group", does="Gives each element the value of the one 32 places before."),
     Mistake("transposed", does="Exchanges rows and columns.", answer="the matrix is transposed"),

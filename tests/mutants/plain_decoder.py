@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.schema.dialect import LAYOUTS
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -57,7 +59,10 @@ class PlainDecoder:
             return k // 64 * 16 + k % 16, 6 - k % 64 // 16 * 2
         if layout == "rows-1x4":
             return k // cols // 4 * cols + k % cols, 6 - k // cols % 4 * 2
-        return k // 4, (k % 4 * 2 if layout == "sequential-lsb" else 6 - k % 4 * 2)
+        if layout in ("sequential-msb", "sequential-lsb"):
+            return k // 4, (k % 4 * 2 if layout == "sequential-lsb" else 6 - k % 4 * 2)
+        declared = LAYOUTS[layout]  # one that this decoder does not know by itself
+        return declared.byte_of(k, rows, cols), declared.shift_of(k, rows, cols)
 
     def codes_map(self, name: str) -> tuple[int | None, ...]:
         """The values of codes 0 to 3."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
+from i2s_spec.conformance.vectors.feature_flags import LAYOUT_NAMES
 from mutants.mutant import Mutant
 from mutants.plain_decoder import CODES
 from mutants.plain_numbers import PlainNumbers
@@ -310,7 +311,7 @@ class MinusZero(PlainNumbers):
 #: Every decoder of I2_S payloads that is wrong, by the bug that it has.
 MUTANTS: Final = (
     *(Mutant(f"reads-{layout}", f"layout-not-{own}", _reads(layout))
-      for own in ("x86-128", "arm-64", "rows-1x4", "sequential-msb", "sequential-lsb")
+      for own in LAYOUT_NAMES.values()
       for layout in (("arm-64",) if own == "x86-128" else ("x86-128",))),
     Mutant("sequential", "layout-as-sequential", _reads("sequential-msb")),
     Mutant("bits-reversed", "bit-order", BitsReversed),

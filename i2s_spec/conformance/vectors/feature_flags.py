@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
+
+#: Layouts that vectors name by the processor whose builds wrote them.
+_PROCESSORS: Final = {"interleave-128": "x86-128", "interleave-64": "arm-64"}
+
+#: The names of the layouts of GGUF files in vectors.
+LAYOUT_NAMES: Final = {name: _PROCESSORS.get(name, name) for name, layout in LAYOUTS.items() if layout.in_gguf}
+
 #: Every feature by its name; a decoder that lacks a feature of a vector is not asked it, which is not a failure.
 FEATURES: Final = {
     "type.i2_s": "type 36, I2_S",
@@ -17,11 +25,10 @@ FEATURES: Final = {
     "type.iq2_bn": "type 135, IQ2_BN",
     "type.tl1": "TL1, with the tiles of its kernel",
     "type.tl2": "TL2, with the tiles of its kernel",
-    "layout.x86-128": "interleave-128, the layout of the file format",
-    "layout.arm-64": "interleave-64",
-    "layout.rows-1x4": "rows-1x4",
-    "layout.sequential-msb": "sequential-msb",
-    "layout.sequential-lsb": "sequential-lsb",
+    **{
+        f"layout.{known}": f"{name}, the layout of the file format" if name == CANONICAL.layout.name else name
+        for name, known in LAYOUT_NAMES.items()
+    },
     "codes.zero-first": "the code map zero-first",
     "codes.twos-complement": "the code map twos-complement",
     "codes.offset-2": "the code map offset-2",

@@ -15,21 +15,13 @@ from i2s_spec.codec.remainder.dropped import UndefinedElementsWarning
 from i2s_spec.codec.tail import write_tail
 from i2s_spec.conformance.vectors import chance
 from i2s_spec.conformance.vectors.draft import Draft
+from i2s_spec.conformance.vectors.feature_flags import LAYOUT_NAMES
 from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.dialect import CANONICAL, CODE_MAPS, Dialect, parse
 from i2s_spec.schema.types import TAIL_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-#: The names of the layouts in vectors: the processor whose builds wrote them, where there is one.
-LAYOUT_NAMES: Final = {
-    "interleave-128": "x86-128",
-    "interleave-64": "arm-64",
-    "rows-1x4": "rows-1x4",
-    "sequential-msb": "sequential-msb",
-    "sequential-lsb": "sequential-lsb",
-}
 
 _ORDERS: Final = ("bit-order", "group-stride", "layout-as-sequential")
 _CODES: Final = ("code-map", "sign-swapped", "signed-shift")

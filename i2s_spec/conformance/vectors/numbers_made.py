@@ -15,8 +15,9 @@ from i2s_spec.codec.quantization.quantize import AlreadyTernaryWarning, NotTerna
 from i2s_spec.codec.remainder.dropped import UndefinedElementsWarning
 from i2s_spec.conformance.vectors import chance
 from i2s_spec.conformance.vectors.draft import Draft
+from i2s_spec.conformance.vectors.feature_flags import LAYOUT_NAMES
 from i2s_spec.conformance.vectors.group_payloads import TYPE_NAMES
-from i2s_spec.conformance.vectors.i2s_payloads import LAYOUT_NAMES, float_bytes
+from i2s_spec.conformance.vectors.i2s_payloads import float_bytes
 from i2s_spec.model.numeric_profile import ActivationQuantizer
 from i2s_spec.model.reference import activation_quant, bitlinear
 from i2s_spec.schema.types import TAIL_BYTES

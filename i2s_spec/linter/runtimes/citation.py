@@ -12,9 +12,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from i2s_spec.linter.runtimes.run_records import RunRecord, records
+from i2s_spec.linter.runtimes.run_records import RUN_PREFIX, RunRecord, records
 
-_RUN: Final = "run "
 _FORMS: Final = (
     ("thread", r"(?P<repository>[\w.-]+/[\w.-]+)(?:#| discussion )(?P<number>\d+)"),
     ("source", r"(?P<repository>[\w.-]+/[\w.-]+)@(?P<commit>[0-9a-f]{7,40}):(?P<path>[^: ]+)(?::(?P<line>\d+))?"),
@@ -30,9 +29,9 @@ def citation(source: str) -> dict[str, Any] | None:
     """
     if not source:
         return None
-    if source.startswith(_RUN):
+    if source.startswith(RUN_PREFIX):
         try:
-            return _run(records()[source.removeprefix(_RUN)])
+            return _run(records()[source.removeprefix(RUN_PREFIX)])
         except KeyError:
             raise ValueError(f"there is no record of {source!r}") from None
     for kind, form in _FORMS:

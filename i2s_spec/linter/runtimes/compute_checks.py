@@ -47,7 +47,7 @@ def _others(subject: Subject, runtime: Runtime, architecture: Architecture) -> I
     """For files without I2_S: what runs of such files computed, or the source that says that there are kernels for
     their types."""
     ternary = packed_types(subject) & set(TERNARY_TYPES)
-    runs = [run for run in runs_of(runtime) if run.loads and run.file.architecture == architecture.name
+    runs = [run for run in runs_of(runtime, subject) if run.loads and run.file.architecture == architecture.name
             and run.file.types & set(TERNARY_TYPES) == ternary]  # fmt: skip
     best = [max(run.computed, key=lambda one: one.correlation) for run in runs if run.computed]
     if best:

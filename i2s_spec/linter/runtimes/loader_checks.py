@@ -12,13 +12,19 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
-from i2s_spec.linter.runtimes import loader_faults
+from i2s_spec.linter.runtimes import loader_faults, tried
 from i2s_spec.linter.runtimes.reason import Reason
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES, PREFIXES, Architecture, names_a_bitnet
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES, Architecture, names_a_bitnet
 from i2s_spec.schema.architectures.hyperparameters import hyperparameters
 from i2s_spec.schema.architectures.keys import KEY_MISSING, KEY_TYPE, REQUIRED, TOKENIZERS
 from i2s_spec.schema.architectures.sizes import Hyperparameters
-from i2s_spec.schema.programs.runtimes import FAMILY_LOADER, HALF_NORMS_SOURCE, VOCABULARIES_SOURCE, Runtime
+from i2s_spec.schema.programs.runtimes import (
+    FAMILY_LOADER,
+    HALF_NORMS_SOURCE,
+    LOOKED_UP,
+    VOCABULARIES_SOURCE,
+    Runtime,
+)
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import Tensor
@@ -64,12 +70,11 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
         yield _vocabulary(subject, runtime, name)
         return
     if name not in runtime.architectures:
-        known = name in PREFIXES or names_a_bitnet(name)
-        text = f"it does not know the architecture {quote(name, 64)}"
-        if name in runtime.unsure or not known:
-            text = f"not tried: the architecture {quote(name, 64)}"
-            known = False
-        yield Reason(text, _architecture_source(runtime, name), "no" if known else "unknown", span)
+        source = _architecture_source(runtime, name) if tried.was_examined(subject) else ""
+        if (name in LOOKED_UP or (subject.declared is None and names_a_bitnet(name))) and name not in runtime.unsure:
+            yield Reason(f"it does not know the architecture {quote(name, 64)}", source, "no", span)
+        else:
+            yield Reason(f"not tried: the architecture {quote(name, 64)}", source, "unknown", span)
         return
     architecture = subject.declared
     assert architecture is not None, "a runtime knows none but declared architectures"

@@ -16,6 +16,9 @@ from i2s_spec.errors import counted
 RECORDS_FILE: Final = Path(__file__).with_name("records.json")
 SCHEMA_VERSION: Final = 1
 
+#: What precedes the id of a record in a citation.
+RUN_PREFIX: Final = "run "
+
 
 class TriedFile(NamedTuple):
     """A small file: the `i2s` commands that make it, its SHA-256 and size, its architecture and types of tensors."""
@@ -80,7 +83,7 @@ class RunRecord(NamedTuple):
     @property
     def citation(self) -> str:
         """The citation of this run."""
-        return f"run {self.id}"
+        return RUN_PREFIX + self.id
 
 
 class DecoderRun(NamedTuple):

@@ -12,7 +12,7 @@ from i2s_spec.errors import Span, counted, quote
 from i2s_spec.linter.analysis.lenient_records import SeenTensor
 from i2s_spec.linter.runtimes.lenient_header import Header
 from i2s_spec.linter.runtimes.reason import Reason
-from i2s_spec.linter.runtimes.tried import refused_type
+from i2s_spec.linter.runtimes.tried import not_tried, refused_type, says_something
 from i2s_spec.schema.limits import INT64_END
 from i2s_spec.schema.programs.runtimes import RETIRED_SLOTS, Runtime
 from i2s_spec.schema.types import READINGS, TensorType, padded
@@ -37,7 +37,12 @@ def placed(subject: Subject, runtime: Runtime, header: Header, alignment: int) -
                 at = _field(tensor, 12, "type")
                 refusal = runtime.refusal if tensor.number == 36 and runtime.refusal is not None else None
                 stated = refusal.text if refusal is not None else f"it does not know tensor type {tensor.number}"
-                run = None if refusal is not None else refused_type(runtime, _name(subject, tensor.number))
+                run = refused_type(runtime, subject, _name(subject, tensor.number))
+                if refusal is not None and not says_something(refusal.source, subject):
+                    if run is None:
+                        yield not_tried(subject, runtime.kind == "engine")
+                        continue
+                    refusal = None
                 by = refusal.source if refusal is not None else run.citation if run is not None else source
                 yield Reason(f"{shown(tensor)} has type {tensor.number}: {stated}", by, outcome, at)
             continue

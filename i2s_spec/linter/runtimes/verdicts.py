@@ -112,7 +112,10 @@ def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dial
     if runtime.kind == "reader":
         shown = runtime.fact("lists")
         if not stopped and shown is not None and subject.has_i2s:
-            found.append(Reason(shown.text, shown.source, "note"))
+            if tried.says_something(shown.source, subject):
+                found.append(Reason(shown.text, shown.source, "note"))
+            else:
+                found += tried.reasons(subject, runtime)
         elif not found and subject.file.fault is None:
             found = [reason for reason in tried.reasons(subject, runtime) if reason.effect == "note"]
         return _worst(runtime, found)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from i2s_spec.schema.dialect import LAYOUTS
+
 
 class Converter(NamedTuple):
     """A program that writes metadata.
@@ -122,8 +124,7 @@ QUANTIZERS: Final[tuple[Quantizer, ...]] = (
     ),
     Quantizer(
         "i2s-spec", "this package: i2s new, convert, encode", ("zero",),
-        ("interleave-128", "interleave-64", "rows-1x4", "sequential-msb", "sequential-lsb"), "as requested", None,
-        "i2s-spec", "",
+        tuple(name for name, layout in LAYOUTS.items() if layout.in_gguf), "as requested", None, "i2s-spec", "",
     ),
     Quantizer(
         "development-fork", "the quantizer of a development fork of 2026, in no released program", ("stale", "zero"),

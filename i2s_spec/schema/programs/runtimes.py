@@ -194,6 +194,10 @@ _FALCON_BOS: Final = Fact(
     "XsquirrelC/llama.cpp@0f0e7dae:src/llama.cpp:6425",
 )
 
+#: The declared values of `general.architecture` that were looked up in the source of each engine, and whose files were run.
+#: About another one nothing is known, unless an engine lists it or a run of such a file is recorded.
+LOOKED_UP: Final = frozenset({"bitnet", "bitnet-25", "bitnet-b1.58", "gemma3", "llama", "qwen3"})
+
 _BITNET_NAMES: Final = "microsoft/BitNet#212"
 _METAL: Final = (("Metal", 256, "XsquirrelC/llama.cpp@0f0e7dae:ggml/src/ggml-metal.metal:3349"),)
 
