@@ -32,6 +32,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from difflib import unified_diff
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -235,8 +236,7 @@ class Maker:
             for part in f"header {Q} 0x0..0x40 0x1000+64 general.architecture data[0] key_values[3].value none".split():
                 yield f"dump {path} {part}"
             yield f"dump {path} {Q} --limit 5 --line-bytes 8"
-            yield f"identify {path} --full --sha256 --threads 1"
-            yield f"identify {path} --header-only -q"
+            yield from (f"identify {path} {words}" for words in ("--full --sha256 --threads 1", "--header-only -q"))
 
     def many_files(self) -> Iterator[str]:
         """Reports over many files in every form, profile and reading."""
@@ -398,8 +398,7 @@ class Maker:
         verify = "verify in/files/imported.gguf --receipt in/receipt.json"
         yield from (f"{verify} {words}" for words in ("", "--json", "-q", "--against in/checkpoint.packed"))
         yield f"{verify} --against in/checkpoint.F16 --json"
-        yield "verify in/new/trained.gguf --receipt in/receipt.json"
-        yield "verify in/files/inside.gguf"
+        yield from ("verify in/new/trained.gguf --receipt in/receipt.json", "verify in/files/inside.gguf")
         for name in "code3 inside stair types".split():
             yield f"verify in/cases/attacks/{name}.gguf --receipt in/cases/attacks/r.json"
             yield f"export in/cases/attacks/{name}.gguf -o out"
@@ -425,8 +424,7 @@ class Maker:
         for seed in "01":
             for words in "--runs 60/--runs 40 --json --reads model/--runs 40 --format junit".split("/"):
                 yield f"fuzz {words} --seed {seed} --effort 20 {decoder}"
-        yield "fuzz --list-duties"
-        yield f"fuzz --replay in/demo {decoder}"
+        yield from ("fuzz --list-duties", f"fuzz --replay in/demo {decoder}")
         yield f"fuzz --runs 30 --corpus c {decoder};fuzz --runs 30 --corpus c {decoder}"
         adapter = "-- python3 in/adapters/numpy_from_the_text.py"
         yield f"conform smoke {adapter}"
@@ -523,7 +521,7 @@ class Side:
 
     def __init__(self, name: str, python: str, work: Path, inputs: Path) -> None:
         self.python, self.folder, self.inputs = python, work / name, inputs
-        (self.folder / "home").mkdir(parents=True)
+        self.folder.mkdir()
         self.codes: dict[int, list[int]] = {}
         self.seconds: dict[int, float] = {}
         self.prefix = os.fsencode(Path(python).parent.parent)
@@ -537,8 +535,7 @@ class Side:
         folder.mkdir()
         words = [self.python, __file__, "--serve", str(folder), str(self.inputs)]
         with subprocess.Popen(words, stdin=-1, stdout=-1, env=environment, text=True, cwd=self.folder) as server:
-            assert server.stdin is not None
-            assert server.stdout is not None
+            assert server.stdin is not None and server.stdout is not None  # noqa: PT018
             for number in range(first, len(cases), step):
                 print(json.dumps([number, *cases[number]]), file=server.stdin, flush=True)
                 answer = server.stdout.readline()
@@ -551,10 +548,8 @@ class Side:
         place = self.folder / f"server{number % servers}" / f"{number:06}"
         found = {"exit codes": str(self.codes[number]).encode()}
         for path in sorted(place.rglob("*")):
-            if path.is_symlink() or not path.is_file():
-                found[str(path.relative_to(place))] = b"<link>" if path.is_symlink() else b"<folder>"
-            else:
-                found[str(path.relative_to(place))] = path.read_bytes()
+            other = b"<link>" if path.is_symlink() else b"" if path.is_file() else b"<folder>"
+            found[str(path.relative_to(place))] = other or path.read_bytes()
         shutil.rmtree(place, ignore_errors=True)
         return found
 
@@ -676,13 +671,11 @@ def main() -> int:
         cases = [case for case in dict.fromkeys(maker.cases()) if not given.only or case.verb in given.only]
         sides = [Side(name, python, Path(temporary), inputs) for name, python in zip(SIDES, given.python, strict=True)]
         done = {side: [threading.Semaphore(0) for _ in range(given.servers)] for side in sides}
-        runs = [
-            threading.Thread(target=side.run, args=(cases, at, given.servers, done[side][at]), daemon=True)
-            for side in sides
-            for at in range(given.servers)
-        ]
-        for run in runs:
-            run.start()
+        runs: list[threading.Thread] = []
+        for side, at in product(sides, range(given.servers)):
+            given_to = (cases, at, given.servers, done[side][at])
+            runs.append(threading.Thread(target=side.run, args=given_to, daemon=True))
+            runs[-1].start()
         found: list[Difference] = []
         for number, case in enumerate(cases):
             for side in sides:
