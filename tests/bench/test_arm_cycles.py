@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from i2s_spec.docs import benchmarks
+from i2s_site import benchmarks
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,22 +11,22 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from examples import share
+from i2s_site.before_after import MOST_LINES, Shown, shown
+from i2s_site.places import place_of, record_of, weights
+from i2s_site.sound import likest
 from malformed_cases import CASES, SMALL
 
+from i2s_site import before_after, pages
 from i2s_spec.cli.replay import replay
 from i2s_spec.cli.specification.explain import command
 from i2s_spec.conformance.export import described
-from i2s_spec.docs import before_after, pages
-from i2s_spec.docs.before_after import MOST_LINES, Shown, shown
-from i2s_spec.docs.places import place_of, record_of, weights
-from i2s_spec.docs.situations import SITUATIONS, Situation, Without
-from i2s_spec.docs.sound import likest
 from i2s_spec.errors import MissingExtra
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.explain import as_markdown, as_text, find
 from i2s_spec.linter.rule import Fix, Rule
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.testing.malformed.reference import compared
+from i2s_spec.testing.malformed.situations import SITUATIONS, Situation, Without
 from i2s_spec.testing.sample import Draft, Model
 
 RULES = list(all_rules())
@@ -172,7 +172,7 @@ def test_examples_need_neither_hypothesis_nor_a_checkout(tmp_path: Path) -> None
     """An installed package has neither; the example is made all the same."""
     code = (
         "import sys\nsys.modules['hypothesis'] = None\n"
-        "from i2s_spec.docs import checkout\ncheckout.__file__ = '/nowhere/a/b/c.py'\n"
+        "from i2s_site import checkout\ncheckout.__file__ = '/nowhere/a/b/c.py'\n"
         "sys.argv = ['i2s', 'explain', 'I104', '--example']\nfrom i2s_spec.cli import main\nmain()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
