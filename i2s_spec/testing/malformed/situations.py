@@ -1,4 +1,4 @@
-"""This module declares how the rules can be met that no broken copy breaks: other files, other commands, or not at all.
+"""How the rules can be met that no broken copy breaks: by other files, by other commands, or not at all.
 
 Some faults are not in the bytes of a GGUF file: a path that leads nowhere, a checkpoint, a model that is run, a program
 that does not know the file. Each has the files and the command that meet it; what is printed is not written here.
@@ -14,22 +14,21 @@ from typing import Final, NamedTuple
 
 from i2s_spec.schema import faults
 from i2s_spec.testing.checkpoint_sample import LAYER, VOCAB, CheckpointSample, Q
+from i2s_spec.testing.malformed.case import Bytes, model
 from i2s_spec.testing.sample import Draft, Model
-
-Bytes = Callable[[], bytes]
 
 
 class Situation(NamedTuple):
     """A command that meets a rule, in a folder with these files.
 
-    :param broken: the file that is at fault, and the path of the field in it, where it is a GGUF file
+    :param broken: where a GGUF file is at fault: its name, the path of the field in it, and the sound file that was broken
     :param most: how many lines of what is printed are about the rule
     :param needs: the module that the command cannot do without, what for, and the extra that brings it
     """
 
     command: str
     files: Mapping[str, Bytes] = {}
-    broken: tuple[str, str] | None = None
+    broken: tuple[str, str, Bytes] | None = None
     needs: tuple[str, str, str] | None = None
     most: int | None = None
 
@@ -46,7 +45,7 @@ def _model(change: Callable[[Model], object], architecture: str = "llama") -> By
 
 def _run(change: Callable[[Model], object], path: str, architecture: str = "llama", **more: object) -> Situation:
     files = {"model.gguf": _model(change, architecture)}
-    return Situation("i2s run model.gguf -p Hello -n 1", files, ("model.gguf", path), **more)  # type: ignore[arg-type]
+    return Situation("i2s run model.gguf -p Hello -n 1", files, ("model.gguf", path, model(architecture)), **more)  # type: ignore[arg-type]
 
 
 def _value(name: str, architecture: str = "llama") -> str:
@@ -159,7 +158,7 @@ SITUATIONS: Final[Mapping[str, Situation | Without]] = {
     "T901": _run(lambda model: model.set("tokenizer.ggml.model", b"bert"), _value("tokenizer.ggml.model")),
     "T905": Situation(
         "i2s run model.gguf -p Hello -n 1 --force", {"model.gguf": _many_tokens},
-        ("model.gguf", _value("tokenizer.ggml.tokens") + ".count"),
+        ("model.gguf", _value("tokenizer.ggml.tokens") + ".count", model("llama")),
     ),
     "T907": _run(
         _element("merges", 0, b"a zz"), _value("tokenizer.ggml.merges") + ".items[0]",
@@ -171,10 +170,10 @@ SITUATIONS: Final[Mapping[str, Situation | Without]] = {
     "T909": _run(lambda model: model.set("tokenizer.ggml.pre", b"tekken"), _value("tokenizer.ggml.pre")),
     "T951": Situation(
         "echo Hello | i2s run model.gguf --chat --chat-format file", {"model.gguf": _model(_template)},
-        ("model.gguf", _value("tokenizer.chat_template")), ("jinja2", "rendering a chat template", "chat"),
+        ("model.gguf", _value("tokenizer.chat_template"), model("llama")), ("jinja2", "rendering a chat template", "chat"),
     ),
     "M901": Situation(
         "i2s run model.gguf --tokens 1,2 -n 1", {"model.gguf": _model(_large_norm)},
-        ("model.gguf", f"data[{Model('llama').row('output_norm.weight')}]"),
+        ("model.gguf", f"data[{Model('llama').row('output_norm.weight')}]", model("llama")),
     ),
 }  # fmt: skip
