@@ -47,7 +47,6 @@ VERBS: Final = {
     "spec": "specification.spec",
     "info": "info",
     "completion": "shell.completion",
-    "man": "shell.man",
 }
 
 #: What other tools call a verb.
