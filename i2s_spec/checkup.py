@@ -18,19 +18,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import Origin, is_address, source_of
-from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.next_step import on_command_line, other_command, repair_step
 from i2s_spec.linter.options import path_of
-from i2s_spec.linter.report.examined import examined
-from i2s_spec.linter.report_data import Report
+from i2s_spec.linter.report.text import examined
+from i2s_spec.linter.report_data import Report, on_command_line, other_command, repair_step
 from i2s_spec.linter.rule import REGISTRY, finding_of
 from i2s_spec.model.load import refusal
 from i2s_spec.schema import faults
-from i2s_spec.schema.architectures.hyperparameters import architecture_of
+from i2s_spec.schema.architectures import architecture_of
 
 if TYPE_CHECKING:
-    from i2s_spec.inspect.identify.identification import Identification
+    from i2s_spec.inspect.identify import Identification
     from i2s_spec.linter.runtimes.verdicts import Verdict
 
 Progress = Callable[[int, int], Any]
@@ -60,7 +59,7 @@ class Checkup(NamedTuple):
     refusal: str | None = None
 
     def __repr__(self) -> str:
-        from i2s_spec.display import line
+        from i2s_spec.errors import line
 
         steps = "; ".join(step.command for step in self.steps)
         return line("Checkup", self.report.path, f"{self.report.words}{f'; next: {steps}' if steps else ''}")
@@ -119,7 +118,7 @@ def _looked_at(
 ) -> tuple[Identification, tuple[Verdict, ...], str, bool, str | None, str | None]:
     """The origin of a file, its verdicts, its dialect, whether that is certain, the verb that computes its outputs, and
     why there is no such verb although the linter finds no errors."""
-    from i2s_spec.inspect.identify.identification import identify
+    from i2s_spec.inspect.identify import identify
     from i2s_spec.linter.runtimes.verdicts import verdicts
 
     path = path_of(origin)

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from i2s_spec.convert.synthetic.vocabulary import PIECE_SPACE
+from i2s_spec.convert.made_up_vocabulary import PIECE_SPACE
 from i2s_spec.errors import SettingError, quote
 from i2s_spec.model.tokenizer.tokenizer import load_tokenizer
 from i2s_spec.model.tokenizer.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, Vocabulary

@@ -10,9 +10,15 @@ values; other floats become trits by the family's rule (see `source_weights`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
-from i2s_spec.convert.hugging_face.names import LAYER
+from i2s_spec.checkpoints.folder import refused
+from i2s_spec.errors import counted, quote
+from i2s_spec.safetensors.files import Stored
+from i2s_spec.safetensors.names import LAYER
+from i2s_spec.safetensors.packed import Convention, checked_convention
+from i2s_spec.schema.architectures import Hyperparameters
+from i2s_spec.schema.keys import MAX_LAYERS
 
 #: Shapes of the tensors of a layer, by field names of `Hyperparameters`, in NumPy's order.
 SHAPES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -198,3 +204,244 @@ BY_FAMILY: Final[Mapping[str, Family]] = {family.name: family for family in FAMI
 
 #: Tensors that models compute from config.json; GGUF files do not have them.
 DERIVED: Final = ("rotary_emb.inv_freq", "self_attn.rotary_emb.inv_freq")
+
+
+# --- recognition -----------------------------------------------------------------------------------------------------
+# Recognizes the family of a checkpoint by config.json and its tensors, never by a repository's name.
+
+_MODES = ("online", "offline")
+
+
+class Described(Protocol):
+    """The facts that decide the family of a checkpoint: a `CheckpointFolder`, or the parts of one that were read."""
+
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+
+    @property
+    def tensors(self) -> Mapping[str, Stored]: ...
+
+
+class Recognized(NamedTuple):
+    """A family, and the choices within it for this checkpoint.
+
+    :param why: what decided, in words
+    :param prefix: the prefix of tensor names: `model.` or nothing
+    :param convention: whether `weight_scale` multiplies or divides
+    :param mode: `quantization_mode` in config.json; empty if it is missing
+    """
+
+    family: Family
+    why: str
+    prefix: str
+    convention: Convention
+    mode: str
+
+
+def recognize(folder: Described, family: str | None = None, weight_scale: str | None = None) -> Recognized:
+    """The family of a checkpoint.
+
+    :param family: the name of a family, which is then used without recognition
+    :param weight_scale: `multiply` or `divide`, which overrides config.json
+    :raises ValueError: for names that do not exist
+    :raises FormatError: H104 for a checkpoint of no known family, and a quantization that is not BitNet's
+    """
+    prefix = "model." if any(name.startswith("model.") for name in folder.tensors) else ""
+    mode, convention = quantization_of(folder, weight_scale)
+    if weight_scale is not None:
+        convention = checked_convention(weight_scale)
+    if family is not None:
+        if family not in BY_FAMILY:
+            raise ValueError(f"unknown family {quote(family)}; there are: {', '.join(BY_FAMILY)}")
+        return Recognized(BY_FAMILY[family], "chosen by hand", prefix, convention, mode)
+    found = family_of(folder)
+    if found is None:
+        raise refused(f"its family is not known. Seen: {_seen(folder)}. Known: {_known()}. Use --family to choose one")
+    return Recognized(found, ", ".join(map(str, found.when)), prefix, convention, mode)
+
+
+def family_of(folder: Described) -> Family | None:
+    """The first family whose conditions hold; None if there is none."""
+    prefix = "model." if any(name.startswith("model.") for name in folder.tensors) else ""
+    return next((each for each in FAMILIES if all(_holds(folder, when, prefix) for when in each.when)), None)
+
+
+def value_at(config: Mapping[str, Any], key: str) -> Any:
+    """A value of config.json, with dots between levels; None if there is none."""
+    found: Any = config
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _holds(folder: Described, condition: Condition, prefix: str) -> bool:
+    if condition.key == "layer tensor":
+        return any(f"{prefix}layers.0.{name}" in folder.tensors for name in condition.values)
+    found = value_at(folder.config, condition.key)
+    values = found if isinstance(found, list) else [found]
+    return any(value in condition.values for value in values if isinstance(value, str | int))
+
+
+def quantization_of(folder: Described, weight_scale: str | None) -> tuple[str, Convention]:
+    """`quantization_mode`, and whether `weight_scale` multiplies or divides.
+
+    :param weight_scale: the choice made by hand
+    :raises FormatError: H104 for a quantization that is not BitNet's, and if nothing says what `weight_scale` does
+    """
+    about = folder.config.get("quantization_config")
+    if about is None:
+        if weight_scale is None and any(each.dtype == "U8" for each in folder.tensors.values()):
+            raise refused(
+                "it has packed matrices, and config.json has no quantization_config, which says whether weight_scale "
+                "multiplies or divides. Use --weight-scale to state it"
+            )
+        return "", "divide"
+    if not isinstance(about, dict):
+        raise refused("quantization_config in config.json is not an object")
+    method, linear, mode = about.get("quant_method"), about.get("linear_class"), about.get("quantization_mode")
+    if method != "bitnet":
+        raise refused(f"quantization_config says quant_method {quote(str(method))}; only bitnet is supported")
+    if linear is not None and not (isinstance(linear, str) and linear in WEIGHT_SCALE):
+        known = ", ".join(WEIGHT_SCALE)
+        raise refused(f"quantization_config says linear_class {quote(str(linear))}; known are {known}")
+    if mode is not None and mode not in _MODES:
+        known = ", ".join(_MODES)
+        raise refused(f"quantization_config says quantization_mode {quote(str(mode))}; known are {known}")
+    return mode or "", checked_convention(WEIGHT_SCALE[linear or "bitlinear"])
+
+
+def _seen(folder: Described) -> str:
+    types = sorted({each.dtype for each in folder.tensors.values()})
+    config = [
+        f"{key} {quote(str(folder.config[key]))}" for key in ("architectures", "model_type") if key in folder.config
+    ]
+    return ", ".join([*config, f"{counted(len(folder.tensors), 'tensor')} in {', '.join(map(quote, types[:4]))}"])
+
+
+def _known() -> str:
+    return "; ".join(f"{family.name} ({', '.join(map(str, family.when))})" for family in FAMILIES)
+
+
+# --- config sizes ----------------------------------------------------------------------------------------------------
+# The sizes of a model from config.json, with the names of transformers 4 and 5.
+
+_MOST: Final = 1 << 24
+#: Smallest positive number; smaller ones are 0, or nearly so, in float32.
+_LEAST: Final = 1e-30
+
+#: Scalings of positions that GGUF files can describe, with their names there; `default` is no scaling.
+_SCALINGS: Final = {"linear": "linear", "yarn": "yarn", "llama3": "llama3", "default": ""}
+
+
+class Rope(NamedTuple):
+    """How positions are rotated.
+
+    :param scaling: `linear`, `yarn`, `llama3`, or empty
+    :param settings: all settings of the scaling in config.json
+    """
+
+    base: float
+    scaling: str
+    factor: float
+    settings: Mapping[str, Any]
+
+
+class ModelSizes(NamedTuple):
+    """The sizes, and the other settings of the graph in config.json."""
+
+    h: Hyperparameters
+    rope: Rope
+    activation: str
+    #: Whether config.json says that the head is the embedding; None if it says nothing.
+    tied: bool | None
+
+
+def sizes_of(config: Mapping[str, Any]) -> ModelSizes:
+    """Read config.json.
+
+    :raises FormatError: H104 for sizes that are missing or that no model can have
+    """
+    heads = _whole(config, "num_attention_heads")
+    embd = _whole(config, "hidden_size")
+    given = config.get("head_dim") is not None
+    if not given and embd % heads:
+        raise refused(
+            f"hidden_size {embd:,} is not a multiple of num_attention_heads {heads:,}, and head_dim is missing"
+        )
+    head_dim = _whole(config, "head_dim") if given else embd // heads
+    heads_kv = _whole(config, "num_key_value_heads", heads)
+    if heads % heads_kv:
+        raise refused(f"num_attention_heads {heads:,} is not a multiple of num_key_value_heads {heads_kv:,}")
+    if head_dim % 2:
+        raise refused(f"heads are {head_dim:,} wide; the width must be even, because pairs are rotated")
+    rope = _rope(config)
+    h = Hyperparameters(
+        layers=_whole(config, "num_hidden_layers", most=MAX_LAYERS),
+        embd=embd,
+        ff=_whole(config, "intermediate_size"),
+        heads=heads,
+        heads_kv=heads_kv,
+        head_dim=head_dim,
+        value_dim=head_dim,
+        vocab=_whole(config, "vocab_size"),
+        context=_whole(config, "max_position_embeddings", most=1 << 31),
+        rope_base=rope.base,
+        rope_dims=head_dim,
+        eps=_number(config, "rms_norm_eps"),
+    )
+    act = config.get("hidden_act", config.get("hidden_activation"))
+    if act is not None and not isinstance(act, str):
+        raise refused(f"hidden_act in config.json is {quote(str(act)[:40])}; it must be the name of an activation")
+    tied = config.get("tie_word_embeddings")
+    return ModelSizes(h, rope, act if isinstance(act, str) else "", tied if isinstance(tied, bool) else None)
+
+
+def _whole(config: Mapping[str, Any], key: str, default: int | None = None, most: int = _MOST) -> int:
+    value = config.get(key)
+    value = default if value is None else value
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        shown = "is missing" if value is None else f"is {quote(str(value)[:40])}"
+        raise refused(f"{key} in config.json {shown}; it must be a whole number from 1 to {most:,}")
+    return value
+
+
+def _number(config: Mapping[str, Any], key: str, default: float | None = None) -> float:
+    value = config.get(key)
+    value = default if value is None else value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _LEAST < value < 1e12:
+        shown = "is missing" if value is None else f"is {quote(str(value)[:40])}"
+        raise refused(f"{key} in config.json {shown}; it must be a number above 0")
+    return float(value)
+
+
+def _rope(config: Mapping[str, Any]) -> Rope:
+    """`rope_parameters` of transformers 5, or `rope_theta` and `rope_scaling` of older ones."""
+    about = config.get("rope_parameters")
+    about = config.get("rope_scaling") if about is None else about
+    about = {} if about is None else about
+    if isinstance(about, Mapping) and isinstance(about.get("full_attention"), Mapping):
+        local = about.get("sliding_attention")
+        if isinstance(local, Mapping) and _sliding(config) and local != about["full_attention"]:
+            raise refused(
+                "layers with sliding attention have another rotation than the others; the graph has only one for all layers"
+            )
+        about = about["full_attention"]
+    if not isinstance(about, Mapping) or not isinstance(about.get("full_attention", {}), Mapping):
+        raise refused("rope_parameters in config.json is not an object")
+    base = _number(about if "rope_theta" in about else config, "rope_theta", 10000.0)
+    kind = about.get("rope_type", about.get("type", "default"))
+    if not isinstance(kind, str) or kind not in _SCALINGS:
+        raise refused(f"positions are scaled by {quote(str(kind))}; known are {', '.join(_SCALINGS)}")
+    share = about.get("partial_rotary_factor", config.get("partial_rotary_factor"))
+    if share not in (None, 1):
+        raise refused(
+            f"partial_rotary_factor is {quote(str(share)[:40])}; only heads that rotate completely are supported"
+        )
+    factor = _number(about, "factor", 1.0) if _SCALINGS[kind] else 1.0
+    return Rope(base, _SCALINGS[kind], factor, about)
+
+
+def _sliding(config: Mapping[str, Any]) -> bool:
+    """Whether any layer sees only some of the tokens."""
+    layers = config.get("layer_types")
+    return not isinstance(layers, list) or "sliding_attention" in layers

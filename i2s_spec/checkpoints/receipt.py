@@ -11,30 +11,40 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack
+import stat
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from i2s_spec._version import __version__
-from i2s_spec.checkpoints.receipt.check_result import CHECKS, FAILED, NOT_MADE, Check, concluded
-from i2s_spec.checkpoints.receipt.checkpoint_witness import LINEAR, Witness
-from i2s_spec.checkpoints.receipt.embedded_receipt import embed, embedded
-from i2s_spec.checkpoints.receipt.file_tensors import hashes, matrix_of
-from i2s_spec.checkpoints.receipt.model_checks import POSITIONS, keys_check, lint_check, logits_check
-from i2s_spec.checkpoints.receipt.text_checks import text_check
-from i2s_spec.checkpoints.receipt.weight_checks import weight_checks
-from i2s_spec.checkpoints.source.bounded_json import read_object, refused
-from i2s_spec.checkpoints.source.checkpoint_folder import TEXTS, CheckpointFolder
-from i2s_spec.checkpoints.source.config_sizes import sizes_of
-from i2s_spec.checkpoints.source.recognition import quantization_of
+from i2s_spec.checkpoints.families import quantization_of, sizes_of
+from i2s_spec.checkpoints.folder import TEXTS, CheckpointFolder, read_object, refused
+from i2s_spec.checkpoints.import_checkpoint import Imported, import_checkpoint
+from i2s_spec.checkpoints.receipt_checks import (
+    CHECKS,
+    FAILED,
+    NOT_MADE,
+    POSITIONS,
+    Check,
+    concluded,
+    hashes,
+    keys_check,
+    lint_check,
+    logits_check,
+    matrix_of,
+    text_check,
+    weight_checks,
+)
+from i2s_spec.checkpoints.reference_import import LINEAR, Witness
+from i2s_spec.convert.rewrite import Value, rewrite
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
-from i2s_spec.gguf.atomic_file import OutputFile
-from i2s_spec.gguf.ranges import chunks
+from i2s_spec.gguf.atomic_file import OutputFile, give_name, refuse_taken, unfinished_folder
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.gguf.source import source_of
+from i2s_spec.gguf.source import chunks, source_of
 from i2s_spec.schema import faults
+from i2s_spec.schema.types import ValueType
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
@@ -283,3 +293,114 @@ def _base_check(file: File, base: Path | None) -> Check:
     return concluded("i", problems, f"{changed:,} of {counted(total, 'trit')} differ from the base "
                                     f"model ({changed / total:.2%})",
                      {"changed": changed, "of": total})  # fmt: skip
+
+
+# --- embedded receipt ------------------------------------------------------------------------------------------------
+# A receipt to a key of its own file, and reads it from there.
+#
+# The key `i2s.receipt` holds the receipt as JSON without the file's own size and hash, which a file cannot contain. It
+# says what was checked when the file was made, for users who have only the file; but anyone who changes the file can also
+# change the receipt.
+
+#: The key that holds a receipt.
+KEY: Final = "i2s.receipt"
+
+
+def embed(receipt: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    """Write a receipt to the key of its file, replacing an existing one; after an error the file is unchanged.
+
+    :raises FormatError, OSError: as `rewrite` does
+    """
+    name = os.fsdecode(path)
+    text = json.dumps({**receipt, "file": {"name": receipt["file"]["name"]}}, separators=(",", ":"), allow_nan=False)
+    beside = f"{name}.receipt"
+    with open_file(name) as file:
+        rewrite(file, beside, set={KEY: Value(ValueType.STRING, text)})
+    try:
+        os.replace(beside, name)
+    except BaseException:
+        os.unlink(beside)
+        raise
+
+
+def embedded(file: File) -> dict[str, Any]:
+    """The receipt in the key.
+
+    :raises FormatError: H105 if there is no such key, or it does not hold a JSON object
+    """
+    text = file.metadata.get(KEY)
+    if not isinstance(text, str):
+        raise _refused(f"the file has no text under the key {KEY}; --receipt names a receipt")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _refused(f"the key {KEY} is not JSON ({type(error).__name__})") from None
+    if not isinstance(found, dict):
+        raise _refused(f"the key {KEY} is not a JSON object")
+    return found
+
+
+def _refused(reason: str) -> FormatError:
+    return FormatError(faults.RECEIPT_MALFORMED, Span(0, 0), reason=TrustedText(reason))
+
+
+# --- import with receipt ---------------------------------------------------------------------------------------------
+# A GGUF file with its receipt from a checkpoint: `import_with_receipt`.
+#
+# The file is made, checked and written again in a folder with a temporary name, and then gets its own name in one step. A
+# run that is killed leaves that folder, which the next run for the same file removes, but never a file without its
+# receipt.
+
+
+def import_with_receipt(
+    checkpoint: Path,
+    target: Path,
+    *,
+    base: Path | None = None,
+    latent: Path | None = None,
+    force: bool = False,
+    **choices: Any,
+) -> tuple[Imported, dict[str, Any]]:
+    """Import a checkpoint, check the file, and put the receipt into its keys before it gets its name.
+
+    :param base: as for `make_receipt`
+    :param latent: as for `make_receipt`
+    :param force: replace an existing file
+    :param choices: the keywords of `import_checkpoint`
+    :returns: the result of the import, and the receipt of the final file
+    :raises FormatError, OSError: as `import_checkpoint` and `make_receipt` do; then nothing is written
+    """
+    name = os.fsdecode(target)
+    refuse_taken(name, force)
+    with _workplace(name) as folder:
+        path = os.path.join(folder, os.path.basename(name))
+        imported = import_checkpoint(checkpoint, path, **choices)
+        made = make_receipt(
+            checkpoint,
+            path,
+            rule=choices.get("rule"),
+            weight_scale=choices.get("weight_scale"),
+            base=base,
+            latent=latent,
+        )
+        receipt = embed_receipt(made, path)
+        size = os.path.getsize(path)
+        with suppress(OSError):  # no file is replaced, or the file system has no modes
+            os.chmod(path, stat.S_IMODE(os.stat(name).st_mode) & 0o777)
+        refuse_taken(name, force)
+        give_name(path, name, force)
+    return imported._replace(size=size), receipt
+
+
+@contextmanager
+def _workplace(name: str) -> Iterator[str]:
+    """A temporary folder beside the future file; errors of the file system name that file instead of the folder."""
+    parent, base = os.path.split(os.path.abspath(name))
+    try:
+        with unfinished_folder(name) as folder:
+            yield folder
+    except OSError as error:
+        beginning = os.path.join(parent, f".{base[:200]}")
+        if error.filename is None or not os.fsdecode(error.filename).startswith(beginning):
+            raise
+        raise OSError(error.errno, error.strerror, name) from error

@@ -19,17 +19,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.checkpoints.source.bounded_json import refused
-from i2s_spec.codec.form import widened
-from i2s_spec.codec.quantization.float_passes import least_one, wide, width_of
-from i2s_spec.codec.quantization.float_passes_native import cut_words, sum_runs
-from i2s_spec.codec.quantization.in_order import in_order
-from i2s_spec.codec.quantization.mean import COLUMNS, torch_mean, torch_runs
-from i2s_spec.codec.quantization.quantize import SMALLEST_SCALE
-from i2s_spec.codec.trits import WINDOW
-from i2s_spec.convert.hugging_face.packed import PackedMatrix
-from i2s_spec.convert.hugging_face.safetensors import Stored
+from i2s_spec.checkpoints.folder import refused
+from i2s_spec.codec.encoding import WINDOW, widened
+from i2s_spec.codec.float_passes import cut_words, least_one, sum_runs, wide, width_of
+from i2s_spec.codec.kernels import in_order
+from i2s_spec.codec.quantize import COLUMNS, SMALLEST_SCALE, torch_mean, torch_runs
 from i2s_spec.errors import counted, quote
+from i2s_spec.safetensors.files import Stored
+from i2s_spec.safetensors.packed import PackedMatrix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from i2s_spec.cli.progress import progress_bar
+from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import cut, json_document, visible
 from i2s_spec.errors import counted
 
 if TYPE_CHECKING:
+    from i2s_spec.checkup import Checkup
     from i2s_spec.draw.terminal import Line
-    from i2s_spec.model.checkup import Checkup
 
 SCHEMA_VERSION: Final = 1
 
@@ -56,7 +56,7 @@ _GROUPS: Final = (
 )
 @click.option("--threads", type=click.IntRange(1), help="Threads that read. [default: one for each processor]")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
-def command(file: str, as_json: bool, threads: int | None, quiet: bool) -> int:
+def doctor_command(file: str, as_json: bool, threads: int | None, quiet: bool) -> int:
     """Summarize all that can be found from one file, and recommend the next steps.
 
     The summary combines `i2s lint`, `i2s identify` and the verdicts of `i2s lint --runtimes`. The verdicts assume the
@@ -64,8 +64,8 @@ def command(file: str, as_json: bool, threads: int | None, quiet: bool) -> int:
 
     Exit code: that of `i2s lint FILE`.
     """
+    from i2s_spec.checkup import doctor
     from i2s_spec.draw import terminal
-    from i2s_spec.model.checkup import doctor
 
     with progress_bar("reading", quiet) as progress:
         found = doctor(file, threads=threads or os.cpu_count() or 1, progress=progress)
@@ -93,7 +93,7 @@ def _document(found: Checkup) -> dict[str, Any]:
 
 def _page(found: Checkup, width: int) -> Iterator[Line]:
     from i2s_spec.draw.terminal import Piece
-    from i2s_spec.linter.report.examined import sentence
+    from i2s_spec.linter.report.text import sentence
 
     report = found.report
     yield [Piece(visible(report.path, 4096, bare=True), "bold")]
@@ -117,7 +117,7 @@ def _page(found: Checkup, width: int) -> Iterator[Line]:
 
 def _sound(found: Checkup, width: int) -> Iterator[Line]:
     from i2s_spec.draw.terminal import Piece
-    from i2s_spec.linter.next_step import repair_words
+    from i2s_spec.linter.report_data import repair_words
 
     report = found.report
     if not report.findings and not report.bugs:

@@ -10,37 +10,37 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.arguments.default_model import named, origin
-from i2s_spec.cli.arguments.model_input import (
+from i2s_spec.cli.model_input import (
     TokenIds,
     counting_bar,
     encode,
+    named,
     numerics_option,
+    origin,
     read_text,
     remark,
     remark_refusal,
     tokenizer_of,
 )
-from i2s_spec.cli.arguments.target import keep_inputs, reading, writing
-from i2s_spec.cli.command_line import command_line
-from i2s_spec.cli.form_option import form_option
-from i2s_spec.cli.termination import cleaned_up
+from i2s_spec.cli.options import form_option, keep_inputs, reading, writing
+from i2s_spec.cli.process import cleaned_up
+from i2s_spec.cli.verbs import command_line
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, SettingError, quote
 
 if TYPE_CHECKING:
-    from i2s_spec.golden.replay.result import Comparison
+    from i2s_spec.golden.result import Comparison
 
 
 @click.group(
     epilog="Example:  i2s new tiny.gguf && i2s golden record tiny.gguf --tokens 1,2,3 -o golden",
     short_help="Record what a model computes, and compare another runtime with it.",
 )
-def command() -> None:
+def golden_command() -> None:
     """Golden outputs: record every value of a forward pass, and find the first one that another runtime computes wrong,
     and why."""
 
 
-@command.command(
+@golden_command.command(
     epilog="Example:  i2s new tiny.gguf && i2s golden record tiny.gguf --tokens 1,2,3 -o golden",
     short_help="Record what a model computes.",
 )
@@ -83,9 +83,9 @@ def record(
     """
     if sum(each is not None for each in (tokens, text, text_file)) != 1:
         raise click.UsageError("one of --tokens, --text and --text-file is needed")
-    from i2s_spec.gguf.regular_file import open_regular
+    from i2s_spec.gguf.source import open_regular
     from i2s_spec.golden import record as make
-    from i2s_spec.golden.records.record import described
+    from i2s_spec.golden.recording import described
     from i2s_spec.model.load import load_model
 
     _refuse_taken(folder, overwrite or force)
@@ -137,7 +137,7 @@ def _wanted_first(metadata: Any) -> int | None:
 
 def _refuse_taken(folder: str, force: bool) -> None:
     """Say early what would be said at the end: the name is taken."""
-    from i2s_spec.golden.records.store import refuse_taken
+    from i2s_spec.golden.store import refuse_taken
 
     try:
         refuse_taken(folder, True)
@@ -149,7 +149,7 @@ def _refuse_taken(folder: str, force: bool) -> None:
         raise click.UsageError(f"{quote(str(Path(folder)))} already exists; use --overwrite to replace it") from None
 
 
-@command.command(
+@golden_command.command(
     epilog="Example:  i2s new tiny.gguf && i2s golden record tiny.gguf --tokens 1,2,3 -o golden && i2s golden record "
     "tiny.gguf --tokens 1,2,3 --numerics bitnetcpp-2025 -o theirs && i2s golden compare golden theirs --model tiny.gguf",
     short_help="Compare what a runtime computed with a record.",
@@ -223,7 +223,7 @@ def _write(result: Comparison, form: str, output: str | None, force: bool, comma
         return
     if form == "text":
         from i2s_spec.draw.terminal import columns, write
-        from i2s_spec.golden.report.text import styled
+        from i2s_spec.golden.report_text import styled
 
         write(styled(result, columns(sys.stdout)), sys.stdout)
         return

@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.arguments.default_model import named, origin
-from i2s_spec.cli.arguments.target import reading
-from i2s_spec.cli.form_option import form_option
-from i2s_spec.cli.progress import progress_bar
-from i2s_spec.cli.remote_options import remote_options
+from i2s_spec.cli.model_input import named, origin
+from i2s_spec.cli.options import form_option, reading, remote_options
+from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import fault_words, json_document, visible
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, quote
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File, Tensor
-    from i2s_spec.inspect.identify.identification import Identification
-    from i2s_spec.model.likelihood.measure import Likelihood
+    from i2s_spec.inspect.identify import Identification
+    from i2s_spec.model.text.likelihood import Likelihood
 
 
 @click.command(
@@ -55,7 +53,7 @@ if TYPE_CHECKING:
 @click.option("-v", "--verbose", is_flag=True, help="All hypotheses with all evidence, also those that are excluded.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
 @remote_options
-def command(
+def identify_command(
     file: str | None,
     form: str,
     sha256: bool,
@@ -86,9 +84,8 @@ def command(
     from i2s_spec.draw import terminal
     from i2s_spec.gguf.reader import File
     from i2s_spec.gguf.source import source_of
-    from i2s_spec.inspect.identify.identification import identify
-    from i2s_spec.inspect.identify.page import page
-    from i2s_spec.model.likelihood import answer
+    from i2s_spec.inspect.identify import identify, page
+    from i2s_spec.model.text import likelihood as answer
 
     if tensor is not None and reference is None:
         raise click.UsageError("--tensor says what to compare with --reference")
@@ -136,8 +133,8 @@ def command(
 
 def _text(path: str) -> str:
     """The text for --likelihood; a GGUF file there is FILE in the wrong place."""
-    from i2s_spec.cli.arguments.model_input import read_text
-    from i2s_spec.gguf.regular_file import open_regular
+    from i2s_spec.cli.model_input import read_text
+    from i2s_spec.gguf.source import open_regular
 
     if path != "-":
         with open_regular(path) as file:
@@ -150,8 +147,8 @@ def _text(path: str) -> str:
 
 def _likelihood(file: File, found: Identification, text: str | None, threads: int | None, quiet: bool) -> Likelihood:
     """What the text says of the file, read in the layout that was found."""
-    from i2s_spec.cli.arguments.model_input import counting_bar
-    from i2s_spec.model.likelihood.measure import Likelihood, likelihood, read_as
+    from i2s_spec.cli.model_input import counting_bar
+    from i2s_spec.model.text.likelihood import Likelihood, likelihood, read_as
 
     if found.fault is not None:
         return Likelihood(why_not="the file cannot be read whole")
@@ -165,13 +162,12 @@ def _weights(path: str, tensor: str | None, name: str | None, file: File) -> tup
     :raises KeyError, ValueError: where there is no such tensor, or nothing is known of any
     """
     if path.lower().endswith(".npy"):
-        from i2s_spec.convert.tensors.npy import read_npy
+        from i2s_spec.convert.encode import read_npy
 
         if tensor is None:
             raise ValueError("a .npy file does not say of which tensor it is: --tensor does")
         return read_npy(path), tensor
-    from i2s_spec.linter.reference import Reference
-    from i2s_spec.linter.reference.weights import ReferenceWeights
+    from i2s_spec.compare.known_weights import Reference, ReferenceWeights
 
     with ReferenceWeights(Reference(path)) as weights:
         for one in _candidates(file, tensor):
@@ -192,7 +188,7 @@ def _weights(path: str, tensor: str | None, name: str | None, file: File) -> tup
 
 def _candidates(file: File, tensor: str | None) -> Iterator[Tensor]:
     """The tensor of that name, or every I2_S tensor that is large enough to decide."""
-    from i2s_spec.inspect.identify.reference import ENOUGH
+    from i2s_spec.inspect.match_dialect import ENOUGH
 
     if tensor is not None:
         if tensor not in file.tensors:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.cluster_run import engine_run, refuse_without_engine
-from i2s_spec.cli.command_line import command_line
-from i2s_spec.cli.progress import Bar
-from i2s_spec.cli.remote_options import remote_options
-from i2s_spec.cli.settings import asked_for, lint_options
-from i2s_spec.linter.batch.lint_paths import lint_paths
+from i2s_spec.cli.cluster import engine_run, refuse_without_engine
+from i2s_spec.cli.options import asked_for, lint_options, remote_options
+from i2s_spec.cli.process import Bar
+from i2s_spec.cli.verbs import command_line
 from i2s_spec.linter.options import Options, RunOptions
+from i2s_spec.linter.paths import lint_paths
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.run import LintRun, WrongCallError
 
@@ -37,7 +36,7 @@ Sheet = tuple[Format, Callable[[str], None]]
 @lint_options(Options, RunOptions)
 @remote_options
 @click.pass_context
-def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
+def lint_command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
     """Check GGUF files: every finding has a code, a byte range and one plain sentence.
 
     FILE is a file, a folder (every *.gguf below it), a quoted glob, or @LIST, a file of names (@- for standard input).
@@ -70,7 +69,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
             remarks = remarks + run.totals.remarks
         _say(f"configuration: {remark}" for remark in remarks)
         if run.forms[1:] or run.how.output is not None or run.how.engine is not None:
-            from i2s_spec.cli.termination import cleaned_up  # what is printed needs no cleaning up
+            from i2s_spec.cli.process import cleaned_up  # what is printed needs no cleaning up
 
             stack.enter_context(cleaned_up())
         bar = Bar() if sys.stderr.isatty() and not run.how.quiet else None
@@ -125,7 +124,7 @@ def _sheets(run: LintRun, stack: ExitStack) -> list[Sheet]:
 
 def _checkpoint(path: str, options: Options) -> dict[str, Any]:
     """The report on a folder of safetensors; what it needs is imported only for one."""
-    from i2s_spec.checkpoints.findings.lint_checkpoint import lint_folder
+    from i2s_spec.checkpoints.lint_checkpoint import lint_folder
 
     return lint_folder(path, options)
 

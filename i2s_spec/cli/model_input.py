@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.arguments.default_model import named, origin
-from i2s_spec.cli.arguments.target import reading
+from i2s_spec.cli.options import reading
 from i2s_spec.errors import FormatError, SettingError, quote
-from i2s_spec.gguf.regular_file import open_regular
+from i2s_spec.gguf.source import open_regular
 
 if TYPE_CHECKING:
     from i2s_spec.model.tokenizer.tokenizer import Tokenizer
@@ -192,3 +191,25 @@ def read_text(path: str) -> str:
 def encode(tokenizer: Tokenizer, text: str, **how: Any) -> list[int]:
     """The ids of a text."""
     return tokenizer.encode(text, **how)
+
+
+# --- default model ---------------------------------------------------------------------------------------------------
+# What verbs open where no file is named: the trained model that comes with the package.
+
+
+def origin(path: str | None) -> Any:
+    """What to open for an argument that may be left out: the path itself, or the model of the package."""
+    if path is not None:
+        return path
+    from i2s_spec.convert.trained import source
+
+    return source()
+
+
+def named(path: str | None) -> str:
+    """What that is called where a path would be printed."""
+    if path is not None:
+        return path
+    from i2s_spec.convert.trained import label
+
+    return label()

@@ -1,22 +1,61 @@
-"""This module makes click's options of the declared options of `lint`, and reads the values that click leaves as text.
-
-These are lists, pairs, limits, rates, and files of reports.
-"""
+"""This module declares the option `--format` of verbs that answer in several forms, with `--json` as its short form."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import reduce, wraps
+from typing import Any, Final, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
-from i2s_spec.errors import quote
+from i2s_spec.cli.process import cleaned_up
+from i2s_spec.draw.text import json_document, json_string
+from i2s_spec.errors import FormatError, quote
 from i2s_spec.linter.options import Option, OptionGroup, OptionKind, declared
 from i2s_spec.linter.report import FORMATS
-from i2s_spec.schema.checks import MAGIC
+from i2s_spec.schema.faults import MAGIC
+
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+
+def form_option(
+    forms: Sequence[str], default: str | None = "text", help: str | None = None, schema: str = ""
+) -> Callable[[Verb], Verb]:
+    """`--format FORM` and `--json`, of which the verb gets one parameter `form`; where both are given, JSON it is.
+
+    :param forms: what `--format` takes; `json` is among them
+    :param default: the form without either; None leaves it to the verb
+    :param schema: the name of the JSON Schema of the answer, for the help text
+    """
+
+    def decorate(verb: Verb) -> Verb:
+        @wraps(verb)
+        def in_one_form(*arguments: Any, as_json: bool, **given: Any) -> Any:
+            if as_json:
+                given["form"] = "json"
+            return verb(*arguments, **given)
+
+        of = f" ({schema})" if schema else ""
+        short = click.option("--json", "as_json", is_flag=True, help=f"The same as --format json{of}.")
+        shown = default is not None
+        full = click.option(
+            "--format", "form", type=click.Choice(forms), default=default, show_default=shown, help=help
+        )
+        decorated: Verb = cast("Verb", full(short(in_one_form)))
+        return decorated
+
+    return decorate
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+# Click's options of the declared options of `lint`, and reads the values that click leaves as text.
+#
+# These are lists, pairs, limits, rates, and files of reports.
 
 
 def words(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> tuple[str, ...]:
@@ -165,3 +204,181 @@ def asked_for(ctx: click.Context, given: dict[str, Any], *classes: type) -> set[
             given[name] = flags[0].value
             asked.add(name)
     return asked
+
+
+# --- remote options --------------------------------------------------------------------------------------------------
+# What verbs that read addresses share: which networks may be asked, and the budget of a file.
+
+
+def remote_options(command: Command) -> Command:
+    """Add `--allow-private` and `--remote-limit` to a verb; they hold for as long as it runs, and are no arguments of it."""
+    options = (
+        click.option(
+            "--allow-private",
+            is_flag=True,
+            expose_value=False,
+            callback=_allow,
+            envvar="I2S_ALLOW_PRIVATE",
+            help="Addresses may lead to private and local networks.",
+        ),
+        click.option(
+            "--remote-limit",
+            multiple=True,
+            metavar="NAME=N",
+            expose_value=False,
+            callback=_limit,
+            envvar="I2S_REMOTE_LIMIT",
+            help="Budget of a file on a server: bytes, requests, seconds, timeout, wait, sample.",
+        ),
+    )
+    return reduce(lambda made, option: option(made), reversed(options), command)
+
+
+def _allow(ctx: click.Context, parameter: click.Parameter, allowed: bool) -> None:
+    if allowed:
+        from i2s_spec.remote.policy import current, using
+
+        ctx.with_resource(using(current()._replace(private=True)))
+
+
+def _limit(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> None:
+    if not values:
+        return
+    from i2s_spec.remote.policy import current, using, with_numbers
+
+    try:
+        ctx.with_resource(using(with_numbers(current(), limits_of(ctx, parameter, values))))
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, parameter) from None
+
+
+# --- target ----------------------------------------------------------------------------------------------------------
+# What verbs that write a file share: which file, whether it may be replaced, and what they say if it may not.
+
+
+def shown(path: str) -> str:
+    """A path as it may be printed, whole."""
+    return quote(path, limit=4096, bare=True)
+
+
+def keep_inputs(target: str | None, *inputs: str | None) -> None:
+    """Refuse to replace a file that the same call reads, also where replacing is allowed: nobody means to lose a model to
+    its own report.
+
+    :param target: the file to write; None where none is written
+    :param inputs: the files to read, under whatever name; None for one that was not given
+    :raises click.UsageError: where they are the same
+    """
+    for path in inputs if target is not None else ():
+        try:
+            same = path is not None and target is not None and os.path.samefile(path, target)
+        except (OSError, ValueError):  # one of them does not exist, or has no name that could
+            continue
+        if same:
+            raise click.UsageError(f"{shown(target or '')} is an input file; the output needs another name")
+
+
+@contextmanager
+def reading(path: str | None, as_json: bool = False) -> Iterator[None]:
+    """Read one file: a fault that is met there is said with its name, where nothing more exact is known.
+
+    :param as_json: whoever asked for JSON gets the fault as JSON too, on stdout
+    """
+    try:
+        yield
+    except FormatError as error:
+        if path is not None:
+            error.of_file(path)
+        if as_json:
+            sys.stdout.writelines(json_document(refusal(error)))
+        raise
+
+
+def refusal(error: FormatError) -> dict[str, Any]:
+    """What JSON says of a file that could not be read: the file, where it is known, and the fault."""
+    from i2s_spec.inspect.show import fault
+
+    return {
+        "schema_version": 1,
+        "path": None if error.file is None else json_string(error.file),
+        "fault": fault(error),
+    }
+
+
+@contextmanager
+def writing(target: str | None, *inputs: str | None) -> Iterator[None]:
+    """Write a file, and say what a user got wrong: it is there already, or an argument does not fit. Told to end, a verb
+    leaves nothing half-written.
+
+    :param inputs: files that the verb reads, which `target` cannot replace
+    :raises click.UsageError: for `-`, and for `FileExistsError`, `ValueError`, `TypeError` and `KeyError`
+    """
+    if target == "-":
+        raise click.UsageError(
+            "- means standard output, to which this command does not write; ./- is a file of that name"
+        )
+    keep_inputs(target, *inputs)
+    try:
+        with cleaned_up():
+            yield
+    except FileExistsError:
+        raise click.UsageError(f"{shown(target or '')} already exists; use --force to overwrite it") from None
+    except FormatError:  # is a ValueError too, but an answer of its own
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise click.UsageError(str(error.args[0] if isinstance(error, KeyError) else error)) from None
+
+
+def whole_file(output: str, dry_run: str) -> Callable[[Command], Command]:
+    """The argument and options of a verb that writes FILE anew.
+
+    :param output: what `--output` is
+    :param dry_run: what `--dry-run` does
+    """
+    threads = "Threads that decode. [default: one for each processor]"
+    return _all(
+        click.argument("file", type=click.Path(readable=False)),
+        click.option("-o", "--output", "target", metavar="OUT", type=click.Path(readable=False), help=output),
+        click.option("--dry-run", is_flag=True, help=dry_run),
+        click.option("--force", is_flag=True, help="Overwrite OUT if it exists."),
+        click.option("--json", "as_json", is_flag=True, help="As JSON."),
+        click.option("--threads", type=click.IntRange(1), help=threads),
+        click.option("-q", "--quiet", is_flag=True, help="Print nothing."),
+    )
+
+
+def out_argument(name: str) -> Callable[[Command], Command]:
+    """The file to write as the last argument OUT, or as `-o OUT`, which verbs have whose first argument is a model.
+
+    It stands next to the function.
+
+    :param name: of the function's parameter
+    """
+
+    def made(command: Command) -> Command:
+        @wraps(command)
+        def whole(*args: Any, output: str | None, **options: Any) -> Any:
+            if (options[name] is None) == (output is None):
+                given = "is given twice" if output is not None else "is missing"
+                raise click.UsageError(f"the file to write {given}: OUT as the last argument, or -o OUT")
+            options[name] = output if output is not None else options[name]
+            return command(*args, **options)
+
+        path = click.Path(readable=False)
+        whole = click.option("-o", "--output", metavar="OUT", type=path, help="The same as OUT.")(whole)
+        return click.argument(name, metavar="[OUT]", required=False, type=path)(whole)
+
+    return made
+
+
+def check_target(target: str | None, dry_run: bool) -> None:
+    """Either a file is named, or nothing is written.
+
+    :raises click.UsageError: with neither or both
+    """
+    if (target is None) != dry_run:
+        raise click.UsageError("one of -o OUT and --dry-run is needed" if target is None else "a dry run has no -o OUT")
+
+
+def _all(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from typing import NoReturn
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from time import monotonic
+from types import FrameType
+from typing import Any, NoReturn
 
 from i2s_spec import explained
 from i2s_spec.errors import (
@@ -82,3 +87,85 @@ def _words(error: FormatError) -> str:
 
 def _say(text: str) -> None:
     print(f"i2s: {text}", file=sys.stderr, flush=True)
+
+
+# --- termination -----------------------------------------------------------------------------------------------------
+# Lets a verb that is told to end clean up what it was writing.
+
+#: Signals that end a program which cleans up: by time limits and job runners, and by a terminal that is closed.
+_ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)  # what a shell reports of a process that this signal ended
+
+
+@contextmanager
+def cleaned_up() -> Iterator[None]:
+    """Make SIGTERM and SIGHUP leave through every `with` and `finally`.
+
+    Without it the process is gone at once, and the unfinished file under its temporary name stays. A signal that the
+    caller has switched off, as `nohup` does, stays off.
+    """
+    before: list[tuple[signal.Signals, Any]] = []
+    try:
+        for each in _ENDING:
+            if signal.getsignal(each) is not signal.SIG_IGN:
+                before.append((each, signal.signal(each, _end)))
+    except ValueError:  # not in the main thread, which alone may say what signals do
+        yield
+        return
+    try:
+        yield
+    finally:
+        for each, handler in before:
+            signal.signal(each, handler)
+
+
+# --- progress --------------------------------------------------------------------------------------------------------
+# Shows how far long work is: a bar on stderr while it is a terminal, and nothing anywhere else.
+
+#: A bar is shown for what takes longer, in seconds.
+PATIENCE = 0.5
+
+#: Called with (bytes done, bytes to do).
+Progress = Callable[[int, int], object]
+
+
+@contextmanager
+def progress_bar(what: str, quiet: bool = False) -> Iterator[Progress | None]:
+    """A bar that goes away when the work is done; None where nobody would see it.
+
+    :param what: the word before the bar, such as `converting`
+    """
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+class Bar:
+    """A progress bar that comes when reading takes long, and goes for every report that is printed."""
+
+    def __init__(self) -> None:
+        self._began = monotonic()
+        self._shown = ExitStack()
+        self._advance: Callable[[int, int], object] | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._advance is None:
+            if monotonic() - self._began < PATIENCE:
+                return
+            self._advance = self._shown.enter_context(progress_bar("reading")) or (lambda done, total: None)
+        self._advance(done, total)
+
+    def hide(self) -> None:
+        """Take the bar away; the next file may bring it back."""
+        self._shown.close()
+        self._began, self._advance = monotonic(), None

@@ -1,8 +1,4 @@
-"""`i2s spec`: build, serve, test and write out the text of the specification, in a checkout.
-
-The text is `spec/`, and what makes the site of it is `spec/build`; neither is part of an installed package. `checkout`
-finds the folder: that of an editable install, or the one around the current folder.
-"""
+"""`i2s rules`: every rule in a list, or as the pages of the specification."""
 
 from __future__ import annotations
 
@@ -11,13 +7,222 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
 
 from i2s_spec._version import __version__
+from i2s_spec.cli.options import form_option
 from i2s_spec.errors import EXIT_FINDINGS, MissingExtra, SettingError, counted, quote
+from i2s_spec.linter.explain import SCHEMA_VERSION, UnknownRule, as_dict, as_markdown, as_text, find
+from i2s_spec.linter.rule import Rule, Severity, every_file
+from i2s_spec.linter.rules import all_rules
+from i2s_spec.linter.selection import PROFILES, selected
+
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command("rules", epilog="Example:  i2s rules I", short_help="List every rule.")
+@click.argument("prefixes", nargs=-1, metavar="[PREFIX]...")
+@form_option(["text", "json"])
+@click.option(
+    "--profile",
+    type=click.Choice(list(PROFILES)),
+    help="List the rules of a profile, with the severities that they have in it.",
+)
+@click.option("--profiles", is_flag=True, help="List the profiles, and what each is for.")
+@click.option(
+    "--write", "target", type=_FOLDER, metavar="DIR", help="Write a page for each rule, and an index, to DIR."
+)
+@click.option(
+    "--check", "current", type=_FOLDER, metavar="DIR", help="Exit with 1 where the pages in DIR are not current."
+)
+def rules_command(
+    prefixes: tuple[str, ...],
+    form: str,
+    profile: str | None,
+    profiles: bool,
+    target: Path | None,
+    current: Path | None,
+) -> int:
+    """List every rule, or those whose code begins with one of the prefixes.
+
+    The title is followed by what the rule applies to, unless that is every file, and by whether it reads the weights.
+
+    --write writes the pages of all rules to a folder; --check compares them with a folder. Clauses become links to the
+    chapters in its parent folder.
+    """
+    if target is not None or current is not None:
+        if prefixes or form != "text" or profiles or profile or (target and current):
+            raise click.UsageError("--write DIR and --check DIR cover all rules, and take no other option")
+        return _write(target) if target is not None else _check(current)
+    if profiles:
+        return _profiles(form)
+    wanted = tuple(prefix.upper() for prefix in prefixes) or ("",)
+    levels = {rule.code: rule.severity for rule in all_rules()}
+    if profile is not None:
+        levels = dict(selected(profile, runtimes=True, reference=True))
+    rules = [rule for rule in all_rules() if rule.code.startswith(wanted) and rule.code in levels]
+    if form == "json":
+        about = None if profile is None else {"name": profile, "purpose": PROFILES[profile].purpose}
+        listed = [_about(rule, levels[rule.code]) for rule in rules]
+        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "profile": about, "rules": listed}, indent=2))
+        return 0
+    if not rules:
+        among = "" if profile is None else f" of the profile {profile}"
+        raise click.UsageError(f"no rule{among} begins with {', '.join(map(quote, wanted))}")
+    width = max(len(rule.slug) for rule in rules)
+    for rule in rules:
+        level = levels[rule.code].value
+        conditions = [
+            *([rule.applies_to] if rule.when is not every_file else []),
+            *(["reads the weights"] if rule.payload else []),
+        ]
+        condition = f"  ({'; '.join(conditions)})" if conditions else ""
+        click.echo(f"{rule.code}  {rule.slug:<{width}}  {level:<7}  {rule.clause:<4}  {rule.title}{condition}")
+    return 0
+
+
+def _about(rule: Rule, level: Severity) -> dict[str, Any]:
+    return {**as_dict(rule), "severity": level.value}
+
+
+def _profiles(form: str) -> int:
+    counts = {name: Counter(selected(name, runtimes=True, reference=True).values()) for name in PROFILES}
+    if form == "json":
+        listed = [
+            {"name": name, "purpose": profile.purpose, **{f"{level.value}s": counts[name][level] for level in Severity}}
+            for name, profile in PROFILES.items()
+        ]
+        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "profiles": listed}, indent=2))
+        return 0
+    width = max(map(len, PROFILES))
+    for name, profile in PROFILES.items():
+        numbers = ", ".join(f"{counts[name][level]} {level.value}s" for level in Severity)
+        click.echo(f"{name:<{width}}  {profile.purpose} ({numbers})")
+    return 0
+
+
+def _write(folder: Path) -> int:
+    from i2s_spec.cli import rule_pages
+
+    changed = rule_pages.write(folder)
+    click.echo(f"{counted(len(changed), 'page')} in {quote(str(folder), bare=True)} changed")
+    return 0
+
+
+def _check(folder: Path | None) -> int:
+    from i2s_spec.cli import rule_pages
+
+    assert folder is not None
+    wrong = rule_pages.check(folder)
+    for sentence in wrong:
+        click.echo(sentence)
+    if wrong:
+        click.echo(f"i2s: run `i2s rules --write {quote(str(folder), bare=True)}`", err=True)
+    return EXIT_FINDINGS if wrong else 0
+
+
+# --- explain ---------------------------------------------------------------------------------------------------------
+# `i2s explain CODE`: what a rule says, why, and what to do.
+
+
+@click.command(
+    "explain",
+    epilog="Example:  i2s explain I104 --example",
+    short_help="Explain a rule: what it means, why, and what to do.",
+)
+@click.argument("codes", nargs=-1, required=True, metavar="CODE...")
+@click.option("--example", is_flag=True, help="Show the rule at work, too: a file that breaks it, and a mended one.")
+@form_option(["text", "json", "markdown"])
+def explain_command(codes: tuple[str, ...], example: bool, form: str) -> None:
+    """Say what a rule is about, why it matters, and what to do; CODE is a code such as I104 or a slug.
+
+    --example makes a file that breaks the rule, lints it and, if there is a repair, repairs it. The page of the rule
+    shows the same output.
+    """
+    try:
+        rules = [find(code) for code in codes]
+    except UnknownRule as error:
+        hint = f"; did you mean {' or '.join(error.close)}?" if error.close else "; `i2s rules` lists them all"
+        raise click.UsageError(f"there is no rule {quote(error.name)}{hint}") from None
+    if form == "json":
+        click.echo(json.dumps([_as_data(rule, example) for rule in rules], indent=2))
+    else:
+        click.echo("\n".join(_as_words(rule, example, form) for rule in rules), nl=False)
+
+
+def _as_words(rule: Rule, example: bool, form: str) -> str:
+    if not example:
+        return as_text(rule) if form == "text" else as_markdown(rule)
+    from i2s_spec.cli import rule_pages
+    from i2s_spec.cli import rule_pages as rule_examples
+
+    if form == "markdown":
+        return rule_pages.words(rule)
+    return as_text(rule) + "\n" + rule_examples.as_text(rule_examples.shown(rule))
+
+
+def _as_data(rule: Rule, example: bool) -> dict[str, Any]:
+    if not example:
+        return as_dict(rule)
+    from i2s_spec.cli.rule_pages import shown
+
+    return {**as_dict(rule), "before_after": shown(rule)._asdict()}
+
+
+# --- schema ----------------------------------------------------------------------------------------------------------
+# `i2s schema`: the schema for other languages, as JSON, Kaitai Struct, ImHex pattern or C header; and the registry.
+
+
+@click.command(
+    "schema",
+    epilog="Example:  i2s schema --format c -o i2s.h",
+    short_help="Print the schema as JSON, Kaitai Struct, ImHex pattern or C header.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["json", "ksy", "hexpat", "c", "registry", "registry-tsv"]),
+    default="json",
+    show_default=True,
+)
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write to FILE.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
+def schema_command(form: str, output: Path | None, force: bool) -> int:
+    """Print the schema of GGUF with I2_S tensors in another language.
+
+    \b
+    json     every record, type, layout, code map and limit (schema.schema.json)
+    ksy      Kaitai Struct: parsers in a dozen languages, and its Web IDE
+    hexpat   a pattern of the hex editor ImHex
+    c        a C99 header: a bounded walk over a file, a decoder and an encoder for every dialect
+    registry, registry-tsv   every meaning of every type number from 30 on, as JSON (registry.schema.json) or TSV
+
+    All are written from the declarations that this package itself reads by.
+    """
+    from i2s_spec.exports import export
+
+    text = export(form)
+    if output is None or str(output) == "-":
+        click.echo(text, nl=False)
+        return 0
+    from i2s_spec.gguf.atomic_file import OutputFile
+
+    with OutputFile(output, force=force) as file:
+        file.write(text.encode("utf-8"))
+    click.echo(f"{quote(str(output), bare=True)}: {counted(len(text), 'byte')}", err=True)
+    return 0
+
+
+# --- spec ------------------------------------------------------------------------------------------------------------
+# `i2s spec`: build, serve, test and write out the text of the specification, in a checkout.
+#
+# The text is `spec/`, and what makes the site of it is `spec/build`; neither is part of an installed package. `checkout`
+# finds the folder: that of an editable install, or the one around the current folder.
 
 #: Files by which a folder is known as a site that was built before.
 SITE = ("index.html", "sitemap.xml", "search/search_index.json")
@@ -74,14 +279,14 @@ def require_version(folder: Path) -> None:
     epilog="Example:  i2s spec test",
     short_help="Build, serve, test or write out the specification (in a checkout).",
 )
-def command() -> None:
+def spec_command() -> None:
     """Build, serve, test or write out the text of the specification.
 
     The text is part of a checkout; an installed package does not contain it.
     """
 
 
-@command.command("build", epilog="Example:  i2s spec build -o site")
+@spec_command.command("build", epilog="Example:  i2s spec build -o site")
 @click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Default: site.")
 def build(output: Path | None) -> int:
     """Build the whole site; the build fails where an example no longer gives what the text shows.
@@ -105,7 +310,7 @@ def _refuse_to_empty(folder: Path) -> None:
         raise click.UsageError(f"{what}; name another folder")
 
 
-@command.command("serve", epilog="Example:  i2s spec serve --port 8001")
+@spec_command.command("serve", epilog="Example:  i2s spec serve --port 8001")
 @click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True)
 @click.option("--open/--no-open", "browser", default=True, show_default=True, help="Open the site in a browser.")
 def serve(port: int, browser: bool) -> int:
@@ -115,7 +320,7 @@ def serve(port: int, browser: bool) -> int:
     return _mkdocs("serve", "--dev-addr", f"127.0.0.1:{port}", *options)
 
 
-@command.command("test", epilog="Example:  i2s spec test --dump examples.json")
+@spec_command.command("test", epilog="Example:  i2s spec test --dump examples.json")
 @click.option(
     "--dump", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
     help="Write the numbered examples as JSON, for other languages; - is stdout. Nothing is run.",
@@ -145,7 +350,7 @@ def test(dump: str | None) -> int:
     return EXIT_FINDINGS if wrong else 0
 
 
-@command.command("write", epilog="Example:  i2s spec write pages")
+@spec_command.command("write", epilog="Example:  i2s spec write pages")
 @click.argument("folder", required=False, type=click.Path(file_okay=False, path_type=Path), metavar="[DIR]")
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a page in DIR is missing or out of date.")
 def write(folder: Path | None, check: bool) -> int:

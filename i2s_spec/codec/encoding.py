@@ -10,26 +10,47 @@ tensor, row-major.
 
     >>> Form("BF16", (2, 2)).decode(bytes.fromhex("003f 00bf 0000 0080"), 4)
     Decoded(trits=array([ 1, -1,  0,  0], dtype=int8), scales=array([0.5], dtype=float32))
+
+    >>> data = bytes.fromhex("003f 00bf 0000 0080")
+    >>> Trits(Form("BF16", (2, 2)), lambda start, stop: data[start:stop]).whole()
+    (array([[ 1, -1],
+           [ 0,  0]], dtype=int8), np.float32(0.5))
+
+>>> rounding(1.2188547849655151, "TQ2_0")
+Rounding(scale=1.2188547849655151, stored=1.21875)
+>>> print(_)
+scale 1.21885478 -> 1.21875 (-8.6e-05)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
-from math import prod
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from math import lcm, prod
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from i2s_spec.codec.blocks import block_native
-from i2s_spec.codec.payload_native import unpack_trits
-from i2s_spec.codec.ternary_types import BLOCK_TYPES, NotTernaryError, scales_in_use, unpack_blocks
-from i2s_spec.codec.weights import from_bfloat16
+from i2s_spec.codec import blocks_native
+from i2s_spec.codec.change_groups import (
+    BLOCK_TYPES,
+    NotTernaryError,
+    half_scale,
+    scales_in_use,
+    stored_scale,
+    unpack_blocks,
+)
+from i2s_spec.codec.kernels import in_order
+from i2s_spec.codec.native import unpack_trits
+from i2s_spec.codec.observation import read_tail
+from i2s_spec.codec.reference import UnusedCodeError
+from i2s_spec.codec.shape import from_bfloat16
 from i2s_spec.errors import counted
-from i2s_spec.schema.block_layout import FOURTH_WEIGHT
-from i2s_spec.schema.checks import ByteOrder, order_prefix
+from i2s_spec.schema.blocks import FOURTH_WEIGHT
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Dialect
+from i2s_spec.schema.faults import ByteOrder, order_prefix
 from i2s_spec.schema.types import BY_NAME, TAIL_BYTES
 
 if TYPE_CHECKING:
@@ -235,7 +256,7 @@ def joined_blocks(data: bytes, elements: Sequence[int], cols: int, type: str, by
     :param cols: elements of the rows of all tensors; any number of whole blocks for types with a scale for each block
     """
     shape = (sum(elements) // cols, cols)
-    trits, each = block_native.unpack(data, shape, type, byte_order=byte_order, unused_code="plus-two")
+    trits, each = blocks_native.unpack(data, shape, type, byte_order=byte_order, unused_code="plus-two")
     flat = trits.reshape(-1)
     group = flat.size // each.size
     used = flat.reshape(-1, group).any(axis=1)
@@ -252,3 +273,226 @@ def joined_blocks(data: bytes, elements: Sequence[int], cols: int, type: str, by
 def _starts(elements: Sequence[int]) -> NDArray[np.intp]:
     """Where each of some tensors begins, one behind the other."""
     return np.array([0, *accumulate(elements[:-1])], dtype=np.intp)
+
+
+# --- trits -----------------------------------------------------------------------------------------------------------
+# The trits and the scale of a tensor of any type that can hold them, a window at a time.
+#
+# Where all weights are 0, types other than I2_S have the scale 0.
+
+_Result = TypeVar("_Result")
+
+#: Elements that are worked on at a time, unless a layout has larger units.
+WINDOW: Final = 1 << 20
+
+#: Different magnitudes that are counted before a tensor is given up.
+MOST_MAGNITUDES: Final = 1000
+
+
+class Trits:
+    """The trits and the scale of a tensor; nothing is read before it is asked for.
+
+    :param form: how the bytes hold them
+    :param fetch: gives the bytes from one place in the tensor to another
+    :param unused: whether the unused code is an error or 0
+    """
+
+    def __init__(
+        self, form: Form, fetch: Callable[[int, int], bytes], unused: Literal["reject", "zero"] = "reject"
+    ) -> None:
+        self.form = form
+        self.fetch = fetch
+        self.unused = unused
+
+    @cached_property
+    def tail(self) -> bytes:
+        """The 32 bytes after an I2_S payload."""
+        start = self.form.byte(self.form.elements)
+        return self.fetch(start, start + self.form.tail_bytes)
+
+    @cached_property
+    def scale(self) -> np.float32:
+        """What +1 stands for, float32; of types other than I2_S all bytes are read to find it.
+
+        :raises NotTernaryError: where there is more than one
+        """
+        if self.form.type == "I2_S":
+            return read_tail(self.tail, self.form.dialect.tail, self.form.byte_order)
+        found: set[float] = set()
+        for window in self._fetched():
+            found.update(self._decoded(*window).scales.tolist())
+            if len(found) > MOST_MAGNITUDES:
+                break
+        if len(found) > 1:
+            raise _too_many(self.form, found)
+        return np.float32(found.pop() if found else 0)
+
+    def has_one_scale(self) -> bool:
+        """Whether there is a scale; looks no further than the second one.
+
+        :raises NotTernaryError: for infinities and NaN
+        """
+        if self.form.type == "I2_S":
+            return True
+        found: set[float] = set()
+        for window in self._fetched():
+            found.update(self._decoded(*window).scales.tolist())
+            if len(found) > 1:
+                return False
+        return True
+
+    def windows(self, unit: int = 1) -> Iterator[tuple[int, int]]:
+        """Ranges of elements that cover the tensor: about a million, in whole units of the form and of somebody else."""
+        unit = lcm(self.form.unit, unit)
+        step = max(WINDOW // unit, 1) * unit
+        return ((at, min(at + step, self.form.elements)) for at in range(0, self.form.elements, step))
+
+    def mapped(
+        self, function: Callable[[NDArray[np.int8]], _Result], threads: int = 1, unit: int = 1
+    ) -> Iterator[_Result]:
+        """What a function makes of the trits of each window, flat, in order.
+
+        :param threads: how many threads decode, and call the function
+        :param unit: elements that every window but the last is a multiple of
+        :raises NotTernaryError: where the scale is not the same throughout
+        :raises UnusedCodeError: where the unused code occurs, unless it is 0
+        """
+        scale = self.scale
+
+        def work(part: tuple[int, int, bytes]) -> _Result:
+            decoded = self._decoded(*part)
+            require_scale(decoded.scales, scale)
+            return function(decoded.trits)
+
+        try:
+            yield from in_order(work, self._fetched(unit), threads)
+        except UnusedCodeError as error:
+            raise self._counted(error) from None
+
+    def parts(self, threads: int = 1) -> Iterator[NDArray[np.int8]]:
+        """The trits of each window, flat; see `mapped`."""
+        return self.mapped(lambda trits: trits, threads)
+
+    def whole(self, threads: int = 1) -> tuple[NDArray[np.int8], np.float32]:
+        """All trits, int8 of the tensor's shape, and the scale."""
+        trits = np.empty(self.form.elements, dtype=np.int8)
+        at = 0
+        for part in self.parts(threads):
+            trits[at : at + part.size] = part
+            at += part.size
+        return trits.reshape(self.form.shape), self.scale
+
+    def payload(self, unit: int = 1) -> Iterator[bytes]:
+        """The bytes of each window, as they are; of I2_S without the tail."""
+        return (data for _, _, data in self._fetched(unit))
+
+    def _fetched(self, unit: int = 1) -> Iterator[tuple[int, int, bytes]]:
+        """Where each window begins and ends, and its bytes, of I2_S without the tail."""
+        for start, stop in self.windows(unit):
+            yield start, stop, self.fetch(self.form.byte(start), self.form.byte(stop))
+
+    def _decoded(self, start: int, stop: int, data: bytes) -> Decoded:
+        try:
+            return self.form.decode(data, stop - start, self.unused)
+        except UnusedCodeError as error:
+            first = start + error.first
+            raise UnusedCodeError(error.code, error.code_map, error.count, first, self.form.cols) from None
+
+    def _counted(self, error: UnusedCodeError) -> UnusedCodeError:
+        """The same error, with what comes in all windows."""
+        count = 0
+        for window in self._fetched():
+            try:
+                self._decoded(*window)
+            except UnusedCodeError as one:
+                count += one.count
+        return UnusedCodeError(error.code, error.code_map, count, error.first, error.cols)
+
+
+def require_scale(scales: NDArray[np.float32], scale: np.float32) -> None:
+    """Refuse a window with another scale than that of its tensor."""
+    if scales.size and (scales != scale).any():
+        raise NotTernaryError(f"the scale was {scale:.9g} at first, and now there is {scales[scales != scale][0]:.9g}")
+
+
+def _too_many(form: Form, found: set[float]) -> NotTernaryError:
+    count = f"{len(found):,}" if len(found) <= MOST_MAGNITUDES else f"more than {MOST_MAGNITUDES:,}"
+    if form.type in BLOCK_TYPES:
+        per = BLOCK_TYPES[form.type].scale.per
+        return NotTernaryError(
+            f"there are {count} {per} scales, from {min(found):.6g} to {max(found):.6g}, "
+            f"where one for all weights is wanted"
+        )
+    return NotTernaryError(
+        f"the weights are not ternary: there are {count} magnitudes other than 0, from {min(found):.6g} to "
+        f"{max(found):.6g}, where one would be -s, 0 and +s"
+    )
+
+
+# --- scale rounding --------------------------------------------------------------------------------------------------
+# The scale that a type stores for a given one, how far it is rounded, and the error of a proof that fails.
+
+
+class ProofError(RuntimeError):
+    """The written data differ from the data that were read: a bug in this package."""
+
+
+class Rounding(NamedTuple):
+    """A scale, and the scale that a type stores; of several scales the one that changed most."""
+
+    scale: float
+    stored: float
+    scales: int = 1
+
+    @property
+    def relative(self) -> float:
+        """The relative change."""
+        return 0.0 if self.stored == self.scale or self.scale != self.scale else (self.stored - self.scale) / self.scale
+
+    def __str__(self) -> str:
+        if self.scales > 1:
+            most = (
+                f", most changed {self.scale:.9g} -> {self.stored:.9g} ({self.relative:+.1e})" if self.relative else ""
+            )
+            return f"{counted(self.scales, 'scale')} {'rounded' if most else 'kept'}{most}"
+        if not self.relative:
+            return f"scale {self.scale:.9g} kept"
+        return f"scale {self.scale:.9g} -> {self.stored:.9g} ({self.relative:+.1e})"
+
+
+def worst_of(*roundings: Rounding) -> Rounding:
+    """The rounding with the largest relative change, the first of equals, with the number of all scales."""
+    worst = max(roundings, key=lambda each: abs(each.relative))
+    return worst._replace(scales=sum(each.scales for each in roundings))
+
+
+#: The rounding if there are no scales.
+NO_SCALES: Final = Rounding(0.0, 0.0, 0)
+
+
+def rounding(scale: float | np.float32, type: str) -> Rounding:
+    """The scale that a type stores.
+
+    :param type: a type that can store trits
+    :raises ValueError: for a scale that it cannot hold
+    """
+    value = np.float32(scale)
+    if type in {"I2_S", "F32"}:
+        if type == "F32" and not np.isfinite(value):
+            raise ValueError(f"weights cannot be computed from a scale that is {value}")
+        return Rounding(float(value), float(value))
+    if type == "BF16":
+        stored = _bfloat16(value)
+        if not np.isfinite(stored) or (stored == 0 and value != 0):
+            raise ValueError(f"the scale {value:.9g} has no bfloat16: it would become {stored}")
+        return Rounding(float(value), float(stored))
+    return Rounding(float(value), float(stored_scale(value, type) if type in BLOCK_TYPES else half_scale(value)))
+
+
+def _bfloat16(value: np.float32) -> np.float32:
+    """A float32 rounded to bfloat16, to nearest, ties to even."""
+    bits = int(np.array([value]).view(np.uint32)[0])
+    if bits & 0x7FFFFFFF > 0x7F800000:  # a NaN keeps its sign and stays a NaN
+        return value
+    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
+    return np.float32(np.array([rounded], dtype=np.uint32).view(np.float32)[0])

@@ -10,13 +10,16 @@ infinities and NaN are reported and not computed with.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.codec.form import FLOAT_WORDS, widened
-from i2s_spec.codec.quantization.mean import COLUMNS
-from i2s_spec.codec.weights import from_bfloat16, to_bfloat16
+from i2s_spec.codec import _floats
+from i2s_spec.codec.encoding import FLOAT_WORDS, widened
+from i2s_spec.codec.isa import KernelSet, chosen, table
+from i2s_spec.codec.quantize import COLUMNS
+from i2s_spec.codec.shape import from_bfloat16, to_bfloat16
 from i2s_spec.errors import counted
 
 if TYPE_CHECKING:
@@ -37,7 +40,7 @@ def wide(words: NDArray[np.uint8], type: str) -> NDArray[np.float32]:
     return widened(bits.astype(FLOAT_WORDS[type], copy=False), type)
 
 
-def sum_runs(words: NDArray[np.uint8], type: str, rows: int, out: NDArray[np.float32]) -> bool:
+def sum_runs_reference(words: NDArray[np.uint8], type: str, rows: int, out: NDArray[np.float32]) -> bool:
     """The magnitudes in 32 columns, each added up over `rows` rows, from the first to the last.
 
     :param words: the bytes of runs * rows * 32 words
@@ -71,7 +74,7 @@ def least_one(gain: np.float32, type: str) -> int:
     return high
 
 
-def cut_words(words: NDArray[np.uint8], type: str, least: int) -> NDArray[np.int8]:
+def cut_words_reference(words: NDArray[np.uint8], type: str, least: int) -> NDArray[np.int8]:
     """The trit of each word: 0 below the magnitude with the bits `least`, else the sign.
 
     :param words: the bytes of finite words
@@ -82,7 +85,7 @@ def cut_words(words: NDArray[np.uint8], type: str, least: int) -> NDArray[np.int
     return (np.sign(values) * (np.abs(values) >= edge)).astype(np.int8)
 
 
-def change_words(words: NDArray[np.uint8], type: str, target: str) -> tuple[NDArray[np.uint8], bool]:
+def change_words_reference(words: NDArray[np.uint8], type: str, target: str) -> tuple[NDArray[np.uint8], bool]:
     """Words of another type, rounded to nearest, ties to even.
 
     :returns: their bytes, and whether infinities or NaN are among them; then the bytes mean nothing
@@ -110,3 +113,36 @@ def check_sizes(words: NDArray[np.uint8], type: str, count: int) -> None:
             f"{counted(count, 'word')} of {type} take {counted(count * width_of(type), 'byte')}, "
             f"and there are {words.size:,}"
         )
+
+
+# --- float passes native ---------------------------------------------------------------------------------------------
+# The fast path of `float_passes`: the same functions with compiled kernels for the loops (pyx/floats.h).
+
+
+@cache
+def kernel_sets() -> tuple[KernelSet, ...]:
+    """Every set that was compiled, the slowest first; `portable` is always there and can always run."""
+    return table(_floats.kernel_sets())
+
+
+def sum_runs(words: NDArray[np.uint8], type: str, rows: int, out: NDArray[np.float32]) -> bool:
+    """The magnitudes in 32 columns, each added up over `rows` rows; as `float_passes.sum_runs`."""
+    check_sizes(words, type, out.shape[0] * rows * COLUMNS)
+    return _floats.sums(chosen(kernel_sets()).row, _floats.KINDS[type], words, rows, out)
+
+
+def cut_words(words: NDArray[np.uint8], type: str, least: int) -> NDArray[np.int8]:
+    """The trit of each word; as `float_passes.cut_words`."""
+    trits = np.empty(words.size // width_of(type), dtype=np.int8)
+    check_sizes(words, type, trits.size)
+    _floats.cut(chosen(kernel_sets()).row, _floats.KINDS[type], words, least, trits)
+    return trits
+
+
+def change_words(words: NDArray[np.uint8], type: str, target: str) -> tuple[NDArray[np.uint8], bool]:
+    """Words of another type; as `float_passes.change_words`."""
+    count = words.size // width_of(type)
+    check_sizes(words, type, count)
+    made = np.empty(count * width_of(target), dtype=np.uint8)
+    kinds = _floats.KINDS
+    return made, _floats.change(chosen(kernel_sets()).row, kinds[type], words, count, kinds[target], made)

@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from i2s_spec.codec.observation import read_tail
 from i2s_spec.codec.shape import matrix, octets
-from i2s_spec.codec.tail import read_tail
 from i2s_spec.errors import counted
-from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.dialect import CANONICAL
+from i2s_spec.schema.faults import ByteOrder
 from i2s_spec.schema.types import BY_NAME, TAIL_BYTES
 
 if TYPE_CHECKING:

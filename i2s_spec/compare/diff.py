@@ -4,7 +4,7 @@ What says where things lie (order, offsets, alignment, byte order, version, dial
 of a tail) makes no difference; it is told all the same where it differs. Tensors are compared a window at a time.
 
     >>> import io
-    >>> from i2s_spec.convert.synthetic.new import new
+    >>> from i2s_spec.convert.new import new
     >>> from i2s_spec.gguf.reader import open
     >>> one, other = io.BytesIO(), io.BytesIO()
     >>> _ = new(one, layers=1), new(other, layers=1, byte_order="big", alignment=64)
@@ -14,34 +14,42 @@ of a tail) makes no difference; it is told all the same where it differs. Tensor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from math import prod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from math import lcm, prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from i2s_spec.errors import FormatError
-from i2s_spec.gguf.reader import File, KeyValue, Tensor
-from i2s_spec.inspect.compare.byte_streams import first_difference, paired
-from i2s_spec.inspect.compare.canonical import (
+import numpy as np
+
+from i2s_spec.codec.change_groups import BLOCK_TYPES
+from i2s_spec.codec.encoding import WINDOW
+from i2s_spec.compare.hash import (
+    ALIGNMENT,
     as_trits,
     canonical_data,
     canonical_value,
     lengths,
     packed_codes,
+    parts,
     require_own_bytes,
+    small_differences,
+    small_tensors,
     type_name,
     words_known,
 )
-from i2s_spec.inspect.compare.identity import ALIGNMENT
-from i2s_spec.inspect.compare.lineage import TensorLineage, ZeroRows
-from i2s_spec.inspect.compare.other_tensors import OtherTensors, what_it_is
-from i2s_spec.inspect.compare.small_tensors import parts, small_differences, small_tensors
-from i2s_spec.inspect.value_preview import beginning
-from i2s_spec.schema.dialect import parse
+from i2s_spec.compare.lineage import TensorLineage, ZeroRows
+from i2s_spec.errors import FormatError
+from i2s_spec.gguf.reader import File, KeyValue, Tensor
+from i2s_spec.inspect.match_dialect import matched, rows_compared
+from i2s_spec.inspect.show import beginning
+from i2s_spec.schema.dialect import Dialect, parse
+from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:
-    from i2s_spec.codec.trits import Trits
-    from i2s_spec.inspect.compare.decoded_weights import Differing
-    from i2s_spec.schema.dialect import Dialect
+    from numpy.typing import NDArray
+
+    from i2s_spec.codec.encoding import Trits
+    from i2s_spec.compare.tensor_rows import Rows
 
 #: Called with (bytes of A compared, bytes of A to compare).
 Progress = Callable[[int, int], object]
@@ -289,7 +297,6 @@ def _differing_weights(
     ours: Tensor, dialect_a: str | Dialect, theirs: Tensor, dialect_b: str | Dialect
 ) -> Differing | None:
     """What differs between tensors of two types of which one has many scales; None where that cannot be compared."""
-    from i2s_spec.inspect.compare.decoded_weights import comparable, differing
 
     try:
         one, other = ours.ternary(dialect_a), theirs.ternary(dialect_b)
@@ -344,7 +351,231 @@ def _tail_change(name: bytes, before: bytes, after: bytes) -> TailChange | None:
     """How two tails differ after the scale; None where they do not."""
     if before[4:] == after[4:]:
         return None
-    from i2s_spec.codec.tail import classify
+    from i2s_spec.codec.observation import classify
 
     kinds = classify(before), classify(after)
     return None if kinds[0] == kinds[1] == "replicated" else TailChange(name, *kinds)
+
+
+# --- decoded weights -------------------------------------------------------------------------------------------------
+# Compares ternary tensors that have no common scale: their trits, and the weights that these stand for.
+
+
+class Differing(NamedTuple):
+    """How many trits and weights differ, with the first element of each; None where all are equal."""
+
+    trits: tuple[int, int] | None
+    weights: tuple[int, int] | None
+
+
+def comparable(one: Trits, other: Trits) -> bool:
+    """Whether both are I2_S or a type with a scale for each group, or row; floats would have to be exactly ternary."""
+    return all(each.form.type == "I2_S" or each.form.type in BLOCK_TYPES for each in (one, other))
+
+
+def differing(one: Trits, other: Trits) -> Differing:
+    """Compare two tensors of as many elements, a window at a time.
+
+    :raises ValueError: where one holds a code that stands for no trit, or a scale that is not a number
+    :raises FormatError: where a file does not hold its tensor
+    """
+    unit = lcm(one.form.unit, other.form.unit)
+    step = max(WINDOW // unit, 1) * unit
+    counts, firsts = [0, 0], [0, 0]
+    for start in range(0, one.form.elements, step):
+        stop = min(start + step, one.form.elements)
+        both: Any = zip(_window(one, start, stop), _window(other, start, stop), strict=True)
+        for what, (ours, theirs) in enumerate(both):
+            odd = ours != theirs
+            if found := int(np.count_nonzero(odd)):
+                if not counts[what]:
+                    firsts[what] = start + int(odd.argmax())
+                counts[what] += found
+    trits, weights = ((count, first) if count else None for count, first in zip(counts, firsts, strict=True))
+    return Differing(trits, weights)
+
+
+def _window(tensor: Trits, start: int, stop: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """The trits of a window, and its weights."""
+    form = tensor.form
+    data = tensor.fetch(form.byte(start), form.byte(stop))
+    trits = form.decode(data, stop - start, tensor.unused).trits
+    if form.type == "I2_S":
+        with np.errstate(invalid="ignore"):  # 0 times an infinite scale
+            return trits, trits * tensor.scale
+    from i2s_spec.codec import blocks_native
+
+    weights = blocks_native.dequantize(data, form.matrix(stop - start), form.type, byte_order=form.byte_order)
+    return trits, weights.reshape(-1)
+
+
+# --- byte streams ----------------------------------------------------------------------------------------------------
+# Compares bytes that come in parts, cut differently on either side, without holding more than a part.
+
+
+def first_difference(one: Iterable[bytes], other: Iterable[bytes]) -> tuple[int, int] | None:
+    """How many bytes differ, and the first of them; what only one has differs too."""
+    import numpy as np
+
+    count, first, at = 0, None, 0
+    for ours, theirs in paired(one, other):
+        if ours != theirs:
+            both = min(len(ours), len(theirs))
+            odd = np.frombuffer(ours[:both], dtype=np.uint8) != np.frombuffer(theirs[:both], dtype=np.uint8)
+            count += int(np.count_nonzero(odd)) + max(len(ours), len(theirs)) - both
+            if first is None:
+                first = at + (int(odd.argmax()) if odd.any() else both)
+        at += max(len(ours), len(theirs))
+    return None if first is None else (count, first)
+
+
+def paired(one: Iterable[bytes], other: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """The parts of two streams cut where either ends, so that each pair is of one length but for the last ones."""
+    ours, theirs = iter(one), iter(other)
+    left = right = b""
+    while True:
+        left, right = left or next(ours, b""), right or next(theirs, b"")
+        if not left or not right:
+            break
+        both = min(len(left), len(right))
+        yield left[:both], right[:both]
+        left, right = left[both:], right[both:]
+    while left or right:
+        yield left, right
+        left, right = next(ours, b""), next(theirs, b"")
+
+
+# --- other tensors ---------------------------------------------------------------------------------------------------
+# Explains a changed tensor: it is another tensor of the file, or the same one in another layout.
+
+#: How often, for all of these together, a tensor is compared with another one of its shape: small files hold thousands.
+OTHERS: Final = 1 << 13
+
+
+class OtherTensors:
+    """The tensors of a file by shape, for whoever asks which of them another one is; `OTHERS` are given in all."""
+
+    def __init__(self, file: File, dialect: str | Dialect) -> None:
+        self.file = file
+        self.dialect = dialect
+        self._left = OTHERS
+
+    @cached_property
+    def _places(self) -> dict[tuple[int, ...], list[int]]:
+        places: dict[tuple[int, ...], list[int]] = {}
+        for tensor in self.file.tensors.values():
+            places.setdefault(tensor.shape, []).append(tensor.index)
+        return places
+
+    def than(self, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
+        """Those of a tensor's shape under another name."""
+        from i2s_spec.compare.tensor_rows import rows_of
+
+        for place in self._places.get(tensor.shape, ()):
+            other = self.file.tensors.by_index(place)
+            if other.name == tensor.name:
+                continue
+            if not self._left:
+                return
+            self._left -= 1
+            try:
+                yield other.name, rows_of(self.file, other, self.dialect)
+            except (FormatError, ValueError):
+                continue
+
+
+def what_it_is(others: OtherTensors, ours: Tensor, b: File, theirs: Tensor, dialect_b: str | Dialect) -> str:
+    """What B's tensor is, in words; empty where nothing explains it."""
+    from i2s_spec.compare.explanation import explanation
+    from i2s_spec.compare.tensor_rows import rows_of
+
+    try:
+        right, wrong = rows_of(others.file, ours, others.dialect), rows_of(b, theirs, dialect_b)
+        for side, file, odd, read_as, known in (
+            ("B", b, theirs, dialect_b, right),
+            ("A", others.file, ours, others.dialect, wrong),
+        ):
+            if odd.type is I2_S and (packed := _packed_as(file, odd, parse(read_as), known)):
+                return f"{side} is packed as {packed}"
+        return explanation(wrong, right, lambda: others.than(ours))
+    except (FormatError, ValueError):  # types that hold neither trits nor floats
+        return ""
+
+
+def _packed_as(file: File, tensor: Tensor, read_as: Dialect, known: Rows) -> str:
+    """The other layout or code map in which an I2_S tensor has the trits that are known; empty where none has them."""
+    from i2s_spec.inspect.match_dialect import matched, rows_compared
+
+    if known.tolerance:  # floats
+        return ""
+    best = matched(file, tensor, known.read(0, rows_compared(tensor)), None).decided
+    if best is None:
+        return ""
+    if best.dialect.layout != read_as.layout:
+        return f"{best.dialect}: another layout"
+    return f"{best.dialect}: another code map" if best.dialect.code_map != read_as.code_map else ""
+
+
+# --- other dialect ---------------------------------------------------------------------------------------------------
+# Finds out whether two files hold the same weights once one of them is read in another dialect.
+#
+# No file states how its I2_S tensors are packed. Where trits differ, the first such tensor is read in every dialect; if one of
+# them explains it, the files are compared once more in that dialect.
+
+
+class OtherDialect(NamedTuple):
+    """The file (`a` or `b`) that holds the weights of the other one in a dialect, and how many tensors differ even so."""
+
+    side: str
+    dialect: str
+    left: int
+
+
+def other_dialect(
+    a: File,
+    b: File,
+    found: Difference,
+    dialect_a: str | Dialect = "canonical",
+    dialect_b: str | Dialect = "canonical",
+    threads: int = 1,
+) -> OtherDialect | None:
+    """What one of two files must be packed as for fewer of its trits to differ; None where no dialect explains it.
+
+    :param found: their difference, read in `dialect_a` and `dialect_b`
+    :param threads: how many threads decode
+    :raises FormatError: where a file changes meanwhile
+    """
+    read = {"a": (a, parse(dialect_a)), "b": (b, parse(dialect_b))}
+    differ = sum(change.trits is not None for change in found.tensors)
+    for change in found.tensors:
+        name = change.name.decode("utf-8", "surrogateescape")
+        ours, theirs = a.tensors[name], b.tensors[name]
+        if change.trits is None or change.trits[0] <= CHANGED * ours.elements:
+            continue
+        for side, odd, right in (("b", theirs, ours), ("a", ours, theirs)):
+            file, packed = read[side]
+            other, known = read["a" if side == "b" else "b"]
+            trits = _trits(other, right, known) if odd.type is I2_S else None
+            if trits is None:
+                continue
+            match = matched(file, odd, trits[: rows_compared(odd)], None)
+            best = match.decided
+            if best is None or (best.dialect.layout, best.dialect.code_map) == (packed.layout, packed.code_map):
+                continue
+            wanted = Dialect(best.dialect.layout, best.dialect.code_map, packed.tail)
+            dialects = {"a": dialect_a, "b": dialect_b, side: wanted}
+            again = difference(a, b, dialects["a"], dialects["b"], threads)
+            left = sum(change.trits is not None for change in again.tensors)
+            return OtherDialect(side, str(wanted), left) if left < differ else None
+        return None  # the first tensor of which most differs decides
+    return None
+
+
+def _trits(file: File, tensor: Tensor, dialect: Dialect) -> NDArray[np.int8] | None:
+    """The trits of a tensor as rows; None where it holds none."""
+    try:
+        trits = tensor.trits(dialect) if tensor.type is I2_S else None
+    except (FormatError, ValueError):
+        file.require_unchanged()
+        return None
+    return None if trits is None else trits.reshape(-1, tensor.shape[-1])

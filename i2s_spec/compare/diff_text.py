@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from math import isnan
 from typing import Any, Final
 
+from i2s_spec.compare.diff import Difference, TensorChange
+from i2s_spec.compare.lineage import lineage_data, sentence, total
 from i2s_spec.draw.text import float32_words, json_string, visible
 from i2s_spec.errors import counted
-from i2s_spec.inspect.compare.diff import Difference, TensorChange
-from i2s_spec.inspect.compare.lineage import total
-from i2s_spec.inspect.compare.lineage_text import lineage_data, sentence
-from i2s_spec.inspect.dump.codes import unraveled
+from i2s_spec.inspect.dump_codes import unraveled
 
 SCHEMA_VERSION: Final = 1
 

@@ -5,7 +5,7 @@ columns in another order by a signature of each, which does not depend on the or
 of ten numbers agree then.
 
     >>> import numpy as np
-    >>> from i2s_spec.inspect.compare.tensor_rows import flat_rows
+    >>> from i2s_spec.compare.tensor_rows import flat_rows
     >>> right = np.random.default_rng(1).standard_normal((64, 32)).astype(np.float32)
     >>> def rows(array): return flat_rows(array.shape, 1, lambda start, stop: array.reshape(-1)[start:stop], 1e-6)
     >>> explanation(rows(right[::-1].copy()), rows(right)), explanation(rows(right * 10), rows(right))
@@ -24,7 +24,7 @@ from i2s_spec.errors import quote
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from i2s_spec.inspect.compare.tensor_rows import Rows
+    from i2s_spec.compare.tensor_rows import Rows
 
 #: The share of numbers that must agree, and the fewest that decide anything.
 AGREES: Final = 0.9

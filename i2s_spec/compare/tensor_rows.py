@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.codec.form import FLOAT_WORDS, widened
-from i2s_spec.schema.checks import order_prefix
+from i2s_spec.codec.encoding import FLOAT_WORDS, widened
+from i2s_spec.schema.faults import order_prefix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

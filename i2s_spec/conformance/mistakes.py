@@ -1,9 +1,4 @@
-"""This module explains a wrong answer: it finds the known decoder mistake that gives exactly these bytes.
-
-Every explanation is a wrong decoder that runs on the vector's input: another layout or code map, bits from the other
-end, the scale in another place. An explanation is given only if the whole answer agrees with the wrong decoder and not
-with the right one.
-"""
+"""The flags of vectors: names of the mistakes that a vector finds (`schema.mistakes`)."""
 
 from __future__ import annotations
 
@@ -12,16 +7,37 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.conformance.run.cases import VectorCase
-from i2s_spec.conformance.run.scoring import dtype_of
+from i2s_spec.conformance.protocol import VectorCase
+from i2s_spec.conformance.score import dtype_of
 from i2s_spec.errors import counted
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, BlockLayout
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS, BlockLayout
 from i2s_spec.schema.dialect import CODE_MAPS, CodeMap, Layout, parse
 from i2s_spec.schema.mistakes import MISTAKES, wrong_block_layouts, wrong_layouts
 from i2s_spec.schema.types import TAIL_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+#: Mistakes of models that no vector of this suite shows, and why.
+NOT_IN_MODELS: Final = {
+    "activation-blocks": "rows of the models are no multiples of 256; vectors of activations have the rule q8_k",
+    "int16-wrap-avx2": "the models' rows are too short for it; vectors of bitlinear have int16-wrap",
+    "int16-wrap-neon": "the models' rows are too short for it; vectors of bitlinear have int16-wrap",
+    "rope-factors-ignored": "no model of the suite has rope_freqs.weight",
+    "rope-scale-ignored": "no model of the suite scales positions",
+    "pooling-last": "every embedding model of the suite takes the last token",
+}
+
+#: Every flag by its name.
+FLAGS: Final = {name: mistake for name, mistake in MISTAKES.items() if name not in NOT_IN_MODELS}
+
+
+# --- byte mistakes ---------------------------------------------------------------------------------------------------
+# Explains a wrong answer: it finds the known decoder mistake that gives exactly these bytes.
+#
+# Every explanation is a wrong decoder that runs on the vector's input: another layout or code map, bits from the other
+# end, the scale in another place. An explanation is given only if the whole answer agrees with the wrong decoder and not
+# with the right one.
 
 #: The names that programs use for the layouts a vector can name.
 LAYOUT_NAMES: Final = {"x86-128": "interleave-128", "arm-64": "interleave-64"}

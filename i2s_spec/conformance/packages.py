@@ -17,9 +17,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from i2s_spec.conformance.vectors.all_vectors import SUITE_VERSION
-from i2s_spec.conformance.vectors.write_suite import suite_files
-from i2s_spec.gguf.unfinished import publish_folder, unfinished_folder
+from i2s_spec.conformance.vectors.all_vectors import SUITE_VERSION, suite_files
+from i2s_spec.gguf.atomic_file import publish_folder, unfinished_folder
 
 _ABOUT: Final = (
     "Test vectors for decoders of I2_S and other ternary GGUF types, with expected answers (data only, 0BSD)"

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from i2s_spec.conformance.run.cases import VectorCase
-    from i2s_spec.conformance.run.results import CaseResult
-    from i2s_spec.conformance.run.runner import CaseRunner
+    from i2s_spec.conformance.protocol import VectorCase
+    from i2s_spec.conformance.runner import CaseRunner
+    from i2s_spec.conformance.score import CaseResult
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,7 +41,7 @@ class VectorTest(pytest.Item):
 
     def runtest(self) -> None:
         """Ask the adapter."""
-        from i2s_spec.conformance.run.results import FAILURES, Status
+        from i2s_spec.conformance.score import FAILURES, Status
 
         result = self._suite.runner.run(self._case)
         known = self._suite.known.get(self._case.id)
@@ -72,11 +72,10 @@ class _Suite:
     """The vectors and the adapter; both exist when the first test runs."""
 
     def __init__(self, config: pytest.Config) -> None:
-        from i2s_spec.conformance.run.adapter_process import AdapterFault, require_program
-        from i2s_spec.conformance.run.askers import ProtocolAsker
-        from i2s_spec.conformance.run.cases import read_cases
-        from i2s_spec.conformance.run.known_failures import read_list
-        from i2s_spec.fuzzing.child import Bounds
+        from i2s_spec.conformance.protocol import AdapterFault, read_cases, require_program
+        from i2s_spec.conformance.runner import ProtocolAsker
+        from i2s_spec.conformance.score import read_list
+        from i2s_spec.fuzzing.bounded_process import Bounds
 
         words = shlex.split(config.getoption("--i2s-adapter"))
         try:
@@ -86,7 +85,7 @@ class _Suite:
         self._temporary = tempfile.TemporaryDirectory(prefix="i2s-vectors-")
         given = config.getoption("--i2s-vectors")
         if given is None:
-            from i2s_spec.conformance.vectors.write_suite import write_suite
+            from i2s_spec.conformance.vectors.all_vectors import write_suite
 
             write_suite(self._temporary.name)
         self.cases = read_cases(given or self._temporary.name).cases
@@ -98,8 +97,8 @@ class _Suite:
     @property
     def runner(self) -> CaseRunner:
         """The runner; it starts the adapter with the first test."""
-        from i2s_spec.conformance.run.adapter_process import AdapterFault
-        from i2s_spec.conformance.run.runner import CaseRunner
+        from i2s_spec.conformance.protocol import AdapterFault
+        from i2s_spec.conformance.runner import CaseRunner
 
         if self._runner is None:
             try:

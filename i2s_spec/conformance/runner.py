@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
 
-from i2s_spec.conformance.run.adapter_process import AdapterFault
-from i2s_spec.conformance.run.askers import Asker
-from i2s_spec.conformance.run.byte_mistakes import explained
-from i2s_spec.conformance.run.cases import VectorCase
-from i2s_spec.conformance.run.protocol import Answer, Implementation
-from i2s_spec.conformance.run.results import CaseResult, RunResult, Status
-from i2s_spec.conformance.run.scoring import (
+import numpy as np
+
+from i2s_spec.codec import native
+from i2s_spec.codec.change_groups import pack_blocks
+from i2s_spec.conformance import protocol
+from i2s_spec.conformance.mistakes import explained
+from i2s_spec.conformance.protocol import (
+    LINE_BYTES,
+    VERSION,
+    AdapterFault,
+    AdapterProcess,
+    Answer,
+    Implementation,
+    VectorCase,
+)
+from i2s_spec.conformance.score import (
+    CaseResult,
+    RunResult,
+    Status,
     centred,
     difference,
     digest_of,
@@ -23,6 +41,8 @@ from i2s_spec.conformance.run.scoring import (
     json_difference,
 )
 from i2s_spec.errors import counted, quote
+from i2s_spec.fuzzing.bounded_process import Bounds, Command, run
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 
 #: A run stops after this many consecutive faults.
 GIVE_UP: Final = 5
@@ -211,3 +231,256 @@ def _result(
         case.clause,
         case.verdict,
     )
+
+
+# --- askers ----------------------------------------------------------------------------------------------------------
+# Asks an implementation in one of two ways: by the protocol, or file by file.
+
+#: The ops that a program without the protocol can answer.
+SIMPLE_OPS: Final = ("container", "verdict")
+
+
+class Asker(Protocol):
+    """Something that answers cases."""
+
+    def start(self) -> Implementation:
+        """Begin, or begin again after a fault."""
+        ...
+
+    def answer(self, case: VectorCase, want: str) -> Answer:
+        """The answer to a case; `want` is `digest` or `bytes`."""
+        ...
+
+    def close(self) -> None:
+        """End the processes that run."""
+        ...
+
+
+class ProtocolAsker:
+    """An adapter that speaks `i2s-cp/1`; it is started again after a fault.
+
+    :param words: the program and its arguments
+    """
+
+    def __init__(self, words: Sequence[str], bounds: Bounds) -> None:
+        self._words = tuple(words)
+        self._bounds = bounds
+        self._folder: tempfile.TemporaryDirectory[str] | None = None  # from the start to `close`
+        self._process: AdapterProcess | None = None
+        self._seq = 0
+        self._layout: tuple[str, bool] = ("", True)
+
+    def start(self) -> Implementation:
+        """Start the process and the conversation.
+
+        :raises AdapterFault: where it cannot be started, or is no adapter
+        """
+        self._end()
+        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="i2s-conform-")
+        self._process = AdapterProcess(self._words, self._bounds)
+        self._layout = ("", True)
+        try:
+            return protocol.start(self._process)
+        except BaseException:
+            self._end()
+            raise
+
+    def answer(self, case: VectorCase, want: str) -> Answer:
+        """Ask; the dialect is agreed on before the first case of another layout.
+
+        :raises AdapterFault: for everything that is not an answer; the process has then been ended
+        """
+        process = self._process
+        if process is None or self._folder is None:
+            raise AdapterFault("start", "the adapter does not run any more")
+        layout = str(case.args.get("layout") or "")
+        try:
+            if layout and layout != self._layout[0]:
+                self._layout = (layout, protocol.dialect(process, layout))
+            if layout and not self._layout[1]:
+                return Answer("skipped", message=f"the adapter does not read the layout {layout}")
+            self._seq += 1
+            output = Path(self._folder.name) / "output"
+            output.unlink(missing_ok=True)
+            return protocol.run_case(process, self._seq, case, want, output)
+        except BaseException:
+            self._end()
+            raise
+
+    def close(self) -> None:
+        """Ask the process to stop."""
+        if self._process is not None:
+            self._process.stop()
+        self._process = None
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+        self._process = None
+
+
+class SimpleAsker:
+    """A program that reads a GGUF file on its standard input and writes what is in it as canonical JSON.
+
+    An exit status other than 0 means that it rejects the file.
+    """
+
+    def __init__(self, words: Sequence[str], bounds: Bounds) -> None:
+        self._words = tuple(words)
+        self._bounds = bounds
+
+    def start(self) -> Implementation:
+        """Check that there is such a program; nothing runs yet.
+
+        :raises AdapterFault: where there is no such program
+        """
+        try:
+            self._command = Command(self._words, stdin=True)
+        except ValueError as error:
+            raise AdapterFault("start", str(error)) from None
+        return Implementation(Path(self._words[0]).name, ops=SIMPLE_OPS)
+
+    def answer(self, case: VectorCase, want: str) -> Answer:
+        """Run the program on the file.
+
+        :raises AdapterFault: where it crashes, hangs, uses too much memory, or writes what is not JSON
+        """
+        with tempfile.TemporaryFile() as stdout:
+            outcome = run(self._command, case.path, self._bounds, stdout)
+            words = [line for line in outcome.stderr_tail.splitlines() if line.strip()]
+            last = words[-1] if words else ""
+            if outcome.out_of_memory:
+                raise AdapterFault("memory", f"the program uses more than {self._bounds.memory >> 20:,} MiB of memory")
+            if outcome.hung:
+                raise AdapterFault("timeout", f"the program did not end within {self._bounds.seconds:g} s")
+            if outcome.name == "SIGXFSZ":
+                raise AdapterFault("output", "the program wrote output without end")
+            if outcome.signal is not None:
+                tail = f"; its error output ends: {quote(last, limit=200, bare=True)}" if last else ""
+                raise AdapterFault("crash", f"the program was ended by {outcome.name}{tail}")
+            if outcome.status:
+                return Answer("rejected", verdict="invalid", message=last[:400])
+            if case.op == "verdict":
+                return Answer("result", verdict="valid")
+            stdout.seek(0)
+            data = stdout.read(LINE_BYTES + 1)
+        if len(data) > LINE_BYTES:
+            raise AdapterFault("output", f"the program wrote more than {LINE_BYTES >> 20} MiB for one file")
+        try:
+            return Answer("result", json=json.loads(data), data=None)
+        except (ValueError, RecursionError) as error:
+            shown = quote(data[:80].decode("utf-8", "backslashreplace"), limit=80)
+            why = getattr(error, "msg", None) or type(error).__name__
+            raise AdapterFault("protocol", f"the output is not JSON ({why}): {shown}") from None
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+# --- smoke test ------------------------------------------------------------------------------------------------------
+# Checks three things of an adapter and reports each in a sentence: whether it answers, whether the order
+# of bits is right, and whether it finds the scale. It needs no vectors, so it is the first thing to try with a new
+# adapter.
+
+#: Two rows, so that a transposed matrix is seen; whole blocks of every type.
+_SHAPE: Final = (2, 512)
+#: The weight of +1: exact in every float format, and not the value that a forgotten scale would give.
+_SCALE: Final = 0.75
+
+
+#: The message for a program that was started and did not answer as an adapter.
+_NO_ADAPTER: Final = (
+    " That is not how an adapter of i2s-cp/1 begins: it reads lines of JSON from its standard input, of which the first is "
+    f'{{"cmd":"start","version":{VERSION}}}, and answers each with one line. spec/tutorials/decoder.md shows one; a program '
+    "that reads a GGUF file on its standard input is run by i2s conform run --simple."
+)
+
+
+class Sentence(NamedTuple):
+    """One of the three checks: its subject, whether it passed (None where it was not asked), and the sentence."""
+
+    subject: str
+    well: bool | None
+    text: str
+
+
+def smoke(words: Sequence[str], bounds: Bounds) -> Iterator[Sentence]:
+    """The three sentences, each as soon as it is known; only the first where the adapter does not answer."""
+    asker = ProtocolAsker(words, bounds)
+    try:
+        try:
+            about = asker.start()
+        except AdapterFault as fault:
+            yield Sentence("alive", False, f"{fault}.{'' if shutil.which(words[0]) is None else _NO_ADAPTER}")
+            return
+        named = f"{about.name} {about.version}".strip()
+        yield Sentence("alive", True, f"{named} answers, and does {', '.join(about.ops)}.")
+        with tempfile.TemporaryDirectory(prefix="i2s-smoke-") as folder:
+            yield _order(asker, about, Path(folder))
+            yield _scale(asker, about, Path(folder))
+    finally:
+        asker.close()
+
+
+def _type(about: Implementation) -> str | None:
+    """A type that the adapter reads: I2_S if it does."""
+    if about.features is None or "type.i2_s" in about.features:
+        return "I2_S"
+    named = (each.removeprefix("type.").upper() for each in about.features if each.startswith("type."))
+    return next((each for each in named if each in BLOCK_LAYOUTS), None)
+
+
+def _case(about: Implementation, folder: Path, op: str) -> VectorCase | None:
+    """A tensor of random trits, and what it decodes to."""
+    type_ = _type(about)
+    if type_ is None or op not in about.ops:
+        return None
+    trits = np.random.default_rng(1).integers(-1, 2, _SHAPE).astype(np.int8)
+    data = native.pack(trits, _SCALE) if type_ == "I2_S" else pack_blocks(trits, _SCALE, type_)
+    answer = trits if op == "decode" else trits.astype("<f4") * np.float32(_SCALE) + np.float32(0)
+    path, expected = folder / f"{op}.in", folder / f"{op}.out"
+    path.write_bytes(data)
+    expected.write_bytes(answer.tobytes())
+    args: dict[str, object] = {"type": type_.lower(), "shape": [_SHAPE[1], _SHAPE[0]]}
+    if type_ == "I2_S":
+        args["layout"] = "x86-128"
+    return VectorCase(f"smoke-{op}", op, path, args=args, digest=digest_of(answer.tobytes()), answer=expected,
+                      compare={"class": "bits" if op == "dequant" else "exact"})  # fmt: skip
+
+
+def _asked(asker: ProtocolAsker, case: VectorCase) -> CaseResult:
+    try:
+        return score(asker, case)
+    except AdapterFault as fault:
+        with suppress(AdapterFault):
+            asker.start()
+        return CaseResult(case.id, case.op, Status.FAIL, str(fault))
+
+
+def _order(asker: ProtocolAsker, about: Implementation, folder: Path) -> Sentence:
+    case = _case(about, folder, "decode") or _case(about, folder, "dequant")
+    if case is None:
+        return Sentence(
+            "order", None, "The order of bits was not asked for: the adapter does neither decode nor dequant."
+        )
+    result = _asked(asker, case)
+    if result.status is not Status.PASS and "the trits are right" not in result.mistake:
+        return Sentence("order", False, f"The order of bits is wrong, or nothing was decoded: {result.text}.")
+    return Sentence(
+        "order",
+        True,
+        f"The order of bits is right: {_SHAPE[0]} rows of {_SHAPE[1]} trits came back as they were packed.",
+    )
+
+
+def _scale(asker: ProtocolAsker, about: Implementation, folder: Path) -> Sentence:
+    case = _case(about, folder, "dequant")
+    where = "in the 32 bytes after the codes" if _type(about) == "I2_S" else "of each block"
+    if case is None:
+        return Sentence("scale", None, "The scale was not asked for: the adapter does not do dequant.")
+    result = _asked(asker, replace(case, compare={"class": "ulp", "ulp": 0}))
+    if result.status is not Status.PASS:
+        return Sentence("scale", False, f"The scale {where} was not applied as it should be: {result.text}.")
+    return Sentence("scale", True, f"The scale {where} was found: +1 became {_SCALE}.")

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.conformance.run.cases import VectorCase
-from i2s_spec.errors import counted, quote
+from i2s_spec.conformance.protocol import Implementation, VectorCase
+from i2s_spec.errors import SettingError, counted, quote
+from i2s_spec.gguf.atomic_file import OutputFile
+from i2s_spec.gguf.source import read_regular
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -206,3 +212,171 @@ def _number(value: Any) -> str:
 
 def _shown(value: Any) -> str:
     return quote(json.dumps(value, ensure_ascii=True), limit=80, bare=True)
+
+
+# --- results ---------------------------------------------------------------------------------------------------------
+# States what a run found: a result for each vector, and the whole.
+
+
+class Status(StrEnum):
+    """How a vector ended."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    #: the adapter does not do this, and says so
+    SKIPPED = "skipped"
+    #: the adapter says that it failed itself
+    ERRORED = "errored"
+    #: both answers are right; which it was is recorded
+    NOTED = "noted"
+    #: the run had stopped before
+    NOT_RUN = "not run"
+
+
+#: The statuses that make a run fail.
+FAILURES = (Status.FAIL, Status.ERRORED, Status.NOT_RUN)
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """How one vector ended.
+
+    :param message: for people to read: the first difference, or why there is no answer
+    :param mistake: the known mistake that gives this answer
+    :param fault: the kind of `AdapterFault`, where that is what happened
+    :param verdict: the vector's: `valid`, `invalid`, `either` or `survive`
+    :param phase: the phase in which it was refused, as the adapter says; it is scored separately
+    :param phase_right: whether that is the vector's phase, where both give one
+    """
+
+    id: str
+    op: str
+    status: Status
+    message: str = ""
+    mistake: str = ""
+    fault: str = ""
+    phase: str = ""
+    phase_right: bool | None = None
+    features: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    clause: str = ""
+    verdict: str = ""
+
+    @property
+    def text(self) -> str:
+        """Message and mistake in one line."""
+        return f"{self.message}: {self.mistake}" if self.mistake and self.message else self.message or self.mistake
+
+
+@dataclass
+class RunResult:
+    """A whole run of one implementation."""
+
+    implementation: Implementation
+    suite_version: str
+    date: str
+    command: tuple[str, ...] = ()
+    results: list[CaseResult] = field(default_factory=list)
+    #: why the run was stopped, in one sentence; empty where it came to its end
+    given_up: str = ""
+    #: names and sentences of failures that a list expects or no longer expects
+    unexpected: list[str] = field(default_factory=list)
+    #: failures that a list expects
+    known: set[str] = field(default_factory=set)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Results by status."""
+        return Counter(result.status.value for result in self.results)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every failure is a listed one, and no list is out of date."""
+        failed = any(each.status in FAILURES and each.id not in self.known for each in self.results)
+        return not failed and not self.unexpected and not self.given_up
+
+    @property
+    def phases(self) -> tuple[int, int]:
+        """The number of refusals in the right phase, and of all refusals with a known phase."""
+        stated = [each.phase_right for each in self.results if each.phase_right is not None]
+        return sum(stated), len(stated)
+
+
+def by_op(results: Iterable[CaseResult]) -> dict[str, Counter[str]]:
+    """Counts of each status for each op."""
+    found: dict[str, Counter[str]] = {}
+    for each in results:
+        found.setdefault(each.op, Counter())[each.status.value] += 1
+    return found
+
+
+# --- known failures --------------------------------------------------------------------------------------------------
+# And writes lists of known failures, so that a run fails only for new failures and for an outdated list.
+#
+# A line is `ID  # the beginning of the message`. A listed vector that passes, is skipped, fails with another message or
+# is not in the suite makes the run fail, so that the list stays true.
+
+#: How much of a message is written to a list: its first figures, not what depends on the machine.
+_PREFIX: Final = 100
+#: No list is larger, in bytes.
+_LARGEST: Final = 1 << 24
+
+
+def read_list(path: str | Path) -> dict[str, str]:
+    """The messages of a list by id; a missing file counts as an empty list.
+
+    :raises SettingError: for a line that is not an entry, and for an id that occurs twice
+    """
+    found: dict[str, str] = {}
+    try:
+        lines = read_regular(path, _LARGEST).decode("utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    except UnicodeDecodeError as error:
+        raise SettingError(f"the list of known failures is not UTF-8 at byte {error.start:,}") from None
+    for number, line in enumerate(lines, 1):
+        id_, _, message = (part.strip() for part in line.partition("#"))
+        if not id_:
+            continue
+        if len(id_.split()) != 1 or id_ in found:
+            raise SettingError(
+                f"line {number} of the list of known failures: {quote(line, limit=80)} is not `ID  # message`"
+            )
+        found[id_] = message
+    return found
+
+
+def apply(run: RunResult, known: dict[str, str], whole: bool) -> None:
+    """Mark the failures that a list expects, and note where it is out of date.
+
+    :param whole: whether all vectors were run; if not, listed vectors that were not run are not reported
+    """
+    results = {result.id: result for result in run.results}
+    for id_, message in known.items():
+        result = results.get(id_)
+        if result is None:
+            if whole:
+                run.unexpected.append(f"{id_} is a known failure, and no vector has this id")
+        elif result.status not in FAILURES:
+            how = "passes" if result.status is Status.PASS else f"is {result.status}"
+            run.unexpected.append(f"{id_} is a known failure, and {how}")
+        elif not result.text.startswith(message):
+            run.unexpected.append(f"{id_} is a known failure with another message: {result.text}")
+        else:
+            run.known.add(id_)
+
+
+def write_list(run: RunResult, path: str | Path) -> int:
+    """Write the failures of a run as the list; returns their number."""
+    failed = [result for result in run.results if result.status in FAILURES]
+    lines = [
+        f"# Known failures of {quote(run.implementation.name, bare=True)}; `i2s conform run --fix` writes this list."
+    ]
+    lines += [f"{result.id}  # {_prefix(result)}" for result in failed]
+    with OutputFile(path, force=True) as output:
+        output.write(("\n".join(lines) + "\n").encode("utf-8"))
+    return len(failed)
+
+
+def _prefix(result: CaseResult) -> str:
+    return result.text[:_PREFIX].replace("\n", " ").strip()

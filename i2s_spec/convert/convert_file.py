@@ -4,7 +4,7 @@ All other tensors and keys are copied byte for byte, except those that describe 
 `general.quantization_version` if it is missing but required. The file appears complete and proved, or not at all.
 
     >>> import io
-    >>> from i2s_spec.convert.synthetic.new import new
+    >>> from i2s_spec.convert.new import new
     >>> from i2s_spec.gguf.reader import open
     >>> model, copy = io.BytesIO(), io.BytesIO()
     >>> _ = new(model, layers=1)
@@ -21,25 +21,20 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from i2s_spec.convert.container.key_renames import changed_keys, renamed_keys
-from i2s_spec.convert.container.rewrite import Replacement, check_extents, rewrite
-from i2s_spec.convert.tensors.advice import advice
-from i2s_spec.deprecation import renamed_keyword
-from i2s_spec.errors import FormatError, counted, quote
-from i2s_spec.schema.architectures.architecture import declared_architecture
-from i2s_spec.schema.block_layout import GROUP_LAYOUTS
+from i2s_spec.convert.rewrite import Replacement, changed_keys, check_extents, renamed_keys, rewrite
+from i2s_spec.errors import FormatError, counted, quote, renamed_keyword
+from i2s_spec.schema.architectures import ARCHITECTURES, declared_architecture
+from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
 from i2s_spec.schema.types import BY_NAME
 
 if TYPE_CHECKING:
-    from i2s_spec.codec.form import Form
-    from i2s_spec.codec.scale_rounding import Rounding
-    from i2s_spec.convert.tensors.recodings import AnyRecoding
-    from i2s_spec.convert.tensors.small_recodings import SmallRecodings
+    from i2s_spec.codec.encoding import Form, Rounding
+    from i2s_spec.convert.recodings import AnyRecoding, SmallRecodings
     from i2s_spec.gguf.atomic_file import Target
     from i2s_spec.gguf.reader import File, Tensor
     from i2s_spec.gguf.writer import Progress
-    from i2s_spec.schema.checks import ByteOrder
+    from i2s_spec.schema.faults import ByteOrder
 
 FLOATS: Final = ("F32", "F16", "BF16")
 #: The target types, and the source types, of conversions.
@@ -134,7 +129,7 @@ def convert_file(
     )  # checked before a plan is made for each tensor, of which there may be very many
     chosen = [] if kind is None else _chosen(file, tensors, former)
 
-    from i2s_spec.convert.tensors.recodings import named_bytes
+    from i2s_spec.convert.recodings import named_bytes
 
     source = parse(source_dialect)
     plan = _planned(file, chosen, kind, wanted, source, fallback, unused_code, order, threads)
@@ -264,7 +259,7 @@ def _planned(
     threads: int,
 ) -> _Plan:
     """The conversion of each tensor that does not have the requested form already."""
-    from i2s_spec.convert.tensors.small_recodings import TOGETHER, SmallRecodings
+    from i2s_spec.convert.recodings import TOGETHER, SmallRecodings
 
     each: AnyRecoding | int | None
     plan = _Plan({}, SmallRecodings(file, source, kind or "I2_S", wanted, fallback, unused_code, order))
@@ -292,8 +287,8 @@ def _recoding(
     threads: int,
 ) -> AnyRecoding | None:
     """One tensor in the requested type; None if it has that type already."""
-    from i2s_spec.codec.form import Form
-    from i2s_spec.convert.tensors.recodings import recoding_of
+    from i2s_spec.codec.encoding import Form
+    from i2s_spec.convert.recodings import recoding_of
 
     if tensor.type is BY_NAME[kind] and (kind != "I2_S" or (dialect == source_dialect and unused_code == "reject")):
         return None
@@ -339,3 +334,171 @@ def _layout(plan: _Plan, source: Dialect, types: Counter[str]) -> str | None:
     kinds = {small.types(each)[1] if isinstance(each, int) else each.form.type for each in plan.recodings.values()}
     written = {small.target.layout.name} if "I2_S" in kinds else set()
     return written.pop() if written else source.layout.name
+
+
+# --- advice ----------------------------------------------------------------------------------------------------------
+# Which programs can use a converted file, and what they compute with it.
+#
+# It only states known facts about released programs, and only if they concern the file.
+
+#: Architectures with ReLU squared in the feed-forward network: those of BitNet b1.58 2B-4T.
+_RELU2: Final = tuple(each.name for each in ARCHITECTURES.values() if each.activation == "relu2")
+
+_RELU2_NEEDED = (
+    "The model was trained with ReLU squared, if it is BitNet b1.58 2B-4T; architecture bitnet means SiLU to llama.cpp "
+    "and to BitNet's forks, and the output is then wrong without an error: --hidden-activation relu2 says what is meant."
+)
+_RELU2_READ = (
+    "llama.cpp computes architecture bitnet with SiLU, whatever bitnet.hidden_activation says: the requests that would "
+    "read the key (ggml-org/llama.cpp#26751, #25885) were closed unmerged. The output is wrong without an error, unless the "
+    "program is patched: compare the perplexity (about 17 on wikitext-2 with ReLU squared; about 97 with SiLU)."
+)
+
+#: Architectures of BitNet's embedding models, with tensors that upstream does not know.
+_NORM_IN: Final = tuple(each.name for each in ARCHITECTURES.values() if each.has_input_norms)
+
+#: Rows must be multiples of 64 in Q2_0, of 256 in TQ1_0 and TQ2_0, of 128 in I2_S and in PrismML's types.
+_GROUP: Final = 64
+_OTHERS: Final = (("TQ2_0", 256), ("I2_S", 128))
+
+
+def _takes_activation(architecture: str | None) -> bool:
+    declared = ARCHITECTURES.get(architecture or "")
+    return declared is not None and declared.takes_activation
+
+
+def _way_out(architecture: str | None, activation: str | None, rows: Collection[int]) -> str:
+    """Whether and how conversion to Q2_0 makes a file that llama.cpp computes correctly."""
+    if architecture in _RELU2 or (_takes_activation(architecture) and activation == "relu2"):
+        return (
+            "--to Q2_0 does not help: llama.cpp reads it since July 2026, but computes no BitNet architecture "
+            "with ReLU squared, which this model needs."
+        )
+    if architecture in _NORM_IN:
+        return f"--to Q2_0 makes tensors that llama.cpp reads since July 2026, if not {architecture} with *_norm_in tensors."
+    if any(row % _GROUP for row in rows):
+        uneven = min(row for row in rows if row % _GROUP)
+        return (
+            f"--to Q2_0 --fallback F16 makes a file that llama.cpp reads since July 2026; rows of {uneven:,}, "
+            "which is not a multiple of 64, become F16."
+        )
+    text = (
+        "--to Q2_0 is recommended: it makes a file that llama.cpp reads since July 2026, and only rounds scales "
+        "to float16"
+    )
+    for row in sorted(rows):
+        missing = [name for name, block in _OTHERS if row % block]
+        if missing:
+            return f"{text}, and rows of {row:,}, which are not whole blocks of {' and '.join(missing)}, fit."
+    return f"{text}."
+
+
+def advice(
+    types: set[str],
+    architecture: str | None,
+    former: str | None,
+    activation: str | None,
+    layout: str | None,
+    pre: bool = True,
+    rows: Collection[int] = (),
+) -> tuple[str, ...]:
+    """What to know about a file before it is loaded, most important first.
+
+    :param types: the types of the file's tensors
+    :param architecture: its declared name, or the value of `general.architecture`
+    :param former: its previous value, if it was changed
+    :param activation: the activation of the feed-forward network that the file states
+    :param layout: the layout of the I2_S tensors, if there are any
+    :param pre: whether the file says how text is split before tokenization, or need not
+    :param rows: lengths of the rows of its ternary matrices
+    """
+    upstream = "I2_S" not in types
+    way_out = _way_out(architecture, activation, rows)
+    notes = [
+        *(() if upstream else _of_i2s(layout, way_out)),
+        *_of_architecture(architecture, former, activation, upstream),
+        *_of_group_types(types, way_out),
+        *_of_blocks_of_256(types, rows, upstream),
+    ]
+    if upstream and not pre:
+        notes.append(
+            "tokenizer.ggml.pre is missing: upstream llama.cpp warns, and splits text by its default rule; for the "
+            "tokenizer of 2B-4T it should say llama-bpe."
+        )
+    return tuple(notes)
+
+
+def _of_i2s(layout: str | None, way_out: str) -> Iterator[str]:
+    yield (
+        "Only BitNet's llama.cpp forks and programs made for I2_S read type 36; upstream llama.cpp refuses the file, "
+        "and ik_llama.cpp has to requantize it first (llama-quantize --allow-requantize --token-embedding-type f16, to "
+        f"IQ2_BN). {way_out}"
+    )
+    if layout not in (None, "interleave-128"):
+        yield (
+            f"The file does not state that its layout is {layout}: programs that expect another one load it and "
+            "compute with wrong weights."
+        )
+
+
+def _of_architecture(
+    architecture: str | None, former: str | None, activation: str | None, upstream: bool
+) -> Iterator[str]:
+    if upstream and architecture in _RELU2:
+        yield (
+            f"Upstream llama.cpp does not know architecture {architecture}, only bitnet, which it computes with SiLU: "
+            "--arch bitnet --hidden-activation relu2 makes a file that it loads. BitNet's forks of 2025 load this one."
+        )
+    if _takes_activation(architecture):
+        if activation == "relu2":
+            yield _RELU2_READ
+        elif former in _RELU2:
+            yield _RELU2_NEEDED
+    if upstream and architecture in _NORM_IN:
+        yield (
+            f"Upstream llama.cpp loads no {architecture} with *_norm_in tensors (wrong number of tensors): "
+            "BitNet's fork of 2026 does."
+        )
+
+
+def _of_group_types(types: set[str], way_out: str) -> Iterator[str]:
+    """The programs that read types with a scale for each group or row."""
+    if types & {"PQ2_0", "PTQ1_0"}:
+        yield (
+            "Only PrismML's llama.cpp fork, since August 2026, and programs made for its types read 142 and 143; "
+            f"llama.cpp refuses the file. {way_out}"
+        )
+    if "Q2_0_G128" in types:
+        yield (
+            "Groups of 128 under type 42 are read by PrismML's branch prism-v5 alone; every other program takes them for "
+            f"groups of 64, and refuses the file. --to PQ2_0 makes one for PrismML's fork. {way_out}"
+        )
+    if types & {"IQ1_BN", "IQ2_BN"}:
+        yield "Only ik_llama.cpp reads IQ1_BN and IQ2_BN."
+    if "I2_SR" in types:
+        yield (
+            "One fork of BitNet (sabdulmajid/BitNet) has I2_SR under type 40, which is NVFP4 to llama.cpp, and under "
+            f"general.file_type 41, which is Q2_0 there. {way_out}"
+        )
+    if "Q2_0" in types:
+        yield (
+            "llama.cpp reads Q2_0 since July 2026 (ggml-org/llama.cpp#24448) and refuses it before; PrismML's fork does "
+            "since August 2026, and took it for groups of 128 before. Activations are quantized per 32 elements, where "
+            "I2_S kernels do it per token: the weights are the same, the results are close and not equal."
+        )
+
+
+def _of_blocks_of_256(types: set[str], rows: Collection[int], upstream: bool) -> Iterator[str]:
+    if not types & {"TQ1_0", "TQ2_0"}:
+        return
+    if upstream:
+        yield (
+            "llama.cpp quantizes activations per 256 elements for TQ1_0 and TQ2_0, where I2_S kernels do it per token: "
+            "the weights are the same, the results are close and not equal."
+        )
+    if any(row % 256 for row in rows) and not any(row % _GROUP for row in rows):
+        uneven = min(row for row in rows if row % 256)
+        yield (
+            f"Rows of {uneven:,} are not whole blocks of 256, and stay floats; --to Q2_0, which llama.cpp reads since July "
+            "2026, can hold them: its groups have 64."
+        )

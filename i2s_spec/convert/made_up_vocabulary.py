@@ -1,24 +1,27 @@
 """This module makes the vocabularies of synthetic models: a small byte-level BPE of our own, cut or extended to any size.
 
 The vocabulary was trained by `train` on `vocabulary.txt`, which was written for it, and is kept in `vocabulary.json`;
-`python -m i2s_spec.convert.synthetic.vocabulary` reproduces it byte for byte. Smaller vocabularies leave out the last
+`python -m i2s_spec.convert.made_up_vocabulary` reproduces it byte for byte. Smaller vocabularies leave out the last
 merges. Larger ones continue with words made of syllables, which merges can build, so a header of any realistic size is
 possible.
 
     >>> small = byte_level(300)
     >>> len(small.tokens), small.tokens[small.ids["bos"]], small.merges[:2]
     (300, '<|begin_of_text|>', ('Ġ t', 'h e'))
+
+>>> new_words(" ", 3, {"ba"})
+[('be', ['b e']), ('bi', ['b i']), ('bo', ['b o'])]
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from i2s_spec.convert.synthetic.syllables import new_words
 from i2s_spec.errors import MissingExtra, counted
 
 HERE: Final = Path(__file__)
@@ -233,3 +236,48 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+# --- syllables -------------------------------------------------------------------------------------------------------
+# Different words from syllables, to fill a vocabulary; each is built from shorter ones.
+
+#: Syllables of the words that fill a vocabulary, open and closed. No letter both ends a syllable and begins another
+#: one, so a word can be split into syllables in only one way, and all words differ. The ends are tokens of the trained
+#: vocabulary.
+_OPEN: Final = tuple(map("".join, product("bdgk", "aeiou")))
+_ENDS: Final = ("ll", "m", "n", "r", "st")
+_CLOSED: Final = tuple(syllable + _ENDS[i % 5] for i, syllable in enumerate(_OPEN))
+
+
+def new_words(space: str, count: int, taken: Collection[str]) -> list[tuple[str, list[str]]]:
+    """`count` new words, each with the pairs `a b` from which it can be merged; a and b come earlier or are in `taken`."""
+    words: list[tuple[str, list[str]]] = []
+    for word, pairs in _all_words(space):
+        if len(words) >= count:
+            break
+        if word not in taken:
+            words.append((word, pairs))
+    return words
+
+
+def _all_words(space: str) -> Iterator[tuple[str, list[str]]]:
+    """Words of one syllable, of two, and so on; for each length, those without a space come first."""
+    for syllable in _OPEN:
+        yield syllable, [f"{syllable[0]} {syllable[1]}"]
+    for syllable in _CLOSED:
+        yield syllable, [f"{syllable[:2]} {syllable[2:]}"]
+    syllables = (*_OPEN, *_CLOSED)
+    for syllable in syllables:
+        yield space + syllable, [f"{space} {syllable}"]
+    for length in range(2, 5):
+        for parts in product(syllables, repeat=length):
+            word = "".join(parts)
+            yield word, _splits(parts, "")
+        for parts in product(syllables, repeat=length):
+            word = "".join(parts)
+            yield space + word, [f"{space} {word}", *_splits(parts, space)]
+
+
+def _splits(parts: tuple[str, ...], space: str) -> list[str]:
+    """The ways to cut a word between two syllables."""
+    return [f"{space}{''.join(parts[:i])} {''.join(parts[i:])}" for i in range(1, len(parts))]

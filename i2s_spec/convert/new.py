@@ -15,14 +15,12 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from i2s_spec.convert.synthetic.recipes import CHAT_TEMPLATE, LAST_TOKEN, RECIPES, SHAPES, Recipe, Size
-from i2s_spec.convert.synthetic.vocabulary import SyntheticVocabulary
-from i2s_spec.convert.synthetic.weight_kinds import WeightKinds
+from i2s_spec.convert.made_up_vocabulary import SyntheticVocabulary
+from i2s_spec.convert.random_weights import CHAT_TEMPLATE, LAST_TOKEN, RECIPES, SHAPES, Recipe, Size, WeightKinds
 from i2s_spec.errors import counted, quote
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES, Architecture, Placed
-from i2s_spec.schema.architectures.keys import MAX_LAYERS, OPTIONAL
-from i2s_spec.schema.architectures.sizes import Hyperparameters
-from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.architectures import ARCHITECTURES, Architecture, Hyperparameters, Placed
+from i2s_spec.schema.faults import ByteOrder
+from i2s_spec.schema.keys import MAX_LAYERS, OPTIONAL
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.atomic_file import Target
@@ -302,7 +300,8 @@ def _data(
     """The function that makes the bytes of a tensor when it is written; tables are divided by about sqrt(embd) once, or
     twice if the model multiplies its embedding by that. The gains of the last norm give the logits their size.
     """
-    from i2s_spec.convert.synthetic import random_weights, typed_weights
+    from i2s_spec.convert import random_weights
+    from i2s_spec.convert import random_weights as typed_weights
 
     name, ne, spec = placed
     kind = kinds.type_of(spec)

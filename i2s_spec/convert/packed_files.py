@@ -14,19 +14,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from i2s_spec.codec.form import FLOAT_WORDS, Form
-from i2s_spec.codec.trits import WINDOW
-from i2s_spec.convert.container.key_renames import changed_keys
-from i2s_spec.convert.container.rewrite import Replacement, rewrite
-from i2s_spec.convert.hugging_face.names import (
-    WHOLE,
-    gguf_name,
-    heads_that_move,
-    module_name,
-    to_checkpoint_rows,
-    to_gguf_rows,
-)
-from i2s_spec.convert.hugging_face.packed import (
+from i2s_spec.codec.encoding import FLOAT_WORDS, WINDOW, Form
+from i2s_spec.convert.convert_file import Conversion, Proof, advice, form_label, is_ternary, wanted_form
+from i2s_spec.convert.encode import Encoder
+from i2s_spec.convert.rewrite import Replacement, changed_keys, rewrite
+from i2s_spec.errors import quote
+from i2s_spec.gguf.byte_order import swapped_data
+from i2s_spec.gguf.source import chunks
+from i2s_spec.safetensors.files import Checkpoint, NewTensor, write_checkpoint
+from i2s_spec.safetensors.names import WHOLE, gguf_name, heads_that_move, module_name, to_checkpoint_rows, to_gguf_rows
+from i2s_spec.safetensors.packed import (
     Convention,
     PackedMatrix,
     PackedWeights,
@@ -35,18 +32,11 @@ from i2s_spec.convert.hugging_face.packed import (
     packed_tensors,
     stored_scale,
 )
-from i2s_spec.convert.hugging_face.safetensors import Checkpoint, NewTensor, write_checkpoint
-from i2s_spec.convert.tensors.advice import advice
-from i2s_spec.convert.tensors.convert_file import Conversion, Proof, form_label, is_ternary, wanted_form
-from i2s_spec.convert.tensors.encode import Encoder
-from i2s_spec.errors import quote
-from i2s_spec.gguf.byte_order import swapped_data
-from i2s_spec.gguf.ranges import chunks
-from i2s_spec.schema.architectures.architecture import declared_architecture
+from i2s_spec.schema.architectures import declared_architecture
 from i2s_spec.schema.dialect import CANONICAL, Dialect
 
 if TYPE_CHECKING:
-    from i2s_spec.codec.trits import Trits
+    from i2s_spec.codec.encoding import Trits
     from i2s_spec.gguf.atomic_file import Target
     from i2s_spec.gguf.reader import File, Tensor
     from i2s_spec.gguf.writer import Progress

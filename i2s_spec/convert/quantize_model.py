@@ -4,7 +4,7 @@ This destroys a model that was not trained with ternary weights: nothing here tr
 this, because the float masters of ternary models lose as much. Perplexity before and after shows it.
 
     >>> import io
-    >>> from i2s_spec.convert.synthetic.new import new
+    >>> from i2s_spec.convert.new import new
     >>> from i2s_spec.gguf.reader import open
     >>> model, copy = io.BytesIO(), io.BytesIO()
     >>> _ = new(model, layers=1, type="F16")
@@ -25,18 +25,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.codec.blocks import block_native
-from i2s_spec.codec.blocks.block_quantize import quantize as quantize_blocks
-from i2s_spec.codec.form import Form
-from i2s_spec.codec.quantization.quantize import RULES, ternarise, ternary_magnitude
-from i2s_spec.convert.container.key_renames import changed_keys
-from i2s_spec.convert.container.rewrite import Replacement, rewrite
-from i2s_spec.convert.tensors.convert_file import FLOATS, form_label, is_ternary, wanted_form
-from i2s_spec.convert.tensors.encode import Encoder
+from i2s_spec.codec import blocks_native
+from i2s_spec.codec.blocks_native import quantize as quantize_blocks
+from i2s_spec.codec.encoding import Form
+from i2s_spec.codec.quantize import RULES, ternarise, ternary_magnitude
+from i2s_spec.convert.convert_file import FLOATS, form_label, is_ternary, wanted_form
+from i2s_spec.convert.encode import Encoder
+from i2s_spec.convert.rewrite import Replacement, changed_keys, rewrite
 from i2s_spec.errors import counted, quote
 from i2s_spec.gguf.reader import takes_file
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, GROUP_LAYOUTS
+from i2s_spec.schema.architectures import ARCHITECTURES
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS, GROUP_LAYOUTS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -270,7 +269,7 @@ def _by_group(weights: NDArray[np.float32], form: Form, sums: _Sums) -> Iterator
     for start in range(0, form.rows, step):
         part = rows[start : start + step]
         data = quantize_blocks(part, form.type, byte_order=form.byte_order)
-        stored = block_native.dequantize(data, part.shape, form.type, byte_order=form.byte_order)
+        stored = blocks_native.dequantize(data, part.shape, form.type, byte_order=form.byte_order)
         sums.add(part.reshape(-1), np.sign(stored).astype(np.int8).reshape(-1), stored.reshape(-1))
         yield data
 

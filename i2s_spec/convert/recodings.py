@@ -1,8 +1,4 @@
-"""This module converts many small tensors at once: one read, one kernel call and one proof for hundreds of tensors.
-
-A file of 10 MB can hold 90,000 tensors of 32 bytes of codes, for which calls take a hundred times longer than the
-codes. Tensors of whole blocks, or of whole groups of rows of one length, can be joined to one tensor.
-"""
+"""This module chooses how a tensor is converted: with one scale for all its weights, or with those of its groups."""
 
 from __future__ import annotations
 
@@ -15,24 +11,75 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 
-from i2s_spec.codec.form import FLOAT_WORDS, TERNARY_TYPES, Form, Joined, joined_blocks, joined_floats
-from i2s_spec.codec.payload_native import count_codes, unpack_trits
-from i2s_spec.codec.scale_rounding import NO_SCALES, Rounding, rounding, worst_of
-from i2s_spec.codec.ternary_types import BLOCK_TYPES
-from i2s_spec.convert.tensors.encode import Encoder, transcoded
-from i2s_spec.convert.tensors.group_floats import group_weights
-from i2s_spec.convert.tensors.group_scales import most_changed, regrouped
-from i2s_spec.convert.tensors.joined_trits import divided, encoded
-from i2s_spec.convert.tensors.recodings import keeps_groups, named_bytes, recoding_of
+from i2s_spec.codec import blocks_native
+from i2s_spec.codec.blocks import blocks_of
+from i2s_spec.codec.change_groups import BLOCK_TYPES
+from i2s_spec.codec.encoding import (
+    FLOAT_WORDS,
+    NO_SCALES,
+    TERNARY_TYPES,
+    Form,
+    Joined,
+    ProofError,
+    Rounding,
+    Trits,
+    joined_blocks,
+    joined_floats,
+    rounding,
+    widened,
+    worst_of,
+)
+from i2s_spec.codec.native import count_codes, pack_trits, unpack_trits
+from i2s_spec.convert.encode import Encoder, Recoding, transcoded
+from i2s_spec.convert.groups import GroupConversion, group_weights, most_changed, regrouped
 from i2s_spec.errors import FormatError, quote
-from i2s_spec.gguf.ranges import read_spans
-from i2s_spec.schema.checks import order_prefix
+from i2s_spec.gguf.source import read_spans
+from i2s_spec.schema.dialect import CODES_PER_BYTE
+from i2s_spec.schema.faults import order_prefix
 from i2s_spec.schema.types import BY_NAME, I2_S, SCALE_BYTES, TAIL_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
     from i2s_spec.gguf.reader import File, Tensor
-    from i2s_spec.schema.checks import ByteOrder
     from i2s_spec.schema.dialect import Dialect
+    from i2s_spec.schema.faults import ByteOrder
+
+AnyRecoding = Recoding | GroupConversion
+
+
+def keeps_groups(source: str, target: str) -> bool:
+    """Whether a conversion keeps a scale for each group, or weights that include it."""
+    return source in BLOCK_TYPES and (target in BLOCK_TYPES or target in FLOAT_WORDS)
+
+
+def recoding_of(source: Trits, form: Form, threads: int = 1) -> AnyRecoding:
+    """A tensor in another form of the same shape; its bytes are made, and proved, during iteration.
+
+    :raises ValueError: as the classes do
+    """
+    if not keeps_groups(source.form.type, form.type):
+        return Recoding(source, form, threads)
+    return GroupConversion(source, form, threads)
+
+
+def named_bytes(name: str, recoding: AnyRecoding) -> Iterator[bytes]:
+    """The bytes of a tensor; errors contain its name."""
+    try:
+        yield from recoding
+    except FormatError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"tensor {quote(name)}: {error}") from error
+
+
+# --- small recodings -------------------------------------------------------------------------------------------------
+# Converts many small tensors at once: one read, one kernel call and one proof for hundreds of tensors.
+#
+# A file of 10 MB can hold 90,000 tensors of 32 bytes of codes, for which calls take a hundred times longer than the
+# codes. Tensors of whole blocks, or of whole groups of rows of one length, can be joined to one tensor.
 
 #: Most elements of a small tensor: between dialects, and for conversions that unpack trits.
 SMALL: Final = 1 << 16
@@ -314,3 +361,62 @@ def _rounding_or_none(scale: np.float32, type: str) -> Rounding | None:
         return rounding(scale, type)
     except ValueError:
         return None
+
+
+# --- joined trits ----------------------------------------------------------------------------------------------------
+# The trits of many tensors at once, one after the other, each with a scale, and proves the result.
+
+
+def encoded(trits: NDArray[np.int8], stored: NDArray[np.float32], elements: Sequence[int], form: Form) -> list[bytes]:
+    """The bytes of each tensor in a form, whose shape does not matter.
+
+    :param trits: the trits of all tensors, [rows, columns]: whole blocks of the form, and whole rows if it has row scales
+    :param stored: the stored scale of each tensor
+    :param elements: the number of elements of each tensor
+    :raises ValueError: if the scale is 0 but trits are not, in a type that stores weights
+    :raises ProofError: if the bytes decode to something else
+    """
+    if form.type == "I2_S":
+        payload: bytes = pack_trits(trits, form.dialect)
+        if not np.array_equal(unpack_trits(payload, trits.shape, form.dialect), trits):
+            raise ProofError(f"{form.dialect} does not give back the trits that were written")
+        words = stored.astype(order_prefix(form.byte_order) + "f4")
+        tails = [(word.tobytes() * form.dialect.tail.copies).ljust(TAIL_BYTES, b"\0") for word in words]
+        codes = divided(payload, [count // CODES_PER_BYTE for count in elements])
+        return [code + tail for code, tail in zip(codes, tails, strict=True)]
+    made = (_blocks if form.type in BLOCK_TYPES else _floats)(trits, stored, elements, form)
+    return divided(made, [len(made) * count // trits.size for count in elements])
+
+
+def divided(data: bytes, sizes: Iterable[int]) -> list[bytes]:
+    """Bytes in parts of these sizes."""
+    return [data[start:stop] for start, stop in pairwise(accumulate(sizes, initial=0))]
+
+
+def _blocks(trits: NDArray[np.int8], stored: NDArray[np.float32], elements: Sequence[int], form: Form) -> bytes:
+    """The blocks of tensors; a group of zeros has the scale 0."""
+    group = blocks_of(trits.shape, form.type).group
+    each = np.repeat(stored, [count // group for count in elements])
+    scales = np.where(trits.reshape(-1, group).any(axis=1), each, np.float32(0))
+    made: bytes = blocks_native.pack(trits, scales, form.type, byte_order=form.byte_order)
+    after, found = blocks_native.unpack(made, trits.shape, form.type, byte_order=form.byte_order)
+    if not np.array_equal(trits, after) or not np.array_equal(found, scales):
+        raise ProofError(f"{form.type} does not give back the trits and scales that were written")
+    return made
+
+
+def _floats(trits: NDArray[np.int8], stored: NDArray[np.float32], elements: Sequence[int], form: Form) -> bytes:
+    """The weights of tensors; trits times a scale of 0 are refused."""
+    flat, word = trits.reshape(-1), FLOAT_WORDS[form.type]
+    weights = flat * np.repeat(stored, elements)
+    if not np.array_equal(weights != 0, flat != 0):
+        raise ValueError(f"a scale is 0, so {form.type} would store 0 for every trit")
+    if form.type == "BF16":
+        words = (weights.view(np.uint32) >> np.uint32(16)).astype(word)
+    else:
+        words = weights.astype(np.float16 if form.type == "F16" else np.float32).view(word)
+    made = words.astype(order_prefix(form.byte_order) + word).tobytes()
+    after = widened(np.frombuffer(made, order_prefix(form.byte_order) + word).astype(word), form.type)
+    if not np.array_equal(after, weights):
+        raise ProofError(f"{form.type} does not give back the trits that were written")
+    return made

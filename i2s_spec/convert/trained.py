@@ -9,20 +9,59 @@ The files are read from the package; nothing is written to disk. Verbs without a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import json
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from i2s_spec.convert.trained.card import DEFAULT, HERE, MODELS
 from i2s_spec.errors import quote
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
-    from i2s_spec.convert.tensors.convert_file import Conversion
+    from i2s_spec.convert.convert_file import Conversion
     from i2s_spec.gguf.atomic_file import Target
     from i2s_spec.gguf.reader import File
     from i2s_spec.gguf.source import BufferSource
     from i2s_spec.gguf.writer import Progress
-    from i2s_spec.schema.checks import ByteOrder
     from i2s_spec.schema.dialect import Dialect
+    from i2s_spec.schema.faults import ByteOrder
+
+
+# --- card ------------------------------------------------------------------------------------------------------------
+# The cards of the trained models: data, sizes, losses and digests, kept beside each file as JSON.
+
+HERE: Final = Path(__file__).parent
+
+#: The models, and the architectures with which each can be written.
+MODELS: Final = {
+    "stories": ("bitnet-b1.58", "bitnet-25", "bitnet"),
+    "llama": ("llama",),
+}
+
+#: The model that verbs use if no file is given.
+DEFAULT: Final = "stories"
+#: Its default prompt: the tokens of "One morning", because encoding needs an extra.
+OPENING: Final = (46, 77, 68, 494)
+
+
+@cache
+def card(name: str = DEFAULT) -> dict[str, Any]:
+    """The card of a model.
+
+    >>> card()["license"], card()["architecture"]
+    ('CC0-1.0', 'bitnet-b1.58')
+    """
+    stored: dict[str, Any] = json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))
+    return stored
+
+
+@cache
+def unseen_text() -> str:
+    """Five stories of the test part of the corpus, on which no model was trained."""
+    return (HERE / "unseen.txt").read_text(encoding="utf-8")
+
+
+# --- model -----------------------------------------------------------------------------------------------------------
 
 #: The activation with which the model was trained; written to the file if its architecture implies another one.
 _ACTIVATION: Final = "relu2"
@@ -89,7 +128,7 @@ def write_trained(
     :param force: replace an existing file
     :raises ValueError: if there is no such model, before anything is written
     """
-    from i2s_spec.convert.tensors.convert_file import convert_file
+    from i2s_spec.convert.convert_file import convert_file
 
     name = model_of(architecture)
     with open_trained(name) as file:

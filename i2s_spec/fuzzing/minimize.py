@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 
 from i2s_spec.errors import FormatError
-from i2s_spec.testing.mutator.anatomy import COUNTED_BY, dissect
-from i2s_spec.testing.mutator.data import contents_of, laid_out
+from i2s_spec.testing.anatomy import COUNTED_BY, dissect
+from i2s_spec.testing.mutations import contents_of, laid_out
 
 
 class _Budget:
@@ -85,10 +85,10 @@ def _without(data: bytes, section: str, start: int, stop: int) -> bytes | None:
     if anatomy.sound and section == "tensor_infos":
         from i2s_spec.gguf.reader import File
         from i2s_spec.gguf.source import BufferSource
-        from i2s_spec.schema import gguf
+        from i2s_spec.schema import container
 
         try:
-            file, contents = gguf.parse(data), contents_of(File(BufferSource(data)))
+            file, contents = container.parse(data), contents_of(File(BufferSource(data)))
         except FormatError:
             return None
         del file.tensor_infos[start:stop]

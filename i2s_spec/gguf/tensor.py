@@ -7,9 +7,8 @@ from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from i2s_spec.deprecation import renamed_keyword
-from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
-from i2s_spec.gguf.header_index import HeaderIndex, TensorInfo
+from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote, renamed_keyword
+from i2s_spec.gguf.header import HeaderIndex, TensorInfo
 from i2s_spec.schema import faults, types
 from i2s_spec.schema.types import TAIL_BYTES, TensorType
 
@@ -17,9 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from i2s_spec.codec.trits import Trits
+    from i2s_spec.codec.encoding import Trits
     from i2s_spec.schema.dialect import Dialect
-
 
 T = TypeVar("T")
 
@@ -65,7 +63,7 @@ class Tensors(Mapping[str, "Tensor"]):
     def __getitem__(self, name: str) -> Tensor:
         place = self._index.tensor_places.get(name)
         if place is None:
-            from i2s_spec.display import MissingName
+            from i2s_spec.errors import MissingName
 
             raise MissingName("tensor", name, self)
         return self.by_index(place)
@@ -93,7 +91,7 @@ class Tensors(Mapping[str, "Tensor"]):
 
     def _repr_html_(self) -> str:
         """The first tensors for a notebook."""
-        from i2s_spec.display import ROWS, table
+        from i2s_spec.errors import ROWS, table
 
         rows = ((each.raw_name, each.kind, each.shape, each.offset) for each in islice(self.rows, ROWS))
         number = self._index.tensors
@@ -198,7 +196,7 @@ class Tensor:
 
     @property
     def _holds_trits(self) -> bool:
-        from i2s_spec.schema.block_layout import GROUP_LAYOUTS
+        from i2s_spec.schema.blocks import GROUP_LAYOUTS
 
         return self.kind == "I2_S" or self.kind in GROUP_LAYOUTS
 
@@ -269,7 +267,7 @@ class Tensor:
         F32, F16 and BF16 tensors need not be ternary. The parameters and errors are those of `trits`.
         """
         from i2s_spec.gguf.tensor_values import dequantized
-        from i2s_spec.schema.block_layout import GROUP_LAYOUTS
+        from i2s_spec.schema.blocks import GROUP_LAYOUTS
 
         name = self.type.name if self.type is not None else None
         if name == "I2_S":
@@ -320,13 +318,13 @@ class Tensor:
         return self._index.source.read(span.start, span.stop - span.start)
 
     def __repr__(self) -> str:
-        from i2s_spec.display import line
+        from i2s_spec.errors import line
 
         return line("Tensor", self.raw_name, f"{self.kind} {list(self.shape)}")
 
     def _repr_html_(self) -> str:
         """The tensor for a notebook: what the header says of it; no data are read."""
-        from i2s_spec.display import table
+        from i2s_spec.errors import table
 
         facts: list[tuple[str, Any]] = [
             ("type", self.kind), ("shape", self.shape), ("elements", self.elements), ("offset", self.offset)

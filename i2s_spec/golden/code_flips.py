@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.golden.records.rounding import is_ambiguous
+from i2s_spec.golden.recording import is_ambiguous
 from i2s_spec.schema.dialect import CANONICAL
 
 if TYPE_CHECKING:

@@ -16,21 +16,19 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from i2s_spec.deprecation import renamed_keyword
-from i2s_spec.errors import SettingError, quote
-from i2s_spec.golden.candidates.candidate import Candidate, Record
-from i2s_spec.golden.candidates.dumps import read_dump
-from i2s_spec.golden.modes import free_running, layer_forced, op_replay
-from i2s_spec.golden.records.store import read_header
-from i2s_spec.golden.replay.result import MODES, Comparison, Mode, TapResult
-from i2s_spec.golden.replay.summary import grouped, sentence
+from i2s_spec.errors import SettingError, quote, renamed_keyword
+from i2s_spec.golden import free_running, layer_forced, op_replay
+from i2s_spec.golden.candidate import Candidate, Record
+from i2s_spec.golden.dumps import read_dump
+from i2s_spec.golden.result import MODES, Comparison, Mode, TapResult, grouped, sentence
+from i2s_spec.golden.store import read_header
 from i2s_spec.schema import dialect as dialects
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from i2s_spec.model.forward import Model
-    from i2s_spec.model.numeric_profile import NumericProfile
+    from i2s_spec.model.numerics import NumericProfile
 
 Progress = Callable[[int, int], object]
 
@@ -130,7 +128,7 @@ def _loaded(
     if isinstance(model, Model):
         _require_same(record, model)
         return nullcontext(model.replace(numerics=numerics) if numerics is not None else model)
-    from i2s_spec.gguf.regular_file import open_regular
+    from i2s_spec.gguf.source import open_regular
     from i2s_spec.model.load import load_model
 
     open_regular(model).close()  # what is not there, or no file, is said with its name
@@ -154,7 +152,7 @@ def _loaded(
 
 def _require_same(record: Record, model: Model) -> None:
     """Refuse a model that the record was not made of."""
-    from i2s_spec.inspect.compare.identity import identity
+    from i2s_spec.compare.hash import identity
 
     header = record.header
     name = model.architecture.name

@@ -19,13 +19,11 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.codec.shape import is_shape
-from i2s_spec.codec.weights import from_bfloat16
+from i2s_spec.codec.shape import from_bfloat16, is_shape
 from i2s_spec.errors import FormatError, SettingError, Span, TrustedText, counted, quote
-from i2s_spec.gguf.regular_file import open_regular
-from i2s_spec.golden.records.eval_callback import LONGEST_LINE, read_callback_text
-from i2s_spec.golden.records.store import HEADER, taps_file
-from i2s_spec.golden.records.tap import Tap
+from i2s_spec.gguf.source import open_regular
+from i2s_spec.golden.llama_cpp import LONGEST_LINE, read_callback_text
+from i2s_spec.golden.store import HEADER, Tap, taps_file
 from i2s_spec.schema import faults
 
 #: Most elements of a tap that are read.
@@ -164,7 +162,7 @@ def _in_memory(tap: Tap) -> StoredTap:
 
 
 def _safetensors(path: Path) -> dict[str, StoredTap]:
-    from i2s_spec.convert.hugging_face.safetensors import Checkpoint
+    from i2s_spec.safetensors.files import Checkpoint
 
     try:
         checkpoint = Checkpoint(path)

@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from i2s_spec.errors import counted
-from i2s_spec.golden.candidates.candidate import WHOLE, Candidate, Record, only_known
-from i2s_spec.golden.diagnosis.diagnose import Diagnoser
-from i2s_spec.golden.diagnosis.observation import listed
-from i2s_spec.golden.diagnosis.patterns import OF_CORNERS, recognized
-from i2s_spec.golden.diagnosis.rerun import by_running, limit_of
+from i2s_spec.golden import op_replay
+from i2s_spec.golden.candidate import WHOLE, Candidate, Record, only_known
+from i2s_spec.golden.diagnosis.diagnose import Diagnoser, by_running, limit_of
+from i2s_spec.golden.diagnosis.patterns import OF_CORNERS, listed, recognized
 from i2s_spec.golden.metrics import beyond, length, logit_measures, measure, relative
-from i2s_spec.golden.modes import op_replay
-from i2s_spec.golden.records.tap import Tap, corner_indices
-from i2s_spec.golden.replay.result import Comparison, Diagnosis, TapResult, Whole
-from i2s_spec.golden.replay.tolerance import EMBEDDING_COSINE, FAIL, FORCED, PLAUSIBLE, SHOWN, forced_start
-from i2s_spec.model.graph.taps import INTEGER_TAPS, base
+from i2s_spec.golden.result import Comparison, Diagnosis, TapResult, Whole
+from i2s_spec.golden.store import Tap, corner_indices
+from i2s_spec.golden.tolerance import EMBEDDING_COSINE, FAIL, FORCED, PLAUSIBLE, SHOWN, forced_start
+from i2s_spec.model.graph import INTEGER_TAPS, base
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

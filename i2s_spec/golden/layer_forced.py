@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from i2s_spec.errors import counted
-from i2s_spec.golden.candidates.candidate import Candidate, Record, only_known
-from i2s_spec.golden.candidates.log_probabilities import shifted
+from i2s_spec.golden import op_replay
+from i2s_spec.golden.candidate import Candidate, Record, only_known, shifted
+from i2s_spec.golden.code_flips import Flips
 from i2s_spec.golden.diagnosis.diagnose import Diagnoser
 from i2s_spec.golden.metrics import measure
-from i2s_spec.golden.modes import op_replay
-from i2s_spec.golden.replay.code_flips import Flips
-from i2s_spec.golden.replay.replay import Replayer
-from i2s_spec.golden.replay.result import Comparison, Diagnosis, TapResult
-from i2s_spec.golden.replay.tolerance import (
+from i2s_spec.golden.replay import Replayer
+from i2s_spec.golden.result import Comparison, Diagnosis, TapResult
+from i2s_spec.golden.tolerance import (
     FORCED,
     FORCED_FLIPS,
     FORCED_FLIPS_BFLOAT16,
@@ -29,13 +28,13 @@ from i2s_spec.golden.replay.tolerance import (
     forced_start,
     most_flips,
 )
-from i2s_spec.model.graph.taps import INTEGER_TAPS, base
+from i2s_spec.model.graph import INTEGER_TAPS, base
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from i2s_spec.model.forward import Model
-    from i2s_spec.model.graph.graph import Graph
+    from i2s_spec.model.graph import Graph
 
 
 def run(

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from i2s_spec.golden.candidates.candidate import Candidate, Record, only_known
-from i2s_spec.golden.candidates.log_probabilities import shifted
-from i2s_spec.golden.diagnosis.diagnose import NEARLY, Diagnoser
+from i2s_spec.golden.candidate import Candidate, Record, only_known, shifted
+from i2s_spec.golden.diagnosis.diagnose import NEARLY, Diagnoser, by_running
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES
-from i2s_spec.golden.diagnosis.rerun import by_running
 from i2s_spec.golden.metrics import beyond, measure, relative
-from i2s_spec.golden.replay.limits import Replay
-from i2s_spec.golden.replay.replay import Replayer
-from i2s_spec.golden.replay.result import Comparison, Diagnosis, TapResult
-from i2s_spec.golden.replay.tolerance import FAIL, NORM_ULPS, PLAUSIBLE
-from i2s_spec.model.graph.taps import base
+from i2s_spec.golden.replay import Replayer
+from i2s_spec.golden.result import Comparison, Diagnosis, TapResult
+from i2s_spec.golden.tolerance import FAIL, NORM_ULPS, PLAUSIBLE, Replay
+from i2s_spec.model.graph import base
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

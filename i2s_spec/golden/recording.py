@@ -18,22 +18,19 @@ import numpy as np
 
 from i2s_spec._version import __version__
 from i2s_spec.errors import SettingError, counted, quote
-from i2s_spec.golden.records import kl_base as divergence
-from i2s_spec.golden.records.eval_callback import Sum, node_text
-from i2s_spec.golden.records.ggml_ops import GGML_OPS
-from i2s_spec.golden.records.rounding import count_ambiguous
-from i2s_spec.golden.records.store import LOGITS, TEXT, Form, NewRecord
+from i2s_spec.golden import llama_cpp as divergence
+from i2s_spec.golden.llama_cpp import GGML_OPS, Sum, node_text
+from i2s_spec.golden.store import LOGITS, TEXT, Form, NewRecord
 from i2s_spec.model.forward import Model
-from i2s_spec.model.graph.graph import TOKENS
-from i2s_spec.model.graph.taps import base
+from i2s_spec.model.graph import TOKENS, base
 from i2s_spec.model.load import load_model
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from i2s_spec.gguf.source import Origin
-    from i2s_spec.model.graph.graph import Graph, Node
-    from i2s_spec.schema.architectures.rotation import Rotation
+    from i2s_spec.model.graph import Graph, Node
+    from i2s_spec.schema.architectures import Rotation
 
 #: Names that no record has: views of the key-value cache, and rows that were chosen from a tap that it has.
 NOT_RECORDED: Final = frozenset({"k", "v", "result_rows"})
@@ -102,7 +99,7 @@ def record(
 
 def header_of(model: Model, ids: NDArray[np.int64]) -> dict[str, Any]:
     """What a record says of how it was made."""
-    from i2s_spec.inspect.compare.identity import identity
+    from i2s_spec.compare.hash import identity
 
     found = identity(model.file, model.weights.dialect, model.threads, None)
     rule = model.activation_rule
@@ -228,3 +225,26 @@ def described(header: dict[str, Any]) -> str:
     profile = quote(header["profile"], bare=True)
     tokens = len(header["token_ids"])
     return f"{counted(tokens, 'token')}, {counted(len(taps), 'tap')} ({stored:,} stored), profile {profile}"
+
+
+# --- rounding --------------------------------------------------------------------------------------------------------
+# Finds activation codes so near a rounding boundary that two correct quantizers may differ there (10.4).
+
+#: How far, in units of a code, a product may be from a rounding boundary for two correct quantizers to differ.
+AMBIGUOUS: Final = 127 * 2.0**-23
+
+
+def is_ambiguous(products: NDArray[np.float64], rtol: float = 0.0) -> NDArray[np.bool_]:
+    """Which products of activations and their scale lie at a rounding boundary.
+
+    :param rtol: how far off the activations may be, as a share of them
+    """
+    distance: NDArray[Any] = np.abs(np.mod(products, 1.0) - 0.5)
+    found: NDArray[np.bool_] = distance <= AMBIGUOUS + 2 * rtol * (np.abs(products) + 1)
+    return found
+
+
+def count_ambiguous(x: NDArray[np.float32], scale: NDArray[np.float32]) -> int:
+    """How many codes of a value lie at a rounding boundary."""
+    with np.errstate(all="ignore"):
+        return int(is_ambiguous(x.astype(np.float64) * scale.astype(np.float64)[:, None]).sum())

@@ -17,21 +17,18 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from i2s_spec.errors import SettingError
+from i2s_spec.golden import code_flips
 from i2s_spec.golden.metrics import beyond
-from i2s_spec.golden.replay import code_flips
-from i2s_spec.golden.replay.limits import Replay, limit_of, loosen, propagated_error, relative_error
-from i2s_spec.golden.replay.tolerance import ulps
-from i2s_spec.model.graph.graph import TOKENS
-from i2s_spec.model.graph.taps import INTEGER_TAPS
-from i2s_spec.model.grouped import Grouped
-from i2s_spec.model.reference import activation_quant, grouped_linear, matmul
-from i2s_spec.model.weights import Ternary
+from i2s_spec.golden.tolerance import Replay, limit_of, loosen, propagated_error, relative_error, ulps
+from i2s_spec.model.graph import INTEGER_TAPS, TOKENS
+from i2s_spec.model.reference import bitlinear, linear, matmul
+from i2s_spec.model.weights import Grouped, Ternary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from i2s_spec.model.forward import Model
-    from i2s_spec.model.graph.graph import Node
+    from i2s_spec.model.graph import Node
 
 
 @dataclass
@@ -122,9 +119,9 @@ class Replayer:
             return
         narrow = np.clip(theirs, -128, 127).astype(np.int8)
         scale, sums = found[f"{prefix}.act_scale"], narrow.sum(axis=1, dtype=np.int32)
-        quantized = activation_quant.Quantized(narrow, scale, sums)
+        quantized = bitlinear.Quantized(narrow, scale, sums)
         if rule.groups == "token":
-            replay.value, _ = grouped_linear.grouped_product(quantized, rule, matrix)
+            replay.value, _ = linear.grouped_product(quantized, rule, matrix)
             replay.reach = (f"{prefix}.act_q8", node.name)
 
     def _projection(
@@ -145,7 +142,7 @@ class Replayer:
         if theirs is not None and theirs.shape == codes.shape and theirs.dtype.kind in "iu":
             own = _accumulate(matrix, theirs, rule.offset)
         if own is not None and own.shape == acc.shape:
-            replay.value = activation_quant.epilogue(own.astype(np.int32), scale, matrix.scale, rule)
+            replay.value = bitlinear.epilogue_of_rule(own.astype(np.int32), scale, matrix.scale, rule)
             replay.reach = tuple(dict.fromkeys((*replay.reach[:-1], f"{prefix}.acc_i32", node.name)))
             return
         if got is None:
@@ -157,7 +154,7 @@ class Replayer:
         replay.flips, known = code_flips.explain(outputs, off, rtol)
         if known is not None:
             rows = np.flatnonzero(known.any(axis=1))
-            epilogued = activation_quant.epilogue(known[rows].astype(np.int32), scale[rows], matrix.scale, rule)
+            epilogued = bitlinear.epilogue_of_rule(known[rows].astype(np.int32), scale[rows], matrix.scale, rule)
             replay.value = replay.value.copy()
             replay.value[rows] = epilogued
 
@@ -238,10 +235,10 @@ def _grouped_sums(model: Model, node: Node, matrix: Grouped, codes: NDArray[Any]
     """The sums of codes with weights that have several scales, as the tap has them."""
     narrow = np.clip(codes, -128, 127).astype(np.int8)
     rule = model.numerics.quantizer_of(model.weights.tensor_type(node.weight))
-    acc = grouped_linear.token_sums(matrix, narrow, rule)
+    acc = linear.token_sums(matrix, narrow, rule)
     if tap == "acc_i32":
         return acc
-    sums = grouped_linear.sums_of_runs(narrow, 1 if acc.ndim == 2 else acc.shape[1])
+    sums = linear.sums_of_runs(narrow, 1 if acc.ndim == 2 else acc.shape[1])
     return acc + (sums if acc.ndim == 2 else sums[..., None])
 
 

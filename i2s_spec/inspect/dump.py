@@ -1,7 +1,7 @@
-"""This module finds what `i2s dump FILE WHAT` means by WHAT: a byte range, an address, a path, a key, or a tensor.
+"""This module draws nodes in the manner of fq: on the left the bytes of each field, on the right the tree of fields.
 
-Nothing at all is the whole structure, with arrays and data elided. A range is written `0x1000..0x1040`, `0x1000+64` or
-`4096:64`; a path as the dump itself writes it, such as `header`, `key_values[3].value` or `data[2].tail`.
+Of a line of bytes only those of the field are shown, each in the column of its address. `document` gives the same nodes
+as data.
 """
 
 from __future__ import annotations
@@ -10,22 +10,343 @@ import os
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
+from functools import lru_cache
 from itertools import chain
 from math import prod
 from sys import maxsize
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from i2s_spec.draw.text import visible
-from i2s_spec.errors import counted
+from i2s_spec.draw import text
+from i2s_spec.draw.terminal import Line, Piece
+from i2s_spec.draw.text import float32_words, json_string, visible
+from i2s_spec.draw.text import width as columns
+from i2s_spec.errors import FormatError, TrustedText, counted
 from i2s_spec.gguf.reader import File
-from i2s_spec.inspect.dump.block_walk import range_of
-from i2s_spec.inspect.dump.data_walk import ELEMENT_FORMATS, extent, tensor_nodes
-from i2s_spec.inspect.dump.file_walk import file_nodes, key_value, reader, tensor_info
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, ROW_SCALES_APART
+from i2s_spec.inspect.dump_codes import BlockColumns, Columns, range_of
+from i2s_spec.inspect.dump_walk import ELEMENT_FORMATS, extent, file_nodes, key_value, reader, tensor_info, tensor_nodes
+from i2s_spec.inspect.show import SCHEMA_VERSION, fault, type_name
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS, ROW_SCALES_APART
+from i2s_spec.schema.container import Elided, Head, Opened, Scope, is_leaf
 from i2s_spec.schema.dialect import CODES_PER_BYTE
 from i2s_spec.schema.field import FieldNode
 from i2s_spec.schema.types import VALUE_FORMATS, ValueType
-from i2s_spec.schema.walk import Scope, is_leaf
+
+#: Columns of the tree before the byte ranges: as many as there is room for, between these two.
+NARROWEST_TREE: Final = 32
+WIDEST_TREE: Final = 60
+
+#: Bytes of one leaf that are read at once; a multiple of every line width.
+_STEP: Final = 1 << 16
+
+
+def lines(file: File, target: Target, width: int = 16, available: int | None = None) -> Iterator[Line]:
+    """The lines of a dump, a ruler first.
+
+    :param width: bytes in a line: 8, 16 or 32
+    :param available: columns of the terminal, if the lines have to fit
+    """
+    pane = _Pane(file, width, available)
+    yield pane.ruler()
+    labels = NodeLabels(file)
+    reported: set[str] = set()
+    for depth, parent, node in chosen(target):
+        labels.note(node)
+        is_narrow = pane.is_narrow(labels.room(node))
+        if is_narrow and labels.code(node) is not None:
+            yield [*pane.byte(node), *_tree(labels, 0, parent, node, pane)]
+            continue
+        rows = _rows(file, target, node, width)
+        first = next(rows, None)
+        left = [pane.empty()] if first is None else pane.left(first)
+        yield [*left, *_tree(labels, depth, parent, node, pane), *_remark(node, reported)]
+        for row in rows:
+            if row.last > row.first:
+                yield pane.left(row)
+            else:
+                yield [pane.empty("*"), Piece(f"{'  ' * depth}… until 0x{row.address:x}", "dim")]
+        below = labels.below(node)
+        if below is not None:
+            is_legend = isinstance(node.value, Opened)
+            narrow = [Piece(" " * (pane.address + 4))] if is_legend and is_narrow else None
+            yield [
+                *(narrow or [pane.empty(), Piece("  " * (depth + is_legend))]),
+                Piece(below, "" if is_legend else "red"),
+            ]
+
+
+class _Pane:
+    """The left side of a dump, and how much room it leaves."""
+
+    def __init__(self, file: File, width: int, available: int | None) -> None:
+        self.address = len("0x") + text.digits_for(file.size)
+        self._ruler, self._blank = text.ruler(width), text.blank(width)
+        self.tree, self.has_ranges = WIDEST_TREE, True
+        self._available = available
+        if available is not None:
+            ranges = 2 * self.address + len("  .. (99,999)")
+            room = available - len(self.empty().text) - ranges
+            self.tree = max(NARROWEST_TREE, min(WIDEST_TREE, room))
+            self.has_ranges = room >= NARROWEST_TREE
+
+    def is_narrow(self, room: int) -> bool:
+        """Whether so many columns have no place beside the bytes."""
+        return self._available is not None and self._available < len(self.empty().text) + room
+
+    def ruler(self) -> Line:
+        return [Piece(f"{'':{self.address}}  {self._ruler.hex}  {self._ruler.ascii}", "dim")]
+
+    def empty(self, mark: str = "") -> Piece:
+        return Piece(f"{'':{self.address}}  {mark:{len(self._blank.hex)}}  {self._blank.ascii}   ", "dim")
+
+    def left(self, row: text.HexRow) -> list[Piece]:
+        return [
+            Piece(f"0x{row.address:0{self.address - 2}x}", "dim"),
+            Piece(f"  {row.hex} "),
+            Piece(f"|{row.ascii}|  ", "dim"),
+        ]
+
+    def byte(self, node: FieldNode) -> list[Piece]:
+        """One byte by itself, where there is no room for its column."""
+        return [Piece(f"0x{node.start:0{self.address - 2}x}", "dim"), Piece(f"  {node.value:02x}  ")]
+
+
+def document(file: File, target: Target) -> dict[str, Any]:
+    """The nodes of a dump as data; `nodes` is an iterator that reads as it goes."""
+    labels = NodeLabels(file)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "path": json_string(file.name),
+        "size": file.size,
+        "fault": None if file.fault is None else fault(file.fault),
+        "nodes": (_data(labels, node) for _, _, node in chosen(target)),
+    }
+
+
+def chosen(target: Target) -> Iterator[tuple[int, FieldNode | None, FieldNode]]:
+    """The nodes of a target with their depth and the record that they are in; of a range, those that have bytes in it."""
+    above: list[FieldNode] = []
+    given = 0  # how many of `above` were given already
+    for node in target.nodes:
+        while above and not node.path.startswith((f"{above[-1].path}.", f"{above[-1].path}[")):
+            above.pop()
+        given = min(given, len(above))
+        if not is_leaf(node):
+            above.append(node)
+            if target.windowed:
+                continue
+        elif target.windowed and not (node.start < target.stop and node.stop > target.start):
+            continue
+        for depth in range(given, len(above)):
+            yield depth, above[depth - 1] if depth else None, above[depth]
+        given = len(above)
+        if is_leaf(node):
+            yield given, above[-1] if above else None, node
+
+
+def _rows(file: File, target: Target, node: FieldNode, width: int) -> Iterator[text.HexRow]:
+    """The lines of bytes of a leaf; where some are left out, an empty one at the end that carries where they end."""
+    start, stop = max(node.start, target.start), min(node.stop, target.stop, file.size)
+    stepped_over = isinstance(node.value, Opened) or (isinstance(node.value, Elided) and node.value.left is not None)
+    if stepped_over or start >= stop:
+        return
+    opaque = node.value is None or isinstance(node.value, Elided)
+    most = target.data_lines if opaque else target.lines
+    end = stop if most is None else min(stop, (start // width + most) * width)
+    while start < end:
+        until = min(end, (start // _STEP + 1) * _STEP)
+        yield from text.rows(file.source.read(start, until - start), start, width)
+        start = until
+    if end < stop:
+        yield text.blank(width)._replace(address=stop)
+
+
+def _tree(labels: NodeLabels, depth: int, parent: FieldNode | None, node: FieldNode, pane: _Pane) -> Iterator[Piece]:
+    """The right side of a node's first line: its name, its value, its range."""
+    label = labels.label(parent, node)
+    value, style = labels.value(node)
+    code = labels.code(node)
+    name = "  " * depth + label + ("" if not value else " " if code or not is_leaf(node) else ": ")
+    yield Piece(name, "cyan" if is_leaf(node) else "bold cyan")
+    yield Piece(value, style)
+    if pane.has_ranges and node.stop > node.start and code is None:
+        shown = f"0x{node.start:x}..0x{node.stop:x} ({node.stop - node.start:,})"
+        yield Piece(" " * max(2, pane.tree - columns(name) - columns(value)) + shown, "dim")
+
+
+def _remark(node: FieldNode, reported: set[str]) -> Iterator[Piece]:
+    """What a field means, the first time that it is met."""
+    if node.field is not None and node.field.meaning not in reported:
+        reported.add(node.field.meaning)
+        yield Piece(f"  {node.field.meaning} [{node.field.clause}]", "dim italic")
+
+
+def _data(labels: NodeLabels, node: FieldNode) -> dict[str, Any]:
+    """A node as data for JSON."""
+    labels.note(node)
+    value = node.value
+    about: dict[str, Any] = {"path": node.path, "start": node.start, "stop": node.stop}
+    code = labels.code(node)
+    if isinstance(value, Opened):
+        about |= {"kind": "record", "title": json_string(value.title), "parts": value.parts, "note": value.note}
+    elif isinstance(value, Elided):
+        about |= {"kind": "elided", "what": value.what, "left": value.left}
+    elif isinstance(value, FormatError):
+        about |= {"kind": "fault", "fault": fault(value)}
+    elif value is None:
+        about |= {"kind": "bytes"}
+    elif code is not None:
+        codes = [{**item._asdict(), "weight": item.weight} for item in labels.columns(code[0]).codes(code[1], value)]
+        about |= {"kind": "codes", "value": value, "codes": codes}
+    elif isinstance(value, bytes):
+        length = value.length if isinstance(value, Head) else len(value)
+        about |= {"kind": "field", "value": json_string(value), "length": length}
+    else:
+        about |= {"kind": "field", "value": value != 0 if labels.is_bool(node) else value}
+    if node.field is not None:
+        about |= {"meaning": node.field.meaning, "clause": node.field.clause}
+    return about
+
+
+# --- labels ----------------------------------------------------------------------------------------------------------
+# What a node is: its label in the tree and its value in words.
+
+#: Characters of a text that are shown.
+TEXT: Final = 48
+
+_TABLES: Final = ("key_values", "tensor_infos", "data")
+_PAYLOAD: Final = re.compile(r"data\[(\d+)\]\.(?:payload|(?:rows\[\d+\]\.)?blocks\[\d+\]\.codes)(?:\[(\d+)\])?")
+_INFO: Final = re.compile(r"tensor_infos\[(\d+)\]\.(type|offset|ne)")
+_VALUE: Final = re.compile(r"key_values\[(\d+)\]\.value(\.items\[\d+\])*")
+
+
+class NodeLabels:
+    """How the nodes of one file are said."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.tensor = lru_cache(4)(file.tensors.by_index)
+        self.columns = lru_cache(4)(self._columns)
+        self._types = lru_cache(4)(self._value_types)
+        self._inner_type = -1  # of the array inside an array that was met last
+
+    def note(self, node: FieldNode) -> None:
+        """Take note of a node that is to be said: what comes after it may depend on it."""
+        if node.path.endswith(".type") and ".items[" in node.path:
+            self._inner_type = node.value
+
+    def label(self, parent: FieldNode | None, node: FieldNode) -> str:
+        """The name of a node, without the path of the record that it is in."""
+        if parent is None or (parent.path in _TABLES and node.path[len(parent.path)] == "["):
+            return node.path
+        label = node.path[len(parent.path) :].lstrip(".")
+        if label.startswith("[") and isinstance(parent.value, Opened) and not parent.value.title:
+            label = parent.path.rpartition(".")[2] + label
+        code = self.code(node)
+        return label if code is None else self.columns(code[0]).label(label)
+
+    def value(self, node: FieldNode) -> tuple[str, str]:
+        """The value of a node in words, and the style that they have on a terminal."""
+        value = node.value
+        if value is None:
+            return "", ""
+        if isinstance(value, Opened):
+            title = str(value.title) if isinstance(value.title, TrustedText) else visible(value.title, TEXT)
+            parts = "" if value.parts is None else counted(value.parts, "element") if title else f"({value.parts:,})"
+            words = self._meaning(node).lstrip() or " ".join(filter(None, (title, parts, value.note)))
+            return words, "bold" if title else ""
+        if isinstance(value, Elided):
+            return "" if value.left is None else f"… {value.left:,} {value.what}", "dim"
+        if isinstance(value, FormatError):
+            return _fault(value), "bold red"
+        if isinstance(value, TrustedText):
+            return value, ""
+        if isinstance(value, Head):
+            return visible(value[:TEXT], 4 * TEXT) + f"… ({counted(value.length, 'byte')})", "green"
+        if isinstance(value, bytes):
+            return visible(value, TEXT), "green"
+        code = self.code(node)
+        if code is not None:
+            return self.columns(code[0]).line(code[1], value), ""
+        return self._number(node) + self._meaning(node), "yellow"
+
+    def below(self, node: FieldNode) -> str | None:
+        """What is said in a line of its own below a node: the fault that lies in it, or what the columns are."""
+        error = self.file.fault
+        if isinstance(node.value, Opened):
+            match = _PAYLOAD.fullmatch(node.path)
+            return self.columns(int(match[1])).heading() if match and node.value.note else None
+        if error is None or node.value is error or isinstance(node.value, Elided):
+            return None
+        inside = node.start <= error.span.start < error.span.stop <= node.stop
+        return _fault(error) if inside else None
+
+    def code(self, node: FieldNode) -> tuple[int, int] | None:
+        """Tensor, and byte from its start, of a node that is one byte of codes, else None."""
+        if not isinstance(node.value, int) or not node.path.startswith("data["):
+            return None
+        match = _PAYLOAD.fullmatch(node.path)
+        if match is None or match[2] is None:
+            return None
+        i = int(match[1])
+        return i, node.start - (self.file.data_start or 0) - self.tensor(i).offset
+
+    def _columns(self, i: int) -> Columns | BlockColumns:
+        kind, shape = self.tensor(i).kind, self.tensor(i).shape
+        return BlockColumns(BLOCK_LAYOUTS[kind], shape) if kind in BLOCK_LAYOUTS else Columns(shape)
+
+    def room(self, node: FieldNode) -> int:
+        """Columns that a node's line takes if it is a byte of codes, or is followed by their heading; else 0."""
+        match = _PAYLOAD.fullmatch(node.path)
+        return self.columns(int(match[1])).room if match else 0
+
+    def is_bool(self, node: FieldNode) -> bool:
+        """Whether a number is the value of a boolean, or an element of an array of them."""
+        match = _VALUE.fullmatch(node.path)
+        if match is None or int(match[1]) >= self.file.index.keys:
+            return False
+        kind, element = self._types(int(match[1]))
+        if kind == ValueType.ARRAY:
+            kind = self._inner_type if element == ValueType.ARRAY else element
+        return kind == ValueType.BOOL
+
+    def _value_types(self, i: int) -> tuple[int, int]:
+        entry = self.file.metadata.by_index(i)
+        return entry.type, entry.element
+
+    def _number(self, node: FieldNode) -> str:
+        value = node.value
+        if isinstance(value, float):
+            width = node.stop - node.start
+            return float32_words(value) if width == 4 else f"{value:.5g}" if width == 2 else repr(value)
+        if self.is_bool(node):
+            return ("true" if value else "false") + (f" (the byte is {value})" if value not in (0, 1) else "")
+        return str(value)
+
+    def _meaning(self, node: FieldNode) -> str:
+        """What a number stands for, where another table says that."""
+        path, value = node.path, node.value
+        if path.startswith("key_values[") and path.endswith(".type"):
+            return f" ({ValueType(value).label})" if 0 <= value < len(ValueType) else ""
+        match = _INFO.fullmatch(path)
+        if match is None or int(match[1]) >= self.file.index.tensors:
+            return ""
+        tensor = self.tensor(int(match[1]))
+        if match[2] == "type":
+            return f" ({type_name(tensor) or 'no known type'})"
+        if match[2] == "offset":
+            return "" if self.file.data_start is None else f" (at 0x{self.file.data_start + tensor.offset:x})"
+        return f" (shape {' x '.join(map(str, tensor.shape))})" if len(tensor.ne) > 1 else ""
+
+
+def _fault(error: FormatError) -> str:
+    return f"! {error.code} {error.fault.slug}: {error.message}"
+
+
+# --- selector --------------------------------------------------------------------------------------------------------
+# Finds what `i2s dump FILE WHAT` means by WHAT: a byte range, an address, a path, a key, or a tensor.
+#
+# Nothing at all is the whole structure, with arrays and data elided. A range is written `0x1000..0x1040`, `0x1000+64` or
+# `4096:64`; a path as the dump itself writes it, such as `header`, `key_values[3].value` or `data[2].tail`.
 
 #: What is shown of long things by default: elements of an array and lines of a text, in the whole structure and in a
 #: part of it; bytes of codes or elements of a tensor: one block of I2_S.

@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from i2s_spec.draw.text import json_string
+from i2s_spec.draw.terminal import Line, Piece
+from i2s_spec.draw.text import exact_size_words, json_string, visible
 from i2s_spec.errors import FormatError, counted, quote
-from i2s_spec.gguf.ranges import chunks
-from i2s_spec.gguf.regular_file import require_written
-from i2s_spec.gguf.source import CHUNK, Origin, source_of
-from i2s_spec.inspect.identify import origin as origins
-from i2s_spec.inspect.identify import packer, packing
-from i2s_spec.inspect.identify.evidence import Question
-from i2s_spec.inspect.identify.observed import Observed
+from i2s_spec.gguf.source import CHUNK, Origin, chunks, require_written, source_of
+from i2s_spec.inspect import origin as origins
+from i2s_spec.inspect import packing
+from i2s_spec.inspect import packing as packer
+from i2s_spec.inspect.questions import CANNOT_TELL, CERTAIN, LIKELY, Evidence, Observed, PossibleAnswer, Question
 from i2s_spec.inspect.show import fault as fault_dict
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
-    from i2s_spec.inspect.evidence.layout_evidence import LayoutEvidence
-    from i2s_spec.inspect.identify.reference import ReferenceMatches
+    from i2s_spec.inspect.match_dialect import ReferenceMatches
+    from i2s_spec.layout_inference.evidence import LayoutEvidence
 
 SCHEMA_VERSION: Final = 1
 
@@ -75,7 +74,7 @@ class Identification(NamedTuple):
         return f"{layout}/{code_map}" if code_map != "offset-1" else layout
 
     def __repr__(self) -> str:
-        from i2s_spec.display import line
+        from i2s_spec.errors import line
 
         stopped = "" if self.fault is None else f"; stopped by {self.fault.code}"
         answers = ", ".join(f"{each.name} {_answer(each)}" for each in self.questions)
@@ -83,7 +82,7 @@ class Identification(NamedTuple):
 
     def _repr_html_(self) -> str:
         """The answers for a notebook, each with the first piece of its evidence."""
-        from i2s_spec.display import table
+        from i2s_spec.errors import table
 
         facts: list[tuple[str, Any]] = [
             ("architecture", self.architecture), ("size", counted(self.size, 'byte')), ("tensors", self.tensors),
@@ -91,7 +90,7 @@ class Identification(NamedTuple):
         ]  # fmt: skip
         if self.fault is not None:
             facts.append(("stopped by", str(self.fault)))
-        rows = ((each.text, _answer(each), each.confidence, _evidence(each)) for each in self.questions)
+        rows = ((each.text, _answer(each), each.confidence, _summary(each)) for each in self.questions)
         return table(self.path, facts, ("question", "answer", "confidence", "evidence"), rows, len(self.questions))
 
     def as_dict(self) -> dict[str, Any]:
@@ -113,7 +112,7 @@ class Identification(NamedTuple):
             "questions": [question.as_dict() for question in self.questions],
             "reference": None if self.comparison is None else _comparison(self.comparison),
             "weights": None if self.weights is None else _weights(self.weights),
-            "likelihood": None,  # `model.likelihood` makes it; nothing here runs a model
+            "likelihood": None,  # `model.text` makes it; nothing here runs a model
             "fault": None if self.fault is None else fault_dict(self.fault),
         }
 
@@ -124,14 +123,14 @@ def _answer(question: Question) -> str:
     return " or ".join(each.name for each in question.open) or "cannot tell"
 
 
-def _evidence(question: Question) -> str:
+def _summary(question: Question) -> str:
     if question.answer is not None and question.answer.favour:
         return question.answer.favour[0].text
     return question.would_tell
 
 
 def _weights(found: LayoutEvidence) -> dict[str, Any]:
-    from i2s_spec.inspect.identify.weights import as_dict
+    from i2s_spec.inspect.packing import as_dict
 
     return as_dict(found)
 
@@ -197,13 +196,13 @@ def _identify(
     threads: int,
     progress: Progress | None,
 ) -> Identification:
-    from i2s_spec.inspect.identify.weights import rotation
-    from i2s_spec.inspect.survey.reader import survey
-    from i2s_spec.inspect.survey.reading import Reading
+    from i2s_spec.inspect.packing import rotation
+    from i2s_spec.inspect.survey import Reading
+    from i2s_spec.inspect.survey_reader import survey
 
     comparison = None
     if tensor is not None:
-        from i2s_spec.inspect.identify.reference import compare, weigh
+        from i2s_spec.inspect.match_dialect import compare, weigh
 
         if tensor not in file.tensors:
             raise KeyError(f"the file has no tensor {quote(tensor)}")
@@ -254,8 +253,8 @@ def _identify(
 
 def _asked(file: File, seen: Observed, payloads: str, threads: int) -> LayoutEvidence | None:
     """What the weights tell; of a sample, those of a few layers."""
-    from i2s_spec.inspect.evidence.balance import likely_code_map
-    from i2s_spec.inspect.evidence.layout_evidence import layout_evidence
+    from i2s_spec.layout_inference.counts import likely_code_map
+    from i2s_spec.layout_inference.evidence import layout_evidence
 
     layers = None if payloads == "full" else SAMPLED_LAYERS
     return layout_evidence(file, likely_code_map(seen.counts), threads=threads, layers=layers)
@@ -270,3 +269,98 @@ def _digest(file: File, progress: Progress | None) -> str:
         if progress is not None:
             progress(done, file.size)
     return whole.hexdigest()
+
+
+# --- page ------------------------------------------------------------------------------------------------------------
+# Lays out the answers as text: each question with its answer, the evidence, and what else is possible.
+
+#: Pieces of evidence and of open hypotheses that are shown unless all are asked for.
+SHOWN: Final = 3
+
+_STYLES: Final = {CERTAIN: "green", LIKELY: "green", CANNOT_TELL: "yellow"}
+
+
+def page(found: Identification, everything: bool = False) -> Iterator[Line]:
+    """The lines of the page.
+
+    :param everything: all hypotheses with all evidence, also what is unlikely or excluded
+    """
+    known = found.version is not None
+    version = f"GGUF version {found.version}, {found.byte_order}-endian" if known else "GGUF, version unknown"
+    yield [Piece(visible(found.path, 4096, bare=True), "bold"), Piece(f"  {version}")]
+    counts = {"I2_S": found.i2s, **found.group_types}
+    ternary = " and ".join(f"{count:,} of them {name}" for name, count in counts.items() if count)
+    architecture = visible(found.architecture, 64, bare=True) or "no architecture"
+    several = f"{counted(found.tensors, 'tensor')}, {ternary or 'none of them ternary'}"
+    tensors = several if found.tensors else "no tensors"
+    if found.fault is not None and not found.tensors:
+        tensors = "the header cannot be read to its end"
+    yield [Piece(f"  {architecture}, {exact_size_words(found.size)}, {tensors}")]
+    if found.i2s:
+        yield [Piece(f"  {_read(found)}", "dim")]
+    if found.sha256 is not None:
+        yield [Piece(f"  sha256 {found.sha256}", "dim")]
+    for question in found.questions:
+        yield []
+        yield from _question(question, everything)
+    if found.comparison is not None and found.comparison.decided is None:
+        from i2s_spec.inspect.match_dialect import undecided
+
+        yield []
+        yield [Piece("Reference  ", "bold"), Piece(f"it decides nothing; these would: {undecided(found.comparison)}")]
+    if found.dialect is not None:
+        yield []
+        yield [Piece("Dialect  ", "bold"), Piece(found.dialect)]
+
+
+def _read(found: Identification) -> str:
+    counts = ", ".join(f"{count:,}" for count in found.counts)
+    if found.looked_at == "none":
+        return "payloads were not read"
+    how = "payloads were read whole" if found.looked_at == "full" else "payloads were sampled, small ones read whole"
+    if not any(found.counts):
+        return "no payload could be read"
+    return f"{how}: codes 0 to 3 occur {counts} times"
+
+
+def _question(question: Question, everything: bool) -> Iterator[Line]:
+    answer = question.answer
+    if answer is not None:
+        message = f"{answer.name} ({answer.confidence}): {answer.title}"
+    elif question.name == "release":
+        message = "not a known one" if not question.open else "cannot tell"
+    else:
+        message = "cannot tell from the file"
+    yield [Piece(question.text, "bold"), Piece("  "), Piece(message, _STYLES.get(question.confidence, ""))]
+    if everything:
+        for hypothesis in question.hypotheses:
+            yield [Piece(f"  {hypothesis.name} ({hypothesis.confidence}): {hypothesis.title}")]
+            yield from _evidence(hypothesis, None)
+    elif answer is not None:
+        yield from _evidence(answer, SHOWN)
+    elif question.open:
+        names = ", ".join(hypothesis.name for hypothesis in question.open)
+        yield [Piece(f"  possible: {names}")]
+        for hypothesis in question.open if len(question.open) <= SHOWN else ():
+            yield from _evidence(hypothesis, 1, f"{hypothesis.name}: ")
+    elif question.hypotheses:
+        yield [Piece(f"  nothing fits; the nearest is {question.hypotheses[0].name}")]
+        yield from _evidence(question.hypotheses[0], SHOWN)
+    if answer is None and question.would_tell and (question.hypotheses or everything):
+        yield [Piece(f"  what would decide: {question.would_tell}", "dim")]
+
+
+def _evidence(hypothesis: PossibleAnswer, most: int | None, label: str = "") -> Iterator[Line]:
+    for sign, style, retained in (("+", "green", hypothesis.favour), ("-", "red", hypothesis.against)):
+        for evidence in _strongest(retained, most):
+            yield [Piece(f"    {sign} ", style), Piece(f"{label}{evidence.text}")]
+        left = 0 if most is None else len(retained) - most
+        if left > 0 and not label:
+            yield [Piece(f"    {sign} and {left} more; -v shows them", "dim")]
+
+
+def _strongest(evidence: Sequence[Evidence], most: int | None) -> Sequence[Evidence]:
+    if most is None:
+        return evidence
+    rank = ("proof", "strong", "weak")
+    return sorted(evidence, key=lambda one: rank.index(one.weight.value))[:most]

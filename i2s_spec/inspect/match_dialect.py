@@ -11,7 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import counted, quote
-from i2s_spec.inspect.identify.evidence import PROOF, STRONG, WEAK, Evidence, PossibleAnswer, Question, QuestionCase
+from i2s_spec.inspect.questions import PROOF, STRONG, WEAK, Evidence, PossibleAnswer, Question, QuestionCase
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, Dialect, Layout
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ def matched(file: File, tensor: Tensor, known: NDArray[np.int8], scale: float | 
     """
     import numpy as np
 
-    from i2s_spec.codec.payload_native import unpack_codes
-    from i2s_spec.codec.tail import read_tail
+    from i2s_spec.codec.native import unpack_codes
+    from i2s_spec.codec.observation import read_tail
     from i2s_spec.schema.dialect import CANONICAL
 
     span = tensor.span

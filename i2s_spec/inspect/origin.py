@@ -5,10 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from i2s_spec.errors import counted, quote
-from i2s_spec.inspect.identify.evidence import PROOF, STRONG, WEAK, Evidence, PossibleAnswer, Question, QuestionCase
-from i2s_spec.inspect.identify.observed import Observed
-from i2s_spec.schema.programs.producers import CONVERTERS, YOUNG_KEYS, Converter
-from i2s_spec.schema.programs.releases import RELEASES, Release
+from i2s_spec.inspect.questions import PROOF, STRONG, WEAK, Evidence, Observed, PossibleAnswer, Question, QuestionCase
+from i2s_spec.schema.releases import CONVERTERS, RELEASES, YOUNG_KEYS, Converter, Release
 
 #: Fewest keys that an order of keys can be told from.
 ENOUGH_KEYS = 8

@@ -1,23 +1,192 @@
-"""This module collects what is to be seen in a file about its origin: order of keys, inventory, extents, codes, tails."""
+"""This module defines evidence, hypotheses and questions, and how much a hypothesis with given evidence is worth.
+
+The scale is ordinal, not a probability; nothing here adds numbers up:
+
+    certain    it cannot be otherwise, short of forgery: a digest, a decoded reference, bytes that could come from
+               nowhere else
+    likely     something speaks for it that hardly anything else explains, and nothing of weight speaks against it
+    possible   nothing of weight speaks against it, and nothing tells it from the others that are possible
+    unlikely   something is in the file that it does not explain
+    excluded   the file shows the contrary
+
+A question is answered by the one hypothesis that is certain, or likely where no other is. Where several are left, the
+answer is that the file does not tell.
+"""
 
 from __future__ import annotations
 
 import re
+import struct
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from functools import cached_property
 from itertools import chain, islice, pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from i2s_spec.schema.block_layout import GROUP_LAYOUTS
+from i2s_spec.errors import Span
+from i2s_spec.inspect.survey import ByteRun, TensorSurvey
+from i2s_spec.schema.blocks import GROUP_LAYOUTS
+from i2s_spec.schema.faults import order_prefix
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, padded
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
-    from i2s_spec.inspect.leftovers import StaleTails
-    from i2s_spec.inspect.survey.result import Survey
-    from i2s_spec.inspect.survey.tensor_survey import TensorSurvey
+    from i2s_spec.inspect.survey import StaleTails, Survey
+
+
+class Weight(StrEnum):
+    """How much one piece of evidence shows."""
+
+    PROOF = "proof"
+    STRONG = "strong"
+    WEAK = "weak"
+
+
+PROOF, STRONG, WEAK = Weight.PROOF, Weight.STRONG, Weight.WEAK
+
+CERTAIN: Final = "certain"
+LIKELY: Final = "likely"
+POSSIBLE: Final = "possible"
+UNLIKELY: Final = "unlikely"
+EXCLUDED: Final = "excluded"
+
+#: From the best to the worst.
+CONFIDENCES: Final = (CERTAIN, LIKELY, POSSIBLE, UNLIKELY, EXCLUDED)
+
+#: The confidence of a question that the file does not answer.
+CANNOT_TELL: Final = "cannot tell"
+
+
+class Evidence(NamedTuple):
+    """One observation, as a sentence in which text from the file is escaped already, and where it was made."""
+
+    text: str
+    weight: Weight
+    span: Span | None = None
+
+
+class PossibleAnswer(NamedTuple):
+    """One possible answer, and what speaks for it and against it."""
+
+    name: str
+    title: str
+    favour: tuple[Evidence, ...] = ()
+    against: tuple[Evidence, ...] = ()
+
+    @property
+    def confidence(self) -> str:
+        """What the evidence makes of it; see the scale of this module."""
+        against = {evidence.weight for evidence in self.against}
+        favour = {evidence.weight for evidence in self.favour}
+        if PROOF in against:
+            return EXCLUDED
+        if PROOF in favour:
+            return CERTAIN
+        if STRONG in against:
+            return UNLIKELY
+        return LIKELY if STRONG in favour else POSSIBLE
+
+    @property
+    def rank(self) -> int:
+        """0 for certain, 4 for excluded."""
+        return CONFIDENCES.index(self.confidence)
+
+
+class Question(NamedTuple):
+    """What is asked of the file, the hypotheses (the best first), and what would answer it where they do not."""
+
+    name: str
+    text: str
+    hypotheses: tuple[PossibleAnswer, ...]
+    would_tell: str = ""
+
+    @property
+    def answer(self) -> PossibleAnswer | None:
+        """The hypothesis that stands alone, or None where the file does not tell."""
+        ranks = [hypothesis.rank for hypothesis in self.hypotheses]
+        if not ranks:
+            return None
+        best = min(ranks)
+        alone = ranks.count(best) == 1
+        if alone and best <= CONFIDENCES.index(LIKELY):
+            return self.hypotheses[ranks.index(best)]
+        return None
+
+    @property
+    def confidence(self) -> str:
+        """Of the answer; `cannot tell` where there is none."""
+        return self.answer.confidence if self.answer is not None else CANNOT_TELL
+
+    @property
+    def open(self) -> tuple[PossibleAnswer, ...]:
+        """The hypotheses that are left where there is no answer: the best of them, if the file does not exclude all."""
+        if not self.hypotheses:
+            return ()
+        best = min(hypothesis.rank for hypothesis in self.hypotheses)
+        if best > CONFIDENCES.index(POSSIBLE):
+            return ()
+        return tuple(hypothesis for hypothesis in self.hypotheses if hypothesis.rank == best)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The question as plain data."""
+        return {
+            "name": self.name,
+            "question": self.text,
+            "answer": self.answer.name if self.answer is not None else None,
+            "confidence": self.confidence,
+            "hypotheses": [
+                {
+                    "name": hypothesis.name,
+                    "title": hypothesis.title,
+                    "confidence": hypothesis.confidence,
+                    "for": [_plain(evidence) for evidence in hypothesis.favour],
+                    "against": [_plain(evidence) for evidence in hypothesis.against],
+                }
+                for hypothesis in self.hypotheses
+            ],
+            "would_tell": self.would_tell or None,
+        }
+
+
+def _plain(evidence: Evidence) -> dict[str, Any]:
+    span = evidence.span
+    where = None if span is None else {"start": span.start, "stop": span.stop, "path": span.path}
+    return {"text": evidence.text, "weight": evidence.weight.value, "span": where}
+
+
+class QuestionCase:
+    """Collects what speaks for and against the hypotheses of one question."""
+
+    def __init__(self, names: Sequence[tuple[str, str]]) -> None:
+        self._titles = dict(names)
+        self._favour: dict[str, list[Evidence]] = {name: [] for name in self._titles}
+        self._against: dict[str, list[Evidence]] = {name: [] for name in self._titles}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._titles)
+
+    def favour(self, name: str, text: str, weight: Weight, span: Span | None = None) -> None:
+        """Something speaks for a hypothesis."""
+        self._favour[name].append(Evidence(text, weight, span))
+
+    def against(self, name: str, text: str, weight: Weight, span: Span | None = None) -> None:
+        """Something speaks against a hypothesis."""
+        self._against[name].append(Evidence(text, weight, span))
+
+    def question(self, name: str, text: str, would_tell: str = "") -> Question:
+        """The question with its hypotheses, the best first; equals stay in the order in which they were named."""
+        made = [
+            PossibleAnswer(each, title, tuple(self._favour[each]), tuple(self._against[each]))
+            for each, title in self._titles.items()
+        ]
+        return Question(name, text, tuple(sorted(made, key=lambda hypothesis: hypothesis.rank)), would_tell)
+
+
+# --- observed --------------------------------------------------------------------------------------------------------
+# Collects what is to be seen in a file about its origin: order of keys, inventory, extents, codes, tails.
 
 #: Keys and tensors that are looked at, the first ones; no real file has as many.
 MOST: Final = 10_000
@@ -178,7 +347,6 @@ class Observed:
     @cached_property
     def _old(self) -> tuple[TensorSurvey, ...]:
         """What is in tensors with a number from before the release."""
-        from i2s_spec.inspect.identify.legacy import TENSORS, legacy_surveys
 
         if self.survey is None:
             return ()
@@ -207,7 +375,7 @@ class Observed:
     @cached_property
     def stale_tails(self) -> StaleTails:
         """Which tails hold leftovers, and of which tensor."""
-        from i2s_spec.inspect.leftovers import stale_tails
+        from i2s_spec.inspect.survey import stale_tails
 
         return stale_tails(self.file, self.survey)
 
@@ -220,3 +388,38 @@ class Observed:
         """The scales as 32-bit words."""
         order = self.file.byte_order
         return (int.from_bytes(tensor.tail[:4], order) for tensor in self.payloads())
+
+
+# --- legacy ----------------------------------------------------------------------------------------------------------
+# Looks into I2_S tensors that carry a number from before the release, which surveys take for other types.
+
+#: Tensors that are looked at, and bytes of each payload.
+TENSORS: Final = 64
+BYTES: Final = 1 << 20
+
+
+def legacy_surveys(file: File, rows: Iterator[tuple[int, bytes, tuple[int, ...], int]]) -> Iterator[TensorSurvey]:
+    """What is in some tensors that have the room of I2_S: the beginnings of their payloads, and their tails.
+
+    :param rows: row, name, ne and offset of each
+    """
+    for row, name, ne, offset in rows:
+        from i2s_spec.codec.native import count_codes  # only for such files: it imports NumPy
+
+        start, size = (file.data_start or 0) + offset, prod(ne) // 4
+        if prod(ne) % 4 or start + size + TAIL_BYTES > file.size:
+            continue
+        read = min(size, BYTES)
+        payload = file.source.read(start, read)
+        tail = file.source.read(start + size, TAIL_BYTES)
+        counts = count_codes(payload)
+        kind: Literal["zero", "replicated", "stale"]
+        kind = "zero" if not any(tail[4:]) else "replicated" if tail == tail[:4] * 8 else "stale"
+        (scale,) = struct.unpack(order_prefix(file.byte_order) + "f", tail[:4])
+        last: ByteRun | None = None
+        if read == size and payload:
+            length = len(payload) - len(payload.rstrip(payload[-1:]))
+            last = ByteRun(size - length, length, payload[-1])
+        yield TensorSurvey(
+            row, name, ne, start, size, read, read == size, counts, None, None, last, None, scale, tail, kind
+        )  # fmt: skip

@@ -7,20 +7,18 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from heapq import merge
-from itertools import chain
+from itertools import chain, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, overload
 
 from i2s_spec.codec.buffers import numbers
-from i2s_spec.codec.payload_facts import Groups, PayloadObservation
-from i2s_spec.schema.types import SCALE_BYTES
+from i2s_spec.codec.observation import Groups, PayloadObservation, TailKind
+from i2s_spec.errors import Span
+from i2s_spec.schema.types import SCALE_BYTES, TAIL_BYTES
 
 if TYPE_CHECKING:
     from i2s_spec.codec._survey import Parts
     from i2s_spec.gguf.reader import File
-    from i2s_spec.inspect.survey.reading import Mode
-    from i2s_spec.inspect.survey.tensor_survey import OtherSurvey, TensorSurvey
-
 
 _Columns = tuple[MutableSequence[int], MutableSequence[int], MutableSequence[int]]
 
@@ -179,8 +177,7 @@ class Survey(Sequence["TensorSurvey"]):
     def __getitem__(self, place: int | slice) -> TensorSurvey | list[TensorSurvey]:
         if isinstance(place, slice):
             return [self[i] for i in range(*place.indices(len(self)))]
-        from i2s_spec.codec.tail import classify
-        from i2s_spec.inspect.survey.tensor_survey import TensorSurvey, last_run, longest_run
+        from i2s_spec.codec.observation import classify
 
         of = self._of
         row, number, size = (column[place] for column in of.i2s)
@@ -210,7 +207,6 @@ class _Others(Sequence["OtherSurvey"]):
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
             return [self[i] for i in range(*place.indices(len(self)))]
-        from i2s_spec.inspect.survey.tensor_survey import OtherSurvey, last_run, longest_run
 
         of = self._of
         row, number, size = (column[place] for column in of.others)
@@ -225,3 +221,257 @@ class _Others(Sequence["OtherSurvey"]):
 
     def __iter__(self) -> Iterator[OtherSurvey]:
         return map(self.__getitem__, range(len(self)))
+
+
+# --- tensor survey ---------------------------------------------------------------------------------------------------
+# What a survey says of one tensor. Few are asked for: of most, counts and a scale are enough.
+
+
+class ByteRun(NamedTuple):
+    """Bytes of one value in a row: where in the payload they begin, how many they are, and which value."""
+
+    start: int
+    length: int
+    value: int
+
+    @property
+    def stop(self) -> int:
+        """The first byte after."""
+        return self.start + self.length
+
+
+class TensorSurvey(NamedTuple):
+    """What was seen in one I2_S tensor.
+
+    Offsets count from the first byte of the payload. Not read are the bytes that a sample leaves out and the holes of a
+    sparse file. `counts`, `first_unused` and the runs are about the `read` bytes only; where those are not the whole
+    payload, `complete` is False.
+    """
+
+    #: Place in the tensor table, name, and ggml's shape.
+    row: int
+    name: bytes
+    ne: tuple[int, ...]
+    #: First byte of the payload in the file, and how many bytes it has: a quarter of the elements.
+    start: int
+    payload_bytes: int
+    #: How many bytes of payload were read, and whether that is all of them.
+    read: int
+    complete: bool
+    #: How often each of the codes 0 to 3 occurs.
+    counts: tuple[int, int, int, int]
+    #: The first byte that holds a code 3, or None.
+    first_unused: int | None
+    #: The longest run of one byte, the first of equals; None where none has `codec.reference.LEAST_RUN` bytes.
+    longest_run: ByteRun | None
+    #: The run that ends the payload; None where its last byte was not read, or there is none.
+    last_run: ByteRun | None
+    #: A fingerprint of the payload: equal payloads have equal ones, and different ones hardly ever do unless somebody means
+    #: them to. None where it was not read whole.
+    digest: int | None
+    #: The float32 at the start of the tail, in the byte order of the file.
+    scale: float
+    #: All 32 bytes, and what the 28 after the scale hold.
+    tail: bytes
+    tail_class: TailKind
+
+    @property
+    def shares(self) -> tuple[float, float, float, float]:
+        """The counts as parts of one; zeros where nothing was seen."""
+        seen = max(1, sum(self.counts))
+        zero, one, two, three = (count / seen for count in self.counts)
+        return zero, one, two, three
+
+    @property
+    def constant(self) -> int | None:
+        """The value of every byte of the payload, where all are the same and were read; else None."""
+        run = self.last_run
+        return run.value if self.complete and run is not None and run.start == 0 else None
+
+    @property
+    def first_unused_element(self) -> int | None:
+        """The flat element whose code is the first code 3 in the order of the bytes, in the canonical layout."""
+        if self.first_unused is None:
+            return None
+        from i2s_spec.schema.i2s import elements_of
+
+        return elements_of(self.first_unused)[0]
+
+    def span(self, start: int, stop: int) -> Span:
+        """Bytes of the payload as a span of the file."""
+        return Span(self.start + start, self.start + stop, f"data[{self.row}]")
+
+    @property
+    def scale_span(self) -> Span:
+        """The four bytes of the scale."""
+        at = self.start + self.payload_bytes
+        return Span(at, at + 4, f"data[{self.row}].tail.scale")
+
+    @property
+    def unused_span(self) -> Span:
+        """The 28 bytes after the scale."""
+        at = self.start + self.payload_bytes
+        return Span(at + 4, at + TAIL_BYTES, f"data[{self.row}].tail.unused")
+
+
+class OtherSurvey(NamedTuple):
+    """What was seen in one tensor of another type; offsets count from its first byte."""
+
+    row: int
+    name: bytes
+    ne: tuple[int, ...]
+    #: Name of the type.
+    type: str
+    start: int
+    nbytes: int
+    read: int
+    complete: bool
+    longest_run: ByteRun | None
+    last_run: ByteRun | None
+    digest: int | None
+    #: For F16, BF16, F32 and F64: how many values are infinite or NaN, and where the first of them is.
+    non_finite: int
+    first_non_finite: int | None
+    #: Bytes of one value of these types, else 1.
+    width: int
+    #: What is in its groups, where each has a scale.
+    groups: Groups | None = None
+
+    def span(self, start: int, stop: int) -> Span:
+        """Bytes of the tensor as a span of the file."""
+        return Span(self.start + start, self.start + stop, f"data[{self.row}]")
+
+
+def last_run(seen: PayloadObservation, size: int) -> ByteRun | None:
+    """The run that ends a payload of `size` bytes."""
+    return ByteRun(seen.last, size - seen.last, seen.last_value) if seen.last_value >= 0 else None
+
+
+def longest_run(seen: PayloadObservation) -> ByteRun | None:
+    """The longest run of a payload."""
+    return ByteRun(seen.run_at, seen.run, seen.run_value) if seen.run > 0 else None
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+# How much of the payloads of a file is read; what is seen there is in `result`.
+
+Mode = Literal["full", "sample", "none"]
+
+#: Windows that a sample takes of a tensor.
+WINDOWS: Final = 16
+
+
+class Reading(NamedTuple):
+    """How much of the payloads is read, and by how many threads; `progress` is called with (bytes read, bytes in all).
+
+    `full` reads everything, `sample` a bounded part of each tensor: its beginning, its end, and windows spread evenly
+    between, so many in all; `none` nothing at all.
+    """
+
+    mode: Mode = "full"
+    threads: int = 1
+    progress: Callable[[int, int], None] | None = None
+    windows: int = WINDOWS
+
+
+# --- leftovers -------------------------------------------------------------------------------------------------------
+# Traces the 28 bytes after a scale: zeros, copies of the scale, bytes of an earlier tensor, or unknown.
+#
+# llama-quantize makes its tensors in one buffer, in the order of the table, and writes n/4 + 4 bytes of it. What it copies
+# out after those is what the last larger tensor left at the same place of the buffer (clause 6.1). Where the tails of a
+# file are such bytes, a C quantizer with a reused buffer has written it: nothing else explains 224 equal bits. Where they
+# are zeros although an earlier, larger tensor must have left something, it has not.
+
+#: Tensors of a survey that `stale_tails` traces, the first ones; no real file has as many.
+TRACED: Final = 4096
+#: F32 tensors are copied from file to file, past the buffer.
+_F32: Final = 0
+
+
+class Leftovers(NamedTuple):
+    """Places in a survey by what is after the scale; what is in none of the first three has zeros there."""
+
+    #: Seven more copies of the scale.
+    replicated: MutableSequence[int]
+    #: 28 bytes that an earlier, larger tensor has at the same place; and the rows of those tensors.
+    known: MutableSequence[int]
+    known_of: MutableSequence[int]
+    #: Other bytes.
+    unknown: MutableSequence[int]
+
+
+def leftovers(file: File, survey: Survey, places: Iterable[int] | None = None) -> Leftovers:
+    """Look after the scales of the tensors of a survey, or of those at some places of it; 28 bytes are read for each."""
+    wanted = bytearray(b"\x01" if places is None else b"\x00") * len(survey)
+    for one in places or ():
+        wanted[one] = 1
+    found = Leftovers(*(array("q") for _ in range(4)))
+    larger: list[tuple[int, int, int]] = []  # size, row, start: each earlier tensor of which the buffer holds an end
+    for row, start, size, place in survey.extents():
+        while larger and larger[-1][0] <= size:
+            larger.pop()
+        tail = survey.tail(place) if place is not None and wanted[place] else b""
+        if place is not None and tail[SCALE_BYTES:].strip(b"\0"):
+            if tail == tail[:SCALE_BYTES] * (TAIL_BYTES // SCALE_BYTES):
+                found.replicated.append(place)
+            elif larger and _holds(file, larger[-1][2] + size - TAIL_BYTES + SCALE_BYTES, tail[SCALE_BYTES:]):
+                found.known.append(place)
+                found.known_of.append(larger[-1][1])
+            else:
+                found.unknown.append(place)
+        if file.index.tensor(row).type != _F32:
+            larger.append((size, row, start))
+    return found
+
+
+def _holds(file: File, at: int, data: bytes) -> bool:
+    return file.source.read(at, len(data)) == data
+
+
+class Leftover(NamedTuple):
+    """A tail whose unused bytes are bytes of an earlier tensor: both names, and where those bytes lie in that tensor."""
+
+    name: bytes
+    source: bytes
+    start: int
+    stop: int
+    span: Span
+
+
+class StaleTails(NamedTuple):
+    """How many tails hold leftovers, the first whose bytes an earlier tensor has and how many such there are, and how many
+    tails are zero although leftovers were due."""
+
+    traced: int
+    first: Leftover | None
+    found: int
+    spared: int
+
+
+def stale_tails(file: File, survey: Survey | None) -> StaleTails:
+    """The leftovers of a survey, with an example; none of a file that was not surveyed."""
+    if survey is None or not len(survey):
+        return StaleTails(0, None, 0, 0)
+    places = range(min(len(survey), TRACED))
+    traced = leftovers(file, survey, places)
+    first = None
+    if traced.known:
+        tensor = survey[traced.known[0]]
+        at = tensor.payload_bytes + 4
+        source = file.index.tensor(traced.known_of[0]).name
+        first = Leftover(tensor.name, source, at, at + TAIL_BYTES - 4, tensor.unused_span)
+    stale = {*traced.known, *traced.unknown, *traced.replicated}
+    return StaleTails(
+        len(traced.known) + len(traced.unknown), first, len(traced.known), _spared(file, survey, stale)
+    )  # fmt: skip
+
+
+def _spared(file: File, survey: Survey, stale: set[int]) -> int:
+    """How many tails are zero although a larger tensor went through the buffer before."""
+    spared = largest = 0
+    for row, _, size, place in islice(survey.extents(), 2 * TRACED):
+        if place is not None and place not in stale and size < largest:
+            spared += 1
+        if file.index.tensor(row).type != _F32:
+            largest = max(largest, size)
+    return spared

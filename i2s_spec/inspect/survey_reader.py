@@ -24,11 +24,10 @@ from typing import TYPE_CHECKING, Final
 
 from i2s_spec.codec import _survey
 from i2s_spec.codec._survey import BLOCK, Parts
-from i2s_spec.codec.payload_facts import GROUPS_FROM
+from i2s_spec.codec.observation import GROUPS_FROM
 from i2s_spec.errors import FormatError, Span, TrustedText, counted
 from i2s_spec.gguf.source import FetchingSource, FileSource
-from i2s_spec.inspect.survey.reading import WINDOWS, Reading
-from i2s_spec.inspect.survey.result import Survey, Surveyed
+from i2s_spec.inspect.survey import WINDOWS, Reading, Survey, Surveyed
 from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, TensorType
 
@@ -278,8 +277,8 @@ class SurveyReader:
 
         Few files have such tensors; what knows them is imported for those.
         """
-        from i2s_spec.codec.blocks.kernel_kinds import KINDS, TILE, group_bytes
-        from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+        from i2s_spec.codec.blocks import KINDS, TILE, group_bytes
+        from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 
         layout = BLOCK_LAYOUTS.get(name)
         if layout is None:

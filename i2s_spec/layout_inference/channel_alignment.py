@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.inspect.evidence import profiles
-from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, Hypothesis
-from i2s_spec.inspect.evidence.roles import GAINS
+from i2s_spec.layout_inference import profiles
+from i2s_spec.layout_inference.hypotheses import HYPOTHESES, Hypothesis
+from i2s_spec.layout_inference.roles import GAINS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from i2s_spec.inspect.evidence.layout_evidence import LayoutEvidence
+    from i2s_spec.layout_inference.evidence import LayoutEvidence
 
 #: Channels that are shown, evenly spread over all.
 POINTS: Final = 192
 
 #: Matrices within a layer whose rows write what the columns of `ffn_down` read.
-SOURCES: Final = ("ffn_gate", "ffn_up")
+ALIGNED_SOURCES: Final = ("ffn_gate", "ffn_up")
 
 
 class Aligned(NamedTuple):
@@ -104,7 +104,7 @@ def _pairs(found: LayoutEvidence) -> Iterator[_Pair]:
             if gain is not None and len(gain) == matrix.cols:
                 yield _Pair(key, name, gain)
         if role == "ffn_down":
-            yield from (_Pair(key, name, None) for name in SOURCES if (layer, name) in found.counts)
+            yield from (_Pair(key, name, None) for name in ALIGNED_SOURCES if (layer, name) in found.counts)
 
 
 def _aligned(layout: str, one: NDArray[np.float64], other: NDArray[np.float64]) -> Aligned:

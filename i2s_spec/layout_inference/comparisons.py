@@ -17,17 +17,17 @@ from math import isnan, nan
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from i2s_spec.codec.buffers import packed, shaped
-from i2s_spec.inspect.evidence import grams, profiles
-from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, fitting, orders
-from i2s_spec.inspect.evidence.roles import GAINS, READERS, WRITERS
-from i2s_spec.inspect.evidence.zeros import zero_comparisons
+from i2s_spec.layout_inference import grams, profiles
+from i2s_spec.layout_inference.counts import zero_comparisons
+from i2s_spec.layout_inference.hypotheses import HYPOTHESES, fitting, orders
+from i2s_spec.layout_inference.roles import GAINS, READERS, WRITERS
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from i2s_spec.inspect.evidence.counted import Counted
-    from i2s_spec.inspect.evidence.roles import Matrix, Roles
+    from i2s_spec.layout_inference.counts import Counted
+    from i2s_spec.layout_inference.roles import Matrix, Roles
 
 #: Whether rows stay where they are, and a hypothesis for either.
 SIDES: Final = {True: next(h for h in HYPOTHESES if h.in_rows), False: next(h for h in HYPOTHESES if not h.in_rows)}

@@ -10,13 +10,12 @@ from math import isnan
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.codec.buffers import packed, zeros
-from i2s_spec.inspect.evidence import _bit_sums
-from i2s_spec.inspect.evidence.decision import Decision, decide
-from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, fitting
+from i2s_spec.layout_inference import _bit_sums
+from i2s_spec.layout_inference.hypotheses import HYPOTHESES, Decision, decide, fitting
 
 if TYPE_CHECKING:
-    from i2s_spec.inspect.evidence.comparisons import MatrixComparison
-    from i2s_spec.inspect.evidence.roles import Roles
+    from i2s_spec.layout_inference.comparisons import MatrixComparison
+    from i2s_spec.layout_inference.roles import Roles
 
 _NAMES: Final = [each.name for each in HYPOTHESES]
 _NONE: Final = dict.fromkeys(_NAMES, 0.0)

@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.codec.buffers import packed
 from i2s_spec.codec.isa import KernelSet, row_of, table
-from i2s_spec.inspect.evidence import _bit_sums, profiles
-from i2s_spec.inspect.evidence.hypotheses import BLOCK, HYPOTHESES
-from i2s_spec.inspect.evidence.profiles import VALUES
+from i2s_spec.layout_inference import _bit_sums, profiles
+from i2s_spec.layout_inference.hypotheses import BLOCK, HYPOTHESES
+from i2s_spec.layout_inference.profiles import VALUES
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from i2s_spec.gguf.source import Source
-    from i2s_spec.inspect.evidence.hypotheses import Hypothesis
-    from i2s_spec.inspect.evidence.roles import Matrix
+    from i2s_spec.layout_inference.hypotheses import Hypothesis
+    from i2s_spec.layout_inference.roles import Matrix
     from i2s_spec.schema.dialect import CodeMap
 
 #: Channels that are compared, in whole blocks, and rows or columns that they are compared over.
@@ -188,7 +188,7 @@ def score_as_read(one: memoryview[Any], others: Grams, read: Reads, found: memor
     :param found: float64 [2, hypotheses], in the same order, which is written where there is a way to read; not a number
         where one is constant, or channels are too few
     """
-    row = row_of(profiles.kernel_sets)
+    row = row_of(profiles.score_kernel_sets)
     _bit_sums.gram_scores(
         row, one, others[True], others[False], read.places, read.starts, read.firsts, read.numbers, VALUES, found
     )
@@ -203,7 +203,7 @@ def score_as_shared(
     :param found: likewise; not a number also where the first channels are not known
     """
     _bit_sums.shared_scores(
-        row_of(profiles.kernel_sets), row_of(kernel_sets), products, others[True], others[False], read.places, read.starts,
+        row_of(profiles.score_kernel_sets), row_of(kernel_sets), products, others[True], others[False], read.places, read.starts,
         read.firsts, read.numbers, width, share, VALUES, found,
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.codec.buffers import as_kind
 from i2s_spec.errors import FormatError
-from i2s_spec.inspect.evidence.counted import looked_at
+from i2s_spec.layout_inference.counts import looked_at
 from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from i2s_spec.errors import SettingError, counted, quote
-from i2s_spec.gguf.regular_file import read_regular
+from i2s_spec.gguf.source import read_regular
 from i2s_spec.linter.report_data import FileReport
-from i2s_spec.linter.selection.suppressions import seen_from
+from i2s_spec.linter.selection import seen_from
 from i2s_spec.schema.faults import NO_INPUT
 
 SCHEMA_VERSION = 1

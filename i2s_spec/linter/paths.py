@@ -10,12 +10,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from glob import glob
-from typing import BinaryIO, NamedTuple
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from i2s_spec.errors import FormatError
+from i2s_spec.errors import Fault, FormatError, MissingExtra, Span, TrustedText, quote
 from i2s_spec.gguf.source import is_address
+from i2s_spec.linter.engine import lint, open_reference
+from i2s_spec.linter.options import Options, defaults
+from i2s_spec.linter.report_data import Bug, FileReport, Report
+from i2s_spec.linter.rule import finding_of
+from i2s_spec.schema import faults
+
+if TYPE_CHECKING:
+    from i2s_spec.compare.known_weights import ReferenceWeights
 
 SUFFIX = ".gguf"
 
@@ -72,7 +83,7 @@ def _on_server(address: str) -> Iterator[Input]:
 
     :raises MissingExtra: where the extra [remote] is not installed
     """
-    from i2s_spec.remote.open_remote import files_of
+    from i2s_spec.remote.open import files_of
 
     try:
         for each in files_of(address, is_checkpoint):
@@ -188,7 +199,7 @@ def _is_new(folder: str, met: set[tuple[int, int]]) -> bool:
 
 def _listed(name: str, found: set[str]) -> Iterator[Input]:
     """The files that the names in a list stand for."""
-    from i2s_spec.gguf.regular_file import open_regular
+    from i2s_spec.gguf.source import open_regular
 
     try:
         if name == "@-":
@@ -219,3 +230,151 @@ def _names(stream: BinaryIO) -> Iterator[str]:
 def _name(name: bytes) -> Iterator[str]:
     if name.strip():
         yield os.fsdecode(name.removesuffix(b"\r"))
+
+
+# --- lint path -------------------------------------------------------------------------------------------------------
+# `lint_path`: it takes a path and options and returns plain data, for pools, queues and clusters.
+#
+# It reads only the file, its arguments and results can be pickled, and it never raises for a file: if i2s-spec itself
+# fails, the result says so. It can be used directly in a `map` of a process pool, Ray Data or Dask:
+#
+#     lint_path("model.gguf", Options(profile="security"))
+
+
+def lint_path(
+    path: str | os.PathLike[str],
+    options: Options | None = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    weights: ReferenceWeights | None = None,
+) -> dict[str, Any]:
+    """Check one file; the result is always a report as plain data.
+
+    :param path: a path, or an address of a server as `i2s_spec.remote.addresses` defines it
+    :param weights: the reference of the options, if it is open already
+    :returns: the report in the form that `lint --format json` gives for each file (`lint.schema.json`)
+    :raises ValueError, FormatError, OSError: for a reference that cannot be read
+    :raises MissingExtra: for an address, where the extra [remote] is not installed
+    """
+    options = options or defaults()
+    name = os.fspath(path)
+    if "\0" in name:
+        return unreadable(name, faults.UNREADABLE, reason="a file name cannot contain NUL")
+    with ExitStack() as stack:
+        if weights is None:
+            weights = stack.enter_context(open_reference(options))
+        try:
+            report = lint(name, options, progress=progress, weights=weights).as_dict()
+        except MissingExtra:
+            raise
+        except Exception as error:
+            if os.environ.get("I2S_DEBUG"):
+                raise
+            return failed(name, f"{type(error).__name__}: {quote(str(error), bare=True)}")
+    if options.skip_lfs and any(finding["code"] == faults.LFS_POINTER.code for finding in report["findings"]):
+        return skipped(report, "a Git LFS pointer: the model itself was not downloaded")
+    return report
+
+
+def failed(path: str, message: str) -> dict[str, Any]:
+    """The report on a file on which i2s-spec itself failed.
+
+    :param message: what happened, in words that need no escaping
+    """
+    return Report(path, (), {}, bugs=(Bug("lint", message),)).as_dict()
+
+
+def unreadable(path: str, fault: Fault, **details: str) -> dict[str, Any]:
+    """The report on an input that cannot be opened, with our own reason."""
+    return refused(
+        path, FormatError(fault, Span(0, 0), **{name: TrustedText(words) for name, words in details.items()})
+    )
+
+
+def refused(path: str, error: FormatError) -> dict[str, Any]:
+    """The report on an input that cannot be opened."""
+    return Report(path, (finding_of(error),), {}).as_dict()
+
+
+def skipped(report: FileReport, reason: str) -> dict[str, Any]:
+    """The report on a file that was not checked, on request."""
+    summary = {**report["summary"], "errors": 0, "warnings": 0, "notes": 0, "elided": {}}
+    return {**report, "ok": True, "findings": [], "skipped": reason, "summary": summary}
+
+
+# --- lint paths ------------------------------------------------------------------------------------------------------
+# Checks many files: each gets its report, even if others fail, in the order of the names.
+
+#: Path and report of one file after another; a caller that stops early must close the iterator.
+Reports = Generator[tuple[str, dict[str, Any]], None, None]
+
+#: A function that reports on a folder of safetensors as plain data; for several processes it must be picklable.
+Folders = Callable[[str, Options], dict[str, Any]]
+
+
+def lint_paths(
+    names: Iterable[str],
+    options: Options | None = None,
+    jobs: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+    weights: ReferenceWeights | None = None,
+    folders: Folders | None = None,
+) -> Reports:
+    """Check the files that names stand for (see `i2s_spec.linter.paths`), each as `lint_path` does.
+
+    :param jobs: how many processes check files; one file, or one job, is checked in this process
+    :param progress: called while payloads are read, if this process reads them
+    :param weights: the reference of the options, if it is open already
+    :param folders: checks folders of safetensors, such as `lint_folder` of `i2s_spec.checkpoints`
+    :returns: path and report of each file, in order, as soon as they are ready; memory does not grow with their number
+    :raises ValueError, FormatError, OSError: for a reference that cannot be read
+    """
+    options = options or defaults()
+    files = inputs(names)
+    first = list(islice(files, 2))
+    if jobs == 1 or len(first) < 2:
+        return _here(chain(first, files), options, progress, weights, folders)
+    return _by_pool(chain(first, files), options, jobs, folders)
+
+
+def _here(
+    files: Iterable[Input],
+    options: Options,
+    progress: Callable[[int, int], None] | None,
+    weights: ReferenceWeights | None,
+    folders: Folders | None,
+) -> Reports:
+    """Report on one file after another; the reference is opened once for all of them."""
+    with ExitStack() as stack:
+        if weights is None:
+            weights = stack.enter_context(open_reference(options))
+        for file in files:
+            yield file.path, report_on(file, options, progress, weights, folders)
+
+
+def _by_pool(files: Iterable[Input], options: Options, jobs: int, folders: Folders | None) -> Reports:
+    from i2s_spec.linter.process_pool import Died, in_order
+
+    for file, report in in_order(partial(report_on, options=options, folders=folders), files, jobs):
+        yield file.path, failed(file.path, str(report)) if isinstance(report, Died) else report
+
+
+def report_on(
+    file: Input,
+    options: Options,
+    progress: Callable[[int, int], None] | None = None,
+    weights: ReferenceWeights | None = None,
+    folders: Folders | None = None,
+) -> dict[str, Any]:
+    """The report on one input, even if nothing can be read from it."""
+    if isinstance(file.problem, FormatError):
+        return refused(file.path, file.problem)
+    if file.problem:
+        return unreadable(file.path, faults.UNREADABLE, reason=file.problem)
+    if file.checkpoint:
+        if folders is None:
+            return unreadable(
+                file.path, faults.UNREADABLE, reason="it is a folder of safetensors files, not a GGUF file"
+            )
+        return folders(file.path, options)
+    return lint_path(file.path, options, progress=progress, weights=weights)

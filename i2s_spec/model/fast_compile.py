@@ -10,23 +10,177 @@ afterwards.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.gguf.source import HUGE_PAGE, huge_pages
 from i2s_spec.model import _fast
-from i2s_spec.model.fast.plan import FastPlan, NotTranslated, RotationAngles, Slot, address
-from i2s_spec.model.fast.slots import SlotAllocator
-from i2s_spec.model.graph.graph import Graph, Node
-from i2s_spec.model.grouped import Grouped
+from i2s_spec.model.graph import Graph, Node
 from i2s_spec.model.reference import matmul
 from i2s_spec.model.reference.embedding_table import EmbeddingTable
-from i2s_spec.model.weights import DENSE, ModelWeights, Ternary
+from i2s_spec.model.weights import DENSE, Grouped, ModelWeights, Ternary
+from i2s_spec.schema.blocks import GROUP_LAYOUTS
+from i2s_spec.schema.dialect import CANONICAL
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from i2s_spec.gguf.reader import Tensor
+    from i2s_spec.model._fast import Program
+
+
+# --- plan ------------------------------------------------------------------------------------------------------------
+# The parts of a program for compiled kernels: steps, slots for values, and tables that steps read.
+#
+# A value has `width` floats for every token; all values of a pass are in one block of memory, and the slots of values
+# that are no longer needed are reused.
+
+#: Alignment of values, in floats: with one token, every value begins a cache line.
+LINE: Final = 16
+
+
+class NotTranslated(Exception):
+    """A graph has an operation or a shape that no step of a program supports."""
+
+
+def address(array: NDArray[Any]) -> int:
+    """The address of an array."""
+    return int(array.__array_interface__["data"][0])
+
+
+@dataclass
+class Storage:
+    """The storage of a value: `at` floats before it for every token, `width` floats, and the number of its names."""
+
+    at: int
+    width: int
+    users: int = 1
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A value: its slot, and the width of the unit that is normed or rotated separately: a head, or all of it."""
+
+    storage: Storage
+    inner: int
+
+    @property
+    def at(self) -> int:
+        return self.storage.at
+
+    @property
+    def width(self) -> int:
+        return self.storage.width
+
+
+@dataclass(frozen=True)
+class RotationAngles:
+    """The parameters of the angles of rotations, and the number of the step that needs them."""
+
+    step: int
+    base: float
+    dims: int
+    scale: float
+    factors: str | None
+
+
+@dataclass
+class FastPlan:
+    """A program and its data.
+
+    :param width: floats of all slots, for every token
+    :param columns: most columns of a ternary matrix, in whole blocks
+    :param start: slot of the embedding
+    :param done: how many nodes of the graph the program computes
+    :param result: rows of the head if the program includes it, else 0
+    :param end: the slot from which the rest of the graph continues, if there is a rest
+    :param arrays: arrays whose addresses are in the program
+    """
+
+    program: Program
+    width: int
+    columns: int
+    start: Slot
+    done: int = 0
+    result: int = 0
+    end: Slot | None = None
+    rotations: list[RotationAngles] = field(default_factory=list)
+    arrays: list[Any] = field(default_factory=list)
+    #: Cosines and sines by position, and the number of positions.
+    angles: list[Any] = field(default_factory=list)
+    positions: int = 0
+    #: Floats of a token's keys and values by layer, keys first.
+    widths: dict[tuple[int, int], int] = field(default_factory=dict)
+    #: The most floats that a part of the keys of one token leaves, over all layers.
+    partial: int = 1
+    #: The same by kind, keys first, in the form of a cache.
+    cache_widths: tuple[tuple[int, ...], ...] = ()
+
+
+# --- slots -----------------------------------------------------------------------------------------------------------
+# Allocates memory for the values of a program, and frees it after the last node that needs them.
+
+
+class SlotAllocator:
+    """The storage of the values of a graph while a program runs.
+
+    :param graph: the graph with the values
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        #: The slot of each value that is still needed.
+        self.slots: dict[str, Slot] = {}
+        #: Floats of all values of a token.
+        self.width = 0
+        self.free: dict[int, list[int]] = defaultdict(list)
+        self.uses = self._uses()
+
+    def _uses(self) -> dict[str, int]:
+        """The last use of each value; for queries the node of the weighted values, because its step does all of
+        attention."""
+        uses = dict(self.graph.last_use)
+        for at, node in enumerate(self.graph.nodes):
+            for name in self._queries(node):
+                uses[name] = max(at, uses[name])
+        return uses
+
+    def _queries(self, node: Node) -> tuple[str, ...]:
+        if node.op != "weighted_values":
+            return ()
+        return self.graph[self.graph[node.inputs[0]].inputs[0]].inputs[:1]
+
+    def new(self, name: str, width: int, inner: int | None = None) -> Slot:
+        """A slot for the value of a node."""
+        size = -(-width // LINE) * LINE
+        if self.free[size]:
+            at = self.free[size].pop()
+        else:
+            at, self.width = self.width, self.width + size
+        slot = self.slots[name] = Slot(Storage(at, width), inner or width)
+        return slot
+
+    def same(self, name: str, slot: Slot) -> None:
+        """Another name of a value."""
+        slot.storage.users += 1
+        self.slots[name] = slot
+
+    def release(self, at: int, node: Node) -> None:
+        """Free the storage of values that no later node needs."""
+        for name in {node.name, *node.inputs, *self._queries(node)}:
+            if name in self.slots and self.uses[name] == at and name not in self.graph.results:
+                storage = self.slots.pop(name).storage
+                storage.users -= 1
+                if not storage.users:
+                    self.free[-(-storage.width // LINE) * LINE].append(storage.at)
+
+
+# --- compile ---------------------------------------------------------------------------------------------------------
 
 
 def translate(graph: Graph, weights: ModelWeights, tables: dict[str, EmbeddingTable]) -> FastPlan:
@@ -255,3 +409,80 @@ _NODES: Final[dict[str, Callable[[_Translation, Node], None]]] = {
     **dict.fromkeys(("scale", "multiply_by"), _Translation._times),
     "bias": _Translation._bias,
 }
+
+
+# --- preload ---------------------------------------------------------------------------------------------------------
+# The weights of a model into memory before they are used, in the order of their use.
+#
+# Data that is read for every token should be in few huge pages and begin at cache lines: reading is then as fast as the
+# memory. A memory map of the file has neither, and its pages may not be loaded. So the tensors are read once, with all
+# allowed threads, into one block of anonymous memory.
+
+#: Bytes that are read at a time.
+PIECE: Final = 8 << 20
+#: Alignment of tensors, in bytes.
+CACHE_LINE: Final = 64
+
+#: Called with (bytes that were read, bytes in all).
+Progress = Callable[[int, int], object]
+
+
+def preload(weights: ModelWeights, graph: Graph, threads: int = 1, progress: Progress | None = None) -> None:
+    """Read the tensors of a graph that are used unchanged, as they are in the file.
+
+    For a file in memory nothing is done. Tensors in another dialect or byte order are converted anyway, when they are
+    needed.
+
+    :raises FormatError: if the file does not hold a tensor, or cannot be read
+    """
+    source = weights.file.source
+    if source.view is not None or weights.file.byte_order != "little":
+        return
+    names = dict.fromkeys(name for node in graph for name in node.weights)
+    tensors = [weights.tensor(name) for name in names]
+    tensors = [each for each in tensors if _as_it_is(each, weights)]
+    spans = [each.span for each in tensors]
+    for tensor, span in zip(tensors, spans, strict=True):
+        tensor.require(span)
+    sizes = [span.stop - span.start for span in spans]
+    starts = np.cumsum([0, *(-(-size // CACHE_LINE) * CACHE_LINE for size in sizes)]).tolist()
+    if not starts[-1]:
+        return
+    memory = pages(starts[-1])
+    places = [memory[start : start + size] for start, size in zip(starts, sizes, strict=False)]
+
+    def read(piece: tuple[int, NDArray[np.uint8]]) -> int:
+        start, into = piece
+        source.readinto(start, into.data)
+        return into.size
+
+    alone = not hasattr(source, "fileno")  # other sources keep a file position, or are remote
+    done, total = 0, sum(sizes)
+    with ThreadPoolExecutor(1 if alone else threads) as pool:
+        for count in pool.map(read, _pieces([span.start for span in spans], places)):
+            done += count
+            if progress is not None:
+                progress(done, total)
+    for tensor, place in zip(tensors, places, strict=True):
+        weights.preloaded[tensor.name] = place
+
+
+def pages(size: int) -> NDArray[np.uint8]:
+    """Memory that begins at a huge page and consists of huge pages, if the system has them."""
+    whole = np.frombuffer(huge_pages(size + HUGE_PAGE), dtype=np.uint8)
+    skip = -int(whole.__array_interface__["data"][0]) % HUGE_PAGE
+    return whole[skip : skip + size]
+
+
+def _as_it_is(tensor: Tensor, weights: ModelWeights) -> bool:
+    kind = None if tensor.type is None else tensor.type.name
+    if kind != "I2_S":
+        return kind not in GROUP_LAYOUTS
+    dialect: Any = weights.dialect
+    return (dialect.layout, dialect.code_map) == (CANONICAL.layout, CANONICAL.code_map)
+
+
+def _pieces(starts: list[int], places: list[NDArray[np.uint8]]) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    for start, place in zip(starts, places, strict=True):
+        for at in range(0, place.size, PIECE):
+            yield start + at, place[at : at + PIECE]

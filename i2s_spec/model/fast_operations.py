@@ -15,25 +15,23 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.codec.isa import KernelSet, chosen, table
-from i2s_spec.model import _fast
-from i2s_spec.model.arithmetic import reductions
-from i2s_spec.model.fast import compile, preload
-from i2s_spec.model.fast.plan import NotTranslated, address
-from i2s_spec.model.grouped import Grouped
-from i2s_spec.model.numeric_profile import ActivationQuantizer
-from i2s_spec.model.reference import executor, matmul, rope
-from i2s_spec.model.reference.activation_quant import Quantized
+from i2s_spec.model import _fast, fast_compile
+from i2s_spec.model.fast_compile import NotTranslated, address
+from i2s_spec.model.numerics import ActivationQuantizer
+from i2s_spec.model.reference import attention, matmul, operations, reductions
+from i2s_spec.model.reference.bitlinear import Quantized
 from i2s_spec.model.reference.linear import Projections
 from i2s_spec.model.reference.operations import Operations
+from i2s_spec.model.weights import Grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
-    from i2s_spec.model.fast.plan import FastPlan
-    from i2s_spec.model.graph.graph import Graph, Node
-    from i2s_spec.model.numeric_profile import NumericProfile
+    from i2s_spec.model.fast_compile import FastPlan
+    from i2s_spec.model.graph import Graph, Node
+    from i2s_spec.model.numerics import NumericProfile
     from i2s_spec.model.reference.run import Run
     from i2s_spec.model.weights import ModelWeights, Ternary
 
@@ -138,7 +136,7 @@ class FastOperations(Operations):
         self, graph: Graph, weights: ModelWeights, progress: Callable[[int, int], object] | None = None
     ) -> None:
         """Read all weights, and compile the graph."""
-        preload.preload(weights, graph, self.threads, progress)
+        fast_compile.preload(weights, graph, self.threads, progress)
         self.plan(graph, weights, {})
 
     def whole(self, graph: Graph, given: Mapping[str, Any], run: Run) -> dict[str, Any] | None:
@@ -152,7 +150,7 @@ class FastOperations(Operations):
     def plan(self, graph: Graph, weights: ModelWeights, tables: dict[str, Any]) -> FastPlan | None:
         if id(graph) not in self._programs:
             try:
-                plan = compile.translate(graph, weights, tables) if is_original(self.profile) else None
+                plan = fast_compile.translate(graph, weights, tables) if is_original(self.profile) else None
             except NotTranslated:
                 plan = None
             self._programs[id(graph)] = graph, plan
@@ -160,7 +158,7 @@ class FastOperations(Operations):
 
     def _passed(self, plan: FastPlan, graph: Graph, given: Mapping[str, Any], run: Run) -> dict[str, Any]:
         first = graph.nodes[0]
-        x = executor.evaluate(first, [given[name] for name in first.inputs], run, self)
+        x = operations.evaluate(first, [given[name] for name in first.inputs], run, self)
         tokens, memory = len(x), self._memory
         caches = np.concatenate(
             [each.cache.reserve(each.stop - each.start, plan.cache_widths) for each in run.sequences]
@@ -189,7 +187,7 @@ class FastOperations(Operations):
         start, width = plan.end.at * tokens, plan.end.width
         count = tokens if node.op == "pool" else rows
         value = self._memory.values[start : start + count * width].reshape(count, width).copy()
-        return {node.name: executor.evaluate(node, [value], run, self)}
+        return {node.name: operations.evaluate(node, [value], run, self)}
 
     def _turn(self, plan: FastPlan, weights: ModelWeights, positions: int) -> None:
         """Compute the angles of at least this many positions."""
@@ -201,7 +199,7 @@ class FastOperations(Operations):
             key = each.base, each.dims, each.scale, each.factors
             if key not in made:
                 factors = None if each.factors is None else weights.vector(each.factors)
-                made[key] = rope.cos_sin(self.profile.angles, np.arange(count), *key[:3], factors)
+                made[key] = attention.cos_sin(self.profile.angles, np.arange(count), *key[:3], factors)
             plan.program.tables(each.step, *(address(table) for table in made[key]))
         plan.angles, plan.positions = list(made.values()), count
 

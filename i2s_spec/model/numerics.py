@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from i2s_spec.errors import SettingError, quote
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures import ARCHITECTURES
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ NUMERIC_PROFILES: Final[Mapping[str, NumericProfile]] = {
             cache="f16",
             soft_max="f32",
             activation="f32",
-            operations="i2s_spec.model.fast.fast_operations:FastOperations",
+            operations="i2s_spec.model.fast_operations:FastOperations",
         ),
     )
 }

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from i2s_spec.errors import FormatError, MissingExtra
 from i2s_spec.remote.addresses import BucketAddress, HubAddress, WebAddress, endpoint, parse
+from i2s_spec.remote.http_source import CONTENT_RANGE, RangeSource, etag_of
 from i2s_spec.remote.policy import current, refused
-from i2s_spec.remote.range_source import RangeSource
 
 SUFFIX = ".gguf"
 
@@ -40,8 +40,7 @@ def open_remote(text: str) -> RangeSource | str:
 
             return BucketSource(text, address)
         if isinstance(address, WebAddress):
-            from i2s_spec.remote.http_source import HttpSource
-            from i2s_spec.remote.transport import Transport
+            from i2s_spec.remote.http_source import HttpSource, Transport
 
             return HttpSource(text, address.url, Transport(current()))
         return _of_hub(text, address)
@@ -141,7 +140,7 @@ def pinned_folder(text: str) -> PinnedFolder:
         if not isinstance(address, HubAddress):
             raise refused("it names one file; a folder or a repository of a hub is needed")
         from i2s_spec.remote import hub
-        from i2s_spec.remote.transport import misbehaves
+        from i2s_spec.remote.http_source import misbehaves
 
         commit, names = hub.list_files(address)
         if commit is None:
@@ -160,3 +159,51 @@ def pinned_folder(text: str) -> PinnedFolder:
         )
     except FormatError as error:
         raise error.of_file(text) from None
+
+
+# --- content identity ------------------------------------------------------------------------------------------------
+# Asks a server for the identity (ETag) of a file's content, which shows whether it changed; it reads one
+# byte.
+
+
+class ContentIdentity(NamedTuple):
+    """The server's identity of a file's content, and its size in bytes."""
+
+    etag: str
+    size: int
+
+
+def identity_of(text: str) -> ContentIdentity | None:
+    """The identity of the file at an address; None if the server does not give it, and for a repository.
+
+    It equals `etag` and `size` of the source of the same address.
+
+    :raises FormatError: S911 to S918
+    :raises MissingExtra: where the extra [remote] is not installed
+    """
+    require_extra(text)
+    address = parse(text)
+    if isinstance(address, BucketAddress):
+        from i2s_spec.remote.bucket_source import BucketSource
+
+        source = BucketSource(text, address)
+        source.close()
+        return None if source.etag is None else ContentIdentity(source.etag, source.size)
+    from i2s_spec.remote import hub
+    from i2s_spec.remote.http_source import Transport
+
+    if isinstance(address, HubAddress):
+        if not address.path or hub.is_offline():
+            return None
+        url, transport = hub.url_of(address), hub.transport(hub.ETAG_TIMEOUT)
+    else:
+        url, transport = address.url, Transport(current())
+    try:
+        with transport.get(url, {"Range": "bytes=0-0"}, (416,)) as answer:
+            etag = etag_of(answer)
+            found = CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", "").strip())
+            if etag is None or answer.status != 206 or found is None:
+                return None
+            return ContentIdentity(etag, int(found["size"]))
+    finally:
+        transport.close()

@@ -16,7 +16,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import counted, quote
-from i2s_spec.schema.architectures.architecture import declared_architecture
+from i2s_spec.schema.architectures import declared_architecture
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

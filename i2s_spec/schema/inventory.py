@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from i2s_spec.schema.architectures.keys import EXPECTED, OPTIONAL, REQUIRED
+from i2s_spec.schema.keys import EXPECTED, OPTIONAL, REQUIRED
 
 #: The roles of tensors; I2_S was made for `projection`.
 ROLES: Final = {

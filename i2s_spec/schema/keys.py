@@ -72,7 +72,7 @@ FILE_TYPES: Final = {
 }  # fmt: skip
 FILE_TYPE_I2_S: Final = 40
 #: Numbers with the type of nearly all their files: every official I2_S file says 40, every Q2_0 file of llama.cpp 41.
-#: For these, `schema.numbers` is not needed, whose import takes longer than the rules run.
+#: For these, `schema.type_registry` is not needed, whose import takes longer than the rules run.
 USUAL_FILE_TYPES: Final = frozenset({(FILE_TYPE_I2_S, "I2_S"), (41, "Q2_0"), (141, "PQ2_0"), (143, "PTQ1_0")})
 
 #: Numbers that one fork writes although they mean another type in all other programs.

@@ -6,10 +6,10 @@ import io
 import math
 from typing import Any
 
-from i2s_spec.errors import FormatError
+from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource, StreamSource
-from i2s_spec.schema import gguf
+from i2s_spec.schema import container, faults
 from i2s_spec.schema.types import ValueType
 
 
@@ -21,7 +21,7 @@ def scanner_against_schema(data: bytes) -> str | None:
     :raises AssertionError: if the twins differ
     """
     try:
-        parsed, fault = gguf.parse(data), None
+        parsed, fault = container.parse(data), None
     except FormatError as error:
         parsed, fault = None, error
     for source in (BufferSource(data), StreamSource(io.BytesIO(data))):
@@ -68,3 +68,44 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return "nan" if isinstance(value, float) and math.isnan(value) else value
+
+
+# --- vanishing -------------------------------------------------------------------------------------------------------
+# A file that changes while it is read, as when a download is restarted.
+
+
+class Vanishing(BufferSource):
+    """A source that can be read a limited number of times; then each read raises S903, as for a changed file.
+
+    :param reads: how often it can be read
+
+    ``told`` is whether ``changed()`` has said so.
+    """
+
+    def __init__(self, data: bytes, reads: int) -> None:
+        super().__init__(data)
+        self.reads = reads
+        self.reported = False
+
+    @property
+    def view(self) -> None:
+        """None: everything is to be read."""
+        return None
+
+    def read(self, start: int, length: int) -> bytes:
+        self._count()
+        return super().read(start, length)
+
+    def readinto(self, start: int, buffer: memoryview) -> None:
+        self._count()
+        super().readinto(start, buffer)
+
+    def changed(self) -> str | None:
+        """The check that the linter makes at its end."""
+        self.reported = self.reads < 0
+        return "it has gone" if self.reported else None
+
+    def _count(self) -> None:
+        self.reads -= 1
+        if self.reads < 0:
+            raise FormatError(faults.CHANGED, Span(0, self.size), reason=TrustedText("it has gone"))

@@ -29,12 +29,10 @@ from random import Random
 from typing import Final
 
 from i2s_spec.errors import FormatError
-from i2s_spec.testing.mutator import data as mutator_data
-from i2s_spec.testing.mutator import fields as mutator_fields
-from i2s_spec.testing.mutator import records as mutator_records
-from i2s_spec.testing.mutator.anatomy import Anatomy, dissect
-from i2s_spec.testing.mutator.edit import OPERATORS, Mutation, Operator
-from i2s_spec.testing.mutator.numbers import edges, floats, lies
+from i2s_spec.testing import mutations as mutator_data
+from i2s_spec.testing import mutations as mutator_fields
+from i2s_spec.testing import mutations as mutator_records
+from i2s_spec.testing.anatomy import OPERATORS, Anatomy, Mutation, Operator, dissect, edges, floats, lies
 
 __all__ = [
     "Mutation",

@@ -1,21 +1,24 @@
 """This module makes the vectors of whole files: sound files, files with one fault each, and files that a reader only
-has to survive."""
+has to survive.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from hashlib import sha256
+from typing import Any, Final
 
-from i2s_spec.conformance.phases import Phase, phase_of
-from i2s_spec.conformance.vectors.container_json import container_json
-from i2s_spec.conformance.vectors.draft import Draft
+from i2s_spec.compare.hash import canonical_value
+from i2s_spec.conformance.malformed_suite import Phase, phase_of
+from i2s_spec.conformance.vectors.vector import Draft
 from i2s_spec.fuzzing.inputs import sound
-from i2s_spec.gguf.reader import open
+from i2s_spec.gguf.reader import File, KeyValue, open
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.rule import Rule, Severity
 from i2s_spec.linter.rules import REGISTRY
+from i2s_spec.schema.types import VALUE_LABELS, ValueType
 from i2s_spec.testing.malformed import Case, malformed
 
 #: Larger malformed files are left to `i2s vectors export --malformed`: 140 of them are whole models with one wrong key.
@@ -222,3 +225,64 @@ def _disputed_floats() -> Iterator[Draft]:
     ):  # fmt: skip
         yield Draft(f"container/floats/{name}", "container", "2.4" if "key" in name else "2.7", data, comment,
                     verdict="survive")  # fmt: skip
+
+
+# --- container json --------------------------------------------------------------------------------------------------
+# The contents of a container as JSON, with which every reader can be compared (`INTERPRETING.md`,
+# container).
+#
+#     {"alignment":32,"byte_order":"little","kv":[...],"tensors":[...],"version":3}
+#
+# Numeric values are text, so that no reader loses digits of 64-bit numbers: integers in decimal, floats as their bits in
+# hexadecimal. An array is its element type, its length, and the SHA-256 of its elements as a little-endian file has them.
+
+#: Bytes of an array before its elements: element type and length, after the type of the value.
+_ARRAY_HEAD = 16
+
+
+def container_json(file: File) -> dict[str, Any]:
+    """Header, key-values and tensor infos of an open file.
+
+    :raises FormatError: for a tensor whose size is not known
+    """
+    return {
+        "version": file.version,
+        "byte_order": file.byte_order,
+        "alignment": file.alignment,
+        "kv": [_key_value(file, entry) for entry in file.metadata.rows],
+        "tensors": [
+            {
+                "name": tensor.name,
+                "type": tensor.number,
+                "ne": list(tensor.ne),
+                "offset": tensor.span.start,
+                "nbytes": tensor.nbytes,
+            }
+            for tensor in file.tensors.rows
+        ],
+    }
+
+
+def _key_value(file: File, entry: KeyValue) -> dict[str, Any]:
+    raw = b"".join(canonical_value(file, entry))
+    found: dict[str, Any] = {"key": entry.name.decode("utf-8"), "type": VALUE_LABELS[ValueType(entry.type)]}
+    if entry.type == ValueType.ARRAY:
+        return {
+            **found,
+            "of": VALUE_LABELS[ValueType(entry.element)],
+            "count": entry.count,
+            "sha256": sha256(raw[_ARRAY_HEAD:]).hexdigest(),
+        }
+    data = raw[4:]
+    if entry.type == ValueType.STRING:
+        text = data[8:]
+        try:
+            return {**found, "value": text.decode("utf-8")}
+        except UnicodeDecodeError:
+            return {**found, "hex": text.hex()}
+    if entry.type == ValueType.BOOL:
+        return {**found, "value": data != b"\0"}
+    if entry.type in (ValueType.FLOAT32, ValueType.FLOAT64):
+        return {**found, "bits": data[::-1].hex()}
+    signed = entry.type in (ValueType.INT8, ValueType.INT16, ValueType.INT32, ValueType.INT64)
+    return {**found, "value": str(int.from_bytes(data, "little", signed=signed))}

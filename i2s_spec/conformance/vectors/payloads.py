@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.codec import native
-from i2s_spec.codec.remainder.dropped import UndefinedElementsWarning
-from i2s_spec.codec.tail import write_tail
-from i2s_spec.conformance.vectors import chance
-from i2s_spec.conformance.vectors.draft import Draft
-from i2s_spec.conformance.vectors.feature_flags import LAYOUT_NAMES
-from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.codec import blocks_native, native
+from i2s_spec.codec.blocks import blocks_of
+from i2s_spec.codec.lookup_tables import Tiles, unpack_tl1, unpack_tl2
+from i2s_spec.codec.observation import write_tail
+from i2s_spec.codec.shape import UndefinedElementsWarning
+from i2s_spec.conformance.vectors import vector
+from i2s_spec.conformance.vectors.vector import LAYOUT_NAMES, Draft
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 from i2s_spec.schema.dialect import CANONICAL, CODE_MAPS, Dialect, parse
-from i2s_spec.schema.types import TAIL_BYTES
+from i2s_spec.schema.faults import ByteOrder
+from i2s_spec.schema.types import BY_NAME, TAIL_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -140,7 +142,7 @@ def _layouts() -> Iterator[Draft]:
         comment = "Rows and groups all differ, so that no other order of reading passes by luck."
         flags = (*_ORDERS, *_CODES, f"layout-not-{name}", "transposed", "offset-by-one",
                  "offset-by-a-group", "unsigned-trits", "nibbles-swapped", "rows-as-ne0")  # fmt: skip
-        yield decode(f"{name}/differing", chance.trits(f"{name}/differing", 8, 384), comment, dialect=layout, flags=flags,
+        yield decode(f"{name}/differing", vector.trits(f"{name}/differing", 8, 384), comment, dialect=layout, flags=flags,
                      clause="5.3" if canonical else "5.5", requirement="R5.5-1")  # fmt: skip
         one = np.zeros((4, 128), dtype=np.int8)
         one[0, 1], one[1, 37], one[2, 66], one[3, 127] = 1, -1, 1, -1
@@ -175,13 +177,13 @@ def _shapes() -> Iterator[Draft]:
         (5, 128, "An odd number of rows."),
         (3, 640, "Rows of five blocks."),
     ):
-        yield decode(f"shape/{rows}x{cols}", chance.trits(f"shape/{rows}x{cols}", rows, cols), word,
+        yield decode(f"shape/{rows}x{cols}", vector.trits(f"shape/{rows}x{cols}", rows, cols), word,
                      flags=("transposed", "last-block-dropped"), requirement="R5.3-2")  # fmt: skip
-    trits = chance.trits("rows-of-64", 4, 64)
+    trits = vector.trits("rows-of-64", 4, 64)
     yield replace(decode("shape/rows-of-64", trits, "Rows of 64: a block spans two rows. A file must not have it (R5.3-2); "
                          "whole tensors still decode.", requirement="R5.3-2"),
                   verdict="either", rule="I103", flags=("blocks-restart-at-rows",))  # fmt: skip
-    trits = chance.trits("rows-of-192", 4, 192)
+    trits = vector.trits("rows-of-192", 4, 192)
     yield replace(decode("shape/rows-of-192", trits, "Rows of one and a half blocks: who starts blocks anew at each row "
                          "reads every other row wrong.", requirement="R5.3-2"),
                   features=("type.i2_s", "layout.x86-128", "rows.partial"), rule="I103",
@@ -199,14 +201,14 @@ def _code_maps() -> Iterator[Draft]:
     for name in CODE_MAPS:
         if name == CANONICAL.code_map.name:
             continue
-        trits = chance.trits(f"codes/{name}", 2, 256)
+        trits = vector.trits(f"codes/{name}", 2, 256)
         yield decode(f"codes/{name}", trits, "Another code map; the file does not say it, the caller does.",
                      dialect=f"interleave-128/{name}", clause="5.5", requirement="R5.5-1",
                      flags=("code-map-ignored",))  # fmt: skip
 
 
 def _scales() -> Iterator[Draft]:
-    trits = chance.trits("scales", 2, 128)
+    trits = vector.trits("scales", 2, 128)
     for name, bits, comment, flags in _SCALES:
         yield dequant(f"scale/{name}", _with_scale(trits, bits), (2, 128), comment, flags=flags)
     for name, bits, rule, comment in _BAD_SCALES:
@@ -223,10 +225,10 @@ def _scales() -> Iterator[Draft]:
 
 
 def _tails() -> Iterator[Draft]:
-    trits = chance.trits("tails", 2, 128)
+    trits = vector.trits("tails", 2, 128)
     payload = native.pack(trits, 0.8)[:-TAIL_BYTES]
     scale = struct.pack("<f", 0.8)
-    old = chance.integers("old memory", 28, 256).astype(np.uint8).tobytes()
+    old = vector.integers("old memory", 28, 256).astype(np.uint8).tobytes()
     yield dequant("tail/old-memory", payload + scale + old, (2, 128), "The other 28 bytes are old memory, as "
                   "llama-quantize leaves them.", clause="6.1", requirement="R6.1-3",
                   flags=("tail-averaged", "tail-last-float", "tail-compared", "scale-place"))  # fmt: skip
@@ -238,7 +240,7 @@ def _tails() -> Iterator[Draft]:
     replicated = "interleave-128/offset-1/replicated-8"
     yield dequant("tail/replicated", native.pack(trits, 0.8, replicated), (2, 128), "The scale eight times.",
                   dialect=replicated, clause="5.5")  # fmt: skip
-    five = chance.trits("unaligned", 4, 5)
+    five = vector.trits("unaligned", 4, 5)
     yield dequant("tail/unaligned", native.pack(five, 0.8, "rows-1x4"), (4, 5), "The scale begins at byte 5: its address is "
                   "no multiple of 4.", dialect="rows-1x4", clause="6.1", requirement="R6.1-5",
                   flags=("scale-rounded-up",))  # fmt: skip
@@ -267,3 +269,151 @@ def _refused() -> Iterator[Draft]:
 def _with_scale(trits: NDArray[np.int8], bits: int) -> bytes:
     payload: bytes = native.pack(trits, 1.0)[:-TAIL_BYTES]
     return payload + struct.pack("<I", bits) + bytes(TAIL_BYTES - 4)
+
+
+# --- group payloads --------------------------------------------------------------------------------------------------
+# The vectors of ternary types with a scale for each group, and of TL1 and TL2.
+
+#: The names of the types in vectors.
+TYPE_NAMES: Final = {
+    name: {"Q2_0_G128": "q2_0.g128"}.get(name, name.lower()) for name in BLOCK_LAYOUTS
+}  # fmt: skip
+
+#: The mistakes that a type invites, by how it is built.
+_MISTAKES: Final[dict[str, tuple[str, ...]]] = {
+    "Q2_0": ("q2_0-bits-reversed", "q2_0-d-last", "q2_0-64-as-128", "group-as-interleave"),
+    "Q2_0_G128": ("q2_0-bits-reversed", "q2_0-d-last", "q2_0-128-as-64", "group-as-interleave"),
+    "PQ2_0": ("q2_0-bits-reversed", "q2_0-d-last", "q2_0-128-as-64", "group-as-interleave"),
+    "PTQ1_0": ("ptq1_0-sequential", "ptq1_0-qh-first", "ptq1_0-d-first", "digits-by-division", "digits-reversed"),
+    "TQ1_0": ("tq1_0-sequential", "tq1_0-qh-first", "digits-by-division", "digits-reversed"),
+    "TQ2_0": ("tq2_0-bits-reversed", "tq2_0-sequential", "tq2_0-d-first"),
+    "IQ1_BN": ("iq1_bn-sequential", "digits-reversed", "scale-per-tensor"),
+    "IQ2_BN": ("iq2_bn-sequential", "iq2_bn-bits-reversed", "scale-per-tensor"),
+}
+
+#: F16 scales, by their bits: ordinary, 1, the smallest normal and subnormal, the largest.
+_GROUP_SCALES: Final = (0x3A66, 0x3C00, 0x0400, 0x0001, 0x7BFF, 0x2E66, 0x1234, 0x0345)
+
+
+def group_drafts() -> Iterator[Draft]:
+    """Every vector of types with a scale for each group."""
+    for type in BLOCK_LAYOUTS:
+        yield from _of(type)
+    yield from _tables()
+
+
+def _of(type: str) -> Iterator[Draft]:
+    layout = BLOCK_LAYOUTS[type]
+    name, block = TYPE_NAMES[type], layout.block
+    shape = (4, 3 * block) if block < 256 else (3, 2 * block)
+    own = _MISTAKES[type]
+    values = vector.trits(f"{name}/values", *shape)
+    scales = _group_scales(type, shape, f"{name}/scales")
+    data = blocks_native.pack(values, scales, type)
+    comment = "Every block differs, and every scale."
+    yield _decode(type, "differing", data, shape, comment, flags=(*own, "group-code-map", "transposed"))
+    yield _dequant(type, "differing", data, shape, comment, flags=(*own, "group-scale-neighbour", "scale-per-tensor"))
+    one = np.zeros((1, block), dtype=np.int8)
+    one[0, 1], one[0, block // 2 + 1], one[0, block - 1] = 1, -1, 1
+    yield _decode(type, "three-spots", blocks_native.pack(one, _group_scales(type, (1, block), "one"), type), (1, block),
+                  f"Three weights other than 0: 1 is +1, {block // 2 + 1} is -1, {block - 1} is +1.", flags=own)  # fmt: skip
+    for trit, word in ((-1, "minus"), (0, "zero"), (1, "plus")):
+        same = np.full((1, block), trit, dtype=np.int8)
+        yield _dequant(type, f"all-{word}", blocks_native.pack(same, _group_scales(type, (1, block), "same"), type), (1, block),
+                       f"Every weight is {trit:+d} times the scale." if trit else "Every weight is 0, and the scale is not.",
+                       flags=("group-code-map", "minus-zero"))  # fmt: skip
+    if layout.scale.type == "F16":
+        rows = len(_GROUP_SCALES)
+        several = vector.trits(f"{name}/several", rows, block)
+        bits = np.array(_GROUP_SCALES, dtype=np.uint16).view(np.float16)
+        yield _dequant(type, "scales", blocks_native.pack(several, bits, type), (rows, block),
+                       "F16 scales: ordinary, 1, the smallest normal, the smallest subnormal, the largest.",
+                       flags=("f16-subnormal-flushed", "f16-as-bf16"))  # fmt: skip
+    if layout.fourth == "weight":
+        twos = values.copy()
+        twos[vector.integers(f"{name}/twos", values.size, 5).reshape(shape) == 0] = 2
+        data = blocks_native.pack(twos, scales, type)
+        yield _dequant(type, "code-3", data, shape, "Code 3 is +2 times the scale.", flags=("code-three-weight",))
+        yield _decode(type, "code-3", data, shape, "Code 3 is +2.", flags=("code-three-weight",))
+    if layout.fourth == "reserved":
+        bad = bytearray(blocks_native.pack(values, scales, type))
+        places = [i for i in range(len(bad)) if i % layout.nbytes not in _scale_bytes(type)]
+        bad[places[5]] |= 3
+        made = _decode(
+            type, "code-3", bytes(data), shape, "Code 3 once: no quantizer writes it.", flags=("code-three",)
+        )
+        yield replace(made, data=bytes(bad), expected=None, verdict="invalid", phase="payload", rule="B101",
+                      requirement="R5.6-1", features=(*made.features, "strict.codes"))  # fmt: skip
+    if layout.coding == "digits":
+        raw = bytearray(blocks_native.pack(values, scales, type))
+        places = [i for i in range(len(raw)) if i % layout.nbytes not in _scale_bytes(type)] if type != "IQ1_BN" else []
+        for i, at in enumerate(places):
+            raw[at] = i % 256
+        if places:
+            yield _decode(type, "every-byte", bytes(raw), shape, "Bytes of every value, those among them that no quantizer "
+                          "writes: digits follow from the formula all the same.", flags=("digits-by-division",),
+                          requirement="R5.6-3")  # fmt: skip
+
+
+def _scale_bytes(type: str) -> range:
+    """The bytes of a block that are its scale; empty for types with a scale for each row."""
+    scale = BLOCK_LAYOUTS[type].scale
+    return range(scale.offset, scale.offset + scale.nbytes) if scale.per == "block" else range(0)
+
+
+def _group_scales(type: str, shape: tuple[int, int], seed: str) -> NDArray[Any]:
+    layout = BLOCK_LAYOUTS[type]
+    groups = blocks_of(shape, type).groups
+    found = (vector.integers(seed, groups, 900) + 100).astype(np.float32) / np.float32(1024)
+    return found.astype(np.float16) if layout.scale.type == "F16" else found
+
+
+def _decode(
+    type: str, name: str, data: bytes, shape: tuple[int, int], comment: str, *, flags: tuple[str, ...],
+    requirement: str | None = None,
+) -> Draft:  # fmt: skip
+    values, _ = blocks_native.unpack(data, shape, type, unused_code="plus-two")
+    return Draft(
+        f"{TYPE_NAMES[type]}/decode/{name}", "decode", "5.6", data, comment, expected=values.tobytes(),
+        args={"type": TYPE_NAMES[type], "shape": [shape[1], shape[0]]}, features=(f"type.{TYPE_NAMES[type]}",), flags=flags,
+        requirement=requirement,
+    )  # fmt: skip
+
+
+def _dequant(
+    type: str, name: str, data: bytes, shape: tuple[int, int], comment: str, *, flags: tuple[str, ...]
+) -> Draft:
+    weights = blocks_native.dequantize(data, shape, type, unused_code="plus-two")
+    return Draft(
+        f"{TYPE_NAMES[type]}/dequant/{name}", "dequant", "5.6", data, comment, expected=float_bytes(weights),
+        args={"type": TYPE_NAMES[type], "shape": [shape[1], shape[0]]}, features=(f"type.{TYPE_NAMES[type]}",), flags=flags,
+        compare={"class": "bits"},
+    )  # fmt: skip
+
+
+def _tables() -> Iterator[Draft]:
+    """TL1 and TL2: how the tiles arrange bytes; no program unpacks them, so there are only a few vectors."""
+    shape, tiles = (64, 128), Tiles(64, 64, 32)
+    size = shape[0] * shape[1] // 4
+    pairs = vector.integers("tl1", 2 * size, 9).astype(np.uint8)
+    data = (pairs[::2] << 4 | pairs[1::2]).tobytes() + write_tail(0.75, CANONICAL.tail)
+    trits, _ = unpack_tl1(data, shape, tiles)
+    args = {"shape": [shape[1], shape[0]], "tiles": [*tiles]}
+    yield Draft("tl1/decode/differing", "decode", "5.6", data, "Tiles of 64 rows and 64 columns, groups of 32 rows.",
+                expected=trits.tobytes(), args={"type": "tl1", **args}, features=("type.tl1",),
+                flags=("tl-tiles-ignored",))  # fmt: skip
+    shape, tiles = (64, 192), Tiles(32, 96, 32)
+    threes = vector.integers("tl2", shape[0] * shape[1] // 3, 14).astype(np.uint8)
+    packed = (threes[::2] << 4 | threes[1::2]).tobytes()
+    signs = vector.integers("tl2/signs", shape[0] * shape[1] // 24, 256).astype(np.uint8).tobytes()
+    data = packed + signs
+    data = data.ljust(BY_NAME["TL2"].nbytes((shape[1], shape[0])) - TAIL_BYTES, b"\0") + write_tail(
+        0.75, CANONICAL.tail
+    )
+    trits, _ = unpack_tl2(data, shape, tiles)
+    args = {"shape": [shape[1], shape[0]], "tiles": [*tiles]}
+    yield Draft("tl2/decode/differing", "decode", "5.6", data, "Tiles of 32 rows and 96 columns: three weights are a number "
+                "and a sign. "
+                "No mutant reads TL2: the answer rests on the reference alone.",
+                expected=trits.tobytes(), args={"type": "tl2", **args}, features=("type.tl2",),
+                flags=())  # fmt: skip

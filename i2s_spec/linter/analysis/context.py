@@ -7,26 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, wraps
-from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from math import isfinite, prod
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, Protocol, cast
 
-from i2s_spec.errors import Span
+from i2s_spec.codec.buffers import numbers
+from i2s_spec.errors import Span, counted
 from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.source import FetchingSource
-from i2s_spec.inspect.placement import LEGACY_I2_S, Extent, Placement, Placements, placements_of, sound_shape
-from i2s_spec.inspect.survey.reading import Reading
+from i2s_spec.inspect.show import LEGACY_I2_S, Extent, Placement, Placements, placements_of, sound_shape
+from i2s_spec.inspect.survey import Reading
 from i2s_spec.schema import limits, types
-from i2s_spec.schema.architectures.architecture import Architecture, declared_architecture
-from i2s_spec.schema.types import padded
+from i2s_spec.schema.architectures import Architecture, declared_architecture
+from i2s_spec.schema.types import BY_NAME, I2_S, TAIL_BYTES, padded
 
 if TYPE_CHECKING:
     from typing import TypeVar
 
-    from i2s_spec.inspect.survey.reader import SurveyReader
-    from i2s_spec.inspect.survey.result import Survey
-    from i2s_spec.linter.analysis.shifted_data import Shift
-    from i2s_spec.linter.analysis.uncounted_infos import Uncounted
-    from i2s_spec.linter.reference.weights import ReferenceWeights
+    from i2s_spec.compare.known_weights import ReferenceWeights
+    from i2s_spec.inspect.survey import Survey
+    from i2s_spec.inspect.survey_reader import SurveyReader
 
     T = TypeVar("T")
 
@@ -104,13 +103,11 @@ class Subject:
         self.shift: Shift | None = None
         counted = not self.data_start_overridden and self.uncounted is None
         if counted and not self.placements.end_at(self.data_size, self.effective_alignment):
-            from i2s_spec.linter.analysis.shifted_data import shifted
-
             self.shift = shifted(file, self.placements, self.effective_alignment)
         if self.shift is not None:
             self._take_data_to_begin(self.shift.base)
         elif self.data_size_unexplained:
-            from i2s_spec.gguf.text_decoded import text_decoded
+            from i2s_spec.gguf.strings import text_decoded
 
             if (error := text_decoded(file.source)) is not None:
                 raise error
@@ -164,14 +161,13 @@ class Subject:
         length = int.from_bytes(file.source.read(file.infos_end, 8), "big" if file.byte_order == "big" else "little")
         if not 0 < length <= 64:
             return None
-        from i2s_spec.linter.analysis.uncounted_infos import uncounted
 
         return uncounted(file)
 
     def begin(self) -> None:
         """Start to read the payloads in other threads now, not when a rule asks for the survey; `end` must follow."""
         if self.reading.mode != "none" and self.surveying is None:
-            from i2s_spec.inspect.survey.reader import SurveyReader
+            from i2s_spec.inspect.survey_reader import SurveyReader
 
             self.surveying = SurveyReader(self.file, self.reading)
             self.surveying.begin()
@@ -407,3 +403,348 @@ def analysis(make: Callable[[Subject], T]) -> Callable[[Subject], T]:
         return found
 
     return result
+
+
+# --- shifted data ----------------------------------------------------------------------------------------------------
+# Detects that all tensors are shifted by the same number of bytes from where the header puts them (clause
+# 2.7).
+#
+# If a writer leaves out the padding before the data section, counts offsets from the start of the file, or puts something
+# before the first tensor, that is one mistake, but every payload looks wrong to readers. It is reported only if the
+# offsets follow each other without gaps, the file ends where the shifted offsets say, and the weights agree.
+
+#: How many tensors are checked by their scale or their first floats.
+_SAMPLED: Final = 16
+#: Ranges of scales of trained models (clause 6.2) and of plausible floats, each with a wide margin.
+_SCALES: Final = (1e-4, 1e2)
+_FLOATS: Final = (1e-20, 1e20)
+_F32: Final = BY_NAME["F32"].number
+
+
+class Shift(NamedTuple):
+    """Where the first tensor begins, and where the header puts it; the offset that its info states."""
+
+    begins: int
+    stated: int
+    offset: int
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes later than stated all tensors begin; negative if they begin earlier."""
+        return self.begins - self.stated
+
+    @property
+    def base(self) -> int:
+        """The position that the offsets count from."""
+        return self.begins - self.offset
+
+
+def shifted(file: File, placements: Placements, step: int) -> Shift | None:
+    """Where the data section is, if offsets and the end of the file contradict the header, and the weights agree.
+
+    :param placements: every tensor, in the order of the offsets
+    :param step: the alignment that the offsets use
+    """
+    if not placements or file.infos_end is None or file.data_start is None:
+        return None
+    first = placements[0].offset
+    end = _end(placements, step)
+    if end is None:
+        return None
+    ends = {end, first + padded(end - first, step)}
+    if any(file.data_start + each == file.size for each in ends):
+        return None
+    found = []
+    for each in ends:
+        shift = Shift(file.size - each + first, file.data_start + first, first)
+        if shift.begins >= file.infos_end and shift.base >= 0 and _agrees(file, placements, shift):
+            found.append(shift)
+    return found[0] if len(found) == 1 else None
+
+
+def _end(placements: Placements, step: int) -> int | None:
+    """Where the last tensor ends, by the offsets; None if the offsets do not follow each other in the order of the
+    table."""
+    expected = end = placements[0].offset
+    for offset, size in placements.by_row().sizes():
+        if not size or offset != expected:
+            return None
+        end = offset + size
+        expected += padded(size, step)
+    return end
+
+
+def _agrees(file: File, placements: Placements, shift: Shift) -> bool:
+    """Whether weights are plausible at the shifted position, and none are where the header puts them."""
+    stated = shift.stated - shift.offset
+    scales = [(p.offset + p.size - TAIL_BYTES, 1) for p in _sampled(placements, I2_S.number) if p.size]
+    if scales:
+        return _plausible(file, shift.base, scales, _SCALES) and not _plausible(file, stated, scales, _SCALES)
+    # Without scales, only known mistakes count, and those that the padding shows.
+    if shift.base and (shift.offset or shift.begins != file.infos_end):
+        return False
+    padding = file.source.read(shift.begins, max(0, min(stated, file.size) - shift.begins))
+    floats = [(p.offset, min(8, (p.size or 0) // 4)) for p in _sampled(placements, _F32)]
+    return (not shift.base or any(padding)) and _plausible(file, shift.base, floats, _FLOATS)
+
+
+def _sampled(placements: Placements, number: int) -> list[Placement]:
+    """Some tensors of a type, spread over the file."""
+    tensors = [placement for placement in placements if placement.number == number]
+    return tensors[:: max(1, len(tensors) // _SAMPLED)][:_SAMPLED]
+
+
+def _plausible(file: File, base: int, places: list[tuple[int, int]], bounds: tuple[float, float]) -> bool:
+    """Whether the floats at some positions are inside the file and plausible as weights."""
+    source, order = file.source, file.byte_order
+    least, most = bounds
+    for at, count in places:
+        if base + at + 4 * count > source.size:
+            return False
+        for value in numbers("f", source.read(base + at, 4 * count), order):
+            if not isfinite(value) or (not least <= abs(value) <= most and (value != 0 or bounds is _SCALES)):
+                return False
+    return True
+
+
+# --- uncounted infos -------------------------------------------------------------------------------------------------
+# Finds tensor infos that the header does not count: they follow the last counted one.
+
+#: A usual tensor name, which padding or weights cannot form by chance.
+_LETTERS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
+_IN_NAME: Final = _LETTERS + b"0123456789.-"
+#: Largest size of a tensor info: the longest such name and four dimensions.
+_MOST = 8 + 64 + 4 + 4 * 8 + 4 + 8
+#: Most of them that are counted.
+_COUNTED = 65_536
+
+
+class _Policy(NamedTuple):
+    """How such a tensor info is read: it must be whole, and within the limits of our own reader."""
+
+    end: Literal["no"] = "no"
+    string_bytes: int = 64
+    dimensions: int = limits.MAX_DIMENSIONS
+    too_many_dimensions: str = "no"
+    allocates: int | None = None
+
+
+_POLICY: Final = _Policy()
+
+
+class Uncounted(NamedTuple):
+    """How many tensor infos follow the counted ones, the name of the first, and where the last one ends."""
+
+    tensors: int
+    first: bytes
+    end: int
+
+
+def uncounted(file: File) -> Uncounted | None:
+    """The tensor infos after the last one that the header counts; None if there are none.
+
+    Padding does not match: its zeros would be an empty name. Payloads do not match by chance, either: it takes eight
+    bytes with a length below 65, a plain name of that length, a sound shape, a defined type and an aligned offset
+    inside the file.
+    """
+    if file.infos_end is None or file.fault is not None:
+        return None
+    at, count, first = file.infos_end, 0, b""
+    while count < _COUNTED and (found := _info(file, at)) is not None:
+        name, at = found
+        first, count = first or name, count + 1
+    return Uncounted(count, first, at) if count else None
+
+
+def _is_name(name: bytes) -> bool:
+    """Whether it is a plain name of 3 to 64 bytes that begins with a letter."""
+    return 3 <= len(name) <= 64 and name[0] in _LETTERS and not name.translate(None, _IN_NAME)
+
+
+def _info(file: File, at: int) -> tuple[bytes, int] | None:
+    """Name and end of the tensor info at a position, if there is one."""
+    data = file.source.read(at, min(_MOST, max(0, file.size - at)))
+    records = LenientRecords(data, _POLICY, file.size, at, big=file.byte_order == "big")
+    try:
+        info = records.tensor("")
+    except StopWalkError:
+        return None
+    alignment = file.alignment or limits.DEFAULT_ALIGNMENT
+    if not _is_name(info.name) or not sound_shape(info.ne) or info.number not in types.READINGS:
+        return None
+    if info.offset % alignment or info.offset > file.size:
+        return None
+    return info.name, records.at
+
+
+# --- lenient records -------------------------------------------------------------------------------------------------
+# Numbers, strings and tensor infos of a GGUF header as a lenient reader does, within a budget.
+#
+# It continues where our own reader refuses, as a policy says. `runtimes.lenient_header` uses it to read whole headers as
+# each program does; `uncounted_infos` uses it to read the tensor infos that the header does not count.
+
+#: Most bytes and most records that are walked; records are keys, tensor infos, their dimensions, arrays.
+MOST_BYTES: Final = 16 << 20
+MOST_RECORDS: Final = 1 << 14
+
+_SIZE_MAX: Final = (1 << 64) - 1
+
+
+class RecordPolicy(Protocol):
+    """What a reader does with strings and tensor infos; `schema.runtimes.Container` explains the fields."""
+
+    @property
+    def end(self) -> Literal["no", "zeros", "short"]: ...
+    @property
+    def string_bytes(self) -> int | None: ...
+    @property
+    def dimensions(self) -> int | None: ...
+    @property
+    def too_many_dimensions(self) -> str: ...
+    @property
+    def allocates(self) -> int | None: ...
+
+
+class SeenTensor(NamedTuple):
+    """A tensor info, and its bytes."""
+
+    name: bytes
+    span: Span
+    ne: tuple[int, ...]
+    number: int
+    offset: int
+
+
+class Stop(NamedTuple):
+    """Why a walk ended early: what the reader does (`no`, `crash`, `unknown`), the reason in words, and the place."""
+
+    outcome: str
+    text: str
+    span: Span
+
+
+class StopWalkError(Exception):
+    """A reader that follows the policy stops here."""
+
+    def __init__(self, outcome: str, text: str, span: Span) -> None:
+        super().__init__(text)
+        self.stop = Stop(outcome, text, span)
+
+
+class LenientRecords:
+    """A position in a window of a file, from which records are read.
+
+    :param data: the bytes of the file from `start` on; bytes after them count as missing
+    :param size: the size of the file in bytes
+    :param version: the version of GGUF; in version 1 lengths and counts have 32 bits
+    :param big: whether numbers are big-endian
+    """
+
+    def __init__(
+        self, data: bytes, policy: RecordPolicy, size: int, start: int = 0, version: int = 0, big: bool = False
+    ) -> None:
+        self.at = start
+        self.version = version
+        self.big = big
+        self._data = data
+        self._policy = policy
+        self._size = size
+        self._start = start
+        self._left = MOST_RECORDS
+
+    @property
+    def word(self) -> int:
+        """The number of bytes of a length or a count."""
+        return 4 if self.version == 1 else 8
+
+    @property
+    def remaining(self) -> int:
+        """Bytes of the window from here on; negative if the reader is past its end."""
+        return self._start + len(self._data) - self.at
+
+    def span(self, start: int, path: str) -> Span:
+        """The span from a place to here, cut at the end of the file."""
+        return Span(min(start, self._size), min(self.at, self._size), path)
+
+    def stop(self, outcome: str, text: str, path: str = "") -> NoReturn:
+        """End the walk at this place.
+
+        :raises StopWalkError: always
+        """
+        raise StopWalkError(outcome, text, Span(min(self.at, self._size), self._size, path))
+
+    def spend(self, count: int = 1) -> None:
+        """Count records.
+
+        :raises StopWalkError: if the budget of records or bytes is used up
+        """
+        self._left -= count
+        if self._left < 0 or self.at - self._start >= MOST_BYTES:
+            self.stop("unknown", "after its fault, the header is too long to be read further")
+
+    def number(self, width: int, path: str) -> int:
+        """An unsigned number of some bytes."""
+        piece = self._piece(width)
+        if len(piece) < width:
+            if self._policy.end != "zeros":
+                self.stop("no", "the file ends inside the header", path)
+            piece = piece.ljust(width, b"\0")
+        self.at += width
+        return int.from_bytes(piece, "big" if self.big else "little")
+
+    def string(self, path: str) -> bytes:
+        """A length and that many bytes, or as many of them as the file has."""
+        length = self.number(self.word, path)
+        most = self._policy.string_bytes
+        if most is not None and length > most:
+            self.stop("no", f"it accepts strings of at most {counted(most, 'byte')}; this one has {length:,}", path)
+        self.allocated(length, 1, "bytes of text", path)
+        piece = self._piece(length)
+        if len(piece) < length:
+            if self._policy.end == "no":
+                self.stop("no", "a string reaches beyond the end of the file", path)
+            if self._policy.end == "short":
+                self.at += max(0, self.remaining)
+                return piece
+            if length > 1_500_000:
+                self.stop("unknown", "a string reaches far beyond the end of the file", path)
+        self.at += length
+        return piece
+
+    def allocated(self, count: int, width: int, what: str, path: str) -> None:
+        """Check an announced count that the reader allocates memory for before it reads the records.
+
+        :raises StopWalkError: if the reader refuses the count or crashes
+        """
+        most = self._policy.allocates
+        if most is None or count * width <= most:
+            return
+        if count >= _SIZE_MAX // width:
+            self.stop("no", f"it refuses {count:,} {what}: their size overflows 64 bits", path)
+        self.stop(
+            "crash", f"it allocates memory for {count:,} {what} before it reads them, and aborts if that fails", path
+        )
+
+    def tensor(self, path: str) -> SeenTensor:
+        """A tensor info; its type number is signed, as readers take it."""
+        start = self.at
+        name = self.string(path)
+        dimensions = self.number(4, path)
+        most = self._policy.dimensions
+        if most is not None and dimensions > most:
+            text = f"it accepts tensors of at most {counted(most, 'dimension')}; {dimensions:,} are declared"
+            self.stop(self._policy.too_many_dimensions, text, f"{path}.n_dims")
+        if self._policy.end != "zeros" and dimensions * self.word > self.remaining:
+            self.stop(
+                "no", f"{counted(dimensions, 'dimension is', 'dimensions are')} declared, and the file ends", path
+            )
+        self.spend(dimensions)
+        ne = tuple(self.number(self.word, path) for _ in range(dimensions))
+        number, offset = self.number(4, path), self.number(8, path)
+        number -= (number >> 31) << 32
+        return SeenTensor(name, self.span(start, path), ne, number, offset)
+
+    def _piece(self, length: int) -> bytes:
+        """The next bytes, or as many of them as the window has."""
+        start = self.at - self._start
+        return self._data[start : start + length]

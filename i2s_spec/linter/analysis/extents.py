@@ -13,9 +13,9 @@ from itertools import chain, islice
 from math import prod
 
 from i2s_spec.codec.buffers import numbers
-from i2s_spec.inspect.placement import Extent, Placement
-from i2s_spec.linter.analysis.subject import Subject, analysis
-from i2s_spec.schema.checks import order_prefix
+from i2s_spec.inspect.show import Extent, Placement
+from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.schema.faults import order_prefix
 from i2s_spec.schema.types import I2_S, I2_S_BLOCK, TAIL_BYTES, padded
 
 #: Range of the scales of trained models, with a margin of a power of ten or more on either side: the float32 1e-4 to 1e2.

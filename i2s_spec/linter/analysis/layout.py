@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.errors import FormatError
 from i2s_spec.linter.analysis.conditions import layers_read
-from i2s_spec.linter.analysis.subject import Subject, analysis
+from i2s_spec.linter.analysis.context import Subject, analysis
 
 if TYPE_CHECKING:
-    from i2s_spec.inspect.evidence.layout_evidence import LayoutEvidence
+    from i2s_spec.layout_inference.evidence import LayoutEvidence
     from i2s_spec.schema.dialect import CodeMap
 
 #: Most bytes of payloads for which every layer is examined, and the number of layers for larger files.
@@ -40,7 +40,7 @@ def layout_ahead(subject: Subject) -> Ahead | None:
         return None
     if subject.reading.mode != "full" or not layers_read(subject):
         return None
-    from i2s_spec.inspect.evidence.layout_evidence import layout_evidence
+    from i2s_spec.layout_inference.evidence import layout_evidence
     from i2s_spec.schema.dialect import CANONICAL
 
     try:
@@ -63,7 +63,7 @@ def weight_layout(subject: Subject) -> LayoutEvidence | None:
     ahead = layout_ahead(subject) if code_map == CANONICAL.code_map else None
     if ahead is not None:
         return ahead.evidence
-    from i2s_spec.inspect.evidence.layout_evidence import layout_evidence
+    from i2s_spec.layout_inference.evidence import layout_evidence
 
     size = sum(survey.size(place) for place in range(len(survey)))
     layers = None if size <= SMALL and subject.reading.mode == "full" else LAYERS
@@ -73,7 +73,7 @@ def weight_layout(subject: Subject) -> LayoutEvidence | None:
 @analysis
 def weight_code_map(subject: Subject) -> CodeMap:
     """The code map that the codes of all payloads together show."""
-    from i2s_spec.inspect.evidence.balance import likely_code_map
+    from i2s_spec.layout_inference.counts import likely_code_map
 
     return likely_code_map(code_totals(subject))
 

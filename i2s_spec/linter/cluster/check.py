@@ -9,30 +9,30 @@ it directly:
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import pickle
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import lru_cache, partial
+from hashlib import sha256
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec._version import __version__
+from i2s_spec.compare.known_weights import Reference
 from i2s_spec.errors import quote
-from i2s_spec.gguf.regular_file import open_regular
-from i2s_spec.gguf.source import CHUNK
-from i2s_spec.linter.batch.file_arguments import Input
-from i2s_spec.linter.batch.lint_path import failed
-from i2s_spec.linter.batch.lint_paths import Folders, report_on
-from i2s_spec.linter.cluster.manifest import Entry, entry_of
-from i2s_spec.linter.cluster.options_key import RECORD_VERSION, options_key
-from i2s_spec.linter.cluster.origin_facts import WithFacts
+from i2s_spec.gguf.source import CHUNK, open_regular
+from i2s_spec.linter.cluster.manifest import Entry, WithFacts, entry_of
 from i2s_spec.linter.engine import open_reference
 from i2s_spec.linter.options import Options, defaults, options_of
+from i2s_spec.linter.paths import Folders, Input, failed, report_on
 from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.reference.weights import ReferenceWeights
+    from i2s_spec.compare.known_weights import ReferenceWeights
 
 #: One checked file as plain data: the entry, the key of the options, facts about the file's origin, and the report.
 Record = dict[str, Any]
@@ -51,7 +51,7 @@ def check(
 
     :param entry: an address, or a line of a manifest: `url`, and `etag`, `size`, `sha256` if they are known
     :param options: which rules apply, and how files are read
-    :param folders: checks folders of safetensors, such as `lint_folder` of `i2s_spec.checkpoints.findings`
+    :param folders: checks folders of safetensors, such as `lint_folder` of `i2s_spec.checkpoints`
     :param keywords: the fields of `Options`, in place of `options`
     :returns: `url`, `etag`, `size`, `sha256` of the entry (if an address comes without etag and size, those that the
     server gave), `rules` (the key of the options), `facts` (architecture, producer, layout; None if nothing could be
@@ -190,7 +190,7 @@ def _checked(options: bytes, key: str) -> _Work:
 
 def check_alone(entries: Sequence[Entry], options: bytes, key: str, folders: Folders | None = None) -> list[Record]:
     """Check files in a separate process: if it dies, that is the result of the file that it was checking."""
-    from i2s_spec.linter.batch.process_pool import Died, in_order
+    from i2s_spec.linter.process_pool import Died, in_order
 
     _checked(options, key)
     return [
@@ -221,10 +221,10 @@ def identities(entries: Sequence[Entry], options: bytes, key: str) -> list[tuple
 def _identity(entry: Entry) -> tuple[str, int | None] | None:
     try:
         if entry.checkpoint:
-            from i2s_spec.remote.open_remote import pinned_folder
+            from i2s_spec.remote.open import pinned_folder
 
             return pinned_folder(entry.url).commit, None
-        from i2s_spec.remote.content_identity import identity_of
+        from i2s_spec.remote.open import identity_of
 
         found = identity_of(entry.url)
     except Exception:  # the check of the file reports the reason
@@ -258,3 +258,147 @@ def _digest(entry: Entry, whole: bool) -> str | None:
             return f"ends:{digest.hexdigest()}"
     except (OSError, ValueError):
         return None
+
+
+# --- options key -----------------------------------------------------------------------------------------------------
+# The key of the rules and options of a record: a record is valid only for these.
+#
+# It holds the version of the package, and every field of `Options` that changes a report, the rules in force among them.
+
+#: Version of the form of a record.
+RECORD_VERSION: Final = 1
+
+
+def options_key(options: Options) -> str:
+    """Sixteen hexadecimal digits that are the same for options that give the same reports."""
+    counted = {
+        "package": __version__,
+        "record": RECORD_VERSION,
+        **{
+            each.name: _plain(getattr(options, each.name))
+            for each in fields(options)
+            if each.metadata.get("keyed", True)
+        },
+    }
+    return sha256(json.dumps(counted, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """The value of an option as JSON can hold it; a function by its name."""
+    if isinstance(value, Reference):
+        return _reference(value)
+    return getattr(value, "__qualname__", None) if callable(value) else value
+
+
+def _reference(reference: Reference) -> list[Any]:
+    """The reference by its path, its dialects and the state of its files."""
+    origin = str(reference.origin)
+    try:
+        status = os.stat(origin)
+        state = [status.st_size, status.st_mtime_ns]
+    except (OSError, ValueError):
+        state = []
+    return [origin, reference.dialect, reference.expected, *state]
+
+
+def portable(options: Options) -> Options:
+    """The same options for a process in another folder: paths of suppressions and of the reference are absolute."""
+    suppressions = tuple(each._replace(base=os.path.abspath(each.base)) for each in options.suppressions)
+    reference = options.reference
+    if reference is not None and isinstance(reference.origin, str | os.PathLike):
+        reference = reference._replace(origin=os.path.abspath(reference.origin))
+    return replace(options, suppressions=suppressions, reference=reference)
+
+
+# --- same content ----------------------------------------------------------------------------------------------------
+# Finds files of equal bytes, so that each content is checked once.
+#
+# Only files of equal size can be equal: the others are never read for this. For files of equal size, the ends are
+# digested, and all bytes only if the ends are the same. A part of a split model is always checked: its findings depend on
+# the files beside it.
+
+_PART: Final = re.compile(r".*-\d{5}-of-\d{5}\.gguf", re.DOTALL)
+
+
+class _Group:
+    """Files of one size, until the digest of the ends of each one is known."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.known: list[tuple[Entry, str]] = []
+
+
+class SameContent:
+    """Sorts entries: which to digest, which to check, and which have the content of another entry.
+
+    :param check: called with an entry to check
+    :param digest: called with an entry to digest, and whether to digest all its bytes
+    :param follow: called with an entry and the first entry of the same content
+    :param context: what a report depends on besides the content, such as suppressions by name
+    """
+
+    def __init__(
+        self,
+        entries: Iterable[Entry],
+        judge: Callable[[Entry], None],
+        digest: Callable[[Entry, bool], None],
+        follow: Callable[[Entry, str], None],
+        context: Callable[[Entry], str] = lambda entry: "",
+    ) -> None:
+        self._judge, self._digest, self._follow, self._context = judge, digest, follow, context
+        entries = list(entries)
+        sizes = Counter(entry.size for entry in entries if entry.is_local and not _is_part(entry))
+        known = {entry.size for entry in entries if entry.sha256 is not None}
+        self._groups: dict[int, _Group] = {}
+        self._first: dict[tuple[str, str], str] = {}
+        for entry in entries:
+            if entry.sha256 is not None and not _is_part(entry):
+                self._met(entry, entry.sha256)
+            elif entry.size is None or not _is_comparable(entry) or sizes[entry.size] == 1:
+                self._judge(entry)
+            elif is_short(entry.size) or entry.size in known:
+                self._digest(entry, True)
+            else:
+                self._groups.setdefault(entry.size, _Group()).waiting += 1
+                self._digest(entry, False)
+
+    def _met(self, entry: Entry, sha256: str) -> None:
+        """Entries with the same content: the first one is checked, the others get its result."""
+        key = sha256, self._context(entry)
+        first = self._first.setdefault(key, entry.url)
+        named = entry._replace(sha256=sha256)
+        if first == entry.url:
+            self._judge(named)
+        else:
+            self._follow(named, first)
+
+    def digested(self, entry: Entry, digest: str | None, whole: bool) -> None:
+        """Take a digest; None for a file that could not be read, which is then checked by itself."""
+        if digest is None:
+            self._judge(entry)
+        elif whole:
+            self._met(entry, digest)
+        if whole or entry.size is None:
+            return
+        group = self._groups[entry.size]
+        group.waiting -= 1
+        if digest is not None:
+            group.known.append((entry, digest))
+        if group.waiting:
+            return
+        del self._groups[entry.size]
+        ends = Counter(each for _, each in group.known)
+        for known, each in group.known:
+            if ends[each] > 1:
+                self._digest(known, True)
+            else:
+                self._judge(known)
+
+
+def _is_part(entry: Entry) -> bool:
+    return _PART.fullmatch(os.path.basename(entry.url)) is not None
+
+
+def _is_comparable(entry: Entry) -> bool:
+    """Whether this file may be compared by its bytes: a file of this machine whose state could be read."""
+    return entry.is_local and not entry.problem and not entry.checkpoint and not _is_part(entry)

@@ -8,26 +8,98 @@ before the data section) is updated once at the end of each pass.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from i2s_spec.convert.container.edits import Edit, EditedSource, zeros
-from i2s_spec.errors import Span, quote
+from i2s_spec.convert.rewrite import Edit, EditedSource, zeros
+from i2s_spec.errors import Span, counted, quote
 from i2s_spec.gguf.source import Source
-from i2s_spec.linter.repair import actions
-from i2s_spec.linter.repair.registry import REPAIRS, Action, DataPlacement, Declined, Outcome, Repair
-from i2s_spec.linter.repair.workspace import (
-    MOST_REPAIRED,
-    NO_EXTRA_REPAIRS,
-    ExtraRepairs,
-    TooManyFindings,
-    Workspace,
-)
+from i2s_spec.linter import repair as actions
+from i2s_spec.linter.analysis.architecture_view import ArchitectureView
+from i2s_spec.linter.repair.workspace import MOST_REPAIRED, NO_EXTRA_REPAIRS, ExtraRepairs, TooManyFindings, Workspace
 from i2s_spec.linter.rule import REGISTRY, Fix
-from i2s_spec.schema.checks import KEY_COUNT_SPAN, TENSOR_COUNT_SPAN
+from i2s_spec.schema.faults import KEY_COUNT_SPAN, TENSOR_COUNT_SPAN
 from i2s_spec.schema.types import padded
 
 __all__ = ["RepairPlan", "actions", "chosen", "plan"]
+
+
+# --- registry --------------------------------------------------------------------------------------------------------
+# Repairs, the actions that they propose, and the registry of repairs by rule.
+
+
+class DataPlacement(NamedTuple):
+    """Where the data section begins before the repair, and the alignment after it."""
+
+    base: int
+    alignment: int
+
+
+class Action(NamedTuple):
+    """One finding's repair: the edits, which are made together or not at all, and a sentence that says what they do.
+
+    An action of a safe repair is always `safe`; an action of an unsafe repair may be proved safe.
+    """
+
+    code: str
+    at: Span
+    does: str
+    edits: tuple[Edit, ...]
+    safe: bool
+    layout: DataPlacement | None = None
+
+
+class Declined(NamedTuple):
+    """A finding whose repair does not apply here, and why."""
+
+    code: str
+    at: Span
+    why: str
+
+
+Outcome = Action | Declined
+Propose = Callable[["Workspace"], Iterable[Outcome]]
+
+
+class Repair(NamedTuple):
+    """How the findings of one rule are repaired.
+
+    `does` describes it in a few words. A repair `by_name` rests on a suspicion only: it is made only if its whole code
+    is selected. `weights` says whether it changes what `i2s hash` calls the weights: names, shapes, types and contents
+    of tensors, or which tensors there are. `option` is the option of `i2s fix` that the repair needs besides
+    `--unsafe`: a choice that only the user can make, with its usual value.
+    """
+
+    code: str
+    safety: Fix
+    does: str
+    propose: Propose
+    by_name: bool = False
+    weights: bool = False
+    option: str = ""
+
+
+#: Every repair by its rule's code, in the order in which they are tried.
+REPAIRS: dict[str, Repair] = {}
+
+
+def repair(
+    code: str, safety: Fix, does: str, *, by_name: bool = False, weights: bool = False, option: str = ""
+) -> Callable[[Propose], Propose]:
+    """Declare the decorated function as the repair of a rule's findings; a function may repair several rules."""
+
+    def register(propose: Propose) -> Propose:
+        if code in REPAIRS:
+            raise ValueError(f"rule {code} has two repairs")
+        if safety is Fix.NONE or (weights and safety is Fix.SAFE):
+            raise ValueError(f"a repair of {code} is safe or unsafe, and unsafe if it changes weights")
+        REPAIRS[code] = Repair(code, safety, does, propose, by_name, weights, option)
+        return propose
+
+    return register
+
+
+# --- repair plan -----------------------------------------------------------------------------------------------------
 
 #: No file needs as many passes: each pass repairs something, and few repairs enable another one.
 PASSES: Final = 64
@@ -257,3 +329,133 @@ def _with_padding(
     if fill != stop - end or len(remaining) != len(edits):
         remaining.append(Edit(Span(end, stop, "padding"), zeros(fill)))
     return remaining
+
+
+# --- derived values --------------------------------------------------------------------------------------------------
+# Derives the values of keys that follow from the rest of the file, so that only one value can be right.
+#
+#     general.quantization_version   2: ggml has had this version of its layouts for as long as GGUF has existed
+#     general.file_type              the number for the type of most projections
+#     {arch}.vocab_size              the number of listed tokens, if the embedding has as many rows
+#     {arch}.embedding_length        the width of the embedding
+#     {arch}.block_count             the layers that tensors are named after, counted from 0 without a gap
+#     {arch}.feed_forward_length     the rows of ffn_up, of each layer
+#     {arch}.attention.head_count    the rows of attn_q divided by the width of a head, if something else gives that width
+#                                    {arch}.attention.head_count_kv, key_length, value_length, rope.dimension_count:
+#                                    likewise, of attn_k, attn_v, attn_q_norm
+#
+# Nothing in a file says what context_length, layer_norm_rms_epsilon, rope.freq_base, the ids of special tokens or
+# tokenizer.ggml.pre must be: other values load as well, and compute something else. They are never guessed.
+
+#: A number for all layers, or one for each.
+Derived = int | tuple[int, ...]
+
+
+class Undecided(Exception):
+    """A value does not follow from the rest of the file; the text says why."""
+
+
+def derived(known: ArchitectureView, name: str) -> Derived:
+    """The only value of a key that agrees with the tensors of the file.
+
+    :param name: the key, with the architecture in front
+    :raises Undecided: if there is no such value, or more than one
+    """
+    rule = _RULES.get(name.removeprefix(f"{known.name}."))
+    if not known.is_declared or rule is None:
+        raise Undecided("nothing in the file says what it must be; the config.json that the model came with does")
+    return rule(known)
+
+
+def head_width(known: ArchitectureView) -> int:
+    """The width of a query head, if a key or a norm of each head gives it."""
+    stated = known.keys.own("attention.key_length")
+    norm = known.present.get("blk.0.attn_q_norm.weight")
+    if norm is not None and len(norm.ne) == 1:
+        return norm.ne[0]
+    if isinstance(stated, int) and stated > 0:
+        return stated
+    rope = known.keys.own("rope.dimension_count")
+    if known.is_declared and known.model.whole_head_rope and isinstance(rope, int) and rope > 0:
+        return rope
+    raise Undecided("nothing in the file says how wide a head is")
+
+
+def _rows(known: ArchitectureView, tensor: str) -> Iterator[int]:
+    """The rows of a tensor in each layer."""
+    for layer in range(_layers(known)):
+        row = known.present.get(f"blk.{layer}.{tensor}.weight")
+        if row is None or len(row.ne) != 2:
+            raise Undecided(f"layer {layer} has no matrix {tensor}")
+        yield row.ne[1]
+
+
+def _one(values: Iterator[int]) -> Derived:
+    """One number if all layers have the same, else one for each layer."""
+    every = tuple(values)
+    return every[0] if len(set(every)) == 1 else every
+
+
+def _layers(known: ArchitectureView) -> int:
+    if not known.layers or known.layers != set(range(len(known.layers))):
+        raise Undecided("the layer numbers in the names of tensors have gaps")
+    return len(known.layers)
+
+
+def _width(known: ArchitectureView) -> int:
+    embedding = known.present.get("token_embd.weight")
+    norm = known.present.get("output_norm.weight")
+    if embedding is None or len(embedding.ne) != 2 or (norm is not None and norm.ne != embedding.ne[:1]):
+        raise Undecided("token_embd.weight and output_norm.weight have different widths")
+    return embedding.ne[0]
+
+
+def _tokens(known: ArchitectureView) -> int:
+    embedding = known.present.get("token_embd.weight")
+    if known.tokens is None or embedding is None or embedding.ne[1:] != (known.tokens,):
+        raise Undecided("the number of tokens differs from the number of rows of token_embd.weight")
+    return known.tokens
+
+
+def _heads(tensor: str) -> Callable[[ArchitectureView], Derived]:
+    def heads(known: ArchitectureView) -> Derived:
+        return _one(_divided(known, tensor))
+
+    return heads
+
+
+def _divided(known: ArchitectureView, tensor: str) -> Iterator[int]:
+    try:
+        width = head_width(known)
+    except Undecided:
+        heads, embd = known.keys.own("attention.head_count"), known.keys.own("embedding_length")
+        if tensor == "attn_q" or not isinstance(heads, int) or not isinstance(embd, int) or not heads or embd % heads:
+            raise
+        width = embd // heads
+    for rows in _rows(known, tensor):
+        if rows % width:
+            raise Undecided(f"the {counted(rows, 'row')} of {tensor} are not whole heads of {width:,}")
+        yield rows // width
+
+
+def _value_width(known: ArchitectureView) -> Derived:
+    heads = known.keys.own("attention.head_count_kv") or known.keys.own("attention.head_count")
+    if not isinstance(heads, int) or heads < 1:
+        raise Undecided("nothing in the file says how many value heads there are")
+    widths = {rows / heads for rows in _rows(known, "attn_v")}
+    if len(widths) != 1 or (width := widths.pop()) % 1:
+        raise Undecided("the rows of attn_v are not whole heads")
+    return int(width)
+
+
+_RULES: Final[dict[str, Callable[[ArchitectureView], Derived]]] = {
+    "block_count": _layers,
+    "embedding_length": _width,
+    "vocab_size": _tokens,
+    "feed_forward_length": lambda known: _one(_rows(known, "ffn_up")),
+    "attention.head_count": _heads("attn_q"),
+    "attention.head_count_kv": _heads("attn_k"),
+    "attention.key_length": head_width,
+    "attention.value_length": _value_width,
+    "rope.dimension_count": head_width,
+}

@@ -1,27 +1,317 @@
-"""This module writes the part of the HTML page that is about one file: verdict, facts, findings, map, weights, tensors,
-runtimes.
+"""This module defines the report as one self-contained HTML page: no network, no other file, no framework.
 
-All text in a report is escaped for a terminal already; here it is also escaped for HTML.
+It shows the verdict, findings with their bytes, a map of the file to scale, every tensor with its codes and scale, and
+the verdicts of runtimes. A small script sorts, filters and magnifies; without it, everything can still be read. Text of
+a file is always escaped, and a Content-Security-Policy blocks all other scripts and styles and every request.
+
+A run over many files makes one page: each file is a line with its verdict that can be opened. Once the page is long
+(`PAGE_BYTES`), further files have only their findings.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from base64 import b64encode
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from hashlib import sha256
 from html import escape
-from typing import Any
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
 
-from i2s_spec.errors import counted
-from i2s_spec.linter.next_step import repair_option
-from i2s_spec.linter.report.html.map import file_map
-from i2s_spec.linter.report.html.table import code, count_by_kind, facts, span_words, table
-from i2s_spec.linter.report.html.tensors import tensors
-from i2s_spec.linter.report.html.weights import weights
-from i2s_spec.linter.report.proof import proof
-from i2s_spec.linter.report.reading_words import reading_words
-from i2s_spec.linter.report_data import FileReport, ok_words
+from i2s_spec.draw.svg import report_style
+from i2s_spec.draw.text import exact_size_words, float32_words, made_by, visible
+from i2s_spec.errors import counted, plural
+from i2s_spec.linter.explain import facts as rule_facts
+from i2s_spec.linter.explain import find
+from i2s_spec.linter.report import Format
+from i2s_spec.linter.report.html_pictures import (
+    RECORDS,
+    code,
+    count_by_kind,
+    facts,
+    file_map,
+    regions,
+    span_words,
+    table,
+    tensors,
+    weights,
+)
+from i2s_spec.linter.report.text import proof, reading_words
+from i2s_spec.linter.report_data import FileReport, Totals, ok_words, repair_option
 from i2s_spec.linter.rule import REGISTRY, Severity
+
+if TYPE_CHECKING:
+    from i2s_spec.inspect.survey import Survey
+    from i2s_spec.layout_inference.evidence import LayoutEvidence
+    from i2s_spec.linter.analysis.context import Subject
+
+
+# --- details ---------------------------------------------------------------------------------------------------------
+# Gathers what the HTML page shows of a file besides its findings, while the file is open.
+#
+# The result is plain data of bounded size; every text from the file is one printable line.
+
+#: Characters of a key, a name or a value that the page shows.
+NAME: Final = 64
+
+_BLOCK: Final = re.compile(r"^blk\.(\d{1,4})\.", re.ASCII)
+
+
+def gather(subject: Subject) -> dict[str, Any]:
+    """What the page needs of one file.
+
+    :returns: facts, totals, the first keys and tensors (with their contents), the regions of the map, and the verdicts
+    of runtimes
+    :raises FormatError: if the file can no longer be read
+    """
+    from i2s_spec.inspect.show import members
+    from i2s_spec.linter.runtimes.verdicts import verdicts
+
+    file = subject.file
+    about = members(file, 6, (RECORDS, 0))
+    survey = subject.survey
+    known = {} if survey is None else {survey.row(place): place for place in range(len(survey))}
+    others = {} if survey is None else {other.row: other for other in _first(survey)}
+    tensors = [_tensor(tensor, survey, known, others) for tensor in about["tensors"]]
+    keys = [_key(key) for key in about["keys"]]
+    runtimes = [verdict.as_dict() for verdict in verdicts(subject)] if about["header"]["version"] is not None else []
+    return {
+        "facts": list(_facts(about, subject)),
+        "totals": _type_totals(about["totals"]),
+        "keys": keys,
+        "keys_left": file.index.keys - len(keys),
+        "tensors": tensors,
+        "tensors_left": file.index.tensors - len(tensors),
+        "regions": [list(region) for region in regions(file)],
+        "reading": subject.reading.mode,
+        "alignment": None if survey is None else _alignment(subject),
+        "runtimes": runtimes,
+    }
+
+
+def _alignment(subject: Subject) -> dict[str, Any] | None:
+    """The channels of the file's weights under each layout, as plain data."""
+    from i2s_spec.linter.analysis.layout import weight_layout
+
+    found = weight_layout(subject)
+    return None if found is None else alignment_of(found)
+
+
+def alignment_of(found: LayoutEvidence) -> dict[str, Any] | None:
+    """`channel_alignment` as plain data, with the layout that the weights show; None for a file without such channels."""
+    from i2s_spec.layout_inference.channel_alignment import channel_alignment
+
+    aligned = channel_alignment(found)
+    if aligned is None:
+        return None
+    decided = found.decided
+    return {
+        "tensor": aligned.tensor,
+        "partner": aligned.partner,
+        "channels": aligned.channels,
+        "decided": None if decided is None else decided.name,
+        "answer": "mixed" if found.mixed else "undecided" if decided is None else "decided",
+        "layouts": [
+            {"layout": each.layout, "correlation": round(each.correlation, 4), "points": [list(p) for p in each.points]}
+            for each in aligned.layouts
+        ],
+    }
+
+
+def _first(survey: Survey) -> Iterator[Any]:
+    return (survey.others[place] for place in range(min(len(survey.others), RECORDS)))
+
+
+def _facts(about: dict[str, Any], subject: Subject) -> Iterator[tuple[str, str]]:
+    header, size = about["header"], about["size"]
+    yield "size", exact_size_words(size)
+    if header["version"] is None:
+        return
+    order = f", {header['byte_order']}-endian" if header["byte_order"] else ""
+    yield "container", f"GGUF version {header['version']}{order}"
+    if subject.architecture:
+        yield "architecture", visible(subject.architecture, NAME, bare=True)
+    counts = f"{counted(header['key_count'], 'key-value')}, {counted(header['tensor_count'], 'tensor')}"
+    if header["header_bytes"] is None:
+        yield "header", f"{counts} promised"
+    else:
+        yield "header", f"{counts} in {exact_size_words(header['header_bytes'])}"
+    if header["data_start"] is not None:
+        source = "general.alignment" if header["alignment_declared"] else "the default"
+        yield "data", f"from 0x{header['data_start']:x}, aligned to {header['alignment']:,} ({source})"
+    yield "parameters", f"{about['totals']['elements']:,}"
+
+
+def _type_totals(totals: dict[str, Any]) -> list[list[Any]]:
+    rows = [(total["type"] or f"type {total['type_number']}", total) for total in totals["by_type"][:40]]
+    return [
+        [name, total["tensors"], total["elements"], total["bytes"], total["bits_per_element"]]
+        for name, total in (*rows, ("all", totals))
+    ]
+
+
+def _key(key: dict[str, Any]) -> dict[str, Any]:
+    from i2s_spec.inspect.show_text import value_words
+
+    return {
+        "key": _shown(key["key"]),
+        "type": key["type"],
+        "value": value_words(key),
+        "start": key["start"],
+        "stop": key["stop"],
+    }
+
+
+def _tensor(
+    tensor: dict[str, Any], survey: Survey | None, known: dict[int, int], others: dict[int, Any]
+) -> dict[str, Any]:
+    name, scale = _shown(tensor["name"]), tensor["scale"]
+    made: dict[str, Any] = {
+        "row": tensor["index"],
+        "name": name,
+        "group": _BLOCK.sub("", name).removesuffix(".weight"),
+        "layer": int(found[1]) if (found := _BLOCK.match(name)) else None,
+        "type": tensor["type"] or f"type {tensor['type_number']}",
+        "shape": tensor["shape"],
+        "elements": tensor["elements"],
+        "start": tensor["start"],
+        "bytes": tensor["bytes"],
+        "problem": None if tensor["problem"] is None else tensor["problem"]["code"],
+        "scale": None if scale is None else float32_words(scale),
+        "value": scale if scale is not None and math.isfinite(scale) else None,
+    }
+    if survey is not None and tensor["index"] in known:
+        seen = survey[known[tensor["index"]]]
+        made |= {"counts": list(seen.counts), "complete": seen.complete, "tail": seen.tail_class}
+        made |= {"bytes_of_tail": seen.tail.hex(" "), "run": _run(seen.longest_run)}
+    elif tensor["index"] in others:
+        other = others[tensor["index"]]
+        made |= {"complete": other.complete, "run": _run(other.longest_run), "odd": other.non_finite}
+    return made
+
+
+def _run(run: Any) -> list[int] | None:
+    """The longest run of one byte: where in the tensor it begins, how long it is, and the byte."""
+    return None if run is None else list(run)
+
+
+def _shown(text: Any) -> str:
+    """Text as `describe` gives it, as one printable line."""
+    return visible(bytes.fromhex(text["hex"]) if isinstance(text, dict) else text, NAME, bare=True)
+
+
+# --- page ------------------------------------------------------------------------------------------------------------
+
+#: Once a page has so many characters, maps and tables of further files are left out.
+PAGE_BYTES = 12 << 20
+
+#: The page's icon: three blocks, for -1, 0 and +1.
+_ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 3 3'%3E%3Cpath fill='%233b7dd8' "
+    "d='M0 0h1v3H0z'/%3E%3Cpath fill='%239aa5b4' d='M1 0h1v3H1z'/%3E%3Cpath fill='%23e0882f' d='M2 0h1v3H2z'/%3E%3C/svg%3E"
+)
+
+
+class Html(Format):
+    """One page; a single file is shown open, several are lines that can be opened."""
+
+    details = staticmethod(gather)  # type: ignore[assignment]  # a function of a module, found on the class
+
+    _seen = 0
+    _length = 0
+    _held: tuple[str, str] | None = None
+
+    def begin(self) -> str:
+        self._codes: set[str] = set()
+        style, script = report_style() + _asset("page.css"), _asset("page.js")
+        policy = (
+            f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; "
+            "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
+        )
+        return (
+            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            '<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">\n'
+            f'<title>i2s lint</title><link rel="icon" href="{_ICON}">\n<style>{style}</style></head>\n'
+            '<body><header><a class="skip" href="#main">to the report</a><h1>i2s lint</h1></header>\n<main id="main">\n'
+        )
+
+    def _file(self, file_report: FileReport) -> str:
+        if self._quiet and not file_report["findings"] and not file_report["bugs"]:
+            return ""
+        self._seen += 1
+        self._codes |= used_codes(file_report)
+        part = head(file_report), file_part(file_report, f"f{self._seen}", self._length < PAGE_BYTES)
+        self._length += len(part[1])
+        if self._seen == 1:  # it is not known yet whether it is the only file
+            self._held = part
+            return ""
+        return self._let_go() + _folded(*part)
+
+    def _let_go(self) -> str:
+        held, self._held = self._held, None
+        return _folded(*held) if held is not None else ""
+
+    def end(self, totals: Totals) -> str:
+        only = ""
+        if self._held is not None:
+            first, inside = self._held
+            only = f'<section class="file" id="f1"><h2>{first}</h2>\n{inside}</section>\n'
+        return (
+            only
+            + (_totals(totals) if totals["files"] != 1 or not only else "")
+            + "".join(f'<p class="configuration">Configuration: {escape(remark)}.</p>\n' for remark in totals.remarks)
+            + _explanations(sorted(self._codes))
+            + f"</main>\n<footer>{made_by(self.command)}</footer>\n"
+            + f"<script>{_asset('page.js')}</script></body></html>\n"
+        )
+
+
+def _folded(first: str, inside: str) -> str:
+    return f'<details class="file"><summary><h2>{first}</h2></summary>\n{inside}</details>\n'
+
+
+def _totals(totals: Totals) -> str:
+    names = ["files", "ok", "unreadable", *(f"{level.value}s" for level in Severity), "excused", "baseline", "skipped"]
+    cells = [f"{totals[name]:,}" for name in names]
+    inside = table([f"#{name}" for name in names], [cells], "totals")
+    return f'<section id="totals"><h2>{counted(totals["files"], "file")}</h2>\n{inside}</section>\n'
+
+
+def _explanations(codes: Iterable[str]) -> str:
+    """The text of `i2s explain` for each rule that the page mentions."""
+    made = ""
+    for number in codes:
+        rule = find(number)
+        pairs = [*rule.sections.items(), ("Says", plural(rule.fault.message)), *rule_facts(rule)]
+        inside = "".join(f"<dt>{escape(name)}</dt><dd>{escape(words)}</dd>" for name, words in pairs)
+        made += (
+            f"<details><summary><b>{number}</b> {escape(rule.slug)}: {escape(rule.title)}</summary>"
+            f'<dl id="rule-{number}" class="rule">{inside}</dl></details>\n'
+        )
+    return f'<section id="rules"><h2>What the codes mean</h2>\n{made}</section>\n' if made else ""
+
+
+@lru_cache(maxsize=4)
+def _asset(name: str) -> str:
+    """A style sheet or a script of the page, unchanged."""
+    return files("i2s_spec.linter.report").joinpath(name).read_text(encoding="utf-8").strip()
+
+
+def _hash(text: str) -> str:
+    """The source by which a Content-Security-Policy knows an inline script or style."""
+    return "sha256-" + b64encode(sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+# --- file ------------------------------------------------------------------------------------------------------------
+# The part of the HTML page that is about one file: verdict, facts, findings, map, weights, tensors,
+# runtimes.
+#
+# All text in a report is escaped for a terminal already; here it is also escaped for HTML.
 
 #: Most findings of a file that are listed; the rest are counted.
 LISTED = 1000

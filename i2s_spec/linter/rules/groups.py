@@ -1,5 +1,6 @@
 """Rules about types with a scale for each group: codes, digits, scales; the thresholds are in
-`analysis.group_anomalies`."""
+`analysis.group_anomalies`.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +9,17 @@ from collections.abc import Iterable, Iterator
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from i2s_spec.codec.payload_facts import Groups
+from i2s_spec.codec.observation import Groups
 from i2s_spec.errors import TrustedText
-from i2s_spec.linter.analysis.group_anomalies import (
-    FAR,
-    block_span,
-    far_apart,
-    odd_groups,
-    scale_span,
-)
-from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.payload_stats import FAR, block_span, far_apart, odd_groups, scale_span
 from i2s_spec.linter.rule import WARNING, Finding, Weights, When, rule
-from i2s_spec.schema.block_layout import GROUP_LAYOUTS
+from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.types import BY_NAME
 
 if TYPE_CHECKING:
-    from i2s_spec.inspect.survey.tensor_survey import OtherSurvey
-    from i2s_spec.schema.block_layout import BlockLayout
+    from i2s_spec.inspect.survey import OtherSurvey
+    from i2s_spec.schema.blocks import BlockLayout
 
 
 def _with_numbers_of(names: Iterable[str], words: str) -> When:

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.linter.analysis.conditions import i2s_read
-from i2s_spec.linter.analysis.duplicates import duplicate_payloads, rows_repeat
-from i2s_spec.linter.analysis.payload_stats import COMPARED, Region, payload_anomalies
+from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.payload_stats import COMPARED, Region, duplicate_payloads, payload_anomalies, rows_repeat
 from i2s_spec.linter.analysis.scales import odd
-from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, Weights, rule
 from i2s_spec.schema.types import BY_NAME
 
 if TYPE_CHECKING:
-    from i2s_spec.inspect.survey.tensor_survey import TensorSurvey
+    from i2s_spec.inspect.survey import TensorSurvey
 
 #: The meaning of a byte that fills a payload.
 _MEANINGS = {0x00: "-1", 0x55: "0", 0xAA: "+1", 0xFF: "code 3"}

@@ -7,12 +7,12 @@ from math import isfinite, prod
 
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import TrustedText
-from i2s_spec.inspect.placement import LEGACY_I2_S, Placement, sound_shape
-from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.analysis.tensor_extents import BLOCK, chunks, mis_sized, row_scales
+from i2s_spec.inspect.show import LEGACY_I2_S, Placement, sound_shape
+from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.extents import BLOCK, chunks, mis_sized, row_scales
 from i2s_spec.linter.rule import WARNING, Finding, Fix, Rule, Stops, Weights, rule
 from i2s_spec.schema import limits
-from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.faults import ByteOrder
 from i2s_spec.schema.types import I2_S, READINGS, TAIL_BYTES, TAKEN_OVER, TAKEN_OVER_BLOCK, padded
 
 #: How much is read at once where scales lie close together.
@@ -331,7 +331,7 @@ def foreign_scales(subject: Subject) -> tuple[list[Placement], int]:
 
 def _too_far(subject: Subject, base: int, size: int) -> Set[int]:
     """Rows of I2_S tensors whose scales are not read because each would need a separate request."""
-    from i2s_spec.gguf.ranges import affordable
+    from i2s_spec.gguf.source import affordable
 
     ends = [
         (each.row, base + each.offset + each.size - TAIL_BYTES)
@@ -376,10 +376,10 @@ def retired_type_size(subject: Subject) -> Iterator[Finding]:
         other = prod(ne) // block * size
         whole = sound_shape(ne) and prod(ne) >= 4096 and ne[0] % block == 0
         if whole and padded(other, step) == there:
-            from i2s_spec.schema import numbers
+            from i2s_spec.schema import type_registry
 
             yield retired_type_size.at(
                 subject.info_span(extent.placement.row, "type"), got=number, want=wanted, size=other,
                 name=subject.name(extent.placement.row), retired=TrustedText(TAKEN_OVER[number]),
-                kind=TrustedText(READINGS[number][0].name), meaning=TrustedText(numbers.tensor_type_words(number)),
+                kind=TrustedText(READINGS[number][0].name), meaning=TrustedText(type_registry.tensor_type_words(number)),
             )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Final
 
 from i2s_spec.errors import TrustedText, counted
 from i2s_spec.linter.analysis.conditions import i2s_read
+from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.analysis.payload_stats import COMPARED, compared, payload_anomalies
 from i2s_spec.linter.analysis.scales import (
     SIBLINGS,
@@ -20,7 +21,6 @@ from i2s_spec.linter.analysis.scales import (
     stale_tails,
     usual,
 )
-from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, Weights, rule
 
 #: The largest ratio between scales of the projections of one attention layer.
@@ -307,7 +307,7 @@ def same_codes_other_scale(subject: Subject) -> Iterator[Finding]:
     if not compared(subject):
         return
     survey = subject.payloads
-    from i2s_spec.linter.analysis.duplicates import duplicate_payloads
+    from i2s_spec.linter.analysis.payload_stats import duplicate_payloads
 
     for pair in duplicate_payloads(subject):
         one, tensor = survey[pair.first], survey[pair.second]

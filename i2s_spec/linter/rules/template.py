@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.linter.analysis.architecture_view import architecture_view
-from i2s_spec.linter.analysis.subject import Subject, analysis
+from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, rule
 from i2s_spec.schema.types import ValueType
 
 if TYPE_CHECKING:
-    import re
-
-    from i2s_spec.linter.analysis.template.lexer import Hazard
+    from i2s_spec.linter.analysis.template_lexer import Hazard
 
 #: How many bytes are examined of one text, of all other texts together, and of all templates together, which come first.
 LOOKED_AT: Final = 1 << 18
@@ -95,7 +93,7 @@ def seen(subject: Subject) -> ReadTexts:
 
 def _in_templates(templates: list[StringValue]) -> Iterator[tuple[StringValue, Hazard]]:
     """The hazards in templates; the code that finds them is loaded only for files that have a template."""
-    from i2s_spec.linter.analysis.template.hazards import hazards
+    from i2s_spec.linter.analysis.template_hazards import hazards
 
     for text in templates:
         for hazard in hazards(text.data):

@@ -3,15 +3,17 @@
 import re
 from collections.abc import Iterator
 from math import prod
+from typing import Final
 
-from i2s_spec.errors import TrustedText
+from i2s_spec.errors import TrustedText, quote
 from i2s_spec.gguf.reader import Tensor
-from i2s_spec.inspect.placement import sound_shape
-from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.inspect.show import sound_shape
+from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.rule import BYTES_MISSING, DATA_MISSING, WARNING, Finding, Fix, Stops, raised, rule
 from i2s_spec.schema import faults, limits, types
-from i2s_spec.schema.checks import TENSOR_COUNT_SPAN
+from i2s_spec.schema.faults import KEY_COUNT_SPAN, TENSOR_COUNT_SPAN
 from i2s_spec.schema.limits import INT64_END
+from i2s_spec.schema.types import BY_NAME, READINGS, padded
 
 raised(
     faults.TENSOR_INFOS_TRUNCATED,
@@ -253,7 +255,7 @@ def type_unknown(subject: Subject) -> Iterator[Finding]:
             unknown.setdefault(tensor.number, []).append(tensor)
     for number, tensors in unknown.items():
         more = f", and so have {len(tensors) - 1:,} others" if len(tensors) > 1 else ""
-        from i2s_spec.schema.numbers import tensor_type_words
+        from i2s_spec.schema.type_registry import tensor_type_words
 
         meanings = tensor_type_words(number)
         yield type_unknown.at(
@@ -374,3 +376,160 @@ def _decoded(name: bytes) -> str | None:
         return name.decode("utf-8")
     except UnicodeDecodeError:
         return None
+
+
+# --- type numbers ----------------------------------------------------------------------------------------------------
+# Rules about type numbers whose meaning a program changed.
+
+_OLD: Final = BY_NAME["Q2_0_G128"]
+
+
+def with_type_42(subject: Subject) -> bool:
+    """files with tensors of type 42"""
+    return _OLD.number in subject.type_numbers
+
+
+@rule("G321", "groups-of-128", "tensors of type 42 ({count}) have groups of 128 weights, {want:byte}, as PrismML wrote "
+      "them before August 2026: programs for groups of 64 {stop}; i2s convert --to Q2_0 makes a file that they read",
+      clause="2.6",
+      when=with_type_42, command="i2s convert {path} OUT.gguf --to Q2_0",
+      provenance=("PrismML-Eng/llama.cpp#167", "ggml-org/llama.cpp#25833", "ggml-org/llama.cpp#29058"))  # fmt: skip
+def groups_of_128(subject: Subject) -> Iterator[Finding]:
+    """Tensors of type 42 are packed in groups of 128 weights.
+
+    Why: PrismML used the number 42 for its Q2_0 before llama.cpp did, with one scale for 128 weights. llama.cpp has
+    used one scale for 64 weights since July 2026, and PrismML's own fork since August. Current programs compute larger
+    sizes for these tensors and refuse the file with a message about the offset of a tensor. Only PrismML's branch
+    prism-v5 loads it.
+
+    Example: Ternary-Bonsai-27B-Q2_0.gguf, whose output_norm.weight has offset 337715200 where 357580800 is expected.
+
+    Fix: `i2s convert FILE OUT --to Q2_0` writes each scale twice, which is exact. `--to PQ2_0` keeps the bytes under
+    the number 142, for PrismML's fork.
+    """
+    rows = [tensor for tensor in subject.odd_tensors if tensor.type is _OLD]
+    if not rows:
+        return
+    index = subject.file.index
+    count = sum(index.tensor(i).type == _OLD.number for i in range(index.tensors))
+    yield groups_of_128.at(
+        subject.info_span(rows[0].index, "type"), got=_OLD.number, want=_OLD.bytes, count=count, stop=_stop(subject)
+    )
+
+
+def _stop(subject: Subject) -> TrustedText:
+    """The error of a loader that assumes groups of 64, at the first tensor whose offset then differs."""
+    index, step = subject.file.index, subject.effective_alignment
+    expected = 0
+    for i in range(index.tensors):
+        info = index.tensor(i)
+        ne, offset = info.ne, info.offset
+        kind = next((kind for kind in READINGS.get(info.type, ()) if kind.family == "ggml"), None)
+        if offset != expected:
+            return TrustedText(f"stop at tensor {quote(info.name, 64)}, which has offset {offset}, expected {expected}")
+        if kind is None or not ne or ne[0] % kind.block:
+            break
+        expected += padded(kind.nbytes(ne), step)
+    return TrustedText("read past their end")
+
+
+# --- unusual sizes ---------------------------------------------------------------------------------------------------
+# Rules about unusual sizes and counts: legal, but bounded here and worth a finding.
+
+raised(
+    faults.TOO_MANY_KEYS,
+    """The file has more key-values than any reader should accept.
+
+    Why: the key-values exist, but no model needs so many, and readers that take quadratic time never finish. i2s stops
+    at 1,048,576.
+
+    Example: 2,000,000 keys in a file of 30 MB.
+
+    Fix: put lists into arrays.
+    """,
+    clause="12.2",
+    cwe=770,
+)
+
+raised(
+    faults.TOO_MANY_TENSORS,
+    """The file has more tensors than any reader should accept.
+
+    Why: the tensors exist, but no model needs so many, and readers that take quadratic time never finish. i2s stops at
+    1,048,576.
+
+    Example: 2,000,000 tensors of one element each.
+
+    Fix: join tensors.
+    """,
+    clause="12.2",
+    cwe=770,
+)
+
+raised(
+    faults.ALIGNMENT_TOO_LARGE,
+    """general.alignment is larger than 1 MiB.
+
+    Why: the padding grows with the alignment, sums of padded sizes can overflow, and the data section of a tiny file
+    begins gigabytes after its header.
+
+    Example: general.alignment = 2^31.
+
+    Fix: lay the tensors out again with an alignment of 32.
+    """,
+    clause="12.2",
+    provenance=("ggml-org/llama.cpp#24759",),
+    cwe=190,
+)
+
+
+@rule("S103", "many-keys", "the file has {got:key-value}; more than {want} is unusual", severity=WARNING, clause="12.2",
+      cwe=407)  # fmt: skip
+def many_keys(subject: Subject) -> Iterator[Finding]:
+    """The file has an unusual number of key-values.
+
+    Why: readers that compare keys pair by pair to find duplicates take minutes or hours: for 200,000 keys in 4 MB,
+    common readers need more than a minute.
+
+    Example: 200,000 keys.
+
+    Fix: put lists into arrays.
+    """
+    count = subject.file.index.key_count or 0
+    if limits.MANY_KEYS < count <= limits.MAX_KEYS:
+        yield many_keys.at(KEY_COUNT_SPAN, got=count, want=limits.MANY_KEYS)
+
+
+@rule("S104", "many-tensors", "the file has {got:tensor}; more than {want} is unusual", severity=WARNING, clause="12.2",
+      cwe=407)  # fmt: skip
+def many_tensors(subject: Subject) -> Iterator[Finding]:
+    """The file has an unusual number of tensors.
+
+    Why: readers that compare names pair by pair to find duplicates take minutes or hours: for 100,000 tensors in 4 MB,
+    common readers need more than a minute.
+
+    Example: 100,000 tensors of one element.
+
+    Fix: join tensors.
+    """
+    count = subject.file.index.tensor_count or 0
+    if limits.MANY_TENSORS < count <= limits.MAX_TENSORS:
+        yield many_tensors.at(TENSOR_COUNT_SPAN, got=count, want=limits.MANY_TENSORS)
+
+
+@rule("S105", "large-alignment", "general.alignment is {got}; more than {want} is unusual", severity=WARNING,
+      clause="12.2", fix=Fix.UNSAFE)  # fmt: skip
+def large_alignment(subject: Subject) -> Iterator[Finding]:
+    """general.alignment is unusually large.
+
+    Why: 32 is enough for every processor, and memory pages have 4 KiB to 64 KiB. A larger alignment only adds padding,
+    in which data can be hidden.
+
+    Example: general.alignment = 262,144.
+
+    Fix: lay the tensors out again with an alignment of 32.
+    """
+    i, alignment = subject.file.index.alignment_key, subject.file.alignment
+    if i is not None and alignment is not None and alignment > limits.USUAL_ALIGNMENT:
+        span = subject.file.index.key(i).value_span
+        yield large_alignment.at(span, got=alignment, want=limits.USUAL_ALIGNMENT)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.codec.isa import KernelSet, chosen, table
-from i2s_spec.codec.weights import from_bfloat16
+from i2s_spec.codec.shape import from_bfloat16
 from i2s_spec.errors import counted
 from i2s_spec.model import _reduce
 
@@ -179,3 +179,33 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked child does not inherit the threads
+
+
+# --- reductions reference --------------------------------------------------------------------------------------------
+# In plain NumPy what `reductions` computes: the slow twins of the kernels.
+#
+# NumPy's `sum`, `dot`, `matmul` and `einsum` add in an undefined order; only `cumsum` adds in index order.
+
+
+def sums_reference(terms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """0 + the first term + the second + ..., over the last axis."""
+    if not terms.shape[-1]:
+        return np.zeros(terms.shape[:-1])
+    with np.errstate(all="ignore"):
+        total: NDArray[np.float64] = (
+            np.cumsum(terms, axis=-1)[..., -1] + 0.0
+        )  # the sum starts with +0, so -0 becomes +0
+        return total
+
+
+def products_reference(x: NDArray[np.float32], w: NDArray[Any]) -> NDArray[np.float32]:
+    """Like `reductions.products`."""
+    with np.errstate(all="ignore"):
+        terms = x[:, None, :].astype(np.float64) * as_float32(w)[None].astype(np.float64)
+        return sums_reference(terms).astype(np.float32)
+
+
+def squares_reference(x: NDArray[np.float32], *, rounded: bool = False) -> NDArray[np.float64]:
+    """Like `reductions.squares`."""
+    with np.errstate(all="ignore"):
+        return sums_reference((x * x).astype(np.float64) if rounded else x.astype(np.float64) ** 2)

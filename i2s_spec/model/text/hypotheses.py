@@ -7,7 +7,7 @@ norm; then the text leaves them undecided, and the answer says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, permutations
@@ -15,19 +15,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from i2s_spec.codec import kernels
+from i2s_spec.codec.native import pack_codes, unpack_codes
 from i2s_spec.errors import counted
-from i2s_spec.model.graph.activation import STEPS
-from i2s_spec.model.graph.architectures import graph_of
-from i2s_spec.model.likelihood import changed_weights as changed
-from i2s_spec.model.weights import Ternary
-from i2s_spec.schema.dialect import CODE_MAPS
+from i2s_spec.model.architectures import STEPS, graph_of
+from i2s_spec.model.weights import ModelWeights, Ternary
+from i2s_spec.schema.dialect import CANONICAL, CODE_MAPS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from i2s_spec.model.architectures import GraphSettings
     from i2s_spec.model.forward import Model
-    from i2s_spec.model.graph.architectures import GraphSettings
-    from i2s_spec.schema.architectures.sizes import Hyperparameters
+    from i2s_spec.model.weights import Grouped
+    from i2s_spec.schema.architectures import Hyperparameters
 
 Change = Callable[["Model"], "Model"]
 
@@ -77,8 +78,8 @@ def ternary_roles(model: Model) -> frozenset[str]:
     return frozenset(found)
 
 
-def _weights(matrix: changed.ChangeMatrix | None = None, vector: changed.ChangeVector | None = None) -> Change:
-    return lambda model: model.replace(weights=changed.ChangedWeights(model.weights, matrix, vector))
+def _weights(matrix: ChangeMatrix | None = None, vector: ChangeVector | None = None) -> Change:
+    return lambda model: model.replace(weights=ChangedWeights(model.weights, matrix, vector))
 
 
 def _codes(model: Model, ternary: frozenset[str]) -> Iterator[PossibleMistake]:
@@ -99,15 +100,15 @@ def _codes(model: Model, ternary: frozenset[str]) -> Iterator[PossibleMistake]:
         shown = f"codes {', '.join(map(str, used))} stand for {worth}"
         if read == [1, 0, -1]:
             title = f"the signs of all weights, or of ffn_gate alone, are inverted: {shown}"
-            yield PossibleMistake("signs turned", title, _weights(changed.recoded(read)))
+            yield PossibleMistake("signs turned", title, _weights(recoded(read)))
         else:
             name = names.get(trits, worth)
-            yield PossibleMistake(f"code map {name}", shown, _weights(changed.recoded(read)))
+            yield PossibleMistake(f"code map {name}", shown, _weights(recoded(read)))
     for one, other in TWINS:
         if one not in ternary:
             continue
         title = f"the signs of {one}, or of {other}, are inverted in every layer"
-        yield PossibleMistake(f"signs of {one} turned", title, _weights(changed.recoded((1, 0, -1), {one})))
+        yield PossibleMistake(f"signs of {one} turned", title, _weights(recoded((1, 0, -1), {one})))
 
 
 def _orders(model: Model, ternary: frozenset[str]) -> Iterator[PossibleMistake]:
@@ -117,12 +118,12 @@ def _orders(model: Model, ternary: frozenset[str]) -> Iterator[PossibleMistake]:
     square: list[str] = [each for each, shape in shapes.items() if len(set(shape)) == 1]
     oblong = [each for each in shapes if each not in square]
     if len(square) > 1:
-        how = dict.fromkeys(square, changed.transposed)
+        how = dict.fromkeys(square, transposed)
         title = f"{', '.join(square)} are stored column by column"
-        yield PossibleMistake("square matrices transposed", title, _weights(changed.rearranged(how)))
+        yield PossibleMistake("square matrices transposed", title, _weights(rearranged(how)))
     for each in (*square, *oblong):
         title = f"{each} is stored column by column"
-        yield PossibleMistake(f"{each} transposed", title, _weights(changed.rearranged({each: changed.transposed})))
+        yield PossibleMistake(f"{each} transposed", title, _weights(rearranged({each: transposed})))
     other = "norm" if model.settings.rope == "neox" else "neox"
     halves = {"norm": "neighbors are rotated together", "neox": "halves of a head are rotated together"}
     yield PossibleMistake("other RoPE order", f"rows of attn_q and attn_k are in the order where {halves[other]}",
@@ -133,7 +134,7 @@ def _orders(model: Model, ternary: frozenset[str]) -> Iterator[PossibleMistake]:
             if name == "spread" or not np.array_equal(order, spread):
                 title = f"query heads that share a key head are {name}, not side by side" if name == "spread" else (
                     "query heads are gathered as if they had been spread")  # fmt: skip
-                yield PossibleMistake(f"heads {name}", title, _weights(changed.rearranged(_by_heads(order, h))))
+                yield PossibleMistake(f"heads {name}", title, _weights(rearranged(_by_heads(order, h))))
 
 
 def _by_heads(
@@ -168,12 +169,12 @@ def _exchanges(model: Model) -> Iterator[PossibleMistake]:
         if _shape(model, one) and _shape(model, one) == _shape(model, other):
             pairs = [(f"blk.{i}.{one}.weight", f"blk.{i}.{other}.weight") for i in layers]
             yield PossibleMistake(f"{one} and {other} exchanged", f"{one} has the name of {other}",
-                                  _weights(changed.exchanged(_both(pairs))))  # fmt: skip
+                                  _weights(exchanged(_both(pairs))))  # fmt: skip
     for i, j in combinations(layers, 2) if len(layers) <= FEW_LAYERS else ():
         prefix, other = f"blk.{i}.", f"blk.{j}."
         names = _both([(name, other + name[len(prefix) :]) for name in _names(model) if name.startswith(prefix)])
         if all(name in model.weights and _same_shape(model, name, names[name]) for name in names):
-            change = _weights(changed.exchanged(names), changed.exchanged_vectors(names))
+            change = _weights(exchanged(names), exchanged_vectors(names))
             yield PossibleMistake(f"layers {i} and {j} exchanged", f"layer {i} has the name of layer {j}", change)
     for shift in (1, -1):
         title = f"the embedding of each token is one row {'further down' if shift > 0 else 'further up'}"
@@ -242,7 +243,146 @@ def _scales(ternary: bool) -> Iterator[PossibleMistake]:
         "scale rooted": ("each scale was squared", lambda scale: np.sqrt(np.abs(scale))),
     }
     for name, (title, change) in scales.items() if ternary else ():
-        yield PossibleMistake(name, title, _weights(changed.rescaled(change)))
+        yield PossibleMistake(name, title, _weights(rescaled(change)))
     yield PossibleMistake(
-        "gains plus 1", "gains are stored without the 1 that is added to them", _weights(vector=changed.plus_one)
+        "gains plus 1", "gains are stored without the 1 that is added to them", _weights(vector=plus_one)
     )
+
+
+# --- changed weights -------------------------------------------------------------------------------------------------
+# Some weights of a model in another way and shares the rest, so that a change is cheap.
+#
+# A change of matrices is a function of a tensor's name and its unchanged weights. The functions here make such changes:
+# other trits for codes, transposed matrices, exchanged tensors, heads in another order, other scales.
+
+#: Rows and columns of the tiles in which a matrix is transposed.
+TILE: Final = (512, 64)
+
+#: Gives a changed matrix, from the name of its tensor and the unchanged weights.
+ChangeMatrix = Callable[[str, ModelWeights], "Ternary | Grouped | NDArray[Any]"]
+#: Gives a changed vector of gains, likewise.
+ChangeVector = Callable[[str, ModelWeights], "NDArray[np.float32]"]
+
+
+class ChangedWeights(ModelWeights):
+    """The weights `base`, with some of them changed.
+
+    :param matrix: changes a matrix; a matrix that it returns unchanged needs no memory
+    :param vector: changes a vector
+    """
+
+    def __init__(
+        self, base: ModelWeights, matrix: ChangeMatrix | None = None, vector: ChangeVector | None = None
+    ) -> None:
+        super().__init__(base.file, base.dialect)
+        self.preloaded = base.preloaded
+        self._base = base
+        self._change_matrix, self._change_vector = matrix, vector
+
+    def matrix(self, name: str) -> Ternary | Grouped | NDArray[Any]:
+        """A projection, changed."""
+        change = self._change_matrix
+        if change is None:
+            return self._base.matrix(name)
+        return self._once(name, lambda _: change(name, self._base))
+
+    def vector(self, name: str) -> NDArray[np.float32]:
+        """Gains, changed."""
+        change = self._change_vector
+        if change is None:
+            return self._base.vector(name)
+        return self._once(name, lambda _: change(name, self._base))
+
+    def blocks(self, name: str) -> NDArray[np.uint8]:
+        """The bytes of a quantized table, unchanged."""
+        return self._base.blocks(name)
+
+
+def role(name: str) -> str:
+    """The role of a tensor of a layer: `attn_q` for `blk.3.attn_q.weight`; else its whole name."""
+    parts = name.split(".")
+    return parts[2] if len(parts) == 4 and parts[0] == "blk" and parts[3] == "weight" else name
+
+
+def recoded(trits: Sequence[int], roles: Collection[str] | None = None) -> ChangeMatrix:
+    """Other trits for -1, 0 and +1.
+
+    :param trits: the new values, in this order
+    :param roles: the roles of the tensors to change; None for all
+    """
+    codes = [trits[code] + 1 if code < 3 else 3 for code in range(4)]
+
+    def change(name: str, base: ModelWeights) -> Any:
+        matrix = base.matrix(name)
+        if not isinstance(matrix, Ternary) or (roles is not None and role(name) not in roles):
+            return matrix
+        made, layout = np.empty_like(matrix.payload), CANONICAL.layout
+        kernels.recode(matrix.payload, matrix.rows, matrix.columns, layout, layout, codes, made, 1)
+        return matrix._replace(payload=made)
+
+    return change
+
+
+def rearranged(arrange: Mapping[str, Callable[[NDArray[np.uint8]], NDArray[np.uint8]]]) -> ChangeMatrix:
+    """The codes of some matrices in another order.
+
+    :param arrange: by role, a function that takes and returns codes, uint8 [rows, columns]
+    """
+
+    def change(name: str, base: ModelWeights) -> Any:
+        matrix, how = base.matrix(name), arrange.get(role(name))
+        if how is None or not isinstance(matrix, Ternary):
+            return matrix
+        codes = how(unpack_codes(matrix.payload, (matrix.rows, matrix.columns), CANONICAL.layout))
+        packed = pack_codes(np.ascontiguousarray(codes), CANONICAL.layout)
+        return matrix._replace(payload=np.frombuffer(packed, dtype=np.uint8))
+
+    return change
+
+
+def transposed(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A matrix that the file stores column by column.
+
+    It is copied in tiles: the elements of a column are on different pages, and the TLB of a processor holds only some
+    of them.
+    """
+    there, made = codes.reshape(codes.shape[::-1]).T, np.empty_like(codes)
+    for row in range(0, codes.shape[0], TILE[0]):
+        for column in range(0, codes.shape[1], TILE[1]):
+            tile = slice(row, row + TILE[0]), slice(column, column + TILE[1])
+            made[tile] = there[tile]
+    return made
+
+
+def exchanged(names: Mapping[str, str]) -> ChangeMatrix:
+    """Tensors with exchanged names; a scale stays with its payload."""
+
+    def change(name: str, base: ModelWeights) -> Any:
+        return base.matrix(names.get(name, name))
+
+    return change
+
+
+def exchanged_vectors(names: Mapping[str, str]) -> ChangeVector:
+    """Gains with exchanged names."""
+
+    def change(name: str, base: ModelWeights) -> NDArray[np.float32]:
+        return base.vector(names.get(name, name))
+
+    return change
+
+
+def plus_one(name: str, base: ModelWeights) -> NDArray[np.float32]:
+    """Gains of norms with the missing 1 added."""
+    gains = base.vector(name)
+    return gains + np.float32(1) if "norm" in name else gains
+
+
+def rescaled(scale: Callable[[np.float32], Any]) -> ChangeMatrix:
+    """Another scale for every ternary matrix."""
+
+    def change(name: str, base: ModelWeights) -> Any:
+        matrix = base.matrix(name)
+        return matrix._replace(scale=np.float32(scale(matrix.scale))) if isinstance(matrix, Ternary) else matrix
+
+    return change
