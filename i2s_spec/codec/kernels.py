@@ -1,21 +1,25 @@
 """This module calls the compiled kernels on whole payloads: the runs of a layout, threads, the way results are stored.
 
-Every layout is runs with two parameters, read off its formulas: bytes come in runs of `group`, and the four codes
-of byte j of a run belong to the elements j, group + j, 2 group + j and 3 group + j of a block; the first of them is in the
-top bits, or with `lsb` in the bottom ones. Nothing here looks at tails, shapes or policies: `native` does.
+The kernels know layouts that are runs, with two parameters read off the formulas: bytes come in runs of `group`, and the
+four codes of byte j of a run belong to the elements j, group + j, 2 group + j and 3 group + j of a block; the first of them
+is in the top bits, or with `lsb` in the bottom ones. `is_runs` tells which layouts are; the others are left to the
+definition. Nothing here looks at tails, shapes or policies: `native` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from functools import cache, lru_cache
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from i2s_spec.codec import _codec
 from i2s_spec.codec.isa import chosen
+from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import CODE_MAPS, CODES_PER_BYTE, CodeMap, Layout
 
 if TYPE_CHECKING:
@@ -52,6 +56,9 @@ THREAD_BYTES: Final = 1 << 18
 
 _NOTHING: Final = np.empty(0, dtype=np.uint8)
 
+#: Lengths of runs that do not depend on the shape of the matrix.
+_GROUPS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
+
 
 class RunLayout(NamedTuple):
     """Where a layout puts codes in a matrix: runs of `group` bytes, first element at the top or the bottom of a byte."""
@@ -67,12 +74,34 @@ class RunLayout(NamedTuple):
 
 @lru_cache(maxsize=64)
 def run_layout(layout: Layout, rows: int, cols: int) -> RunLayout:
-    """The runs of a layout in a matrix, from its formulas: a run ends where the shift changes first."""
+    """The runs of a layout in a matrix, from its formulas: a run ends where the shift changes first.
+
+    :raises ValueError: for a layout without runs, about which `is_runs` is asked before
+    """
     first = layout.shift_of(0, rows, cols)
-    for group in (1, 16, 32, cols, rows // 4 * cols):
+    for group in (*_GROUPS, cols, rows // 4 * cols):
         if group and layout.shift_of(group, rows, cols) != first == layout.shift_of(group - 1, rows, cols):
             return RunLayout(group, first == 0)
-    raise AssertionError(f"{layout} has no such runs")
+    raise ValueError(f"{layout} has no runs")
+
+
+@cache
+def is_runs(layout: Layout) -> bool:
+    """Whether the formulas of a layout give the places that the kernels compute, in some small matrices."""
+    for groups, blocks in ((1, 1), (2, 1), (3, 2)):
+        rows, cols = groups * layout.row_block, blocks * layout.block
+        try:
+            group, lsb = run_layout(layout, rows, cols)
+        except ValueError:
+            return False
+        k = np.arange(rows * cols)
+        quarter = k % (4 * group) // group
+        same = (layout.byte_of(k, rows, cols) == k // (4 * group) * group + k % group) & (
+            layout.shift_of(k, rows, cols) == 2 * (quarter if lsb else 3 - quarter)
+        )
+        if not same.all():
+            return False
+    return True
 
 
 def unpack(
@@ -241,3 +270,50 @@ def _spread(part: Callable[[int, int], Any], count: int, unit_bytes: int, thread
     with ThreadPoolExecutor(len(starts)) as pool:
         for done in [pool.submit(part, start, min(start + step, count)) for start in starts]:
             done.result()
+
+
+# --- in order --------------------------------------------------------------------------------------------------------
+# Works on the parts of something in several threads and gives the results in the order of the parts.
+
+_Part = TypeVar("_Part")
+_Result = TypeVar("_Result")
+
+
+def in_order(
+    function: Callable[[_Part], _Result], parts: Iterable[_Part], threads: int = 1
+) -> Iterator[_Result]:  # fmt: skip
+    """The results of a function for each part, in order.
+
+    Parts are taken from their iterator by the caller's thread, so that what reads them need not be safe for threads. No
+    more than two for each thread are under way, whatever their number. A single part is worked on in the caller's thread:
+    to start another for each of thousands of small tensors takes longer than the work.
+
+    :param threads: how many threads work, no more than parts where those are counted; with 1 all happens in the caller's
+    :raises ValueError: for fewer threads than 1; else what the function raises, at the part that it raises for
+    """
+    if threads < 1:
+        raise ValueError(f"{counted(threads, 'thread does', 'threads do')} nothing; at least 1 is needed")
+    if isinstance(parts, Sized):  # no thread is started that would have nothing to do
+        threads = max(min(threads, len(parts)), 1)
+    if threads == 1:
+        yield from map(function, parts)
+        return
+    parts = iter(parts)
+    first = list(islice(parts, 2))
+    if len(first) < 2:
+        yield from map(function, first)
+        return
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    under_way: deque[Future[_Result]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for part in chain(first, parts):
+                under_way.append(pool.submit(function, part))
+                if len(under_way) >= 2 * threads:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
+        finally:
+            for future in under_way:
+                future.cancel()

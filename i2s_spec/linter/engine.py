@@ -7,32 +7,29 @@ be read; a fault that a rule meets while it reads (a file that shrinks meanwhile
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, nullcontext, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from i2s_spec.errors import FormatError, Span, TrustedText
+from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FetchingSource, Origin, Source, is_address, source_of
-from i2s_spec.inspect.survey.reading import Reading
-from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.collection import Collection
+from i2s_spec.inspect.survey import Reading
+from i2s_spec.linter.analysis.conditions import layers_read
+from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.options import Options, defaults, options_of, path_of
-from i2s_spec.linter.report_data import Remote, Report, Sample
-from i2s_spec.linter.rule import REGISTRY, Facts, Sampled, finding_of
-from i2s_spec.linter.rules import concerns
-from i2s_spec.linter.selection.profile import profile_named
+from i2s_spec.linter.report_data import Bug, Remote, Report, Sample, Suppressed
+from i2s_spec.linter.rule import Excerpt, Finding, Rule, Severity, Weights, When, every_file, finding_of
+from i2s_spec.linter.rules import REGISTRY
+from i2s_spec.linter.selection import profile_named
 from i2s_spec.schema import faults
 from i2s_spec.schema import limits as bounds
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from i2s_spec.linter.reference.weights import ReferenceWeights
-
-#: The module of the rules on the layout of weights.
-_OF_LAYOUT = "i2s_spec.linter.rules.ternary.i2s_layout"
+    from i2s_spec.compare.known_weights import ReferenceWeights
 
 
 def lint(
@@ -89,12 +86,12 @@ def lint(
     return run.report(str(path if path is not None else source.name))
 
 
-def _is_asked(rule: Facts, fetched: bool) -> bool:
+def _is_asked(rule: Rule, fetched: bool) -> bool:
     """Whether a rule is checked for a file that is `fetched` from a server, or local.
 
     A rule about servers is not checked for a local file, and a rule about a later use, such as the tokens of a text, never.
     """
-    return fetched if rule.code in faults.REMOTE else rule.checked or rule.general
+    return fetched if rule.code in faults.REMOTE else rule.check is not None or rule.when is every_file
 
 
 def open_reference(options: Options) -> AbstractContextManager[ReferenceWeights | None]:
@@ -104,7 +101,7 @@ def open_reference(options: Options) -> AbstractContextManager[ReferenceWeights 
     """
     if options.reference is None:
         return nullcontext()
-    from i2s_spec.linter.reference.weights import ReferenceWeights
+    from i2s_spec.compare.known_weights import ReferenceWeights
 
     return ReferenceWeights(options.reference)
 
@@ -139,11 +136,12 @@ class _Run:
             place = self._path if self._path is None or not is_address(self._path) else getattr(source, "path", None)
             subject = Subject(file, place, self._reading, self._weights)
             ignored = self._options.ignored
-            fetched = isinstance(source, FetchingSource)
+            fetched = subject.on_server
             subject.asked = _asked(self._codes, fetched)
             if ignored:
-                subject.ignored = sum(_is_asked(rule, fetched) for rule in REGISTRY.facts() if rule.code in ignored)
+                subject.ignored = sum(_is_asked(REGISTRY[code], fetched) for code in ignored)
             subject.by_document = profile_named(self._options.profile).by_document
+            subject.runtimes_requested = self._options.runtimes
         except FormatError as error:  # one of the very first reads failed
             self.add([finding_of(error)])
             return
@@ -163,14 +161,12 @@ class _Run:
         found = self._collection.findings
         fetched = self._reading.mode != "full"  # no request is made for bytes that would only be shown
         if found:
-            from i2s_spec.linter.excerpt import excerpt_of
-
             found[:] = [each._replace(excerpt=excerpt_of(source, each.span, fetched=fetched)) for each in found]
 
     def _begin(self, subject: Subject) -> bool:
         """Start to read the payloads while the rules on the header run; False if the file can no longer be read."""
         try:
-            if any(rule.payload for rule in self._rules):
+            if any(rule.payload for rule in reversed(self._rules)):  # these come last
                 subject.begin()
         except FormatError as error:
             self.add([finding_of(error)])
@@ -184,36 +180,33 @@ class _Run:
         fault = subject.file.fault
         if fault is not None and fault.code == faults.TEXT_DECODED.code:  # nothing was read from the right position
             return True
-        asked: dict[str, bool] = {}  # for each module of rules, whether it applies to the file
+        met: dict[When, bool] = {}  # whether the file meets each condition
         waits = False
         for rule in self._rules:
-            if not rule.checked:
+            check, when = rule.check, rule.when
+            if check is None:
                 continue
-            code = rule.code
             try:
-                if rule.late and not waits:
+                if not waits and rule.weights is not Weights.NONE:
                     waits = True
                     self._ahead(subject)
-                home = REGISTRY.homes.get(code, "")
-                if home not in asked:
-                    asked[home] = concerns.concerned(home, subject)
-                check = REGISTRY[code].check if asked[home] else None
-                if check is not None:
+                if when not in met:
+                    met[when] = False  # if the condition fails, its first rule reports that
+                    met[when] = when(subject)
+                if met[when]:
                     self.add(check(subject))
             except FormatError as error:
                 self.add([finding_of(error)])
                 if error.code in faults.GONE:
                     return False
             except Exception as error:  # an exception in a rule is our bug; the other rules still run
-                self._collection.bug(code, error)
+                self._collection.bug(rule.code, error)
         return True
 
     def _ahead(self, subject: Subject) -> None:
         """Compute the evidence of the layout while other threads read the payloads, if a rule will need it."""
-        if subject.surveying is None or not concerns.concerned(_OF_LAYOUT, subject):
-            return
-        if any(REGISTRY.homes.get(rule.code) == _OF_LAYOUT for rule in self._rules):
-            from i2s_spec.linter.analysis.weight_layout import layout_ahead
+        if subject.surveying is not None and any(rule.when is layers_read for rule in reversed(self._rules)):
+            from i2s_spec.linter.analysis.layout import layout_ahead
 
             with suppress(Exception):  # the rule meets the fault again and reports it
                 layout_ahead(subject)
@@ -226,16 +219,16 @@ class _Run:
         survey = None if stopped else subject.survey
         if survey is not None and survey.complete:
             return Sample((), ())
-        unable, whole = {Sampled.NOT}, {Sampled.WHOLE}
+        unable, whole = {Weights.EVERY_BYTE}, {Weights.SCALES}
         if subject.on_server:
-            unable.add(Sampled.LOCAL)
+            unable.add(Weights.LAYERS)
         scales = None
         if survey is not None and survey.is_selection:
-            unable.add(Sampled.SPREAD)
+            unable.add(Weights.POSITIONS)
             scales = len(survey), survey.i2s_tensors
             if scales[0] < scales[1]:
                 whole.clear()
-        payload = [(code, REGISTRY[code].sampled) for code in sorted(rule.code for rule in self._rules if rule.payload)]
+        payload = sorted((rule.code, rule.weights) for rule in self._rules if rule.payload)
         return Sample(
             tuple(code for code, reach in payload if reach in unable),
             tuple(code for code, reach in payload if reach not in unable | whole),
@@ -275,21 +268,106 @@ class _Run:
         )
 
 
-def _is_late(rule: Facts) -> bool:
-    return rule.late
-
-
 # All files of a run have the same rules: what depends on the rules alone is computed once.
 
 
 @lru_cache(maxsize=8)
-def _in_order(codes: tuple[str, ...]) -> tuple[Facts, ...]:
+def _in_order(codes: tuple[str, ...]) -> tuple[Rule, ...]:
     """The active rules. Rules on the header come first: payloads are read meanwhile."""
-    in_force = frozenset(codes)
-    return tuple(sorted((rule for rule in REGISTRY.facts() if rule.code in in_force), key=_is_late))
+    return tuple(sorted(map(REGISTRY.__getitem__, codes), key=lambda rule: rule.weights is not Weights.NONE))
 
 
 @lru_cache(maxsize=8)
 def _asked(codes: tuple[str, ...], fetched: bool) -> int:
     """How many of them are checked for a file."""
     return sum(_is_asked(rule, fetched) for rule in _in_order(codes))
+
+
+# --- collection ------------------------------------------------------------------------------------------------------
+# Collects the findings of one run as a `Report`: those of active rules, bounded in number.
+
+
+class Collection:
+    """Collects findings.
+
+    :param levels: the severity of each active rule in this run, by code
+    :param reasons: codes whose findings are counted and not listed, each with the reason
+    """
+
+    def __init__(self, levels: Mapping[str, Severity], reasons: Mapping[str, str]) -> None:
+        self.levels = levels
+        self.findings: list[Finding] = []
+        self.bugs: list[Bug] = []
+        self._reasons = reasons
+        self._most_per_rule = bounds.FINDINGS_PER_RULE
+        self._counts: dict[str, int] = {}
+        self._suppressed: dict[str, int] = {}
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Add findings of active rules, with the severities of this run."""
+        for finding in findings:
+            level = self.levels.get(finding.code)
+            if level is None:
+                continue
+            if finding.code in self._reasons:
+                self._suppressed[finding.code] = self._suppressed.get(finding.code, 0) + 1
+                continue
+            count = self._counts[finding.code] = self._counts.get(finding.code, 0) + 1
+            if count <= self._most_per_rule:
+                made = finding.rule
+                if made.severity is not level:
+                    finding = finding._replace(rule=made._replace(severity=level))  # noqa: PLW2901
+                self.findings.append(finding)
+
+    def bug(self, where: str, error: Exception) -> None:
+        """Add an internal error.
+
+        :raises Exception: the same exception, if I2S_DEBUG is set
+        """
+        if os.environ.get("I2S_DEBUG"):
+            raise error
+        self.bugs.append(Bug(where, f"{type(error).__name__}: {quote(str(error), bare=True)}"))
+
+    def report(self, path: str, **more: Any) -> Report:
+        """The report.
+
+        :param more: further fields of `Report`
+        """
+        return Report(
+            path,
+            tuple(sorted(self.findings, key=lambda f: (f.span.start, f.span.stop, f.code))),
+            {code: n - self._most_per_rule for code, n in self._counts.items() if n > self._most_per_rule},
+            suppressed=tuple(Suppressed(code, n, self._reasons[code]) for code, n in sorted(self._suppressed.items())),
+            bugs=tuple(self.bugs),
+            **more,
+        )
+
+
+# --- excerpt ---------------------------------------------------------------------------------------------------------
+# The excerpt of a finding: the bytes of its span, in rows of a hex dump.
+
+#: Bytes in a row of a dump; excerpts begin and end at multiples of it.
+ROW = 16
+
+#: Most rows of an excerpt.
+ROWS = 3
+
+
+def excerpt_of(source: Source, span: Span, *, fetched: bool = False) -> Excerpt | None:
+    """The rows of sixteen bytes that contain the span, at most three; for an empty span at the file's end, the row before.
+
+    None if there is no byte to show, as for a finding about the whole file, or if the file can no longer be read.
+
+    :param fetched: whether to show only bytes that were fetched already, for a file on a server
+    """
+    if span.stop == 0:
+        return None
+    start = min(span.start, max(source.size - 1, 0)) // ROW * ROW
+    stop = min(max(span.stop, span.start + 1), start + ROW * ROWS)
+    stop = min((stop + ROW - 1) // ROW * ROW, source.size)
+    if stop <= start or (fetched and isinstance(source, FetchingSource) and not source.holds(start, stop)):
+        return None
+    try:
+        return Excerpt(start, source.read(start, stop - start))
+    except FormatError:
+        return None

@@ -21,7 +21,7 @@ from construct import Construct, Container, FormatField, Struct, Subconstruct
 
 from i2s_spec.errors import Fault, FormatError, Span
 from i2s_spec.schema import faults
-from i2s_spec.schema.checks import order_prefix
+from i2s_spec.schema.faults import order_prefix
 
 
 class FieldNode(NamedTuple):

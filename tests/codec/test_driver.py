@@ -22,8 +22,8 @@ import pytest
 from c_compiler import SANITIZERS, WARNINGS
 from windows import compiled_for_windows
 
-from i2s_spec.codec.kernels import BLOCK, CODES, KINDS, MAP_IDS, remap_of, run_layout
-from i2s_spec.codec.payload import pack_codes
+from i2s_spec.codec.kernels import BLOCK, CODES, KINDS, MAP_IDS, is_runs, remap_of, run_layout
+from i2s_spec.codec.reference import pack_codes
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, CodeMap, Layout
 
 pytestmark = pytest.mark.thorough
@@ -49,6 +49,10 @@ REMAPS: Final = [[0, 1, 2, 3], [1, 2, 0, 3], [3, 0, 1, 2], [2, 2, 0, 1]]
 
 #: Folders with the output of the three builds of the reference quantizer, and their layouts.
 BUILDS: Final = {"blk128": "interleave-128", "blk64": "interleave-64", "row4": "rows-1x4"}
+
+
+#: The layouts that the kernels know.
+RUNS = [layout for layout in LAYOUTS.values() if is_runs(layout)]
 
 
 class Cases:
@@ -102,10 +106,10 @@ def add_elements(cases: Cases, codes: np.ndarray[Any, Any], layout: Layout, payl
 def add_transcodings(cases: Cases, codes: np.ndarray[Any, Any]) -> None:
     """Between all layouts that the kernels know a way between, with other codes too."""
     rows, cols = codes.shape
-    blocky = {KINDS[where]: layout for layout in LAYOUTS.values() if (where := run_layout(layout, rows, cols)) in KINDS}
+    blocky = {KINDS[where]: layout for layout in RUNS if (where := run_layout(layout, rows, cols)) in KINDS}
     bytes_of: dict[tuple[str, int], bytes] = {}
     for number, remap in enumerate(REMAPS):
-        for layout in LAYOUTS.values():
+        for layout in RUNS:
             bytes_of[layout.name, number] = pack_codes(np.array(remap, dtype=np.uint8)[codes], layout)
     for (number, remap), (kind, target) in product(enumerate(REMAPS), blocky.items()):
         bits = remap_bits(remap)
@@ -167,8 +171,8 @@ def of_the_definition() -> Cases:
     cases, rng = Cases(), np.random.default_rng(20)
     for number, shape in enumerate(SHAPES):
         codes = rng.integers(0, 4, shape).astype(np.uint8)
-        for layout in LAYOUTS.values():
-            if codes.size % layout.block == 0:
+        for layout in RUNS:
+            if codes.size % layout.block == 0 and codes.shape[0] % layout.row_block == 0:
                 add_elements(cases, codes, layout, pack_codes(codes, layout), SCALES[number % len(SCALES)])
         if codes.size % BLOCK == 0:
             add_transcodings(cases, codes)

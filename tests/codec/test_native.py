@@ -165,6 +165,8 @@ def test_all_bytes_at_all_places(kernel_set: str) -> None:
     payload = np.concatenate([np.roll(values, shift) for shift in range(64)])
     shape = (4, payload.size)
     for name, layout in LAYOUTS.items():
+        if not kernels.is_runs(layout):
+            continue
         codes = reference.unpack_codes(payload, shape, layout)
         where = kernels.run_layout(layout, *shape)
         out = np.empty(codes.size, dtype=np.uint8)

@@ -36,7 +36,7 @@ const text = (value) => Buffer.from(value.text).toString("latin1");
 for (const file of files) {
   const bytes = fs.readFileSync(file);
   const gguf = new Gguf(new KaitaiStream(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length), 0));
-  const layouts = ["interleave128", "interleave64", "rows1x4", "sequentialMsb", "sequentialLsb", "rowBlocks4"];
+  const layouts = process.env.LAYOUTS.split(" ");
   const tensors = gguf.tensorInfos.map((info) => {
     const said = { name: text(info.name), ne: info.ne, type: info.type, offset: info.offset };
     if (info.type === 36) {

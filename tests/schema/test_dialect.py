@@ -53,7 +53,7 @@ FACTS = {
 }
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", FACTS)
 def test_formulas(name: str) -> None:
     byte_of, shift_of = FACTS[name]
     for k in range(8 * 256):

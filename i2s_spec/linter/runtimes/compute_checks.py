@@ -7,16 +7,15 @@ from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import counted, quote
-from i2s_spec.linter.runtimes.reason import Reason
-from i2s_spec.linter.runtimes.tried import packed_types, runs_of
-from i2s_spec.schema.architectures.architecture import Architecture
-from i2s_spec.schema.architectures.inventory import TERNARY_TYPES
+from i2s_spec.linter.runtimes.records import Reason, packed_types, runs_of
+from i2s_spec.schema.architectures import Architecture
 from i2s_spec.schema.dialect import CANONICAL, Dialect
-from i2s_spec.schema.programs.runtimes import Runtime
+from i2s_spec.schema.inventory import TERNARY_TYPES
+from i2s_spec.schema.runtimes import Runtime
 from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.analysis.subject import Subject
+    from i2s_spec.linter.analysis.context import Subject
 
 #: The activation that a graph applies, in words.
 _ACTIVATIONS: Final = {"relu2": "ReLU²", "silu": "SiLU", "gelu": "GELU"}
@@ -47,7 +46,7 @@ def _others(subject: Subject, runtime: Runtime, architecture: Architecture) -> I
     """For files without I2_S: what runs of such files computed, or the source that says that there are kernels for
     their types."""
     ternary = packed_types(subject) & set(TERNARY_TYPES)
-    runs = [run for run in runs_of(runtime) if run.loads and run.file.architecture == architecture.name
+    runs = [run for run in runs_of(runtime, subject) if run.loads and run.file.architecture == architecture.name
             and run.file.types & set(TERNARY_TYPES) == ternary]  # fmt: skip
     best = [max(run.computed, key=lambda one: one.correlation) for run in runs if run.computed]
     if best:

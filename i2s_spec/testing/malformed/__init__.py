@@ -7,7 +7,7 @@ the broken field. Other projects can use them as negative cases: `for case in ma
     >>> case.code
     'I104'
 
-case         the list of cases, and decorators that add to it
+case         the list of cases, each with the sound file that it was made from
 container    other formats, header, keys
 container_tensors  table, placement, extents, large files
 payload      codes and constant regions
@@ -20,6 +20,8 @@ tokenizer    the vocabulary
 rotation     keys of a folded rotation
 template     chat templates and other text that programs may run or print
 
+situations   commands that meet the rules that no file breaks
+
 Faults that only another file of the same model shows come as pairs of files (`reference.compared`).
 """
 
@@ -27,19 +29,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from i2s_spec.testing.malformed import (
-    block_groups,
-    container,
-    container_tensors,
-    inventory,
-    layout,
-    metadata,
-    payload,
-    rotation,
-    scale,
-    template,
-    tokenizer,
-)
+from i2s_spec.testing.malformed import container, metadata, payload, tokenizer
+from i2s_spec.testing.malformed import container as container_tensors
+from i2s_spec.testing.malformed import metadata as inventory
+from i2s_spec.testing.malformed import metadata as rotation
+from i2s_spec.testing.malformed import payload as block_groups
+from i2s_spec.testing.malformed import payload as layout
+from i2s_spec.testing.malformed import payload as scale
+from i2s_spec.testing.malformed import tokenizer as template
 from i2s_spec.testing.malformed.case import CASES, Case
 
 __all__ = [

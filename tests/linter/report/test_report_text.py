@@ -15,22 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from malformed_cases import SMALL, broken
 
-from i2s_spec.convert.synthetic.new import new
-from i2s_spec.convert.tensors.convert_file import convert_file
+from i2s_spec.convert.convert_file import convert_file
+from i2s_spec.convert.new import new
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.linter.batch.lint_path import failed, skipped
-from i2s_spec.linter.engine import lint
-from i2s_spec.linter.excerpt import excerpt_of
+from i2s_spec.linter.baseline import Baseline
+from i2s_spec.linter.engine import excerpt_of, lint
 from i2s_spec.linter.options import defaults
+from i2s_spec.linter.paths import failed, skipped
 from i2s_spec.linter.report import details_of, kind, make
-from i2s_spec.linter.report.examined import examined
-from i2s_spec.linter.report.proof import proof
-from i2s_spec.linter.report.repeated import repeated
+from i2s_spec.linter.report.text import examined, proof, repeated
 from i2s_spec.linter.report_data import Totals
-from i2s_spec.linter.rule import REGISTRY
-from i2s_spec.linter.selection.baseline import Baseline
+from i2s_spec.linter.rule import REGISTRY, every_file
 from i2s_spec.schema import faults
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, key_value
@@ -117,7 +114,7 @@ def test_a_verdict_says_what_was_checked() -> None:
     assert f"; {int(asked) + int(ignored)} rules checked," in line()
     # Rules about servers, tokens of a text and checkpoints do not apply to a local GGUF file.
     everything = set(defaults().levels)
-    never = {code for code in everything if REGISTRY[code].check is None and REGISTRY[code].when != "every file"}
+    never = {code for code in everything if REGISTRY[code].check is None and REGISTRY[code].when is not every_file}
     assert {"T901", "M901"} <= never
     assert asked_of(line()) == len(everything - never - faults.REMOTE)
     left = asked_of(line(ignore=("M9", "S103"))), asked_of(line())
