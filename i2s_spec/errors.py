@@ -19,7 +19,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from html import escape
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -350,6 +349,8 @@ def table(
 def _cell(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
+    from html import escape
+
     return escape(quote(value if isinstance(value, str | bytes) else str(value), CELL, bare=True))
 
 

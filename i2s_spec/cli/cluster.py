@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -15,17 +15,8 @@ from i2s_spec.cli.options import form_option, spared
 from i2s_spec.cli.process import cleaned_up
 from i2s_spec.errors import counted
 from i2s_spec.linter.cluster.results import MEANINGS, VERDICTS, Census, by_count, census_of, latest, ordered
-from i2s_spec.linter.options import RESULTS, OptionGroup, Options, RunOptions, declared
+from i2s_spec.linter.options import RESULTS, Options, RunOptions
 from i2s_spec.linter.paths import Folders
-
-
-def refuse_without_engine(given: Mapping[str, Any]) -> None:
-    """
-    :raises UsageError: for an option that only a run with an engine follows
-    """
-    for name, option in declared(RunOptions).items():
-        if option.group is OptionGroup.CLUSTER and given[name]:
-            raise click.UsageError(f"{option.flags[0]} applies only with --engine dask")
 
 
 def engine_run(

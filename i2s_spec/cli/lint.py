@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.cluster import engine_run, refuse_without_engine
 from i2s_spec.cli.options import asked_for, lint_options, remote_options
 from i2s_spec.cli.process import Bar
 from i2s_spec.cli.verbs import command_line
-from i2s_spec.linter.options import Options, RunOptions
+from i2s_spec.linter.options import OptionGroup, Options, RunOptions, declared
 from i2s_spec.linter.paths import lint_paths
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.run import LintRun, WrongCallError
@@ -57,7 +56,7 @@ def lint_command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) ->
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     asked = asked_for(ctx, given, Options, RunOptions)
     if given["engine"] is None:
-        refuse_without_engine(given)
+        _refuse_without_engine(given)
     with ExitStack() as stack:
         try:
             run = LintRun(given, asked)
@@ -77,10 +76,21 @@ def lint_command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) ->
         if run.how.engine is None:
             reports = lint_paths(files, run.options, run.jobs, bar, weights, _checkpoint)
         else:
+            from i2s_spec.cli.cluster import engine_run  # few runs are on a cluster
+
             reports = engine_run(files, run.options, run.jobs, run.how, _checkpoint)
         stale = _write_reports(run, stack.enter_context(closing(reports)), _sheets(run, stack), command_line(ctx), bar)
     _say(run.end(stale))
     return run.totals.exit_code
+
+
+def _refuse_without_engine(given: Mapping[str, Any]) -> None:
+    """
+    :raises UsageError: for an option that only a run with an engine follows
+    """
+    for name, option in declared(RunOptions).items():
+        if option.group is OptionGroup.CLUSTER and given[name]:
+            raise click.UsageError(f"{option.flags[0]} applies only with --engine dask")
 
 
 def _write_reports(

@@ -17,7 +17,6 @@ import re
 import struct
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from html import escape
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
@@ -189,6 +188,8 @@ def made_by(command: str = "") -> str:
 
     :param command: the command as it was typed
     """
+    from html import escape
+
     when = made_at().strftime("%Y-%m-%d %H:%M UTC")
     by = f": <code>{escape(visible(command, COMMAND, bare=True))}</code>" if command else ""
     return f"made by i2s-spec {escape(__version__)}, {when}{by}"

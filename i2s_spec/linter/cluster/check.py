@@ -22,7 +22,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec._version import __version__
-from i2s_spec.compare.known_weights import Reference
 from i2s_spec.errors import quote
 from i2s_spec.gguf.source import CHUNK, open_regular
 from i2s_spec.linter.cluster.manifest import Entry, WithFacts, entry_of
@@ -32,7 +31,7 @@ from i2s_spec.linter.paths import Folders, Input, failed, report_on
 from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
-    from i2s_spec.compare.known_weights import ReferenceWeights
+    from i2s_spec.compare.known_weights import Reference, ReferenceWeights
 
 #: One checked file as plain data: the entry, the key of the options, facts about the file's origin, and the report.
 Record = dict[str, Any]
@@ -274,20 +273,11 @@ def options_key(options: Options) -> str:
     counted = {
         "package": __version__,
         "record": RECORD_VERSION,
-        **{
-            each.name: _plain(getattr(options, each.name))
-            for each in fields(options)
-            if each.metadata.get("keyed", True)
-        },
+        **{each.name: getattr(options, each.name) for each in fields(options) if each.metadata.get("keyed", True)},
+        "details": getattr(options.details, "__qualname__", None),
+        "reference": None if options.reference is None else _reference(options.reference),
     }
     return sha256(json.dumps(counted, sort_keys=True, default=str).encode()).hexdigest()[:16]
-
-
-def _plain(value: Any) -> Any:
-    """The value of an option as JSON can hold it; a function by its name."""
-    if isinstance(value, Reference):
-        return _reference(value)
-    return getattr(value, "__qualname__", None) if callable(value) else value
 
 
 def _reference(reference: Reference) -> list[Any]:

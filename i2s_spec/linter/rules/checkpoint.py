@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import Span, TrustedText, counted, quote
@@ -362,6 +361,8 @@ def scale_convention(facts: CheckpointFacts) -> Iterator[Finding]:
     stored = [scale for name in facts.packed if (scale := facts.scale(name)) is not None and 0 < scale < float("inf")]
     if not stored:
         return
+    from statistics import median  # brings fractions and random
+
     usual = median(stored)
     scale = usual if MULTIPLIES[word] else 1 / usual
     if scale > LARGE and LIKELY[0] < 1 / scale < LIKELY[1]:
