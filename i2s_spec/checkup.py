@@ -1,10 +1,11 @@
-"""This module defines `doctor`, the function of `i2s doctor`: it examines one file with the linter, `identify`, the
-facts about runtimes and the forward pass, and says what to do next.
+"""The checkup of one file, which `i2s doctor` prints: what it is, what is wrong with it, and what to do next.
 
->>> from i2s_spec.testing.sample import Draft
->>> found = doctor(Draft().data)
->>> found.report.ok, found.identification is not None
-(True, True)
+`doctor` examines the file with the linter, `identify`, the facts about runtimes and the forward pass.
+
+    >>> from i2s_spec.testing.sample import Draft
+    >>> found = doctor(Draft().data)
+    >>> found.report.ok, found.identification is not None
+    (True, True)
 """
 
 from __future__ import annotations
