@@ -24,7 +24,8 @@ from i2s_spec.linter.engine import lint
 from i2s_spec.linter.options import path_of
 from i2s_spec.linter.report.text import examined
 from i2s_spec.linter.report_data import Report, on_command_line, other_command, repair_step
-from i2s_spec.linter.rule import REGISTRY, finding_of
+from i2s_spec.linter.rule import finding_of
+from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.model.load import refusal
 from i2s_spec.schema import faults
 from i2s_spec.schema.architectures import architecture_of

@@ -12,7 +12,7 @@ import click
 from i2s_spec.cli.options import keep_inputs, reading, remote_options, shown, writing
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
-from i2s_spec.errors import counted
+from i2s_spec.errors import EXIT_FINDINGS, counted
 
 if TYPE_CHECKING:
     from i2s_spec.checkpoints.import_checkpoint import Imported
@@ -235,8 +235,6 @@ def export_command(file: str, target: str, form: str, mode: str, as_json: bool, 
 
 # --- verify ----------------------------------------------------------------------------------------------------------
 # `i2s verify FILE --receipt R`: the checks of an imported file once more.
-
-EXIT_FINDINGS = 1
 
 
 @click.command(

@@ -21,7 +21,10 @@ from i2s_spec.errors import EXIT_FINDINGS, FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import source_of
 from i2s_spec.inspect.show import ELEMENTS, listed, members, unreadable
-from i2s_spec.inspect.show_text import page
+from i2s_spec.inspect.show_text import (
+    page,
+    plots,
+)
 from i2s_spec.schema import faults
 
 #: Of more than a thousand keys (or tensors), the text shows this many first and last ones.
@@ -81,8 +84,6 @@ def _finish(about: dict[str, Any], fault: FormatError | None, as_json: bool, nam
 
 
 def _plot(file: File) -> None:
-    from i2s_spec.inspect.show_text import plots
-
     encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
     terminal.write(plots(file, terminal.columns(sys.stdout), blocks=encoding.startswith("utf")), sys.stdout)
 

@@ -12,11 +12,15 @@ import click
 
 from i2s_spec.cli.options import shown, writing
 from i2s_spec.cli.process import progress_bar
-from i2s_spec.convert.new import new
+from i2s_spec.convert.new import (
+    new,
+)
 from i2s_spec.convert.random_weights import SHAPES
 from i2s_spec.draw import terminal
 from i2s_spec.errors import counted, quote
-from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.gguf.reader import (
+    open as open_file,
+)
 from i2s_spec.inspect.show import describe
 from i2s_spec.inspect.show_text import page
 from i2s_spec.linter.engine import lint
@@ -116,8 +120,6 @@ def new_command(
     else:
         if dialect is not None:
             raise click.UsageError("--dialect is for --trained; `i2s convert` converts other models")
-        from i2s_spec.convert.new import new
-
         with writing(target), progress_bar("writing", quiet) as progress:
             kind = (to or "I2_S").upper()
             size, keys, tensors = new(target, arch, type=kind, rotated=rotated, progress=progress, **about, **options)
@@ -131,7 +133,6 @@ def new_command(
 def _write_trained(target: str, arch: str, about: dict[str, Any], quiet: bool) -> tuple[int, int, int]:
     """Keys, tensors and bytes of what was written."""
     from i2s_spec.convert.trained import write_trained
-    from i2s_spec.gguf.reader import open as open_file
 
     with writing(target), progress_bar("writing", quiet) as progress:
         write_trained(target, arch, progress=progress, **about)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.options import check_target, reading, shown, whole_file, writing
+from i2s_spec.cli.options import check_target, reading, shown, whole_file, words, writing
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
 from i2s_spec.errors import FormatError, counted
@@ -26,11 +26,6 @@ SCHEMA_VERSION = 1
 SHOWN_REPAIRS = 10
 SHOWN_CHANGES = 200
 SHOWN_CODES = 5
-
-
-def words(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> tuple[str, ...]:
-    """Values of an option that may be given many times, and hold many words with commas between them."""
-    return tuple(word for value in values for word in value.split(",") if word)
 
 
 @click.command(

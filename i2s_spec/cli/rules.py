@@ -159,11 +159,10 @@ def _as_words(rule: Rule, example: bool, form: str) -> str:
     if not example:
         return as_text(rule) if form == "text" else as_markdown(rule)
     from i2s_spec.cli import rule_pages
-    from i2s_spec.cli import rule_pages as rule_examples
 
     if form == "markdown":
         return rule_pages.words(rule)
-    return as_text(rule) + "\n" + rule_examples.as_text(rule_examples.shown(rule))
+    return as_text(rule) + "\n" + rule_pages.as_text(rule_pages.shown(rule))
 
 
 def _as_data(rule: Rule, example: bool) -> dict[str, Any]:
@@ -357,8 +356,8 @@ def write(folder: Path | None, check: bool) -> int:
     """Write what is generated when the site is built to DIR, to read it without the site; by default to build/spec.
 
     These are the pages of the rules with what their commands print, the requirements and their register, the pages of
-    runtimes, decoders, type numbers, test vectors, and layouts found from weights, the notebook, chapters 7, 11 and 12
-    with their tables, and the script and colors of the interactive page.
+    runtimes, decoders, type numbers, test vectors, and layouts found from weights, the notebook, chapters 5, 7, 11 and
+    12 with their tables, and the script and colors of the interactive page.
     """
     root = checkout()
     from i2s_site import generated

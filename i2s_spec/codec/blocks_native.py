@@ -1,7 +1,11 @@
-"""This module is the fast path of the block types: the definition of `block_reference`, with compiled kernels for the loops.
+"""The fast path of the block types: the definitions of `blocks`, with compiled kernels for the loops, and the quantizers.
 
 Same names, same parameters, same answers and same errors; two more parameters, `out` and `threads`. What is rare, an
-error to be worded or a code to be replaced, is left to the definition. A property test checks that both give equal bits.
+error to be worded or a code to be replaced, is left to the definition. A property test checks that both give equal
+bits.
+
+I2_SR, whose scales are behind all codes, has functions of its own (`pack_apart` and others; `fetching` and
+`in_file_order` for windows of it). `quantize` makes blocks of floats.
 """
 
 from __future__ import annotations
@@ -237,11 +241,10 @@ def _spread(tensor: Blocks, part: Callable[[int, int, int, int, int], None], thr
 
 
 # --- rows apart ------------------------------------------------------------------------------------------------------
-# The part of `block_native` for I2_SR: the codes of I2_S, whose kernels it calls, and the scale of each row
-# behind all of them.
+# I2_SR: the codes of I2_S, whose kernels are called, and the scale of each row behind all of them.
 #
-# `block_reference` defines what comes out, from the declaration of the layout. The 32 bytes at the end mean nothing: they
-# are written as zeros, and not read.
+# `blocks` defines what comes out, from the declaration of the layout. The 32 bytes at the end mean nothing: they are
+# written as zeros, and not read.
 
 
 def pack_apart(
@@ -303,10 +306,10 @@ def dequantize_apart(
 
 
 # --- apart windows ---------------------------------------------------------------------------------------------------
-# And writes windows of a tensor whose scales are behind all codes: each window is such a tensor itself.
+# Windows of a tensor whose scales are behind all codes, read and written: each window is such a tensor itself.
 #
-# A window of rows has their codes, their scales, and 32 zeros. Its place is given as if each row had its scale beside its
-# codes, so that windows follow each other without gaps.
+# A window of rows has their codes, their scales, and 32 zeros. Its place is given as if each row had its scale beside
+# its codes, so that windows follow each other without gaps.
 
 
 def fetching(

@@ -1,8 +1,8 @@
-"""This module defines how TL1 and TL2 hold trits: tensors that BitNet packs for the look-up tables of one generated kernel.
+"""How TL1 and TL2 hold trits: tensors that BitNet packs for the look-up tables of one generated kernel.
 
-Where a weight is depends on the tiles that the kernel was generated with for the shape, which no file states: `Tiles` are
-what `kernel_config.ini` calls bm, bk and bmm. With other tiles the same bytes are other weights. Both are packed whole,
-with a tail as I2_S has it, and only for shapes that the tiles divide. In tiles of tiles, from the outside:
+Where a weight is depends on the tiles that the kernel was generated with for the shape, which no file states: `Tiles`
+are what `kernel_config.ini` calls bm, bk and bmm. With other tiles the same bytes are other weights. Both are packed
+whole, with a tail as I2_S has it, and only for shapes that the tiles divide. In tiles of tiles, from the outside:
 
     rows R = row // bm, columns C = column // bk, rows of a tile in groups of bmm, columns in steps of a table
 

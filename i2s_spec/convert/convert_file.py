@@ -26,6 +26,7 @@ from i2s_spec.errors import FormatError, counted, quote, renamed_keyword
 from i2s_spec.schema.architectures import ARCHITECTURES, declared_architecture
 from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
+from i2s_spec.schema.runtimes import LOOKED_UP
 from i2s_spec.schema.types import BY_NAME
 
 if TYPE_CHECKING:
@@ -376,6 +377,9 @@ def _way_out(architecture: str | None, activation: str | None, rows: Collection[
         )
     if architecture in _NORM_IN:
         return f"--to Q2_0 makes tensors that llama.cpp reads since July 2026, if not {architecture} with *_norm_in tensors."
+    declared = ARCHITECTURES.get(architecture or "")
+    if declared is not None and declared.prefix not in LOOKED_UP:
+        return f"--to Q2_0 makes tensors that llama.cpp reads since July 2026; nobody tried whether it knows {architecture}."
     if any(row % _GROUP for row in rows):
         uneven = min(row for row in rows if row % _GROUP)
         return (

@@ -1,18 +1,17 @@
-"""This module computes one projection outside of a model: activations to integers, integers to a product, product to
-floats.
+"""One projection outside of a model: activations to integers, integers to a product, product to floats (clause 9.8).
 
-It does what a model does with each of its ternary matrices (clause 9.8), with any matrix and activations:
+It is what a model does with each of its ternary matrices, with any matrix and activations:
 
     quantize_activations    codes, scale and sum of each token, by any numeric profile
     integer_product         sums of trits times codes: exact, or as a faulty released kernel computes them
     bitlinear               all three steps
 
 Weights are trits, or the bytes of an I2_S tensor in any dialect. Everything here uses the same code as models, with the
-compiled kernels of `matmul`.
+compiled kernels of `reference.matmul`.
 
->>> x = np.array([[0.5, -1.0, 0.25, 0.0]], dtype=np.float32)
->>> bitlinear(x, np.array([[1, 1, 0, -1]], dtype=np.int8), 2.0)
-array([[-0.992126]], dtype=float32)
+    >>> x = np.array([[0.5, -1.0, 0.25, 0.0]], dtype=np.float32)
+    >>> bitlinear(x, np.array([[1, 1, 0, -1]], dtype=np.int8), 2.0)
+    array([[-0.992126]], dtype=float32)
 """
 
 from __future__ import annotations

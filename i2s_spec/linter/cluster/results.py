@@ -446,7 +446,7 @@ class Census:
         self.computes: dict[str, Counter[str]] = {}
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """Count one record, in the form that `results_log.latest` gives."""
+        """Count one record, in the form that `latest` gives."""
         report, facts = record["report"], record["facts"] or {}
         verdict = verdict_of(report)
         self.files += 1

@@ -16,7 +16,10 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from i2s_spec.convert.rewrite import EditedSource
+from i2s_spec.convert.rewrite import (
+    EditedSource,
+    write_edited,
+)
 from i2s_spec.draw.text import fault_words
 from i2s_spec.errors import FormatError, Span, counted, quote
 from i2s_spec.gguf.atomic_file import Target, refuse_source, refuse_taken
@@ -232,8 +235,6 @@ def _finished(
     progress: Progress | None,
 ) -> Fixed:
     """Prove a plan, write it, and lint the result."""
-    from i2s_spec.convert.rewrite import write_edited
-
     file = _file(made.source)
     recoded = {} if file.fault is not None else recodings(file, dialect, threads)
     weights = WeightIdentity(None, None, "nothing was repaired")

@@ -14,15 +14,12 @@ from typing import Final, NamedTuple
 from i2s_spec.convert.rewrite import Edit, EditedSource, zeros
 from i2s_spec.errors import Span, counted, quote
 from i2s_spec.gguf.source import Source
-from i2s_spec.linter import repair as actions
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView
 from i2s_spec.linter.repair.workspace import MOST_REPAIRED, NO_EXTRA_REPAIRS, ExtraRepairs, TooManyFindings, Workspace
-from i2s_spec.linter.rule import REGISTRY, Fix
+from i2s_spec.linter.rule import Fix
+from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema.faults import KEY_COUNT_SPAN, TENSOR_COUNT_SPAN
 from i2s_spec.schema.types import padded
-
-__all__ = ["RepairPlan", "actions", "chosen", "plan"]
-
 
 # --- registry --------------------------------------------------------------------------------------------------------
 # Repairs, the actions that they propose, and the registry of repairs by rule.

@@ -20,7 +20,8 @@ from i2s_spec.gguf.source import Source
 from i2s_spec.inspect.show import LEGACY_I2_S
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.linter.analysis.context import Subject
-from i2s_spec.linter.rule import REGISTRY, Finding, finding_of
+from i2s_spec.linter.rule import Finding, finding_of
+from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.dialect import CANONICAL, Dialect
 from i2s_spec.schema.faults import order_prefix

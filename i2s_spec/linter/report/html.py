@@ -41,7 +41,8 @@ from i2s_spec.linter.report.html_pictures import (
 )
 from i2s_spec.linter.report.text import proof, reading_words
 from i2s_spec.linter.report_data import FileReport, Totals, ok_words, repair_option
-from i2s_spec.linter.rule import REGISTRY, Severity
+from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.rules import REGISTRY
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey import Survey

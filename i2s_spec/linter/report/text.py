@@ -21,8 +21,17 @@ from i2s_spec.linter.analysis.conditions import runtimes_requested
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.analysis.layout import weight_layout
 from i2s_spec.linter.report import Format
-from i2s_spec.linter.report_data import FileReport, Totals, ok_words
-from i2s_spec.linter.rule import REGISTRY, Severity
+from i2s_spec.linter.report_data import (
+    FileReport,
+    Totals,
+    ok_words,
+    on_command_line,
+    other_command,
+    repair_step,
+    repair_words,
+)
+from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema.types import I2_S, RETIRED
 
 if TYPE_CHECKING:
@@ -358,8 +367,6 @@ class Text(Format):
         """The number of findings of each code, if there is more than one code."""
         if not file_report["findings"]:
             return
-        from i2s_spec.linter.report_data import other_command, repair_words
-
         elided = file_report["summary"]["elided"]
         first: dict[str, Mapping[str, Any]] = {}
         counts: dict[str, int] = {}
@@ -386,8 +393,6 @@ class Text(Format):
         """What to type next, in one line; empty if there was no finding."""
         if not self._codes:
             return ""
-        from i2s_spec.linter.report_data import on_command_line, repair_step
-
         path = on_command_line(self._paths[0]) if len(self._paths) == 1 else "FILE"
         worst_first = sorted(self._codes.items(), key=lambda item: -self._ranks[item[0]])
         explain = f"i2s explain {worst_first[0][0]}"

@@ -1,4 +1,9 @@
-"""This module computes projections and heads as a numeric profile declares: products with ternary matrices, or floats."""
+"""Projections and heads as a numeric profile declares: products with ternary matrices, with grouped ones, and with
+floats.
+
+`Projections` is the door. It multiplies a matrix with one scale by `matmul`, one with a scale for each group by
+`grouped_product`, and floats by `reductions` or `ggml_math`.
+"""
 
 from __future__ import annotations
 
@@ -159,11 +164,10 @@ def halved(x: Floats) -> Floats:
 
 
 # --- grouped linear --------------------------------------------------------------------------------------------------
-# Multiplies activation codes with weights that have a scale for each group (clause 9.8).
-#
-# If activations or weights have several scales, columns are divided into runs in which both have one scale. The sum of
-# weights times codes in a run, `sums`, is an exact integer; `partial_sums` computes it with the integer product of I2_S,
-# `partial_sums_reference` is its definition. The rule says how floats are computed from the sums:
+# Products of activation codes with weights that have a scale for each group (clause 9.8). If activations or weights
+# have several scales, columns are divided into runs in which both have one scale. The sum of weights times codes in a
+# run is an exact integer; `partial_sums` computes it with the integer product of I2_S, `partial_sums_reference` is its
+# definition. The rule says how floats are computed from the sums:
 #
 #     one scale a token   y = f32(sum of acc_g d_g) / s: products exact and added in float64 by index, rounded to float32,
 #                         then the division, or the product that the rule has instead. Where a row has one scale it is

@@ -1,4 +1,4 @@
-"""This module computes the operations of graphs as a numeric profile declares.
+"""The operations of graphs, computed as a numeric profile declares, and the walk over a graph.
 
 Every operation is a method that takes the run, its node and its inputs, and returns its value. Only the profile and the
 node's settings decide how it is computed. If a profile computes in another way (compiled kernels, another device), it
@@ -247,9 +247,8 @@ def operations_of(profile: NumericProfile, threads: int) -> Operations:
 
 
 # --- executor --------------------------------------------------------------------------------------------------------
-# Walks a graph: one operation after the other; each value is passed to the tap of the run.
-#
-# `execute` runs a graph or a part of one from given values; `evaluate` runs one node. A value is released after its last use.
+# `execute` runs a graph, or a part of one, from given values, one operation after the other; `evaluate` runs one node.
+# Each value is passed to the tap of the run, and released after its last use.
 
 
 def evaluate(node: Node, inputs: list[Any], run: Run, operations: Operations) -> Any:

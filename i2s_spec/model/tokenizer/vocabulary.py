@@ -1,4 +1,4 @@
-"""This module reads the vocabulary of a file, each part of it checked when it is first used.
+"""The vocabulary of a file, each part of it checked when it is first used, and the faults that make it unusable.
 
 Nothing in the file is trusted: counts are compared with limits before a list is made, lengths with each other, types
 with those that loaders need (clause 3.5). A decoder does not need merges and scores, so they are not read for it.
@@ -265,9 +265,8 @@ class Vocabulary:
 
 
 # --- faults ----------------------------------------------------------------------------------------------------------
-# Names the faults that make a vocabulary unusable: those of the linter, and further ones of the tokenizer.
-#
-# They stop the tokenizer only; a model with such a vocabulary still runs on token ids.
+# Some are those of the linter, others only of the tokenizer. They stop the tokenizer only; a model with such a
+# vocabulary still runs on token ids.
 
 KEY_MISSING: Final = tokenizer_key_missing.fault
 MODEL_UNKNOWN: Final = tokenizer_unknown.fault
