@@ -1,10 +1,10 @@
 """Ternary weights to bytes and back, for every dialect that the schema declares: the definition and its compiled twin.
 
-    shape          what the bytes of a tensor are: matrix, payload, windows, float weights, elements outside whole blocks
+    shape          what the bytes of a tensor are: matrix, payload, windows, float weights, lost elements
     observation    what is seen in a part of a payload; the tail, which holds the scale
 
-    reference      the definition of `pack`, `unpack`, `dequantize`, `transcode`, `histogram`, `scan`, `observe`, in NumPy,
-                   from the formulas of the layouts
+    reference      the definition of `pack`, `unpack`, `dequantize`, `transcode`, `histogram`, `scan`, `observe`,
+                   in NumPy, from the formulas of the layouts
     native         the same with compiled kernels for the loops: what users get
     kernels        how the kernels are called on whole payloads
     isa            which set of kernels is used

@@ -202,8 +202,8 @@ def pack(values: ArrayLike, scales: ArrayLike, type: str, *, byte_order: ByteOrd
     """The bytes of a tensor.
 
     :param values: integers -1, 0 and +1, and +2 where the type has a code for it, [..., ne0]
-    :param scales: what +1 stands for: one for all groups, or one for each; as `block_shape.stored_scales` says
-    :param type: the name of a type of `block_layout`
+    :param scales: what +1 stands for: one for all groups, or one for each; as `blocks.stored_scales` says
+    :param type: the name of a type of `schema.blocks`
     :param byte_order: of the file that the scales are written for
     :raises TypeError: if `values` are not integers
     :raises ValueError: for other values, rows that are not whole blocks, and scales that the type has no number for
@@ -234,7 +234,7 @@ def unpack(
 
     :param data: the bytes of a tensor, anything with the buffer protocol
     :param shape: of the tensor, in NumPy's order
-    :param type: the name of a type of `block_layout`
+    :param type: the name of a type of `schema.blocks`
     :param byte_order: of the file that the bytes come from; concerns the scales only
     :param unused_code: what code 3 becomes: `plus-two`, `zero`, or `reject` (an error). None is `plus-two` for a type
         in which it is a weight, and `reject` where it is reserved
@@ -387,7 +387,7 @@ def observe_groups(data: Any, type: str, cols: int, pos: int = 0, byte_order: By
     """Look at a stretch of a payload.
 
     :param data: its bytes, anything with the buffer protocol
-    :param type: the name of a type of `block_layout`
+    :param type: the name of a type of `schema.blocks`
     :param cols: elements of a row
     :param pos: where in the payload the stretch begins; of groups that are cut only the codes are looked at
     :param byte_order: of the file
@@ -498,7 +498,7 @@ def _written(value: int, where: list[int]) -> int:
 
 
 # --- kernel kinds ----------------------------------------------------------------------------------------------------
-# This part does not need NumPy, nor does a survey.
+# What the compiled kernels of the survey call the layouts of blocks.
 
 #: The number of each layout; Q2_0_G128 and PQ2_0 are one.
 KINDS: Final = {

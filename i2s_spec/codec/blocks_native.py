@@ -1,4 +1,4 @@
-"""The fast path of the block types: the definitions of `blocks`, with compiled kernels for the loops, and the quantizers.
+"""The fast path of the block types: the definitions of `blocks` with compiled kernels, and the quantizers.
 
 Same names, same parameters, same answers and same errors; two more parameters, `out` and `threads`. What is rare, an
 error to be worded or a code to be replaced, is left to the definition. A property test checks that both give equal
@@ -56,7 +56,7 @@ def pack(
     out: Any = None,
     threads: int = 1,
 ) -> Any:
-    """The bytes of a tensor; as `block_reference.pack`, which says what the other parameters are.
+    """The bytes of a tensor; as `blocks.pack`, which says what the other parameters are.
 
     :param out: a writable buffer of exactly the result's size, which is returned instead of bytes
     :param threads: how many threads may work on it
@@ -101,7 +101,7 @@ def unpack(
     out: NDArray[np.int8] | None = None,
     threads: int = 1,
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """The weights without their scales, and the scale of each group; as `block_reference.unpack`.
+    """The weights without their scales, and the scale of each group; as `blocks.unpack`.
 
     :param out: a contiguous int8 array of the shape, which is filled and returned
     :param threads: how many threads may work on it
@@ -146,7 +146,7 @@ def dequantize(
     out: NDArray[np.float32] | None = None,
     threads: int = 1,
 ) -> NDArray[np.float32]:
-    """The weights of a tensor, one multiplication of float32 each; as `block_reference.dequantize`.
+    """The weights of a tensor, one multiplication of float32 each; as `blocks.dequantize`.
 
     :param out: a contiguous float32 array of the shape, which is filled and returned
     :param threads: how many threads may work on it
@@ -173,7 +173,7 @@ def dequantize(
 
 
 def histogram(data: Any, shape: Sequence[int], type: str, *, threads: int = 1) -> tuple[int, int, int, int]:
-    """How often each of the codes 0 to 3 occurs; as `block_reference.histogram`."""
+    """How often each of the codes 0 to 3 occurs; as `blocks.histogram`."""
     tensor = blocks_of(shape, type)
     raw = tensor.take(data)
     if tensor.layout.scale.apart:
@@ -190,13 +190,13 @@ def histogram(data: Any, shape: Sequence[int], type: str, *, threads: int = 1) -
 
 
 def read_scales(data: Any, shape: Sequence[int], type: str, byte_order: ByteOrder = "little") -> NDArray[np.float32]:
-    """The scale of each group of a tensor, float32 [groups]; as `block_shape.read_scales`."""
+    """The scale of each group of a tensor, float32 [groups]; as `blocks.read_scales`."""
     tensor = blocks_of(shape, type)
     return _scales(tensor, tensor.take(data), byte_order)
 
 
 def scan(data: Any, shape: Sequence[int], type: str, *, threads: int = 1) -> Scan:
-    """How often code 3 occurs, and at which flat element first; as `block_reference.scan`."""
+    """How often code 3 occurs, and at which flat element first; as `blocks.scan`."""
     count = histogram(data, shape, type, threads=threads)[FOURTH_CODE]
     return block_reference.scan(data, shape, type) if count else Scan(0, None)
 
@@ -250,7 +250,7 @@ def _spread(tensor: Blocks, part: Callable[[int, int, int, int, int], None], thr
 def pack_apart(
     tensor: Blocks, values: NDArray[Any], scales: ArrayLike, byte_order: ByteOrder, out: Any, threads: int
 ) -> Any:
-    """As `block_native.pack`, of values whose shape `tensor` has."""
+    """As `blocks_native.pack`, of values whose shape `tensor` has."""
     if values.dtype != np.int8:
         blocks.require_values(values, tensor)
     stored = stored_scales(tensor, scales, byte_order)
@@ -271,7 +271,7 @@ def pack_apart(
 def unpack_apart(
     tensor: Blocks, raw: NDArray[np.uint8], answer: UnusedCode, out: NDArray[np.int8], threads: int
 ) -> None:
-    """Fill `out` with the weights without their scales; as `block_native.unpack`."""
+    """Fill `out` with the weights without their scales; as `blocks_native.unpack`."""
     payload = raw[: tensor.count * tensor.layout.nbytes]
     where = kernels.run_layout(CANONICAL.layout, tensor.rows, tensor.cols)
     flat = out.reshape(-1)
@@ -294,7 +294,7 @@ def dequantize_apart(
     out: NDArray[np.float32],
     threads: int,
 ) -> NDArray[np.float32]:
-    """Fill `out` with the weights; as `block_native.dequantize`."""
+    """Fill `out` with the weights; as `blocks_native.dequantize`."""
     payload = raw[: tensor.count * tensor.layout.nbytes]
     if not kernels.row_floats(payload, CANONICAL.code_map, scales, out.reshape(-1), threads):
         return out
@@ -364,7 +364,7 @@ def quantize(weights: ArrayLike, type: str, *, byte_order: ByteOrder = "little")
     """The bytes that the type's own quantizer makes of floats.
 
     :param weights: floats of any width, or bfloat16 as its bits in uint16, [..., ne0]
-    :param type: the name of a type of `block_layout`
+    :param type: the name of a type of `schema.blocks`
     :raises ValueError: for infinities and NaN, whose codes C leaves undefined; for magnitudes beyond float16; and for rows
         that are not whole blocks
     """

@@ -8,7 +8,7 @@ A scale matters where its group holds a weight that is not 0. Codes are moved, n
 stands for the same weights, but for the rounding of one float32 scale to float16.
 
     >>> import numpy as np
-    >>> data = block_native.pack(np.array([[1, -1] * 64], dtype=np.int8), 0.5, "PQ2_0")
+    >>> data = blocks_native.pack(np.array([[1, -1] * 64], dtype=np.int8), 0.5, "PQ2_0")
     >>> converted = convert(data, (1, 128), "PQ2_0", "Q2_0")
     >>> len(converted.data), converted.rounding, block_native.read_scales(converted.data, (1, 128), "Q2_0").tolist()
     (36, 0.0, [0.5, 0.5])
@@ -188,7 +188,7 @@ def pack_blocks(
 
     :param trits: -1, 0 and +1, int8 [..., ne0]; ne0 is a multiple of the type's block
     :param scale: what +1 stands for; stored in the type's float, rounded to nearest, ties to even
-    :param type: the name of a type of `block_layout`
+    :param type: the name of a type of `schema.blocks`
     :param byte_order: of the file that the scale is written for
     :raises ValueError: for rows that are not whole blocks, other values, and a scale that the float has no number for
     """
@@ -208,7 +208,7 @@ def unpack_blocks(
 
     :param data: the bytes of the tensor, or of whole rows of it, anything with the buffer protocol
     :param shape: of the elements, [..., ne0]
-    :param type: the name of a type of `block_layout`
+    :param type: the name of a type of `schema.blocks`
     :returns: int8 trits of the shape, float32 scales [groups]: their own of groups that hold no weight but 0 too
     :raises ValueError: for rows that are not whole blocks, and data of another size
     :raises UnusedCodeError: for code 3 where it is reserved

@@ -1,8 +1,8 @@
 """How the bytes of a tensor hold trits and their scale, for every type that can hold them.
 
     I2_S            codes in a dialect; the scale is in the tail
-    Q2_0, TQ1_0 ... codes in blocks, with a scale for each block or row: ternary if those of all groups that are not 0 are
-                    the same
+    Q2_0, TQ1_0 ... codes in blocks, with a scale for each block or row: ternary if those of all groups that are not 0
+                    are the same
     F32, F16, BF16  floats: ternary if all that are not 0 have the same magnitude, which is the scale
 
 A tensor is ternary only if that is exactly so: nothing is rounded to be made to fit. Elements are those of the
@@ -149,7 +149,7 @@ class Form:
         """Where the bytes of a window that begins with this element begin.
 
         Of a type whose scales are apart these count as if each row had its own beside its codes, as
-        `apart_windows.fetching` gives them.
+        `blocks_native.fetching` gives them.
         """
         if self.type == "I2_S":
             return element // CODES_PER_BYTE

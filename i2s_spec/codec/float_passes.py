@@ -1,6 +1,6 @@
 """Passes over weights as checkpoints have them: words of float32, float16 or bfloat16.
 
-    sum_runs     |w| added up in 32 columns, so many rows at a time: the first step of PyTorch's mean (`quantize.torch_mean`)
+    sum_runs     |w| added up in 32 columns, so many rows at a time: the first step of `quantize.torch_mean`
     cut_words    the trits round(w * gain), cut to -1..+1, by comparing words with the least that becomes 1
     change_words words of another type, rounded to nearest, ties to even
 

@@ -7,8 +7,8 @@ whole, with a tail as I2_S has it, and only for shapes that the tiles divide. In
     rows R = row // bm, columns C = column // bk, rows of a tile in groups of bmm, columns in steps of a table
 
     TL1    two weights are a number 3 a + b + 4 of four bits; 16 rows share 16 bytes for four columns, two to a byte
-    TL2    three weights are a number 9 a + 3 b + c: four bits of its magnitude, two to a byte, and after all of them one
-           bit for its sign. What bk leaves over of the columns follows in numbers of two weights, in tiles of 32 columns
+    TL2    three weights are a number 9 a + 3 b + c: four bits of its magnitude, two to a byte, and after all of them a bit
+           for its sign. What bk leaves over of the columns follows in numbers of two weights, in tiles of 32 columns
 
 Source: microsoft/BitNet utils/convert-hf-to-gguf-bitnet.py (`process_tl1`, `preprocess_three_weights_tl2`,
 `preprocess_two_weights_tl2`), which packs; no program unpacks.

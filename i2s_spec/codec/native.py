@@ -366,7 +366,7 @@ def unpack_trits(
 def recode(
     payload: Any, shape: tuple[int, int], source: Dialect, target: Dialect, *, out: Any = None, threads: int = 1
 ) -> Any:
-    """The same trits in another dialect; as `payload.recode`.
+    """The same trits in another dialect; as `reference.recode`.
 
     Between layouts that are permutations of blocks, or of rows of whole blocks, codes never leave the processor's
     registers. The result does not go into the payload's own bytes.

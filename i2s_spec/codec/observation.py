@@ -1,4 +1,4 @@
-"""What is seen in a part of a payload, in the form that the survey and its slow twin share; and the tail with the scale.
+"""What is seen in a part of a payload, in the form that the survey and its slow twin share; and the tail.
 
 `PayloadObservation` is for codes, `Groups` for types with a scale for each group. `read_tail` and `write_tail` are for
 the 32 bytes after a payload, of which four are the scale; `classify` says what the others hold:

@@ -6,7 +6,7 @@ Rules differ in their scale and in what they do with the weights between (clause
     hf-first         the Hugging Face converter: the first absolute value beyond 1e-6; rounded, and cut to -1..+1
     embedding-mean   the embedding converter: the mean absolute value; rounded, and cut
     given            a packed checkpoint: its own `weight_scale`, and its own trits
-    convert-ms       BitNet's `transform_to_i2`, and T-MAC's: the first weight that is not 0, with its sign; cut off to trits
+    convert-ms       BitNet's `transform_to_i2`, and T-MAC's: the first weight that is not 0, with its sign; cut off
     c-article        an article on inference in plain C: the mean, added up in float32; 1e-8 more where it divides
 
 The first two expect weights that are ternary already, -s, 0 and +s. Anything else they destroy, and `NotTernaryWarning`

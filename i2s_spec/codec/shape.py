@@ -1,4 +1,4 @@
-"""What the shape of a tensor means for its bytes: a matrix, a payload with its tail, windows, and elements that are lost.
+"""What the shape of a tensor means for its bytes: a matrix, a payload with its tail, windows, lost elements.
 
 A ternary tensor is a matrix. Where there are more dimensions, programs disagree whether each slice has a tail of its
 own or all share the last one (clause 5.1): such tensors are refused.

@@ -37,7 +37,7 @@ Origin = Any
 #: Of `os.open`. O_NONBLOCK: opening a FIFO must not wait for its writer; it is refused then.
 FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
-#: How much `ranges.chunks` and copies read at a time.
+#: How much `chunks` and copies read at a time.
 CHUNK = 1 << 20
 
 

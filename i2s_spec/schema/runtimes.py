@@ -142,7 +142,7 @@ class Runtime(NamedTuple):
     :param kind: `engine` computes, `reader` parses headers only, `front` is a front end of the runtime `of`
     :param i2s: `computes`; `rejects` (it does not know the type); `converts` (it must be converted to another type
         first); `lists` (it shows the number and does nothing else)
-    :param architectures: those of `schema.architecture` that it knows; `unsure` those for which this is not known
+    :param architectures: those of `schema.architectures` that it knows; `unsure` those for which this is not known
     :param layouts: kind of machine to the layout that its kernels read there, or empty if they compute wrong results
     :param activations: architecture to the activation that its graph applies, if it differs from the schema's
     :param rope: `neox`, `norm` or, if it follows the architecture, empty
