@@ -310,7 +310,6 @@ class Text(Format):
     def _lines(self, file_report: FileReport) -> Iterator[str]:
         path, silent, shown = file_report["path"], True, set()
         if file_report["findings"]:
-            from i2s_spec.linter.report_data import repair_words
         unlisted, listed = self._unlisted(file_report["findings"]), dict[str, int]()
         for place, finding in enumerate(file_report["findings"]):
             silent, code = False, finding["code"]
