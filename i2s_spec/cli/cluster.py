@@ -1,4 +1,4 @@
-"""This module is what `i2s lint` does with --engine: a run over many files on a cluster."""
+"""Runs over many files: `i2s lint --engine` on a cluster, and `i2s census` over the results."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _nothing(text: str) -> None:
 
 
 # --- census ----------------------------------------------------------------------------------------------------------
-# `i2s census`: what the files of a run over many have in common.
+# What the files of a run over many have in common.
 
 #: Rows of a table of text.
 ROWS = 20

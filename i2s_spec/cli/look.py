@@ -1,4 +1,7 @@
-"""`i2s show FILE`: header, keys, tensors and totals of a GGUF file on one page."""
+"""`i2s show`, `i2s dump` and `i2s info`: the content of a file, its bytes, and what is installed here.
+
+`show` has header, keys, tensors and totals on one page.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +101,7 @@ def _exit_code(fault: FormatError | None, name: str) -> int:
 
 
 # --- dump ------------------------------------------------------------------------------------------------------------
-# `i2s dump FILE [WHAT]`: the bytes of a file on the left, what they mean on the right.
+# The bytes of a file on the left, what they mean on the right.
 
 #: A terminal that is narrower than this gets eight bytes in a line.
 WIDE = 132
@@ -159,7 +162,7 @@ def dump_command(
 
 
 # --- info ------------------------------------------------------------------------------------------------------------
-# `i2s info`: what is installed, and what this machine can do.
+# What is installed, and what this machine can do.
 
 #: What is listed with its version, and the extra that brings it, if it is not part of every install.
 _LIBRARIES = {"numpy": "", "construct": "", "click": "", "rich": "", "gguf": "gguf", "tokenizers": "tokenizer"}

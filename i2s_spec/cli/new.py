@@ -1,4 +1,4 @@
-"""`i2s new TARGET`: make a small complete model with random ternary weights."""
+"""`i2s new` and `i2s demo`: a small complete model with random ternary weights, and the first minute with one."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _refuse_sizes(options: dict[str, Any]) -> None:
 
 
 # --- demo ------------------------------------------------------------------------------------------------------------
-# `i2s demo`: the first minute. A model is made, shown, checked, broken in several ways, and checked again.
+# The first minute: a model is made, shown, checked, broken in several ways, and checked again.
 
 #: Findings of a broken copy that are shown; the rest are counted.
 SHOWN = 3

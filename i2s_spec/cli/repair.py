@@ -1,4 +1,7 @@
-"""`i2s fix FILE -o OUT`: repair what the linter finds, into a new file, with a proof that the weights are the same."""
+"""`i2s fix` and `i2s sanitize`: a new file without findings, and one with only what is understood.
+
+`fix` repairs what the linter finds, with a proof that the weights are the same.
+"""
 
 from __future__ import annotations
 
@@ -171,7 +174,7 @@ def _verdict(fixed: Fixed, target: str | None) -> str:
 
 
 # --- sanitize --------------------------------------------------------------------------------------------------------
-# `i2s sanitize FILE -o OUT`: write a file anew from what is understood of it, and list what was left out.
+# A file anew from what is understood of it, with a list of what was left out.
 
 #: Lines of one kind that are shown; the rest are counted.
 SHOWN = 20

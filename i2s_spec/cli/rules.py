@@ -1,4 +1,7 @@
-"""`i2s rules`: every rule in a list, or as the pages of the specification."""
+"""`i2s rules`, `explain`, `schema` and `spec`: the rules and the specification, as text, pages and data.
+
+`rules` has every rule in a list, or as the pages of the specification.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +130,7 @@ def _check(folder: Path | None) -> int:
 
 
 # --- explain ---------------------------------------------------------------------------------------------------------
-# `i2s explain CODE`: what a rule says, why, and what to do.
+# What a rule says, why, and what to do.
 
 
 @click.command(
@@ -174,7 +177,7 @@ def _as_data(rule: Rule, example: bool) -> dict[str, Any]:
 
 
 # --- schema ----------------------------------------------------------------------------------------------------------
-# `i2s schema`: the schema for other languages, as JSON, Kaitai Struct, ImHex pattern or C header; and the registry.
+# The schema as JSON, Kaitai Struct, ImHex pattern or C header; and the registry.
 
 
 @click.command(
@@ -218,10 +221,9 @@ def schema_command(form: str, output: Path | None, force: bool) -> int:
 
 
 # --- spec ------------------------------------------------------------------------------------------------------------
-# `i2s spec`: build, serve, test and write out the text of the specification, in a checkout.
-#
-# The text is `spec/`, and what makes the site of it is `spec/build`; neither is part of an installed package. `checkout`
-# finds the folder: that of an editable install, or the one around the current folder.
+# The text of the specification in a checkout: built, served, tested, written out. It is `spec/`, and what makes the site
+# of it is `spec/build`; neither is part of an installed package. `checkout` finds the folder: that of an editable install,
+# or the one around the current folder.
 
 #: Files by which a folder is known as a site that was built before.
 SITE = ("index.html", "sitemap.xml", "search/search_index.json")

@@ -1,4 +1,7 @@
-"""`i2s perplexity MODEL --file TEXT`: how well a model predicts a text, by llama-perplexity's convention."""
+"""`i2s perplexity` and `i2s embed`: how well a model predicts a text, and the vectors that it gives to texts.
+
+Perplexity follows llama-perplexity's convention.
+"""
 
 from __future__ import annotations
 
@@ -173,7 +176,7 @@ def _as_json(estimate: Any, context: int, bos: int | None, split: str | None, pr
 
 
 # --- embed -----------------------------------------------------------------------------------------------------------
-# `i2s embed MODEL --text TEXT`: the vectors that an embedding model gives to texts.
+# The vectors that an embedding model gives to texts.
 
 
 @click.command(

@@ -1,9 +1,12 @@
-"""This module defines `check`: it takes an entry of a manifest and returns a record, both plain data. Every engine maps it.
+"""The check of one entry of a manifest: `check` returns a record, both plain data. Every engine maps it.
 
 It can be pickled, keeps no state between calls, and never raises for a file; Dask, Ray, Spark and process pools can use
 it directly:
 
     check({"url": "/models/a.gguf"}, profile="security")
+
+`check_batch` and `check_alone` are the tasks of an engine. `options_key` is the key for which a record is valid, and
+`SameContent` finds files of equal bytes, so that each content is checked once.
 """
 
 from __future__ import annotations
@@ -260,10 +263,9 @@ def _digest(entry: Entry, whole: bool) -> str | None:
         return None
 
 
-# --- options key -----------------------------------------------------------------------------------------------------
-# The key of the rules and options of a record: a record is valid only for these.
-#
-# It holds the version of the package, and every field of `Options` that changes a report, the rules in force among them.
+# --- the key of rules and options ------------------------------------------------------------------------------------
+# A record is valid only for its key, which holds the version of the package, and every field of `Options` that changes a
+# report, the rules in force among them.
 
 #: Version of the form of a record.
 RECORD_VERSION: Final = 1
@@ -310,9 +312,7 @@ def portable(options: Options) -> Options:
     return replace(options, suppressions=suppressions, reference=reference)
 
 
-# --- same content ----------------------------------------------------------------------------------------------------
-# Finds files of equal bytes, so that each content is checked once.
-#
+# --- files of equal bytes --------------------------------------------------------------------------------------------
 # Only files of equal size can be equal: the others are never read for this. For files of equal size, the ends are
 # digested, and all bytes only if the ends are the same. A part of a split model is always checked: its findings depend on
 # the files beside it.

@@ -1,4 +1,4 @@
-"""This module defines the report in SARIF 2.1.0, the form in which code hosts and dashboards take findings.
+"""The report in SARIF 2.1.0, the form in which code hosts and dashboards take findings.
 
 A binary file has no lines: a place is a region of bytes, with the bytes in it, and a logical location that names the
 field. Hosts that require a line get line 1. Results come first, so that they can be written as files are checked; what
