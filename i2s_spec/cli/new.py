@@ -15,7 +15,7 @@ from i2s_spec.cli.process import progress_bar
 from i2s_spec.convert.new import (
     new,
 )
-from i2s_spec.convert.random_weights import SHAPES
+from i2s_spec.convert.recipes import SHAPES
 from i2s_spec.draw import terminal
 from i2s_spec.errors import counted, quote
 from i2s_spec.gguf.reader import (

@@ -339,7 +339,8 @@ def _row(record: Record) -> tuple[Any, ...]:
     return (
         _text(get("url")), _text(get("etag")), _column_count(report.get("size") if size is None else size),
         _text(get("sha256")), _text(get("same_as")), _text(get("rules")), report["ok"],
-        bool(summary.get("readable")), "skipped" in report, len(report["bugs"]), *[_column_count(summary[name]) for name in ("errors", "warnings", "notes")], codes,
+        bool(summary.get("readable")), "skipped" in report, len(report["bugs"]),
+        *[_column_count(summary[name]) for name in ("errors", "warnings", "notes")], codes,
         _text(facts.get("architecture")), _text(facts.get("producer")), _text(facts.get("layout")),
         _loaders(runtimes) if runtimes else [],
         seconds if isinstance(seconds, float) else _column_count(seconds),
