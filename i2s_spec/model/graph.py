@@ -1,5 +1,4 @@
-"""What a graph is: named operations with named inputs, in the order in which they are computed, and the names of its
-taps.
+"""What a graph is: named operations with named inputs, in the order of their computation, and the names of its taps.
 
 A graph is data. It can be executed whole, from a given layer input on, or one operation at a time; it can be changed
 (`replaced`, `without`) to show the effect of a mistake. Nothing is computed here: the executor (`reference.operations`)

@@ -1,5 +1,4 @@
-"""Projections and heads as a numeric profile declares: products with ternary matrices, with grouped ones, and with
-floats.
+"""Projections and heads as a numeric profile declares: products with ternary matrices, grouped ones, and floats.
 
 `Projections` is the door. It multiplies a matrix with one scale by `matmul`, one with a scale for each group by
 `grouped_product`, and floats by `reductions` or `ggml_math`.
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.model.reference import bitlinear, ggml_math, matmul, reductions
-from i2s_spec.model.reference import bitlinear as activation_quant
 from i2s_spec.model.weights import SLAB, Grouped, Ternary, one_scale
 from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 
@@ -64,11 +62,11 @@ class Projections:
         self.show_integers(run, node, quantized, acc)
         return y
 
-    def quantized(self, x: Floats, rule: ActivationQuantizer) -> activation_quant.Quantized:
+    def quantized(self, x: Floats, rule: ActivationQuantizer) -> Quantized:
         """The codes of activations."""
-        return activation_quant.quantize(x, rule)
+        return bitlinear.quantize(x, rule)
 
-    def show_integers(self, run: Run, node: Node, quantized: activation_quant.Quantized, acc: NDArray[Any]) -> None:
+    def show_integers(self, run: Run, node: Node, quantized: Quantized, acc: NDArray[Any]) -> None:
         """Pass the internal values of BitLinear to the tap."""
         prefix = node.weight.removesuffix(".weight")
         run.tap(f"{prefix}.act_q8", lambda: quantized.codes)

@@ -22,7 +22,6 @@ import numpy as np
 from i2s_spec.codec import rotation as hadamard
 from i2s_spec.model.graph import unlisted
 from i2s_spec.model.reference import attention, ggml_math, reductions, transcendental
-from i2s_spec.model.reference import attention as rope
 from i2s_spec.model.reference.linear import Projections, halved
 
 if TYPE_CHECKING:
@@ -151,9 +150,9 @@ class Operations:
         key = (*how, node.weights)
         if key not in run.angles:
             angles, base, dims, scale = how
-            run.angles[key] = rope.cos_sin(angles, run.positions, base, dims, scale, factors)
+            run.angles[key] = attention.cos_sin(angles, run.positions, base, dims, scale, factors)
         cos, sin = run.angles[key]
-        return rope.rotate(x.reshape(len(x), settings["heads"], -1), cos, sin, settings["pairs"], self.profile.fused)
+        return attention.rotate(x.reshape(len(x), settings["heads"], -1), cos, sin, settings["pairs"], self.profile.fused)
 
     def store_kv(self, run: Run, node: Node, x: Floats) -> list[NDArray[Any]]:
         """Keys or values, after those of earlier tokens: [S, heads, d] for each sequence, in the cache's type."""

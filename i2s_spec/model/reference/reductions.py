@@ -198,13 +198,13 @@ def sums_reference(terms: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def products_reference(x: NDArray[np.float32], w: NDArray[Any]) -> NDArray[np.float32]:
-    """Like `reductions.products`."""
+    """Like `products`."""
     with np.errstate(all="ignore"):
         terms = x[:, None, :].astype(np.float64) * as_float32(w)[None].astype(np.float64)
         return sums_reference(terms).astype(np.float32)
 
 
 def squares_reference(x: NDArray[np.float32], *, rounded: bool = False) -> NDArray[np.float64]:
-    """Like `reductions.squares`."""
+    """Like `squares`."""
     with np.errstate(all="ignore"):
         return sums_reference((x * x).astype(np.float64) if rounded else x.astype(np.float64) ** 2)

@@ -7,6 +7,6 @@
     likelihood              which hypothesis about a file is right: the loss of its model under each, on a text
       hypotheses            the possible mistakes of a file, each as a change of a model
 
-A line calls those that are indented below it; `perplexity` and `likelihood` share the losses of tokens, and
-`perplexity` checks tokens as `generate` does.
+A line calls those that are indented below it; besides, `likelihood` takes the losses of tokens from `perplexity`, which
+checks tokens with `generate`.
 """

@@ -32,16 +32,29 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BAD_MERGE",
+    "BYTE",
+    "CONTROL",
     "DUPLICATE",
+    "END_TOKENS",
     "KEY_MISSING",
     "KEY_TYPE",
     "LENGTH",
     "MERGE_FORM",
     "MODEL_UNKNOWN",
     "MODEL_UNSUPPORTED",
+    "MOST_BYTES",
+    "MOST_MERGES",
+    "MOST_TOKENS",
+    "NORMAL",
+    "PIECE_DEFAULTS",
     "PRE_UNKNOWN",
     "SCORE_NAN",
     "TOO_LARGE",
+    "UNDEFINED",
+    "UNKNOWN",
+    "UNUSED",
+    "USER_DEFINED",
+    "Vocabulary",
 ]
 
 #: The values of `tokenizer.ggml.token_type`.
