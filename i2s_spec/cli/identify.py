@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.model_input import (
-    counting_bar,
-    named,
-    origin,
-    read_text,
-)
+from i2s_spec.cli.model_input import counting_bar, named, origin, read_text
 from i2s_spec.cli.options import form_option, reading, remote_options
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import fault_words, json_document, visible
@@ -170,7 +165,8 @@ def _weights(path: str, tensor: str | None, name: str | None, file: File) -> tup
         if tensor is None:
             raise ValueError("a .npy file does not say of which tensor it is: --tensor does")
         return read_npy(path), tensor
-    from i2s_spec.compare.known_weights import Reference, ReferenceWeights
+    from i2s_spec.compare import Reference
+    from i2s_spec.compare.known_weights import ReferenceWeights
 
     with ReferenceWeights(Reference(path)) as weights:
         for one in _candidates(file, tensor):

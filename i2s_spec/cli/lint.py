@@ -13,10 +13,7 @@ import click
 
 from i2s_spec.cli.cluster import engine_run, refuse_without_engine
 from i2s_spec.cli.options import asked_for, lint_options, remote_options
-from i2s_spec.cli.process import (
-    Bar,
-    cleaned_up,
-)
+from i2s_spec.cli.process import Bar, cleaned_up
 from i2s_spec.cli.verbs import command_line
 from i2s_spec.linter.options import Options, RunOptions
 from i2s_spec.linter.paths import lint_paths

@@ -24,10 +24,7 @@ from i2s_spec.errors import EXIT_FINDINGS, FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import source_of
 from i2s_spec.inspect.show import ELEMENTS, listed, members, unreadable
-from i2s_spec.inspect.show_text import (
-    page,
-    plots,
-)
+from i2s_spec.inspect.show_text import page, plots
 from i2s_spec.schema import faults
 
 #: Of more than a thousand keys (or tensors), the text shows this many first and last ones.

@@ -12,15 +12,11 @@ import click
 
 from i2s_spec.cli.options import shown, writing
 from i2s_spec.cli.process import progress_bar
-from i2s_spec.convert.new import (
-    new,
-)
+from i2s_spec.convert.new import new
 from i2s_spec.convert.recipes import SHAPES
 from i2s_spec.draw import terminal
 from i2s_spec.errors import counted, quote
-from i2s_spec.gguf.reader import (
-    open as open_file,
-)
+from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.inspect.show import describe
 from i2s_spec.inspect.show_text import page
 from i2s_spec.linter.engine import lint

@@ -27,15 +27,8 @@ from i2s_spec.cli.model_input import (
 )
 from i2s_spec.cli.options import form_option, keep_inputs, shown
 from i2s_spec.cli.process import cleaned_up
-from i2s_spec.draw.text import (
-    float32_words,
-    json_document,
-    visible,
-)
-from i2s_spec.errors import (
-    SettingError,
-    counted,
-)
+from i2s_spec.draw.text import float32_words, json_document, visible
+from i2s_spec.errors import SettingError, counted
 
 SCHEMA_VERSION = 1
 

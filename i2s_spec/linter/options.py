@@ -40,7 +40,7 @@ from i2s_spec.linter.selection import (
 from i2s_spec.schema.limits import NAMED, checked
 
 if TYPE_CHECKING:
-    from i2s_spec.compare.known_weights import Reference
+    from i2s_spec.compare import Reference
     from i2s_spec.remote.policy import Policy
 
 
@@ -479,7 +479,7 @@ def options_of(keywords: Mapping[str, Any]) -> Options:
         given[name] = dict(given.get(name) or {})
     reference = given.get("reference")
     if reference is not None:
-        from i2s_spec.compare.known_weights import Reference
+        from i2s_spec.compare import Reference
 
         given["reference"] = reference if isinstance(reference, Reference) else Reference(reference)
     return Options(**given)

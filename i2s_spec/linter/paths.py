@@ -22,10 +22,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from i2s_spec.errors import Fault, FormatError, MissingExtra, Span, TrustedText, quote
-from i2s_spec.gguf.source import (
-    is_address,
-    open_regular,
-)
+from i2s_spec.gguf.source import is_address, open_regular
 from i2s_spec.linter.engine import lint, open_reference
 from i2s_spec.linter.options import Options, defaults
 from i2s_spec.linter.report_data import Bug, FileReport, Report

@@ -15,17 +15,7 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote as quote_uri
 
-from i2s_spec.errors import (
-    EXIT_BUG,
-    EXIT_FINDINGS,
-    EXIT_INPUT,
-    EXIT_REMOTE,
-    ROWS,
-    counted,
-    line,
-    quote,
-    table,
-)
+from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_REMOTE, ROWS, counted, line, quote, table
 from i2s_spec.gguf.source import is_address
 from i2s_spec.linter.rule import Finding, Fix, Rule, Severity
 from i2s_spec.linter.rules import REGISTRY

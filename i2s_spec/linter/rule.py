@@ -13,13 +13,7 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from i2s_spec.errors import (
-    Fault,
-    FormatError,
-    Span,
-    render,
-    table,
-)
+from i2s_spec.errors import Fault, FormatError, Span, render, table
 
 #: A function that examines a `linter.analysis.context.Subject` and yields findings.
 Check = Callable[[Any], Iterable["Finding"]]

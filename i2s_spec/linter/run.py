@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from i2s_spec.compare.known_weights import Reference
+from i2s_spec.compare import Reference
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, counted, quote
 from i2s_spec.linter.engine import open_reference
 from i2s_spec.linter.options import Config, Options, RunOptions, found

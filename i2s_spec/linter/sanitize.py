@@ -20,14 +20,8 @@ from i2s_spec.convert.rewrite import Replacement, Value, rewrite
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.atomic_file import Target, refuse_source, refuse_taken
-from i2s_spec.gguf.reader import (
-    File,
-    KeyValue,
-    Tensor,
-)
-from i2s_spec.gguf.reader import (
-    open as open_file,
-)
+from i2s_spec.gguf.reader import File, KeyValue, Tensor
+from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import Origin, chunks, require_written, source_of
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.context import Subject

@@ -18,17 +18,8 @@ import numpy as np
 from i2s_spec.codec.encoding import FLOAT_WORDS
 from i2s_spec.compare.diff import first_difference
 from i2s_spec.compare.explanation import explanation
-from i2s_spec.compare.hash import (
-    canonical_data,
-    parts,
-    small_tensors,
-    words_known,
-)
-from i2s_spec.compare.tensor_rows import (
-    Rows,
-    flat_rows,
-    rows_of,
-)
+from i2s_spec.compare.hash import canonical_data, parts, small_tensors, words_known
+from i2s_spec.compare.tensor_rows import Rows, flat_rows, rows_of
 from i2s_spec.errors import FormatError
 from i2s_spec.inspect.match_dialect import COMPARED
 from i2s_spec.linter.analysis.context import Subject, analysis

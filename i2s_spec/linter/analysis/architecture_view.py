@@ -18,10 +18,7 @@ from i2s_spec.errors import FormatError, Span
 from i2s_spec.gguf.reader import File
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.schema import keys, limits
-from i2s_spec.schema.architectures import (
-    Architecture,
-    hyperparameters,
-)
+from i2s_spec.schema.architectures import Architecture, hyperparameters
 from i2s_spec.schema.inventory import TERNARY_TYPES, TensorSpec
 from i2s_spec.schema.keys import MAX_LAYERS, Key
 from i2s_spec.schema.types import VALUE_FORMATS, ValueType

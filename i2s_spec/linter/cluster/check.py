@@ -25,7 +25,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec._version import __version__
-from i2s_spec.compare.known_weights import Reference
+from i2s_spec.compare import Reference
 from i2s_spec.errors import quote
 from i2s_spec.gguf.source import CHUNK, open_regular
 from i2s_spec.linter.cluster.manifest import Entry, WithFacts, entry_of

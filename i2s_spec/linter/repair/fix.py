@@ -18,10 +18,7 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from i2s_spec.convert.rewrite import (
-    EditedSource,
-    write_edited,
-)
+from i2s_spec.convert.rewrite import EditedSource, write_edited
 from i2s_spec.draw.text import fault_words
 from i2s_spec.errors import FormatError, Span, counted, quote
 from i2s_spec.gguf.atomic_file import Target, refuse_source, refuse_taken

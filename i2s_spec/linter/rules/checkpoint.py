@@ -13,12 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import Span, TrustedText, counted, quote
-from i2s_spec.linter.analysis.checkpoint_facts import (
-    PIECE,
-    WORDS,
-    CheckpointFacts,
-    as_floats,
-)
+from i2s_spec.linter.analysis.checkpoint_facts import PIECE, WORDS, CheckpointFacts, as_floats
 from i2s_spec.linter.analysis.conditions import checkpoints
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, WeightUse, rule
 

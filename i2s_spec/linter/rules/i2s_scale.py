@@ -9,12 +9,7 @@ from typing import Final
 from i2s_spec.errors import TrustedText, counted
 from i2s_spec.linter.analysis.conditions import i2s_read
 from i2s_spec.linter.analysis.context import Subject
-from i2s_spec.linter.analysis.payload_stats import (
-    COMPARED,
-    compared,
-    duplicate_payloads,
-    payload_anomalies,
-)
+from i2s_spec.linter.analysis.payload_stats import COMPARED, compared, duplicate_payloads, payload_anomalies
 from i2s_spec.linter.analysis.scales import (
     SIBLINGS,
     in_front,

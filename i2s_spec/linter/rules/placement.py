@@ -9,10 +9,7 @@ from itertools import chain
 
 from i2s_spec.errors import Span, TrustedText, counted
 from i2s_spec.gguf import _scanner
-from i2s_spec.gguf.source import (
-    Source,
-    affordable,
-)
+from i2s_spec.gguf.source import Source, affordable
 from i2s_spec.inspect.show import Placement
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.extents import extent_anomalies, holes, oversized, padding, size_mistake
