@@ -11,10 +11,10 @@ came from a file is quoted then, so that no file can write to a terminal.
 The other errors of the package, the exit codes of the command line, and counted nouns in sentences (`counted`,
 `plural`) are here too. `line` and `table` show an object in an interpreter or a notebook:
 
-    >>> line("File", "a.gguf", "3 keys")
-    "<File 'a.gguf': 3 keys>"
-    >>> table("x", [("size", "1 < 2")])
-    '<div class="i2s"><p><strong>x</strong></p><table><tbody><tr><th>size</th><td>1 &lt; 2</td></tr></tbody></table></div>'
+>>> line("File", "a.gguf", "3 keys")
+"<File 'a.gguf': 3 keys>"
+>>> table("x", [("size", "1 < 2")])
+'<div class="i2s"><p><strong>x</strong></p><table><tbody><tr><th>size</th><td>1 &lt; 2</td></tr></tbody></table></div>'
 """
 
 from __future__ import annotations

@@ -50,8 +50,6 @@ from i2s_spec.schema.faults import ByteOrder, order_prefix
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["dequantize", "histogram", "pack", "read_scales", "scan", "unpack"]
-
 _FLOATS: Final = {"F16": "f2", "F32": "f4"}
 
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.codec import _blocks, blocks, kernels
-from i2s_spec.codec import blocks as block_reference
 from i2s_spec.codec.blocks import KINDS, Blocks, blocks_of, scales_of, stored_floats, stored_scales, unused_code_answer
 from i2s_spec.codec.isa import KernelSet, chosen, table
 from i2s_spec.codec.native import ALIGNED, array_to_fill, bytes_to_fill, count_codes
@@ -32,8 +31,6 @@ from i2s_spec.schema.types import TAIL_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
-
-__all__ = ["dequantize", "histogram", "pack", "read_scales", "scan", "unpack"]
 
 #: Results from this size on go past the cache: they would not stay in it anyway.
 STREAM_FROM: Final = 16 << 20
@@ -68,7 +65,7 @@ def pack(
     if tensor.layout.scale.apart:
         return pack_apart(tensor, array, scales, byte_order, out, threads)
     if array.dtype != np.int8:
-        block_reference.require_values(array, tensor)
+        blocks.require_values(array, tensor)
         array = array.astype(np.int8)
     flat = np.ascontiguousarray(array).reshape(-1)
     floats = stored_floats(tensor, scales, byte_order)
@@ -86,7 +83,7 @@ def pack(
 
     _spread(tensor, part, threads)
     if any(bad):
-        block_reference.require_values(array, tensor)  # says which value it is
+        blocks.require_values(array, tensor)  # says which value it is
         raise AssertionError("the kernels refused what the definition takes")
     return made
 
@@ -131,7 +128,7 @@ def unpack(
     if any(seen) and answer != "plus-two":
         found = flat == FOURTH_WEIGHT
         if answer == "reject":
-            raise block_reference.unused_code_error(tensor, int(np.count_nonzero(found)), int(found.argmax()))
+            raise blocks.unused_code_error(tensor, int(np.count_nonzero(found)), int(found.argmax()))
         flat[found] = 0
     return array, scales
 
@@ -168,7 +165,7 @@ def dequantize(
 
     _spread(tensor, part, threads)
     if any(seen) and answer != "plus-two":
-        array[...] = block_reference.dequantize(raw, shape, type, byte_order=byte_order, unused_code=unused_code)
+        array[...] = blocks.dequantize(raw, shape, type, byte_order=byte_order, unused_code=unused_code)
     return array
 
 
@@ -198,7 +195,7 @@ def read_scales(data: Any, shape: Sequence[int], type: str, byte_order: ByteOrde
 def scan(data: Any, shape: Sequence[int], type: str, *, threads: int = 1) -> Scan:
     """How often code 3 occurs, and at which flat element first; as `blocks.scan`."""
     count = histogram(data, shape, type, threads=threads)[FOURTH_CODE]
-    return block_reference.scan(data, shape, type) if count else Scan(0, None)
+    return blocks.scan(data, shape, type) if count else Scan(0, None)
 
 
 def _scales(tensor: Blocks, raw: NDArray[np.uint8], byte_order: ByteOrder) -> NDArray[np.float32]:

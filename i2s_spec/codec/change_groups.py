@@ -10,7 +10,7 @@ stands for the same weights, but for the rounding of one float32 scale to float1
     >>> import numpy as np
     >>> data = blocks_native.pack(np.array([[1, -1] * 64], dtype=np.int8), 0.5, "PQ2_0")
     >>> converted = convert(data, (1, 128), "PQ2_0", "Q2_0")
-    >>> len(converted.data), converted.rounding, block_native.read_scales(converted.data, (1, 128), "Q2_0").tolist()
+    >>> len(converted.data), converted.rounding, blocks_native.read_scales(converted.data, (1, 128), "Q2_0").tolist()
     (36, 0.0, [0.5, 0.5])
 
 `pack_blocks` and `unpack_blocks` do the same for trits:

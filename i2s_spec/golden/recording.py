@@ -18,8 +18,7 @@ import numpy as np
 
 from i2s_spec._version import __version__
 from i2s_spec.errors import SettingError, counted, quote
-from i2s_spec.golden import llama_cpp as divergence
-from i2s_spec.golden.llama_cpp import GGML_OPS, Sum, node_text
+from i2s_spec.golden.llama_cpp import GGML_OPS, BaseWriter, Sum, node_text, rows_of
 from i2s_spec.golden.store import LOGITS, TEXT, Form, NewRecord
 from i2s_spec.model.forward import Model
 from i2s_spec.model.graph import TOKENS, base
@@ -88,8 +87,8 @@ def record(
         if kl_base:
             first = len(ids) // 2
             with open(new.path(LOGITS), "wb") as file:
-                rows = writer.result[first : first + divergence.rows_of(len(ids))]
-                divergence.BaseWriter(file, [ids.tolist()], rows.shape[-1]).add(rows)
+                rows = writer.result[first : first + rows_of(len(ids))]
+                BaseWriter(file, [ids.tolist()], rows.shape[-1]).add(rows)
         header = {**header_of(model, ids), "text": source, "set": "light" if light else "full",
                   "bitlinear": writer.ambiguous}  # fmt: skip
         model.file.require_unchanged()

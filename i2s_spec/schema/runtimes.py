@@ -153,7 +153,7 @@ class Runtime(NamedTuple):
     `missing` tensors, `shape`, `count` of tensors and tokens. Other checks were not tried
     :param vocabularies: architectures of which it loads a vocabulary alone, without tensors
     :param bitnet_names: the source for the names of BitNet architectures that it knows
-    :param endings: what its loader does with wrong values in a valid header, with sources (`loader_endings`)
+    :param endings: what its loader does with wrong values in a valid header, with sources (`FORK_ENDINGS` and others)
     :param pre_unknown: names of `tokenizer.ggml.pre` that others know and it refuses, with the source
     :param required: keys that it requires beyond the declared ones: architecture, key, source
     :param no_first_token: values of `tokenizer.ggml.pre` with which it adds no first token to texts, unlike others

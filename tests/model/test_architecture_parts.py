@@ -7,7 +7,7 @@ import io
 import pytest
 
 from i2s_spec.convert.new import new
-from i2s_spec.convert.random_weights import RECIPES
+from i2s_spec.convert.recipes import RECIPES
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.model.architectures import GRAPHS
 from i2s_spec.model.text.chat import FORMATS

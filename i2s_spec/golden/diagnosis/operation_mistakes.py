@@ -127,7 +127,7 @@ class ActivationScaleMultiplied(WrongProjection):
 
 
 class Wrapped(WrongProjection):
-    """Sums of a kernel of `kernel_bugs`."""
+    """Sums of a kernel of `ggml_math.KERNEL_BUGS`."""
 
     kernel = "int16-wrap/avx2"
 
