@@ -1,9 +1,11 @@
-"""This module makes records: a model runs over tokens, and everything that it computes on the way is kept (clause 10.2).
+"""Make records: a model runs over tokens, and everything that it computes on the way is kept (clause 10.2).
 
-Layer after layer, so that no more than one layer's values are in memory.
+It runs layer after layer, so that no more than one layer's values are in memory.
 
     m = load_model("model.gguf")
     record(m, [1, 5, 9], "golden/")
+
+The header counts the activation codes at which two correct quantizers may differ: `count_ambiguous`.
 """
 
 from __future__ import annotations
@@ -227,7 +229,7 @@ def described(header: dict[str, Any]) -> str:
 
 
 # --- rounding --------------------------------------------------------------------------------------------------------
-# Finds activation codes so near a rounding boundary that two correct quantizers may differ there (10.4).
+# Codes so near a rounding boundary that two correct quantizers may differ there (clause 10.4).
 
 #: How far, in units of a code, a product may be from a rounding boundary for two correct quantizers to differ.
 AMBIGUOUS: Final = 127 * 2.0**-23

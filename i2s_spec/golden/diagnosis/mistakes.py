@@ -1,7 +1,7 @@
 """The mistakes of runtimes as changes of a model: what a wrong value is compared with.
 
-A mistake changes how weights are read, the graph, the numbers, or one kind of operation. `schema.mistakes` has its name and
-its sentence; an entry of `MISTAKES` here has the change.
+A mistake changes how weights are read, the graph, the numbers, or one kind of operation. `schema.mistakes` has its name
+and its sentence; an entry of `MISTAKES` here has the change.
 """
 
 from __future__ import annotations

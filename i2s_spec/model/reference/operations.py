@@ -152,7 +152,9 @@ class Operations:
             angles, base, dims, scale = how
             run.angles[key] = attention.cos_sin(angles, run.positions, base, dims, scale, factors)
         cos, sin = run.angles[key]
-        return attention.rotate(x.reshape(len(x), settings["heads"], -1), cos, sin, settings["pairs"], self.profile.fused)
+        return attention.rotate(
+            x.reshape(len(x), settings["heads"], -1), cos, sin, settings["pairs"], self.profile.fused
+        )
 
     def store_kv(self, run: Run, node: Node, x: Floats) -> list[NDArray[Any]]:
         """Keys or values, after those of earlier tokens: [S, heads, d] for each sequence, in the cache's type."""
