@@ -11,9 +11,7 @@ import os
 from pathlib import Path
 from random import Random
 
-from harness import broken, changed, replayed
-from searching import search
-from verb_runs import answered, emptied
+from harness import answered, broken, changed, emptied, replayed, search
 
 from i2s_spec.cli import VERBS
 from i2s_spec.testing.sample import Draft

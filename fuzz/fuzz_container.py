@@ -18,9 +18,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from harness import SIXTHS, broken, changed, replayed, sentence
-from searching import search
-from verb_runs import require_answers
+from harness import SIXTHS, broken, changed, replayed, require_answers, search, sentence
 
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf import strings

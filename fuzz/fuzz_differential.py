@@ -22,9 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import HERE, broken, changed, inputs, replayed
-from searching import search
-from verb_runs import require_answers
+from harness import HERE, broken, changed, inputs, replayed, require_answers, search
 
 from i2s_spec.fuzzing.expectations import DecoderPolicy, Expectation, ExpectedAnswer, ReadDepth, expected_answer
 from i2s_spec.gguf.reader import File

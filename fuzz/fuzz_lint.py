@@ -1,22 +1,19 @@
 """The linter: it never raises, gives the same report each time, points inside the file, escapes all text, and ends in
 time.
 
-Inputs are files, or differences from a valid model (see `overlay`), with settings: `profile`, `payload`, `format`,
-`runtimes`, `select`, `ignore`, `severity`, `excused`, `limits`, `threads`; `name`, which writes the file to disk under
-this name, with its zeros at the end as a hole; `reference`, a list of words for `references`, with `dialect` and
-`expected`; `vanishes`, which removes the file after so many reads.
+Inputs are files, whose size chooses the options, or choices: a changed model (see `models`) with options of the linter;
+`name`, which writes the file to disk under this name, with its zeros at the end as a hole; `reference`, with `dialect`
+and `expected`; `vanishes`, which removes the file after so many reads.
 """
 
 from __future__ import annotations
 
 import atexit
-import inspect
 import io
 import json
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -24,11 +21,10 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import overlay
-import references
-from harness import SIXTHS, broken, changed, replayed, sentence
-from searching import search
-from verb_runs import require_answers
+from harness import SIXTHS, broken, changed, replayed, require_answers, search, sentence
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from models import MARK, REFERENCES, by_choices, changed_models, reference
 
 from i2s_spec.compare.known_weights import Reference
 from i2s_spec.errors import FormatError
@@ -59,41 +55,79 @@ def _folder() -> Path:
 
 def one_input(data: bytes) -> None:
     """Check the properties for any bytes; every exception is a failure."""
-    file, settings = overlay.read(data)
-    require_answers(data, "lint in.gguf --profile security", "lint in.gguf --runtimes --format json", in__gguf=file)
-    form = settings.get("format")
-    if form not in FORMATS:
-        form = tuple(FORMATS)[len(data) // 2 % len(FORMATS)] if len(data) < 4096 else "json"
-    origin: Any = _on_disk(file, str(settings["name"])) if "name" in settings else file
-    options = dict(_options(settings, len(data)), details=kind(form).details)
-    if isinstance(words := settings.get("reference"), list):
-        weights = references.reference(words, overlay.base(settings), references.emptied(_folder() / "reference"))
-        options["reference"] = Reference(
-            weights, str(settings.get("dialect", "canonical")), str(settings.get("expected", "canonical"))
-        )
+    if data[:1] == MARK:
+        by_choices(test_changed_models, data[1:])
+        return
+    size = len(data)
+    form = tuple(FORMATS)[size // 2 % len(FORMATS)] if size < 4096 else "json"
+    options = {"profile": tuple(PROFILES)[size % len(PROFILES)], "runtimes": size % 2 == 0}
+    _check(data, data, options, form)
+
+
+#: Values of the linter's options that replays choose among; some are invalid.
+OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("payload", "none"), ("payload", "sample"), ("payload", "full"), ("payload", "odd"), ("threads", 0), ("threads", 3),
+    ("select", ["I104"]), ("select", ["not-gguf", "tail-missing"]), ("select", ["odd"]), ("ignore", ["no-architecture"]),
+    ("ignore", ["G", "M"]), ("severity", {"G": "note"}), ("severity", {"P1": "odd"}), ("limits", {"findings": 1}),
+    ("limits", {"header_bytes": 100}), ("limits", {"odd": 1}), ("suppressed", {"P": "because"}),
+    ("suppressed", {"M": "because", "G": "because", "S": "x", "P": "y"}),
+)  # fmt: skip
+
+#: Options that may leave out rules or be invalid.
+CHOSEN = {"select", "ignore", "severity", "suppressed", "limits", "payload", "threads", "reference"}
+
+DIALECTS = ("canonical", "interleave-64", "interleave-128/twos-complement", "row-blocks-4", "odd")
+NAMES = ("", "x.gguf", "ggml-model-i2_s.gguf", "model-00001-of-00003.gguf", "x-00009-of-00003.gguf")
+
+
+@settings(max_examples=12, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_changed_models(data: Any) -> None:
+    model = data.draw(changed_models())
+    options: dict[str, Any] = {
+        "profile": data.draw(st.sampled_from(tuple(PROFILES))), "runtimes": data.draw(st.booleans()),
+    }  # fmt: skip
+    form = data.draw(st.sampled_from(tuple(FORMATS)))
+    while data.draw(st.booleans()):
+        name, value = data.draw(st.sampled_from(OPTIONS))
+        options[name] = value
+    if data.draw(st.booleans()):
+        shutil.rmtree(_folder() / "reference", ignore_errors=True)
+        weights = reference(data.draw(st.sampled_from(REFERENCES)), model.sound, _folder() / "reference")
+        dialects = data.draw(st.sampled_from(DIALECTS)), data.draw(st.sampled_from(DIALECTS))
+        options["reference"] = Reference(weights, *dialects)
+    elif data.draw(st.booleans()):
+        options["details"] = partial(_verdicts, data.draw(st.sampled_from(DIALECTS)))
+    name = data.draw(st.sampled_from(NAMES))
+    origin = _on_disk(model.data, name) if name else model.data
+    _check(model.data, origin, options, form)
+    if name:
+        _checked(origin, options)
+    if data.draw(st.integers(0, 15)) == 15:
+        _vanishing(model.data, options)
+
+
+def _check(file: bytes, origin: bytes | str, options: dict[str, Any], form: str) -> None:
+    """Lint a file twice, and print the report in a format."""
+    require_answers(file, "lint in.gguf --profile security", "lint in.gguf --runtimes --format json", in__gguf=file)
+    options = {"details": kind(form).details, **options}
     began = time.process_time()
-    if "reference" not in settings and "dialect" in settings:
-        options["details"] = partial(_verdicts, str(settings["dialect"]))
     try:
         report = lint(origin, **options)
     except (ValueError, FormatError) as error:
-        if not any(name in settings for name in _CHOSEN):  # the settings may be invalid
+        if not CHOSEN & set(options):  # the options may be invalid
             raise
         sentence(error)
         return
     assert time.process_time() - began < SECONDS + SECONDS_PER_BYTE * len(file)
     assert not report.bugs, report.bugs
-    _require_sound(report, file, all(name not in settings for name in _CHOSEN))
+    _require_sound(report, file, not CHOSEN & set(options))
     document = json.dumps(report.as_dict(), allow_nan=False)
     assert document.isascii()
     assert json.dumps(lint(origin, **options).as_dict()) == document
     if options["details"] is kind(form).details:
-        _printed(report, form, len(data) % 3 == 0, len(data) % 5 == 0)
+        _printed(report, form, len(file) % 3 == 0, len(file) % 5 == 0)
     assert [report.exit_code(level) for level in (*Severity, None)] in _CODES
-    if "name" in settings:
-        _checked(origin, options)
-    if isinstance(left := settings.get("vanishes"), int):
-        _vanishing(file, left, options)
 
 
 #: Exit codes of a report, if `fail_on` is errors, warnings, notes, or never.
@@ -108,13 +142,16 @@ def _verdicts(dialect: str, subject: Subject) -> list[Any]:
 
 
 def _checked(path: str, options: dict[str, Any]) -> None:
-    """Another process gets the same report."""
-    known = inspect.signature(Options).parameters.keys() - {"details"}
-    named = {name: value for name, value in options.items() if name in known}
+    """A batch gets the same report, also of a file that does not exist; invalid options are refused."""
+    named = {name: value for name, value in options.items() if name not in ("details", "suppressed")}
     for name in ("select", "ignore"):
         named[name] = tuple(named.get(name, ()))
-    codes = named.pop("suppressed", {}) or options.get("excused", {})
-    given = Options(**named, suppressions=(Suppression("*", tuple(codes) or ("P",), "because"),))
+    codes = tuple(options.get("suppressed", ())) or ("P",)
+    try:
+        given = Options(**named, suppressions=(Suppression("*", codes, "because"),))
+    except (ValueError, FormatError) as error:
+        sentence(error)
+        return
     for name in (path, path + "\0"):
         file_report = lint_path(name, given)
         json.dumps(file_report)
@@ -128,38 +165,16 @@ def _checked(path: str, options: dict[str, Any]) -> None:
             raise AssertionError(f"{wrong} are options that nobody can follow")
 
 
-def _vanishing(file: bytes, left: int, options: dict[str, Any]) -> None:
+def _vanishing(file: bytes, options: dict[str, Any]) -> None:
     """A file that changes during the run gives a finding, not an exception."""
-    options = {name: value for name, value in options.items() if name != "reference"}
-    for count in {left, *range(8), *range(8, 120, 7)}:
+    options = {name: value for name, value in options.items() if name not in CHOSEN}
+    for count in (*range(8), *range(8, 160, 7)):
         source = Vanishing(file, count)
         report = lint(source, **options)
         assert not report.bugs, report.bugs
         assert not source.reported or not report.ok, "nobody noticed"
         with suppress(FormatError):
             fix(Vanishing(file, count), io.BytesIO())
-
-
-#: Settings that may leave out rules or be invalid.
-_CHOSEN = ("select", "ignore", "severity", "excused", "limits", "payload", "reference")
-
-
-def _options(settings: dict[str, Any], size: int) -> Iterator[tuple[str, Any]]:
-    profile = settings.get("profile")
-    yield "profile", profile if profile in PROFILES else tuple(PROFILES)[size % len(PROFILES)]
-    yield "runtimes", settings.get("runtimes", size % 2 == 0) is True
-    if "payload" in settings:
-        yield "payload", settings["payload"]
-    if isinstance(threads := settings.get("threads"), int) and threads < 4:
-        yield "threads", threads
-    for name in ("select", "ignore"):
-        if isinstance(given := settings.get(name), list):
-            yield name, given
-    for name in ("severity", "excused", "limits"):
-        if isinstance(given := settings.get(name), list):
-            pairs = dict(item.split("=", 1) for item in given if "=" in item)
-            numbers = {key: int(value) for key, value in pairs.items() if value.isdecimal() and value.isascii()}
-            yield name, numbers if name == "limits" else pairs
 
 
 def _on_disk(file: bytes, name: str) -> str:

@@ -19,9 +19,7 @@ from random import Random
 from typing import Any, get_args
 
 import numpy as np
-from harness import replayed
-from searching import search
-from verb_runs import require_answers
+from harness import replayed, require_answers, search
 
 from i2s_spec.codec import _survey, native, quantize, reference
 from i2s_spec.codec import native as readers

@@ -1,7 +1,7 @@
 """Round trips: a rebuilt file is unchanged, a tensor recoded there and back is too, and a second repair changes nothing.
 
-Inputs are files, or differences from a valid model (see `overlay`), with the settings `dialect`, `select`, `ignore` and
-`scrub_tail` of repairs, `keep_unknown` and `drop_template` of `sanitize`, and `name`, which puts the file on disk.
+Inputs are files, or choices: a changed model (see `models`) with `dialect`, `select`, `ignore` and `scrub_tail` of repairs,
+and `keep_unknown` and `drop_template` of `sanitize`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import overlay
-from harness import SIXTHS, broken, changed, replayed
-from searching import search
-from verb_runs import require_answers
+from harness import SIXTHS, broken, changed, replayed, require_answers, search
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from models import MARK, by_choices, changed_models
 
 from i2s_spec.codec import native
 from i2s_spec.convert.rewrite import convert_endian
@@ -34,7 +34,32 @@ from i2s_spec.schema.types import I2_S
 
 def one_input(data: bytes) -> None:
     """Check the properties for any bytes; every exception is a failure."""
-    data, settings = overlay.read(data)
+    if data[:1] == MARK:
+        by_choices(test_changed_models, data[1:])
+    else:
+        _check(data, {}, len(data) % 4 == 0, len(data) % 8 == 0)
+
+
+#: Options of repairs; some are invalid.
+OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("select", ["G"]), ("select", ["M117"]), ("select", ["M118"]), ("select", ["odd"]), ("ignore", ["G", "M"]),
+    ("dialect", "interleave-64"), ("dialect", "odd"), ("scrub_tail", True),
+)  # fmt: skip
+
+
+@settings(max_examples=12, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_changed_models(data: Any) -> None:
+    model, options = data.draw(changed_models()), {}
+    while data.draw(st.booleans()):
+        name, value = data.draw(st.sampled_from(OPTIONS))
+        options[name] = value
+    _check(model.data, options, data.draw(st.booleans()), data.draw(st.booleans()))
+    if data.draw(st.booleans()):
+        _on_disk(model.data)
+
+
+def _check(data: bytes, options: dict[str, Any], keep_unknown: bool, drop_template: bool) -> None:
     try:
         parsed = container.parse(data)
     except FormatError:
@@ -43,8 +68,8 @@ def one_input(data: bytes) -> None:
         assert container.build(parsed) == data
         _tensors(data)
         _turned(data)
-    _fixed(data, settings)
-    _sanitised(data, settings)
+    _fixed(data, options)
+    _sanitised(data, keep_unknown, drop_template)
     require_answers(
         data, "fix in.gguf -o a.gguf --unsafe --scrub-tail", "sanitize in.gguf -o b.gguf", "diff in.gguf a.gguf",
         "convert in.gguf -o c.gguf --to Q2_0", "convert in.gguf -o d.gguf --endian big", in__gguf=data,
@@ -93,19 +118,16 @@ def _turned(data: bytes) -> None:
             assert file.metadata.decode(before) == again.metadata.decode(after)
 
 
-def _fixed(data: bytes, settings: dict[str, Any]) -> None:
+def _fixed(data: bytes, options: dict[str, Any]) -> None:
     """Repairing a repaired file changes nothing."""
-    options: dict[str, Any] = {name: list(settings[name]) for name in ("select", "ignore") if name in settings}
-    options["scrub_tail"] = settings.get("scrub_tail") is True
-    options["dialect"] = settings.get("dialect")
     for unsafe in (False, True):
         once, twice = io.BytesIO(), io.BytesIO()
         try:
             first = fix(data, once, unsafe=unsafe, **options)
         except FormatError:
             return
-        except (ValueError, TypeError, AttributeError):
-            if not {"select", "ignore", "dialect"} & set(settings):  # these settings may be invalid
+        except ValueError:
+            if not options:  # they may be invalid
                 raise
             continue
         if not first.written:
@@ -116,22 +138,19 @@ def _fixed(data: bytes, settings: dict[str, Any]) -> None:
         second = fix(once.getvalue(), twice, unsafe=unsafe, **{**options, "dialect": None})
         assert second.actions == ()
         assert twice.getvalue() == once.getvalue()
-    if "name" in settings:
-        _on_disk(data)
 
 
-def _sanitised(data: bytes, settings: dict[str, Any]) -> None:
+def _sanitised(data: bytes, keep_unknown: bool, drop_template: bool) -> None:
     """A sanitized file has the same weights, and sanitizing it again removes nothing."""
-    keep, drop = settings.get("keep_unknown") is True, settings.get("drop_template") is True
     once, twice = io.BytesIO(), io.BytesIO()
     try:
-        first = sanitize(data, once, keep_unknown=keep, drop_template=drop)
+        first = sanitize(data, once, keep_unknown=keep_unknown, drop_template=drop_template)
     except FormatError:
         return
     except ValueError:
-        assert not keep  # an architecture whose keys are unknown
+        assert not keep_unknown  # an architecture whose keys are unknown
         return
-    second = sanitize(once.getvalue(), twice, keep_unknown=keep, drop_template=drop)
+    second = sanitize(once.getvalue(), twice, keep_unknown=keep_unknown, drop_template=drop_template)
     assert second.left_out == ()
     assert second.weights == first.weights or first.renamed
     assert twice.getvalue() == once.getvalue()
@@ -150,12 +169,13 @@ def _on_disk(data: bytes) -> None:
     source.write_bytes(data)
     for write in (fix, lambda *given, **more: sanitize(*given, keep_unknown=True, **more)):
         stream = io.BytesIO()
+        target.unlink(missing_ok=True)
         try:
             write(data, stream)
-            write(source, target, force=True)
+            write(source, target)
         except FormatError:
             continue
-        assert target.read_bytes() == stream.getvalue()
+        assert (target.read_bytes() if target.exists() else b"") == stream.getvalue()
     assert source.read_bytes() == data
 
 

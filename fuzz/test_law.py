@@ -6,8 +6,8 @@ import sys
 from importlib import import_module
 from typing import Any
 
+import harness
 import pytest
-import verb_runs
 from harness import HERE
 
 from i2s_spec.errors import EXIT_BUG
@@ -26,7 +26,7 @@ PROGRAMS = {
 
 @pytest.fixture(autouse=True)
 def _of_all_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verb_runs, "EVERY", 1)
+    monkeypatch.setattr(harness, "EVERY", 1)
 
 
 def given(name: str) -> None:
@@ -38,7 +38,7 @@ def test_a_bug_in_a_verb_fails_the_harness(name: str, monkeypatch: pytest.Monkey
     def fails(words: list[str]) -> None:
         sys.exit(EXIT_BUG)
 
-    monkeypatch.setattr(verb_runs, "main", fails)
+    monkeypatch.setattr(harness, "main", fails)
     with pytest.raises(AssertionError, match="ended as a bug of this package"):
         given(name)
 
@@ -50,14 +50,14 @@ def test_sound_input_passes(name: str) -> None:
 
 def test_no_argument_leads_out_of_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """A verb that reads the folder around this one would read files of other processes, for hours."""
-    harness, seen = import_module("fuzz_command_line"), []
+    command_line, seen = import_module("fuzz_command_line"), []
 
     def caught(words: list[str], *_: object) -> tuple[int, str, str]:
         seen.extend(words)
         return 0, "", ""
 
-    monkeypatch.setattr(harness, "answered", caught)
-    harness.one_input(b"lint .. / /tmp --config=/etc/x ./../.. a/../../b\n")
+    monkeypatch.setattr(command_line, "answered", caught)
+    command_line.one_input(b"lint .. / /tmp --config=/etc/x ./../.. a/../../b\n")
     assert seen[0] == "lint"
     assert len(seen) == 7
     for part in (part for word in seen for part in word.split("=")):

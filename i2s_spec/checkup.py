@@ -1,10 +1,11 @@
-"""This module defines `doctor`, the function of `i2s doctor`: it examines one file with the linter, `identify`, the
-facts about runtimes and the forward pass, and says what to do next.
+"""The checkup of one file, which `i2s doctor` prints: what it is, what is wrong with it, and what to do next.
 
->>> from i2s_spec.testing.sample import Draft
->>> found = doctor(Draft().data)
->>> found.report.ok, found.identification is not None
-(True, True)
+`doctor` examines the file with the linter, `identify`, the facts about runtimes and the forward pass.
+
+    >>> from i2s_spec.testing.sample import Draft
+    >>> found = doctor(Draft().data)
+    >>> found.report.ok, found.identification is not None
+    (True, True)
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from i2s_spec.linter.engine import lint
 from i2s_spec.linter.options import path_of
 from i2s_spec.linter.report.text import examined
 from i2s_spec.linter.report_data import Report, on_command_line, other_command, repair_step
-from i2s_spec.linter.rule import REGISTRY, finding_of
+from i2s_spec.linter.rule import finding_of
+from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.model.load import refusal
 from i2s_spec.schema import faults
 from i2s_spec.schema.architectures import architecture_of

@@ -1,17 +1,20 @@
-"""This module defines how a wrong byte is said: a `Span`, a `Fault`, and the `FormatError` that joins them.
+"""Errors as data, and the words that users read: spans, faults, exit codes, quoting, and how objects are displayed.
 
-An error is data: which fault (a declaration with a stable code), where (a byte span and the path of the field), and
-which values were found and wanted. Words are made from it only when somebody reads it, and whatever came from a file is
-quoted then, so that no file can write to a terminal.
+A `FormatError` joins a `Fault` (a declaration with a stable code), a `Span` (where: a range of bytes and the path of
+the field), and the values that were found and wanted. Words are made from it only when somebody reads it, and whatever
+came from a file is quoted then, so that no file can write to a terminal.
 
     >>> fault = Fault("G999", "too-short", "the file holds {got} bytes; at least {want} are needed")
     >>> print(FormatError(fault, Span(0, 4, "header"), got=4, want=24))
     G999 too-short at 0x0..0x4 (header): the file holds 4 bytes; at least 24 are needed
 
-    >>> line("File", "a.gguf", "3 keys")
-    "<File 'a.gguf': 3 keys>"
-    >>> table("x", [("size", "1 < 2")])
-    '<div class="i2s"><p><strong>x</strong></p><table><tbody><tr><th>size</th><td>1 &lt; 2</td></tr></tbody></table></div>'
+The other errors of the package, the exit codes of the command line, and counted nouns in sentences (`counted`,
+`plural`) are here too. `line` and `table` show an object in an interpreter or a notebook:
+
+>>> line("File", "a.gguf", "3 keys")
+"<File 'a.gguf': 3 keys>"
+>>> table("x", [("size", "1 < 2")])
+'<div class="i2s"><p><strong>x</strong></p><table><tbody><tr><th>size</th><td>1 &lt; 2</td></tr></tbody></table></div>'
 """
 
 from __future__ import annotations
@@ -300,10 +303,8 @@ def _escaped(char: str) -> str:
 
 
 # --- display ---------------------------------------------------------------------------------------------------------
-# How objects appear where somebody works with them: a line in an interpreter, a table in a notebook.
-#
-# Both are small whatever the object holds, and safe: text from a file is quoted, then escaped. A table has its style in
-# itself and takes the colors of the notebook, light or dark.
+# A line and a table are small whatever the object holds, and safe: text from a file is quoted, then escaped. A table
+# has its style in itself and takes the colors of the notebook, light or dark.
 
 #: Rows of a table that are shown; how many there are beside them is said.
 ROWS: Final = 20
@@ -380,7 +381,7 @@ class MissingName(KeyError):
 
 
 # --- deprecation -----------------------------------------------------------------------------------------------------
-# Keeps old spellings of keywords working for one release, with a notice.
+# Old spellings of keywords work for one release, with a notice.
 
 
 def renamed_keyword(old: str, new: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

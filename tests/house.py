@@ -22,8 +22,6 @@ TOOLS = sorted(
     if "node_modules" not in module.parts
 )
 
-TESTS = sorted((ROOT / "tests").rglob("*.py"))
-
 
 def name_of(module: Path) -> str:
     return ".".join(module.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")

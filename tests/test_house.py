@@ -1,24 +1,21 @@
-"""The structure of the package: allowed imports, the imports of a quick start, and the form of docstrings and messages."""
+"""The laws of the house that neither ruff nor mypy checks: who imports whom, names, messages, and where facts stand.
+
+import-linter checks the layers and that there is no circle, by the contracts in pyproject.toml.
+"""
 
 from __future__ import annotations
 
 import ast
-import os
 import re
-import subprocess
-import sys
 import tomllib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
-from graphlib import CycleError, TopologicalSorter
-from itertools import product, takewhile
-from operator import eq
 from pathlib import Path
 
 import pytest
-from examples import share
-from house import MODULES, NAMES, PACKAGE, PYX, forget_trees, nodes_of, room_of, tree_of
-from pace import unit
+from house import MODULES, NAMES, PACKAGE, PYX, ROOT, TOOLS, forget_trees, identifiers, nodes_of, room_of, tree_of
+
+from i2s_spec.schema.architectures import ARCHITECTURES
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,30 +24,55 @@ def trees() -> Iterator[None]:
     forget_trees()
 
 
+# --- folders and imports ---
+
+
 def test_contracts_of_imports() -> None:
-    """The layers that pyproject.toml declares, imports for type checkers included; it also names every room."""
+    """No arrow up and no circle on any level, imports for type checkers included; the contracts name every room."""
     from importlinter.cli import lint_imports
 
-    assert lint_imports(config_filename=str(PACKAGE.parent / "pyproject.toml"), no_cache=True) == 0
+    assert lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == 0
 
 
 def test_the_drawing_of_the_layers_is_current() -> None:
     """CONTRIBUTING.md draws every room once, no room above one that imports it."""
-    declared = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     (rooms,) = (each for each in declared["tool"]["importlinter"]["contracts"] if each["id"] == "rooms")
-    floors = {room: floor for floor, layer in enumerate(rooms["layers"]) for room in layer.split(" | ")}
-    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    floors = {room.strip("()"): floor for floor, layer in enumerate(rooms["layers"]) for room in layer.split(" | ")}
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     drawing = text.partition("**Layers.**")[2].split("```")[1].strip("\n").splitlines()
     drawn = [room for line in drawing for room in line[:40].split()]
-    assert sorted(drawn) == sorted(floors)
+    assert sorted(drawn) == sorted(room for room in floors if f"i2s_spec.{room}" in NAMES)
     assert [floors[room] for room in drawn] == sorted(floors.values())
 
 
-def test_modules_introduce_themselves() -> None:
+@pytest.mark.xfail(reason="folders are still to be merged; remove this mark then")
+def test_folders_say_what_is_in_them() -> None:
+    """The docstring of each folder's `__init__` names every module and folder in it; that of the package names what is
+    public."""
+    offenders = {}
     for name, module in NAMES.items():
-        docstring = ast.get_docstring(tree_of(module))
-        assert docstring, f"{name} needs a docstring"
-        assert docstring.partition("\n")[0].rstrip().endswith((".", ":")) or "\n" in docstring, name
+        if module.name == "__init__.py" and name != "i2s_spec":
+            words = set(re.findall(r"\w+", ast.get_docstring(tree_of(module)) or ""))
+            there = {other.removeprefix(f"{name}.") for other in NAMES if other.rpartition(".")[0] == name}
+            if not there <= words:
+                offenders[name] = sorted(there - words)
+    assert offenders == {}
+
+
+#: A line of a package's list: names of modules and folders, then their purpose, there or on the next line.
+LISTED = re.compile(r"(?m)^ {0,4}((?:[a-z_0-9]+/?, )*[a-z_0-9]+/?)(?: {2,}\S.*|\n {12,}\S.*)$")
+
+
+def test_packages_list_what_they_hold() -> None:
+    """The names in a package's list are those of modules and folders in it; the first page of all lists public names."""
+    for name, module in NAMES.items():
+        if module.name == "__init__.py" and name != "i2s_spec":
+            there = {path.name.partition(".")[0] for path in module.parent.iterdir()}
+            listed = {each.rstrip("/") for found in LISTED.findall(ast.get_docstring(tree_of(module)) or "")
+                      for each in found.split(", ")}  # fmt: skip
+            assert listed <= there, f"{name} lists {listed - there}"
+    assert LISTED.findall("    a, b_c/  what\n    d\n            more\nand prose\n") == ["a, b_c/", "d"]
 
 
 def test_no_module_has_a_vague_name() -> None:
@@ -58,168 +80,14 @@ def test_no_module_has_a_vague_name() -> None:
     assert not names & {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
 
 
-LIGHT = """
-import sys
-sys.argv = {argv!r}
-from i2s_spec.cli import main
-try:
-    main()
-except SystemExit as stop:
-    status = stop.code
-print(sorted({{"numpy", "construct", "rich"}} & set(sys.modules)), status, file=sys.stderr)
-"""
-
-
-def loaded(*argv: str) -> str:
-    """Which of the heavy libraries a command loads, and its exit code."""
-    code = LIGHT.format(argv=["i2s", *argv])
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return run.stderr.splitlines()[-1]
-
-
-def test_version_is_light() -> None:
-    assert loaded("--version") == "[] 0"
-
-
-@pytest.mark.parametrize(
-    ("options", "form"),
-    share(
-        product(
-            [[], ["--header-only"], ["--sample"]], ["text", "json", "jsonl", "sarif", "junit", "github", "markdown"]
-        )
-    ),
-)
-def test_lint_is_light(tmp_path: Path, form: str, options: list[str]) -> None:
-    from i2s_spec.testing.sample import Draft
-
-    path = tmp_path / "sample.gguf"
-    path.write_bytes(Draft().data)
-    assert loaded("lint", *options, "--format", form, str(path)) == "[] 0"
-
-
-def test_package_imports_nothing() -> None:
-    code = "import sys, i2s_spec; print(sorted(name for name in sys.modules if name.startswith('i2s_spec')))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "['i2s_spec']"
-
-
-@pytest.mark.thorough
-def test_all_tests_are_collected_quickly() -> None:
-    """Each process of a run collects them: 5 s of a processor of 2024, on which a unit takes 8 ms."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-n0", "-p", "no:cacheprovider"]
-    took = []
-    for _ in range(3):  # a slow call is slow every time; one slowed by other processes is not
-        before, start = unit(), os.times()
-        subprocess.run(command, cwd=PACKAGE.parent, check=True, capture_output=True)
-        end = os.times()
-        used = end.children_user + end.children_system - start.children_user - start.children_system
-        took.append(used / max(before, unit()))
-        if took[-1] < 625:
-            break
-    assert min(took) < 625, took
-
-
-def test_ci_runs_what_the_site_needs() -> None:
-    """Tests of the extra [docs] are skipped by the README's command, so that a step of their own names them."""
-    script = (PACKAGE.parent / ".ci" / "run").read_text(encoding="utf-8")
-    for path in (PACKAGE.parent / "tests" / "docs").rglob("test_*.py"):
-        if re.search(r'find_spec\("material"\)|importorskip\("pymdownx', path.read_text(encoding="utf-8")):
-            assert path.relative_to(PACKAGE.parent).as_posix() in script, path.name
-
-
-def test_help_names_what_is_public() -> None:
-    """It groups names by purpose; the alphabetical list is that of pydoc."""
-    import i2s_spec
-
-    groups = str(i2s_spec.__doc__).partition("explains one of them:")[2]
-    named = re.findall(r"\w+", re.sub(r"(?m)^    [a-z]+(?: [a-z]+)?  |, the limits .*", " ", groups))
-    assert sorted(named) == i2s_spec.__all__
-
-
-def test_public_names_resolve() -> None:
-    import i2s_spec
-
-    for name in i2s_spec.__all__:
-        assert getattr(i2s_spec, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        i2s_spec.nothing  # noqa: B018
-
-
-def test_a_checkout_that_was_not_built_says_so(tmp_path: Path) -> None:
-    import shutil
-
-    shutil.copytree(PACKAGE, tmp_path / "i2s_spec", ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__"))
-    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    for code in (
-        "import i2s_spec; i2s_spec.open",
-        "import i2s_spec; i2s_spec.pack",
-        "from i2s_spec.cli import main; main(['info'])",
-    ):
-        run = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path, env=env
-        )
-        assert run.returncode in (1, 4)
-        assert "pip install -e ." in run.stderr
-
-
-#: Names that several modules share, besides those of verbs, which match their function: formats of reports, parts of
-#: formats, and modules that each layer needs.
-SHARED_NAMES = {
-    "file_types", "hyperparameters", "inputs", "limits", "markdown", "metadata", "numbers", "observation", "page",
-    "payload", "plot", "reader", "recode", "reference", "replay", "result", "settings", "structured", "table",
-    "text", "tokenizer", "vocabulary", "weights", "faults", "inventory", "rotation", "mistakes",
-}  # fmt: skip
-
-
-def imported_modules(module: Path) -> set[str]:
-    """Modules of the package that a module imports, wherever in it; a package where a name of its own is taken."""
-    found = set()
-    for node in nodes_of(module):
-        if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module.relative_to(PACKAGE)} imports by a relative name"
-            taken = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= taken & NAMES.keys() or {str(node.module)}
-        elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-    return found & NAMES.keys()
-
-
-def test_no_modules_import_each_other() -> None:
-    """Packages count where a name of their own is taken from them; a module may import its package's other modules."""
-    graph = {name: imported_modules(module) - {name} for name, module in NAMES.items()}
-    TopologicalSorter(graph).prepare()  # raises CycleError with the cycle
-
-
-def test_folders_and_modules_in_one_folder_form_no_cycle() -> None:
-    """On any level; imports for type checkers count, re-exports by the `__init__` of the folder do not."""
-    graphs: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+def test_private_names_are_not_imported() -> None:
+    """Extensions, and modules themselves, may begin with an underscore; what is in a module with one is its own."""
+    extensions = {module.stem for module in PACKAGE.rglob("*.pyi")}
     for name, module in NAMES.items():
-        for other in imported_modules(module):
-            ours, theirs = name.split("."), other.split(".")
-            shared = sum(takewhile(bool, map(eq, ours, theirs)))
-            if shared < min(len(ours), len(theirs)):  # a folder's __init__ lies above what is in the folder
-                graphs[".".join(ours[:shared])][ours[shared]].add(theirs[shared])
-    assert graphs["i2s_spec"]["cli"] >= {"linter", "errors"}
-    for folder, graph in graphs.items():
-        try:
-            TopologicalSorter(graph).prepare()
-        except CycleError as error:
-            pytest.fail(f"in {folder}: {' imports '.join(reversed(error.args[1]))}")
-
-
-def test_folders_are_small() -> None:
-    """No folder has too many modules to look through."""
-    for folder in {module.parent for module in MODULES}:
-        modules = [each.name for each in folder.glob("*.py") if each.name != "__init__.py"]
-        assert len(modules) <= 15, f"{folder.relative_to(PACKAGE)} has {len(modules)} modules"
-
-
-def test_kernel_sources_are_short() -> None:
-    """No header and no Cython source is too long to read at a sitting: each set of kernels has a file of its own."""
-    sources = [each for each in PYX.iterdir() if each.suffix in (".h", ".pyx", ".pxi")]
-    long = {each.name: lines for each in sources if (lines := each.read_text(encoding="utf-8").count("\n")) > 400}
-    assert sources
-    assert long == {}
+        for node in nodes_of(module):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("i2s_spec"):
+                taken = {each.name for each in node.names if re.match("_[^_]", each.name)} - extensions
+                assert not taken, f"{name} imports {taken} from {node.module}"
 
 
 def test_builds_know_their_headers() -> None:
@@ -235,12 +103,41 @@ def test_builds_know_their_headers() -> None:
         assert {Path(each).name for each in extension.get("depends", ())} == taken, extension["name"]
 
 
-def test_modules_have_names_of_their_own() -> None:
-    from i2s_spec.cli import VERBS
+# --- names ---
 
-    count = Counter(module.stem for module in MODULES if module.name != "__init__.py")
-    shared = {name for name, times in count.items() if times > 1} - VERBS.keys()
-    assert shared == SHARED_NAMES
+#: Public classes that share a name, and why.
+SHARED_CLASSES = {
+    "Draft": "of a sample file, and of a vector of the suite",
+    "LastBlockDropped": "a mutant of the suite and a mistake of the diagnosis, which are the same bug",
+    "Model": "what is run, and the sample file of one",
+    "Tensor": "of a file, and of the sample model",
+    "Transposed": "a mutant of the suite and a mistake of the diagnosis, which are the same bug",
+    "Wrapped": "a mutant of the suite and a mistake of the diagnosis, which are the same bug",
+}
+
+
+def test_public_classes_have_names_of_their_own() -> None:
+    homes = defaultdict(list)
+    for name, module in NAMES.items():
+        for node in tree_of(module).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(name)
+    assert {name for name, where in homes.items() if len(where) > 1} == SHARED_CLASSES.keys()
+
+
+#: Vague words for things that have a technical term.
+BANNED = {"judged", "brain", "told", "kept", "said", "settle", "ado", "judgement"}
+
+
+def test_identifiers_are_words_of_the_field() -> None:
+    for module in MODULES + TOOLS:
+        for found in identifiers(module):
+            where = f"{module.relative_to(ROOT)}: {found}"
+            assert not BANNED & set(found.lower().split("_")), where
+            assert "quantis" not in found.lower(), where
+
+
+# --- messages ---
 
 
 def texts_for_users(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
@@ -294,24 +191,85 @@ def test_a_noun_follows_its_number() -> None:
     assert several.search("the file has {got} tensors")
 
 
-# --- records of the header ---
+# --- facts ---
 
 
-def _is_record_call(node: ast.AST) -> bool:
-    """Whether a node is `index.key(...)` or `index.tensor(...)`, under whatever name the index goes."""
-    if not (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("key", "tensor")
-    ):
-        return False
-    owner = node.func.value
-    return (owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")) in ("index", "notes")
+def compared(module: Path) -> set[str]:
+    """Attributes that a module compares or tests by `startswith`: `runtime.name`, `reason.text`."""
+    found = set()
+    for node in nodes_of(module):
+        sides: list[ast.expr] = []
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "startswith":
+            sides = [node.func.value]
+        for side in sides:
+            if isinstance(side, ast.Attribute) and isinstance(side.value, ast.Name):
+                found.add(f"{side.value.id}.{side.attr}")
+    return found
 
 
-def test_records_have_named_fields() -> None:
-    """No record of a header's index is subscripted or unpacked."""
-    for name, module in NAMES.items():
-        for node in nodes_of(module):
-            assert not (isinstance(node, ast.Subscript) and _is_record_call(node.value)), f"{name}: {ast.unparse(node)}"
-            if isinstance(node, ast.Assign) and _is_record_call(node.value):
-                unpacked = any(isinstance(target, ast.Tuple) for target in node.targets)
-                assert not unpacked, f"{name}: {ast.unparse(node)}"
+def test_facts_about_runtimes_stand_in_the_schema() -> None:
+    """No module asks a runtime for its name, or a reason for its words, to know how it behaves."""
+    asking = {
+        str(module.relative_to(PACKAGE)): names & {"runtime.name", "reason.text"}
+        for module in MODULES
+        if room_of(module) != "schema" and (names := compared(module)) & {"runtime.name", "reason.text"}
+    }
+    assert asking == {}
+
+
+#: Modules that compare with the name of an architecture, and why. `llama` is also a kind of vocabulary and is not
+#: searched.
+NAMING_ARCHITECTURES = {
+    "checkpoints/families.py": "bitnet is a method of quantization in config.json there",
+    "safetensors/packed.py": "bitnet is a method of quantization in config.json there",
+    "linter/rules/checkpoint.py": "bitnet is a method of quantization in config.json there",
+    "model/architectures.py": "which vocabularies make the activation doubtful is known of one architecture only",
+}
+
+
+def names_compared(module: Path) -> set[str]:
+    """Texts that a module compares with, alone or in a list, or asks whether something begins with them."""
+    sides: list[ast.expr] = []
+    for node in nodes_of(module):
+        if isinstance(node, ast.Compare):
+            sides += [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "startswith":
+            sides += node.args
+    sides += [each for side in sides if isinstance(side, ast.Tuple | ast.List | ast.Set) for each in side.elts]
+    return {side.value for side in sides if isinstance(side, ast.Constant) and isinstance(side.value, str)}
+
+
+def test_facts_about_architectures_stand_in_the_schema() -> None:
+    """No module asks for an architecture's name to know what it is like: `ARCHITECTURES` says that."""
+    sought = ARCHITECTURES.keys() - {"llama"}
+    asking = {
+        module.relative_to(PACKAGE).as_posix()
+        for module in MODULES
+        if room_of(module) != "schema" and names_compared(module) & sought
+    }
+    assert asking == NAMING_ARCHITECTURES.keys()
+
+
+#: Modules that may name a rule by its code, besides its own and its repair: declarations of faults, malformed files and
+#: vectors (cases of rules), examples on pages and in docstrings.
+NAMING_RULES = {
+    "conformance/vectors/payloads.py", "exports/javascript.py", "schema/keys.py", "schema/faults.py",
+    "schema/type_registry.py", "testing/common_faults.py",
+}  # fmt: skip
+
+
+def test_rules_are_named_in_their_own_modules() -> None:
+    """A code stands as a text in its rule, in what repairs it, and in its cases; other modules ask the rule."""
+    named = {
+        module.relative_to(PACKAGE).as_posix()
+        for module in MODULES
+        if module.parts[-3:-1] != ("repair", "actions")
+        and module.relative_to(PACKAGE).parts[:2] not in {("linter", "rules"), ("testing", "malformed")}
+        for node in nodes_of(module)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and re.fullmatch(r"[GIBMTSPH]\d{3}", node.value) is not None
+    }
+    assert named == NAMING_RULES

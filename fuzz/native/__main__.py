@@ -19,15 +19,16 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path.insert(0, str(HERE.parent / "sanitised"))
+sys.path.insert(0, str(HERE.parent))
 
-from extensions import BuildError, build_tools, run  # noqa: E402 - of the folder beside this one
+from sanitize import CannotRunError, command  # noqa: E402 - of the folder above
 
 SANITIZERS: Final = "address,undefined"
 FLAGS: Final = ("-g1", "-O1", "-fno-sanitize-recover=all", "-Wno-unused-function")
@@ -51,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
         folder = Path(made)
         try:
             programs = {name: BUILDERS[name](folder) for name in names}
-        except BuildError as error:
+        except CannotRunError as error:
             print(f"native: {error}", file=sys.stderr)
             return 2
         found = 0
@@ -91,14 +92,8 @@ def _searched(name: str, program: Path, found: Path, arguments: list[str]) -> in
 def _compiled(folder: Path, name: str, *more: str) -> Path:
     program = folder / f"{name}-program"
     words = ["clang", f"-fsanitize=fuzzer,{SANITIZERS}", *FLAGS, str(HERE / f"{name}.c"), *more, "-o", str(program)]
-    _clang(words, folder)
+    command(words)
     return program
-
-
-def _clang(words: list[str], folder: Path) -> None:
-    if shutil.which("clang") is None:
-        raise BuildError("there is no clang")
-    run(words, {}, folder)
 
 
 def _survey(folder: Path) -> Path:
@@ -122,7 +117,11 @@ def _scanner(folder: Path) -> Path:
     shutil.copy(HERE / "target.py", package)
     made = folder / "_scanner.c"
     cython = [sys.executable, "-m", "cython", "-3", "--module-name", "i2s_spec.gguf._scanner", "-I", str(ROOT / "pyx")]
-    run([*cython, str(ROOT / "pyx" / "_scanner.pyx"), "-o", str(made)], build_tools(folder), folder)
+    tools, project = folder / "tools", tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    command(
+        [sys.executable, "-m", "pip", "install", "-q", "--target", str(tools), *project["build-system"]["requires"]]
+    )
+    command([*cython, str(ROOT / "pyx" / "_scanner.pyx"), "-o", str(made)], {"PYTHONPATH": str(tools)})
     include = ["-I", sysconfig.get_paths()["include"], "-I", str(ROOT / "pyx")]
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     extension = package / "i2s_spec" / "gguf" / f"_scanner{suffix}"
@@ -135,7 +134,7 @@ def _scanner(folder: Path) -> Path:
         "-fno-sanitize=pointer-overflow",
         *FLAGS,
     ]
-    _clang([*shared, *include, str(made), "-o", str(extension)], folder)
+    command([*shared, *include, str(made), "-o", str(extension)])
     library = str(sysconfig.get_config_var("LIBDIR"))
     version = f"python{sysconfig.get_config_var('LDVERSION')}"
     return _compiled(folder, "scanner", *include, "-rdynamic", f"-L{library}", f"-Wl,-rpath,{library}", f"-l{version}")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf import _scanner, strings
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import BufferSource
+from i2s_spec.gguf.source import BufferSource, Source
 from i2s_spec.schema.types import ValueType
 
 #: Number of records requested from the first one on, and again at the end.
@@ -17,7 +17,11 @@ MOST = 64
 
 def one_input(data: bytes) -> None:
     """Raises if an answer contradicts the bytes."""
-    source = BufferSource(data)
+    check(BufferSource(data), data)
+
+
+def check(source: Source, data: bytes) -> None:
+    """The same for any source of these bytes."""
     notes = _scanner.scan(source)
     assert notes.fault is None or 0 <= notes.fault.span.start <= notes.fault.span.stop, notes.fault
     last = 0
@@ -39,7 +43,7 @@ def one_input(data: bytes) -> None:
     assert len(notes.keys_named(named)) >= len(named)
     assert notes.all_differ(True) or notes.tensors > 1
     assert notes.all_differ(False) or notes.keys > 1
-    file, big = File(BufferSource(data)), notes.byte_order == "big"
+    file, big = File(source), notes.byte_order == "big"
     for i in _some(notes.keys):
         entry = file.metadata.by_index(i)
         _asked(lambda: file.metadata.decode(entry, 100))  # noqa: B023 - called at once

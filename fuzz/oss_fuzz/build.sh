@@ -6,8 +6,8 @@
 
 fuzz=$SRC/i2s-spec/fuzz
 
-# The extensions are compiled with the flags of the sanitizer. The harnesses import pytest, which replays them elsewhere.
-pip3 install "$SRC/i2s-spec[gguf]" pytest
+# The extensions are compiled with the flags of the sanitizer. The harnesses import pytest and Hypothesis.
+pip3 install "$SRC/i2s-spec[gguf,testing]" pytest
 
 # Rules, verbs and broken files are imported by name on demand, so PyInstaller would not find them.
 hidden=()
@@ -29,7 +29,7 @@ for harness in "$fuzz"/fuzz_*.py; do
   mkdir -p "$seeds"
   for folder in corpus/container "corpus/$name" "regressions/$name"; do
     if [ -d "$fuzz/$folder" ]; then
-      find "$fuzz/$folder" -maxdepth 1 -type f ! -name README -exec cp {} "$seeds" \;
+      find "$fuzz/$folder" -maxdepth 1 -type f -exec cp {} "$seeds" \;
     fi
   done
   (cd "$seeds" && python3 -m zipfile -c "$OUT/${target}_seed_corpus.zip" ./*)

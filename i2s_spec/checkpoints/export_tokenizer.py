@@ -137,7 +137,7 @@ def _piece_merges(tokens: Sequence[str], types: Sequence[int], scores: Sequence[
 
 
 def _piece_model(tokens: Sequence[str], types: Sequence[int], scores: Sequence[float], prefix: bool) -> Iterator[bytes]:
-    """The protocol buffer of SentencePiece, as `sentencepiece_model` reads it."""
+    """The protocol buffer of SentencePiece, as `token_files.from_tokenizer_model` reads it."""
     for token, kind, score in zip(tokens, types, scores, strict=False):
         known = kind if NORMAL <= kind <= BYTE else UNUSED
         yield _field(1, _field(1, token.encode()) + b"\x15" + struct.pack("<f", score) + bytes((0x18, known)))

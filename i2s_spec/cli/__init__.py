@@ -1,4 +1,19 @@
-"""The command line: one module per verb, each a thin face over a public function.
+"""The command line: one module for a verb or two that belong together, each a thin face over public functions.
+
+    process       exceptions as words and exit codes, cleaning up after a signal, progress bars
+    verbs         the group of all verbs; the command as it was typed
+    options       what verbs share: --format, the options of lint, networks, files that are written
+    model_input   what verbs share that run a model
+    completion    completion; what may stand at the end of a line
+
+    lint          lint, with cluster: runs on an engine, and census
+    look          show, dump, info          identify      identify         doctor   doctor
+    compare       diff, hash                repair        fix, sanitize    convert  convert, quantize
+    arrays        decode, encode            new           new, demo        fuzz     fuzz
+    checkpoints   import, export, verify    run           run, and chat    text     perplexity, embed
+    golden        golden record, compare    conform       conform, vectors
+    rules         rules, explain, schema, spec; rule_pages writes the pages of rules
+    replay        a command line in this process, for pages, examples and tests
 
 Verbs are imported when they are used, and click with them: `i2s --version` starts without. Results go to stdout,
 everything else to stderr. Exit codes: 0 nothing found, 1 findings, 2 usage, 3 input unreadable or not GGUF, 4 our bug,
@@ -27,7 +42,7 @@ def __getattr__(name: str) -> "Any":
 
 
 def main(args: list[str] | None = None) -> "NoReturn":
-    """Run the command line and exit; `ending` has the words and exit codes of exceptions."""
+    """Run the command line and exit; `process` has the words and exit codes of exceptions."""
     _open_streams()
     try:
         status = _answer(sys.argv[1:] if args is None else list(args))

@@ -1,4 +1,4 @@
-"""`i2s decode FILE TENSOR OUT.npy`: one tensor as an array."""
+"""`i2s decode` and `i2s encode`: a tensor as an array, and an array as a tensor."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _errors(file: str, tensor: str) -> list[str]:
 
 
 # --- encode ----------------------------------------------------------------------------------------------------------
-# `i2s encode IN.npy OUT`: an array as I2_S, alone or in the place of a tensor of a model.
+# An array as I2_S, alone or in the place of a tensor of a model.
 
 
 @click.command(

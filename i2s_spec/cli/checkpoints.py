@@ -1,4 +1,7 @@
-"""`i2s import CHECKPOINT -o OUT`: a folder of safetensors, of this machine or on a hub, as a GGUF file."""
+"""`i2s import`, `i2s export` and `i2s verify`: folders of safetensors to GGUF and back, with receipts.
+
+A folder to import is on this machine or on a hub.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import click
 from i2s_spec.cli.options import keep_inputs, reading, remote_options, shown, writing
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
-from i2s_spec.errors import counted
+from i2s_spec.errors import EXIT_FINDINGS, counted
 
 if TYPE_CHECKING:
     from i2s_spec.checkpoints.import_checkpoint import Imported
@@ -182,8 +185,8 @@ def _print(target: str, result: Imported) -> None:
         click.echo(f"note: {visible(note, 400, bare=True)}")
 
 
-# --- export verb -----------------------------------------------------------------------------------------------------
-# `i2s export FILE -o DIR`: a GGUF file as a folder that transformers loads.
+# --- export ----------------------------------------------------------------------------------------------------------
+# A GGUF file as a folder that transformers loads.
 
 
 @click.command(
@@ -234,9 +237,7 @@ def export_command(file: str, target: str, form: str, mode: str, as_json: bool, 
 
 
 # --- verify ----------------------------------------------------------------------------------------------------------
-# `i2s verify FILE --receipt R`: the checks of an imported file once more.
-
-EXIT_FINDINGS = 1
+# The checks of an imported file once more.
 
 
 @click.command(

@@ -1,4 +1,4 @@
-"""This module is what `i2s lint` does with --engine: a run over many files on a cluster."""
+"""Runs over many files: `i2s lint --engine` on a cluster, and `i2s census` over the results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,16 @@ import click
 from i2s_spec.cli.options import form_option, spared
 from i2s_spec.cli.process import cleaned_up
 from i2s_spec.errors import counted
-from i2s_spec.linter.cluster.results import MEANINGS, VERDICTS, Census, by_count, census_of, latest, ordered
+from i2s_spec.linter.cluster.results import (
+    MEANINGS,
+    VERDICTS,
+    Census,
+    by_count,
+    census_of,
+    census_page,
+    latest,
+    ordered,
+)
 from i2s_spec.linter.options import RESULTS, Options, RunOptions
 from i2s_spec.linter.paths import Folders
 
@@ -55,7 +64,7 @@ def _nothing(text: str) -> None:
 
 
 # --- census ----------------------------------------------------------------------------------------------------------
-# `i2s census`: what the files of a run over many have in common.
+# What the files of a run over many have in common.
 
 #: Rows of a table of text.
 ROWS = 20
@@ -87,8 +96,6 @@ def census_command(results: str, form: str | None, output: str | None) -> None:
         form = "html" if output is not None and output.endswith((".html", ".htm")) else "text"
     census = census_of(latest(results))
     if form == "html":
-        from i2s_spec.linter.cluster.results import census_page
-
         page = census_page(census, results)
     elif form == "json":
         page = json.dumps(census.as_dict(), indent=2) + "\n"

@@ -1,4 +1,4 @@
-"""`i2s diff A B`: what differs between two files, by meaning."""
+"""`i2s diff` and `i2s hash`: what differs between two files, by meaning, and what identifies one."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _advice(packed: OtherDialect, a: str, b: str) -> Iterator[str]:
 
 
 # --- hash ------------------------------------------------------------------------------------------------------------
-# `i2s hash FILE...`: identities of a file, of its metadata, and of its weights whatever their layout.
+# Identities of a file, of its metadata, and of its weights whatever their layout.
 
 SCHEMA_VERSION = 1
 

@@ -1,4 +1,7 @@
-"""`i2s completion SHELL`: the script that lets a shell complete verbs, options, codes and names of tensors."""
+"""`i2s completion`: the script that lets a shell complete verbs, options, codes and names of tensors.
+
+The script asks `candidates` what may stand at the end of the line that somebody is typing.
+"""
 
 from __future__ import annotations
 
@@ -112,8 +115,6 @@ def _cut(line: str) -> int:
 
 
 # --- candidates ------------------------------------------------------------------------------------------------------
-# Finds what may stand at the end of a line that somebody is typing: verbs, options, codes, names of tensors.
-#
 # Most is click's knowledge of the commands. What else has names is added here by parameter: rules, dialects, types, numeric
 # profiles, and the tensors and keys of the GGUF file that the line names. Names from a file are offered only where every
 # character of them can be seen; the scripts of the shells quote what they insert.

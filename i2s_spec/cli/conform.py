@@ -1,4 +1,4 @@
-"""`i2s conform`: run other people's decoders on the vectors."""
+"""`i2s conform` and `i2s vectors`: other people's decoders on the test vectors, and the vectors as files."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def _bar(total: int, quiet: bool) -> Iterator[Any]:
 
 
 # --- vectors ---------------------------------------------------------------------------------------------------------
-# `i2s vectors`: files for other people's test suites, the mutants that prove them, and packages of them.
+# Files for other people's test suites, the mutants that prove them, and packages of them.
 
 
 @click.group(

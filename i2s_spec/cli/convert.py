@@ -1,4 +1,7 @@
-"""`i2s convert IN OUT`: ternary tensors of a file in another type, dialect or container, with a proof."""
+"""`i2s convert` and `i2s quantize`: a model with its tensors in another type, dialect or container.
+
+What is ternary is converted with a proof; float projections become trits, with what that costs.
+"""
 
 from __future__ import annotations
 
@@ -238,7 +241,7 @@ def _lines(report: _Report, verbose: bool) -> Iterator[str]:
 
 
 # --- quantize --------------------------------------------------------------------------------------------------------
-# `i2s quantize MODEL -o OUT`: the float projections of a model as trits, with what that costs.
+# The float projections of a model as trits.
 
 
 @click.command(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.model_input import named, origin
+from i2s_spec.cli.model_input import counting_bar, named, origin, read_text
 from i2s_spec.cli.options import form_option, reading, remote_options
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import fault_words, json_document, visible
@@ -133,7 +133,6 @@ def identify_command(
 
 def _text(path: str) -> str:
     """The text for --likelihood; a GGUF file there is FILE in the wrong place."""
-    from i2s_spec.cli.model_input import read_text
     from i2s_spec.gguf.source import open_regular
 
     if path != "-":
@@ -147,7 +146,6 @@ def _text(path: str) -> str:
 
 def _likelihood(file: File, found: Identification, text: str | None, threads: int | None, quiet: bool) -> Likelihood:
     """What the text says of the file, read in the layout that was found."""
-    from i2s_spec.cli.model_input import counting_bar
     from i2s_spec.model.text.likelihood import Likelihood, likelihood, read_as
 
     if found.fault is not None:
@@ -167,7 +165,8 @@ def _weights(path: str, tensor: str | None, name: str | None, file: File) -> tup
         if tensor is None:
             raise ValueError("a .npy file does not say of which tensor it is: --tensor does")
         return read_npy(path), tensor
-    from i2s_spec.compare.known_weights import Reference, ReferenceWeights
+    from i2s_spec.compare import Reference
+    from i2s_spec.compare.known_weights import ReferenceWeights
 
     with ReferenceWeights(Reference(path)) as weights:
         for one in _candidates(file, tensor):

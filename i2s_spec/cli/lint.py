@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from i2s_spec.cli.options import asked_for, lint_options, remote_options
-from i2s_spec.cli.process import Bar
+from i2s_spec.cli.process import Bar, cleaned_up
 from i2s_spec.cli.verbs import command_line
 from i2s_spec.linter.options import OptionGroup, Options, RunOptions, declared
 from i2s_spec.linter.paths import lint_paths
@@ -68,8 +68,6 @@ def lint_command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) ->
             remarks = remarks + run.totals.remarks
         _say(f"configuration: {remark}" for remark in remarks)
         if run.forms[1:] or run.how.output is not None or run.how.engine is not None:
-            from i2s_spec.cli.process import cleaned_up  # what is printed needs no cleaning up
-
             stack.enter_context(cleaned_up())
         bar = Bar() if sys.stderr.isatty() and not run.how.quiet else None
         reports: Generator[tuple[str, dict[str, Any]], None, None]

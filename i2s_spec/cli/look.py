@@ -1,4 +1,7 @@
-"""`i2s show FILE`: header, keys, tensors and totals of a GGUF file on one page."""
+"""`i2s show`, `i2s dump` and `i2s info`: the content of a file, its bytes, and what is installed here.
+
+`show` has header, keys, tensors and totals on one page.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from i2s_spec.errors import EXIT_FINDINGS, FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import source_of
 from i2s_spec.inspect.show import ELEMENTS, listed, members, unreadable
-from i2s_spec.inspect.show_text import page
+from i2s_spec.inspect.show_text import page, plots
 from i2s_spec.schema import faults
 
 #: Of more than a thousand keys (or tensors), the text shows this many first and last ones.
@@ -81,8 +84,6 @@ def _finish(about: dict[str, Any], fault: FormatError | None, as_json: bool, nam
 
 
 def _plot(file: File) -> None:
-    from i2s_spec.inspect.show_text import plots
-
     encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
     terminal.write(plots(file, terminal.columns(sys.stdout), blocks=encoding.startswith("utf")), sys.stdout)
 
@@ -97,7 +98,7 @@ def _exit_code(fault: FormatError | None, name: str) -> int:
 
 
 # --- dump ------------------------------------------------------------------------------------------------------------
-# `i2s dump FILE [WHAT]`: the bytes of a file on the left, what they mean on the right.
+# The bytes of a file on the left, what they mean on the right.
 
 #: A terminal that is narrower than this gets eight bytes in a line.
 WIDE = 132
@@ -158,7 +159,7 @@ def dump_command(
 
 
 # --- info ------------------------------------------------------------------------------------------------------------
-# `i2s info`: what is installed, and what this machine can do.
+# What is installed, and what this machine can do.
 
 #: What is listed with its version, and the extra that brings it, if it is not part of every install.
 _LIBRARIES = {"numpy": "", "construct": "", "click": "", "rich": "", "gguf": "gguf", "tokenizers": "tokenizer"}

@@ -193,7 +193,7 @@ def encode(tokenizer: Tokenizer, text: str, **how: Any) -> list[int]:
     return tokenizer.encode(text, **how)
 
 
-# --- default model ---------------------------------------------------------------------------------------------------
+# --- the default model -----------------------------------------------------------------------------------------------
 # What verbs open where no file is named: the trained model that comes with the package.
 
 

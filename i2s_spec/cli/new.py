@@ -1,4 +1,4 @@
-"""`i2s new TARGET`: make a small complete model with random ternary weights."""
+"""`i2s new` and `i2s demo`: a small complete model with random ternary weights, and the first minute with one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 from i2s_spec.cli.options import shown, writing
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.convert.new import new
-from i2s_spec.convert.random_weights import SHAPES
+from i2s_spec.convert.recipes import SHAPES
 from i2s_spec.draw import terminal
 from i2s_spec.errors import counted, quote
 from i2s_spec.gguf.reader import open as open_file
@@ -116,8 +116,6 @@ def new_command(
     else:
         if dialect is not None:
             raise click.UsageError("--dialect is for --trained; `i2s convert` converts other models")
-        from i2s_spec.convert.new import new
-
         with writing(target), progress_bar("writing", quiet) as progress:
             kind = (to or "I2_S").upper()
             size, keys, tensors = new(target, arch, type=kind, rotated=rotated, progress=progress, **about, **options)
@@ -131,7 +129,6 @@ def new_command(
 def _write_trained(target: str, arch: str, about: dict[str, Any], quiet: bool) -> tuple[int, int, int]:
     """Keys, tensors and bytes of what was written."""
     from i2s_spec.convert.trained import write_trained
-    from i2s_spec.gguf.reader import open as open_file
 
     with writing(target), progress_bar("writing", quiet) as progress:
         write_trained(target, arch, progress=progress, **about)
@@ -149,7 +146,7 @@ def _refuse_sizes(options: dict[str, Any]) -> None:
 
 
 # --- demo ------------------------------------------------------------------------------------------------------------
-# `i2s demo`: the first minute. A model is made, shown, checked, broken in several ways, and checked again.
+# The first minute: a model is made, shown, checked, broken in several ways, and checked again.
 
 #: Findings of a broken copy that are shown; the rest are counted.
 SHOWN = 3

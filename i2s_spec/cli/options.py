@@ -1,4 +1,10 @@
-"""This module declares the option `--format` of verbs that answer in several forms, with `--json` as its short form."""
+"""Options and arguments that verbs share, and the checks that go with them.
+
+form_option      `--format` of verbs that answer in several forms, with `--json` as its short form
+lint_options     the declared options of `lint` (`i2s_spec.linter.options`), for click
+remote_options   which networks may be asked, and the budget of a file, for verbs that read addresses
+whole_file, out_argument, writing, reading, keep_inputs    which file is written, and whether it may be replaced
+"""
 
 from __future__ import annotations
 
@@ -52,10 +58,8 @@ def form_option(
     return decorate
 
 
-# --- settings --------------------------------------------------------------------------------------------------------
-# Click's options of the declared options of `lint`, and reads the values that click leaves as text.
-#
-# These are lists, pairs, limits, rates, and files of reports.
+# --- options of lint -------------------------------------------------------------------------------------------------
+# Values that click leaves as text are read here: lists, pairs, limits, rates, and files of reports.
 
 
 def words(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> tuple[str, ...]:
@@ -206,8 +210,7 @@ def asked_for(ctx: click.Context, given: dict[str, Any], *classes: type) -> set[
     return asked
 
 
-# --- remote options --------------------------------------------------------------------------------------------------
-# What verbs that read addresses share: which networks may be asked, and the budget of a file.
+# --- networks and budgets --------------------------------------------------------------------------------------------
 
 
 def remote_options(command: Command) -> Command:
@@ -252,8 +255,8 @@ def _limit(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ..
         raise click.BadParameter(str(error), ctx, parameter) from None
 
 
-# --- target ----------------------------------------------------------------------------------------------------------
-# What verbs that write a file share: which file, whether it may be replaced, and what they say if it may not.
+# --- files that are read and written ---------------------------------------------------------------------------------
+# Which file, whether it may be replaced, and what is said if it may not.
 
 
 def shown(path: str) -> str:

@@ -1,4 +1,8 @@
-"""This module ends a process of `i2s` that failed: the only place where exceptions become words and exit codes."""
+"""The process of `i2s`: how it ends when it failed or was told to end, and how it shows that it is at work.
+
+`end` is the only place where exceptions become words and exit codes. `cleaned_up` lets a verb that is told to end clean
+up what it was writing, and `progress_bar` shows how far long work is.
+"""
 
 from __future__ import annotations
 
@@ -89,8 +93,7 @@ def _say(text: str) -> None:
     print(f"i2s: {text}", file=sys.stderr, flush=True)
 
 
-# --- termination -----------------------------------------------------------------------------------------------------
-# Lets a verb that is told to end clean up what it was writing.
+# --- signals that end the process ------------------------------------------------------------------------------------
 
 #: Signals that end a program which cleans up: by time limits and job runners, and by a terminal that is closed.
 _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
@@ -123,7 +126,7 @@ def cleaned_up() -> Iterator[None]:
 
 
 # --- progress --------------------------------------------------------------------------------------------------------
-# Shows how far long work is: a bar on stderr while it is a terminal, and nothing anywhere else.
+# A bar on stderr while it is a terminal, and nothing anywhere else.
 
 #: A bar is shown for what takes longer, in seconds.
 PATIENCE = 0.5

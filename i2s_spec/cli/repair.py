@@ -1,4 +1,7 @@
-"""`i2s fix FILE -o OUT`: repair what the linter finds, into a new file, with a proof that the weights are the same."""
+"""`i2s fix` and `i2s sanitize`: a new file without findings, and one with only what is understood.
+
+`fix` repairs what the linter finds, with a proof that the weights are the same.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.options import check_target, reading, shown, whole_file, writing
+from i2s_spec.cli.options import check_target, reading, shown, whole_file, words, writing
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
 from i2s_spec.errors import FormatError, counted
@@ -26,11 +29,6 @@ SCHEMA_VERSION = 1
 SHOWN_REPAIRS = 10
 SHOWN_CHANGES = 200
 SHOWN_CODES = 5
-
-
-def words(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> tuple[str, ...]:
-    """Values of an option that may be given many times, and hold many words with commas between them."""
-    return tuple(word for value in values for word in value.split(",") if word)
 
 
 @click.command(
@@ -176,7 +174,7 @@ def _verdict(fixed: Fixed, target: str | None) -> str:
 
 
 # --- sanitize --------------------------------------------------------------------------------------------------------
-# `i2s sanitize FILE -o OUT`: write a file anew from what is understood of it, and list what was left out.
+# A file anew from what is understood of it, with a list of what was left out.
 
 #: Lines of one kind that are shown; the rest are counted.
 SHOWN = 20

@@ -1,10 +1,10 @@
 """The pages of the linter's rules, one for each rule and an index: written to a folder, or compared with one.
 
-Their words are those of the rules' declarations (`linter.explain`), and below them the rule at work (`rule_examples`);
-what is added here are links, from a clause to its section of the specification, from an issue, a CVE or a CWE to where it
-is published, and marks that make code of commands or keep off the search. The pages depend on the rules, on what the
-commands in them print, and on the headings of the chapters beside them, and on nothing else: the same package writes the
-same bytes everywhere.
+Their words are those of the rules' declarations (`linter.explain`), and below them the rule at work (`shown`); what is
+added here are links, from a clause to its section of the specification, from an issue, a CVE or a CWE to where it is
+published, and marks that make code of commands or keep off the search. The pages depend on the rules, on what the
+commands in them print, and on the headings of the chapters beside them, and on nothing else: the same package writes
+the same bytes everywhere.
 """
 
 from __future__ import annotations
@@ -44,11 +44,10 @@ from i2s_spec.schema.types import I2_S
 from i2s_spec.testing.malformed.case import CASES
 from i2s_spec.testing.malformed.situations import SITUATIONS, ReferenceCase, Situation, Without, compared
 
-# --- rule examples ---------------------------------------------------------------------------------------------------
-# A rule at work: what is printed for a file that breaks it, and what becomes of that place.
-#
-# Before: `i2s lint` of a broken copy. After: the changes that `i2s fix` makes of it; where no repair is declared, the same
-# place in the sound file that was broken, or how the two differ. Nothing of it is kept: commands are run when it is asked for.
+# --- a rule at work --------------------------------------------------------------------------------------------------
+# What is printed for a file that breaks it, and what becomes of that place. Before: `i2s lint` of a broken copy. After:
+# the changes that `i2s fix` makes of it; where no repair is declared, the same place in the sound file that was broken, or
+# how the two differ. Nothing of it is kept: commands are run when it is asked for.
 
 #: Lines of a transcript that are shown; what is in the middle of a longer one is counted.
 MOST_LINES: Final = 15
@@ -215,7 +214,7 @@ def _difference(data: bytes, base: bytes, name: str, folder: Path) -> tuple[str,
     return replay(f"i2s diff {name} {SOUND}", folder), bool(more and not less)
 
 
-# --- places -------------------------------------------------------------------------------------------------------
+# --- places in the sound and the broken file -------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=16)
@@ -351,7 +350,7 @@ def _weights(data: bytes, path: str) -> str:
     return "codes 0, 1, 2, 3: " + ", ".join(f"{count:,}" for count in counts) + " times"
 
 
-# --- forms --------------------------------------------------------------------------------------------------------
+# --- the example as text and as Markdown -----------------------------------------------------------------------------
 
 
 def _short(transcript: str, most: int = MOST_LINES) -> str:
@@ -389,7 +388,7 @@ def _parts(example: Shown) -> Iterator[tuple[str, str, str]]:
         yield "After", example.after_says, example.after
 
 
-# --- rule pages ------------------------------------------------------------------------------------------------------
+# --- the pages -------------------------------------------------------------------------------------------------------
 
 #: Last line of every page; a file without it is never replaced nor removed. (A first line would hide the title.)
 MARK: Final = "<!-- Written by `i2s rules --write` from the rules themselves: edit those. -->\n"

@@ -1,4 +1,7 @@
-"""`i2s rules`: every rule in a list, or as the pages of the specification."""
+"""`i2s rules`, `explain`, `schema` and `spec`: the rules and the specification, as text, pages and data.
+
+`rules` has every rule in a list, or as the pages of the specification.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +130,7 @@ def _check(folder: Path | None) -> int:
 
 
 # --- explain ---------------------------------------------------------------------------------------------------------
-# `i2s explain CODE`: what a rule says, why, and what to do.
+# What a rule says, why, and what to do.
 
 
 @click.command(
@@ -159,11 +162,10 @@ def _as_words(rule: Rule, example: bool, form: str) -> str:
     if not example:
         return as_text(rule) if form == "text" else as_markdown(rule)
     from i2s_spec.cli import rule_pages
-    from i2s_spec.cli import rule_pages as rule_examples
 
     if form == "markdown":
         return rule_pages.words(rule)
-    return as_text(rule) + "\n" + rule_examples.as_text(rule_examples.shown(rule))
+    return as_text(rule) + "\n" + rule_pages.as_text(rule_pages.shown(rule))
 
 
 def _as_data(rule: Rule, example: bool) -> dict[str, Any]:
@@ -175,7 +177,7 @@ def _as_data(rule: Rule, example: bool) -> dict[str, Any]:
 
 
 # --- schema ----------------------------------------------------------------------------------------------------------
-# `i2s schema`: the schema for other languages, as JSON, Kaitai Struct, ImHex pattern or C header; and the registry.
+# The schema as JSON, Kaitai Struct, ImHex pattern or C header; and the registry.
 
 
 @click.command(
@@ -219,10 +221,9 @@ def schema_command(form: str, output: Path | None, force: bool) -> int:
 
 
 # --- spec ------------------------------------------------------------------------------------------------------------
-# `i2s spec`: build, serve, test and write out the text of the specification, in a checkout.
-#
-# The text is `spec/`, and what makes the site of it is `spec/build`; neither is part of an installed package. `checkout`
-# finds the folder: that of an editable install, or the one around the current folder.
+# The text of the specification in a checkout: built, served, tested, written out. It is `spec/`, and what makes the site
+# of it is `spec/build`; neither is part of an installed package. `checkout` finds the folder: that of an editable install,
+# or the one around the current folder.
 
 #: Files by which a folder is known as a site that was built before.
 SITE = ("index.html", "sitemap.xml", "search/search_index.json")
@@ -357,8 +358,8 @@ def write(folder: Path | None, check: bool) -> int:
     """Write what is generated when the site is built to DIR, to read it without the site; by default to build/spec.
 
     These are the pages of the rules with what their commands print, the requirements and their register, the pages of
-    runtimes, decoders, type numbers, test vectors, and layouts found from weights, the notebook, chapters 7, 11 and 12
-    with their tables, and the script and colors of the interactive page.
+    runtimes, decoders, type numbers, test vectors, and layouts found from weights, the notebook, chapters 5, 7, 11 and
+    12 with their tables, and the script and colors of the interactive page.
     """
     root = checkout()
     from i2s_site import generated

@@ -1,4 +1,7 @@
-"""`i2s run MODEL`: continue a text with a model, or talk to it."""
+"""`i2s run MODEL`: continue a text with a model, or talk to it (`--chat`).
+
+A model's text goes out through `ModelText`: harmless on a terminal, exact in a pipe.
+"""
 
 from __future__ import annotations
 
@@ -257,7 +260,7 @@ def _show_template(path: str | None, raw: bool | None) -> None:
 
 
 # --- chat ------------------------------------------------------------------------------------------------------------
-# Talking to a model, line by line: what `i2s run --chat` does.
+# Talking to a model, line by line.
 
 #: Most tokens of an answer, and of a conversation, unless asked for.
 ANSWER = 512
@@ -346,9 +349,7 @@ def _form(model: Any, tokenizer: Tokenizer, name: str | None, quiet: bool) -> An
     return form
 
 
-# --- model text ------------------------------------------------------------------------------------------------------
-# Text that a model wrote, on its way out: harmless on a terminal, exact in a pipe.
-#
+# --- a model's text on its way out -----------------------------------------------------------------------------------
 # A model's tokens come from an untrusted file, so its text could move the cursor, set the clipboard or turn the reading
 # direction. On a terminal everything that acts is shown as an escape (`\x1b`, `\u202e`); line feeds, tabs and whatever
 # emoji and scripts need to join are left alone. In a pipe or a file the text is exact, as other tools' output is: it is

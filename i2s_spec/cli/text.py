@@ -1,4 +1,7 @@
-"""`i2s perplexity MODEL --file TEXT`: how well a model predicts a text, by llama-perplexity's convention."""
+"""`i2s perplexity` and `i2s embed`: how well a model predicts a text, and the vectors that it gives to texts.
+
+Perplexity follows llama-perplexity's convention.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from i2s_spec.cli.model_input import (
 from i2s_spec.cli.options import form_option, keep_inputs, shown
 from i2s_spec.cli.process import cleaned_up
 from i2s_spec.draw.text import float32_words, json_document, visible
-from i2s_spec.errors import counted
+from i2s_spec.errors import SettingError, counted
 
 SCHEMA_VERSION = 1
 
@@ -147,8 +150,6 @@ def _shown(perplexity: float) -> str:
 
 
 def _as_json(estimate: Any, context: int, bos: int | None, split: str | None, profile: str, tokens: int) -> None:
-    from i2s_spec.draw.text import json_document
-
     about = {
         "schema_version": SCHEMA_VERSION,
         "convention": "llama-perplexity",
@@ -168,7 +169,7 @@ def _as_json(estimate: Any, context: int, bos: int | None, split: str | None, pr
 
 
 # --- embed -----------------------------------------------------------------------------------------------------------
-# `i2s embed MODEL --text TEXT`: the vectors that an embedding model gives to texts.
+# The vectors that an embedding model gives to texts.
 
 
 @click.command(
@@ -241,7 +242,6 @@ def embed_command(
 
 
 def _embedding(model: Any, tokens: list[int]) -> Any:
-    from i2s_spec.errors import SettingError
     from i2s_spec.model.text.generate import check_tokens
 
     check_tokens(tokens, model.vocab_size, "text")

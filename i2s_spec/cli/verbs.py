@@ -1,4 +1,7 @@
-"""This module has the group of all verbs, by click: it imports the module of a verb when the verb is named."""
+"""The group of all verbs, by click: it imports the module of a verb when the verb is named.
+
+`command_line` is a command as it was typed, from what click read of it.
+"""
 
 from __future__ import annotations
 
@@ -129,8 +132,7 @@ def _show(error: click.ClickException) -> None:
         click.echo(visible(line, limit=1 << 16, bare=True), err=True)
 
 
-# --- command line ----------------------------------------------------------------------------------------------------
-# A command as it was typed, from what click read of it.
+# --- the command as it was typed -------------------------------------------------------------------------------------
 
 
 def command_line(ctx: click.Context) -> str:

@@ -1,20 +1,24 @@
 """Ternary weights to bytes and back, for every dialect that the schema declares: the definition and its compiled twin.
 
-    shape, payload, tail
-                what the bytes of a tensor are: payloads, the places of codes, the scale
-    reference   the definition of `pack`, `unpack`, `dequantize`, in NumPy, derived from the formulas of the layouts
-    recode      the definition of `transcode`, `histogram`, `scan`
-    form, trits
-                the trits and scales of a tensor of any type that can hold them, a window at a time
-    quantization/
-                the rules by which released programs make weights ternary, bit for bit
-    remainder/  elements outside whole blocks, and what programs read there
-    blocks/     types that have a scale for each group or row
-    payload_native
-                the same as `payload`, codes without a tail, with compiled kernels
-    native      the same as `reference` and `recode`, with compiled kernels for the loops: what users get
-    kernels, isa
-                how the kernels are called on whole payloads, and which set of them is used
+    shape          what the bytes of a tensor are: matrix, payload, windows, float weights, lost elements
+    observation    what is seen in a part of a payload; the tail, which holds the scale
+
+    reference      the definition of `pack`, `unpack`, `dequantize`, `transcode`, `histogram`, `scan`, `observe`,
+                   in NumPy, from the formulas of the layouts
+    native         the same with compiled kernels for the loops: what users get
+    kernels        how the kernels are called on whole payloads
+    isa            which set of kernels is used
+    buffers        numbers for compiled code without NumPy
+
+    blocks         the definition for types that have a scale for each group or row
+    blocks_native  the same with compiled kernels, and the quantizers of these types
+    lookup_tables  TL1 and TL2
+    change_groups  exact conversion between I2_S and the types with a scale for each group
+    encoding       the trits and scales of a tensor of any type that can hold them, a window at a time
+
+    quantize       the rules by which released programs make weights ternary, bit for bit
+    float_passes   passes over the words of float weights
+    rotation       the Walsh-Hadamard transform of rotated weights
 
 `_codec` and `_cpu` are compiled from `pyx/`. Fast paths are held to the definition by laws, bit for bit.
 """

@@ -1,16 +1,22 @@
-"""This module says what the bytes of a tensor of a block type are: rows of blocks, and a scale for each group.
+"""The definition of the block types: what the bytes of rows of blocks, with a scale for each group, mean.
 
->>> tensor = blocks_of((4, 128), "PQ2_0")
->>> tensor.nbytes, tensor.groups
-(136, 4)
->>> tensor = blocks_of((4, 128), "IQ2_BN")
->>> tensor.nbytes, tensor.groups
-(144, 4)
+`blocks_of` gives the shape of a tensor in blocks:
+
+    >>> tensor = blocks_of((4, 128), "PQ2_0")
+    >>> tensor.nbytes, tensor.groups
+    (136, 4)
+    >>> tensor = blocks_of((4, 128), "IQ2_BN")
+    >>> tensor.nbytes, tensor.groups
+    (144, 4)
+
+`pack`, `unpack`, `dequantize`, `histogram` and `scan` follow from the formulas of `schema.blocks` alone:
 
     >>> import numpy as np
     >>> data = pack(np.array([[1, 0, -1, 2] * 16], dtype=np.int8), 0.5, "Q2_0")
     >>> len(data), dequantize(data, (1, 64), "Q2_0")[0, :4].tolist()
     (18, [0.5, 0.0, -0.5, 1.0])
+
+`observe_groups` says what a survey sees of the groups:
 
     >>> from i2s_spec.codec.blocks import pack
     >>> import numpy as np
@@ -18,6 +24,9 @@
     >>> seen = observe_groups(data, "Q2_0", 64)
     >>> seen.odd, seen.first_odd, seen.scales, seen.octaves[14]
     (16, 2, 1, 1)
+
+`KINDS` is what the compiled kernels call the layouts. This is the definition, not the fast path, which is
+`blocks_native`.
 """
 
 from __future__ import annotations
@@ -40,8 +49,6 @@ from i2s_spec.schema.faults import ByteOrder, order_prefix
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
-
-__all__ = ["dequantize", "histogram", "pack", "read_scales", "scan", "unpack"]
 
 _FLOATS: Final = {"F16": "f2", "F32": "f4"}
 
@@ -183,10 +190,8 @@ def rounded_scales(scales: NDArray[Any], layout: BlockLayout) -> NDArray[Any]:
 
 
 # --- block reference -------------------------------------------------------------------------------------------------
-# What packing and unpacking mean for the types of `block_layout`, from their formulas alone.
-#
-# It is the definition, not the fast path, which is `block_native`. Elements are worked through in windows of whole rows or
-# blocks, so that few megabytes are in use beside input and output.
+# Elements are worked through in windows of whole rows or blocks, so that few megabytes are in use beside input and
+# output.
 
 _WORDS: Final = {"reject": "reject", "zero": "zero", "plus-two": "plus-two"}
 
@@ -195,8 +200,8 @@ def pack(values: ArrayLike, scales: ArrayLike, type: str, *, byte_order: ByteOrd
     """The bytes of a tensor.
 
     :param values: integers -1, 0 and +1, and +2 where the type has a code for it, [..., ne0]
-    :param scales: what +1 stands for: one for all groups, or one for each; as `block_shape.stored_scales` says
-    :param type: the name of a type of `block_layout`
+    :param scales: what +1 stands for: one for all groups, or one for each; as `blocks.stored_scales` says
+    :param type: the name of a type of `schema.blocks`
     :param byte_order: of the file that the scales are written for
     :raises TypeError: if `values` are not integers
     :raises ValueError: for other values, rows that are not whole blocks, and scales that the type has no number for
@@ -227,7 +232,7 @@ def unpack(
 
     :param data: the bytes of a tensor, anything with the buffer protocol
     :param shape: of the tensor, in NumPy's order
-    :param type: the name of a type of `block_layout`
+    :param type: the name of a type of `schema.blocks`
     :param byte_order: of the file that the bytes come from; concerns the scales only
     :param unused_code: what code 3 becomes: `plus-two`, `zero`, or `reject` (an error). None is `plus-two` for a type
         in which it is a weight, and `reject` where it is reserved
@@ -368,8 +373,8 @@ def _windows(tensor: Blocks) -> Iterator[tuple[slice, slice]]:
 
 
 # --- group observation -----------------------------------------------------------------------------------------------
-# What a survey sees of the groups of a payload, from the formulas of the layout: codes that are
-# reserved, bytes that no packer writes, and scales that are odd. It is the slow twin of the compiled survey.
+# What a survey sees of the groups of a payload: codes that are reserved, bytes that no packer writes, and scales that
+# are odd. It is the slow twin of the compiled survey.
 
 #: The exponent of a float32 that is the exponent 0 of a float16.
 _LOWEST = 127 - 15
@@ -380,7 +385,7 @@ def observe_groups(data: Any, type: str, cols: int, pos: int = 0, byte_order: By
     """Look at a stretch of a payload.
 
     :param data: its bytes, anything with the buffer protocol
-    :param type: the name of a type of `block_layout`
+    :param type: the name of a type of `schema.blocks`
     :param cols: elements of a row
     :param pos: where in the payload the stretch begins; of groups that are cut only the codes are looked at
     :param byte_order: of the file
@@ -491,7 +496,7 @@ def _written(value: int, where: list[int]) -> int:
 
 
 # --- kernel kinds ----------------------------------------------------------------------------------------------------
-# What the compiled kernels call the layouts of blocks, without NumPy, which a survey does not need.
+# What the compiled kernels of the survey call the layouts of blocks.
 
 #: The number of each layout; Q2_0_G128 and PQ2_0 are one.
 KINDS: Final = {

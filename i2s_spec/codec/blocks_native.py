@@ -1,7 +1,11 @@
-"""This module is the fast path of the block types: the definition of `block_reference`, with compiled kernels for the loops.
+"""The fast path of the block types: the definitions of `blocks` with compiled kernels, and the quantizers.
 
 Same names, same parameters, same answers and same errors; two more parameters, `out` and `threads`. What is rare, an
-error to be worded or a code to be replaced, is left to the definition. A property test checks that both give equal bits.
+error to be worded or a code to be replaced, is left to the definition. A property test checks that both give equal
+bits.
+
+I2_SR, whose scales are behind all codes, has functions of its own (`pack_apart` and others; `fetching` and
+`in_file_order` for windows of it). `quantize` makes blocks of floats.
 """
 
 from __future__ import annotations
@@ -14,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.codec import _blocks, blocks, kernels
-from i2s_spec.codec import blocks as block_reference
 from i2s_spec.codec.blocks import KINDS, Blocks, blocks_of, scales_of, stored_floats, stored_scales, unused_code_answer
 from i2s_spec.codec.isa import KernelSet, chosen, table
 from i2s_spec.codec.native import ALIGNED, array_to_fill, bytes_to_fill, count_codes
@@ -28,8 +31,6 @@ from i2s_spec.schema.types import TAIL_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
-
-__all__ = ["dequantize", "histogram", "pack", "read_scales", "scan", "unpack"]
 
 #: Results from this size on go past the cache: they would not stay in it anyway.
 STREAM_FROM: Final = 16 << 20
@@ -52,7 +53,7 @@ def pack(
     out: Any = None,
     threads: int = 1,
 ) -> Any:
-    """The bytes of a tensor; as `block_reference.pack`, which says what the other parameters are.
+    """The bytes of a tensor; as `blocks.pack`, which says what the other parameters are.
 
     :param out: a writable buffer of exactly the result's size, which is returned instead of bytes
     :param threads: how many threads may work on it
@@ -64,7 +65,7 @@ def pack(
     if tensor.layout.scale.apart:
         return pack_apart(tensor, array, scales, byte_order, out, threads)
     if array.dtype != np.int8:
-        block_reference.require_values(array, tensor)
+        blocks.require_values(array, tensor)
         array = array.astype(np.int8)
     flat = np.ascontiguousarray(array).reshape(-1)
     floats = stored_floats(tensor, scales, byte_order)
@@ -82,7 +83,7 @@ def pack(
 
     _spread(tensor, part, threads)
     if any(bad):
-        block_reference.require_values(array, tensor)  # says which value it is
+        blocks.require_values(array, tensor)  # says which value it is
         raise AssertionError("the kernels refused what the definition takes")
     return made
 
@@ -97,7 +98,7 @@ def unpack(
     out: NDArray[np.int8] | None = None,
     threads: int = 1,
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """The weights without their scales, and the scale of each group; as `block_reference.unpack`.
+    """The weights without their scales, and the scale of each group; as `blocks.unpack`.
 
     :param out: a contiguous int8 array of the shape, which is filled and returned
     :param threads: how many threads may work on it
@@ -127,7 +128,7 @@ def unpack(
     if any(seen) and answer != "plus-two":
         found = flat == FOURTH_WEIGHT
         if answer == "reject":
-            raise block_reference.unused_code_error(tensor, int(np.count_nonzero(found)), int(found.argmax()))
+            raise blocks.unused_code_error(tensor, int(np.count_nonzero(found)), int(found.argmax()))
         flat[found] = 0
     return array, scales
 
@@ -142,7 +143,7 @@ def dequantize(
     out: NDArray[np.float32] | None = None,
     threads: int = 1,
 ) -> NDArray[np.float32]:
-    """The weights of a tensor, one multiplication of float32 each; as `block_reference.dequantize`.
+    """The weights of a tensor, one multiplication of float32 each; as `blocks.dequantize`.
 
     :param out: a contiguous float32 array of the shape, which is filled and returned
     :param threads: how many threads may work on it
@@ -164,12 +165,12 @@ def dequantize(
 
     _spread(tensor, part, threads)
     if any(seen) and answer != "plus-two":
-        array[...] = block_reference.dequantize(raw, shape, type, byte_order=byte_order, unused_code=unused_code)
+        array[...] = blocks.dequantize(raw, shape, type, byte_order=byte_order, unused_code=unused_code)
     return array
 
 
 def histogram(data: Any, shape: Sequence[int], type: str, *, threads: int = 1) -> tuple[int, int, int, int]:
-    """How often each of the codes 0 to 3 occurs; as `block_reference.histogram`."""
+    """How often each of the codes 0 to 3 occurs; as `blocks.histogram`."""
     tensor = blocks_of(shape, type)
     raw = tensor.take(data)
     if tensor.layout.scale.apart:
@@ -186,15 +187,15 @@ def histogram(data: Any, shape: Sequence[int], type: str, *, threads: int = 1) -
 
 
 def read_scales(data: Any, shape: Sequence[int], type: str, byte_order: ByteOrder = "little") -> NDArray[np.float32]:
-    """The scale of each group of a tensor, float32 [groups]; as `block_shape.read_scales`."""
+    """The scale of each group of a tensor, float32 [groups]; as `blocks.read_scales`."""
     tensor = blocks_of(shape, type)
     return _scales(tensor, tensor.take(data), byte_order)
 
 
 def scan(data: Any, shape: Sequence[int], type: str, *, threads: int = 1) -> Scan:
-    """How often code 3 occurs, and at which flat element first; as `block_reference.scan`."""
+    """How often code 3 occurs, and at which flat element first; as `blocks.scan`."""
     count = histogram(data, shape, type, threads=threads)[FOURTH_CODE]
-    return block_reference.scan(data, shape, type) if count else Scan(0, None)
+    return blocks.scan(data, shape, type) if count else Scan(0, None)
 
 
 def _scales(tensor: Blocks, raw: NDArray[np.uint8], byte_order: ByteOrder) -> NDArray[np.float32]:
@@ -237,17 +238,16 @@ def _spread(tensor: Blocks, part: Callable[[int, int, int, int, int], None], thr
 
 
 # --- rows apart ------------------------------------------------------------------------------------------------------
-# The part of `block_native` for I2_SR: the codes of I2_S, whose kernels it calls, and the scale of each row
-# behind all of them.
+# I2_SR: the codes of I2_S, whose kernels are called, and the scale of each row behind all of them.
 #
-# `block_reference` defines what comes out, from the declaration of the layout. The 32 bytes at the end mean nothing: they
-# are written as zeros, and not read.
+# `blocks` defines what comes out, from the declaration of the layout. The 32 bytes at the end mean nothing: they are
+# written as zeros, and not read.
 
 
 def pack_apart(
     tensor: Blocks, values: NDArray[Any], scales: ArrayLike, byte_order: ByteOrder, out: Any, threads: int
 ) -> Any:
-    """As `block_native.pack`, of values whose shape `tensor` has."""
+    """As `blocks_native.pack`, of values whose shape `tensor` has."""
     if values.dtype != np.int8:
         blocks.require_values(values, tensor)
     stored = stored_scales(tensor, scales, byte_order)
@@ -268,7 +268,7 @@ def pack_apart(
 def unpack_apart(
     tensor: Blocks, raw: NDArray[np.uint8], answer: UnusedCode, out: NDArray[np.int8], threads: int
 ) -> None:
-    """Fill `out` with the weights without their scales; as `block_native.unpack`."""
+    """Fill `out` with the weights without their scales; as `blocks_native.unpack`."""
     payload = raw[: tensor.count * tensor.layout.nbytes]
     where = kernels.run_layout(CANONICAL.layout, tensor.rows, tensor.cols)
     flat = out.reshape(-1)
@@ -291,7 +291,7 @@ def dequantize_apart(
     out: NDArray[np.float32],
     threads: int,
 ) -> NDArray[np.float32]:
-    """Fill `out` with the weights; as `block_native.dequantize`."""
+    """Fill `out` with the weights; as `blocks_native.dequantize`."""
     payload = raw[: tensor.count * tensor.layout.nbytes]
     if not kernels.row_floats(payload, CANONICAL.code_map, scales, out.reshape(-1), threads):
         return out
@@ -303,10 +303,10 @@ def dequantize_apart(
 
 
 # --- apart windows ---------------------------------------------------------------------------------------------------
-# And writes windows of a tensor whose scales are behind all codes: each window is such a tensor itself.
+# Windows of a tensor whose scales are behind all codes, read and written: each window is such a tensor itself.
 #
-# A window of rows has their codes, their scales, and 32 zeros. Its place is given as if each row had its scale beside its
-# codes, so that windows follow each other without gaps.
+# A window of rows has their codes, their scales, and 32 zeros. Its place is given as if each row had its scale beside
+# its codes, so that windows follow each other without gaps.
 
 
 def fetching(
@@ -361,7 +361,7 @@ def quantize(weights: ArrayLike, type: str, *, byte_order: ByteOrder = "little")
     """The bytes that the type's own quantizer makes of floats.
 
     :param weights: floats of any width, or bfloat16 as its bits in uint16, [..., ne0]
-    :param type: the name of a type of `block_layout`
+    :param type: the name of a type of `schema.blocks`
     :raises ValueError: for infinities and NaN, whose codes C leaves undefined; for magnitudes beyond float16; and for rows
         that are not whole blocks
     """

@@ -1,17 +1,19 @@
-"""This module converts tensors exactly between I2_S and the types with a scale for each group, and among the latter.
+"""Exact conversion of tensors between I2_S and the types with a scale for each group, and among the latter.
 
     one scale to one for each group    the scale is rounded to the type's float, and by how much is said
     a group of 128 to two of 64        the scale twice
     groups to one scale, or to larger  only where the scales that matter are the same; refused otherwise
 
-A scale matters where its group holds a weight that is not 0. Codes are moved, never computed anew: what comes out stands
-for the same weights, but for the rounding of one float32 scale to float16.
+A scale matters where its group holds a weight that is not 0. Codes are moved, never computed anew: what comes out
+stands for the same weights, but for the rounding of one float32 scale to float16.
 
     >>> import numpy as np
-    >>> data = block_native.pack(np.array([[1, -1] * 64], dtype=np.int8), 0.5, "PQ2_0")
+    >>> data = blocks_native.pack(np.array([[1, -1] * 64], dtype=np.int8), 0.5, "PQ2_0")
     >>> converted = convert(data, (1, 128), "PQ2_0", "Q2_0")
-    >>> len(converted.data), converted.rounding, block_native.read_scales(converted.data, (1, 128), "Q2_0").tolist()
+    >>> len(converted.data), converted.rounding, blocks_native.read_scales(converted.data, (1, 128), "Q2_0").tolist()
     (36, 0.0, [0.5, 0.5])
+
+`pack_blocks` and `unpack_blocks` do the same for trits:
 
     >>> data = pack_blocks(np.array([[1, 0, -1, 0] * 64], dtype=np.int8), 0.5, "TQ2_0")
     >>> trits, scales = unpack_blocks(data, (1, 256), "TQ2_0")
@@ -166,10 +168,10 @@ def _require_no_fourth(values: NDArray[np.int8], target: str) -> None:
 
 
 # --- ternary types ---------------------------------------------------------------------------------------------------
-# Packs trits with one scale for all into types that have one for each group, and takes them apart again.
+# Trits with one scale for all, packed into types that have one for each group, and taken apart again.
 #
-# The types and their bytes are those of `block_layout`; `blocks` packs any values with any scales. Here every value is a
-# trit. As ggml's quantizers do, a group without weights gets the scale 0.
+# The types and their bytes are those of `schema.blocks`; `blocks` packs any values with any scales. Here every value is
+# a trit. As ggml's quantizers do, a group without weights gets the scale 0.
 
 #: Every type with a scale for each group, by name.
 BLOCK_TYPES: Final = GROUP_LAYOUTS
@@ -186,7 +188,7 @@ def pack_blocks(
 
     :param trits: -1, 0 and +1, int8 [..., ne0]; ne0 is a multiple of the type's block
     :param scale: what +1 stands for; stored in the type's float, rounded to nearest, ties to even
-    :param type: the name of a type of `block_layout`
+    :param type: the name of a type of `schema.blocks`
     :param byte_order: of the file that the scale is written for
     :raises ValueError: for rows that are not whole blocks, other values, and a scale that the float has no number for
     """
@@ -206,7 +208,7 @@ def unpack_blocks(
 
     :param data: the bytes of the tensor, or of whole rows of it, anything with the buffer protocol
     :param shape: of the elements, [..., ne0]
-    :param type: the name of a type of `block_layout`
+    :param type: the name of a type of `schema.blocks`
     :returns: int8 trits of the shape, float32 scales [groups]: their own of groups that hold no weight but 0 too
     :raises ValueError: for rows that are not whole blocks, and data of another size
     :raises UnusedCodeError: for code 3 where it is reserved

@@ -1,25 +1,29 @@
-"""This module defines how the bytes of a tensor hold trits, for every type that can hold them: the form of a tensor.
+"""How the bytes of a tensor hold trits and their scale, for every type that can hold them.
 
     I2_S            codes in a dialect; the scale is in the tail
-    Q2_0, TQ1_0 ... codes in blocks, with a scale for each block or row: ternary if those of all groups that are not 0 are
-                    the same
+    Q2_0, TQ1_0 ... codes in blocks, with a scale for each block or row: ternary if those of all groups that are not 0
+                    are the same
     F32, F16, BF16  floats: ternary if all that are not 0 have the same magnitude, which is the scale
 
-A tensor is ternary only if that is exactly so: nothing is rounded to be made to fit. Elements are those of the flattened
-tensor, row-major.
+A tensor is ternary only if that is exactly so: nothing is rounded to be made to fit. Elements are those of the
+flattened tensor, row-major. A `Form` decodes a stretch of bytes:
 
     >>> Form("BF16", (2, 2)).decode(bytes.fromhex("003f 00bf 0000 0080"), 4)
     Decoded(trits=array([ 1, -1,  0,  0], dtype=int8), scales=array([0.5], dtype=float32))
+
+`Joined` decodes many small tensors at once. `Trits` reads a whole tensor, a window at a time:
 
     >>> data = bytes.fromhex("003f 00bf 0000 0080")
     >>> Trits(Form("BF16", (2, 2)), lambda start, stop: data[start:stop]).whole()
     (array([[ 1, -1],
            [ 0,  0]], dtype=int8), np.float32(0.5))
 
->>> rounding(1.2188547849655151, "TQ2_0")
-Rounding(scale=1.2188547849655151, stored=1.21875)
->>> print(_)
-scale 1.21885478 -> 1.21875 (-8.6e-05)
+`rounding` says what scale a type stores for a given one:
+
+    >>> rounding(1.2188547849655151, "TQ2_0")
+    Rounding(scale=1.2188547849655151, stored=1.21875)
+    >>> print(_)
+    scale 1.21885478 -> 1.21875 (-8.6e-05)
 """
 
 from __future__ import annotations
@@ -145,7 +149,7 @@ class Form:
         """Where the bytes of a window that begins with this element begin.
 
         Of a type whose scales are apart these count as if each row had its own beside its codes, as
-        `apart_windows.fetching` gives them.
+        `blocks_native.fetching` gives them.
         """
         if self.type == "I2_S":
             return element // CODES_PER_BYTE
@@ -276,8 +280,6 @@ def _starts(elements: Sequence[int]) -> NDArray[np.intp]:
 
 
 # --- trits -----------------------------------------------------------------------------------------------------------
-# The trits and the scale of a tensor of any type that can hold them, a window at a time.
-#
 # Where all weights are 0, types other than I2_S have the scale 0.
 
 _Result = TypeVar("_Result")

@@ -1,11 +1,11 @@
-"""This module defines passes over weights as checkpoints have them: words of float32, float16 or bfloat16.
+"""Passes over weights as checkpoints have them: words of float32, float16 or bfloat16.
 
-    sum_runs     |w| added up in 32 columns, so many rows at a time: the first step of PyTorch's mean (`mean`)
+    sum_runs     |w| added up in 32 columns, so many rows at a time: the first step of `quantize.torch_mean`
     cut_words    the trits round(w * gain), cut to -1..+1, by comparing words with the least that becomes 1
     change_words words of another type, rounded to nearest, ties to even
 
-`float_passes_native` is the compiled twin, which a property test compares bit for bit. Words are little-endian;
-infinities and NaN are reported and not computed with.
+The definitions are named `..._reference`; the compiled twins, which a property test compares bit for bit, have the
+plain names. Words are little-endian; infinities and NaN are reported and not computed with.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def check_sizes(words: NDArray[np.uint8], type: str, count: int) -> None:
 
 
 # --- float passes native ---------------------------------------------------------------------------------------------
-# The fast path of `float_passes`: the same functions with compiled kernels for the loops (pyx/floats.h).
+# The fast path: the same functions with compiled kernels for the loops (pyx/floats.h).
 
 
 @cache

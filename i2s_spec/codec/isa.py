@@ -1,11 +1,11 @@
-"""This module chooses the kernels: the best set that the processor can run, or the one that I2S_ISA names.
+"""The choice of kernels: the best set that the processor can run, or the one that I2S_ISA names.
 
-There are several tables of kernels (the codec, float words, the survey, products, sums, profile `fast`), and each chooses
-by what its own sets ask of the processor. Where I2S_ISA names a set that a table lacks, or cannot run, it takes the next one
-below.
+There are several tables of kernels (the codec, float words, the survey, products, sums, profile `fast`), and each
+chooses by what its own sets ask of the processor. Where I2S_ISA names a set that a table lacks, or cannot run, it takes
+the next one below.
 
->>> kernel_sets()[0]
-KernelSet(row=0, name='portable', available=True)
+    >>> kernel_sets()[0]
+    KernelSet(row=0, name='portable', available=True)
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""This module calls the compiled kernels on whole payloads: the runs of a layout, threads, the way results are stored.
+"""The compiled kernels called on whole payloads: the runs of a layout, threads, the way results are stored.
 
-The kernels know layouts that are runs, with two parameters read off the formulas: bytes come in runs of `group`, and the
-four codes of byte j of a run belong to the elements j, group + j, 2 group + j and 3 group + j of a block; the first of them
-is in the top bits, or with `lsb` in the bottom ones. `is_runs` tells which layouts are; the others are left to the
-definition. Nothing here looks at tails, shapes or policies: `native` does.
+The kernels know layouts that are runs, with two parameters read off the formulas: bytes come in runs of `group`, and
+the four codes of byte j of a run belong to the elements j, group + j, 2 group + j and 3 group + j of a block; the first
+of them is in the top bits, or with `lsb` in the bottom ones. `is_runs` tells which layouts are; the others are left to
+the definition. Nothing here looks at tails, shapes or policies: `native` does. `in_order` shares work among threads.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ def _spread(part: Callable[[int, int], Any], count: int, unit_bytes: int, thread
 
 
 # --- in order --------------------------------------------------------------------------------------------------------
-# Works on the parts of something in several threads and gives the results in the order of the parts.
+# The parts of something, worked on in several threads; results come in the order of the parts.
 
 _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")

@@ -1,14 +1,14 @@
-"""This module defines how TL1 and TL2 hold trits: tensors that BitNet packs for the look-up tables of one generated kernel.
+"""How TL1 and TL2 hold trits: tensors that BitNet packs for the look-up tables of one generated kernel.
 
-Where a weight is depends on the tiles that the kernel was generated with for the shape, which no file states: `Tiles` are
-what `kernel_config.ini` calls bm, bk and bmm. With other tiles the same bytes are other weights. Both are packed whole,
-with a tail as I2_S has it, and only for shapes that the tiles divide. In tiles of tiles, from the outside:
+Where a weight is depends on the tiles that the kernel was generated with for the shape, which no file states: `Tiles`
+are what `kernel_config.ini` calls bm, bk and bmm. With other tiles the same bytes are other weights. Both are packed
+whole, with a tail as I2_S has it, and only for shapes that the tiles divide. In tiles of tiles, from the outside:
 
     rows R = row // bm, columns C = column // bk, rows of a tile in groups of bmm, columns in steps of a table
 
     TL1    two weights are a number 3 a + b + 4 of four bits; 16 rows share 16 bytes for four columns, two to a byte
-    TL2    three weights are a number 9 a + 3 b + c: four bits of its magnitude, two to a byte, and after all of them one
-           bit for its sign. What bk leaves over of the columns follows in numbers of two weights, in tiles of 32 columns
+    TL2    three weights are a number 9 a + 3 b + c: four bits of its magnitude, two to a byte, and after all of them a bit
+           for its sign. What bk leaves over of the columns follows in numbers of two weights, in tiles of 32 columns
 
 Source: microsoft/BitNet utils/convert-hf-to-gguf-bitnet.py (`process_tl1`, `preprocess_three_weights_tl2`,
 `preprocess_two_weights_tl2`), which packs; no program unpacks.

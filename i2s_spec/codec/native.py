@@ -1,8 +1,12 @@
-"""This module is the fast path of the codec: the definition of `reference`, with compiled kernels for the loops.
+"""The fast path of the codec: the definitions of `reference`, with compiled kernels for the loops.
 
-Same names, same parameters, same answers and same errors; two more parameters, `out` (a result of exactly the right size
-to write into) and `threads`. Whatever is rare (an error to be worded, a code that stands for nothing, elements in no
-whole block) is left to the definition. A property test checks that both are equal. Beside them: single rows of a tensor.
+Same names, same parameters, same answers and same errors; two more parameters, `out` (a result of exactly the right
+size to write into) and `threads`. Whatever is rare (an error to be worded, a code that stands for nothing, elements in
+no whole block) is left to the definition. Property tests check that both are equal.
+
+First come whole tensors with their tail (`pack`, `unpack`, `dequantize`, `transcode`, `histogram`, `scan`) and single
+rows (`get_rows`), then payloads without one (`pack_codes`, `unpack_trits`, `recode` and others), then `READERS`:
+tensors as other programs read them.
 """
 
 from __future__ import annotations
@@ -292,11 +296,7 @@ def get_rows(
 
 
 # --- payload native --------------------------------------------------------------------------------------------------
-# The fast path of payloads: the definition of `payload` with compiled kernels for the loops.
-#
-# A payload has no tail, and so no scale: `native` adds both. Same names, parameters, answers and errors as the
-# definition; two more parameters, `out` (a result of exactly the right size to write into) and `threads`. Property tests
-# compare both.
+# A payload has no tail, and so no scale: the functions above add both.
 
 #: Arrays that the kernels fill begin at multiples of this.
 ALIGNED = 64
@@ -366,7 +366,7 @@ def unpack_trits(
 def recode(
     payload: Any, shape: tuple[int, int], source: Dialect, target: Dialect, *, out: Any = None, threads: int = 1
 ) -> Any:
-    """The same trits in another dialect; as `payload.recode`.
+    """The same trits in another dialect; as `reference.recode`.
 
     Between layouts that are permutations of blocks, or of rows of whole blocks, codes never leave the processor's
     registers. The result does not go into the payload's own bytes.
@@ -457,7 +457,7 @@ def filled(out: NDArray[Any] | None, values: NDArray[Any]) -> NDArray[Any]:
 
 
 # --- readers ---------------------------------------------------------------------------------------------------------
-# A tensor as programs do: some begin at a row, skip blocks that are not whole, or read past the end.
+# A tensor as programs read it: some begin at a row, skip blocks that are not whole, or read past the end.
 
 
 @dataclass(frozen=True, slots=True)

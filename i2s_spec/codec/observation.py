@@ -1,7 +1,10 @@
-"""This module names what is seen in a part of a payload: the form in which the survey and its slow twin say it.
+"""What is seen in a part of a payload, in the form that the survey and its slow twin share; and the tail.
 
->>> classify(bytes.fromhex("0000403f") * 8), classify(bytes.fromhex("0000403f") + bytes(28))
-('replicated', 'zero')
+`PayloadObservation` is for codes, `Groups` for types with a scale for each group. `read_tail` and `write_tail` are for
+the 32 bytes after a payload, of which four are the scale; `classify` says what the others hold:
+
+    >>> classify(bytes.fromhex("0000403f") * 8), classify(bytes.fromhex("0000403f") + bytes(28))
+    ('replicated', 'zero')
 """
 
 from __future__ import annotations
@@ -75,10 +78,8 @@ class Groups(NamedTuple):
 
 
 # --- tail ------------------------------------------------------------------------------------------------------------
-# , writes and classifies the tail: the 32 bytes after a payload, of which four are the scale.
-#
-# The scale is a float32 in the byte order of the file, at any address. The other 28 bytes mean nothing (clause 6.1): what
-# they hold tells something about who wrote the file, and never that it is wrong.
+# The scale is a float32 in the byte order of the file, at any address. The other 28 bytes mean nothing (clause 6.1):
+# what they hold tells something about who wrote the file, and never that it is wrong.
 
 #: What the 28 bytes after the scale hold: nothing but zeros, seven more copies of the scale, or anything else.
 TailKind = Literal["zero", "replicated", "stale"]

@@ -1,4 +1,4 @@
-"""This module defines how float weights become trits and a scale: what the released quantizer and the converters do.
+"""How float weights become trits and a scale: what the released quantizer and the converters do.
 
 Rules differ in their scale and in what they do with the weights between (clause 6.2):
 
@@ -6,16 +6,18 @@ Rules differ in their scale and in what they do with the weights between (clause
     hf-first         the Hugging Face converter: the first absolute value beyond 1e-6; rounded, and cut to -1..+1
     embedding-mean   the embedding converter: the mean absolute value; rounded, and cut
     given            a packed checkpoint: its own `weight_scale`, and its own trits
-    convert-ms       BitNet's `transform_to_i2`, and T-MAC's: the first weight that is not 0, with its sign; cut off to trits
+    convert-ms       BitNet's `transform_to_i2`, and T-MAC's: the first weight that is not 0, with its sign; cut off
     c-article        an article on inference in plain C: the mean, added up in float32; 1e-8 more where it divides
 
-The first two expect weights that are ternary already, -s, 0 and +s. Anything else they destroy, and
-`NotTernaryWarning` says so. A mean is the opposite case: of weights that are ternary already it makes the same trits with
-a smaller scale, and `AlreadyTernaryWarning` says so (clause 8.5).
+The first two expect weights that are ternary already, -s, 0 and +s. Anything else they destroy, and `NotTernaryWarning`
+says so. A mean is the opposite case: of weights that are ternary already it makes the same trits with a smaller scale,
+and `AlreadyTernaryWarning` says so (clause 8.5).
 
     >>> trits, scale = ternarise([[-0.5, 0.0, 0.5, 0.5]])
     >>> trits.tolist(), float(scale)
     ([[-1, 0, 1, 1]], 0.5)
+
+`numpy_mean` and `torch_mean` add up as NumPy and PyTorch do.
 """
 
 from __future__ import annotations
@@ -40,14 +42,14 @@ if TYPE_CHECKING:
 
 
 # --- mean ------------------------------------------------------------------------------------------------------------
-# Takes the mean of absolute values in float32, adding in the order that NumPy or PyTorch adds.
+# The mean of absolute values in float32, added up in the order of NumPy or PyTorch.
 #
-# A sum of float32 depends on its order, and scales are means: to write what a converter wrote, add as it did. Both orders
-# are followed in windows, so that no tensor needs a second copy in memory.
+# A sum of float32 depends on its order, and scales are means: to write what a converter wrote, add as it did. Both
+# orders are followed in windows, so that no tensor needs a second copy in memory.
 #
-# NumPy halves the range until pieces are short. PyTorch, on x86, adds 32 columns (four vectors of eight lanes) downwards in
-# a cascade: runs of rows are added up, then runs of those sums, over four levels; then it adds the vectors, and the lanes.
-# Larger tensors it may split over threads, whose number changes the sum; here it is one thread.
+# NumPy halves the range until pieces are short. PyTorch, on x86, adds 32 columns (four vectors of eight lanes)
+# downwards in a cascade: runs of rows are added up, then runs of those sums, over four levels; then it adds the
+# vectors, and the lanes. Larger tensors it may split over threads, whose number changes the sum; here it is one thread.
 
 #: Gives the absolute values of elements start to stop as float32.
 Magnitudes = Callable[[int, int], "NDArray[np.float32]"]

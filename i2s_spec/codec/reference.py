@@ -1,16 +1,21 @@
-"""This module defines what packing and unpacking of ternary weights mean, for every dialect that the schema declares.
+"""The definition of the codec: what packing and unpacking of ternary weights mean, for every dialect of the schema.
 
-It is the definition, not the fast path: the place of each code is computed from the layout's two formulas, element by
-element, and from nothing else. Large tensors are worked through in windows, so that beside input and output only a few
-megabytes and a byte for each element are in use. What needs codes only, and no weights, is in `recode`.
+It is the definition, not the fast path (`native`): the place of each code is computed from the layout's two formulas,
+element by element, and from nothing else (clause 5.5). Large tensors are worked through in windows, so that beside
+input and output only a few megabytes and a byte for each element are in use.
+
+Whole tensors with their scale:
 
     >>> trits, scale = unpack(pack([[1, 0, -1, 0] * 32], 0.5), (1, 128))
     >>> trits[0, :4].tolist(), float(scale)
     ([1, 0, -1, 0], 0.5)
 
->>> seen = observe(bytes([0x55] * 300 + [0x2d]))
->>> seen.counts, seen.first_unused, (seen.run_at, seen.run, seen.run_value)
-((1, 1201, 1, 1), 300, (0, 300, 85))
+Then payloads, which are codes without a tail (`pack_codes`, `unpack_trits` and others); what needs codes only and no
+weights (`transcode`, `histogram`, `scan`); and what a survey sees:
+
+    >>> seen = observe(bytes([0x55] * 300 + [0x2d]))
+    >>> seen.counts, seen.first_unused, (seen.run_at, seen.run, seen.run_value)
+    ((1, 1201, 1, 1), 300, (0, 300, 85))
 """
 
 from __future__ import annotations
@@ -45,20 +50,31 @@ __all__ = [
     "LEAST_RUN",
     "PayloadObservation",
     "Scan",
+    "UnusedCode",
     "UnusedCodeError",
+    "check_codes",
+    "codes_of_trits",
+    "count_codes",
     "dequantize",
+    "held_codes",
     "histogram",
+    "join",
     "matrix",
     "observe",
     "pack",
     "pack_codes",
+    "pack_trits",
     "place",
     "read_tail",
+    "recode",
+    "recoded_codes",
     "scan",
+    "sized",
     "transcode",
     "trits_of_codes",
     "unpack",
     "unpack_codes",
+    "unpack_trits",
     "windows",
     "write_tail",
 ]
@@ -175,10 +191,8 @@ def _decode(
 
 
 # --- payload ---------------------------------------------------------------------------------------------------------
-# Turns codes into payloads and back, by the two formulas of a layout and nothing else (clause 5.5).
-#
-# A payload has no tail, and so no scale. A layout packs whole blocks, and everything takes nothing else, but for `held_codes`
-# and `join`: these leave out what is in none, as released quantizers do.
+# Codes as payloads and back. A payload has no tail, and so no scale. A layout packs whole blocks, and everything takes
+# nothing else, but for `held_codes` and `join`: these leave out what is in none, as released quantizers do.
 
 #: What to make of the unused code, since real programs differ (clause 5.4): an error, the trit 0 as the
 #: released dequantizer does, or +2 as the released kernels, ik_llama.cpp and 0xBitNet do.
@@ -458,7 +472,7 @@ def scan(
 
 
 # --- observation -----------------------------------------------------------------------------------------------------
-# What is seen in a stretch of a payload, in NumPy: the slow twin of the compiled survey.
+# What is seen in a stretch of a payload: the slow twin of the compiled survey.
 
 _GOLDEN: Final = 0x9E3779B97F4A7C15
 _FACTORS: Final = (0xD6E8FEB86659FD93, 0xA0761D6478BD642F, 0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3)

@@ -1,8 +1,8 @@
-"""This module defines the rotation of `schema.rotation`: the normalized Walsh-Hadamard transform of blocks, with signs.
+"""The rotation of `schema.architectures.Rotation`: the normalized Walsh-Hadamard transform of blocks, with signs.
 
-H has 1 / sqrt(n) where row and column have an even number of bits in common, and its negative elsewhere: Sylvester's order.
-It is symmetric and its own inverse. Sums are done in float32 in the order of the butterfly, from neighbors outwards, and
-the result is scaled once.
+H has 1 / sqrt(n) where row and column have an even number of bits in common, and its negative elsewhere: Sylvester's
+order. It is symmetric and its own inverse. Sums are done in float32 in the order of the butterfly, from neighbors
+outwards, and the result is scaled once.
 
     >>> rotate(np.array([1, 0, 0, 0], dtype=np.float32), 4).tolist()
     [0.5, 0.5, 0.5, 0.5]

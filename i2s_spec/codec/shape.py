@@ -1,12 +1,15 @@
-"""This module says what the shape of a tensor means for its bytes: a matrix, a payload with its tail, windows to work in.
+"""What the shape of a tensor means for its bytes: a matrix, a payload with its tail, windows, lost elements.
 
-A ternary tensor is a matrix. Where there are more dimensions, programs disagree whether each slice has a tail of its own
-or all share the last one (clause 5.1): such tensors are refused.
+A ternary tensor is a matrix. Where there are more dimensions, programs disagree whether each slice has a tail of its
+own or all share the last one (clause 5.1): such tensors are refused.
 
     >>> payload_shape((4, 128))
     PayloadShape(rows=4, cols=128)
     >>> payload_shape((1, 4, 128)).nbytes
     160
+
+`Weights` are the float weights of a tensor, a window at a time. `dropped_elements` says which elements of a tensor its
+bytes do not hold, because layouts pack whole blocks; `check_readable` and `check_writable` refuse such tensors:
 
     >>> from i2s_spec.schema.dialect import LAYOUTS
     >>> print(dropped_elements(LAYOUTS["interleave-128"], 4, 33))
@@ -133,7 +136,7 @@ def is_shape(shape: object) -> bool:
 
 
 # --- weights ---------------------------------------------------------------------------------------------------------
-# Sees the float weights of a tensor as float32, a window at a time, as producers convert them first.
+# The float weights of a tensor as float32, as producers convert them first.
 #
 # NumPy has no bfloat16: its words are uint16 here, and `from_bfloat16` and `to_bfloat16` say what they are.
 
@@ -182,12 +185,12 @@ class Weights:
 # --- dropped ---------------------------------------------------------------------------------------------------------
 # Which elements of a tensor its bytes hold, and which are lost.
 #
-# Layouts pack whole blocks. Where a tensor is not a whole number of them, the released quantizers write the blocks that there
-# are and leave the other bytes of the payload 0, which is -1; the Python converters refuse. Where a row is not a whole number
-# of blocks, every element is held, but a reader that begins at a row finds most of every such row wrong (clause 5.3).
+# Where a tensor is not a whole number of blocks, the released quantizers write the blocks that there are and leave the
+# other bytes of the payload 0, which is -1; the Python converters refuse. Where a row is not a whole number of blocks,
+# every element is held, but a reader that begins at a row finds most of every such row wrong (clause 5.3).
 #
-# By default such tensors are refused, in the words of this module. With `strict=False` what is defined is read or written,
-# and `UndefinedElementsWarning` says what is not.
+# By default such tensors are refused. With `strict=False` what is defined is read or written, and
+# `UndefinedElementsWarning` says what is not.
 
 
 class UndefinedElementsWarning(UserWarning):

@@ -1,7 +1,8 @@
-"""This module compares two files by meaning: metadata, inventory, trits, scales, and tails apart from all of them.
+"""Two files compared by meaning: metadata, inventory, trits, scales, and tails apart from all of them.
 
-What says where things lie (order, offsets, alignment, byte order, version, dialect) and what means nothing (the 28 bytes
-of a tail) makes no difference; it is told all the same where it differs. Tensors are compared a window at a time.
+What says where things lie (order, offsets, alignment, byte order, version, dialect) and what means nothing (the 28
+bytes of a tail) makes no difference; it is told all the same where it differs. Tensors are compared a window at a time.
+A changed tensor is explained where it is another one, or the same in another layout or dialect.
 
     >>> import io
     >>> from i2s_spec.convert.new import new
@@ -358,7 +359,7 @@ def _tail_change(name: bytes, before: bytes, after: bytes) -> TailChange | None:
 
 
 # --- decoded weights -------------------------------------------------------------------------------------------------
-# Compares ternary tensors that have no common scale: their trits, and the weights that these stand for.
+# Ternary tensors that have no common scale: their trits, and the weights that these stand for.
 
 
 class Differing(NamedTuple):
@@ -410,7 +411,7 @@ def _window(tensor: Trits, start: int, stop: int) -> tuple[NDArray[np.int8], NDA
 
 
 # --- byte streams ----------------------------------------------------------------------------------------------------
-# Compares bytes that come in parts, cut differently on either side, without holding more than a part.
+# Bytes that come in parts, cut differently on either side, compared without holding more than a part.
 
 
 def first_difference(one: Iterable[bytes], other: Iterable[bytes]) -> tuple[int, int] | None:
@@ -446,7 +447,7 @@ def paired(one: Iterable[bytes], other: Iterable[bytes]) -> Iterator[tuple[bytes
 
 
 # --- other tensors ---------------------------------------------------------------------------------------------------
-# Explains a changed tensor: it is another tensor of the file, or the same one in another layout.
+# The explanation of a changed tensor: it is another tensor of the file, or the same one in another layout.
 
 #: How often, for all of these together, a tensor is compared with another one of its shape: small files hold thousands.
 OTHERS: Final = 1 << 13
@@ -517,10 +518,10 @@ def _packed_as(file: File, tensor: Tensor, read_as: Dialect, known: Rows) -> str
 
 
 # --- other dialect ---------------------------------------------------------------------------------------------------
-# Finds out whether two files hold the same weights once one of them is read in another dialect.
+# Whether two files hold the same weights once one of them is read in another dialect.
 #
-# No file states how its I2_S tensors are packed. Where trits differ, the first such tensor is read in every dialect; if one of
-# them explains it, the files are compared once more in that dialect.
+# No file states how its I2_S tensors are packed. Where trits differ, the first such tensor is read in every dialect; if
+# one of them explains it, the files are compared once more in that dialect.
 
 
 class OtherDialect(NamedTuple):

@@ -1,4 +1,4 @@
-"""This module tells what differs between two files: as lines for a person, and as data for a program."""
+"""The differences between two files, told as lines for a person, and as data for a program."""
 
 from __future__ import annotations
 

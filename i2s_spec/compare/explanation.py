@@ -1,8 +1,8 @@
-"""This module says in words what a tensor is that is not what it should be: another tensor, or the right one, distorted.
+"""What a tensor is that is not what it should be, in words: another tensor, or the right one, distorted.
 
-Tensors are read a window at a time. Another tensor is found by the first numbers of each that has the same shape; rows and
-columns in another order by a signature of each, which does not depend on the order. Nothing is called anything unless nine
-of ten numbers agree then.
+Tensors are read a window at a time. Another tensor is found by the first numbers of each that has the same shape; rows
+and columns in another order by a signature of each, which does not depend on the order. Nothing is called anything
+unless nine of ten numbers agree then.
 
     >>> import numpy as np
     >>> from i2s_spec.compare.tensor_rows import flat_rows

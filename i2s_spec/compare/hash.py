@@ -1,9 +1,9 @@
-"""This module gives files, metadata and weights an identity: a SHA-256 of what they mean, in a form that anyone can make.
+r"""The identity of files, metadata and weights: a SHA-256 of what they mean, in a form that anyone can make.
 
 `uN` is an unsigned little-endian integer of N bits, `text` a u64 count of bytes and the bytes. What is hashed:
 
-    metadata  "i2s-metadata-1\n", u64 number of keys, then the keys sorted by their bytes: text key, u32 type, value, as in
-              a little-endian GGUF file (clauses 2.4, 2.5). `general.alignment` is left out: it says where tensors lie,
+    metadata  "i2s-metadata-1\n", u64 number of keys, then the keys sorted by their bytes: text key, u32 type, value, as
+              in a little-endian GGUF file (clauses 2.4, 2.5). `general.alignment` is left out: it says where tensors lie,
               not what they are.
     tensor    "i2s-tensor-1\n", text name, u32 number of dimensions, u64 each of them in ggml's order (ne0 first; lengths
               of 1 at the end left out, but not the last that is left), text kind, then by kind:
@@ -14,10 +14,13 @@
     weights   "i2s-weights-1\n", u64 number of tensors, then the tensors sorted by the bytes of their names: the 32 bytes
               of each one's digest
 
-A tensor is "ternary" if it is I2_S, or if it has two dimensions or more and is TQ1_0, TQ2_0, F32, F16 or BF16 with weights
--s, 0 and +s only. So layout, code map, tail, byte order, order of tensors, padding and metadata do not count, and neither
-does the type, as long as it holds the same scale. An I2_S tensor of slices, or with an incomplete last block, is of kind
-TYPE: nobody can say which trits it holds.
+A tensor is "ternary" if it is I2_S, or if it has two dimensions or more and is TQ1_0, TQ2_0, F32, F16 or BF16 with
+weights -s, 0 and +s only. So layout, code map, tail, byte order, order of tensors, padding and metadata do not count,
+and neither does the type, as long as it holds the same scale. An I2_S tensor of slices, or with an incomplete last
+block, is of kind TYPE: nobody can say which trits it holds.
+
+`canonical_value` and `canonical_data` give the form that is hashed, `read_fingerprint` the all-zero rows that were kept
+of a file.
 """
 
 from __future__ import annotations
@@ -260,8 +263,7 @@ _TERNARY: Final = _text(b"ternary")
 # --- canonical -------------------------------------------------------------------------------------------------------
 # Keys and tensors in one form, whatever the file's byte order, layout and types: for hashes and diffs.
 #
-# Values and data come as a little-endian file has them. A ternary tensor comes as codes, four to a byte: trit + 1 of flat
-# element k in bits 2*(k % 4) of byte k // 4, and 3 for the unused code.
+# Values and data come as a little-endian file has them. A ternary tensor comes as codes, as above.
 
 #: The form of ternary tensors, as a layout.
 LAYOUT: Final = "sequential-lsb"
@@ -387,10 +389,10 @@ def type_name(tensor: Tensor) -> str:
 
 
 # --- fingerprint -----------------------------------------------------------------------------------------------------
-# Keeps the all-zero rows of a file as JSON, and reads them back: what `i2s hash --lineage --json` prints.
+# The all-zero rows of a file as JSON: what `i2s hash --lineage --json` prints, and reads back.
 #
-# Of that document a reader needs `tensors`, a list of objects with `name`, `rows` and `zero_rows`: runs of all-zero rows, each
-# the first and the first behind it. All else in it is left alone.
+# Of that document a reader needs `tensors`, a list of objects with `name`, `rows` and `zero_rows`: runs of all-zero
+# rows, each the first and the first behind it. All else in it is left alone.
 
 #: Bytes of a document that are read, and rows of all its tensors: 27B models have 3 million rows.
 MOST_BYTES: Final = 64 << 20
@@ -457,8 +459,8 @@ def _is_count(value: object) -> TypeGuard[int]:
 # --- small tensors ---------------------------------------------------------------------------------------------------
 # Many small ternary tensors at once: a kernel, and a read, for hundreds of them instead of one for each.
 #
-# A file of 10 MB can hold 90,000 tensors of 32 bytes of codes, for which calls take a hundred times longer than the codes.
-# Payloads of whole blocks, one behind the other, are a payload too, so that they are recoded together.
+# A file of 10 MB can hold 90,000 tensors of 32 bytes of codes, for which calls take a hundred times longer than the
+# codes. Payloads of whole blocks, one behind the other, are a payload too, so that they are recoded together.
 
 _T = TypeVar("_T")
 

@@ -1,11 +1,12 @@
-"""Compare a file with another file of the same model whose weights are known. This shows what a file alone cannot.
+"""Comparison with a file of the same model whose weights are known, which shows what a file alone cannot.
 
-    known        the weights of one tensor, whatever holds them, a window at a time
-    weights      the file of known weights: GGUF of any ternary or float type, safetensors with floats or packed trits
-    comparison   one tensor compared with its known weights
+    ReferenceWeights  the file of known weights: GGUF of any ternary or float type, safetensors with floats or packed
+                      trits
+    Known             the weights of one tensor, whatever holds them, a window at a time
+    compared          one tensor compared with its known weights, and the cause of a difference
 
-`analysis.against_reference` compares all tensors of a file, once for all rules.
-`inspect.match_dialect` tries the dialects; `i2s identify --reference` uses it too.
+`linter.analysis.against_reference` compares all tensors of a file, once for all rules. `inspect.match_dialect` tries
+the dialects; `i2s identify --reference` uses it too.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ import numpy as np
 from i2s_spec.codec.change_groups import NotTernaryError
 from i2s_spec.codec.encoding import FLOAT_WORDS, WINDOW, widened
 from i2s_spec.codec.kernels import in_order
+from i2s_spec.compare import Reference
 from i2s_spec.compare.explanation import explanation
 from i2s_spec.compare.tensor_rows import ROUNDING, Rows, flat_rows, float_reader, rows_of
 from i2s_spec.errors import quote
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.gguf.source import Origin, PathSource
+from i2s_spec.gguf.source import PathSource
 from i2s_spec.inspect.match_dialect import (
     AGREES,
     COMPARED,
@@ -50,35 +52,11 @@ if TYPE_CHECKING:
 
     from i2s_spec.gguf.reader import File, Tensor
 
-
-class Reference(NamedTuple):
-    """A file of the same model whose weights are known to be right.
-
-    `origin` is a GGUF file, a safetensors file, or a folder of safetensors files. No file states how its I2_S tensors
-    are packed: `dialect` gives it for the reference, `expected` for the file that is linted.
-    """
-
-    origin: Origin
-    dialect: str = "canonical"
-    expected: str = "canonical"
-
-    def check(self) -> None:
-        """
-        :raises ValueError: for a dialect that does not exist, or occurs in no GGUF file
-        """
-        from i2s_spec.schema.dialect import parse
-
-        for name in (self.dialect, self.expected):
-            layout = parse(name).layout
-            if not layout.in_gguf:
-                raise ValueError(f"{layout} is a layout of checkpoints; it does not occur in GGUF files")
-
-
 # --- weights ---------------------------------------------------------------------------------------------------------
-# Opens a file of known weights and finds in it the tensor that belongs to a tensor of another file.
+# The file of known weights, and the tensor in it that belongs to a tensor of another file.
 #
-# Two GGUF files use the same tensor names. A checkpoint uses other names; for architectures that rotate neighboring rows,
-# it also has the rows of attn_q and attn_k in another order (`safetensors`).
+# Two GGUF files use the same tensor names. A checkpoint uses other names; for architectures that rotate neighboring
+# rows, it also has the rows of attn_q and attn_k in another order (`safetensors.names`).
 
 _PACKED: Final = 4
 _NPY: Final = b"\x93NUMPY"
@@ -290,7 +268,7 @@ def _packed(stored: Stored, scale: float | None) -> Known:
 
 
 # --- known -----------------------------------------------------------------------------------------------------------
-# The weights of a tensor as trits, a window at a time, whatever the type that stores them.
+# The weights of a tensor as trits, whatever the type that stores them.
 #
 # Floats that are all -s, 0 or +s are exact. All others are weights before ternary quantization: they are rounded with
 # their mean magnitude as scale, as the training of these models does; values near half of it may be rounded either way.
@@ -388,10 +366,8 @@ def _ternary(magnitude: NDArray[np.float32], largest: float) -> bool:
 
 
 # --- comparison ------------------------------------------------------------------------------------------------------
-# Compares an I2_S tensor with its known weights, and finds the cause of a difference.
-#
-# It tries the possible causes in turn: another layout or code map, all signs inverted, the rows of heads in the order of
-# checkpoints. A cause is accepted only if nine of ten weights then agree.
+# The possible causes of a difference are tried in turn: another layout or code map, all signs inverted, the rows of
+# heads in the order of checkpoints. A cause is accepted only if nine of ten weights then agree.
 
 #: The relative difference up to which two scales count as the same: bfloat16 has 8 bits of precision.
 SCALE: Final = 1 / 128

@@ -1,15 +1,18 @@
-"""This module tells how two files of one family differ: which of their trits training changed, and which channels are off.
+"""How two files of one family differ: which of their trits training changed, and which channels are off.
 
 A fine-tune changes some trits of every layer, and keeps the all-zero rows of its base: a channel that training switched
 off stays off. So the share of changed trits tells whether a fine-tune survived its conversion (0.0 %: it was lost), and
-the sets of all-zero rows are a fingerprint of the family. Both are counted while a tensor is compared, a window at a time.
-The sets of one file can be kept (`i2s hash --lineage --json`), and another file compared with them without the first.
+the sets of all-zero rows are a fingerprint of the family. Both are counted while a tensor is compared, a window at a
+time. The sets of one file can be kept (`i2s hash --lineage --json`), and another file compared with them without the
+first.
 
     >>> rows = ZeroRows(3, 8)
     >>> rows.add(bytes([0x55, 0x55, 0x55]))
     >>> rows.add(bytes([0x54, 0x55, 0x55]))
     >>> rows.found().tolist()
     [True, False, True]
+
+`lineage_lines`, `lineage_data` and `lineage_page` present the result.
 """
 
 from __future__ import annotations
@@ -176,7 +179,7 @@ def by_layer(tensors: Iterable[TensorLineage]) -> Iterator[tuple[int | None, lis
 
 
 # --- lineage text ----------------------------------------------------------------------------------------------------
-# Tells and draws what became of the trits of a model: lines for a person, plain data, and a page.
+# What became of the trits of a model: lines for a person, plain data, and a page.
 
 #: Layers and kinds of tensors that a page draws, and characters of a kind.
 LAYERS: Final = 512

@@ -1,4 +1,4 @@
-"""This module gives tensors as rows of numbers, a window at a time: trits of ternary tensors, float32 of tensors of floats.
+"""Tensors as rows of numbers, a window at a time: trits of ternary tensors, float32 of tensors of floats.
 
 >>> import numpy as np
 >>> rows = flat_rows((2, 3), 4, lambda start, stop: np.arange(6, dtype=np.float32)[start:stop], 0.0)

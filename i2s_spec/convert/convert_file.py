@@ -1,4 +1,4 @@
-"""This module converts whole GGUF files: ternary tensors to another type or dialect, with a proof for each of them.
+"""Conversion of whole GGUF files: ternary tensors to another type or dialect, with a proof for each of them.
 
 All other tensors and keys are copied byte for byte, except those that describe the conversion: `general.file_type`, and
 `general.quantization_version` if it is missing but required. The file appears complete and proved, or not at all.
@@ -11,6 +11,8 @@ All other tensors and keys are copied byte for byte, except those that describe 
     >>> result = convert_file(open(model), copy, to="interleave-64")
     >>> len(result.proofs), str(result.proofs[0])
     (7, 'blk.0.ffn_down.weight: I2_S interleave-128 -> I2_S interleave-64, trits equal, scale 0.088172555 kept')
+
+`advice` says which programs can use the result.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from i2s_spec.errors import FormatError, counted, quote, renamed_keyword
 from i2s_spec.schema.architectures import ARCHITECTURES, declared_architecture
 from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
+from i2s_spec.schema.runtimes import LOOKED_UP
 from i2s_spec.schema.types import BY_NAME
 
 if TYPE_CHECKING:
@@ -337,9 +340,8 @@ def _layout(plan: _Plan, source: Dialect, types: Counter[str]) -> str | None:
 
 
 # --- advice ----------------------------------------------------------------------------------------------------------
-# Which programs can use a converted file, and what they compute with it.
-#
-# It only states known facts about released programs, and only if they concern the file.
+# Which programs can use a converted file, and what they compute with it: only known facts about released programs, and
+# only if they concern the file.
 
 #: Architectures with ReLU squared in the feed-forward network: those of BitNet b1.58 2B-4T.
 _RELU2: Final = tuple(each.name for each in ARCHITECTURES.values() if each.activation == "relu2")
@@ -376,6 +378,9 @@ def _way_out(architecture: str | None, activation: str | None, rows: Collection[
         )
     if architecture in _NORM_IN:
         return f"--to Q2_0 makes tensors that llama.cpp reads since July 2026, if not {architecture} with *_norm_in tensors."
+    declared = ARCHITECTURES.get(architecture or "")
+    if declared is not None and declared.prefix not in LOOKED_UP:
+        return f"--to Q2_0 makes tensors that llama.cpp reads since July 2026; nobody tried whether it knows {architecture}."
     if any(row % _GROUP for row in rows):
         uneven = min(row for row in rows if row % _GROUP)
         return (

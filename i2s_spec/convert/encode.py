@@ -1,14 +1,16 @@
-"""This module encodes trits and a scale as a tensor of any type that can hold them, and proves the result.
+"""Trits and a scale, encoded as a tensor of any type that can hold them, with a proof; and tensors to and from arrays.
 
 Only the scale, which is a float32 in I2_S (clause 6.1), can change:
 
     I2_S           kept, bit for bit
-    F32            kept: a weight is trit * scale, -scale, 0 or +scale F16, BF16      rounded to nearest, ties to even;
-                   a weight is trit * (rounded scale), which is trit * scale rounded Q2_0, TQ2_0 .. rounded to float16,
-                   as F16, or kept if the type has float32; it is stored in every block, or row
+    F32            kept: a weight is trit * scale, -scale, 0 or +scale
+    F16, BF16      rounded to nearest, ties to even; a weight is trit * (rounded scale), which is trit * scale rounded
+    Q2_0, TQ2_0 .. rounded to float16, as F16, or kept if the type has float32; it is stored in every block, or row
 
 A scale that would become 0 or infinite is refused, and so are 0 and NaN if the type stores weights instead of trits.
 Each encoded window is decoded again and compared before it is returned.
+
+`decode_tensor`, `encode_array` and `replace_tensor` convert single tensors of GGUF files.
 """
 
 from __future__ import annotations
@@ -204,10 +206,8 @@ def transcoded(data: bytes, source: Form, target: Form) -> tuple[bytes, int]:
 
 
 # --- tensor io -------------------------------------------------------------------------------------------------------
-# Converts single tensors of GGUF files to arrays, and arrays to tensors: decode and encode.
-#
-# Decoding gives trits, codes or weights as a `.npy` file; encoding makes the bytes of an I2_S tensor, in a separate file
-# or in place of a tensor of a GGUF file.
+# Decoding gives trits, codes or weights as a `.npy` file; encoding makes the bytes of an I2_S tensor, in a separate
+# file or in place of a tensor of a GGUF file.
 
 #: The forms of decoded tensors, with their dtypes.
 FORMS: Final = {"trits": "int8", "float32": "float32", "codes": "uint8"}
@@ -385,7 +385,7 @@ def replace_tensor(
 
 
 # --- npy -------------------------------------------------------------------------------------------------------------
-# And writes `.npy` files: one array each, written a part at a time, complete or not at all.
+# Files of one array (`.npy`), read, and written a part at a time, complete or not at all.
 
 #: Longest header of an array without fields.
 _MOST_HEADER = 1 << 14

@@ -1,6 +1,6 @@
-"""This module converts a tensor with a scale for each group window by window, to another such type or to floats.
+"""Conversion of a tensor with a scale for each group window by window, to another such type or to floats.
 
-Each window is read again and must be unchanged: `group_scales` and `group_floats` prove that.
+Each window is read again and must be unchanged: `most_changed` and `most_rounded` prove that.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ class GroupConversion:
 
 
 # --- group floats ----------------------------------------------------------------------------------------------------
-# Windows of a tensor with a scale for each group as floats: each weight times its scale.
+# To floats: each weight times its scale.
 #
 # F32 holds that exactly, and so does F16 if the scales are float16. Otherwise the scale is rounded to nearest, ties to
-# even, and the proof says how much. Each window is read again, and must equal codes times stored scales.
+# even, and the proof says how much. Each window must equal codes times stored scales.
 
 
 def group_weights(
@@ -140,9 +140,7 @@ def _words(
 
 
 # --- group scales ----------------------------------------------------------------------------------------------------
-# Converts windows of a tensor with a scale for each group to another type with scales for groups.
-#
-# Only the positions of codes and scales change: each window is decoded again, and must be unchanged.
+# To another type with scales for groups: only the positions of codes and scales change.
 
 
 def regrouped(

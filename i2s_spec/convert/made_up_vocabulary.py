@@ -1,4 +1,4 @@
-"""This module makes the vocabularies of synthetic models: a small byte-level BPE of our own, cut or extended to any size.
+"""The vocabularies of synthetic models: a small byte-level BPE of our own, cut or extended to any size.
 
 The vocabulary was trained by `train` on `vocabulary.txt`, which was written for it, and is kept in `vocabulary.json`;
 `python -m i2s_spec.convert.made_up_vocabulary` reproduces it byte for byte. Smaller vocabularies leave out the last
@@ -9,8 +9,8 @@ possible.
     >>> len(small.tokens), small.tokens[small.ids["bos"]], small.merges[:2]
     (300, '<|begin_of_text|>', ('Ġ t', 'h e'))
 
->>> new_words(" ", 3, {"ba"})
-[('be', ['b e']), ('bi', ['b i']), ('bo', ['b o'])]
+    >>> new_words(" ", 3, {"ba"})
+    [('be', ['b e']), ('bi', ['b i']), ('bo', ['b o'])]
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ if __name__ == "__main__":
 
 
 # --- syllables -------------------------------------------------------------------------------------------------------
-# Different words from syllables, to fill a vocabulary; each is built from shorter ones.
+# Different words, to fill a vocabulary; each is built from shorter ones.
 
 #: Syllables of the words that fill a vocabulary, open and closed. No letter both ends a syllable and begins another
 #: one, so a word can be split into syllables in only one way, and all words differ. The ends are tokens of the trained

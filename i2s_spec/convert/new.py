@@ -1,4 +1,4 @@
-"""This module makes new models: small complete GGUF files of every architecture, with random ternary weights.
+"""New models: small complete GGUF files of every architecture, with random ternary weights.
 
 Keys and tensors are those of the real files, in their order, with their types (clauses 3.7 and 4.7); only the weights
 are random. The same arguments give the same bytes, on every machine.
@@ -16,7 +16,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from i2s_spec.convert.made_up_vocabulary import SyntheticVocabulary
-from i2s_spec.convert.random_weights import CHAT_TEMPLATE, LAST_TOKEN, RECIPES, SHAPES, Recipe, Size, WeightKinds
+from i2s_spec.convert.recipes import CHAT_TEMPLATE, LAST_TOKEN, RECIPES, SHAPES, Recipe, Size, WeightKinds
 from i2s_spec.errors import counted, quote
 from i2s_spec.schema.architectures import ARCHITECTURES, Architecture, Hyperparameters, Placed
 from i2s_spec.schema.faults import ByteOrder
@@ -86,7 +86,7 @@ def new(
     :param byte_order: the byte order of the whole file
     :param as_published: only the keys of the published files of the architecture, about which the linter has findings:
     no tokenizer.ggml.pre, or no general.quantization_version. Always the case with `shape`
-    :param type: the type of the projections: I2_S, a type of `block_layout`, F32, F16 or BF16. Widths that are not
+    :param type: the type of the projections: I2_S, a type of `schema.blocks`, F32, F16 or BF16. Widths that are not
     given grow to whole blocks of it
     :param rotated: fold a rotation into the projections, and into head and embedding if they are separate, and write
     the keys that declare it (clause 3.8)
@@ -301,16 +301,15 @@ def _data(
     twice if the model multiplies its embedding by that. The gains of the last norm give the logits their size.
     """
     from i2s_spec.convert import random_weights
-    from i2s_spec.convert import random_weights as typed_weights
 
     name, ne, spec = placed
     kind = kinds.type_of(spec)
     if spec.usual == "I2_S":
-        return partial(typed_weights.projection, seed, name, ne, kind, kinds.rotation, byte_order)
+        return partial(random_weights.projection, seed, name, ne, kind, kinds.rotation, byte_order)
     if spec.role == "norm":
         doublings = random_weights.halvings_of(ne[0]) * (times - 1) if name == _LAST_NORM and times > 1 else 0
         return partial(random_weights.near_one, seed, name, prod(ne), kind, doublings, byte_order)
     halvings = random_weights.halvings_of(ne[0]) * times
     if kinds.rotation is not None or kind != "F16":
-        return partial(typed_weights.table, seed, name, ne, kind, kinds.rotation, halvings, byte_order)
+        return partial(random_weights.table, seed, name, ne, kind, kinds.rotation, halvings, byte_order)
     return partial(random_weights.normal_halves, seed, name, prod(ne), halvings, byte_order)

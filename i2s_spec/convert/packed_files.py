@@ -1,8 +1,8 @@
-"""This module converts the weights of GGUF files to packed Hugging Face checkpoints, and back.
+"""Conversion of the weights of GGUF files to packed Hugging Face checkpoints, and back.
 
 A checkpoint gets a GGUF file's tensors under the names that transformers uses; config.json and tokenizer must come from
 the model. In the other direction, packed weights replace those of an existing GGUF file: keys, vocabulary and all other
-tensors stay. Rows are reordered if the architecture requires it (see `hugging_face`).
+tensors stay. Rows are reordered if the architecture requires it (see `safetensors.names`).
 """
 
 from __future__ import annotations

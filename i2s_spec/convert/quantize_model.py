@@ -1,4 +1,4 @@
-"""This module quantizes whole models: float projections of a GGUF file become trits, and the loss is measured.
+"""Quantization of whole models: float projections of a GGUF file become trits, and the loss is measured.
 
 This destroys a model that was not trained with ternary weights: nothing here trains. The loss of a tensor does not show
 this, because the float masters of ternary models lose as much. Perplexity before and after shows it.

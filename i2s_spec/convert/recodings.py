@@ -1,4 +1,7 @@
-"""This module chooses how a tensor is converted: with one scale for all its weights, or with those of its groups."""
+"""The way in which a tensor is converted: with one scale for all its weights, or with those of its groups.
+
+`recoding_of` chooses it for one tensor; `SmallRecodings` converts many small tensors at once.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,7 @@ def named_bytes(name: str, recoding: AnyRecoding) -> Iterator[bytes]:
 
 
 # --- small recodings -------------------------------------------------------------------------------------------------
-# Converts many small tensors at once: one read, one kernel call and one proof for hundreds of tensors.
+# One read, one kernel call and one proof for hundreds of tensors.
 #
 # A file of 10 MB can hold 90,000 tensors of 32 bytes of codes, for which calls take a hundred times longer than the
 # codes. Tensors of whole blocks, or of whole groups of rows of one length, can be joined to one tensor.
@@ -364,7 +367,7 @@ def _rounding_or_none(scale: np.float32, type: str) -> Rounding | None:
 
 
 # --- joined trits ----------------------------------------------------------------------------------------------------
-# The trits of many tensors at once, one after the other, each with a scale, and proves the result.
+# The trits of many tensors, one after the other, each with a scale: encoded together, and proved.
 
 
 def encoded(trits: NDArray[np.int8], stored: NDArray[np.float32], elements: Sequence[int], form: Form) -> list[bytes]:

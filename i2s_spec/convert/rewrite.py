@@ -1,11 +1,13 @@
-"""This module copies a GGUF file with changes: keys and tensors set, renamed or dropped, and the file laid out anew.
+"""Copies of a GGUF file with changes: keys and tensors set, renamed or dropped, and the file laid out anew.
 
-Every copy with a new layout is made here: in another byte order, with other tensor data (conversions), under another
-architecture, or with only the known parts (sanitizing).
+Every copy with a new layout is made here: in another byte order (`convert_endian`), with other tensor data
+(conversions), under another architecture, or with only the known parts (sanitizing).
 
 Everything else is copied byte for byte, key-values from their records and tensors in parts of a MiB, so a file of any
 size is rewritten with little memory. Gaps between tensors, and bytes after the last one, are not part of the content
 and are not copied: the copy has the standard layout of the writer.
+
+An `EditedSource` is a file with edits that is not written yet:
 
     >>> from i2s_spec.gguf.source import BufferSource
     >>> edited = EditedSource(BufferSource(b"GGUF....")).edited([Edit(Span(4, 6, "version"), b"3")])
@@ -267,10 +269,10 @@ def convert_endian(
 
 
 # --- edits -----------------------------------------------------------------------------------------------------------
-# A file with edits that is not written yet: a source like any other, with a list of its changes.
+# A file with edits is a source like any other, with a list of its changes.
 #
-# It refers to ranges of the original and holds only the new bytes. So a file of any size is changed without a copy of it
-# in memory: it can be indexed, checked and edited again before it is written to disk.
+# It refers to ranges of the original and holds only the new bytes. So a file of any size is changed without a copy of
+# it in memory: it can be indexed, checked and edited again before it is written to disk.
 
 #: With at least this many pieces, a read fetches the original's bytes at once.
 MANY_PIECES: Final = 16
@@ -470,10 +472,10 @@ def write_edited(source: EditedSource, target: Target, force: bool = False, prog
 
 
 # --- key renames -----------------------------------------------------------------------------------------------------
-# Which keys change when a file's tensors are converted, or when its architecture is renamed.
+# The keys that change when a file's tensors are converted, or when its architecture is renamed.
 #
-# Programs choose the graph by the name of the architecture. A file may get another name only if the tensors are the same:
-# BitNet b1.58 2B-4T is `bitnet-25`, `bitnet-b1.58` and (in upstream llama.cpp) `bitnet`.
+# Programs choose the graph by the name of the architecture. A file may get another name only if the tensors are the
+# same: BitNet b1.58 2B-4T is `bitnet-25`, `bitnet-b1.58` and (in upstream llama.cpp) `bitnet`.
 
 #: The allowed values of `<architecture>.hidden_activation`.
 ACTIVATIONS: Final = next(key.values for key in MODEL if key.name.endswith(".hidden_activation"))

@@ -1,10 +1,12 @@
-"""This module gives the trained models: as bytes, as open files, and written in any form that conversions support.
+"""The trained models: as bytes, as open files, and written in any form that conversions support.
 
 The files are read from the package; nothing is written to disk. Verbs without a file use `open_trained`.
 
     >>> with open_trained() as file:
     ...     file.name, file.metadata["general.architecture"], len(file.tensors)
     ('stories.gguf, which comes with i2s-spec', 'bitnet-b1.58', 46)
+
+`card` gives the data, sizes, losses and digests of a model.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 
 # --- card ------------------------------------------------------------------------------------------------------------
-# The cards of the trained models: data, sizes, losses and digests, kept beside each file as JSON.
+# The cards of the trained models are kept beside each file as JSON.
 
 HERE: Final = Path(__file__).parent
 

@@ -1,22 +1,31 @@
-"""This module draws plots as SVG: stacked strips, stacked columns, bars, points on a logarithmic axis, maps of files.
+"""Plots as SVG: each is a function from numbers to one drawing.
 
-Each is a function from numbers to one drawing; colors are classes, and every mark has a description.
+    strip, columns, bars      stacked strips, maps of files among them; stacked columns; bars
+    points                    points on a logarithmic axis
+    dot_plot                  a line for each measured quantity, with a dot and its range for each series
+    rank_plot, layer_plot     small plots for display side by side
+    layer_lines               a line by layer for each kind of tensor
+    curves                    values over steps
+    heat_map                  a table of numbers
+    bar_rows                  a bar for each name
 
->>> print(dot_plot([Measured("a", [Dot(1, 0.5, 2, "g0", "a: 1")])], "one", "", "s")[:58])
-<svg viewBox="0 0 720 72" class="i2s-figure i2s-measured"
+Colors are classes, and every mark has a description.
 
->>> print(rank_plot([(0, 0), (1, 1)], "right", "two ranks")[:72])
-<svg viewBox="0 0 160 160" class="facet" role="img"><title>two ranks</ti
+    >>> print(dot_plot([Measured("a", [Dot(1, 0.5, 2, "g0", "a: 1")])], "one", "", "s")[:58])
+    <svg viewBox="0 0 720 72" class="i2s-figure i2s-measured"
 
->>> print(layer_lines([Line("g0", [LayerValue(0, 1.0, "a"), LayerValue(1, 2.0, "b")])], "two", "", "scale")[:58])
-<svg viewBox="0 0 760 260" class="plot" role="img"><title>
+    >>> print(rank_plot([(0, 0), (1, 1)], "right", "two ranks")[:72])
+    <svg viewBox="0 0 160 160" class="facet" role="img"><title>two ranks</ti
 
->>> print(heat_map(["a"], ["x"], [[HeatCell(10, "10", True)]], "one", "", across="read", down="made")[:60])
-<svg viewBox="0 0 216 80" class="i2s-figure i2s-heat" role="
+    >>> print(layer_lines([Line("g0", [LayerValue(0, 1.0, "a"), LayerValue(1, 2.0, "b")])], "two", "", "scale")[:58])
+    <svg viewBox="0 0 760 260" class="plot" role="img"><title>
 
->>> rows = [BarRow("errors", (Share(3, "bad", "3 files"),), "3"), BarRow("none", (), "0")]
->>> bar_rows(rows, "two rows", "")[:56]
-'<svg viewBox="0 0 900 44" class="bar-rows" role="img"><t'
+    >>> print(heat_map(["a"], ["x"], [[HeatCell(10, "10", True)]], "one", "", across="read", down="made")[:60])
+    <svg viewBox="0 0 216 80" class="i2s-figure i2s-heat" role="
+
+    >>> rows = [BarRow("errors", (Share(3, "bad", "3 files"),), "3"), BarRow("none", (), "0")]
+    >>> bar_rows(rows, "two rows", "")[:56]
+    '<svg viewBox="0 0 900 44" class="bar-rows" role="img"><t'
 """
 
 from __future__ import annotations
@@ -222,7 +231,6 @@ def _place(at: int, per: float, lines: int) -> tuple[int, float]:
 
 
 # --- dot plot --------------------------------------------------------------------------------------------------------
-# Draws measurements as SVG: a line for each measured quantity, with a dot and its range for each series.
 
 DOT_PLOT_WIDTH: Final = 720
 DOT_PLOT_LEFT: Final = 300
@@ -324,7 +332,7 @@ def _short(value: float) -> str:
 
 
 # --- small plots -----------------------------------------------------------------------------------------------------
-# Draws small plots for display side by side, as SVG: ranks against ranks, and values by layer.
+# Ranks against ranks, and values by layer.
 
 #: Side of a plot of ranks, size of its points, and the margin around them.
 SIDE: Final = 160
@@ -403,7 +411,7 @@ def _column(shares: Sequence[Share], x: float, step: float) -> str:
 
 
 # --- layer lines -----------------------------------------------------------------------------------------------------
-# Draws values by layer as SVG: a line for each kind of tensor, on a logarithmic axis, with a legend outside.
+# The axis is logarithmic, the legend outside.
 
 LAYER_LINES_WIDTH: Final = 760
 HEIGHT: Final = 260
@@ -479,9 +487,9 @@ def _mark(style: str, each: LayerValue, x: float, up: Callable[[float], float], 
 
 
 # --- curves ----------------------------------------------------------------------------------------------------------
-# Draws curves as SVG: values over steps, on a logarithmic axis, with the names of the curves at their ends.
+# Values over steps are on a logarithmic axis; the names of the curves are at their ends.
 #
-# A drawing in a separate file contains its own colors, for light and dark.
+# A drawing in a separate file (`alone`) contains its own colors, for light and dark.
 
 #: Colors of a drawing in a separate file: text and curves on the page's background.
 STYLE: Final = (
@@ -550,7 +558,7 @@ def alone(svg: str, style: str = STYLE) -> str:
 
 
 # --- heat map --------------------------------------------------------------------------------------------------------
-# Draws a table of numbers as SVG: the larger a number, the deeper its cell, on a logarithmic scale.
+# The larger a number, the deeper its cell, on a logarithmic scale.
 
 #: Width and height of a cell, and the room for the names of rows and of columns.
 CELL_WIDTH: Final = 96
@@ -620,7 +628,7 @@ def _cell(x: float, y: float, cell: HeatCell, depth: float) -> str:
 
 
 # --- bar rows --------------------------------------------------------------------------------------------------------
-# Draws horizontal bars as SVG: a row for each name, its parts side by side, all on one scale.
+# A row for each name, its parts side by side, all on one scale.
 
 #: Height of a row and of its bar; where names end, and the width of the words at the end.
 ROW: Final = 22

@@ -1,10 +1,11 @@
-"""This module writes SVG as text: elements with escaped attributes, and drawings with a title and a description.
+"""SVG as text: elements with escaped attributes, drawings with a title and a description, and the colors.
 
 Title and description serve readers who cannot see the drawing. Colors come from classes, so one style sheet serves
 light and dark. A drawing refers to nothing outside, and all text is escaped.
 
-    >>> print(drawing(10, 4, "two <halves>", "", rect(0, 0, 5, 4, "a", "left")))
-    <svg viewBox="0 0 10 4" role="img"><title>two &lt;halves&gt;</title><path class="a" d="M0 0h5v4h-5z"><title>left</title></path></svg>
+    >>> print(drawing(10, 4, "two <halves>", "", rect(0, 0, 5, 4, "a", "left")).replace("<path", "\n<path"))
+    <svg viewBox="0 0 10 4" role="img"><title>two &lt;halves&gt;</title>
+    <path class="a" d="M0 0h5v4h-5z"><title>left</title></path></svg>
 """
 
 from __future__ import annotations
@@ -78,10 +79,10 @@ def drawing(width: float, height: float, says: str, more: str, *children: str, s
 
 
 # --- palette ---------------------------------------------------------------------------------------------------------
-# Declares the colors of all drawings, for light and dark backgrounds, and writes them as CSS variables.
+# The colors, for light and dark backgrounds, written as CSS variables.
 #
-# Reports and the site use the same classes; they differ only in what decides about dark colors: the system, or the theme
-# of the site.
+# Reports and the site use the same classes; they differ only in what decides about dark colors: the system, or the
+# theme of the site.
 
 #: Variables with their colors on a light and a dark background. `c` are codes, `g` groups of lines.
 COLORS: Final[dict[str, tuple[str, str]]] = {

@@ -1,6 +1,6 @@
-"""This module writes lines of styled pieces: plain text to a pipe or a file, on a terminal in color and cut to its width.
+"""Lines of styled pieces: plain text to a pipe or a file, on a terminal in color and cut to its width.
 
-Text that comes from a file must have been escaped before it becomes a `Piece`.
+Text that comes from a file must have been escaped before it becomes a `Piece`. `table` makes such lines of rows:
 
     >>> from i2s_spec.draw.terminal import plain
     >>> columns = (Column("name"), Column("bytes", right=True))
@@ -9,10 +9,12 @@ Text that comes from a file must have been escaped before it becomes a `Piece`.
       a.weight     12
       b         4,096
 
->>> sparkline([1, 2, None, 4], 1, 4, blocks=True), sparkline([1, 2, None, 4], 1, 4, blocks=False)
-('▁▃ █', '_- #')
->>> shares([1, 2, 1, 0], 8, blocks=False)
-'--0000++'
+`sparkline` and `shares` draw values as a line of characters:
+
+    >>> sparkline([1, 2, None, 4], 1, 4, blocks=True), sparkline([1, 2, None, 4], 1, 4, blocks=False)
+    ('▁▃ █', '_- #')
+    >>> shares([1, 2, 1, 0], 8, blocks=False)
+    '--0000++'
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ def _is_terminal(stream: TextIO) -> bool:
 
 
 # --- table -----------------------------------------------------------------------------------------------------------
-# Lays out tables: aligned columns of plain text, as wide as their contents or as a terminal allows.
+# Aligned columns of plain text, as wide as their contents or as a terminal allows.
 #
 # Cells are text that is escaped already; their widths are counted in columns of a terminal.
 
@@ -134,7 +136,7 @@ def _line(
 
 
 # --- sparkline -------------------------------------------------------------------------------------------------------
-# Draws values as a line of characters: blocks if the stream can encode them, else ASCII.
+# Blocks if the stream can encode them, else ASCII.
 
 #: Characters by ascending value.
 BLOCKS: Final = "▁▂▃▄▅▆▇█"

@@ -1,9 +1,11 @@
-"""This module converts values to text: escaped untrusted text, numbers, sizes, faults.
+r"""Values as text: untrusted text escaped, numbers, sizes and faults in words, JSON, and hex dumps.
 
->>> print(visible("\x1b]52;c;...\x07"))
-'\x1b]52;c;...\x07'
->>> size_words(1_187_801_280), count_words(2_412_820_480)
-('1.11 GiB', '2.41 B')
+    >>> print(visible("\x1b]52;c;...\x07"))
+    '\x1b]52;c;...\x07'
+    >>> size_words(1_187_801_280), count_words(2_412_820_480)
+    ('1.11 GiB', '2.41 B')
+
+`made_by` says what made a page; `rows` draws bytes:
 
     >>> for row in rows(b"GGUF\x03", 0x1e, 8): print(f"{row.address:04x}  {row.hex}  |{row.ascii}|")
     0018                    47 47  |      GG|
@@ -168,7 +170,7 @@ def _strict(value: Any) -> Any:
 
 
 # --- made by ---------------------------------------------------------------------------------------------------------
-# What made a page: the program, its version, when, and by which command.
+# The program that made a page, its version, when, and by which command.
 
 #: Characters of a command that are shown.
 COMMAND = 400
@@ -196,7 +198,7 @@ def made_by(command: str = "") -> str:
 
 
 # --- hexdump ---------------------------------------------------------------------------------------------------------
-# Draws bytes as rows of hex and ASCII in which a byte is always in the column of its address.
+# Rows of hex and ASCII, in which a byte is always in the column of its address.
 #
 # Rows begin at multiples of their width; columns of other bytes stay empty, so that the rows of neighboring fields are
 # aligned.

@@ -10,7 +10,6 @@ from textwrap import dedent
 from typing import Final
 
 from i2s_spec.exports import c_blocks
-from i2s_spec.exports import c_blocks as c_meanings
 from i2s_spec.exports.javascript import in_c
 from i2s_spec.exports.json_form import Shape, fixed_offsets, records, value_shapes
 from i2s_spec.schema import limits
@@ -32,7 +31,7 @@ def text() -> str:
         _decoder(),
         c_blocks.text(),
         walker_text(),
-        c_meanings.meanings_text(),
+        c_blocks.meanings_text(),
         _FOOT,
     ]
     return "\n".join(parts)

@@ -218,10 +218,10 @@ def shape(construct: Construct) -> Shape:
         return Shape("string", NUMBERS[construct.length.code])
     if isinstance(construct, Many):
         counted: Any = construct.count(_Asked())
-        return Shape("repeat", count=".".join(counted._path), item=shape(construct.subcon))
+        return Shape("repeat", count=".".join(counted._path), item=shape(construct.subcon))  # noqa: SLF001
     if isinstance(construct, Switch):
         chosen: Any = construct.keyfunc(_Asked())
-        return Shape("choice", count=".".join(chosen._path))
+        return Shape("choice", count=".".join(chosen._path))  # noqa: SLF001
     if isinstance(construct, container.ArrayValue):
         return Shape("array", "u64")
     if isinstance(construct, container.RestOfFile):

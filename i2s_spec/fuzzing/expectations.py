@@ -26,8 +26,8 @@ from i2s_spec.fuzzing.bounded_process import Outcome
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.rule import REGISTRY, Finding, Severity
-from i2s_spec.linter.rules import all_rules
+from i2s_spec.linter.rule import Finding, Severity
+from i2s_spec.linter.rules import REGISTRY, all_rules
 from i2s_spec.schema import limits
 from i2s_spec.schema.architectures import PREFIXES
 from i2s_spec.schema.types import I2_S, READINGS

@@ -1,12 +1,14 @@
-"""This module defines how a file is written so that it is complete under its name or not there at all.
+"""Files that are complete under their name or not there at all, and the removal of what killed runs left.
 
-The bytes go into a temporary file in the same folder, which is flushed to the disk and only then given the name; what
-fails or is interrupted before leaves neither a trace nor a change; what a run leaves that is killed, the next one that
-writes the same file removes. Without `force` no file is ever replaced, also not
-one that appears in the meantime: the name is then given by a hard link, which the kernel refuses if it is taken.
+The bytes go into a temporary file in the same folder, which is flushed to the disk and only then given the name. What
+fails or is interrupted before leaves neither a trace nor a change; what a killed run leaves, the next one that writes
+the same file removes. Without `force` no file is ever replaced, also not one that appears in the meantime: the name is
+then given by a hard link, which the kernel refuses if it is taken.
 
     with OutputFile("model.gguf", size=4096) as output:
         output.write(data)
+
+`unfinished_folder` and `publish_folder` do the same for folders.
 """
 
 from __future__ import annotations
@@ -269,11 +271,9 @@ def _sync_folder(folder: str) -> None:
 
 
 # --- unfinished ------------------------------------------------------------------------------------------------------
-# Recognizes what a killed run left: files and folders under temporary names that no process writes any more.
-#
-# A temporary name is that of the result with a dot before it, and 16 hexadecimal digits and `.part` after it. Who writes
-# holds a lock on it, which the system takes back when the process ends, however it ends. The next run that writes the
-# same result removes what bears such a name and is not locked.
+# A temporary name is that of the result with a dot before it, and 16 hexadecimal digits and `.part` after it. Who
+# writes holds a lock on it, which the system takes back when the process ends, however it ends. The next run that
+# writes the same result removes what bears such a name and is not locked.
 
 try:
     import fcntl

@@ -1,4 +1,4 @@
-"""This module swaps bytes: the one place where key-values, tails and tensors change their byte order.
+"""Byte swapping: the one place where key-values, tails and tensors change their byte order.
 
 A big-endian file has everything big-endian (clause 2.3): header, key-values, tensor infos, and the words inside the
 tensors. Which bytes of a tensor are words is declared with its type; of I2_S it is the scale alone (clause 6.1), since

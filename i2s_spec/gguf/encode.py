@@ -1,4 +1,4 @@
-"""This module defines how a value becomes the bytes of a key-value: the type that is meant, and the value in it.
+"""Values and tensors as bytes: the type of a value and its key-value, a tensor's info and the chunks of its data.
 
 A value is checked against its type before any of it is written: a number that does not fit is refused, never cut, and
 no NaN and no odd text is changed on its way (clause 2.5).
@@ -284,7 +284,7 @@ def unsigned(array: np.ndarray[Any, Any]) -> np.dtype[Any]:
 
 
 # --- encode tensor ---------------------------------------------------------------------------------------------------
-# How a tensor becomes bytes: its name, type and shape are checked, its data is made in parts.
+# Tensors: name, type and shape are checked, data is made in parts.
 #
 # Data may be bytes, an array or a callable; whichever it is, what comes out are chunks of bytes, counted against those
 # that type and shape take (clauses 2.6, 2.7; 5.2 for I2_S).

@@ -1,7 +1,8 @@
-"""This module defines what is known of an open file: its header's index, and the source that holds the rest.
+"""What is known of an open file: its header's index, the source that holds the rest, and the key-values.
 
 One pass of the scanner notes where every key-value and every tensor info lies. `HeaderIndex` gives them by number, as
-records whose fields have names and spans, and by name. The key-values and tensors of a file hold it in place of the file.
+records whose fields have names and spans, and by name. `Metadata`, the key-values by name, and `tensor.Tensors` hold it
+in place of the file.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class HeaderIndex:
 
 
 # --- metadata --------------------------------------------------------------------------------------------------------
-# The key-values of an open file: where each is, and its value, decoded when it is asked for.
+# Where each key-value is, and its value, decoded when it is asked for.
 
 
 class Metadata(Mapping[str, Any]):

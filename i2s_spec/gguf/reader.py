@@ -1,4 +1,4 @@
-"""This module defines how a GGUF file is read: `open` indexes its header, everything else is fetched when asked for.
+"""Reading of a GGUF file: `open` indexes its header, everything else is fetched when asked for.
 
 Opening costs one linear pass over the header and keeps only where things are. Keys and tensors are then looked up by
 name; values, strings and tensor bytes are read and decoded on access, each bounded by what the file holds.

@@ -1,11 +1,14 @@
-"""This module defines where bytes come from: a file by bounded reads, a buffer, a seekable stream, or a map.
+"""Sources of bytes: a file by bounded reads, a buffer, a seekable stream, or a map; and ranges of them.
 
 A `Source` has a size that was fixed when it was opened and serves exact ranges of it. A file is never mapped unless the
 caller says that it is trusted: a map of a file that shrinks kills the process, a bounded read gives an error. Nothing
 but regular files is opened; a FIFO or a device would block or never end.
 
->>> len(huge_pages(3)) >= 3
-True
+`read_regular` reads a small file whole, `chunks` and `read_spans` read ranges, and `huge_pages` gives memory to read
+into:
+
+    >>> len(huge_pages(3)) >= 3
+    True
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ Origin = Any
 #: Of `os.open`. O_NONBLOCK: opening a FIFO must not wait for its writer; it is refused then.
 FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
-#: How much `ranges.chunks` and copies read at a time.
+#: How much `chunks` and copies read at a time.
 CHUNK = 1 << 20
 
 
@@ -394,7 +397,7 @@ def _shrank(at: int, size: int) -> FormatError:
 
 
 # --- regular file ----------------------------------------------------------------------------------------------------
-# Opens files that are read whole: regular ones, of a bounded size, which are more than holes.
+# Files that are read whole: regular ones, of a bounded size, which are more than holes.
 
 
 def open_regular(path: str | os.PathLike[str], most: int | None = None) -> BinaryIO:
@@ -449,7 +452,7 @@ def require_written(source: Source) -> None:
 
 
 # --- ranges ----------------------------------------------------------------------------------------------------------
-# Ranges of a source: one in parts, many by few reads, of a server no more than a sample may cost.
+# One range in parts, many by few reads, and of a server no more than a sample may cost.
 
 #: Bytes between two ranges that are read with them.
 NEAR = 1 << 12

@@ -1,4 +1,4 @@
-"""This module looks at arrays of strings without decoding them: what is empty, repeated, too long, or not as it should be.
+"""Arrays of strings, examined without decoding: what is empty, repeated, too long, or not as it should be.
 
 A vocabulary has 128,256 tokens and 280,147 merges; as Python strings they would take longer to make than all other
 rules of the linter take. `look` walks over their bytes once, `definition` says on a list what it finds.
@@ -6,6 +6,8 @@ rules of the linter take. `look` walks over their bytes once, `definition` says 
     >>> seen = definition([b"a", b"b c", b"", b"a"], [b"b c"])
     >>> seen.empty, seen.first_empty, seen.same, seen.found
     (1, 2, (0, 3), (1,))
+
+`text_decoded` tells that a whole file went through a text decoder.
 """
 
 from __future__ import annotations
@@ -235,7 +237,7 @@ def _changed(at: int, stop: int) -> FormatError:
 
 
 # --- text decoded ----------------------------------------------------------------------------------------------------
-# Tells that a file went through a text decoder: all of it is UTF-8, which files of weights are not (12.1).
+# All of such a file is UTF-8, which files of weights are not (12.1).
 
 #: How many bytes are looked at from the start, and in each of so many windows through the rest of the file.
 _HEAD: Final = 1 << 16

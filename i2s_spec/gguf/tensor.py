@@ -1,4 +1,7 @@
-"""This module defines the tensors of an open file: the table of their infos, and their bytes, read when asked for."""
+"""The tensors of an open file: the table of their infos, and their bytes, read when asked for.
+
+`Tensors` maps names to `Tensor`s, and decides what a type number means where it means several types.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This module decodes the data of a tensor: plain values, trits, and weights; it is loaded when they are asked for."""
+"""The decoded data of a tensor: plain values, weights, and trits; loaded only when they are asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This module defines how a GGUF file is written: what is added is checked at once, what is written is streamed.
+"""Writing of a GGUF file: what is added is checked at once, what is written is streamed.
 
 A writer is strict: what it writes breaks no rule of the container (clauses 2.2 to 2.7). Key-values are kept encoded;
 tensor data may be given as a callable that makes it when its turn comes, so that a file of any size is written with a

@@ -1,16 +1,28 @@
-"""Golden outputs: the value of every step of a forward pass, recorded; and the comparison that finds the first wrong one.
+"""Golden outputs: the value of every step of a forward pass, and the comparison that finds the first wrong one.
 
     record(model, tokens, "golden/")
     compare("golden/", "theirs.npz", model="model.gguf").verdict
 
-records     a model runs, a record comes out: the header, the taps, llama.cpp's own forms
-candidates  another runtime's values from wherever they were dumped, under the record's names and in its shapes
-replay      one value beside what its inputs give: the integers in it, how far off it may be, how far it is
-diagnosis   known mistakes as changes of a model, patterns of wrong values, and which of these explains one
-modes       compare, and its three modes: op-replay, layer-forced, free-running
-report      the result as text, JSON, Markdown and HTML
+Each line imports only what is below it:
 
-Each folder imports only those above it in this list.
+    report             text, JSON, Markdown, HTML; the heat map and the plots of drift
+      report_text      what all reports say, in words
+    comparison         compare: checks what is compared, and runs one of three modes
+      free_running     the record's values beside the candidate's as they stand
+      layer_forced     every layer computed from what the candidate has at its entry
+      op_replay        every operation computed from the candidate's own inputs
+    diagnosis/         which known mistake or pattern explains a wrong value
+    candidate          the two sides: Record, whose digests are checked, and Candidate in its shapes
+      tap_names        the names that the same value has in different programs
+      dumps            taps from wherever another runtime wrote them
+    replay             Replayer: one value computed again
+    result             what a comparison gives: Comparison, TapResult, Diagnosis; the verdict in a sentence
+      tolerance        how far off a value may be, by operation, layer and model
+      code_flips       integer sums explained by codes at a rounding boundary
+      metrics          how far off a value is
+    recording          record: a model runs, a record comes out
+      llama_cpp        the text of eval-callback and the file of --kl-divergence-base
+      store            records on disk; taps, digests, statistics
 """
 
 from __future__ import annotations

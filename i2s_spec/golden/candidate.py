@@ -1,4 +1,9 @@
-"""This module holds the two sides of a comparison: a record, whose digests are checked, and a candidate in its shapes."""
+"""The two sides of a comparison: a record, whose digests are checked, and a candidate in its names and shapes.
+
+A `Record` reads what `recording` wrote. A `Candidate` is a dump of another runtime: it finds each value under the name
+that the runtime gives it (`tap_names`), brings it into the record's shape, and recognizes logits that are written as
+log-probabilities (clause 10.4).
+"""
 
 from __future__ import annotations
 
@@ -315,10 +320,9 @@ def only_known(value: Any, rows: int | None) -> Any:
 
 
 # --- reshape ---------------------------------------------------------------------------------------------------------
-# Brings a candidate's values into the shape of the record's: axes, rows, padding (clause 10.4).
-#
-# Runtimes lay the same numbers out in different ways: with ggml's order of dimensions, heads first, all in one row, with
-# columns that are only there to fill a block, or with the rows of the last tokens only. What was done is said.
+# Runtimes lay the same numbers out in different ways: with ggml's order of dimensions, heads first, all in one row,
+# with columns that are only there to fill a block, or with the rows of the last tokens only. Each reading says what was
+# done.
 
 #: Columns that a runtime may add to scores to fill a block.
 MOST_PADDING: Final = 256
@@ -404,11 +408,9 @@ def _padding(shape: tuple[int, ...], want: tuple[int, ...]) -> tuple[int, ...] |
     return None
 
 
-# --- log probabilities -----------------------------------------------------------------------------------------------
-# Recognizes log-probabilities: logits of which each row was shifted by a constant (clause 10.4).
-#
-# Servers give the logarithm of each token's probability, not its logit. The two differ by one number for each row, which no
-# choice of a token depends on; so rows are compared after a shift to the mean of the wanted row.
+# --- log-probabilities -----------------------------------------------------------------------------------------------
+# Servers give the logarithm of each token's probability, not its logit. The two differ by one number for each row,
+# which no choice of a token depends on; so rows are compared after a shift to the mean of the wanted row.
 
 #: How far from 1 the probabilities of a row may sum up, as a logarithm: servers print few digits.
 ROOM: Final = 1e-3

@@ -1,9 +1,10 @@
-"""This module explains integer sums: from a plain float dump, which codes must have flipped, and whether that is all (10.4).
+"""Explain integer sums: from a plain float dump, which codes must have flipped, and whether that is all (10.4).
 
-The output of a projection stands for a sum: y s / w, y being the output, s the activation scale that the input gives and
-w the weight scale, is an integer but for the rounding of y. Where it is another integer than the input's codes give, codes
-differ; two correct quantizers may differ where the product of an activation and its scale lies on a rounding boundary, and
-only there, by one step. Which of those codes flipped is solved for; where no choice of them gives the sums, they are wrong.
+The output of a projection stands for a sum: y s / w, y being the output, s the activation scale that the input gives
+and w the weight scale, is an integer but for the rounding of y. Where it is another integer than the input's codes
+give, codes differ; two correct quantizers may differ where the product of an activation and its scale lies on a
+rounding boundary, and only there, by one step. Which of those codes flipped is solved for; where no choice of them
+gives the sums, they are wrong.
 """
 
 from __future__ import annotations

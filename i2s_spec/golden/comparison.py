@@ -1,11 +1,11 @@
-"""This module compares a candidate's values with a record, and finds the first one that is wrong, and why (clause 10.4).
+"""Compare a candidate's values with a record, and find the first one that is wrong, and why (clause 10.4).
 
     compare("golden/", "theirs.npz", model="model.gguf")
 
-In *op-replay* every operation is computed again from the candidate's own inputs; in *layer-forced* mode every layer, from
-what the candidate says enters it; in *free-running* mode the record's values are compared with the candidate's, as they
-stand. Only the first needs no allowance for drift, and it is the one to use; the first two need the model, which is never
-taken from where the record says it was.
+In *op-replay* every operation is computed again from the candidate's own inputs; in *layer-forced* mode every layer,
+from what the candidate says enters it; in *free-running* mode the record's values are compared with the candidate's, as
+they stand. Only the first needs no allowance for drift, and it is the one to use; the first two need the model, which
+is never taken from where the record says it was.
 """
 
 from __future__ import annotations

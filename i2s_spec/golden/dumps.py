@@ -1,8 +1,8 @@
-"""This module reads taps from wherever they were dumped: a record, .npz, .safetensors, a folder of .npy or .bin, a text.
+"""Taps from wherever they were dumped: a record, .npz, .safetensors, a folder of .npy or .bin, a text of eval-callback.
 
-The names are llama.cpp's. A folder has one file for each tap, its name being that of the tap with `/` written `_`; a .bin
-is float32, little-endian, and tells no shape. A single .npy is the logits. Nothing in a dump is executed; arrays of objects
-are refused. What a tap's shape is can be asked before its bytes are read, so that nothing too large is read.
+The names are llama.cpp's. A folder has one file for each tap, its name being that of the tap with `/` written `_`; a
+.bin is float32, little-endian, and tells no shape. A single .npy is the logits. Nothing in a dump is executed; arrays
+of objects are refused. What a tap's shape is can be asked before its bytes are read, so that nothing too large is read.
 """
 
 from __future__ import annotations

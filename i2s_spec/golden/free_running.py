@@ -1,7 +1,8 @@
-"""This module compares free-running: the record's values with the candidate's as they stand, which drift apart (10.4).
+"""The free-running mode: the record's values beside the candidate's as they stand, which drift apart (clause 10.4).
 
 What lies before the first quantizer must agree; the first layer, but for what a flipped code may do; later ones and the
-logits, within what correct runtimes were measured to be apart. What is found here is plausible or not, seldom proven.
+logits, within the distance that was measured between correct runtimes. What is found here is plausible or not, seldom
+proven. `drift` gives the distances of layers and of the result, whatever the mode.
 """
 
 from __future__ import annotations

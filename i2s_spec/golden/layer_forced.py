@@ -1,6 +1,7 @@
-"""This module compares layer by layer: each layer of the reference runs on what the candidate says enters it (10.4).
+"""The layer-forced mode: each layer of the reference runs on what the candidate says enters it (clause 10.4).
 
-An error stays in its layer: behind the first wrong tap of a layer the rest of it is `behind`, the next layer starts afresh.
+An error stays in its layer: behind the first wrong tap of a layer the rest of it is `behind`, the next layer starts
+afresh.
 """
 
 from __future__ import annotations

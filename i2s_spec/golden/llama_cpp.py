@@ -1,8 +1,13 @@
-"""This module writes and reads the text that llama.cpp's eval-callback prints: for each node its sources, a corner, a sum.
+"""The two forms of llama.cpp, written and read: the text of eval-callback, and the base of --kl-divergence.
 
-A line names a node, then come its numbers with four decimals, of each dimension the first three and the last three where
-there are more than six, then a sum. What the sum is of depends on the version: of the fork of 2025 the numbers that are
-shown, elsewhere of all. Shapes are in ggml's order, four numbers always. A name that a graph gives twice is printed twice.
+The text has for each node its sources, a corner of its values, and a sum. A line names a node, then come its numbers
+with four decimals, of each dimension the first three and the last three where there are more than six, then a sum. What
+the sum is of depends on the version: of the fork of 2025 the numbers that are shown, elsewhere of all. Shapes are in
+ggml's order, four numbers always. A name that a graph gives twice is printed twice. `GGML_OPS` has what ggml calls the
+operations of our graphs.
+
+The base is the file of llama-perplexity's `--kl-divergence-base`: the log-probabilities of a text, with which the stock
+tool compares any build.
 
 Source: `ggml_debug` and `ggml_print_tensor` in examples/eval-callback, `common_debug_cb_eval` in common/debug.cpp.
 """
@@ -196,7 +201,7 @@ def _number(text: str) -> float | None:
 
 
 # --- ggml ops --------------------------------------------------------------------------------------------------------
-# What ggml calls the operations of our graphs, so that texts of either can be held together.
+# With these names, texts of either program can be held together.
 
 
 class GgmlOp(NamedTuple):
@@ -230,14 +235,12 @@ GGML_OPS: Final[Mapping[str, GgmlOp]] = {
 }
 
 
-# --- kl base ---------------------------------------------------------------------------------------------------------
-# And reads the file of llama-perplexity's `--kl-divergence-base`: the log-probabilities of a text.
-#
-# The stock tool compares any build with it (`--kl-divergence`). The file holds `_logits_`, the size of a chunk (u32), of the
-# vocabulary and the number of chunks (i32), the tokens of all chunks (i32), then for each chunk the rows of the tokens that
-# it scores: a float32 step, a float32 least log-probability, and for each token of the vocabulary a u16. Little-endian. A row
-# is an even number of u16. The first token of a chunk is the vocabulary's first token where models want one: the tool puts it
-# there when it evaluates a chunk, and stores what the text has; here it is stored as it was evaluated.
+# --- the base of --kl-divergence -------------------------------------------------------------------------------------
+# The file holds `_logits_`, the size of a chunk (u32), of the vocabulary and the number of chunks (i32), the tokens of
+# all chunks (i32), then for each chunk the rows of the tokens that it scores: a float32 step, a float32 least
+# log-probability, and for each token of the vocabulary a u16. Little-endian. A row is an even number of u16. The first
+# token of a chunk is the vocabulary's first token where models want one: the tool puts it there when it evaluates a
+# chunk, and stores what the text has; here it is stored as it was evaluated.
 #
 # Source: `llama-perplexity` (examples/perplexity), its functions `process_logits` and `log_softmax`.
 

@@ -1,4 +1,4 @@
-"""This module measures how far a value is from another one, element by element and as a whole (clause 10.4)."""
+"""How far a value is from another one, element by element and as a whole (clause 10.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""This module compares by op-replay: every tap against what the candidate's own inputs give (clause 10.4)."""
+"""The op-replay mode: every tap beside what the candidate's own inputs give (clause 10.4).
+
+`run` replays every tap; `first_cause` and `explain_by_replay` find, for the other modes too, the first tap that its own
+inputs do not give.
+"""
 
 from __future__ import annotations
 

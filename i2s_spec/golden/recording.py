@@ -1,9 +1,11 @@
-"""This module makes records: a model runs over tokens, and everything that it computes on the way is kept (clause 10.2).
+"""Make records: a model runs over tokens, and everything that it computes on the way is kept (clause 10.2).
 
-Layer after layer, so that no more than one layer's values are in memory.
+It runs layer after layer, so that no more than one layer's values are in memory.
 
     m = load_model("model.gguf")
     record(m, [1, 5, 9], "golden/")
+
+The header counts the activation codes at which two correct quantizers may differ: `count_ambiguous`.
 """
 
 from __future__ import annotations
@@ -18,8 +20,7 @@ import numpy as np
 
 from i2s_spec._version import __version__
 from i2s_spec.errors import SettingError, counted, quote
-from i2s_spec.golden import llama_cpp as divergence
-from i2s_spec.golden.llama_cpp import GGML_OPS, Sum, node_text
+from i2s_spec.golden.llama_cpp import GGML_OPS, BaseWriter, Sum, node_text, rows_of
 from i2s_spec.golden.store import LOGITS, TEXT, Form, NewRecord
 from i2s_spec.model.forward import Model
 from i2s_spec.model.graph import TOKENS, base
@@ -88,8 +89,8 @@ def record(
         if kl_base:
             first = len(ids) // 2
             with open(new.path(LOGITS), "wb") as file:
-                rows = writer.result[first : first + divergence.rows_of(len(ids))]
-                divergence.BaseWriter(file, [ids.tolist()], rows.shape[-1]).add(rows)
+                rows = writer.result[first : first + rows_of(len(ids))]
+                BaseWriter(file, [ids.tolist()], rows.shape[-1]).add(rows)
         header = {**header_of(model, ids), "text": source, "set": "light" if light else "full",
                   "bitlinear": writer.ambiguous}  # fmt: skip
         model.file.require_unchanged()
@@ -228,7 +229,7 @@ def described(header: dict[str, Any]) -> str:
 
 
 # --- rounding --------------------------------------------------------------------------------------------------------
-# Finds activation codes so near a rounding boundary that two correct quantizers may differ there (10.4).
+# Codes so near a rounding boundary that two correct quantizers may differ there (clause 10.4).
 
 #: How far, in units of a code, a product may be from a rounding boundary for two correct quantizers to differ.
 AMBIGUOUS: Final = 127 * 2.0**-23

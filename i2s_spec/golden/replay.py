@@ -1,9 +1,9 @@
-"""This module replays operations: each value of a candidate is computed again from the candidate's own inputs (clause 10.4).
+"""Replay operations: compute each value of a candidate again from the candidate's own inputs (clause 10.4).
 
-So nothing drifts: an operation that is right gives what it gives whatever happened before it. Where a candidate lacks an
-input, the operation that makes it is replayed as well, back to the values that the candidate has: what is replayed
-together is the *reach* of a value. A reach with other projections in it is held to wider limits, since a code that flips
-in one of them changes everything after it.
+So nothing drifts: an operation that is right gives what it gives whatever happened before it. Where a candidate lacks
+an input, the operation that makes it is replayed as well, back to the values that the candidate has: what is replayed
+together is the *reach* of a value. A reach with other projections in it is held to wider limits, since a code that
+flips in one of them changes everything after it.
 
 The integer stage of a projection is checked as integers (`code_flips`).
 """

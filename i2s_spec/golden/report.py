@@ -1,6 +1,8 @@
-"""Comparisons as reports: text for people, JSON for programs, Markdown for comments, a page of HTML with a plot.
+"""Comparisons as reports: text for people, JSON for programs, Markdown for comments, a page of HTML with pictures.
 
-Whatever comes from a record or a dump is escaped here, as everywhere at the edge.
+Whatever comes from a record or a dump is escaped here, as everywhere at the edge. `report` writes any of `FORMATS`; the
+words and the first three forms are those of `report_text`. The page and its two pictures are made here: the heat map of
+all taps, and the plot of drift.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def report(result: Comparison, form: str = "text", command: str = "") -> Iterato
 
 
 # --- page ------------------------------------------------------------------------------------------------------------
-# The report as one page of HTML: no script, nothing from elsewhere, light and dark as the reader has it.
+# No script, nothing from elsewhere, light and dark as the reader has it.
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --back: #fff; --text: #1b1f24; --dim: #667; --line: #d5d9df; --good: #1a7f37;
@@ -136,8 +138,8 @@ def page_lines(result: Comparison, command: str = "") -> Iterator[str]:
     yield f"<footer>{made_by(command)}</footer>\n</body>\n</html>\n"
 
 
-# --- heat ------------------------------------------------------------------------------------------------------------
-# Draws the drift of every tap as a heat map: a line for each kind of tap, a column for each layer.
+# --- heat map --------------------------------------------------------------------------------------------------------
+# The drift of every tap: a line for each kind of tap, a column for each layer.
 
 #: Relative L2 distances that are drawn palest and deepest.
 PALE: Final = 1e-8
@@ -241,7 +243,7 @@ def _depth(share: float) -> float:
 
 
 # --- plot ------------------------------------------------------------------------------------------------------------
-# Draws how far a candidate drifts from a record, as SVG: relative L2 on a logarithmic axis.
+# The drift of a candidate from a record, as SVG: relative L2 on a logarithmic axis.
 
 WIDTH: Final = 800
 HEIGHT: Final = 280

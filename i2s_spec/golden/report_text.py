@@ -1,4 +1,8 @@
-"""This module words what all reports of a comparison say, and chooses what they show."""
+"""The words of all reports of a comparison, and the reports that are text: for people, for comments, for programs.
+
+`title`, `about`, `first_wrong`, `diagnosis_words` and `rows` word a result and choose what is shown of it;
+`text_lines`, `markdown_lines` and `json_lines` are whole reports.
+"""
 
 from __future__ import annotations
 
@@ -162,7 +166,7 @@ def number(value: float | None) -> str:
 
 
 # --- text ------------------------------------------------------------------------------------------------------------
-# The report for people: the verdict first, what explains it, then a table.
+# For people: the verdict first, what explains it, then a table.
 
 _STYLES: Final = {"wrong": "bold red", "behind": "red", "flips": "yellow", "ok": "green"}
 
@@ -213,7 +217,7 @@ def text_lines(result: Comparison) -> Iterator[str]:
 
 
 # --- markdown --------------------------------------------------------------------------------------------------------
-# The report for comments on pull requests and issues: GitHub's Markdown.
+# For comments on pull requests and issues: GitHub's Markdown.
 
 
 def markdown_lines(result: Comparison) -> Iterator[str]:
@@ -251,8 +255,8 @@ def _markdown_text(text: str) -> str:
     return escaped
 
 
-# --- structured ------------------------------------------------------------------------------------------------------
-# The report for programs: one JSON document, described by `compare.schema.json` of the package.
+# --- json ------------------------------------------------------------------------------------------------------------
+# For programs: one JSON document, described by `compare.schema.json` of the package.
 
 #: What a document repeats of the record's header.
 _HEADER: Final = ("profile", "weights", "architecture", "activation", "dialect", "token_ids")

@@ -1,4 +1,4 @@
-"""This module defines what a comparison gives: of each tap what became of it, and what it amounts to (clause 10.4)."""
+"""The result of a comparison: the status of each tap, the groups of wrong taps, and the verdict (clause 10.4)."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class Comparison:
 
 
 # --- summary ---------------------------------------------------------------------------------------------------------
-# What a comparison amounts to: wrong taps by what explains them, and the verdict in one sentence.
+# Wrong taps are grouped by what explains them, and the verdict is one sentence.
 
 
 def grouped(result: Comparison) -> list[Group]:

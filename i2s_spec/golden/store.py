@@ -1,11 +1,12 @@
-"""This module keeps records on disk: a folder that is complete under its name or not there at all (clause 10.2).
+"""Records on disk: a folder that is complete under its name or not there at all (clause 10.2); and the taps in it.
 
     golden.json          what was computed: profile, identity of the weights, architecture, tokens; of each tap its digest
     taps.safetensors     the taps, or taps.npz
     eval-callback.txt    on request: the same in the form of llama.cpp's eval-callback
     logits.kld           on request: the file of llama-perplexity's --kl-divergence-base
 
-The header says which taps are stored; of the others it has the digest and statistics.
+The header says which taps are stored; of the others it has the digest and statistics. `NewRecord` writes a record, and
+`read_header` reads its header. A `Tap` is one value, or the corner of it that a text shows.
 """
 
 from __future__ import annotations
@@ -245,7 +246,7 @@ def taps_file(folder: str | os.PathLike[str]) -> Path | None:
 
 
 # --- tap -------------------------------------------------------------------------------------------------------------
-# A tap: one value of a graph, with what is known of it (clause 10.1).
+# One value of a graph, with what is known of it (clause 10.1).
 
 #: Values that a header shows of the start and of the end of a tap of floats.
 SHOWN = 3

@@ -1,13 +1,18 @@
-"""This module says which names the same value has in different programs (clause 10.4).
+"""The names that the same value has in different programs, and which value of a dump is which of a record (10.4).
 
-Ours are those of llama.cpp's fork of 2025. A name is tried as it is; then the words of `ALIASES` for the word in it; then
-what Hugging Face calls the module whose output the value is. A new name is one entry here.
+Ours are the names of llama.cpp's fork of 2025. `matched` tries a name as it is; then the words of `ALIASES` for the
+word in it; then what Hugging Face calls the module whose output the value is. A new name is one entry here.
 
->>> list(other_names("attn_o_out-3"))[:3]
-['attn_out-3', 'kqv_out-3#1', 'model.layers.3.self_attn.o_proj']
+    >>> list(other_names("attn_o_out-3"))[:3]
+    ['attn_out-3', 'kqv_out-3#1', 'model.layers.3.self_attn.o_proj']
 
->>> in_order(["Qcur-0", "Qcur-0#1", "Qcur-0#2"], ["Qcur-0", "Qcur-0#1"], lambda name: name == "Qcur-0#1", lambda *_: False)
-{'Qcur-0': 'Qcur-0', 'Qcur-0#2': 'Qcur-0#1'}
+Dumps of arrays tell names and no operations: `named_by_runtimes` then finds names that only runtimes have, and
+`repeated` values that share one name. A dump that says how each value was made is matched by that:
+`matched_by_operation`.
+
+    >>> ours, theirs = ["Qcur-0", "Qcur-0#1", "Qcur-0#2"], ["Qcur-0", "Qcur-0#1"]
+    >>> in_order(ours, theirs, lambda name: name == "Qcur-0#1", lambda *_: False)
+    {'Qcur-0': 'Qcur-0', 'Qcur-0#2': 'Qcur-0#1'}
 """
 
 from __future__ import annotations
@@ -118,14 +123,12 @@ def matched(names: list[str], present: Iterable[str], fits: Callable[[str, str],
 
 
 # --- node names ------------------------------------------------------------------------------------------------------
-# Declares what runtimes call the values of our graphs, and with which operations of ggml they make them (10.4).
+# The callback of ggml gives a name to a node, and one name to several nodes; which of them a value is, its operation
+# says. `OPERATIONS` has the operations of ggml that give what one of ours gives. `NODE_NAMES` has the names that are
+# not ours, by runtime, version and architecture. A new runtime is some entries here.
 #
-# The callback of ggml gives a name to a node, and one name to several nodes; which of them a value is, its operation says.
-# `OPERATIONS` has the operations of ggml that give what one of ours gives. `NODE_NAMES` has the names that are not ours, by
-# runtime, version and architecture. A new runtime is some entries here.
-#
-# Sources: dumps of the fork at 406a5036, and the graphs of the others as read: ggml-org/llama.cpp src/llama-graph.cpp and
-# src/models/bitnet.cpp (2026-09), ikawrakow/ik_llama.cpp src/llama-build-context.cpp and src/graphs (8337e4c).
+# Sources: dumps of the fork at 406a5036, and the graphs of the others as read: ggml-org/llama.cpp src/llama-graph.cpp
+# and src/models/bitnet.cpp (2026-09), ikawrakow/ik_llama.cpp src/llama-build-context.cpp and src/graphs (8337e4c).
 
 #: By the operation of our graphs, those of ggml whose node holds the same value. Views have none of their own, but for the
 #: shape in which flash attention's result is named.
@@ -218,11 +221,8 @@ def runtime_names(word: str, op: str) -> tuple[str, ...]:
 
 
 # --- shared names ----------------------------------------------------------------------------------------------------
-# Finds values under the names that only runtimes have for them (10.4), in dumps of arrays.
-#
-# Such a dump tells names and no operations. `NODE_NAMES` has what else a value is called. Where a name is that of another
-# value of ours, it is the other's if the dump has ours under another name of it, if only the other's shape fits, or if its
-# numbers are the other's.
+# `NODE_NAMES` has what else a value is called. Where a name is that of another value of ours, it is the other's if the
+# dump has ours under another name of it, if only the other's shape fits, or if its numbers are the other's.
 
 
 def named_by_runtimes(
@@ -279,10 +279,8 @@ def named_by_runtimes(
 
 
 # --- repeated names --------------------------------------------------------------------------------------------------
-# Which values those of one name are, in dumps of arrays, which tell names and no operations (10.4).
-#
-# Runtimes give a projection, its view by heads and its rotation the same name. A view has no values of its own: a dump may
-# have it, or leave it out, and so may a record.
+# Runtimes give a projection, its view by heads and its rotation the same name. A view has no values of its own: a dump
+# may have it, or leave it out, and so may a record.
 
 
 def by_name(names: Iterable[str]) -> dict[str, list[str]]:
@@ -321,11 +319,9 @@ def in_order(
 
 
 # --- by operation ----------------------------------------------------------------------------------------------------
-# Finds the values of a record in a dump that says how each was made: by operation and tensor, not by count.
-#
-# A value is a node with the right operation whose source is the tensor that the record names; or, where no tensor goes in, a
-# node with the right operation and a name that the value has in some runtime. Which of several such nodes it is, their order
-# says, and only then.
+# Values are found by operation and tensor, not by count. A value is a node with the right operation whose source is the
+# tensor that the record names; or, where no tensor goes in, a node with the right operation and a name that the value
+# has in some runtime. Which of several such nodes it is, their order says, and only then.
 
 
 class DumpedNode(NamedTuple):

@@ -1,7 +1,8 @@
-"""This module declares how far a value may be from its replay, for each operation (clause 10.4).
+"""The limits of a comparison: how far a value may be from its replay, for each operation, layer and model (10.4).
 
 A limit is an array: for each element, how far off a correct runtime may be. It depends on what goes in, since rounding
-errors grow with what is added up. Where several operations are replayed together, their limits add up.
+errors grow with what is added up. Where several operations are replayed together, their limits add up: `limit_of` and
+`loosen` give the limit of a reach.
 
 Figures: measured on correct runtimes and doubled at least; reference/forward of this project says on what.
 """
@@ -249,8 +250,8 @@ def bfloat16_limit(op: str, own: Limit) -> Limit:
     return Limit("4 steps of bfloat16", limit)
 
 
-# --- limits ----------------------------------------------------------------------------------------------------------
-# How far off a value may be that several operations were replayed for: the limit of its reach (10.4).
+# --- limits of a reach -----------------------------------------------------------------------------------------------
+# A `Replay` holds a value for which several operations were replayed together.
 
 #: How a value is checked: by its operation, by what a layer may add up to, or by what a whole model may.
 Scope = Literal["op", "layer", "model"]

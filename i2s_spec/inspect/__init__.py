@@ -1,15 +1,25 @@
-"""What is in a file, told to a person or to a program: nothing here checks, and nothing here changes a file.
+"""What is in a file, for a person or for a program: nothing here checks, and nothing here changes a file.
 
-    show           what a file is, as data (`describe`; show.schema.json)
-    show_text      the same as one page of text; show_plot as plots
-    value_preview  the beginnings of metadata values, without reading the rest
-    placement      what tensors take in the data section, by what their infos say
-    leftovers      what releases of quantizers leave in tails
-    dump/          every field of a file with its bytes, as hex, ASCII and tree, or as JSON
-    survey/        one pass over all ternary payloads: counts of codes, scales, anomalies
-    evidence/      what the weights themselves tell of how they are laid out
-    identify/      where a file comes from and how its tensors are packed, with the evidence
-    compare/       identities of files and weights, differences between files, lineage
+    show            what a file is, as data (`describe`; show.schema.json); beginnings of values, places of tensors
+    show_text       the same as one page of text, and as plots
+
+    dump            every field of a file with its bytes, as hex, ASCII and tree, or as JSON
+    dump_walk       the fields of a whole file, in the order of their bytes
+    dump_codes      the codes of single bytes of ternary tensors
+
+    survey          what one pass over all ternary payloads says: counts of codes, scales, tails, anomalies
+    survey_reader   the pass itself
+
+    identify        where a file comes from and how its tensors are packed, with the evidence
+    questions       evidence, hypotheses, questions; what is observed in a file about its origin
+    origin          is it a known release, and what wrote its metadata
+    packing         code map, tail, layout, and the program that packed the tensors
+    match_dialect   the dialect in which a tensor agrees with known weights
+
+    show_text -> show, survey_reader -> survey
+    dump      -> dump_walk -> dump_codes
+    identify  -> origin, packing, match_dialect -> questions -> survey
+                 packing -> layout_inference
 
 All of it works on a `File` that carries a fault, as far as it could be read.
 """

@@ -1,7 +1,7 @@
-"""This module draws nodes in the manner of fq: on the left the bytes of each field, on the right the tree of fields.
+"""Dumps of a file in the manner of fq: on the left the bytes of each field, on the right the tree of fields.
 
 Of a line of bytes only those of the field are shown, each in the column of its address. `document` gives the same nodes
-as data.
+as data, `NodeLabels` says what a node is, and `target` finds the part of the file that is asked for.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def _data(labels: NodeLabels, node: FieldNode) -> dict[str, Any]:
 
 
 # --- labels ----------------------------------------------------------------------------------------------------------
-# What a node is: its label in the tree and its value in words.
+# The label of a node in the tree, and its value in words.
 
 #: Characters of a text that are shown.
 TEXT: Final = 48
@@ -343,10 +343,10 @@ def _fault(error: FormatError) -> str:
 
 
 # --- selector --------------------------------------------------------------------------------------------------------
-# Finds what `i2s dump FILE WHAT` means by WHAT: a byte range, an address, a path, a key, or a tensor.
+# What `i2s dump FILE WHAT` means by WHAT: a byte range, an address, a path, a key, or a tensor.
 #
-# Nothing at all is the whole structure, with arrays and data elided. A range is written `0x1000..0x1040`, `0x1000+64` or
-# `4096:64`; a path as the dump itself writes it, such as `header`, `key_values[3].value` or `data[2].tail`.
+# Nothing at all is the whole structure, with arrays and data elided. A range is written `0x1000..0x1040`, `0x1000+64`
+# or `4096:64`; a path as the dump itself writes it, such as `header`, `key_values[3].value` or `data[2].tail`.
 
 #: What is shown of long things by default: elements of an array and lines of a text, in the whole structure and in a
 #: part of it; bytes of codes or elements of a tensor: one block of I2_S.

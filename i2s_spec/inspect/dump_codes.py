@@ -1,16 +1,18 @@
-"""This module reads single bytes of an I2_S payload: four codes, their bits, their trits, and the elements they belong to.
+"""Single bytes of ternary payloads: four codes, their bits, their trits, and the elements they belong to.
 
-It shows the canonical layout (interleave-128, clause 5.3), whatever wrote the file: the layout is not marked in it, and
-only all the weights together tell it.
+Bytes of I2_S are shown in the canonical layout (interleave-128, clause 5.3), whatever wrote the file: the layout is not
+marked in it, and only all the weights together tell it.
 
     >>> decoded((2, 128), 33, 0x9a)[0]
     Code(bits='7:6', code=2, trit=1, element=129, at=(1, 1))
 
->>> from i2s_spec.schema.blocks import BLOCK_LAYOUTS
->>> decoded_block(BLOCK_LAYOUTS["Q2_0"], (2, 128), 20, 0x9a)[1]
-BlockCode(place='3:2', code=2, weight=1, element=65, at=(0, 65))
->>> [code.code for code in decoded_block(BLOCK_LAYOUTS["PTQ1_0"], (2, 128), 0, 255)]
-[2, 2, 2, 2, 2]
+Types with a scale for each group have codes, weights and elements, and a walk of their blocks (`block_nodes`):
+
+    >>> from i2s_spec.schema.blocks import BLOCK_LAYOUTS
+    >>> decoded_block(BLOCK_LAYOUTS["Q2_0"], (2, 128), 20, 0x9a)[1]
+    BlockCode(place='3:2', code=2, weight=1, element=65, at=(0, 65))
+    >>> [code.code for code in decoded_block(BLOCK_LAYOUTS["PTQ1_0"], (2, 128), 0, 255)]
+    [2, 2, 2, 2, 2]
 """
 
 from __future__ import annotations
@@ -111,7 +113,6 @@ class Columns:
 
 
 # --- block codes -----------------------------------------------------------------------------------------------------
-# Single bytes of a block of a type with a scale for each group: codes, weights, elements.
 
 _BITS: Final = {0: "1:0", 2: "3:2", 4: "5:4", 6: "7:6"}
 _DIGITS: Final = {n: f"digit {n}" for n in range(DIGITS_PER_BYTE)}
@@ -208,7 +209,7 @@ class BlockColumns:
 
 
 # --- block walk ------------------------------------------------------------------------------------------------------
-# Walks a tensor of a type with a scale for each group: rows or blocks, and in each its scale and its codes.
+# A walk of a tensor with a scale for each group: rows or blocks, and in each its scale and its codes.
 #
 # The declaration in `schema.blocks` says what is where. A path is `data[2].blocks[7].codes[3]`, or
 # `data[2].rows[1].blocks[7].codes[3]` where each row has a scale in front of its blocks.

@@ -1,4 +1,4 @@
-"""This module walks a whole file: header, key-values, tensor infos, padding, data, and whatever lies between and after.
+"""A walk of a whole file: header, key-values, tensor infos, padding, data, and whatever lies between and after.
 
 The scanner has noted where each record is; a record is parsed by the schema when the walk comes to it, and the data of
 a tensor are only stepped over unless they are asked for. Every byte of the file lies in exactly one leaf. Where the
@@ -201,10 +201,10 @@ def _broken_key_value(
 
 
 # --- data walk -------------------------------------------------------------------------------------------------------
-# Walks the data section: the tensors in the order of their bytes, padding, gaps, and what lies after.
+# The data section: the tensors in the order of their bytes, padding, gaps, and what lies after.
 #
-# Nothing that the tensor table says is believed: tensors may overlap, begin anywhere, end after the file, or be of a type
-# whose size nobody knows. Each byte is given once, to the tensor that starts first.
+# Nothing that the tensor table says is believed: tensors may overlap, begin anywhere, end after the file, or be of a
+# type whose size nobody knows. Each byte is given once, to the tensor that starts first.
 
 #: `struct` letters of the types whose elements are numbers; BF16 is read as the upper half of a float32.
 ELEMENT_FORMATS: Final = {
@@ -390,10 +390,10 @@ def _note(file: File, tensor: Tensor, floor: int) -> str:
 
 
 # --- server data -----------------------------------------------------------------------------------------------------
-# Walks the data of a file on a server: what the walk will show is asked for together, before it begins.
+# The data of a file on a server: what the walk will show is asked for together, before it begins.
 #
-# A server of single ranges would take a request for every tensor. There a dump of the whole structure shows as many scales
-# as a sample may cost (`--remote-limit sample=N`), evenly spread, and says of the rest that it was not read.
+# A server of single ranges would take a request for every tensor. There a dump of the whole structure shows as many
+# scales as a sample may cost (`--remote-limit sample=N`), evenly spread, and says of the rest that it was not read.
 
 #: Bytes of the widest line.
 LINE: Final = 32

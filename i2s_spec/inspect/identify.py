@@ -1,4 +1,4 @@
-"""This module defines `identify`: one file in, the answers to a few questions about its origin out, each with its evidence.
+"""Answers about the origin of a file, each with its evidence: `identify` as data, `page` as text.
 
 Nothing is guessed from the machine that runs it, and nothing is answered that the file does not tell: then the question
 stays open, with what is left of the hypotheses and what would decide between them.
@@ -272,7 +272,7 @@ def _digest(file: File, progress: Progress | None) -> str:
 
 
 # --- page ------------------------------------------------------------------------------------------------------------
-# Lays out the answers as text: each question with its answer, the evidence, and what else is possible.
+# Each question with its answer, the evidence, and what else is possible.
 
 #: Pieces of evidence and of open hypotheses that are shown unless all are asked for.
 SHOWN: Final = 3

@@ -1,8 +1,8 @@
-"""This module decides a dialect by weights that are known: it reads a tensor in every dialect and counts what agrees.
+"""The dialect of a tensor whose weights are known: it is read in every dialect, and what agrees is counted.
 
 The weights may be trits, any multiple of them, or the floats that were made ternary. With a thousand elements or more,
-reading in a wrong layout cannot agree by chance: of weights of 25, 50 and 25 % of -1, 0 and +1, a wrong layout gets 38 to
-53 % right.
+reading in a wrong layout cannot agree by chance: of weights of 25, 50 and 25 % of -1, 0 and +1, a wrong layout gets 38
+to 53 % right.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""This module asks where a file comes from: is it a known release, and what wrote its metadata."""
+"""Questions about the origin of a file: is it a known release, and what wrote its metadata."""
 
 from __future__ import annotations
 

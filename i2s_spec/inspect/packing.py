@@ -1,7 +1,7 @@
-"""This module asks how the tensors of a file are packed: code map, tail, and the layout.
+"""Questions about how the tensors of a file are packed: code map, tail, layout, and the program that packed them.
 
-The histogram of codes is the same under every layout (clause 5.5). What tells one from another: the order in weights that
-somebody trained (clause 7.7), who packed them, weights that are known, and remainders that a quantizer left.
+The histogram of codes is the same under every layout (clause 5.5). What tells one from another: the order in weights
+that somebody trained (clause 7.7), who packed them, weights that are known, and remainders that a quantizer left.
 """
 
 from __future__ import annotations
@@ -23,11 +23,8 @@ if TYPE_CHECKING:
     from i2s_spec.layout_inference.evidence import LayoutEvidence
     from i2s_spec.layout_inference.hypotheses import Decision
 
-__all__ = ["as_dict", "reconsidered", "rotation", "undecided", "weigh_weights"]
-
-
 # --- weights ---------------------------------------------------------------------------------------------------------
-# Puts what the weights tell of their layout into the question about the layout, and into plain data.
+# What the weights show of their layout, as evidence in the question about the layout, and as plain data.
 
 #: Tensors of a mixed file that a text names.
 NAMED = 4
@@ -146,6 +143,7 @@ def _rounded(scores: Any) -> dict[str, float]:
 
 
 # --- packing ---------------------------------------------------------------------------------------------------------
+# The questions `code_map`, `tail` and `layout`.
 
 #: A code that stands for nothing may be damage below this share; from it on, it is a code that is used.
 USED: Final = 0.01
@@ -157,7 +155,7 @@ IN_GGUF: Final = tuple(layout for layout in LAYOUTS.values() if layout.in_gguf)
 def code_map(seen: Observed, quantizer: Question) -> Question:
     """What do the codes 0 to 3 stand for?
 
-    :param quantizer: the question of `packer`, which may answer this one
+    :param quantizer: the question of `quantizer`, which may answer this one
     """
     case = QuestionCase([(each.name, f"codes 0 to 3: {_trits(each)}; {each.known_as}") for each in CODE_MAPS.values()])
     counts, total = seen.counts, sum(seen.counts)
@@ -334,7 +332,7 @@ def unwritten(each: Layout, ne: tuple[int, ...]) -> int:
 
 
 # --- packer ----------------------------------------------------------------------------------------------------------
-# Asks which program packed the I2_S tensors of a file, by the marks that quantizers leave.
+# The question `quantizer`: which program packed the I2_S tensors of a file, by the marks that quantizers leave.
 
 
 def quantizer(seen: Observed, wrote_keys: str | None = None) -> Question:

@@ -1,4 +1,4 @@
-"""This module defines evidence, hypotheses and questions, and how much a hypothesis with given evidence is worth.
+"""Evidence, hypotheses and questions; what a hypothesis with given evidence is worth; and what is observed in a file.
 
 The scale is ordinal, not a probability; nothing here adds numbers up:
 
@@ -10,7 +10,7 @@ The scale is ordinal, not a probability; nothing here adds numbers up:
     excluded   the file shows the contrary
 
 A question is answered by the one hypothesis that is certain, or likely where no other is. Where several are left, the
-answer is that the file does not tell.
+answer is that the file does not tell. `Observed` is what the evidence is taken from.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class QuestionCase:
 
 
 # --- observed --------------------------------------------------------------------------------------------------------
-# Collects what is to be seen in a file about its origin: order of keys, inventory, extents, codes, tails.
+# What is to be seen in a file about its origin: order of keys, inventory, extents, codes, tails.
 
 #: Keys and tensors that are looked at, the first ones; no real file has as many.
 MOST: Final = 10_000
@@ -391,7 +391,7 @@ class Observed:
 
 
 # --- legacy ----------------------------------------------------------------------------------------------------------
-# Looks into I2_S tensors that carry a number from before the release, which surveys take for other types.
+# I2_S tensors that carry a number from before the release, which surveys take for other types.
 
 #: Tensors that are looked at, and bytes of each payload.
 TENSORS: Final = 64

@@ -1,7 +1,9 @@
-"""This module tells what a GGUF file is on one page: `describe` as data (show.schema.json), for JSON and for text alike.
+"""What a GGUF file is on one page: `describe` as data (show.schema.json), for JSON and for text alike.
 
 Header, keys with the beginnings of their values, tensors with place, size and scale, and totals by type. Nothing is
 checked: what does not fit (a type that nobody knows, data after the end of the file) is told as it is.
+
+`beginning` gives the beginning of a value, `placements_of` where tensors are and what room they have.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""This module lays out what `describe` tells of a file as one page of text: header, keys, tensors, totals."""
+"""What `describe` tells of a file as one page of text: header, keys, tensors, totals; and `plots` of its tensors."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def _bytes(text: Any) -> bytes:
 
 
 # --- show plot -------------------------------------------------------------------------------------------------------
-# Draws scales by layer and shares of codes of a file's I2_S tensors as text for a terminal.
+# Scales by layer and shares of codes of a file's I2_S tensors, as text for a terminal.
 
 #: Kinds of tensors and layers that are drawn.
 KINDS: Final = 64

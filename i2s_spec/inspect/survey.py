@@ -1,5 +1,7 @@
-"""This module defines what a survey says of the payloads of a file: codes, runs, scales, tails, and which floats are
-infinite or NaN. The bytes are read in `reader`, as `reading` says how much of them.
+"""What a survey says of the payloads of a file: codes, runs, scales, tails, and which floats are infinite or NaN.
+
+`Survey` is the result for a file, `TensorSurvey` for one tensor, `Reading` how much is read, and `leftovers` what tails
+tell. The bytes are read in `survey_reader`.
 """
 
 from __future__ import annotations
@@ -224,7 +226,7 @@ class _Others(Sequence["OtherSurvey"]):
 
 
 # --- tensor survey ---------------------------------------------------------------------------------------------------
-# What a survey says of one tensor. Few are asked for: of most, counts and a scale are enough.
+# Few of these are asked for: of most tensors, counts and a scale are enough.
 
 
 class ByteRun(NamedTuple):
@@ -353,7 +355,7 @@ def longest_run(seen: PayloadObservation) -> ByteRun | None:
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
-# How much of the payloads of a file is read; what is seen there is in `result`.
+# How much of the payloads of a file is read.
 
 Mode = Literal["full", "sample", "none"]
 
@@ -375,12 +377,12 @@ class Reading(NamedTuple):
 
 
 # --- leftovers -------------------------------------------------------------------------------------------------------
-# Traces the 28 bytes after a scale: zeros, copies of the scale, bytes of an earlier tensor, or unknown.
+# The origin of the 28 bytes after a scale: zeros, copies of the scale, bytes of an earlier tensor, or unknown.
 #
-# llama-quantize makes its tensors in one buffer, in the order of the table, and writes n/4 + 4 bytes of it. What it copies
-# out after those is what the last larger tensor left at the same place of the buffer (clause 6.1). Where the tails of a
-# file are such bytes, a C quantizer with a reused buffer has written it: nothing else explains 224 equal bits. Where they
-# are zeros although an earlier, larger tensor must have left something, it has not.
+# llama-quantize makes its tensors in one buffer, in the order of the table, and writes n/4 + 4 bytes of it. What it
+# copies out after those is what the last larger tensor left at the same place of the buffer (clause 6.1). Where the
+# tails of a file are such bytes, a C quantizer with a reused buffer has written it: nothing else explains 224 equal
+# bits. Where they are zeros although an earlier, larger tensor must have left something, it has not.
 
 #: Tensors of a survey that `stale_tails` traces, the first ones; no real file has as many.
 TRACED: Final = 4096

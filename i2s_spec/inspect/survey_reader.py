@@ -1,7 +1,7 @@
-"""This module reads payloads for a survey: it cuts them into parts, lets threads take those, and puts them together.
+"""The reading of payloads for a survey: they are cut into parts, read by threads, and put together.
 
-Bytes are read into a buffer that stays in the cache of the processor and are looked at there; nothing is mapped, since a
-map of a file that shrinks kills the process. Parts of sparse files that were never written are not read: they take no
+Bytes are read into a buffer that stays in the cache of the processor and are looked at there; nothing is mapped, since
+a map of a file that shrinks kills the process. Parts of sparse files that were never written are not read: they take no
 room on the disk, and would take any time. Threads share one list in C and need the interpreter for nothing, so that a
 survey can be begun long before its result is wanted.
 

@@ -1,7 +1,7 @@
-"""This module picks, of all profiles that must agree, the two that tell layouts apart best, and shows them under each.
+"""The two profiles, of all that must agree, that tell layouts apart best, shown under each layout.
 
-It is what `layout_evidence` sums up, made visible: the ranks of two profiles, channel by channel. In the right layout the
-points lie along a diagonal; in a wrong one they are a cloud. With random weights they are a cloud in every layout.
+It is what `layout_evidence` sums up, made visible: the ranks of two profiles, channel by channel. In the right layout
+the points lie along a diagonal; in a wrong one they are a cloud. With random weights they are a cloud in every layout.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""This module makes every comparison that a file has the tensors for, and scores it under each hypothesis.
+"""Every comparison that a file has the tensors for, scored under each hypothesis.
 
     gains ~ columns       the gains on what enters a matrix, and the share of weights that are not 0 in its columns
     rows ~ columns        such shares of the rows that write channels within a layer and of the columns that read them
-    all-zero rows ~ all-zero columns   `zeros`: of channels that training has switched off
+    all-zero rows ~ all-zero columns   of channels that training has switched off (`counts.zero_channels`)
     Gram of rows ~ Gram of columns     `grams`: of the hidden state, and of the channels within a layer
 
-A comparison is evidence about the matrix whose columns it has. Where the other side is a matrix too, its rows must be read
-somehow: as layouts do that leave rows where they are, or as `rows-1x4`. There is a score for either.
+A comparison is evidence about the matrix whose columns it has. Where the other side is a matrix too, its rows must be
+read somehow: as layouts do that leave rows where they are, or as `rows-1x4`. There is a score for either.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class MatrixComparison(NamedTuple):
 
 
 def profile_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) -> Iterator[MatrixComparison]:
-    """The comparisons of profiles, which `comparison_plan` plans for compiled code.
+    """The comparisons of profiles, which `evidence.Plan` plans for compiled code.
 
     :param counts: of every matrix, by layer and role
     """

@@ -1,6 +1,7 @@
-"""This module reads a payload once, in pieces, and keeps how many weights that are not 0 each row and column has.
+"""The counts of one payload, read once, in pieces: how many weights that are not 0 each row and column has.
 
 What is kept serves every layout: `Counted.columns` and `Counted.rows` give the counts as a hypothesis reads them.
+`zero_channels` finds channels that are switched off, `balance` the two codes that occur equally often:
 
     >>> balance((344, 312, 344, 0), 3).pair, balance((34400, 31200, 34420, 0), 3).pair
     (None, (0, 2))
@@ -178,12 +179,13 @@ def step_of(cols: int) -> int:
 
 
 # --- zeros -----------------------------------------------------------------------------------------------------------
-# Looks at channels that training has switched off: all-zero rows and columns, evidence of their own kind.
+# Channels that training has switched off: all-zero rows and columns, evidence of their own kind.
 #
-# A channel of the feed-forward that is never used has an all-zero row in `ffn_gate` and in `ffn_up`, and an all-zero column in
-# `ffn_down`: in the released 2B-4T file the rows agree in all 30 layers and lie within the columns. The rows do not depend
-# on the order of the columns; the columns of `ffn_down` line up with them in the right layout only. Their chance is that of
-# drawing rows at random (hypergeometric), and its normal quantile the score, so that a few of them do not weigh as many.
+# A channel of the feed-forward that is never used has an all-zero row in `ffn_gate` and in `ffn_up`, and an all-zero
+# column in `ffn_down`: in the released 2B-4T file the rows agree in all 30 layers and lie within the columns. The rows
+# do not depend on the order of the columns; the columns of `ffn_down` line up with them in the right layout only. Their
+# chance is that of drawing rows at random (hypergeometric), and its normal quantile the score, so that a few of them do
+# not weigh as many.
 
 #: Terms of a sum that are smaller than the greatest by a factor of e to this do not count.
 NEGLIGIBLE: Final = 50.0
@@ -289,11 +291,12 @@ def zero_channels(counts: Mapping[tuple[int, str], Counted], each: Hypothesis) -
 
 
 # --- balance ---------------------------------------------------------------------------------------------------------
-# Tests which two of the codes in use occur equally often: in trained weights those of -1 and +1.
+# Which two of the codes in use occur equally often: in trained weights those of -1 and +1.
 #
-# Of two codes that are equally likely, one occurs n / 2 times among n of either, with a standard deviation of half the root of
-# n. Trained weights are not balanced exactly (2B-4T within 0.34 %), which is many standard deviations in a billion weights;
-# so a pair is decided by comparison: every other pair must be far from balance, and farther by `RATIO`.
+# Of two codes that are equally likely, one occurs n / 2 times among n of either, with a standard deviation of half the
+# root of n. Trained weights are not balanced exactly (2B-4T within 0.34 %), which is many standard deviations in a
+# billion weights; so a pair is decided by comparison: every other pair must be far from balance, and farther by
+# `RATIO`.
 
 #: Standard deviations by which every other pair must be off balance, and how many times those of the best pair.
 FAR: Final = 10.0

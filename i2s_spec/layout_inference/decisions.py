@@ -1,6 +1,6 @@
-"""This module decides from comparisons: of a file as a whole, and of each tensor.
+"""Decisions from comparisons: of a file as a whole, and of each tensor.
 
-Tensors are asked one by one, their partners being read as the file, or they themselves, were decided.
+Tensors are decided one by one, while their partners are read as the file, or they themselves, were decided.
 """
 
 from __future__ import annotations

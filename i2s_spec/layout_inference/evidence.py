@@ -1,7 +1,8 @@
-"""This module decides the layout of a file by its weights: `layout_evidence` reads, compares and decides.
+"""The layout of a file, decided by its weights: `layout_evidence` reads, compares and decides.
 
-Comparisons of profiles take every layer, Grams a few (`reading`). Then each tensor is asked by itself (`decisions`): a file
-some of whose tensors are laid out otherwise is mixed, and these are named.
+Comparisons of profiles take every layer, Grams a few (`EvidencePass`). Then each tensor is decided by itself
+(`decisions`): a file some of whose tensors are laid out otherwise is mixed, and these are named. `pair_order` tells
+which rows of queries and keys are rotated together.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def layout_evidence(
 
 
 # --- comparison plan -------------------------------------------------------------------------------------------------
-# Plans which profiles of a file are compared, in tables that `_bit_sums.Pass` follows without Python.
+# Which profiles of a file are compared, in tables that `_bit_sums.Pass` follows without Python.
 #
 # `comparisons.profile_comparisons` defines what they are and what is found; a test checks that both are equal.
 
@@ -289,10 +290,11 @@ def _joined(kind: str, parts: list[memoryview[Any]]) -> memoryview[Any]:
 
 
 # --- evidence pass ---------------------------------------------------------------------------------------------------
-# The payloads of a file by several threads: it counts every matrix, and makes all comparisons.
+# One pass over the payloads of a file by several threads: it counts every matrix, and makes all comparisons.
 #
-# Threads take one matrix after another; who counts the last one of a layer compares the profiles of this layer. All of that
-# is compiled and holds no lock. The caller's thread makes the comparisons of Grams first, while others count already.
+# Threads take one matrix after another; who counts the last one of a layer compares the profiles of this layer. All of
+# that is compiled and holds no lock. The caller's thread makes the comparisons of Grams first, while others count
+# already.
 
 #: Weights of the layers whose Grams are compared, about; two layers at least.
 GRAM_WEIGHTS: Final = 1 << 24
@@ -382,16 +384,16 @@ def _few(found: Roles) -> Roles:
 
 
 # --- pairs -----------------------------------------------------------------------------------------------------------
-# Tells by the density of rows which rows of queries and keys are rotated together.
+# Which rows of queries and keys are rotated together, by the density of rows.
 #
-# Rotation mixes two rows of a head, so that training treats them alike: they have about as many weights that are not 0. Files
-# of some architectures have the two in the halves of a head (rows j and j + d/2, `neox`), those of others beside each other
-# (rows 2j and 2j + 1, `norm`), and converters permute them. The score is the rank correlation between the counts of the first
-# and of the second rows of all pairs, as for other profiles.
+# Rotation mixes two rows of a head, so that training treats them alike: they have about as many weights that are not 0.
+# Files of some architectures have the two in the halves of a head (rows j and j + d/2, `neox`), those of others beside
+# each other (rows 2j and 2j + 1, `norm`), and converters permute them. The score is the rank correlation between the
+# counts of the first and of the second rows of all pairs, as for other profiles.
 #
-# Density also changes slowly along a head. Rows beside each other are alike in either order; rows half a head apart only where
-# they are rotated together. So `neox` needs its own sum alone to exceed what chance gives, and `norm` needs that sum to be
-# twice the other as well.
+# Density also changes slowly along a head. Rows beside each other are alike in either order; rows half a head apart
+# only where they are rotated together. So `neox` needs its own sum alone to exceed what chance gives, and `norm` needs
+# that sum to be twice the other as well.
 
 #: Matrices whose rows are rotated, and whether they have key heads.
 ROTATED: Final = {"attn_q": False, "attn_k": True}

@@ -1,13 +1,13 @@
-"""This module compares Gram matrices: which channels are read together and which are written together.
+"""Gram matrices, compared: which channels are read together and which are written together.
 
-Matrices that read the hidden state have its channels as columns, those that write it as rows; likewise within a layer for
-the channels between `ffn_up` and `ffn_down` and between `attn_v` and `attn_output`. Channels that are written with like
-weights are read with like weights. So the correlations between columns of a reader, and those between rows of its
+Matrices that read the hidden state have its channels as columns, those that write it as rows; likewise within a layer
+for the channels between `ffn_up` and `ffn_down` and between `attn_v` and `attn_output`. Channels that are written with
+like weights are read with like weights. So the correlations between columns of a reader, and those between rows of its
 writers, go together where both are read rightly. A wrong layout permutes the columns of a reader within their blocks;
 what is left is the order of the blocks alone.
 
-The correlations of two unrelated matrices do not correlate: of n pairs of channels the coefficient has mean 0 and variance
-1 / n, so that times the root of n it is a score.
+The correlations of two unrelated matrices do not correlate: of n pairs of channels the coefficient has mean 0 and
+variance 1 / n, so that times the root of n it is a score.
 
 Both are taken of the first channels and of the first rows or columns only, so that the cost is bounded.
 """
@@ -203,8 +203,8 @@ def score_as_shared(
     :param found: likewise; not a number also where the first channels are not known
     """
     _bit_sums.shared_scores(
-        row_of(profiles.score_kernel_sets), row_of(kernel_sets), products, others[True], others[False], read.places, read.starts,
-        read.firsts, read.numbers, width, share, VALUES, found,
+        row_of(profiles.score_kernel_sets), row_of(kernel_sets), products, others[True], others[False], read.places,
+        read.starts, read.firsts, read.numbers, width, share, VALUES, found,
     )  # fmt: skip
 
 

@@ -1,12 +1,15 @@
-"""This module lists the ways in which a payload may be laid out: the layouts of files, and accidents that occur with them.
+"""The ways in which a payload may be laid out, and the decision between them by their scores.
 
-Each way but one permutes the columns of every row and leaves the rows where they are; `rows-1x4` mixes four rows. Both
-are read from one table of counts: four rows of the tensor as one row of bytes.
+The ways are the layouts of files, and accidents that occur with them. Each way but one permutes the columns of every
+row and leaves the rows where they are; `rows-1x4` mixes four rows. Both are read from one table of counts: four rows of
+the tensor as one row of bytes.
 
-    >>> [each.name for each in HYPOTHESES][:6]
-    ['interleave-128', 'interleave-64', 'rows-1x4', 'sequential-msb', 'sequential-lsb', 'interleave-128, groups reversed']
-    >>> HYPOTHESES[0].places(128)[:3].tolist(), HYPOTHESES[3].places(128)[:3].tolist()
-    ([3, 7, 11], [3, 2, 1])
+>>> [each.name for each in HYPOTHESES][:6]
+['interleave-128', 'interleave-64', 'rows-1x4', 'sequential-msb', 'sequential-lsb', 'interleave-128, groups reversed']
+>>> HYPOTHESES[0].places(128)[:3].tolist(), HYPOTHESES[3].places(128)[:3].tolist()
+([3, 7, 11], [3, 2, 1])
+
+`decide` names one hypothesis, or none:
 
     >>> [round(quantile(k)) for k in (1, 6, 36)]
     [47, 57, 113]
@@ -161,12 +164,11 @@ def named(layout: str) -> Hypothesis:
 
 
 # --- decision --------------------------------------------------------------------------------------------------------
-# Decides between hypotheses by their scores, or does not.
-#
-# Each comparison gives a score whose square, where nothing ties the two sides together, is distributed as that of a normal
-# number; the sum of k of them as chi-square with k degrees of freedom. A hypothesis is decided where it leads every other by
-# more than a chance of `CHANCE` ever gives to a single one, and has at least twice their sum: a trained model read wrongly
-# still has some order in it (channels of a block stay in that block), and this order is shared by all wrong readings.
+# Each comparison gives a score whose square, where nothing ties the two sides together, is distributed as that of a
+# normal number; the sum of k of them as chi-square with k degrees of freedom. A hypothesis is decided where it leads
+# every other by more than a chance of `CHANCE` ever gives to a single one, and has at least twice their sum: a trained
+# model read wrongly still has some order in it (channels of a block stay in that block), and this order is shared by
+# all wrong readings.
 
 #: The chance that one hypothesis reaches the margin in weights that nobody trained, and its normal quantile.
 CHANCE: Final = 1e-9

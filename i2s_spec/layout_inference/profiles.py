@@ -1,13 +1,15 @@
-"""This module compares profiles: numbers for each channel that must rise and fall together where a payload is read rightly.
+"""Profiles, compared: numbers for each channel that must rise and fall together where a payload is read rightly.
 
-A gain that is large lets its channel count for more, and training gives such a channel another share of weights that are
-not 0. The measure is the correlation of ranks. Where two profiles have nothing to do with each other it has mean 0 and
-variance 1 / (n - 1), whatever their distributions are; times the root of n - 1 it is a score whose square is that of a
-normal number.
+A gain that is large lets its channel count for more, and training gives such a channel another share of weights that
+are not 0. The measure is the correlation of ranks. Where two profiles have nothing to do with each other it has mean 0
+and variance 1 / (n - 1), whatever their distributions are; times the root of n - 1 it is a score whose square is that
+of a normal number.
 
     >>> import numpy as np
     >>> round(score(np.arange(101), np.arange(101) ** 3), 6)
     10.0
+
+`BitSums` counts what the profiles of layouts are made of, pairs of bits of a payload:
 
     >>> sums = bit_sums_reference(bytes([1, 2, 3, 4]), width=2, segment=1, either=False)
     >>> sums[0][:2].tolist(), sums[1].tolist()
@@ -142,12 +144,10 @@ def _size(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
 
 
 # --- bit sums --------------------------------------------------------------------------------------------------------
-# Counts pairs of bits of a payload, down its columns and along its rows: what profiles of layouts are made of.
-#
-# A payload is taken as a matrix of bytes whose rows hold four rows of the tensor. How many codes of each column of bytes are
-# not that of 0, by their pair of bits, and of each quarter of a row, gives how many zeros there are in each row and column
-# under any layout. A code counts where its lower bit is set, or where either is. `bit_sums_reference` is the definition;
-# `BitSums` adds pieces up with the compiled kernel.
+# A payload is taken as a matrix of bytes whose rows hold four rows of the tensor. How many codes of each column of
+# bytes are not that of 0, by their pair of bits, and of each quarter of a row, gives how many zeros there are in each
+# row and column under any layout. A code counts where its lower bit is set, or where either is. `bit_sums_reference` is
+# the definition; `BitSums` adds pieces up with the compiled kernel.
 
 
 @cache

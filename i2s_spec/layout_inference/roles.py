@@ -1,6 +1,7 @@
-"""This module finds what evidence is made of in a file: the ternary matrices of each layer, its gains, and its heads.
+"""The tensors that evidence is made of: the ternary matrices of each layer of a file, its gains, and its heads.
 
-Tensors go by their names; one that has another shape than its layer needs, or whose bytes are not in the file, is left out.
+Tensors go by their names; one that has another shape than its layer needs, or whose bytes are not in the file, is left
+out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""This module defines the baseline: a file with known findings.
+"""The baseline of a run: known findings, which are not reported again.
 
 A run with a baseline reports only new findings. An entry is a file, a code and the path of a field, not a byte
 position, so it stays valid when bytes move. An entry whose finding no longer occurs fails the run until it is removed:

@@ -1,7 +1,10 @@
-"""This module defines `lint`: it returns a `Report` on one file, whatever its bytes are.
+"""The engine: `lint` checks one file by the active rules and returns a `Report`, whatever its bytes are.
 
-The engine never raises for a file. An error that stops the reader becomes a finding; the rules then run over what could
-be read; a fault that a rule meets while it reads (a file that shrinks meanwhile) becomes a finding, too.
+It never raises for a file. An error that stops the reader becomes a finding; the rules then run over what could be
+read; a fault that a rule meets while it reads (a file that shrinks meanwhile) becomes a finding, too.
+
+`lint` opens the file (and the reference, by `open_reference`), `_Run` asks the rules one after another, `Collection`
+gathers their findings, bounded in number, and `excerpt_of` adds the bytes that show each of them.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from i2s_spec.linter.analysis.conditions import layers_read
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.options import Options, defaults, options_of, path_of
 from i2s_spec.linter.report_data import Bug, Remote, Report, Sample, Suppressed
-from i2s_spec.linter.rule import Excerpt, Finding, Rule, Severity, Weights, When, every_file, finding_of
+from i2s_spec.linter.rule import Excerpt, Finding, Rule, Severity, WeightUse, When, every_file, finding_of
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.linter.selection import profile_named
 from i2s_spec.schema import faults
@@ -187,7 +190,7 @@ class _Run:
             if check is None:
                 continue
             try:
-                if not waits and rule.weights is not Weights.NONE:
+                if not waits and rule.weights is not WeightUse.NONE:
                     waits = True
                     self._ahead(subject)
                 if when not in met:
@@ -219,12 +222,12 @@ class _Run:
         survey = None if stopped else subject.survey
         if survey is not None and survey.complete:
             return Sample((), ())
-        unable, whole = {Weights.EVERY_BYTE}, {Weights.SCALES}
+        unable, whole = {WeightUse.EVERY_BYTE}, {WeightUse.SCALES}
         if subject.on_server:
-            unable.add(Weights.LAYERS)
+            unable.add(WeightUse.LAYERS)
         scales = None
         if survey is not None and survey.is_selection:
-            unable.add(Weights.POSITIONS)
+            unable.add(WeightUse.POSITIONS)
             scales = len(survey), survey.i2s_tensors
             if scales[0] < scales[1]:
                 whole.clear()
@@ -274,7 +277,7 @@ class _Run:
 @lru_cache(maxsize=8)
 def _in_order(codes: tuple[str, ...]) -> tuple[Rule, ...]:
     """The active rules. Rules on the header come first: payloads are read meanwhile."""
-    return tuple(sorted(map(REGISTRY.__getitem__, codes), key=lambda rule: rule.weights is not Weights.NONE))
+    return tuple(sorted(map(REGISTRY.__getitem__, codes), key=lambda rule: rule.weights is not WeightUse.NONE))
 
 
 @lru_cache(maxsize=8)
@@ -283,8 +286,8 @@ def _asked(codes: tuple[str, ...], fetched: bool) -> int:
     return sum(_is_asked(rule, fetched) for rule in _in_order(codes))
 
 
-# --- collection ------------------------------------------------------------------------------------------------------
-# Collects the findings of one run as a `Report`: those of active rules, bounded in number.
+# --- the findings of a run -------------------------------------------------------------------------------------------
+# Those of active rules, bounded in number; suppressed ones are only counted.
 
 
 class Collection:
@@ -343,8 +346,7 @@ class Collection:
         )
 
 
-# --- excerpt ---------------------------------------------------------------------------------------------------------
-# The excerpt of a finding: the bytes of its span, in rows of a hex dump.
+# --- the bytes that show a finding -----------------------------------------------------------------------------------
 
 #: Bytes in a row of a dump; excerpts begin and end at multiples of it.
 ROW = 16

@@ -1,6 +1,7 @@
-"""This module shows a rule: as the text of `i2s explain`, as Markdown for the site, and as data.
+"""Rules in words: the text of `i2s explain`, the Markdown of the site, and plain data.
 
-Everything is taken from the rule's declaration; no text about a rule is written here.
+Everything is taken from the rule's declaration; no text about a rule is written here. `find` looks a rule up by its
+code or slug.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from i2s_spec.errors import plural
-from i2s_spec.linter.rule import FAMILIES, REGISTRY, Rule
-from i2s_spec.linter.rules import all_rules
+from i2s_spec.linter.rule import FAMILIES, Rule
+from i2s_spec.linter.rules import REGISTRY, all_rules
 
 SCHEMA_VERSION = 1
 

@@ -1,13 +1,16 @@
-"""The options of `lint`: each is declared once, as a field of `Options` or of `RunOptions`.
+"""The options of `lint`, and the configuration files that set them.
 
-A declaration gives the option of the command line (`i2s_spec.cli.lint_options`), the key of `i2s.toml`
-(`i2s_spec.linter.options`), the field of the dataclass, and its part of the key under which a run over many files
-keeps its results (`i2s_spec.linter.cluster.check`). `Options` says how one file is linted, and is what the library
-takes; `RunOptions` says how a run of the command goes.
+Each option is declared once, as a field of `Options` (how one file is linted; the library takes it) or of `RunOptions`
+(how a run of the command goes). A declaration gives the option of the command line (`i2s_spec.cli.options`), the key of
+`i2s.toml`, the field of the dataclass, and its part of the key under which a run over many files keeps its results
+(`i2s_spec.linter.cluster.check`).
 
     >>> options = Options(profile="security", ignore=("S1",))
     >>> options.reading, "S101" in options.levels
     ('none', False)
+
+`found` reads the configuration for a folder from `i2s.toml` and from `[tool.i2s]` of `pyproject.toml`; `parsed` and
+`checked_keys` check what stands in these files against the declarations.
 """
 
 from __future__ import annotations
@@ -25,11 +28,19 @@ from i2s_spec.gguf.source import Origin, read_regular
 from i2s_spec.inspect.survey import Mode
 from i2s_spec.linter.report import FORMATS
 from i2s_spec.linter.rule import Severity
-from i2s_spec.linter.selection import PROFILES, READINGS, Suppression, reading_of, selected, suppressed_codes
+from i2s_spec.linter.selection import (
+    PROFILES,
+    READINGS,
+    Suppression,
+    reading_of,
+    selected,
+    suppressed_codes,
+    suppressed_in,
+)
 from i2s_spec.schema.limits import NAMED, checked
 
 if TYPE_CHECKING:
-    from i2s_spec.compare.known_weights import Reference
+    from i2s_spec.compare import Reference
     from i2s_spec.remote.policy import Policy
 
 
@@ -294,8 +305,6 @@ class Options:
         """The codes whose findings in a file are counted but not listed, each with the reason."""
         if path is None or not self.suppressions:
             return suppressed_codes(self.suppressed)
-        from i2s_spec.linter.selection import suppressed_in
-
         return suppressed_codes({**self.suppressed, **suppressed_in(path, self.suppressions)})
 
 
@@ -470,7 +479,7 @@ def options_of(keywords: Mapping[str, Any]) -> Options:
         given[name] = dict(given.get(name) or {})
     reference = given.get("reference")
     if reference is not None:
-        from i2s_spec.compare.known_weights import Reference
+        from i2s_spec.compare import Reference
 
         given["reference"] = reference if isinstance(reference, Reference) else Reference(reference)
     return Options(**given)
@@ -481,11 +490,9 @@ def path_of(origin: Origin) -> str | None:
     return os.fspath(origin) if isinstance(origin, str | os.PathLike) else None
 
 
-# --- config ----------------------------------------------------------------------------------------------------------
-# The linter's configuration: `i2s.toml`, and `[tool.i2s]` of `pyproject.toml`.
-#
-# Both are searched in the current folder and its parents, never beside the checked files, which are not trusted. A key in
-# the nearest `i2s.toml` overrides the same key in the nearest `pyproject.toml` that has the table.
+# --- configuration files ---------------------------------------------------------------------------------------------
+# The files are searched in the current folder and its parents, never beside the checked files, which are not trusted. A
+# key in the nearest `i2s.toml` overrides the same key in the nearest `pyproject.toml` that has the table.
 #
 #     profile = "security"
 #     fail-on = "warning"
@@ -608,8 +615,7 @@ def _config(tables: list[tuple[str, dict[str, Any]]]) -> Config:
     return Config(values, suppressions, places)
 
 
-# --- config keys -----------------------------------------------------------------------------------------------------
-# Checks the tables of configuration files: their keys, which the options declare, and values.
+# --- keys of configuration files and their values --------------------------------------------------------------------
 
 #: Most names in a dotted key: the parser's time grows with their square.
 MOST_NAMES = 64

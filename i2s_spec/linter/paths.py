@@ -1,4 +1,8 @@
-"""This module expands arguments (files, folders, globs, lists) to the files to check, one after another.
+"""Many files: from arguments (files, folders, globs, lists, addresses) to a report on each.
+
+`inputs` expands the arguments, `lint_paths` checks what they stand for, in this process or in several, and `lint_path`
+is the check of one file for pools, queues and clusters: from plain data to plain data. Each input gets its report, even
+if others fail, in the order of the names.
 
 A folder stands for every `*.gguf` file and every folder of safetensors below it, in the order of their names. A glob is
 a plain name if a file has exactly that name. The address of a hub's repository stands for its GGUF files, or for its
@@ -18,7 +22,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from i2s_spec.errors import Fault, FormatError, MissingExtra, Span, TrustedText, quote
-from i2s_spec.gguf.source import is_address
+from i2s_spec.gguf.source import is_address, open_regular
 from i2s_spec.linter.engine import lint, open_reference
 from i2s_spec.linter.options import Options, defaults
 from i2s_spec.linter.report_data import Bug, FileReport, Report
@@ -199,8 +203,6 @@ def _is_new(folder: str, met: set[tuple[int, int]]) -> bool:
 
 def _listed(name: str, found: set[str]) -> Iterator[Input]:
     """The files that the names in a list stand for."""
-    from i2s_spec.gguf.source import open_regular
-
     try:
         if name == "@-":
             for line in _names(sys.stdin.buffer):
@@ -232,11 +234,9 @@ def _name(name: bytes) -> Iterator[str]:
         yield os.fsdecode(name.removesuffix(b"\r"))
 
 
-# --- lint path -------------------------------------------------------------------------------------------------------
-# `lint_path`: it takes a path and options and returns plain data, for pools, queues and clusters.
-#
-# It reads only the file, its arguments and results can be pickled, and it never raises for a file: if i2s-spec itself
-# fails, the result says so. It can be used directly in a `map` of a process pool, Ray Data or Dask:
+# --- one file, from plain data to plain data -------------------------------------------------------------------------
+# `lint_path` reads only the file, its arguments and results can be pickled, and it never raises for a file: if i2s-spec
+# itself fails, the result says so. It can be used directly in a `map` of a process pool, Ray Data or Dask:
 #
 #     lint_path("model.gguf", Options(profile="security"))
 
@@ -302,8 +302,7 @@ def skipped(report: FileReport, reason: str) -> dict[str, Any]:
     return {**report, "ok": True, "findings": [], "skipped": reason, "summary": summary}
 
 
-# --- lint paths ------------------------------------------------------------------------------------------------------
-# Checks many files: each gets its report, even if others fail, in the order of the names.
+# --- all files that names stand for ----------------------------------------------------------------------------------
 
 #: Path and report of one file after another; a caller that stops early must close the iterator.
 Reports = Generator[tuple[str, dict[str, Any]], None, None]

@@ -1,11 +1,12 @@
-"""This module runs a function over many items in processes of this machine, and gives the results in the order of the
-items.
+"""A pool of processes of this machine: a function over many items, with the results in the order of the items.
 
 It differs from the pools of the standard library because a linter of untrusted files needs more. If a worker dies (out
 of memory, a signal), that is noticed at once: its item gets a result that says so, and another worker replaces it.
 Workers never outlive the caller: they end when their pipe is closed, and are killed when the caller is interrupted. The
 number of items ahead of the oldest unfinished one is limited, so memory stays bounded. Workers import this package and
 what the function needs, never the caller's main module.
+
+`in_order` is the caller's side; `main` is what a worker runs: it answers each item with the result of the function.
 """
 
 from __future__ import annotations
@@ -196,9 +197,7 @@ def in_order(function: Callable[[Item], Any], items: Iterable[Item], jobs: int) 
         pool.close(kill=not finished)
 
 
-# --- pool worker -----------------------------------------------------------------------------------------------------
-# Runs in a worker process: it answers each item with the result of one function.
-#
+# --- the worker ------------------------------------------------------------------------------------------------------
 # Messages are pickles with their length before them; they pass only between a process and its own children.
 
 _LENGTH = struct.Struct("<Q")

@@ -1,6 +1,8 @@
-"""This module defines the results of a lint: a `Report`, the same as plain data, and the totals of a run.
+"""The results of a lint: a `Report`, the same as plain data, and the totals of a run.
 
-Only plain data leave the process; every text from the file is escaped in them.
+Only plain data leave the process; every text from the file is escaped in them. Besides the report there are its exit
+code and verdict in words, its findings as tables of pandas and pyarrow (`to_pandas`, `to_arrow`), and the next step
+after findings (`repair_step`, `other_command`).
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote as quote_uri
 
-from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_REMOTE, counted, quote
+from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_REMOTE, ROWS, counted, line, quote, table
 from i2s_spec.gguf.source import is_address
-from i2s_spec.linter.rule import REGISTRY, Finding, Fix, Rule, Severity
+from i2s_spec.linter.rule import Finding, Fix, Rule, Severity
+from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import faults
 
 #: Characters that an address keeps: all that are printable, without those that no URI has.
@@ -113,22 +116,16 @@ class Report:
         return self.suppressed
 
     def __repr__(self) -> str:
-        from i2s_spec.errors import line
-
         return line("Report", self.path, self.words)
 
     def __str__(self) -> str:
         """The report in a line, and its first findings in one each."""
-        from i2s_spec.errors import ROWS
-
         lines = [repr(self), *(f"  {finding!r}" for finding in self.findings[:ROWS])]
         left = len(self.findings) + sum(self.elided.values()) - ROWS
         return "\n".join([*lines, *([f"  and {left:,} more"] if left > 0 else [])])
 
     def _repr_html_(self) -> str:
         """The report for a notebook: the counts, and the first findings."""
-        from i2s_spec.errors import table
-
         rows = ((each.code, each.severity.value, each.span, each.message) for each in self.findings)
         total = len(self.findings) + sum(self.elided.values())
         facts = [("internal error", f"{bug.where}: {bug.message}") for bug in self.bugs]
@@ -338,8 +335,8 @@ class Totals:
         return {**self._counts, **sampled, **({"configuration": files} if files else {})}
 
 
-# --- data frames -----------------------------------------------------------------------------------------------------
-# Converts findings to tables of pandas and pyarrow, if these are installed.
+# --- tables of pandas and pyarrow ------------------------------------------------------------------------------------
+# Both libraries are optional.
 
 #: The text columns, and the columns of byte positions, in their order.
 COLUMNS: Final = ("code", "slug", "severity", "message", "start", "stop", "path", "clause", "fix")
@@ -384,8 +381,8 @@ def _required(library: str) -> Any:
         raise ImportError(f"the table needs {library}: pip install {library}") from error
 
 
-# --- next step -------------------------------------------------------------------------------------------------------
-# The next step after findings: which of them `i2s fix` repairs, with which option, and what to type.
+# --- the next step after findings ------------------------------------------------------------------------------------
+# Which findings `i2s fix` repairs, with which option, and what to type.
 
 #: Characters of a value that needs no quotes on a command line.
 _PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-")

@@ -1,7 +1,10 @@
-"""This module defines rules, findings, and the registry of all rules.
+"""Rules and findings, and the registry of all rules.
 
 The documentation of a rule is the docstring of its declaration: the first line is its title, then follow paragraphs
 that start with `Why:`, `Example:` and `Fix:`. `i2s explain`, the rule pages and the JSON list are made from it.
+
+`rule` declares a rule with a function that examines a file and yields findings; `raised` declares one that the reader
+itself applies. Both enter it into `REGISTRY`.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from i2s_spec.errors import Fault, FormatError, Span, render
+from i2s_spec.errors import Fault, FormatError, Span, render, table
 
 #: A function that examines a `linter.analysis.context.Subject` and yields findings.
 Check = Callable[[Any], Iterable["Finding"]]
@@ -47,7 +50,7 @@ class Fix(StrEnum):
     NONE = "none"
 
 
-class Weights(StrEnum):
+class WeightUse(StrEnum):
     """What a rule uses of the weights; of those that need them, what they can say of a sample (`--payload sample`)."""
 
     #: It reads the header, and bytes that belong to no tensor.
@@ -127,7 +130,7 @@ class Rule(NamedTuple):
     command: str = ""
     check: Check | None = None
     when: When = every_file
-    weights: Weights = Weights.NONE
+    weights: WeightUse = WeightUse.NONE
     ambiguous: bool = False
     stops: Stops | None = None
 
@@ -151,7 +154,7 @@ class Rule(NamedTuple):
     @property
     def payload(self) -> bool:
         """Whether it needs the weights, which a header-only run does not read."""
-        return self.weights not in (Weights.NONE, Weights.IF_READ)
+        return self.weights not in (WeightUse.NONE, WeightUse.IF_READ)
 
     @property
     def text(self) -> str:
@@ -221,8 +224,6 @@ class Finding(NamedTuple):
 
     def _repr_html_(self) -> str:
         """The finding for a notebook, with the text of its rule."""
-        from i2s_spec.errors import table
-
         facts = [("message", self.message), ("bytes", self.span), ("clause", self.rule.clause)]
         facts += [(name.lower(), words) for name, words in self.rule.sections.items() if name != "Example"]
         return table(f"{self.severity.value} {self.code}: {self.rule.title}", facts)

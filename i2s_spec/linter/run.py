@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from i2s_spec.compare import Reference
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, counted, quote
 from i2s_spec.linter.engine import open_reference
 from i2s_spec.linter.options import Config, Options, RunOptions, found
@@ -22,7 +23,7 @@ from i2s_spec.linter.selection import used
 from i2s_spec.remote.policy import current
 
 if TYPE_CHECKING:
-    from i2s_spec.compare.known_weights import Reference, ReferenceWeights
+    from i2s_spec.compare.known_weights import ReferenceWeights
     from i2s_spec.linter.baseline import Baseline
 
 
@@ -139,8 +140,6 @@ def _not_counted(change: tuple[str, tuple[str, ...]]) -> str:
 def _reference(how: RunOptions) -> Reference | None:
     """What the files are compared with, if that was asked for."""
     if how.reference is not None:
-        from i2s_spec.compare.known_weights import Reference
-
         return Reference(how.reference, how.reference_dialect or "canonical", how.expect or "canonical")
     if how.reference_dialect is not None or how.expect is not None:
         raise WrongCallError("--reference-dialect and --expect need --reference")

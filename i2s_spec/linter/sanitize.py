@@ -1,9 +1,12 @@
-"""This module defines `sanitize`: it writes a file anew from the parts that were understood and leaves out everything else.
+"""Sanitized copies: `sanitize` writes a file anew from the parts that were understood, without everything else.
 
 It keeps what the specification declares: known keys with known types, and tensors. It leaves out unknown keys, bytes
 that no tensor owns (padding, gaps, bytes after the last tensor), bytes 4 to 31 of I2_S tails, control characters in
-texts, and on request the chat template. The result has the standard layout of our writer, so the same file gives the
-same bytes everywhere. The weights stay the same; their identity proves it.
+texts, and on request the chat template. Tokens are left unchanged: their text is part of the model. The result has the
+standard layout of our writer, so the same file gives the same bytes everywhere. The weights stay the same; their
+identity proves it.
+
+First come the functions that find what is removed and what replaces it, then `sanitize` itself.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.atomic_file import Target, refuse_source, refuse_taken
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
+from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import Origin, chunks, require_written, source_of
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.context import Subject
@@ -32,10 +36,7 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.writer import Progress
 
 
-# --- removals --------------------------------------------------------------------------------------------------------
-# Finds the parts of a file that are not understood or not needed, and what replaces them in a sanitized copy.
-#
-# Tokens are left unchanged: their text is part of the model.
+# --- what is left out, and what replaces it --------------------------------------------------------------------------
 
 #: Keys about how a model is split into files.
 _SPLIT: Final = {"split.no": "u16", "split.count": "u16", "split.tensors.count": "i32"}
@@ -200,7 +201,7 @@ def unowned(file: File) -> Iterator[Removed]:
         end = stop  # in a file that is understood, tensors do not share bytes
 
 
-# --- sanitize --------------------------------------------------------------------------------------------------------
+# --- the copy --------------------------------------------------------------------------------------------------------
 
 
 class Sanitized(NamedTuple):
@@ -320,7 +321,6 @@ def _rewritten(
 def _prove(target: str | os.PathLike[str], wanted: str | None, threads: int, progress: Progress | None) -> None:
     """Check that the written file has the same weights and is complete."""
     from i2s_spec.compare.hash import weights_digest
-    from i2s_spec.gguf.reader import open as open_file
 
     with open_file(target) as file:
         found = weights_digest(file, threads=threads, progress=progress)

@@ -1,8 +1,11 @@
-"""This module defines profiles: which rules apply to a file, and the severity of their findings.
+"""The choice of rules for a file, the severity of their findings, and the suppressions.
 
 A profile is data. `selected` combines it with the rules that a caller selects and ignores and with changed severities,
 and gives the active rules with their severities. A prefix is the beginning of a code (`P`, `P2`, `I104`) or a whole
 slug; if several match a rule, the longest counts.
+
+A `Suppression` accepts findings in files with certain names, and must have a reason. The findings that it covers are
+counted in every report, and a suppression that covered nothing in a run is mentioned, so that it can be removed.
 
     >>> Suppression("models/**/old-*.gguf", ("P1",), "made before the gap was closed").covers("models/a/b/old-1.gguf")
     True
@@ -209,10 +212,6 @@ def _severity(level: Severity | str) -> Severity:
 
 
 # --- suppressions ----------------------------------------------------------------------------------------------------
-# Suppressions: accepted findings in files with certain names, each with a reason.
-#
-# A suppression must have a reason. The findings that it covers are counted in every report, and a suppression that
-# covered nothing in a run is mentioned, so that it can be removed.
 
 
 class Suppression(NamedTuple):

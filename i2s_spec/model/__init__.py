@@ -4,19 +4,21 @@ A *graph* is data: named operations with named inputs. *Operations* compute them
 value is passed to a tap. So a graph can run whole, from the input of a layer, or one operation at a time, also with one
 change.
 
-    load             load_model: makes a Model from a file; refuses files with errors by the linter
-    forward          Model: forward, forward_batch, layer, evaluate; taps, caches
-    graph_runner     runs a graph on sequences: whole, in part, or one operation inputs, outputs  checks of tokens; the
-                     Result
-    numeric_profile  every choice in which runtimes differ, as data: the normative profile, and emulations of runtimes
-                     weights, cache   tensors, loaded on demand; keys and values of earlier tokens
-    graph/           the definition of graphs; the graph of each architecture; the choice of activation; names of taps
-    reference/       the operations: the definition of BitLinear, its compiled twin (matmul), rules of other runtimes
-                     (activation_quant), their bugs (kernel_bugs), reductions with their slow twins, exp and cosine
-    fast/            the numeric profile `fast`: graphs compiled to programs of compiled kernels
-    tokenizer/       text to token ids and back
-    text/            chat templates, generation, sampling, perplexity
-    likelihood/      finds what is wrong with a file, by the loss of its model on a text
+    load                the door: load_model refuses files with errors and makes a Model
+      architectures     the graph of each architecture; the choice of its activation
+        graph           what a graph is: nodes, Builder, names of taps
+    forward             Model: forward, forward_batch, layer, evaluate; GraphRunner, Result
+      cache             keys and values of earlier tokens
+      weights           the tensors of a file, loaded on demand, in the form that operations need
+      numerics          every choice in which runtimes differ, as data: the normative profile, emulations of runtimes
+      reference/        the operations by their definitions, with compiled twins; the rules and bugs of other runtimes
+      fast_operations   profile `fast`: compiled operations, and whole passes by programs
+        fast_compile    from a graph to a program of compiled kernels
+    projection          one BitLinear outside of a model
 
-graph/ is below reference/, and that below fast/. `_reduce`, `_matmul` and `_fast` are compiled from `pyx/`.
+    tokenizer/          text to token ids and back
+    text/               chat, generation, perplexity, and what a text tells of mistakes in a file
+
+A line calls those that are indented below it. A numeric profile names the class of its operations, so `reference/` does
+not import `fast_operations`. `_reduce`, `_matmul` and `_fast` are compiled from `pyx/`.
 """

@@ -1,7 +1,9 @@
-"""This module declares the graph of each architecture: the formulas of clauses 9.2 to 9.5, with llama.cpp's names.
+"""The graph of each architecture: the formulas of clauses 9.2 to 9.5, with llama.cpp's names, and its activation (9.6).
 
-The common parts of architectures are `_attention` and `_feed_forward`; each function states the differences. `GRAPHS`
-maps architectures to their functions. A new architecture is one function and one entry.
+`resolve_activation` decides the activation and states the rule that decided. `GRAPHS` maps each architecture to the
+function that builds its graph from sizes and `GraphSettings`; `graph_of` calls it. The common parts of architectures
+are `_attention`, `_normed_heads`, `_normed_gate` and their like; each function states the differences. A new
+architecture is one function and one entry.
 """
 
 from __future__ import annotations
@@ -21,10 +23,8 @@ if TYPE_CHECKING:
 
 
 # --- activation ------------------------------------------------------------------------------------------------------
-# Determines the activation of the feed-forward network, and the rule that decided it (clause 9.6).
-#
-# The name of the architecture is not enough: files of models with either activation have the same name, and some runtimes
-# use the wrong one. The rules, in this order:
+# The name of the architecture is not enough: files of models with either activation have the same name, and some
+# runtimes use the wrong one. The rules, in this order:
 #
 #     override      the activation that the caller asks for
 #     key           `<architecture>.hidden_activation`, if the profile's runtime reads it
@@ -86,7 +86,7 @@ def _known(value: Any, what: str) -> str:
     return str(value)
 
 
-# --- architectures ---------------------------------------------------------------------------------------------------
+# --- graphs ----------------------------------------------------------------------------------------------------------
 
 EMBEDDING: Final = "token_embd.weight"
 OUTPUT: Final = "output.weight"

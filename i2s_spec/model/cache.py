@@ -1,4 +1,4 @@
-"""This module stores keys and values of earlier tokens, which attention needs.
+"""The keys and values of earlier tokens, which attention needs.
 
 A `Cache` belongs to one sequence. It grows with the tokens, up to its length; `cut` removes tokens. The entries that a
 forward pass writes count only when the pass is complete, so an error during a pass leaves the cache unchanged.

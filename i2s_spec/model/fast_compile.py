@@ -1,4 +1,4 @@
-"""This module compiles a graph to a program: steps for compiled kernels, which then run a whole pass in one call.
+"""Compile a graph to a program: steps for compiled kernels, which then run a whole pass in one call.
 
 The graph remains the definition. One step may compute several nodes (a norm and its gains, an activation and the
 product with it, projections of one input, scores, soft-max and weighted values), with the results of these nodes; only
@@ -6,6 +6,9 @@ attention adds in another order. `translate` knows the operations of all graphs 
 operation, or a shape that the kernels do not support, there is no program, and the graph is walked node by node. The
 embedding is looked up before the program runs, and nodes after it (a pooling, a head of a quantized type) are computed
 afterwards.
+
+A program (`FastPlan`) consists of steps, slots for values, and tables that steps read. `preload` reads the weights that
+a graph uses into memory, in the order of their use.
 """
 
 from __future__ import annotations
@@ -35,8 +38,6 @@ if TYPE_CHECKING:
 
 
 # --- plan ------------------------------------------------------------------------------------------------------------
-# The parts of a program for compiled kernels: steps, slots for values, and tables that steps read.
-#
 # A value has `width` floats for every token; all values of a pass are in one block of memory, and the slots of values
 # that are no longer needed are reused.
 
@@ -123,7 +124,7 @@ class FastPlan:
 
 
 # --- slots -----------------------------------------------------------------------------------------------------------
-# Allocates memory for the values of a program, and frees it after the last node that needs them.
+# Memory for a value is allocated when its node is translated, and freed after the last node that needs it.
 
 
 class SlotAllocator:
@@ -180,7 +181,7 @@ class SlotAllocator:
                     self.free[-(-storage.width // LINE) * LINE].append(storage.at)
 
 
-# --- compile ---------------------------------------------------------------------------------------------------------
+# --- translation -----------------------------------------------------------------------------------------------------
 
 
 def translate(graph: Graph, weights: ModelWeights, tables: dict[str, EmbeddingTable]) -> FastPlan:
@@ -412,8 +413,6 @@ _NODES: Final[dict[str, Callable[[_Translation, Node], None]]] = {
 
 
 # --- preload ---------------------------------------------------------------------------------------------------------
-# The weights of a model into memory before they are used, in the order of their use.
-#
 # Data that is read for every token should be in few huge pages and begin at cache lines: reading is then as fast as the
 # memory. A memory map of the file has neither, and its pages may not be loaded. So the tensors are read once, with all
 # allowed threads, into one block of anonymous memory.

@@ -1,9 +1,9 @@
-"""This module implements profile `fast`: operations with compiled kernels, and whole passes with a compiled program.
+"""Profile `fast`: operations with compiled kernels, and whole passes with a compiled program.
 
 If values are tapped, the graph is walked as in other profiles, and each operation is a kernel. If only the result is
-needed, the graph is compiled to a program (`compile`), which runs in one call without Python between its steps. Integer
-kernels give exactly the integers of the definition; floats are float32, added in the order that is fastest on this
-processor. Results do not depend on the number of threads; their last bits depend on how many tokens are computed
+needed, the graph is compiled to a program (`fast_compile`), which runs in one call without Python between its steps.
+Integer kernels give exactly the integers of the definition; floats are float32, added in the order that is fastest on
+this processor. Results do not depend on the number of threads; their last bits depend on how many tokens are computed
 together.
 """
 

@@ -1,10 +1,12 @@
-"""This module defines the model for users: it takes tokens and gives logits or an embedding, and any value between on
-request.
+"""The model for users: tokens in, logits or an embedding out, and any value between on request.
 
-m = load_model("model.gguf")
-r = m.forward([1, 5, 9], taps=("attn_norm", "Qcur"))
-r.logits            # float32 [3, vocab]
-r.taps["Qcur-0"]    # float32 [3, heads * d]; r.taps["Qcur-0#1"] is what rotation makes of it
+    m = load_model("model.gguf")
+    r = m.forward([1, 5, 9], taps=("attn_norm", "Qcur"))
+    r.logits            # float32 [3, vocab]
+    r.taps["Qcur-0"]    # float32 [3, heads * d]; r.taps["Qcur-0#1"] is what rotation makes of it
+
+`Model` cuts a prompt into parts and keeps caches; its `GraphRunner` runs the graph on them; `token_ids` checks the
+input, and a `Result` holds the output.
 """
 
 from __future__ import annotations
@@ -274,7 +276,7 @@ class Model:
         node = self.graph[node] if isinstance(node, str) else node
         values = [inputs[name] for name in node.inputs] if isinstance(inputs, Mapping) else list(inputs)
         model = self if numerics is None and weights is None else self.replace(numerics=numerics, weights=weights)
-        return model._runner.node(node, values, model.new_cache(), past)
+        return model._runner.node(node, values, model.new_cache(), past)  # noqa: SLF001
 
     def _wanted(self, taps: Iterable[str]) -> frozenset[str]:
         return frozenset() if taps == () else wanted(taps, self.tap_names())
@@ -298,7 +300,7 @@ class Model:
 
 
 # --- graph runner ----------------------------------------------------------------------------------------------------
-# Runs a graph on sequences with caches: the whole graph, a part of it, or one operation.
+# The whole graph runs, or a part of it, or one operation, on sequences with their caches.
 
 
 @dataclass(frozen=True)
@@ -380,7 +382,6 @@ class GraphRunner:
 
 
 # --- inputs ----------------------------------------------------------------------------------------------------------
-# Checks the input tokens of a model.
 
 
 def token_ids(tokens: Sequence[int] | NDArray[Any], cache: Cache, vocab: int, context: int) -> NDArray[np.int64]:
@@ -411,7 +412,6 @@ def token_ids(tokens: Sequence[int] | NDArray[Any], cache: Cache, vocab: int, co
 
 
 # --- outputs ---------------------------------------------------------------------------------------------------------
-# The result of a forward pass.
 
 
 @dataclass(frozen=True, repr=False)

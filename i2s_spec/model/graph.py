@@ -1,8 +1,8 @@
-"""This module defines what a graph is: named operations with named inputs, in the order in which they are computed.
+"""What a graph is: named operations with named inputs, in the order of their computation, and the names of its taps.
 
 A graph is data. It can be executed whole, from a given layer input on, or one operation at a time; it can be changed
-(`replaced`, `without`) to show the effect of a mistake. Nothing is computed here: the executor walks the graph, and the
-operations of a numeric profile compute the values.
+(`replaced`, `without`) to show the effect of a mistake. Nothing is computed here: the executor (`reference.operations`)
+walks the graph, and the operations of a numeric profile compute the values.
 
 Names are llama.cpp's: the name in its callback, `-` and the layer; the second value with the same name gets `#1`.
 
@@ -13,8 +13,11 @@ Names are llama.cpp's: the name in its callback, `-` and the layer; the second v
     >>> [(node.name, node.op, node.inputs) for node in g.graph().nodes]
     [('inp_embd', 'embed', ('inp_tokens',)), ('norm-0', 'norm', ('inp_embd',)), ('attn_norm-0', 'norm_weight', ('norm-0',))]
 
->>> base("Qcur-0#1"), base("blk.0.attn_q.act_q8"), base("result_norm")
-('Qcur', 'act_q8', 'result_norm')
+Besides the values of its nodes, a graph has the internal values of BitLinear, named after a tensor. `taps_of` lists all
+names, `wanted` resolves those that a caller gives, `base` drops layer and number:
+
+    >>> base("Qcur-0#1"), base("blk.0.attn_q.act_q8"), base("result_norm")
+    ('Qcur', 'act_q8', 'result_norm')
 """
 
 from __future__ import annotations
@@ -244,8 +247,7 @@ class Builder:
         return Graph(tuple(self._nodes), tuple(self._given), results)
 
 
-# --- ops -------------------------------------------------------------------------------------------------------------
-# Lists the operations whose value is one array for each sequence.
+# --- values of several sequences -------------------------------------------------------------------------------------
 
 #: Operations whose values are lists, one array for each sequence; the others give one array with the rows of all sequences.
 PER_SEQUENCE_OPS: Final = frozenset({"store_kv", "scores", "soft_max", "pool"})
@@ -257,9 +259,6 @@ def unlisted(value: Any, op: str) -> Any:
 
 
 # --- taps ------------------------------------------------------------------------------------------------------------
-# Names the values of a graph: it lists them, and resolves the names that a caller gives.
-#
-# Besides the values of its nodes, a graph has the internal values of BitLinear, named after a tensor: `blk.0.attn_q.act_q8`.
 
 #: Codes, scales and sums of activations; sums of products of weight codes and activation codes, and of trits and codes.
 INTEGER_TAPS: Final = ("act_q8", "act_scale", "act_sum", "dot_i32", "acc_i32")

@@ -1,4 +1,4 @@
-"""This module loads a model: it refuses files with errors, decides what the file leaves open, and builds the graph.
+"""Load a model: refuse files with errors, decide what the file leaves open, and build the graph.
 
 The weights are read when the first pass needs them; only profile `fast` reads them all first.
 """

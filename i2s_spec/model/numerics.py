@@ -1,4 +1,4 @@
-"""This module declares the numeric profiles: every choice in which runtimes, correct or known to be wrong, differ, as data.
+"""The numeric profiles: every choice in which runtimes, correct or known to be wrong, differ, as data.
 
 `bitnet-golden-1` is normative (clause 9.7). Each of the others emulates a runtime, for comparison with it; if a runtime
 is wrong, its profile is wrong in the same way, and says so. A new profile is one entry of `NUMERIC_PROFILES`.

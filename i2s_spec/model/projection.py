@@ -1,18 +1,17 @@
-"""This module computes one projection outside of a model: activations to integers, integers to a product, product to
-floats.
+"""One projection outside of a model: activations to integers, integers to a product, product to floats (clause 9.8).
 
-It does what a model does with each of its ternary matrices (clause 9.8), with any matrix and activations:
+It is what a model does with each of its ternary matrices, with any matrix and activations:
 
     quantize_activations    codes, scale and sum of each token, by any numeric profile
     integer_product         sums of trits times codes: exact, or as a faulty released kernel computes them
     bitlinear               all three steps
 
 Weights are trits, or the bytes of an I2_S tensor in any dialect. Everything here uses the same code as models, with the
-compiled kernels of `matmul`.
+compiled kernels of `reference.matmul`.
 
->>> x = np.array([[0.5, -1.0, 0.25, 0.0]], dtype=np.float32)
->>> bitlinear(x, np.array([[1, 1, 0, -1]], dtype=np.int8), 2.0)
-array([[-0.992126]], dtype=float32)
+    >>> x = np.array([[0.5, -1.0, 0.25, 0.0]], dtype=np.float32)
+    >>> bitlinear(x, np.array([[1, 1, 0, -1]], dtype=np.int8), 2.0)
+    array([[-0.992126]], dtype=float32)
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ from i2s_spec.codec.reference import UnusedCode
 from i2s_spec.codec.shape import matrix, octets
 from i2s_spec.errors import quote
 from i2s_spec.model.numerics import NumericProfile, numeric_profile
-from i2s_spec.model.reference import bitlinear as activation_quant
-from i2s_spec.model.reference import bitlinear as definition
+from i2s_spec.model.reference import bitlinear as reference
 from i2s_spec.model.reference import linear, matmul
 from i2s_spec.model.reference.bitlinear import Quantized
 from i2s_spec.model.reference.ggml_math import KERNEL_BUGS
@@ -57,12 +55,12 @@ def quantize_activations(x: NDArray[np.float32], *, numerics: str | NumericProfi
     :raises ValueError: for a wrong number of dimensions, a profile that does not exist or that leaves activations
     floats, and a width that is not a multiple of the profile's groups
     """
-    definition.check_tokens(x)
+    reference.check_tokens(x)
     profile = numeric_profile(numerics)
     rule = profile.quantizer_of(_TYPE)
     if rule.groups == "none":
         raise ValueError(f"numeric profile {quote(profile.name)} leaves activations floats: there are no codes")
-    return activation_quant.quantize(x, rule)
+    return reference.quantize(x, rule)
 
 
 def integer_product(
@@ -135,7 +133,7 @@ def bitlinear(
     :raises TypeError: for activations or trits of a wrong type
     :raises ValueError: for sizes that do not match, a missing scale, and as `integer_product` does
     """
-    definition.check_tokens(x)
+    reference.check_tokens(x)
     found = _weights(weights, scale, shape, dialect, unused_code, byte_order, threads, scaled=True)
     if x.shape[1] != found.codes.shape[1]:
         raise ValueError(f"activations have the shape [tokens, {found.codes.shape[1]:,}], not {list(x.shape)}")
@@ -144,7 +142,7 @@ def bitlinear(
     if rule.groups == "none":
         floats = (found.codes.astype(np.int8) - np.int8(1)).astype(np.float32) * found.scale
         return Projections(profile, threads).products(x, floats)
-    quantized = activation_quant.quantize(x, rule)
+    quantized = reference.quantize(x, rule)
     wide = quantized._replace(codes=_padded(quantized.codes))
     y, _ = linear.quantized_linear(wide, rule, found.whole(), threads)
     return y

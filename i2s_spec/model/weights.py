@@ -1,8 +1,8 @@
-"""This module reads the weights of a model from its file when they are first needed, and keeps them in the form of the
-file.
+"""The weights of a model, read from its file when they are first needed, and kept in the form of the file.
 
 They need no more memory than in the file: payloads stay packed (other dialects are transcoded to the canonical layout),
-float16 stay float16, quantized tables stay blocks.
+float16 stay float16, quantized tables stay blocks. `ModelWeights` gives a matrix as `Ternary` (packed codes with one
+scale), as `Grouped` (a scale for each group of weights), or as floats.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ModelWeights:
         self.file = file
         self.dialect = dialect
         self.change = change
-        #: Bytes of tensors that are in memory already, by name (`preload`).
+        #: Bytes of tensors that are in memory already, by name (`fast_compile.preload`).
         self.preloaded: dict[str, NDArray[np.uint8]] = {}
         self._loaded: dict[str, Any] = {}
         self._lock = threading.Lock()
@@ -191,11 +191,10 @@ def _type_name(tensor: Tensor) -> str:
 
 
 # --- grouped ---------------------------------------------------------------------------------------------------------
-# Matrices with a scale for each group of weights: the form in which block types are read (clause 9.8).
-#
-# Weights without their scales are -1 to +2, packed as codes of canonical I2_S, so that the integer products of I2_S can
-# read them: there, code 3 counts as +2 as well. They are stored in slabs of 128 columns, [slabs, rows, 32 bytes], because
-# groups are multiplied separately; an incomplete slab is filled with codes 0, which are multiplied with 0.
+# The form in which block types are read (clause 9.8). Weights without their scales are -1 to +2, packed as codes of
+# canonical I2_S, so that the integer products of I2_S can read them: there, code 3 counts as +2 as well. They are
+# stored in slabs of 128 columns, [slabs, rows, 32 bytes], because groups are multiplied separately; an incomplete slab
+# is filled with codes 0, which are multiplied with 0.
 
 #: Columns of a slab, and bytes of a slab in each row.
 SLAB: Final = 128

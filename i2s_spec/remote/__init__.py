@@ -1,5 +1,14 @@
 """Files on servers: hubs, web servers and buckets as sources that the reader understands.
 
-`addresses` parses addresses, `policy` defines the limits of requests, `open_remote` gives the source. Nothing here is
-imported before an address is named, and the HTTP library only when a request is made.
+    open            `open_remote` gives the source of an address; `pinned_folder` lists a folder of a hub
+    addresses       addresses, parsed
+    hub             a file of a hub, or its copy in the cache of the hub's client
+    http_source     a file of a web server or a hub, read in ranges; requests, connections, answers
+    bucket_source   an object of a bucket, through fsspec
+    policy          the limits of bytes, requests, seconds and networks
+
+    open -> addresses, hub -> http_source -> policy
+         -> bucket_source  -> http_source
+
+Nothing here is imported before an address is named, and the HTTP library only when a request is made.
 """

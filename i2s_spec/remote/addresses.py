@@ -1,4 +1,4 @@
-"""This module parses addresses: a file or a repository of a hub, a file of a web server, an object of a bucket.
+"""Addresses, parsed: a file or a repository of a hub, a file of a web server, an object of a bucket.
 
     >>> parse("hf://microsoft/bitnet-b1.58-2B-4T-gguf@main/ggml-model-i2_s.gguf")
     HubAddress(kind='', repository='microsoft/bitnet-b1.58-2B-4T-gguf', revision='main', path='ggml-model-i2_s.gguf')

@@ -1,4 +1,4 @@
-"""This module defines an object of a bucket as a source, through fsspec, which supports each service.
+"""An object of a bucket as a source, through fsspec, which supports each service.
 
 Endpoints and credentials come from the user's own settings (AWS_ENDPOINT_URL and the like), so the policy about private
 networks does not apply. The limits of bytes, requests and seconds do apply.

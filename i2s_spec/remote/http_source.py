@@ -1,9 +1,10 @@
-"""This module defines a file of a web server or a hub as a source: resolved once, pinned, and read in ranges that are
-checked.
+"""A file of a web server or a hub as a source: resolved once, pinned, and read in ranges that are checked.
 
-The address after redirects is used until it answers 401, 403 or 410, because signatures in such addresses expire. Then
-the first address is requested again. All answers must have the size, the ETag and, on hubs, the commit of the first
-one.
+RangeSource          any source whose bytes come in ranges: near ranges are requested together, results are cached
+HttpSource           such a source over HTTP: the pinned file
+Transport            its requests: redirects, waiting, the budget of one file
+Deadline, pools      its connections: allowed networks only, and only until a deadline
+read_parts           an answer with several ranges
 """
 
 from __future__ import annotations
@@ -34,11 +35,9 @@ from i2s_spec.remote.policy import Policy, refused, require_public
 from i2s_spec.schema import faults
 
 # --- range source ----------------------------------------------------------------------------------------------------
-# A source whose bytes come in ranges: near ranges are requested together, and results are cached.
-#
 # The reader walks a header in small windows and then reads single ranges. A walk from the start is read ahead: two
-# mebibytes at first (most headers are smaller), then steps of a tenth of what was read, so that little is read beyond the
-# end of the header; a walk from another position uses steps that double. Announced ranges (`expect`) are requested
+# mebibytes at first (most headers are smaller), then steps of a tenth of what was read, so that little is read beyond
+# the end of the header; a walk from another position uses steps that double. Announced ranges (`expect`) are requested
 # together as soon as the first of them is needed.
 
 #: Bytes from `start` up to `stop`.
@@ -293,6 +292,9 @@ def merged(ranges: Iterable[Range], near: int = 0) -> list[Range]:
 
 
 # --- http source -----------------------------------------------------------------------------------------------------
+# The address after redirects is used until it answers 401, 403 or 410, because signatures in such addresses expire.
+# Then the first address is requested again. All answers must have the size, the ETag and, on hubs, the commit of the
+# first one.
 
 #: Most ranges of one request: their list stays below the 8 kB that servers accept as a header, and below Apache's limit
 #: of 200.
@@ -588,10 +590,10 @@ def _changed(size: int, words: str) -> FormatError:
 
 
 # --- transport -------------------------------------------------------------------------------------------------------
-# Requests to web servers: it follows redirects, waits as servers ask, and keeps the budget of one file.
+# Requests to web servers follow redirects, wait as servers ask, and keep the budget of one file.
 #
-# Redirects are followed here and not by the library, because a token must go only to its own host, and because every hop
-# counts. An answer is read only up to the requested length; then its connection is closed.
+# Redirects are followed here and not by the library, because a token must go only to its own host, and because every
+# hop counts. An answer is read only up to the requested length; then its connection is closed.
 
 #: Parallel connections to a host.
 CONNECTIONS = 6
@@ -893,7 +895,7 @@ def _words(error: Exception) -> str:
 
 
 # --- connections -----------------------------------------------------------------------------------------------------
-# Opens connections to servers: only to networks that the policy allows, and only until a deadline.
+# Connections are opened only to networks that the policy allows, and only until a deadline.
 #
 # The resolved address is checked when the connection is made, so a name that resolves to another address a moment later
 # is no attack. A timer shuts every socket down at the deadline, whatever the server does: socket timeouts restart with

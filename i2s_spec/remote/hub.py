@@ -1,5 +1,4 @@
-"""This module implements access to the hub: addresses of files, contents of repositories, and the cache of the hub's
-client.
+"""Access to the hub: addresses of files, contents of repositories, and the cache of the hub's client.
 
 HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE, HF_HUB_CACHE (or HF_HOME), HF_HUB_ETAG_TIMEOUT and HF_HUB_DOWNLOAD_TIMEOUT have
 the same meaning as for the hub's own client. The token is sent only to the endpoint. A cached file is used if its

@@ -1,5 +1,7 @@
-"""This module opens addresses: `open_remote` gives a source, or the path of a copy in the hub's cache; `pinned_folder`
-lists a folder of a hub's repository at one commit.
+"""Addresses, opened: `open_remote` gives a source, or the path of a copy in the hub's cache.
+
+`pinned_folder` lists a folder of a hub's repository at one commit; `identity_of` asks for the identity of a file's
+content.
 """
 
 from __future__ import annotations
@@ -162,8 +164,7 @@ def pinned_folder(text: str) -> PinnedFolder:
 
 
 # --- content identity ------------------------------------------------------------------------------------------------
-# Asks a server for the identity (ETag) of a file's content, which shows whether it changed; it reads one
-# byte.
+# The identity (ETag) shows whether the content of a file changed; to ask for it, one byte is read.
 
 
 class ContentIdentity(NamedTuple):

@@ -1,4 +1,4 @@
-"""This module defines the limits for one remote file: bytes, requests, seconds, and networks.
+"""The limits for one remote file: bytes, requests, seconds, and networks.
 
 A policy applies to the code in a `using` block; otherwise the defaults apply.
 

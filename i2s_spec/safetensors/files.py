@@ -1,4 +1,4 @@
-"""This module reads and writes safetensors files: a JSON header with the position of each tensor, then their bytes.
+"""Safetensors files, read and written: a JSON header with the position of each tensor, then their bytes.
 
 A file is `u64 length of the header, header, data`, all little-endian; offsets count from the start of the data. Tensors
 are read in ranges and written as they are made, so files of any size take little memory. The usual library holds the

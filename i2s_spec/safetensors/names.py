@@ -1,4 +1,4 @@
-"""This module maps tensor names of Hugging Face's BitNet and Llama checkpoints to those of GGUF files, and reorders rows.
+"""Tensor names of Hugging Face's BitNet and Llama checkpoints as those of GGUF files, and the order of rows.
 
     model.layers.N.self_attn.q_proj.weight     blk.N.attn_q.weight     and so on, as in `LAYER`
 

@@ -1,4 +1,4 @@
-"""This module reads and writes the packed weights of Hugging Face's BitNet checkpoints: uint8 matrices and their scales.
+"""The packed weights of Hugging Face's BitNet checkpoints, read and written: uint8 matrices and their scales.
 
 A linear module `m` with N rows and K columns has two tensors (layout `row-blocks-4`, clause 5.5):
 

@@ -1,8 +1,9 @@
-"""This module declares the architectures of ternary models: their keys, their tensors, and the properties of their graph.
+"""The architectures of ternary models: keys, tensors, the sizes of a model, and the rotation of its weights.
 
 `ARCHITECTURES` maps names to what a file of that architecture must and may hold. A new architecture is added by one
-entry. The name is the value of `general.architecture`, except for two that share a value: `qwen3` is an embedding
-model, `qwen3-lm` a language model, and files of both say `qwen3`. `declared_architecture` tells which one a file has.
+entry, whose tensors and keys are those of others (`inventory`, `keys`) or declared in the entry. The name is the value of
+`general.architecture`, except for two that share a value: `qwen3` is an embedding model, `qwen3-lm` a language model, and
+files of both say `qwen3`. `declared_architecture` tells which one a file has.
 
     >>> bitnet = ARCHITECTURES["bitnet"]
     >>> bitnet.key("rope.freq_base").default
@@ -12,17 +13,22 @@ model, `qwen3-lm` a language model, and files of both say `qwen3`. `declared_arc
     >>> [(name, ne) for name, ne, spec in bitnet.tensors(h)][1:3]
     [('blk.0.attn_norm.weight', (256,)), ('blk.0.ffn_down.weight', (512, 256))]
 
+`Hyperparameters` are the sizes from which the shapes of tensors and the forward pass follow; `hyperparameters` derives
+them from the metadata of a file:
+
+    >>> from i2s_spec.schema.architectures import ARCHITECTURES
+    >>> metadata = {"general.architecture": "bitnet", "bitnet.block_count": 2, "bitnet.embedding_length": 256,
+    ...     "bitnet.feed_forward_length": 512, "bitnet.attention.head_count": 4, "bitnet.context_length": 512,
+    ...     "bitnet.attention.layer_norm_rms_epsilon": 1e-5, "bitnet.vocab_size": 320}
+    >>> h = hyperparameters(metadata)
+    >>> h.head_dim, h.heads_kv, h.rope_base
+    (64, 4, 10000.0)
+
+`Rotation` is what PrismML's models fold into their weights; `declared` reads it from the metadata:
+
     >>> rotation = Rotation(4, ("blk.0.ffn_up.weight",), (), {8: (1, -1, 1, 1, 1, 1, -1, 1)})
     >>> rotation.signs_of(8)[:2], rotation.rotates("blk.0.ffn_up.weight")
     ((1, -1), True)
-
->>> from i2s_spec.schema.architectures import ARCHITECTURES
->>> metadata = {"general.architecture": "bitnet", "bitnet.block_count": 2, "bitnet.embedding_length": 256,
-...     "bitnet.feed_forward_length": 512, "bitnet.attention.head_count": 4, "bitnet.context_length": 512,
-...     "bitnet.attention.layer_norm_rms_epsilon": 1e-5, "bitnet.vocab_size": 320}
->>> h = hyperparameters(metadata)
->>> h.head_dim, h.heads_kv, h.rope_base
-(64, 4, 10000.0)
 """
 
 from __future__ import annotations
@@ -65,6 +71,7 @@ class Architecture:
     :param name: its name here, which is the prefix unless two architectures share it
     :param prefix: the value of `general.architecture`, with which its keys begin
     :param inventory: its tensors, in the order of real files
+    :param own_keys: its keys besides those of all architectures
     :param activation: of the feed-forward's gate: `relu2`, `silu` or `gelu`
     :param rope: the arrangement of rotated pairs in a head: `neox` (halves) or `norm` (neighbors, rows permuted at
     conversion)
@@ -99,6 +106,7 @@ class Architecture:
         head: str,
         whole_head_rope: bool,
         prefix: str | None = None,
+        own_keys: tuple[Key, ...] = (),
         rope_base: float | None = None,
         eps: tuple[float, ...] = (1e-5,),
         tokenizer: str = "gpt2",
@@ -117,6 +125,7 @@ class Architecture:
         self.prefix = name if prefix is None else prefix
         self.title = title
         self.inventory = tensors
+        self.own_keys = own_keys
         self.activation = activation
         self.rope = rope
         self.head = head
@@ -146,8 +155,9 @@ class Architecture:
     def keys(self) -> Mapping[str, Key]:
         """Every declared key by its name in a file of this architecture."""
         if self._keys is None:
-            own = (keys.GENERAL, keys.MODEL, keys.EMBEDDING_MODEL if self.embedding_model else (), keys.TOKENIZER)
-            self._keys = {key.name: key for group in own for key in (key.of(self.prefix) for key in group)}
+            embedding = keys.EMBEDDING_MODEL if self.embedding_model else ()
+            groups = (keys.GENERAL, keys.MODEL, self.own_keys, embedding, keys.TOKENIZER)
+            self._keys = {key.name: key for group in groups for key in (key.of(self.prefix) for key in group)}
         return self._keys
 
     def key(self, name: str) -> Key:
@@ -369,7 +379,6 @@ def resembles(name: str) -> str | None:
 
 
 # --- sizes -----------------------------------------------------------------------------------------------------------
-# Declares the sizes of a model, from which the shapes of its tensors follow.
 
 
 class Hyperparameters(NamedTuple):
@@ -425,16 +434,14 @@ class Hyperparameters(NamedTuple):
 
 
 # --- rotation --------------------------------------------------------------------------------------------------------
-# Declares the rotation that PrismML's models fold into their weights, and the keys that declare it.
-#
-# Bonsai 2 models hold W' = W D H, in blocks along the rows, where H is the normalized Walsh-Hadamard matrix in Sylvester's
-# order and D the diagonal of signs. Before each product with a weight of `weight_names`, a program applies
+# Bonsai 2 models hold W' = W D H, in blocks along the rows, where H is the normalized Walsh-Hadamard matrix in
+# Sylvester's order and D the diagonal of signs. Before each product with a weight of `weight_names`, a program applies
 #
 #     x' = H (s * x)                 block by block; H is its own inverse
 #
 # In the tables in `inverse_weight_names`, rows are rotated; after the lookup, a row z becomes h = s * (H z). There is a
 # vector of signs for each width; without one (`identity`) all signs are +1. A program that does not know the keys loads
-# such a file and computes something else.
+# such a file and computes something else. `codec.rotation` computes the transform.
 #
 # Sources: PrismML-Eng/llama.cpp #119, #120, #121; ggml-org/llama.cpp#29058; the metadata of Ternary-Bonsai-2-27B.
 
@@ -571,7 +578,7 @@ def _require_signs(values: Sequence[Any]) -> None:
 
 
 # --- hyperparameters -------------------------------------------------------------------------------------------------
-# Derives the sizes of a model from its metadata: the numbers that decide shapes and the forward pass.
+# The numbers that decide shapes and the forward pass, from the metadata.
 
 
 def architecture_of(metadata: Mapping[str, Any], tensors: Iterable[str] = ()) -> Architecture:

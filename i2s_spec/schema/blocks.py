@@ -1,4 +1,4 @@
-"""This module declares how the ternary types with a scale for each group are stored: codes, digits, scales.
+"""The ternary types with a scale for each group, and how they are stored: codes, digits, scales.
 
 I2_S has one scale for a tensor, and `dialect` says where its codes are. The types here are packed in blocks, and each
 block, or each row, has a scale. Two formulas give the position of element `k` of a block: `byte_of`, counted from the
@@ -8,7 +8,7 @@ first byte of the block, and `place_of`. For *bits*, the latter is how far left 
     code = (byte * 3**n mod 256) * 3 >> 8        so that a byte is ceil(N * 256 / 243), N = sum of code * 3**(4 - n)
 
 and unused digits are 0. Every code stands for the weight code - 1, times the scale. Sizes and numbers of the types are
-in `types`, the origins of the numbers in `registry`.
+in `types`, the origins of the numbers in `type_registry`.
 
 I2_SR is the only type whose scales are `apart`: all codes come first, as in I2_S, then a float32 for each row, then 32
 bytes without meaning. It is in `GROUP_LAYOUTS`; `BLOCK_LAYOUTS` are the types in which every row is contiguous.

@@ -1,8 +1,12 @@
-"""This module declares the GGUF container: header, key-values, tensor infos, data section (chapter 2).
+"""The GGUF container: header, key-values, tensor infos, data section (chapter 2).
 
 Every field is declared once, with its construct, name, meaning and clause. `parse` reads a whole file into records and
-`build` writes them back: `build(parse(x)) == x` for every well-formed file, in either byte order. It is the definition
-of the fast scanner, and tests compare both; a reader that must be fast or must not load the file uses `i2s_spec.gguf`.
+`build` writes them back: `build(parse(x)) == x` for every well-formed file, in either byte order. This is the
+definition of the fast scanner, and tests compare both; a reader that must be fast or must not load the file uses
+`i2s_spec.gguf`.
+
+A walk (`header_nodes`, `key_nodes`, `info_nodes`, `value_nodes`) goes through a single record field by field and reads
+only the bytes that it shows.
 """
 
 from __future__ import annotations
@@ -253,11 +257,9 @@ def build(file: Container) -> bytes:
 
 
 # --- walk ------------------------------------------------------------------------------------------------------------
-# Walks records of the container field by field, and can stop early in long arrays and texts.
-#
-# The schema's own parser reads a whole file; a walk reads only the bytes that it shows, and skips the rest. It yields
-# `FieldNode`s in the order of the file: one at the start of each record and array (its value is an `Opened`), and one for
-# each field in it. Each skipped part is one node, too (`Elided`), so that every byte is in exactly one leaf.
+# A walk can stop early in long arrays and texts, and skips the rest. It yields `FieldNode`s in the order of the file:
+# one at the start of each record and array (its value is an `Opened`), and one for each field in it. Each skipped part
+# is one node, too (`Elided`), so that every byte is in exactly one leaf.
 
 #: Reads bytes: (start, length) -> exactly `length` bytes.
 Read = Callable[[int, int], bytes]

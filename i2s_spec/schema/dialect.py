@@ -1,4 +1,4 @@
-"""This module declares how ternary weights are stored: layouts, code maps and tails, and the dialects that they form.
+"""How ternary weights of I2_S are stored: layouts, code maps and tails, and the dialects that they form.
 
 A *layout* gives the byte and the bit position of the code of an element, a *code map* the trit of each code, a *tail*
 the bytes after the payload. The three together are a `Dialect`. Each is declared once; the codecs, the tables of the

@@ -1,7 +1,9 @@
-"""This module declares the faults that stop a reader, each with its name and its message.
+"""The faults that stop a reader, each with its name and its message, and the container's rules about numbers.
 
-The schema and the scanner raise them, and the linter's rules with the same codes are based on them. Faults that leave a
-file readable are declared by the linter's rules instead.
+The schema and the scanner raise these faults, and the linter's rules with the same codes are based on them. Faults that
+leave a file readable are declared by the linter's rules instead.
+
+`byte_order`, `counts`, `alignment` and `data_start` are the rules that the schema and the scanner share.
 """
 
 from __future__ import annotations
@@ -204,9 +206,8 @@ LOGITS_NOT_FINITE: Final = Fault(
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------
-# States the container's rules about numbers, rather than bytes; the schema and the scanner both use it.
-#
-# Each function takes values that were read, and either returns a result or raises the `FormatError` of the specification.
+# The rules are about numbers, rather than bytes. Each function takes values that were read, and either returns a result
+# or raises the `FormatError` of the specification.
 
 ByteOrder = Literal["little", "big"]
 

@@ -1,4 +1,4 @@
-"""This module defines the classes of the schema: fields, records, and counts that are checked first.
+"""The classes of the schema: fields, records, and counts that are checked first.
 
 A `Field` declares one field: its construct, its name, its meaning, and its clause. A `RecordStruct` is a construct
 Struct of fields. Parser, builder, dump, field tables, mutators and exports are all derived from these objects; nothing

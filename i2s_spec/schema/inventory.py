@@ -1,4 +1,4 @@
-"""This module declares the tensors of ternary models: name, shape, types, need, role, meaning, clause (chapter 4).
+"""The tensors of ternary models: name, shape, types, need, role, meaning, clause (chapter 4).
 
 Each tensor is declared once; an architecture is a selection of them, in the order of its real files. Shapes are given
 by field names of `Hyperparameters`, in ggml's order (ne0 first); tables, checks, the forward pass and `i2s new` all use

@@ -1,4 +1,4 @@
-"""This module declares the metadata keys of ternary models: type, need, default, readers, meaning, clause (chapter 3).
+"""The metadata keys of ternary models: type, need, default, readers, meaning, clause (chapter 3).
 
 Keys that all architectures share are declared once, with `{arch}` in place of the architecture's name. The linter's
 metadata rules, the tables of the specification, the mutators and `i2s new` read these declarations. The module needs

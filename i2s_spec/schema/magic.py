@@ -1,4 +1,4 @@
-"""This module recognizes files that do not start with the GGUF magic (clause 2.2)."""
+"""Recognition of files that do not start with the GGUF magic (clause 2.2): what they are, as the fault to raise."""
 
 from __future__ import annotations
 

@@ -1,10 +1,14 @@
-"""This module declares the known published I2_S files: name, size, digest, inventory, and how certain these are.
+"""The known published I2_S files, and the programs that have written such files.
 
-The size is a fingerprint: no two releases have the same one. It is not a proof, because a file can be changed without
-changing its length; the SHA-256 is. Sizes that were computed from an inventory say so.
+A release is declared with its name, size, digest and inventory, and how certain these are. The size is a fingerprint:
+no two releases have the same one. It is not a proof, because a file can be changed without changing its length; the
+SHA-256 is. Sizes that were computed from an inventory say so.
 
     >>> [release.name for release in by_size(1_187_801_280)]
     ['bitnet-b1.58-2B-4T']
+
+Programs are declared by the marks that they leave, because no file names them: a `Converter` writes keys and the tensor
+table, a `Quantizer` the payloads. `inspect` compares these marks with a file.
 """
 
 from __future__ import annotations
@@ -118,12 +122,8 @@ def by_size(size: int) -> tuple[Release, ...]:
 
 
 # --- producers -------------------------------------------------------------------------------------------------------
-# Declares the programs that have written I2_S files, by the marks that they leave.
-#
-# A file names none of them. A *converter* writes keys and the tensor table, a *quantizer* the payloads; one program may
-# do both. The declarations hold for any model: the order of its keys, keys that it always or never writes, the bytes that
-# it leaves after the scale, the rule of the scale, the layouts that it packs. `inspect` compares these marks
-# with a file.
+# One program may be converter and quantizer. The declarations hold for any model: the order of its keys, keys that it
+# always or never writes, the bytes that it leaves after the scale, the rule of the scale, the layouts that it packs.
 
 
 class Converter(NamedTuple):

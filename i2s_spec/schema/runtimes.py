@@ -1,9 +1,10 @@
-"""This module declares the programs that read I2_S files: what each accepts, what it computes, and the sources for this.
+"""The programs that read I2_S files: what each accepts, what it computes, and the sources for this.
 
 A *runtime* is a program in some range of its versions. `container` says what its GGUF reader checks, `types` which
 tensor types it knows, `architectures` which models, `i2s` how it treats an I2_S tensor, `layouts` how its kernels read
-one on each kind of machine. Facts that do not fit a table are `Fact`s with a source each. `linter.runtimes` checks
-files against these declarations; a new runtime is added by one entry.
+one on each kind of machine, `endings` what it does with wrong values in a valid header. Facts that do not fit a table
+are `Fact`s with a source each. `linter.runtimes` checks files against these declarations; a new runtime is added by one
+entry.
 """
 
 from __future__ import annotations
@@ -13,21 +14,22 @@ from typing import Final, Literal, NamedTuple
 from i2s_spec.schema.keys import NEWER_PRE_TOKENIZERS
 
 # --- loader endings --------------------------------------------------------------------------------------------------
-# Declares what loaders do with wrong values in a valid header: they refuse the file, abort, or load it.
+# What loaders do with wrong values in a valid header: they refuse the file, abort, or load it.
 #
 # `Runtime.endings` names one of the tables. The entries of a table were observed with a build of that commit, and cite
 # the source line; for other faults, only the declarations of the architecture apply.
 #
-# file-type          general.file_type of another type than u32
-# experts            more experts used than there are, or none although there are some rope-scaling       a
-#                    rope.scaling.type that the loader has no name for no-layers          block_count 0 context-length
-#                    context_length 0 rope-base          a base of the rotation that is negative, 0, infinite or not a
-#                    number
-# epsilon            an epsilon of norms that is not above 0
-# token-arrays       tokens or merges that are not arrays of text
-# merge-empty        an empty merge
-# token-twice        two tokens of the same text
-# special-token      the number of the first or the last token of texts is beyond the tokens
+#     file-type          general.file_type of another type than u32
+#     experts            more experts used than there are, or none although there are some
+#     rope-scaling       a rope.scaling.type that the loader has no name for
+#     no-layers          block_count 0
+#     context-length     context_length 0
+#     rope-base          a base of the rotation that is negative, 0, infinite or not a number
+#     epsilon            an epsilon of norms that is not above 0
+#     token-arrays       tokens or merges that are not arrays of text
+#     merge-empty        an empty merge
+#     token-twice        two tokens of the same text
+#     special-token      the number of the first or the last token of texts is beyond the tokens
 
 
 class Ending(NamedTuple):
@@ -140,7 +142,7 @@ class Runtime(NamedTuple):
     :param kind: `engine` computes, `reader` parses headers only, `front` is a front end of the runtime `of`
     :param i2s: `computes`; `rejects` (it does not know the type); `converts` (it must be converted to another type
         first); `lists` (it shows the number and does nothing else)
-    :param architectures: those of `schema.architecture` that it knows; `unsure` those for which this is not known
+    :param architectures: those of `schema.architectures` that it knows; `unsure` those for which this is not known
     :param layouts: kind of machine to the layout that its kernels read there, or empty if they compute wrong results
     :param activations: architecture to the activation that its graph applies, if it differs from the schema's
     :param rope: `neox`, `norm` or, if it follows the architecture, empty
@@ -151,7 +153,7 @@ class Runtime(NamedTuple):
     `missing` tensors, `shape`, `count` of tensors and tokens. Other checks were not tried
     :param vocabularies: architectures of which it loads a vocabulary alone, without tensors
     :param bitnet_names: the source for the names of BitNet architectures that it knows
-    :param endings: what its loader does with wrong values in a valid header, with sources (`loader_endings`)
+    :param endings: what its loader does with wrong values in a valid header, with sources (`FORK_ENDINGS` and others)
     :param pre_unknown: names of `tokenizer.ggml.pre` that others know and it refuses, with the source
     :param required: keys that it requires beyond the declared ones: architecture, key, source
     :param no_first_token: values of `tokenizer.ggml.pre` with which it adds no first token to texts, unlike others

@@ -1,19 +1,25 @@
-"""This module lists every meaning that a program gave to a tensor type's number from 30 on.
+"""Every meaning that a program gave to a type number from 30 on, and the published advisories on readers of GGUF.
 
-Dates and commits of llama.cpp are those of ggml-org/ggml, to which its changes are copied; those of ik_llama.cpp were
-taken from the whole history of `ggml.h`; those of the BitNet forks are from Eddie-Wang1120/llama.cpp, before the first
-release, and from microsoft/BitNet's submodule. For each number, the most likely meaning in a file comes first, as in
-`types`.
+Programs assign the numbers of tensor types and of `general.file_type` independently, so that a number alone says
+little. `TENSOR_TYPES` and `FILE_TYPE_HISTORY` list all meanings; for each number, the most likely meaning in a file
+comes first, as in `types`. `tensor_meanings` and `file_meanings` look them up, `fitting` chooses by the size of a
+tensor:
 
     >>> [(each.name, each.program) for each in tensor_meanings(142)]
     [('PQ2_0', 'PrismML'), ('IQ2_TN', 'ik_llama.cpp')]
     >>> [each.name for each in fitting(42, (128, 640), 34 * 640)]
     ['Q2_0_G128']
 
+`tensor_type_words` and `file_type_words` give the words of messages:
+
     >>> print(file_type_words(40))
     I2_S to BitNet's forks, Q1_0 to llama.cpp
     >>> print(tensor_type_words(36))
     I2_S to BitNet's forks, the retired IQ4_NL_4_4 to llama.cpp
+
+Dates and commits of llama.cpp are those of ggml-org/ggml, to which its changes are copied; those of ik_llama.cpp were
+taken from the whole history of `ggml.h`; those of the BitNet forks are from Eddie-Wang1120/llama.cpp, before the first
+release, and from microsoft/BitNet's submodule.
 """
 
 from __future__ import annotations
@@ -25,9 +31,6 @@ from typing import Final, NamedTuple
 from i2s_spec.errors import counted
 from i2s_spec.schema import types
 from i2s_spec.schema.keys import FILE_TYPES as COMMON
-
-__all__ = ["BITNET", "FILE_TYPES", "UPSTREAM", "LineageMeaning", "file_types", "tensor_types"]
-
 
 # --- meaning ---------------------------------------------------------------------------------------------------------
 # A meaning of a number: a name that one program gave it, for some time.
@@ -364,9 +367,7 @@ TENSOR_TYPES: Final[tuple[Meaning, ...]] = tuple(
 
 
 # --- file types ------------------------------------------------------------------------------------------------------
-# Lists every meaning that a program gave to a value of `general.file_type` from 30 on.
-#
-# Nothing is computed from the number, so a wrong one costs no more than confusion. Sources as in `tensor_types`.
+# Nothing is computed from `general.file_type`, so a wrong number costs no more than confusion.
 
 _LLAMA: Final = "ggml-org/llama.cpp include/llama.h"
 _IK_FILES: Final = "ikawrakow/ik_llama.cpp include/llama.h"
@@ -375,7 +376,9 @@ _BITNET_FILES: Final = "microsoft/BitNet, submodule 3rdparty/llama.cpp, llama.h"
 _PRISM_FILES: Final = "PrismML-Eng/llama.cpp#242"
 
 _FILES_OF_BITNET: Final = (
-    Meaning(32, "I2", BITNET, "2024-05", "2024-06", _FORK_FILES, "T-MAC's packing, in development branches", tensors=("I2_S",)),
+    Meaning(
+        32, "I2", BITNET, "2024-05", "2024-06", _FORK_FILES, "T-MAC's packing, in development branches", tensors=("I2_S",)
+    ),
     Meaning(33, "I2_S", BITNET, "2024-06", "2024-08", _FORK_FILES, "before the first release", tensors=("I2_S",)),
     Meaning(38, "TL1", BITNET, "2024-10-17", "", _BITNET_FILES, tensors=("TL1",)),
     Meaning(38, "I2_S", "BitNet's forks before their release", "2024-08", "2024-10", _FORK_FILES, tensors=("I2_S",)),
@@ -500,11 +503,11 @@ FILE_TYPE_HISTORY: Final[tuple[Meaning, ...]] = tuple(
 
 
 # --- meanings --------------------------------------------------------------------------------------------------------
-# Finds the possible meanings of the type number of a tensor in a file.
+# The possible meanings of the type number of a tensor in a file.
 #
-# A number alone says little: upstream llama.cpp, the BitNet forks, ik_llama.cpp and PrismML assign numbers independently,
-# and forks of forks take numbers that seem free. The meanings are distinguished by the distance from a tensor to the next
-# one, and by metadata keys that only one program writes.
+# Upstream llama.cpp, the BitNet forks, ik_llama.cpp and PrismML assign numbers independently, and forks of forks take
+# numbers that seem free. The meanings are distinguished by the distance from a tensor to the next one, and by metadata
+# keys that only one program writes.
 
 
 def _by_number(meanings: Sequence[Meaning]) -> dict[int, tuple[Meaning, ...]]:
@@ -581,7 +584,7 @@ def fitting(
 
 
 # --- advisories ------------------------------------------------------------------------------------------------------
-# Lists the published advisories on readers of GGUF that the specification and the rules cite, with subjects.
+# The published advisories that the specification and the rules cite, with their subjects.
 #
 # An advisory may be cited only where its subject is: rules and clauses that cite one must agree with the rules in this
 # list. Sources: the records of the CVE programme and of the projects' own advisories, as of September 2026.
@@ -632,11 +635,11 @@ ADVISORIES: Final[tuple[Advisory, ...]] = (
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------
-# The meanings of numbers that several forks use differently.
+# The meanings of numbers on which lineages disagree, for messages.
 #
 # Two lineages assign numbers: llama.cpp, and the forks for BitNet that branched from it in 2024 and continued counting.
-# From 36 (tensor types) and 38 (`general.file_type`) on, a number alone is ambiguous; the bytes and the rest of the file
-# must decide. `schema` holds every meaning, with its program and time; this module gives the words of messages.
+# From 36 (tensor types) and 38 (`general.file_type`) on, a number alone is ambiguous; the bytes and the rest of the
+# file must decide.
 
 
 class LineageMeaning(NamedTuple):

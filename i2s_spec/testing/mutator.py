@@ -29,9 +29,7 @@ from random import Random
 from typing import Final
 
 from i2s_spec.errors import FormatError
-from i2s_spec.testing import mutations as mutator_data
-from i2s_spec.testing import mutations as mutator_fields
-from i2s_spec.testing import mutations as mutator_records
+from i2s_spec.testing import mutations
 from i2s_spec.testing.anatomy import OPERATORS, Anatomy, Mutation, Operator, dissect, edges, floats, lies
 
 __all__ = [
@@ -85,7 +83,7 @@ def _once(data: bytes, chance: Random, max_size: int | None) -> Mutation:
     """One change that applies and keeps the size limit."""
     if not data.startswith(b"GGUF") and chance.random() < 0.5:
         order = "little" if chance.random() < 0.8 else "big"
-        start = mutator_data.begun(order)
+        start = mutations.begun(order)
         if max_size is None or len(start) <= max_size:
             return Mutation(start, "begun with a header")
     anatomy = dissect(data)
@@ -112,7 +110,7 @@ def crossover(first: bytes, second: bytes, seed: int | str, max_size: int | None
     """
     chance = Random(seed)
     ours, theirs = dissect(first), dissect(second)
-    made = mutator_records.splice(ours, theirs, chance) if chance.random() < 0.75 else None
+    made = mutations.splice(ours, theirs, chance) if chance.random() < 0.75 else None
     if made is None:
         at, other = chance.choice(ours.boundaries or (0,)), chance.choice(theirs.boundaries or (0,))
         made = Mutation(first[:at] + second[other:], "two files joined")
@@ -155,4 +153,4 @@ def edits(data: bytes) -> Iterator[Mutation]:
 
 def dictionary() -> tuple[bytes, ...]:
     """Words for a fuzzer's dictionary: names of keys, tensors and architectures, and hostile texts."""
-    return mutator_fields.dictionary()
+    return mutations.dictionary()

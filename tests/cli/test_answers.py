@@ -500,12 +500,12 @@ def test_errors_are_json_with_json_output(
     out = capsys.readouterr().out
     document = json.loads(out)
     assert (document["path"], document["fault"]["code"]) == ("missing", "S901")
-    schema = {"identify": "identify/identify.schema.json", "diff": "compare/diff.schema.json"}.get(
+    schema = {"identify": "inspect/identify.schema.json", "diff": "compare/diff.schema.json"}.get(
         words.split(maxsplit=1)[0]
     )
     if schema is not None:
-        inspect = Path(i2s_spec.__file__).parent / "inspect"
-        jsonschema.validate(document, json.loads((inspect / schema).read_text(encoding="utf-8")))
+        package = Path(i2s_spec.__file__).parent
+        jsonschema.validate(document, json.loads((package / schema).read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize("words", ["golden compare g g -o F -q", "perplexity m.gguf --tokens 1,5,9,20,33,64,100,200 -c 4 "

@@ -18,7 +18,8 @@ from i2s_spec.cli.conform import vectors_command
 from i2s_spec.conformance import malformed_suite as module
 from i2s_spec.conformance.malformed_suite import NO_DUTY, Phase, export, needs_of, phase_of, without_i2s
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.rule import REGISTRY, Severity
+from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import container
 from i2s_spec.testing.malformed import Case, malformed
 from i2s_spec.testing.sample import Draft, tensor_info

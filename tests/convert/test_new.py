@@ -15,7 +15,7 @@ import i2s_spec as i2s
 from i2s_spec.codec.reference import unpack
 from i2s_spec.convert import random_weights
 from i2s_spec.convert.new import new
-from i2s_spec.convert.random_weights import RECIPES
+from i2s_spec.convert.recipes import RECIPES
 from i2s_spec.schema import container
 from i2s_spec.schema.architectures import ARCHITECTURES, architecture_of, hyperparameters
 from i2s_spec.schema.keys import OPTIONAL, REQUIRED

@@ -12,7 +12,7 @@ from builders import model_bytes
 from examples import share
 
 from i2s_spec.convert.new import new
-from i2s_spec.convert.random_weights import TYPES
+from i2s_spec.convert.recipes import TYPES
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.linter.engine import lint
 from i2s_spec.schema.architectures import ARCHITECTURES

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from i2s_spec.convert.random_weights import RECIPES
+from i2s_spec.convert.recipes import RECIPES
 from i2s_spec.schema import architectures as rotation
 from i2s_spec.schema import keys, type_registry
 from i2s_spec.schema.architectures import ARCHITECTURES, Hyperparameters

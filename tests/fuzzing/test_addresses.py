@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from builders import model_bytes
 
+from i2s_spec.codec._survey import Parts
 from i2s_spec.linter.engine import lint
 from i2s_spec.model.load import load_model
 from i2s_spec.model.reference import reductions
@@ -59,3 +60,14 @@ def test_matrices_at_odd_addresses(kind: type) -> None:
 def test_payloads(by: int) -> None:
     data = model_file("llama")
     assert lint(moved(data, by), payload="full").as_dict() == lint(moved(data, 0), payload="full").as_dict()
+
+
+def test_positions_beyond_every_file_are_refused() -> None:
+    """Sums of them would wrap, so that a part seemed to lie in a buffer."""
+    for at, pos, size in [(2**63 - 64, 0, 64), (0, 2**63 - 4096, 64), (64, 0, 2**63 - 64), (2**61, 0, 0)]:
+        with pytest.raises(ValueError, match="no such part"):
+            Parts("portable").add(at, pos, size, 32)
+    parts = Parts("portable")
+    parts.add(2**61 - 1, 2**61 - 4096, 2**61 - 1, 32)
+    with pytest.raises(ValueError, match="outside the buffer"):
+        parts.of_memory(b"x" * 100)

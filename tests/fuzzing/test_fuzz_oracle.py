@@ -15,7 +15,8 @@ from i2s_spec.fuzzing.expectations import (
     expected_answer,
 )
 from i2s_spec.fuzzing.inputs import Inputs, catalogue, sound
-from i2s_spec.linter.rule import REGISTRY, Severity
+from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.testing.sample import Draft
 
 EVERYTHING = DecoderPolicy(supports=frozenset(SUPPORTS))

@@ -346,3 +346,15 @@ def test_the_header_is_that_of_the_record(golden_of: Find) -> None:
     result = compare(golden, golden)
     about = json.loads((golden / "golden.json").read_text())
     assert {name: about[name] for name in about if name != "taps"} == result.header
+
+
+def test_a_record_of_an_unknown_dialect_is_refused(tmp_path: Path) -> None:
+    """Fuzzing found a ValueError here."""
+    path = tmp_path / "model.gguf"
+    i2s.new(path, "llama", layers=1)
+    with load_model(path) as model:
+        record(model, [1, 2, 3], tmp_path / "golden")
+    header = json.loads((tmp_path / "golden" / "golden.json").read_text())
+    (tmp_path / "golden" / "golden.json").write_text(json.dumps(header | {"dialect": "odd"}))
+    with pytest.raises(SettingError, match="odd"):
+        compare(tmp_path / "golden", tmp_path / "golden", mode="op-replay", model=path)

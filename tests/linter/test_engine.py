@@ -19,7 +19,8 @@ from i2s_spec.gguf.source import FileSource
 from i2s_spec.linter import engine
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.report_data import Totals, finding_dict
-from i2s_spec.linter.rule import REGISTRY, Severity
+from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import limits
 from i2s_spec.schema.types import BY_NAME, ValueType
 from i2s_spec.testing.differential import Vanishing

@@ -17,7 +17,7 @@ from i2s_spec.linter.engine import lint
 from i2s_spec.linter.repair.fix import fix
 from i2s_spec.linter.sanitize import sanitize
 from i2s_spec.schema.types import BY_NAME, I2_S, ValueType, padded
-from i2s_spec.testing.sample import Draft, Model, i2s_bytes, key_value, tensor_info
+from i2s_spec.testing.sample import Draft, Model, array, i2s_bytes, key_value, tensor_info
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
@@ -126,3 +126,17 @@ def test_an_architecture_that_is_not_utf_8_is_checked() -> None:
     report = lint(data[:at] + b"\xf3" + data[at + 1 :])
     assert not report.bugs
     assert not report.ok
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "value"),
+    [
+        ("{arch}.attention.layer_norm_rms_epsilon", ValueType.FLOAT64, 1e-5),
+        ("tokenizer.ggml.scores", ValueType.ARRAY, array(ValueType.BOOL, [False, 2])),
+    ],
+)
+def test_numbers_of_another_type_are_repaired_or_declined(key: str, kind: ValueType, value: object) -> None:
+    """The repair took a single number, and a list, for an array of integers."""
+    data, once = Model("llama").drop(key).add(key, kind, value).built(), io.BytesIO()
+    fix(data, once, unsafe=True)
+    assert not lint(once.getvalue() or data).bugs

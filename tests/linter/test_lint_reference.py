@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from transcripts_runner import run
 
 from i2s_spec.codec.native import pack
-from i2s_spec.compare import known_weights
-from i2s_spec.compare.known_weights import Reference, ReferenceWeights
+from i2s_spec.compare import Reference, known_weights
+from i2s_spec.compare.known_weights import ReferenceWeights
 from i2s_spec.convert.new import new
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file

@@ -16,8 +16,8 @@ from i2s_spec.gguf.source import BufferSource, FileSource, source_of
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.linter.analysis import payload_stats
 from i2s_spec.linter.analysis.context import Subject
-from i2s_spec.linter.rule import OTHER_FORMATS, REGISTRY, Finding, Rule, Severity, Weights
-from i2s_spec.linter.rules import all_rules
+from i2s_spec.linter.rule import OTHER_FORMATS, Finding, Rule, Severity, WeightUse
+from i2s_spec.linter.rules import REGISTRY, all_rules
 from i2s_spec.testing.malformed.payload import SIZE, TernaryTensor, matrix, model, scaled, trits
 from i2s_spec.testing.sample import Draft
 
@@ -336,7 +336,7 @@ def test_all_at_once_and_one_by_one_agree(tmp_path: Path) -> None:
 # --- order of the rules ---
 
 
-ON_HEADERS = [one for one in all_rules() if one.check and one.weights is Weights.NONE and one.family != OTHER_FORMATS]
+ON_HEADERS = [one for one in all_rules() if one.check and one.weights is WeightUse.NONE and one.family != OTHER_FORMATS]
 
 
 @pytest.mark.parametrize("made", ON_HEADERS, ids=lambda one: one.code)

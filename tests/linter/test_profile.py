@@ -10,8 +10,8 @@ from malformed_cases import broken
 
 from i2s_spec.linter import selection
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.rule import REGISTRY, Severity
-from i2s_spec.linter.rules import all_rules
+from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.rules import REGISTRY, all_rules
 from i2s_spec.linter.selection import INDISPENSABLE, PROFILES, reading_of, selected, suppressed_codes
 from i2s_spec.testing.sample import Draft
 

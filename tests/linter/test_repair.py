@@ -19,7 +19,8 @@ from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.linter.repair.fix import fix
 from i2s_spec.linter.repair.plan import REPAIRS, chosen
-from i2s_spec.linter.rule import REGISTRY, Fix
+from i2s_spec.linter.rule import Fix
+from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import faults
 from i2s_spec.testing.sample import Draft, Model
 

@@ -147,7 +147,7 @@ def test_a_run_that_is_told_to_end_leaves_no_part_of_a_table(tmp_path: Path, mon
             os.kill(os.getpid(), signal.SIGTERM)
             yield "a", record("a")["report"]
 
-    monkeypatch.setattr("i2s_spec.cli.lint.engine_run", run)
+    monkeypatch.setattr("i2s_spec.cli.cluster.engine_run", run)
     before = signal.signal(
         signal.SIGTERM, signal.default_int_handler
     )  # otherwise a missing handler in the verb would end the tests

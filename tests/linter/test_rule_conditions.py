@@ -17,8 +17,8 @@ from i2s_spec.linter.analysis import conditions
 from i2s_spec.linter.analysis.checkpoint_facts import CheckpointFacts
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.rule import REGISTRY, Finding, Rule, Severity, When, every_file, rule
-from i2s_spec.linter.rules import all_rules
+from i2s_spec.linter.rule import Finding, Rule, Severity, When, every_file, rule
+from i2s_spec.linter.rules import REGISTRY, all_rules
 from i2s_spec.schema import faults
 from i2s_spec.testing.sample import Draft
 

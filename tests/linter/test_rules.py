@@ -9,8 +9,8 @@ import pytest
 from malformed_cases import CASES
 
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.rule import FAMILIES, REGISTRY, rule
-from i2s_spec.linter.rules import all_rules
+from i2s_spec.linter.rule import FAMILIES, rule
+from i2s_spec.linter.rules import REGISTRY, all_rules
 from i2s_spec.schema.faults import REMOTE
 from i2s_spec.testing.malformed.situations import ReferenceCase, compared
 from i2s_spec.testing.sample import Draft

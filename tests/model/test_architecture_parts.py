@@ -1,4 +1,4 @@
-"""An architecture is declared in five places, which CONTRIBUTING lists; each place covers every architecture."""
+"""An architecture is declared in three files, which CONTRIBUTING lists; each covers every architecture."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import pytest
 
 from i2s_spec.convert.new import new
-from i2s_spec.convert.random_weights import RECIPES
+from i2s_spec.convert.recipes import RECIPES
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.model.architectures import GRAPHS
 from i2s_spec.model.text.chat import FORMATS
@@ -15,7 +15,7 @@ from i2s_spec.model.tokenizer.byte_level import BY_NAME
 from i2s_spec.schema.architectures import ARCHITECTURES
 
 
-def test_every_architecture_has_its_five_parts() -> None:
+def test_every_architecture_has_its_three_parts() -> None:
     assert list(ARCHITECTURES) == [each.name for each in ARCHITECTURES.values()]
     assert set(GRAPHS) == set(RECIPES) == set(ARCHITECTURES)
     assert all(each.keys and each.inventory for each in ARCHITECTURES.values())

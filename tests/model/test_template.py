@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from examples import share
 
-from i2s_spec.convert.random_weights import CHAT_TEMPLATE
+from i2s_spec.convert.recipes import CHAT_TEMPLATE
 from i2s_spec.errors import FormatError, MissingExtra, SettingError
 from i2s_spec.model.text.chat import FORMATS, KEY, Message, format_for, render, template_of
 

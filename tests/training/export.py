@@ -16,7 +16,7 @@ from vocabulary import load
 
 from i2s_spec.codec.native import pack
 from i2s_spec.convert.new import write_model
-from i2s_spec.convert.random_weights import Size
+from i2s_spec.convert.recipes import Size
 from i2s_spec.schema.architectures import Placed
 
 ABOUT = {

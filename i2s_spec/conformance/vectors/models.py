@@ -27,7 +27,6 @@ from i2s_spec.gguf.reader import open
 from i2s_spec.model.load import load_model
 from i2s_spec.model.numerics import ActivationQuantizer
 from i2s_spec.model.reference import bitlinear
-from i2s_spec.model.reference import bitlinear as activation_quant
 from i2s_spec.model.tokenizer.tokenizer import load_tokenizer
 from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.types import TAIL_BYTES
@@ -322,7 +321,7 @@ def _activations() -> Iterator[Draft]:
 
 
 def _activation(name: str, x: Floats, rule: str, comment: str, flags: tuple[str, ...]) -> Draft:
-    made = activation_quant.quantize(x, ActivationQuantizer(**_ACTIVATIONS[rule]))
+    made = bitlinear.quantize(x, ActivationQuantizer(**_ACTIVATIONS[rule]))
     bits = [f"{word:08x}" for word in made.scale.astype("<f4").reshape(-1).view("<u4").tolist()]
     return Draft(
         f"activation/{name}", "activation", "9.8" if rule == "golden" else "9.9", x.astype("<f4").tobytes(), comment,

@@ -1,8 +1,8 @@
-"""This module finds out which known mistake explains a wrong value: by computing it with each of them in place (10.5).
+"""Find out which known mistake explains a wrong value, by computing it with each of them in place (clause 10.5).
 
-What is computed is the reach of the value in op-replay, its layer where layers are forced, the whole model up to it where
-nothing but the tokens is given. A mistake explains a value *exactly* if the value is within its limit then, *nearly* if
-most of what was off is gone.
+What is computed is the reach of the value in op-replay, its layer where layers are forced, the whole model up to it
+where nothing but the tokens is given (`by_running`). A mistake explains a value *exactly* if the value is within its
+limit then, *nearly* if most of what was off is gone. A `Diagnoser` also asks `patterns` what the value looks like.
 """
 
 from __future__ import annotations
@@ -299,8 +299,8 @@ def _joined(known: list[Diagnosis], patterns: list[Diagnosis], tokens: int = 0) 
     return found[:SHOWN]
 
 
-# --- rerun -----------------------------------------------------------------------------------------------------------
-# Runs a model from its tokens to one value, also with each known mistake in place: what explains that value.
+# --- whole runs ------------------------------------------------------------------------------------------------------
+# The model runs from its tokens to one value, also with each known mistake in place.
 
 #: Tokens that are enough to tell mistakes apart.
 FEW_TOKENS: Final = 16

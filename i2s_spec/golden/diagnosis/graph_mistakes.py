@@ -1,7 +1,7 @@
-"""This module changes the graph of a model in one way: nodes left out, exchanged, or set otherwise.
+"""Changes of a model, one mistake each: of its graph, of what enters a node, of weights, numbers and operations.
 
-A change is a function that takes a model and returns the changed model, or None where the change makes no difference to it.
-The functions here are such changes, or make one from their arguments. `mistakes` lists them with their names.
+A change is a function that takes a model and returns the changed model, or None where the change makes no difference to
+it. The functions here are such changes, or make one from their arguments. `mistakes` lists them with their names.
 """
 
 from __future__ import annotations
@@ -254,11 +254,8 @@ def positions_scaled(factor: float) -> Callable[[Model], Model | None]:
     return apply
 
 
-# --- input mistakes --------------------------------------------------------------------------------------------------
-# Changes what enters nodes of a model's graph: another value, or another tensor.
-#
-# Each function gives what takes a model and gives the changed one, or None where the change makes no difference to it; or is
-# that itself. `mistakes` says what each of them is known as.
+# --- what enters a node ----------------------------------------------------------------------------------------------
+# Another value, or another tensor.
 
 
 def norms_exchanged(model: Model) -> Model | None:
@@ -303,11 +300,7 @@ def residual_of_layer(model: Model) -> Model | None:
     return model.replace(graph=replace(model.graph, nodes=tuple(nodes))) if nodes != list(model.graph) else None
 
 
-# --- model mistakes --------------------------------------------------------------------------------------------------
-# Changes a model in one way: its reading of the weights, its numbers, one of its operations.
-#
-# A change is a function that takes a model and returns the changed model, or None where the change makes no difference to it.
-# The functions here are such changes, or make one from their arguments. `mistakes` lists them with their names.
+# --- weights, operations, numbers ------------------------------------------------------------------------------------
 
 
 def read_as(name: str) -> Callable[[Model], Model | None]:
@@ -338,9 +331,6 @@ def operations(kind: type[Operations]) -> Callable[[Model], Model | None]:
         return model.replace(numerics=model.numerics.replace(operations=home))
 
     return apply
-
-
-# Numbers.
 
 
 def numbers(**changes: Any) -> Callable[[Model], Model | None]:

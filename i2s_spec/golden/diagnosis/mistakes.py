@@ -1,7 +1,7 @@
 """The mistakes of runtimes as changes of a model: what a wrong value is compared with.
 
-A mistake changes how weights are read, the graph, the numbers, or one kind of operation. `schema.mistakes` has its name and
-its sentence; an entry of `MISTAKES` here has the change.
+A mistake changes how weights are read, the graph, the numbers, or one kind of operation. `schema.mistakes` has its name
+and its sentence; an entry of `MISTAKES` here has the change.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from i2s_spec.golden.diagnosis import operation_mistakes as partial
-from i2s_spec.golden.diagnosis import operation_mistakes as projections
 from i2s_spec.golden.diagnosis import operation_mistakes as wrong
 from i2s_spec.golden.diagnosis.graph_mistakes import (
     activation,
@@ -94,40 +92,40 @@ MISTAKES: Final[tuple[ModelMistake, ...]] = (
     _change("layout-interleave-64", _READ, read_as("interleave-64")),
     _change("layout-interleave-128", _READ, read_as("interleave-128")),
     _change("layout-rows-1x4", _READ, read_as("rows-1x4")),
-    _change("rows-1x4-as-interleave-128", _LINEAR, operations(projections.RowsOfFour)),
+    _change("rows-1x4-as-interleave-128", _LINEAR, operations(wrong.RowsOfFour)),
     _change("layout-sequential-msb", _READ, read_as("sequential-msb")),
     _change("layout-sequential-lsb", _READ, read_as("sequential-lsb")),
-    _change("lanes-reversed", _LINEAR, operations(projections.LanesReversed)),
-    _change("weights-transposed", _LINEAR, operations(projections.Transposed)),
-    _change("codes-zero-first", _LINEAR, operations(projections.ZeroFirst)),
-    _change("codes-signs-swapped", _LINEAR, operations(projections.SignsSwapped)),
-    _change("codes-twos-complement", _LINEAR, operations(projections.TwosComplement)),
-    _change("codes-offset-2", _LINEAR, operations(projections.OffsetTwo)),
-    _change("offset-not-subtracted", _LINEAR, operations(projections.CodesAsTheyAre)),
-    _change("scale-reciprocal", _LINEAR, operations(projections.ReciprocalScale)),
-    _change("scale-ignored", _LINEAR, operations(projections.NoScale)),
-    _change("scale-twice", _LINEAR, operations(projections.ScaleTwice)),
-    _change("scale-half", _LINEAR, operations(projections.HalfScale)),
-    _change("activation-scale-ignored", _LINEAR, operations(projections.NoActivationScale)),
-    _change("activation-scale-multiplied", _LINEAR, operations(projections.ActivationScaleMultiplied)),
+    _change("lanes-reversed", _LINEAR, operations(wrong.LanesReversed)),
+    _change("weights-transposed", _LINEAR, operations(wrong.Transposed)),
+    _change("codes-zero-first", _LINEAR, operations(wrong.ZeroFirst)),
+    _change("codes-signs-swapped", _LINEAR, operations(wrong.SignsSwapped)),
+    _change("codes-twos-complement", _LINEAR, operations(wrong.TwosComplement)),
+    _change("codes-offset-2", _LINEAR, operations(wrong.OffsetTwo)),
+    _change("offset-not-subtracted", _LINEAR, operations(wrong.CodesAsTheyAre)),
+    _change("scale-reciprocal", _LINEAR, operations(wrong.ReciprocalScale)),
+    _change("scale-ignored", _LINEAR, operations(wrong.NoScale)),
+    _change("scale-twice", _LINEAR, operations(wrong.ScaleTwice)),
+    _change("scale-half", _LINEAR, operations(wrong.HalfScale)),
+    _change("activation-scale-ignored", _LINEAR, operations(wrong.NoActivationScale)),
+    _change("activation-scale-multiplied", _LINEAR, operations(wrong.ActivationScaleMultiplied)),
     _change("activation-four-scales", _LINEAR, quantizer_of("ik-iq2bn")),
     _change("activation-blocks", _LINEAR, quantizer_of("tq2_0")),
     _change("activation-blocks-32", _LINEAR, blocks_of_q8_0),
-    _change("activation-blocks-64", _LINEAR, blocks_of(projections.BlocksOf64)),
-    _change("activation-blocks-128", _LINEAR, blocks_of(projections.BlocksOf128)),
-    _change("activation-one-scale", _LINEAR, operations(projections.OneScale)),
-    _change("activation-128", _LINEAR, operations(projections.Of128)),
-    _change("activation-truncated", _LINEAR, operations(projections.Truncated)),
-    _change("activation-floored", _LINEAR, operations(projections.Floored)),
+    _change("activation-blocks-64", _LINEAR, blocks_of(wrong.BlocksOf64)),
+    _change("activation-blocks-128", _LINEAR, blocks_of(wrong.BlocksOf128)),
+    _change("activation-one-scale", _LINEAR, operations(wrong.OneScale)),
+    _change("activation-128", _LINEAR, operations(wrong.Of128)),
+    _change("activation-truncated", _LINEAR, operations(wrong.Truncated)),
+    _change("activation-floored", _LINEAR, operations(wrong.Floored)),
     _change("activation-not-quantized", _LINEAR, no_quantizer),
     _change("activation-2026", _LINEAR, quantizer_of("bitnetcpp-2026")),
     _change("activation-half-up", _LINEAR, numbers(quantizer={"rounding": "up"})),
-    _change("activation-4-bits", _LINEAR, operations(projections.FourBits)),
-    _change("offset-half", _LINEAR, operations(partial.HalfOffset)),
-    _change("sum-of-half", _LINEAR, operations(partial.HalfOfColumns)),
-    _change("last-block-dropped", _LINEAR, operations(partial.LastBlockDropped)),
-    _change("int16-wrap-avx2", _LINEAR, operations(projections.Int16WrapAvx2)),
-    _change("int16-wrap-neon", _LINEAR, operations(projections.Int16WrapNeon)),
+    _change("activation-4-bits", _LINEAR, operations(wrong.FourBits)),
+    _change("offset-half", _LINEAR, operations(wrong.HalfOffset)),
+    _change("sum-of-half", _LINEAR, operations(wrong.HalfOfColumns)),
+    _change("last-block-dropped", _LINEAR, operations(wrong.LastBlockDropped)),
+    _change("int16-wrap-avx2", _LINEAR, operations(wrong.Int16WrapAvx2)),
+    _change("int16-wrap-neon", _LINEAR, operations(wrong.Int16WrapNeon)),
     _change("rope-pairs", _of("rope"), other_pairs),
     _change("rope-base-10000", _of("rope"), each_of("rope", base=10000.0)),
     _change("rope-base-500000", _of("rope"), each_of("rope", base=500000.0)),

@@ -1,6 +1,6 @@
-"""This module computes operations other than projections as runtimes with known mistakes do (clause 10.5).
+"""Operations that compute as runtimes with known mistakes do: projections, and all others (clause 10.5).
 
-A numeric profile names the class, as it names `Operations`.
+Each mistake is a class; a numeric profile names it, as it names `Operations`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 
-# --- linear mistakes -------------------------------------------------------------------------------------------------
-# Computes projections as runtimes with known mistakes do; a numeric profile names the class (clause 10.5).
+# --- projections -----------------------------------------------------------------------------------------------------
+# Something is wrong about codes, sums or scales.
 
 
 class WrongProjection(Operations):
@@ -127,7 +127,7 @@ class ActivationScaleMultiplied(WrongProjection):
 
 
 class Wrapped(WrongProjection):
-    """Sums of a kernel of `kernel_bugs`."""
+    """Sums of a kernel of `ggml_math.KERNEL_BUGS`."""
 
     kernel = "int16-wrap/avx2"
 
@@ -253,7 +253,7 @@ class BlocksOf128(BlocksOf32):
     size = 128
 
 
-# --- operation mistakes ----------------------------------------------------------------------------------------------
+# --- other operations ------------------------------------------------------------------------------------------------
 
 
 class HeadsInTurn(Operations):
@@ -322,8 +322,8 @@ class FromOne(Operations):
         return super().rope(replace(run, sequences=later, angles={}), node, x)
 
 
-# --- partial sum mistakes --------------------------------------------------------------------------------------------
-# Computes projections whose sums lack a part: columns, or half of what is taken off (clause 10.5).
+# --- partial sums ----------------------------------------------------------------------------------------------------
+# Projections whose sums lack a part: columns, or half of what is taken off.
 
 
 class HalfOffset(WrongProjection):

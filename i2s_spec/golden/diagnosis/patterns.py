@@ -1,6 +1,8 @@
-"""This module recognizes what wrong values look like, whatever made them: a factor, other rows, NaN (10.5).
+"""What wrong values look like, whatever made them: a factor, other rows, wrong places, NaN (clause 10.5).
 
-Each pattern is a function of the value, the wanted one and its limit that says a sentence or nothing. `PATTERNS` lists them.
+Each pattern is a function of an `Observation` (the value, the wanted one and its limit) that gives a diagnosis, or
+None. `PATTERNS` lists them, and `recognized` tries them all. `other_places` and `fitted_epsilons` explain a value by
+the model: by the weights, keys or values of another place, and by another epsilon of a norm.
 """
 
 from __future__ import annotations
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
 
 # --- observation -----------------------------------------------------------------------------------------------------
-# A wrong value beside the wanted one, and how a pattern that is recognized in it is said (10.5).
 
 #: A pattern holds if what is left with it is this share of what was off.
 LEFT: Final = 0.02
@@ -86,8 +87,7 @@ def finite_pair(observed: Observation) -> tuple[NDArray[np.float64], NDArray[np.
     return observed.got[finite].astype(np.float64), observed.want[finite].astype(np.float64)
 
 
-# --- permutations ----------------------------------------------------------------------------------------------------
-# Recognizes values that are right and stand elsewhere: in other rows or columns, or turned (10.5).
+# --- values in other rows or columns ---------------------------------------------------------------------------------
 
 #: Widest value of which columns are matched with each other.
 MOST_COLUMNS: Final = 8192
@@ -165,8 +165,8 @@ def transposed(observed: Observation) -> Diagnosis | None:
     return None
 
 
-# --- localised -------------------------------------------------------------------------------------------------------
-# Recognizes values that are wrong in some places only: tokens, columns, what two threads share (10.5).
+# --- wrong in some places only ---------------------------------------------------------------------------------------
+# Wrong are tokens, columns, or what two threads share.
 
 
 def some_rows(observed: Observation) -> Diagnosis | None:
@@ -273,7 +273,7 @@ def nrc_diagnosis(tokens: int, known: bool = True) -> Diagnosis:
     return by_pattern("nrc-4", says if known else says + doubt)
 
 
-# --- patterns --------------------------------------------------------------------------------------------------------
+# --- values as a whole -----------------------------------------------------------------------------------------------
 
 
 def recognized(got: Array, want: Array, limit: Any, inputs: tuple[Array, ...] = (), tokens: int = 0) -> list[Diagnosis]:
@@ -381,10 +381,8 @@ WEAK: Final = frozenset({"some-tokens", "some-columns", "row-split"})
 
 
 # --- other places ----------------------------------------------------------------------------------------------------
-# Compares a wrong value with the same operation with weights, keys or values of another place (10.5).
-#
-# What it finds is no mistake of a table: there are as many of them as a model has places. They are tried where nothing else
-# explains a value exactly.
+# The same operation with weights, keys or values of another place. What is found is no mistake of a table: there are as
+# many of them as a model has places. They are tried where nothing else explains a value exactly.
 
 #: Most places that are tried for one value, the nearest layers first.
 MOST_PLACES: Final = 64
@@ -438,10 +436,8 @@ def _other_cache(model: Model, node: Node) -> Iterator[tuple[Mistake, Model]]:
 
 
 # --- fitted epsilon --------------------------------------------------------------------------------------------------
-# Fits the epsilon of norms: which one would give the values that were seen.
-#
-# A norm divides by the root of m + epsilon, m being the mean square of what enters. With another epsilon each row is off by a
-# factor of its own, which tells the epsilon; one factor for all rows, whatever their m, is a scale.
+# A norm divides by the root of m + epsilon, m being the mean square of what enters. With another epsilon each row is
+# off by a factor of its own, which tells the epsilon; one factor for all rows, whatever their m, is a scale.
 
 #: Rows must differ by so much in their mean squares: where they are alike, a scale does the same.
 _DIFFERENT: Final = 1.05

@@ -1,4 +1,10 @@
-"""This module compares all I2_S tensors of a file with a reference, once for all rules that report it."""
+"""Comparison of all tensors of a file with a reference, once for all rules that report it.
+
+`compared` gives the result for the I2_S tensors, by trits and scale; `compared_floats` that for the others: norms,
+embeddings, heads, biases. Floats of the same type must be equal; floats of two types must agree to the precision of the
+shorter one. Other types are compared as bytes if both files use the same one. Tensors that cannot be compared are
+listed with the reason, and differing ones with the tensors of the same shape that they may have been swapped with.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +18,8 @@ import numpy as np
 from i2s_spec.codec.encoding import FLOAT_WORDS
 from i2s_spec.compare.diff import first_difference
 from i2s_spec.compare.explanation import explanation
-from i2s_spec.compare.hash import canonical_data, words_known
-from i2s_spec.compare.tensor_rows import Rows, rows_of
+from i2s_spec.compare.hash import canonical_data, parts, small_tensors, words_known
+from i2s_spec.compare.tensor_rows import Rows, flat_rows, rows_of
 from i2s_spec.errors import FormatError
 from i2s_spec.inspect.match_dialect import COMPARED
 from i2s_spec.linter.analysis.context import Subject, analysis
@@ -45,7 +51,6 @@ def compared(subject: Subject) -> Compared:
     weights, survey, reading = subject.weights, subject.payloads, subject.reading
     assert weights is not None
     from i2s_spec.compare import known_weights
-    from i2s_spec.compare.hash import parts
     from i2s_spec.schema.dialect import parse
 
     expected, odd = parse(weights.expected), extent_anomalies(subject).rows
@@ -80,8 +85,6 @@ def compared(subject: Subject) -> Compared:
 
 def _alike(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
     """The reference's tensors for the other I2_S tensors of this shape."""
-    from i2s_spec.compare.tensor_rows import flat_rows
-
     for other in alike(subject, tensor):
         try:
             known = weights.known(subject.file, other)
@@ -92,7 +95,6 @@ def _alike(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> Itera
 
 def _equal(subject: Subject, weights: ReferenceWeights, rows: list[int], expected: Dialect) -> set[int]:
     """The rows of small tensors that equal the reference's bit for bit, if that is a GGUF file; all are read at once."""
-    from i2s_spec.compare.hash import small_tensors
     from i2s_spec.schema.dialect import parse
 
     reference, file = weights.file, subject.file
@@ -135,8 +137,8 @@ def _owners(subject: Subject) -> dict[float, list[str]]:
     return found
 
 
-# --- float comparison ------------------------------------------------------------------------------------------------
-# Compares a tensor that is not I2_S with a reference: floats as floats, other types as bytes.
+# --- one tensor that is not I2_S -------------------------------------------------------------------------------------
+# Floats are compared as floats, other types as bytes.
 
 
 class FloatsDiffer(NamedTuple):
@@ -207,11 +209,7 @@ def _bytes_differ(subject: Subject, weights: ReferenceWeights, row: int, tensor:
     return None if found is None else FloatsDiffer(row, found[0], tensor.nbytes, found[1], "")
 
 
-# --- floats ----------------------------------------------------------------------------------------------------------
-# Compares the tensors that are not I2_S with a reference: norms, embeddings, heads, biases.
-#
-# Floats of the same type must be equal; floats of two types must agree to the precision of the shorter one. Other types
-# are compared as bytes if both files use the same one. Tensors that cannot be compared are listed with the reason.
+# --- all tensors that are not I2_S -----------------------------------------------------------------------------------
 
 #: Most tensors of a file that are compared.
 TENSORS: Final = 10_000
@@ -253,8 +251,7 @@ def compared_floats(subject: Subject) -> FloatsCompared:
     return FloatsCompared(tuple(differ), tuple(left), count)
 
 
-# --- incomparable ----------------------------------------------------------------------------------------------------
-# Notes tensors that cannot be compared with a reference, and why.
+# --- tensors that cannot be compared ---------------------------------------------------------------------------------
 
 #: The error codes for a file that changes while it is read.
 _GONE: Final = faults.GONE
@@ -294,8 +291,8 @@ def noted(subject: Subject, row: int, left: list[tuple[int, str]]) -> Iterator[N
         left.append((row, str(error)))
 
 
-# --- alike -----------------------------------------------------------------------------------------------------------
-# Finds the tensors of a file that have the same shape as another one: two of them may have been swapped.
+# --- tensors of the same shape ---------------------------------------------------------------------------------------
+# Two tensors of one shape may have been swapped.
 
 
 @analysis

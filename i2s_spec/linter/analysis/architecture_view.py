@@ -1,8 +1,9 @@
-"""This module compares a file with the declarations of its architecture: its sizes, its tensors, its vocabulary.
+"""A file beside the declarations of its architecture: its sizes, its tensors, its vocabulary, its keys.
 
 The rules on metadata, inventory and tokenizer share these results; each is computed once. A file is compared only if it
 is a whole model of a declared architecture: an adapter, an importance matrix or one part of a split file lacks most of
-a model, and that is no fault.
+a model, and that is no fault. `architecture_view` gives the `ArchitectureView` of a file, and its `keys` are the
+`DeclaredKeys`: which declared keys exist, and their values.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from i2s_spec.errors import FormatError, Span
 from i2s_spec.gguf.reader import File
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.schema import keys, limits
-from i2s_spec.schema.architectures import Architecture
+from i2s_spec.schema.architectures import Architecture, hyperparameters
 from i2s_spec.schema.inventory import TERNARY_TYPES, TensorSpec
 from i2s_spec.schema.keys import MAX_LAYERS, Key
 from i2s_spec.schema.types import VALUE_FORMATS, ValueType
@@ -220,8 +221,6 @@ class ArchitectureView:
                 return None
         if not self.has_experts:
             metadata.pop(f"{self.name}.expert_count", None)
-        from i2s_spec.schema.architectures import hyperparameters
-
         try:
             return hyperparameters(metadata, tokens=self.tokens)
         except FormatError:
@@ -296,7 +295,6 @@ def architecture_view(subject: Subject) -> ArchitectureView:
 
 
 # --- declared keys ---------------------------------------------------------------------------------------------------
-# Compares the keys of a file with the declared ones: which exist, and their values.
 
 #: Longest text value that rules examine, and most elements of an array of numbers.
 TEXT_BYTES: Final = 1 << 16

@@ -1,4 +1,4 @@
-"""This module defines the facts that the rules on checkpoints examine: the files of a folder, right or wrong.
+"""The facts that the rules on checkpoints examine: the files of a folder, right or wrong.
 
 `i2s_spec.checkpoints` gathers them; a file that cannot be read is left out and has its own finding.
 """

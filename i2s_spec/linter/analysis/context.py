@@ -1,6 +1,8 @@
-"""This module defines a file as the rules see it, with the analyses that several rules share, each computed once.
+"""A file as the rules see it (`Subject`), and the analyses that several rules share, each computed once.
 
 Time and memory stay linear in the size of the header: keys and tensors are walked a few times, never held as objects.
+`analysis` makes a function an analysis. Here are those that `Subject` itself needs: where the data section really is
+(`shifted`), tensor infos that the header does not count (`uncounted`), and the lenient reading of records behind them.
 """
 
 from __future__ import annotations
@@ -405,13 +407,11 @@ def analysis(make: Callable[[Subject], T]) -> Callable[[Subject], T]:
     return result
 
 
-# --- shifted data ----------------------------------------------------------------------------------------------------
-# Detects that all tensors are shifted by the same number of bytes from where the header puts them (clause
-# 2.7).
-#
+# --- a data section that is not where the header puts it (clause 2.7) ------------------------------------------------
 # If a writer leaves out the padding before the data section, counts offsets from the start of the file, or puts something
-# before the first tensor, that is one mistake, but every payload looks wrong to readers. It is reported only if the
-# offsets follow each other without gaps, the file ends where the shifted offsets say, and the weights agree.
+# before the first tensor, all tensors are shifted by the same number of bytes: one mistake, but every payload looks wrong
+# to readers. It is reported only if the offsets follow each other without gaps, the file ends where the shifted offsets
+# say, and the weights agree.
 
 #: How many tensors are checked by their scale or their first floats.
 _SAMPLED: Final = 16
@@ -507,8 +507,8 @@ def _plausible(file: File, base: int, places: list[tuple[int, int]], bounds: tup
     return True
 
 
-# --- uncounted infos -------------------------------------------------------------------------------------------------
-# Finds tensor infos that the header does not count: they follow the last counted one.
+# --- tensor infos that the header does not count ---------------------------------------------------------------------
+# They follow the last counted one.
 
 #: A usual tensor name, which padding or weights cannot form by chance.
 _LETTERS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
@@ -577,11 +577,10 @@ def _info(file: File, at: int) -> tuple[bytes, int] | None:
     return info.name, records.at
 
 
-# --- lenient records -------------------------------------------------------------------------------------------------
-# Numbers, strings and tensor infos of a GGUF header as a lenient reader does, within a budget.
-#
-# It continues where our own reader refuses, as a policy says. `runtimes.lenient_header` uses it to read whole headers as
-# each program does; `uncounted_infos` uses it to read the tensor infos that the header does not count.
+# --- records as a lenient reader reads them --------------------------------------------------------------------------
+# Numbers, strings and tensor infos of a GGUF header, within a budget. The walk continues where our own reader refuses, as
+# a policy says. `runtimes.lenient_header` uses it to read whole headers as each program does; `uncounted` uses it to read
+# the tensor infos that the header does not count.
 
 #: Most bytes and most records that are walked; records are keys, tensor infos, their dimensions, arrays.
 MOST_BYTES: Final = 16 << 20

@@ -1,4 +1,4 @@
-"""This module examines the extent of every tensor: the bytes from its start to the start of the next one.
+"""The extent of every tensor: the bytes from its start to the start of the next one.
 
 In most files every extent is the padded size of its tensor, and no rule has anything to report. The other extents are
 classified here once for all rules: by the mistake about the size that explains them, as too large, or by their padding.

@@ -1,4 +1,4 @@
-"""This module gathers the evidence for the layout of a file from its weights, once for all rules.
+"""The evidence for the layout of a file from its weights, gathered once for all rules.
 
 The linter examines every layer of a small model and a few layers of a large one, so that its time stays that of
 reading. For a large model this is done while other threads read the payloads, before the code map is known: the

@@ -1,4 +1,7 @@
-"""This module classifies the survey of payloads: once for every tensor, by the rules that it concerns.
+"""Oddities in the statistics of payloads: each tensor is classified once, by the rules that it concerns.
+
+There is a part for I2_S and floats (`payload_anomalies`), one for types with a scale for each group
+(`group_anomalies`), and one for equal payloads and equal rows (`duplicate_payloads`, `rows_repeat`).
 
 Statistics are never reported as errors. The thresholds below are so extreme that neither chance nor a sound model
 reaches them: in a tensor of `SHARES_FROM` random codes, a deviation of shares by 0.02 is five standard deviations.
@@ -209,9 +212,7 @@ def _in_hole(subject: Subject, start: int, length: int) -> bool:
     return any(a < start + length and start < b for a, b in holes(subject))
 
 
-# --- group anomalies -------------------------------------------------------------------------------------------------
-# Classifies the survey of types with a scale for each group: once for every tensor, for all rules.
-#
+# --- types with a scale for each group -------------------------------------------------------------------------------
 # Scales differ because groups do: each is the largest magnitude of its weights. The thresholds below are so extreme that
 # no trained weights reach them. For Student's t with two degrees of freedom, whose tails are heavier than those of any
 # trained matrix, the largest of 2^24 group scales is about 2^12 times their median: maxima of n values grow with the
@@ -353,9 +354,8 @@ def _plain_groups(groups: Groups) -> bool:
     return not (odd or far_apart(groups.octaves))
 
 
-# --- duplicates ------------------------------------------------------------------------------------------------------
-# Finds equal payloads and equal rows: fingerprints give candidates, a comparison of every byte confirms
-# them.
+# --- equal payloads and equal rows -----------------------------------------------------------------------------------
+# Fingerprints give candidates; a comparison of every byte confirms them.
 
 #: Fewest rows of a tensor whose equality means anything.
 LIKE_ROWS: Final = 4

@@ -1,7 +1,7 @@
-"""This module classifies the scales of a file, each by itself and by its siblings: an odd scale has exactly one kind of
-oddness.
+"""The scales of a file, classified each by itself and by its siblings: an odd scale has exactly one kind of oddness.
 
-The thresholds are stated here, once, with their reasons.
+The thresholds are stated here, once, with their reasons. The 28 bytes after the scales are classified, too
+(`stale_tails`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""This module reads the source of a chat template and finds what could do harm; nothing is ever rendered.
+"""Hazards in the source of a chat template: what could do harm; nothing is ever rendered.
 
-A template is split into text and code as Jinja does it, and the code into tokens, in linear time. The results are
-positions of hazards: attributes by which templates have left their sandbox, loops that do not end, text that the model
-gets only when a message contains a certain word. Positions are bytes of the template.
+A template is split into text and code as Jinja does it, and the code into tokens (`template_lexer`), in linear time.
+The results are positions of hazards: attributes by which templates have left their sandbox, names that are computed,
+texts that grow, macros that call themselves, loops that do not end, text that the model gets only when a message
+contains a certain word. Positions are bytes of the template.
 
     >>> [hazard.kind for hazard in hazards(b"{{ ''.__class__.__mro__ }}")]
     ['reach', 'reach']
@@ -206,9 +207,7 @@ def _triggers(source: str, parts: list[Part]) -> Iterator[Hazard]:
                 )
 
 
-# --- computed --------------------------------------------------------------------------------------------------------
-# Finds computed names, growing texts, and recursive macros in the code of a template.
-#
+# --- computed names, growing texts, recursive macros -----------------------------------------------------------------
 # A computed name may be any name, and a growing text may reach any size. Neither proves harm, and a template without them
 # may still do harm in other ways. No chat template needs them.
 
@@ -440,8 +439,8 @@ def _only_counts(arguments: list[Token]) -> bool:
     return True
 
 
-# --- loops -----------------------------------------------------------------------------------------------------------
-# Finds code in a template that could take unbounded time or memory: loops, powers, repeated texts.
+# --- loops, powers and repeated texts --------------------------------------------------------------------------------
+# Each could take unbounded time or memory.
 
 #: How many nested loops are remembered with their lists.
 _NESTED: Final = 16

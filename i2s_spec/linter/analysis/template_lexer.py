@@ -1,4 +1,4 @@
-"""This module splits the source of a Jinja template into text and code, and the code into tokens, as Jinja does it.
+"""The lexer of Jinja templates: their source as text and code, and the code as tokens, split as Jinja does it.
 
 Blanks, letters and digits are those of Unicode, as in Jinja. It needs linear time for any source, and keeps only
 `NamedTuple`s of its results. Nothing is evaluated. Positions are characters.

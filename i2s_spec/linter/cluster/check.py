@@ -1,9 +1,12 @@
-"""This module defines `check`: it takes an entry of a manifest and returns a record, both plain data. Every engine maps it.
+"""The check of one entry of a manifest: `check` returns a record, both plain data. Every engine maps it.
 
 It can be pickled, keeps no state between calls, and never raises for a file; Dask, Ray, Spark and process pools can use
 it directly:
 
     check({"url": "/models/a.gguf"}, profile="security")
+
+`check_batch` and `check_alone` are the tasks of an engine. `options_key` is the key for which a record is valid, and
+`SameContent` finds files of equal bytes, so that each content is checked once.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec._version import __version__
+from i2s_spec.compare import Reference
 from i2s_spec.errors import quote
 from i2s_spec.gguf.source import CHUNK, open_regular
 from i2s_spec.linter.cluster.manifest import Entry, WithFacts, entry_of
@@ -31,7 +35,7 @@ from i2s_spec.linter.paths import Folders, Input, failed, report_on
 from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
-    from i2s_spec.compare.known_weights import Reference, ReferenceWeights
+    from i2s_spec.compare.known_weights import ReferenceWeights
 
 #: One checked file as plain data: the entry, the key of the options, facts about the file's origin, and the report.
 Record = dict[str, Any]
@@ -259,10 +263,9 @@ def _digest(entry: Entry, whole: bool) -> str | None:
         return None
 
 
-# --- options key -----------------------------------------------------------------------------------------------------
-# The key of the rules and options of a record: a record is valid only for these.
-#
-# It holds the version of the package, and every field of `Options` that changes a report, the rules in force among them.
+# --- the key of rules and options ------------------------------------------------------------------------------------
+# A record is valid only for its key, which holds the version of the package, and every field of `Options` that changes a
+# report, the rules in force among them.
 
 #: Version of the form of a record.
 RECORD_VERSION: Final = 1
@@ -273,11 +276,20 @@ def options_key(options: Options) -> str:
     counted = {
         "package": __version__,
         "record": RECORD_VERSION,
-        **{each.name: getattr(options, each.name) for each in fields(options) if each.metadata.get("keyed", True)},
-        "details": getattr(options.details, "__qualname__", None),
-        "reference": None if options.reference is None else _reference(options.reference),
+        **{
+            each.name: _plain(getattr(options, each.name))
+            for each in fields(options)
+            if each.metadata.get("keyed", True)
+        },
     }
     return sha256(json.dumps(counted, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """The value of an option as JSON can hold it; a function by its name."""
+    if isinstance(value, Reference):
+        return _reference(value)
+    return getattr(value, "__qualname__", None) if callable(value) else value
 
 
 def _reference(reference: Reference) -> list[Any]:
@@ -300,9 +312,7 @@ def portable(options: Options) -> Options:
     return replace(options, suppressions=suppressions, reference=reference)
 
 
-# --- same content ----------------------------------------------------------------------------------------------------
-# Finds files of equal bytes, so that each content is checked once.
-#
+# --- files of equal bytes --------------------------------------------------------------------------------------------
 # Only files of equal size can be equal: the others are never read for this. For files of equal size, the ends are
 # digested, and all bytes only if the ends are the same. A part of a split model is always checked: its findings depend on
 # the files beside it.

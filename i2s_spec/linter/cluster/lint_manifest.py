@@ -1,4 +1,4 @@
-"""This module defines `lint_manifest`: it checks the files of a manifest on an engine and keeps the results."""
+"""A whole run: `lint_manifest` checks the files of a manifest on an engine and keeps the results."""
 
 from __future__ import annotations
 

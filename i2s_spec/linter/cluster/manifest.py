@@ -1,4 +1,4 @@
-"""This module defines the manifest of a run: the address, the identity (etag) and the size of every file.
+"""The manifest of a run: the address, the identity (etag) and the size of every file; and what a census counts by.
 
 A line of a manifest is a JSON object, so the listing of a hub or a bucket is converted with a line of any language:
 
@@ -9,6 +9,9 @@ A folder of safetensors can be an entry, too; for one on a hub, the line has `"c
 Only `url` is required. `etag` is any text that changes with the content, `sha256` the digest of the content if it is
 known. An address with `://` is used unchanged, and its record gets the etag and the size that the server gave; a path
 of this machine gets its etag and its size from the file's state.
+
+`origin_facts` gathers facts about the origin of a file while it is checked: architecture, the program that wrote the
+file, its layout.
 """
 
 from __future__ import annotations
@@ -251,11 +254,9 @@ def as_lines(entries: Iterable[Entry]) -> Iterator[str]:
         yield json.dumps(entry.as_dict()) + "\n"
 
 
-# --- origin facts ----------------------------------------------------------------------------------------------------
-# Gathers the facts that a census counts by: architecture, the program that wrote the file, its layout.
-#
-# They use only what the linter has read anyway. A fact that the file does not show is `cannot tell`; a fact that does not
-# apply (a layout without I2_S tensors) is None.
+# --- facts about the origin of a file --------------------------------------------------------------------------------
+# A census counts by them. They use only what the linter has read anyway. A fact that the file does not show is `cannot
+# tell`; a fact that does not apply (a layout without I2_S tensors) is None.
 
 CANNOT_TELL: Final = "cannot tell"
 

@@ -1,8 +1,11 @@
-"""This module keeps the records of a run as JSON Lines; each is appended whole as soon as it is known.
+"""The results of a run: records that are kept as JSON Lines, the same as a Parquet table, and counts over them.
 
-A run that is killed loses at most its current line: the next run removes an incomplete last line and continues. Records
-are found by address, etag and key of the options, so a changed file, or other rules, get a new record. Only one run at
-a time appends to a file.
+Each record is appended whole to the results as soon as it is known (`ResultsLog`). A run that is killed loses at most
+its current line: the next run removes an incomplete last line and continues. Records are found by address, etag and key
+of the options, so a changed file, or other rules, get a new record. Only one run at a time appends to a file.
+
+`ResultsTable` writes the last record of each address as a row of a table; `Census` counts the records, and
+`census_page` shows the counts.
 """
 
 from __future__ import annotations
@@ -239,11 +242,9 @@ def latest(path: str | os.PathLike[str], sound: bool = False) -> Iterator[Record
                 yield record
 
 
-# --- parquet ---------------------------------------------------------------------------------------------------------
-# The results of a run as one Parquet table: a row for each address, its last record.
-#
-# Text of files is escaped, so that every column is valid UTF-8. Rows can be added while a run goes on: they are written a
-# group at a time.
+# --- one Parquet table -----------------------------------------------------------------------------------------------
+# A row for each address, its last record. Text of files is escaped, so that every column is valid UTF-8. Rows can be
+# added while a run goes on: they are written a group at a time.
 
 #: Most rows in memory at a time.
 BATCH_ROWS: Final = 10_000
@@ -336,9 +337,10 @@ def _row(record: Record) -> tuple[Any, ...]:
     runtimes = report.get("runtimes", ())
     size, seconds = get("size"), get("seconds")
     return (
-        _text(get("url")), _text(get("etag")), _column_count(report.get("size") if size is None else size), _text(get("sha256")),
-        _text(get("same_as")), _text(get("rules")), report["ok"], bool(summary.get("readable")), "skipped" in report,
-        len(report["bugs"]), *[_column_count(summary[name]) for name in ("errors", "warnings", "notes")], codes,
+        _text(get("url")), _text(get("etag")), _column_count(report.get("size") if size is None else size),
+        _text(get("sha256")), _text(get("same_as")), _text(get("rules")), report["ok"],
+        bool(summary.get("readable")), "skipped" in report, len(report["bugs"]),
+        *[_column_count(summary[name]) for name in ("errors", "warnings", "notes")], codes,
         _text(facts.get("architecture")), _text(facts.get("producer")), _text(facts.get("layout")),
         _loaders(runtimes) if runtimes else [],
         seconds if isinstance(seconds, float) else _column_count(seconds),
@@ -396,10 +398,9 @@ class _Sink:
         return False
 
 
-# --- census counts ---------------------------------------------------------------------------------------------------
-# Counts the records of a run: verdicts and findings by code, producer, layout, architecture and runtime.
-#
-# The records come from an untrusted file: names are bounded in number and length, and counted as text.
+# --- counts ----------------------------------------------------------------------------------------------------------
+# Verdicts and findings by code, producer, layout, architecture and runtime. The records come from an untrusted file:
+# names are bounded in number and length, and counted as text.
 
 SCHEMA_VERSION: Final = 1
 
@@ -446,7 +447,7 @@ class Census:
         self.computes: dict[str, Counter[str]] = {}
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """Count one record, in the form that `results_log.latest` gives."""
+        """Count one record, in the form that `latest` gives."""
         report, facts = record["report"], record["facts"] or {}
         verdict = verdict_of(report)
         self.files += 1
@@ -565,10 +566,9 @@ def _number(value: Any) -> Any:
     return value if is_number and 0 <= value < 1 << 60 else 0
 
 
-# --- census page -----------------------------------------------------------------------------------------------------
-# The page of a census: one self-contained HTML file, with light and dark colors.
-#
-# It has no script, and a Content-Security-Policy blocks all scripts. Every text of the records is escaped.
+# --- the page of a census --------------------------------------------------------------------------------------------
+# One self-contained HTML file, with light and dark colors. It has no script, and a Content-Security-Policy blocks all
+# scripts. Every text of the records is escaped.
 
 #: Most rows of a plot; the JSON form has all of them.
 PAGE_ROWS: Final = 40

@@ -1,11 +1,14 @@
-"""This module decides which batch of files is next, and handles batches that succeeded or failed.
+"""The course of a run: which batch of files is next, what becomes of it, and the engine that carries it out.
 
-It is independent of engine and clock: its caller asks for batches, reports the result of each, and gets the records. A
-batch whose worker died is checked again in a separate process beside a worker; if that process dies, this is the result
-of the file that it was checking. So one bad file costs neither the others nor the run.
+`Coordinator` decides, and handles batches that succeeded or failed. It is independent of engine and clock: its caller
+asks for batches, reports the result of each, and gets the records. A batch whose worker died is checked again in a
+separate process beside a worker; if that process dies, this is the result of the file that it was checking. So one bad
+file costs neither the others nor the run.
 
 If a manifest does not give the etag of an address, a record of an earlier run is valid as long as the server still
 gives the etag in the record.
+
+`run_on_dask` runs the batches on Dask; `HostRates` limits the requests to each host.
 
     >>> rates = HostRates({"hub.example": Rate(10, 5.0)})
     >>> rates.take("hub.example", 10, now=0.0), rates.take("hub.example", 1, now=0.0)
@@ -369,12 +372,10 @@ def _copied(record: Record, entry: Entry) -> Record:
     return {**record, **own, "same_as": record["url"], "report": report}
 
 
-# --- dask engine -----------------------------------------------------------------------------------------------------
-# Runs a coordinator's batches on Dask: on an existing cluster, or on one of processes of this machine.
-#
-# The number of batches in progress is limited, so that neither the scheduler nor this process holds more. The coordinator
-# handles workers that die. If the scheduler is lost, the run ends: finished records are in the results, and the same call
-# continues from there.
+# --- Dask ------------------------------------------------------------------------------------------------------------
+# The batches run on an existing cluster, or on one of processes of this machine. The number of batches in progress is
+# limited, so that neither the scheduler nor this process holds more. The coordinator handles workers that die. If the
+# scheduler is lost, the run ends: finished records are in the results, and the same call continues from there.
 
 #: Most batches in progress for each worker thread: its current one, and others so that it never waits.
 AHEAD: Final = 3
@@ -686,10 +687,9 @@ def _tasks_for(threads: dict[str, int]) -> int:
     return max(2, AHEAD * sum(threads.values()))
 
 
-# --- host rates ------------------------------------------------------------------------------------------------------
-# Limits the rate of requests to a host: one token bucket for each host, filled at a steady rate.
-#
-# The buckets are in the coordinator, so the limit holds for all workers together.
+# --- rates of requests -----------------------------------------------------------------------------------------------
+# One token bucket for each host, filled at a steady rate. The buckets are in the coordinator, so the limit holds for all
+# workers together.
 
 
 class Rate(NamedTuple):

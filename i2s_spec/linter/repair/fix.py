@@ -1,4 +1,4 @@
-"""This module defines `fix`: it writes a repaired copy of a file, and reports what was done, with the proof.
+"""The repair of a file: `fix` writes a repaired copy, and reports what was done, with the proof.
 
 >>> from i2s_spec.testing.sample import Draft
 >>> broken = Draft().number("key_values[4].value", 2)
@@ -7,6 +7,8 @@
 [('G215', "a boolean becomes 1 in key 'sample.flag'")]
 >>> fixed.weights.unchanged
 True
+
+`byte_changes` shows what a repair changes, byte by byte, as data and as text.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from i2s_spec.convert.rewrite import EditedSource
+from i2s_spec.convert.rewrite import EditedSource, write_edited
 from i2s_spec.draw.text import fault_words
 from i2s_spec.errors import FormatError, Span, counted, quote
 from i2s_spec.gguf.atomic_file import Target, refuse_source, refuse_taken
@@ -34,9 +36,7 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.writer import Progress
 
 
-# --- byte changes ----------------------------------------------------------------------------------------------------
-# Shows what a repair changes, byte by byte: as data and as text.
-#
+# --- changes byte by byte --------------------------------------------------------------------------------------------
 # @@ padding: bytes 0x1d9 to 0x1e0 become 0x1d9 to 0x1e0
 # - 0x1d9  00 41 42 43 00 00 00
 # + 0x1d9  7 bytes of 00
@@ -110,7 +110,7 @@ def _side(sign: str, span: Span, data: bytes) -> Iterator[str]:
         yield f"{sign} ... {counted(size - len(data), 'more byte')}"
 
 
-# --- fix -------------------------------------------------------------------------------------------------------------
+# --- the repaired copy -----------------------------------------------------------------------------------------------
 
 
 class WeightIdentity(NamedTuple):
@@ -232,8 +232,6 @@ def _finished(
     progress: Progress | None,
 ) -> Fixed:
     """Prove a plan, write it, and lint the result."""
-    from i2s_spec.convert.rewrite import write_edited
-
     file = _file(made.source)
     recoded = {} if file.fault is not None else recodings(file, dialect, threads)
     weights = WeightIdentity(None, None, "nothing was repaired")

@@ -1,4 +1,8 @@
-"""This module repairs key-values: names that no loader looks up, duplicates, and values of an unexpected type."""
+"""Repairs of key-values: their names, duplicates and types, and values that follow from the rest of the file.
+
+The first part is about names that no loader looks up, keys that occur twice, and values of an unexpected type; the
+second about values of metadata (`plan.derived` says which follow) and names of architectures.
+"""
 
 from __future__ import annotations
 
@@ -142,8 +146,7 @@ def _require_exact(value: Any) -> None:
         raise ValueError("it has whole numbers that float32 cannot represent")
 
 
-# --- metadata repairs ------------------------------------------------------------------------------------------------
-# Repairs metadata: values that follow from the rest of the file, and names of architectures.
+# --- values that follow from the rest of the file --------------------------------------------------------------------
 
 _ARCHITECTURE = "general.architecture"
 

@@ -1,6 +1,8 @@
-"""This module repairs positions of tensors: gaps, offsets that are not aligned, and the order of the table.
+"""Repairs of the layout of a file: positions of tensors, the alignment, and bytes that no reader uses.
 
-Bytes of tensors are moved, never changed; nothing is moved if a size is uncertain.
+Gaps, offsets that are not aligned, and the order of the table come first, then the alignment that the file states, then
+padding, booleans, ends of files and tails. Bytes of tensors are moved, never changed (but for scales in the wrong byte
+order, on request); nothing is moved if a size is uncertain.
 """
 
 from __future__ import annotations
@@ -158,9 +160,7 @@ def sorted_table(workspace: Workspace) -> Iterator[Outcome]:
         yield Action("P102", finding.span, "the tensor table is put into the order of the offsets", edits, safe=False)
 
 
-# --- realign ---------------------------------------------------------------------------------------------------------
-# Repairs the alignment that a file states.
-#
+# --- the alignment ---------------------------------------------------------------------------------------------------
 # An alignment that the offsets contradict is not accepted: with the right one, the tensors, one after the other, end
 # where the file does.
 
@@ -290,8 +290,8 @@ def _from_stated(workspace: Workspace, code: str) -> Iterator[Outcome]:
         yield Action(code, finding.span, does, (value, *edits), False, layout)
 
 
-# --- padding and tails -----------------------------------------------------------------------------------------------
-# Repairs bytes that no reader uses, or that all read alike: padding, booleans, ends of files, tails.
+# --- padding, booleans, ends of files, tails -------------------------------------------------------------------------
+# No reader uses these bytes, or all read them alike.
 
 #: An array with more bytes that are neither 0 nor 1 is left alone.
 MOST_BOOLEANS = 1 << 16

@@ -1,8 +1,12 @@
-"""This module makes the requested repairs, pass by pass, until a pass finds nothing to do.
+"""The plan of a repair: which repairs there are, which are made, and what a file becomes by them.
 
-All edits of a pass refer to the same bytes. An action whose edits overlap another's waits for the next pass, where it
-is examined again: its finding may be gone by then. What follows from the edits (the counts in the header, the padding
-before the data section) is updated once at the end of each pass.
+`repair` registers the repair of a rule's findings, a function that proposes an `Action` or a `Declined` for each.
+`plan` makes the chosen ones, pass by pass, until a pass finds nothing to do. All edits of a pass refer to the same
+bytes. An action whose edits overlap another's waits for the next pass, where it is examined again: its finding may be
+gone by then. What follows from the edits (the counts in the header, the padding before the data section) is updated
+once at the end of each pass.
+
+`derived` gives the values of keys that follow from the rest of the file.
 """
 
 from __future__ import annotations
@@ -14,18 +18,14 @@ from typing import Final, NamedTuple
 from i2s_spec.convert.rewrite import Edit, EditedSource, zeros
 from i2s_spec.errors import Span, counted, quote
 from i2s_spec.gguf.source import Source
-from i2s_spec.linter import repair as actions
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView
 from i2s_spec.linter.repair.workspace import MOST_REPAIRED, NO_EXTRA_REPAIRS, ExtraRepairs, TooManyFindings, Workspace
-from i2s_spec.linter.rule import REGISTRY, Fix
+from i2s_spec.linter.rule import Fix
+from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema.faults import KEY_COUNT_SPAN, TENSOR_COUNT_SPAN
 from i2s_spec.schema.types import padded
 
-__all__ = ["RepairPlan", "actions", "chosen", "plan"]
-
-
-# --- registry --------------------------------------------------------------------------------------------------------
-# Repairs, the actions that they propose, and the registry of repairs by rule.
+# --- repairs and what they propose -----------------------------------------------------------------------------------
 
 
 class DataPlacement(NamedTuple):
@@ -99,7 +99,7 @@ def repair(
     return register
 
 
-# --- repair plan -----------------------------------------------------------------------------------------------------
+# --- passes ----------------------------------------------------------------------------------------------------------
 
 #: No file needs as many passes: each pass repairs something, and few repairs enable another one.
 PASSES: Final = 64
@@ -331,8 +331,8 @@ def _with_padding(
     return remaining
 
 
-# --- derived values --------------------------------------------------------------------------------------------------
-# Derives the values of keys that follow from the rest of the file, so that only one value can be right.
+# --- values that follow from the rest of the file --------------------------------------------------------------------
+# Only one value can be right for each of these keys:
 #
 #     general.quantization_version   2: ggml has had this version of its layouts for as long as GGUF has existed
 #     general.file_type              the number for the type of most projections

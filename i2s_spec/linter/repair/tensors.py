@@ -1,4 +1,8 @@
-"""This module repairs tensors that do not fit their architecture: unknown tensors, and floats of unexpected types."""
+"""Repairs of tensors: those that do not fit their architecture, and tensor infos that loaders cannot use.
+
+The first part is about unknown tensors, floats of unexpected types, and the graph that the tensors show; the second
+about names that loaders cannot use, duplicate names, empty shapes, old type numbers.
+"""
 
 from __future__ import annotations
 
@@ -161,8 +165,7 @@ def _as_architecture(workspace: Workspace, finding: Finding, known: Architecture
     return Action(finding.code, finding.span, does, (value, *edits), safe=False)
 
 
-# --- tensor info repairs ---------------------------------------------------------------------------------------------
-# Repairs tensor infos: names that loaders cannot use, duplicate names, empty shapes, old type numbers.
+# --- tensor infos ----------------------------------------------------------------------------------------------------
 
 #: How most tensors of the old type numbers are packed.
 _OLD_DIALECT = "sequential-msb/twos-complement"

@@ -1,4 +1,4 @@
-"""This module repairs the tokenizer's metadata except the vocabulary: its kind, special tokens, text splitting."""
+"""Repairs of the tokenizer's metadata: its kind, special tokens and text splitting, then the vocabulary."""
 
 from __future__ import annotations
 
@@ -146,10 +146,9 @@ def _kind(workspace: Workspace, finding: Any) -> Iterator[Outcome]:
         yield Declined(finding.code, finding.span, "the vocabulary does not show its kind")
 
 
-# --- vocabulary repairs ----------------------------------------------------------------------------------------------
-# Repairs vocabularies: arrays of a wrong length, duplicate or empty tokens, malformed merges and byte tokens.
-#
-# Tokens keep their ids, so each row of the embedding keeps its meaning.
+# --- the vocabulary --------------------------------------------------------------------------------------------------
+# Arrays of a wrong length, duplicate or empty tokens, malformed merges and byte tokens. Tokens keep their ids, so each
+# row of the embedding keeps its meaning.
 
 TOKENS, MERGES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges"
 

@@ -1,4 +1,8 @@
-"""This module defines a file under repair: findings by rule, records by number, and edits that change one of them."""
+"""A file under repair: findings by rule, records by number, and edits that change one of them.
+
+`Workspace` is what repairs see of the file in one pass. `TensorBytes` says which bytes may belong to tensors, which no
+repair without review changes. `recodings` and `write_recoded` convert I2_S tensors from a dialect to the canonical one.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,8 @@ from i2s_spec.gguf.source import Source
 from i2s_spec.inspect.show import LEGACY_I2_S
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.linter.analysis.context import Subject
-from i2s_spec.linter.rule import REGISTRY, Finding, finding_of
+from i2s_spec.linter.rule import Finding, finding_of
+from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.dialect import CANONICAL, Dialect
 from i2s_spec.schema.faults import order_prefix
@@ -181,11 +186,9 @@ def number_of(span: Span) -> int:
     return int(match[1])
 
 
-# --- tensor bytes ----------------------------------------------------------------------------------------------------
-# Which bytes of a file may belong to tensors, even if tensors overlap or their sizes are unknown.
-#
-# A repair without review changes none of them. Doubt counts as yes: for a type number with several meanings the largest
-# size counts, and a tensor of unknown size may reach to the end of the file.
+# --- bytes that may belong to tensors --------------------------------------------------------------------------------
+# This holds even if tensors overlap or their sizes are unknown. Doubt counts as yes: for a type number with several
+# meanings the largest size counts, and a tensor of unknown size may reach to the end of the file.
 
 #: Elements of one block of the canonical layout: if a tensor ends inside a block, its last weights are in the tail.
 _BLOCK = 128
@@ -257,9 +260,7 @@ def _bases(file: File) -> set[int]:
     return {file.data_start, *stated}
 
 
-# --- recode ----------------------------------------------------------------------------------------------------------
-# Converts I2_S tensors from the dialect that a caller names to the canonical one.
-#
+# --- from another dialect to the canonical one -----------------------------------------------------------------------
 # The file does not state its dialect, so this is done only on request. A second run on the result would be wrong: it is
 # canonical already.
 

@@ -1,5 +1,11 @@
 """Report formats: how reports are written for a person or a program.
 
+    text            each finding with its bytes, or one line for each; parts that other formats use
+    markdown        Markdown, and GitHub's workflow commands
+    structured      JSON, a badge, JUnit's XML
+    sarif           SARIF
+    html            one page, with html_pictures: the map of a file, its tensors, its weights
+
 A format is a class that writes reports one by one: `begin`, `file` for each report in turn, and `end`. Only JUnit keeps
 the reports until the end, because its first element holds counts. `FORMATS` lists each format under the name that
 `--format` takes; it is imported when it is used. Reports are plain data (`Report.as_dict`), so they may come from

@@ -1,4 +1,4 @@
-"""This module defines the report as one self-contained HTML page: no network, no other file, no framework.
+"""The report as one self-contained HTML page: no network, no other file, no framework.
 
 It shows the verdict, findings with their bytes, a map of the file to scale, every tensor with its codes and scale, and
 the verdicts of runtimes. A small script sorts, filters and magnifies; without it, everything can still be read. Text of
@@ -6,6 +6,9 @@ a file is always escaped, and a Content-Security-Policy blocks all other scripts
 
 A run over many files makes one page: each file is a line with its verdict that can be opened. Once the page is long
 (`PAGE_BYTES`), further files have only their findings.
+
+`gather` collects what the page needs while a file is open, `Html` is the page, and `file_part` is what it says of one
+file. The map, the tensors and the weights are drawn in `html_pictures`.
 """
 
 from __future__ import annotations
@@ -41,7 +44,8 @@ from i2s_spec.linter.report.html_pictures import (
 )
 from i2s_spec.linter.report.text import proof, reading_words
 from i2s_spec.linter.report_data import FileReport, Totals, ok_words, repair_option
-from i2s_spec.linter.rule import REGISTRY, Severity
+from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.rules import REGISTRY
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey import Survey
@@ -49,10 +53,9 @@ if TYPE_CHECKING:
     from i2s_spec.linter.analysis.context import Subject
 
 
-# --- details ---------------------------------------------------------------------------------------------------------
-# Gathers what the HTML page shows of a file besides its findings, while the file is open.
-#
-# The result is plain data of bounded size; every text from the file is one printable line.
+# --- what is gathered from a file ------------------------------------------------------------------------------------
+# What the page shows of a file besides its findings is gathered while the file is open. The result is plain data of
+# bounded size; every text from the file is one printable line.
 
 #: Characters of a key, a name or a value that the page shows.
 NAME: Final = 64
@@ -203,7 +206,7 @@ def _shown(text: Any) -> str:
     return visible(bytes.fromhex(text["hex"]) if isinstance(text, dict) else text, NAME, bare=True)
 
 
-# --- page ------------------------------------------------------------------------------------------------------------
+# --- the page --------------------------------------------------------------------------------------------------------
 
 #: Once a page has so many characters, maps and tables of further files are left out.
 PAGE_BYTES = 12 << 20
@@ -307,11 +310,9 @@ def _hash(text: str) -> str:
     return "sha256-" + b64encode(sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
-# --- file ------------------------------------------------------------------------------------------------------------
-# The part of the HTML page that is about one file: verdict, facts, findings, map, weights, tensors,
-# runtimes.
-#
-# All text in a report is escaped for a terminal already; here it is also escaped for HTML.
+# --- one file on the page --------------------------------------------------------------------------------------------
+# Verdict, facts, findings, map, weights, tensors, runtimes. All text in a report is escaped for a terminal already; here
+# it is also escaped for HTML.
 
 #: Most findings of a file that are listed; the rest are counted.
 LISTED = 1000

@@ -1,6 +1,9 @@
-"""This module draws the map of a file: the whole file to scale, a magnifier that a script fills, and a list of all regions.
+"""The pictures and tables of the HTML page: the map of a file, its tensors, its weights.
 
-The script reads the list. Without the script, the list still shows every region, however small.
+`file_map` draws the whole file to scale, a magnifier that a script fills, and a list of all `regions`. The script reads
+the list; without the script, the list still shows every region, however small. `tensors` plots codes and scales over
+all tensors, with a table of them; `weights` plots channels and layers. Escaped text, tables and lists of facts are at
+the end.
 """
 
 from __future__ import annotations
@@ -138,11 +141,9 @@ def _rows(found: Sequence[FileRegion], labels: Sequence[str]) -> Iterator[str]:
         )
 
 
-# --- regions ---------------------------------------------------------------------------------------------------------
-# Divides a file into the regions of its map: every byte is in exactly one, in the order of the file.
-#
-# The map is drawn from the index alone; no byte of the file is read for it. If a table is too long for a page, its
-# remaining records are one region.
+# --- regions of the map ----------------------------------------------------------------------------------------------
+# Every byte of a file is in exactly one, in the order of the file. The map is drawn from the index alone; no byte of the
+# file is read for it. If a table is too long for a page, its remaining records are one region.
 
 #: Gives a record of a table by its number.
 Record = Callable[[int], KeyValue | TensorInfo]
@@ -263,9 +264,8 @@ def _between(start: int, stop: int, alignment: int, previous: int | None, kind: 
 
 
 # --- tensors ---------------------------------------------------------------------------------------------------------
-# The tensors of a file: plots of all codes and scales, and a table with a row for each tensor.
-#
-# Each name opens the tensor's details: its histogram of codes, its scale among those of its kind, its tail.
+# Plots of all codes and scales, and a table with a row for each tensor. Each name opens the tensor's details: its
+# histogram of codes, its scale among those of its kind, its tail.
 
 #: The colors of kinds of tensors in the plot of scales.
 GROUPS = 8
@@ -484,7 +484,7 @@ def _words(row: dict[str, Any], siblings: Mapping[str, list[float]]) -> Iterator
 
 
 # --- weights ---------------------------------------------------------------------------------------------------------
-# Draws the weights of a file: channels under each layout, codes and scales by layer.
+# Channels under each layout, codes and scales by layer.
 
 #: The codes by their trits (clause 5.1).
 CODES: Final = ("−1", "0", "+1", "code 3")
@@ -575,8 +575,7 @@ def _layer(layer: int, row: dict[str, Any]) -> Layer:
     return Layer(layer, shares, row["value"], f"{row['name']}\n{codes}\nscale {row['scale']}", row["row"])
 
 
-# --- table -----------------------------------------------------------------------------------------------------------
-# The basic parts of the HTML page: escaped text, tables, lists of facts.
+# --- text, tables, lists of facts ------------------------------------------------------------------------------------
 
 
 def code(text: str) -> str:

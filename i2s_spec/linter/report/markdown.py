@@ -1,6 +1,7 @@
-"""This module defines the report in Markdown, for the summary of a workflow run, a comment, or a page.
+"""The reports for code hosts: Markdown, and the workflow commands of GitHub.
 
-Text from a file is inert: it cannot form a tag, link, image, table cell, mention or reference.
+`Markdown` is for the summary of a workflow run, a comment, or a page. Text from a file is inert: it cannot form a tag,
+link, image, table cell, mention or reference. `GitHub` makes each finding an annotation of the run.
 """
 
 from __future__ import annotations
@@ -111,9 +112,7 @@ def code_span(text: str) -> str:
     return f"{fence}{room}{text}{room}{fence}".replace("|", "\\|")
 
 
-# --- github ----------------------------------------------------------------------------------------------------------
-# The report as GitHub's workflow commands: each finding becomes an annotation of the run.
-#
+# --- GitHub's workflow commands --------------------------------------------------------------------------------------
 #     ::error file=models/a.gguf,title=I104 tail-missing::0x1a40..0x1a44: the file ends ...
 #
 # In a message `%`, carriage return and line feed are written as `%25`, `%0D`, `%0A`; in a property also `:` and `,`.

@@ -1,4 +1,4 @@
-"""This module defines the report in SARIF 2.1.0, the form in which code hosts and dashboards take findings.
+"""The report in SARIF 2.1.0, the form in which code hosts and dashboards take findings.
 
 A binary file has no lines: a place is a region of bytes, with the bytes in it, and a logical location that names the
 field. Hosts that require a line get line 1. Results come first, so that they can be written as files are checked; what
@@ -20,7 +20,8 @@ from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.markdown import inert
 from i2s_spec.linter.report.text import reading_words
 from i2s_spec.linter.report_data import FileReport, Totals
-from i2s_spec.linter.rule import REGISTRY, Fix, Rule, Severity
+from i2s_spec.linter.rule import Fix, Rule, Severity
+from i2s_spec.linter.rules import REGISTRY
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 

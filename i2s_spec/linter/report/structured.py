@@ -1,7 +1,7 @@
-"""This module defines the reports for programs: one JSON document, or one JSON object a line.
+"""The reports for programs: JSON in one document or one object a line, a badge of shields.io, and JUnit's XML.
 
-Their shape is versioned by `schema_version` and described in `lint.schema.json` of the package. Keys are in a fixed order,
-there are no timestamps, and everything from a file is escaped, so equal inputs give equal bytes.
+The shape of the JSON is versioned by `schema_version` and described in `lint.schema.json` of the package. Keys are in a
+fixed order, there are no timestamps, and everything from a file is escaped, so equal inputs give equal bytes.
 """
 
 from __future__ import annotations
@@ -86,12 +86,11 @@ def _indented(text: str, by: int) -> str:
     return "\n".join(" " * by + line for line in text.splitlines())
 
 
-# --- junit -----------------------------------------------------------------------------------------------------------
-# The report in JUnit's XML, which continuous integration servers show as tests.
-#
-# A file is a suite. Each finding in it is a test case: `failure` if the finding is at or above `--fail-on`, passed with
-# output if it is below, `error` if the input could not be read or i2s-spec itself failed. A file without findings has one
-# test case, which passed. The document is ASCII, whatever the encoding of the stream.
+# --- JUnit -----------------------------------------------------------------------------------------------------------
+# Continuous integration servers show this XML as tests. A file is a suite. Each finding in it is a test case: `failure`
+# if the finding is at or above `--fail-on`, passed with output if it is below, `error` if the input could not be read or
+# i2s-spec itself failed. A file without findings has one test case, which passed. The document is ASCII, whatever the
+# encoding of the stream.
 
 #: Characters that XML 1.0 cannot represent at all.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

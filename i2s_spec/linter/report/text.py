@@ -1,10 +1,13 @@
-"""This module defines the text reports: each finding with its bytes, or one line for each; then the verdict and its
-basis, the number of findings of each code, which of them `i2s fix` repairs, and what to type next.
+"""The text reports: each finding with its bytes (`Text`), or one line for each (`Concise`).
 
     model.gguf:0x1a40..0x1a44: error: I104 tail-missing: the file ends inside the tail of ...
       1a40  12 34 56 78 ...
 
-The place is a byte range of the file that can be given to `i2s dump`.
+The place is a byte range of the file that can be given to `i2s dump`. Then follow the verdict and its basis, the number
+of findings of each code, which of them `i2s fix` repairs, and what to type next.
+
+The parts come first, and other formats use them, too: the bytes that prove a finding, which parts of a file were read,
+which findings only repeat others, the table of runtimes, and what was examined.
 """
 
 from __future__ import annotations
@@ -21,16 +24,25 @@ from i2s_spec.linter.analysis.conditions import runtimes_requested
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.analysis.layout import weight_layout
 from i2s_spec.linter.report import Format
-from i2s_spec.linter.report_data import FileReport, Totals, ok_words
-from i2s_spec.linter.rule import REGISTRY, Severity
+from i2s_spec.linter.report_data import (
+    FileReport,
+    Totals,
+    ok_words,
+    on_command_line,
+    other_command,
+    repair_step,
+    repair_words,
+)
+from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema.types import I2_S, RETIRED
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey import Survey
 
 
-# --- proof -----------------------------------------------------------------------------------------------------------
-# Draws the bytes that prove a finding: rows of a hex dump, with carets under the bytes of its span.
+# --- the bytes that prove a finding ----------------------------------------------------------------------------------
+# Rows of a hex dump, with carets under the bytes of the finding's span.
 
 #: The marks under a byte of the finding, and between two such bytes.
 CARETS = "^^"
@@ -62,8 +74,7 @@ def proof(finding: Mapping[str, Any], size: int | None, width: int = 16) -> Iter
         yield " " * (digits + 2) + f"... {counted(hidden, 'more byte')}"
 
 
-# --- reading words ---------------------------------------------------------------------------------------------------
-# Which parts of a file were read.
+# --- which parts of a file were read ---------------------------------------------------------------------------------
 
 
 def reading_words(report: FileReport) -> list[str]:
@@ -93,8 +104,8 @@ def reading_words(report: FileReport) -> list[str]:
     return words
 
 
-# --- repeated --------------------------------------------------------------------------------------------------------
-# Finds repeated findings, which differ only in the tensor: a text report lists only the first of them.
+# --- repeated findings -----------------------------------------------------------------------------------------------
+# They differ only in the tensor: the report lists only the first of them.
 
 #: How many of them are listed, and the smallest rest that is counted instead of listed.
 LISTED: Final = 5
@@ -119,8 +130,8 @@ def repeated(findings: Sequence[Mapping[str, Any]]) -> set[int]:
     return {place for rest in left if len(rest) >= LEFT for place in rest}
 
 
-# --- runtime table ---------------------------------------------------------------------------------------------------
-# Draws the table of runtimes in a report, one row for each runtime, as text or Markdown.
+# --- the table of runtimes -------------------------------------------------------------------------------------------
+# One row for each runtime, as text or Markdown.
 
 #: Fewest columns for the reasons beside the other cells, and for a paragraph.
 NARROWEST = 40
@@ -173,8 +184,8 @@ def markdown_table(report: FileReport, escaped: Callable[[str], str]) -> Iterato
             yield "|---" * len(row) + "|"
 
 
-# --- examined --------------------------------------------------------------------------------------------------------
-# Describes the basis of a verdict: what the file is, how many rules were checked, how much was read.
+# --- the basis of a verdict ------------------------------------------------------------------------------------------
+# What the file is, how many rules were checked, how much was read.
 
 #: Most tensor types that are named; tensors of further types are counted together.
 NAMED: Final = 3
@@ -262,7 +273,7 @@ def sentence(about: Mapping[str, Any]) -> str:
     return f"{what(about)}; {rules}, {amount} read{how}{doubt}"
 
 
-# --- text ------------------------------------------------------------------------------------------------------------
+# --- the formats -----------------------------------------------------------------------------------------------------
 
 #: Columns of a dump of 16 bytes with an address of up to eight digits.
 WIDE = 80
@@ -300,8 +311,6 @@ class Text(Format):
 
     def _lines(self, file_report: FileReport) -> Iterator[str]:
         path, silent, shown = file_report["path"], True, set()
-        if file_report["findings"]:
-            from i2s_spec.linter.report_data import repair_words
         unlisted, listed = self._unlisted(file_report["findings"]), dict[str, int]()
         for place, finding in enumerate(file_report["findings"]):
             silent, code = False, finding["code"]
@@ -358,8 +367,6 @@ class Text(Format):
         """The number of findings of each code, if there is more than one code."""
         if not file_report["findings"]:
             return
-        from i2s_spec.linter.report_data import other_command, repair_words
-
         elided = file_report["summary"]["elided"]
         first: dict[str, Mapping[str, Any]] = {}
         counts: dict[str, int] = {}
@@ -386,8 +393,6 @@ class Text(Format):
         """What to type next, in one line; empty if there was no finding."""
         if not self._codes:
             return ""
-        from i2s_spec.linter.report_data import on_command_line, repair_step
-
         path = on_command_line(self._paths[0]) if len(self._paths) == 1 else "FILE"
         worst_first = sorted(self._codes.items(), key=lambda item: -self._ranks[item[0]])
         explain = f"i2s explain {worst_first[0][0]}"

@@ -1,11 +1,14 @@
 """All rules, by subject. Whoever imports this package has them all in `REGISTRY`: each module registers its own.
 
-container/     the form of the file: header, key-values, tensor table, positions of bytes, unusual sizes
-ternary/       I2_S tensors: extent, codes, layout, scale, and comparisons with a reference file
-architecture/  the keys and tensors that an architecture declares, and their values
-tokenizer/     keys of the tokenizer, tokens and merges, the chat template
-checkpoint/    folders of safetensors: index, names, shapes, packing, scales
-programs/      what runtimes and conversions do with a file, and what stops a program that uses a model
+    the form of the file        header, keys, tensor_infos, placement, files
+    I2_S tensors                i2s_extent, i2s_codes, i2s_scale, i2s_layout
+    other ternary types         groups
+    what an architecture needs  model_keys, hyperparameters, inventory
+    texts                       tokenizer, template
+    folders of safetensors      checkpoint
+    programs                    programs: commands of this package, and runtimes
+
+`linter.engine` asks them; they ask `linter.analysis`, and `programs` asks `linter.runtimes`.
 """
 
 from importlib import import_module

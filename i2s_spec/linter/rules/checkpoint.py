@@ -1,4 +1,8 @@
-"""Rules about the files and tensors of a checkpoint's folder: index and shards, names, shapes, the head."""
+"""Rules about a checkpoint, a folder of safetensors: its files and tensors, and its ternary weights.
+
+First index and shards, the family, names, shapes and the head; then packing, the meaning of `weight_scale`, weights
+that would be quantized twice, and values that are not finite.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import Span, TrustedText, counted, quote
-from i2s_spec.linter.analysis.checkpoint_facts import PIECE, WORDS, CheckpointFacts
+from i2s_spec.linter.analysis.checkpoint_facts import PIECE, WORDS, CheckpointFacts, as_floats
 from i2s_spec.linter.analysis.conditions import checkpoints
-from i2s_spec.linter.rule import NOTE, WARNING, Finding, Weights, rule
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, WeightUse, rule
 
 if TYPE_CHECKING:
     from i2s_spec.safetensors.files import Stored
@@ -232,7 +236,6 @@ def _equals_embedding(facts: CheckpointFacts, embedding: str) -> bool:
 
 
 # --- ternary weights -------------------------------------------------------------------------------------------------
-# Rules about the weights of a checkpoint: packing, the meaning of weight_scale, weights that are quantized twice.
 
 #: Classes of linear modules that transformers knows, and whether `weight_scale` multiplies.
 MULTIPLIES: Final = {"bitlinear": False, "autobitlinear": True}
@@ -279,7 +282,7 @@ def _pair(facts: CheckpointFacts, name: str) -> Iterator[str]:
 
 
 @rule("H208", "checkpoint-code-3", "packed tensor {name} has {got:weight} of code 3, which stands for no trit",
-      clause="12.1", when=checkpoints, weights=Weights.PART)  # fmt: skip
+      clause="12.1", when=checkpoints, weights=WeightUse.PART)  # fmt: skip
 def code_3(facts: CheckpointFacts) -> Iterator[Finding]:
     """A packed matrix has a code that stands for no trit.
 
@@ -376,7 +379,7 @@ def scale_convention(facts: CheckpointFacts) -> Iterator[Finding]:
 
 @rule("H211", "checkpoint-quantized-twice", "{got:matrix is|matrices are} already ternary, the first is {name}, "
       "and quantization_mode online would quantize them again", clause="12.1",
-      when=checkpoints, weights=Weights.PART)  # fmt: skip
+      when=checkpoints, weights=WeightUse.PART)  # fmt: skip
 def quantized_twice(facts: CheckpointFacts) -> Iterator[Finding]:
     """Weights that are already ternary would be quantized again.
 
@@ -399,8 +402,6 @@ def _is_ternary(stored: Stored | None) -> bool:
     """Whether the first rows of floats have only 0 and one magnitude, the same in each row."""
     import numpy as np
 
-    from i2s_spec.linter.analysis.checkpoint_facts import as_floats
-
     if stored is None or stored.dtype not in WORDS:
         return False
     width = WORDS[stored.dtype]
@@ -411,7 +412,7 @@ def _is_ternary(stored: Stored | None) -> bool:
 
 @rule("H213", "checkpoint-not-finite", "tensor {name} of the checkpoint has "
       "{got:value that is|values that are} infinite or NaN",
-      clause="12.1", when=checkpoints, weights=Weights.PART)  # fmt: skip
+      clause="12.1", when=checkpoints, weights=WeightUse.PART)  # fmt: skip
 def not_finite(facts: CheckpointFacts) -> Iterator[Finding]:
     """Weights are infinite or NaN.
 

@@ -1,4 +1,7 @@
-"""Rules about files that are one part of a split model."""
+"""Rules about a file beyond its bytes: the other parts of a split model, and servers.
+
+Faults of servers are the reasons why the bytes of a remote file cannot be fetched. They say nothing about the file.
+"""
 
 import os
 import re
@@ -115,7 +118,7 @@ def _what_is_missing(subject: Subject, number: int, count: int) -> str:
 
 
 # --- remote files ----------------------------------------------------------------------------------------------------
-# Faults of servers: why the bytes of a remote file cannot be fetched. They say nothing about the file itself.
+# The reader raises these faults.
 
 raised(
     faults.REMOTE_DENIED,

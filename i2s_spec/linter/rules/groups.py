@@ -1,5 +1,6 @@
-"""Rules about types with a scale for each group: codes, digits, scales; the thresholds are in
-`analysis.group_anomalies`.
+"""Rules about types with a scale for each group: codes, digits, scales.
+
+The thresholds are in `analysis.payload_stats`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from i2s_spec.codec.observation import Groups
 from i2s_spec.errors import TrustedText
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.analysis.payload_stats import FAR, block_span, far_apart, odd_groups, scale_span
-from i2s_spec.linter.rule import WARNING, Finding, Weights, When, rule
+from i2s_spec.linter.rule import WARNING, Finding, WeightUse, When, rule
 from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.types import BY_NAME
 
@@ -54,7 +55,8 @@ def _of_codes(other: OtherSurvey, groups: Groups, layout: BlockLayout) -> dict[s
 
 
 @rule("B101", "reserved-code", "{type} tensor {name} has {got:weight} of code 3, {share} of all; the first is in byte "
-      "{first} of its payload", clause="5.6", when=types_read("TQ2_0", "IQ2_BN", "I2_SR"), weights=Weights.PART)  # fmt: skip
+      "{first} of its payload", clause="5.6",
+      when=types_read("TQ2_0", "IQ2_BN", "I2_SR"), weights=WeightUse.PART)  # fmt: skip
 def reserved_code(subject: Subject) -> Iterator[Finding]:
     """A payload contains a code that the type does not use.
 
@@ -72,7 +74,7 @@ def reserved_code(subject: Subject) -> Iterator[Finding]:
 
 @rule("B102", "plus-two-code", "{type} tensor {name} has {got:weight} of +2 times the scale, {share} of all; the first "
       "is in byte {first} of its payload", severity=WARNING, clause="5.6",
-      when=types_read("Q2_0", "PQ2_0"), weights=Weights.PART)  # fmt: skip
+      when=types_read("Q2_0", "PQ2_0"), weights=WeightUse.PART)  # fmt: skip
 def plus_two_code(subject: Subject) -> Iterator[Finding]:
     """Some weights are +2 times their scale.
 
@@ -90,7 +92,7 @@ def plus_two_code(subject: Subject) -> Iterator[Finding]:
 
 @rule("B103", "foreign-digits", "{type} tensor {name} has {got:byte that|bytes that} no packer "
       "writes, {share} of its bytes of digits; the first is byte {first} of its payload", severity=WARNING, clause="5.6",
-      when=types_read("TQ1_0", "PTQ1_0", "IQ1_BN"), weights=Weights.PART)  # fmt: skip
+      when=types_read("TQ1_0", "PTQ1_0", "IQ1_BN"), weights=WeightUse.PART)  # fmt: skip
 def foreign_digits(subject: Subject) -> Iterator[Finding]:
     """Bytes that store base-3 digits have values that no packer writes.
 
@@ -120,7 +122,7 @@ def _of_scales(other: OtherSurvey, groups: Groups, count: int, group: int) -> di
 
 @rule("B201", "group-scale-not-finite", "{type} tensor {name} has "
       "{got:scale that is|scales that are} infinite or NaN, {share} of all; the "
-      "first is that of group {group}", clause="5.6", when=groups_read, weights=Weights.PART,
+      "first is that of group {group}", clause="5.6", when=groups_read, weights=WeightUse.PART,
       provenance=("llama.cpp --check-tensors",))  # fmt: skip
 def group_scale_not_finite(subject: Subject) -> Iterator[Finding]:
     """The scale of a group is infinite or NaN.
@@ -139,7 +141,7 @@ def group_scale_not_finite(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("B202", "group-scale-negative", "{type} tensor {name} has {got:negative scale}, {share} of all; the first is that "
-      "of group {group}", severity=WARNING, clause="5.6", when=groups_read, weights=Weights.PART)  # fmt: skip
+      "of group {group}", severity=WARNING, clause="5.6", when=groups_read, weights=WeightUse.PART)  # fmt: skip
 def group_scale_negative(subject: Subject) -> Iterator[Finding]:
     """The scale of a group is negative.
 
@@ -159,7 +161,7 @@ def group_scale_negative(subject: Subject) -> Iterator[Finding]:
 @rule("B203", "group-scale-zero", "{type} tensor {name} has "
       "{got:scale of 0 whose group has|scales of 0 whose groups have} weights, {share} "
       "of all; the first is that of group {group}", severity=WARNING, clause="5.6",
-      when=types_read("TQ1_0", "TQ2_0", "Q2_0", "PQ2_0", "PTQ1_0"), weights=Weights.PART)  # fmt: skip
+      when=types_read("TQ1_0", "TQ2_0", "Q2_0", "PQ2_0", "PTQ1_0"), weights=WeightUse.PART)  # fmt: skip
 def group_scale_zero(subject: Subject) -> Iterator[Finding]:
     """The scale of a group is 0, but its codes are not.
 
@@ -180,7 +182,7 @@ def group_scale_zero(subject: Subject) -> Iterator[Finding]:
 @rule("B204", "group-scales-far-apart", "{type} tensor {name} has "
       "{got:scale that is|scales that are} more than {times} times as large as most "
       "others, {share} of all; the largest is {largest}, that of group {group}", severity=WARNING, clause="5.6",
-      when=groups_read, weights=Weights.PART)  # fmt: skip
+      when=groups_read, weights=WeightUse.PART)  # fmt: skip
 def group_scales_far_apart(subject: Subject) -> Iterator[Finding]:
     """Some scales of a tensor are far larger than the others.
 

@@ -1,4 +1,4 @@
-"""Rules about the header: version, byte order and counts."""
+"""Rules about the beginning of a file: whether it is GGUF and can be read, and version, byte order and counts."""
 
 from collections.abc import Iterator
 
@@ -145,8 +145,7 @@ def version_two(subject: Subject) -> Iterator[Finding]:
         yield version_two.at(VERSION_SPAN, got=2, want=3)
 
 
-# --- not gguf --------------------------------------------------------------------------------------------------------
-# Rules about what a file is instead of a GGUF file, and whether it can be read at all.
+# --- files that are something else, and files that cannot be read ----------------------------------------------------
 
 raised(
     faults.EMPTY_FILE,

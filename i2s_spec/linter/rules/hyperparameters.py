@@ -1,4 +1,4 @@
-"""Rules about the sizes and numbers that metadata give a model."""
+"""Rules about the sizes and numbers that metadata give a model, and about what `general.file_type` means."""
 
 from __future__ import annotations
 
@@ -416,8 +416,7 @@ def pooling(subject: Subject) -> Iterator[Finding]:
         yield pooling.at(known.keys.value_span(name), got=kind, want=3)
 
 
-# --- file types ------------------------------------------------------------------------------------------------------
-# Rules about numbers that mean different things in different forks.
+# --- numbers of file types that mean different things in different forks ---------------------------------------------
 
 _FILE_TYPE: Final = "general.file_type"
 

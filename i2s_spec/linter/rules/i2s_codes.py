@@ -1,4 +1,7 @@
-"""Rules about the codes of I2_S tensors, and about values that are not finite; thresholds are in `linter.analysis`."""
+"""Rules about the codes of I2_S tensors, and about values that are not finite.
+
+The thresholds are in `analysis.payload_stats`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from i2s_spec.linter.analysis.conditions import i2s_read
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.analysis.payload_stats import COMPARED, Region, duplicate_payloads, payload_anomalies, rows_repeat
 from i2s_spec.linter.analysis.scales import odd
-from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, Weights, rule
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, WeightUse, rule
 from i2s_spec.schema.types import BY_NAME
 
 if TYPE_CHECKING:
@@ -37,7 +40,7 @@ def _percent(share: float) -> TrustedText:
 
 
 @rule("I201", "unused-code", "I2_S tensor {name} has {got:weight} of code 3{partly}, which has no meaning; the "
-      "first is in byte {first} of its payload", clause="5.4", when=i2s_read, weights=Weights.PART)  # fmt: skip
+      "first is in byte {first} of its payload", clause="5.4", when=i2s_read, weights=WeightUse.PART)  # fmt: skip
 def unused_code(subject: Subject) -> Iterator[Finding]:
     """A payload contains code 3.
 
@@ -67,7 +70,7 @@ def unused_code(subject: Subject) -> Iterator[Finding]:
 
 @rule("I202", "foreign-code-map", "in I2_S tensor {name} code 3 occurs {got:time} and code {absent} "
       "never: its code map is {map}",
-      clause="5.5", when=i2s_read, weights=Weights.PART,
+      clause="5.5", when=i2s_read, weights=WeightUse.PART,
       provenance=("Eddie-Wang1120/llama.cpp, June to August 2024", "microsoft/BitNet utils/convert.py"))  # fmt: skip
 def foreign_code_map(subject: Subject) -> Iterator[Finding]:
     """A payload uses another code map.
@@ -87,7 +90,7 @@ def foreign_code_map(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I203", "float-payload", "the payload of I2_S tensor {name} looks like {got} numbers, not like codes", clause="5.1",
-      when=i2s_read, weights=Weights.PART)  # fmt: skip
+      when=i2s_read, weights=WeightUse.PART)  # fmt: skip
 def float_payload(subject: Subject) -> Iterator[Finding]:
     """A payload looks like floats.
 
@@ -106,7 +109,7 @@ def float_payload(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I204", "unfilled-end", "the payload of I2_S tensor {name} ends in {got:zero byte}: {weights:weight} of -1",
-      clause="5.4", when=i2s_read, weights=Weights.PART,
+      clause="5.4", when=i2s_read, weights=WeightUse.PART,
       provenance=("microsoft/BitNet setup_env.py passes one thread", "microsoft/BitNet#608"))  # fmt: skip
 def unfilled_end(subject: Subject) -> Iterator[Finding]:
     """A payload ends in zero bytes.
@@ -128,7 +131,7 @@ def _span(region: Region) -> Span:
 
 
 @rule("I205", "constant-payload", "every byte of the payload of I2_S tensor {name} is 0x{hex}: all its weights are {got}",
-      severity=WARNING, clause="5.4", when=i2s_read, weights=Weights.EVERY_BYTE,
+      severity=WARNING, clause="5.4", when=i2s_read, weights=WeightUse.EVERY_BYTE,
       provenance=("microsoft/BitNet#608",))  # fmt: skip
 def constant_payload(subject: Subject) -> Iterator[Finding]:
     """All bytes of a payload are the same.
@@ -150,7 +153,7 @@ def constant_payload(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I206", "constant-region", "I2_S tensor {name} has {got:byte} of 0x{hex} in a row: {weights:weight} without a "
-      "change", severity=WARNING, clause="5.4", when=i2s_read, weights=Weights.PART)  # fmt: skip
+      "change", severity=WARNING, clause="5.4", when=i2s_read, weights=WeightUse.PART)  # fmt: skip
 def constant_region(subject: Subject) -> Iterator[Finding]:
     """A long stretch of a payload repeats one byte.
 
@@ -170,7 +173,7 @@ def constant_region(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I207", "rows-repeat", "all {rows} rows of I2_S tensor {name} are equal to the first", severity=WARNING,
-      clause="5.4", when=i2s_read, weights=Weights.EVERY_BYTE)  # fmt: skip
+      clause="5.4", when=i2s_read, weights=WeightUse.EVERY_BYTE)  # fmt: skip
 def rows_repeat_rule(subject: Subject) -> Iterator[Finding]:
     """All rows of a tensor are the same.
 
@@ -194,7 +197,7 @@ def rows_repeat_rule(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I208", "repeated-tensor", "I2_S tensors {other} and {name} have the same payload, byte for byte, and the same scale",
-      severity=WARNING, clause="5.4", when=i2s_read, weights=Weights.EVERY_BYTE)  # fmt: skip
+      severity=WARNING, clause="5.4", when=i2s_read, weights=WeightUse.EVERY_BYTE)  # fmt: skip
 def repeated_tensor(subject: Subject) -> Iterator[Finding]:
     """Two tensors are equal.
 
@@ -223,7 +226,7 @@ def _one_for_all(subject: Subject, made: Rule, topic: str, share: int) -> Iterat
 
 
 @rule("I209", "no-zeros", "{got} of the weights of I2_S tensor {name} are 0 (such tensors: {tensors}): latent "
-      "weights were quantized", severity=WARNING, clause="6.2", when=i2s_read, weights=Weights.PART)  # fmt: skip
+      "weights were quantized", severity=WARNING, clause="6.2", when=i2s_read, weights=WeightUse.PART)  # fmt: skip
 def no_zeros(subject: Subject) -> Iterator[Finding]:
     """Almost no weight is zero.
 
@@ -239,7 +242,7 @@ def no_zeros(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I210", "nearly-all-zeros", "{got} of the weights of I2_S tensor {name} are 0 (such tensors: {tensors})",
-      severity=WARNING, clause="5.4", when=i2s_read, weights=Weights.PART)  # fmt: skip
+      severity=WARNING, clause="5.4", when=i2s_read, weights=WeightUse.PART)  # fmt: skip
 def nearly_all_zeros(subject: Subject) -> Iterator[Finding]:
     """Nearly all weights of a tensor are zero.
 
@@ -254,7 +257,7 @@ def nearly_all_zeros(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I211", "lopsided-signs", "I2_S tensor {name} has {got:weight} of -1 and {plus} of +1 (tensors as far from "
-      "balance: {tensors})", severity=WARNING, clause="5.4", when=i2s_read, weights=Weights.PART)  # fmt: skip
+      "balance: {tensors})", severity=WARNING, clause="5.4", when=i2s_read, weights=WeightUse.PART)  # fmt: skip
 def lopsided_signs(subject: Subject) -> Iterator[Finding]:
     """There are far more weights of one sign than of the other.
 
@@ -275,7 +278,7 @@ def lopsided_signs(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I212", "uncommon-zeros", "{got} of the weights of I2_S tensor {name} are 0; 25 to 75 % are common (tensors "
-      "outside this range: {tensors})", severity=NOTE, clause="5.4", when=i2s_read, weights=Weights.PART)  # fmt: skip
+      "outside this range: {tensors})", severity=NOTE, clause="5.4", when=i2s_read, weights=WeightUse.PART)  # fmt: skip
 def uncommon_zeros(subject: Subject) -> Iterator[Finding]:
     """The share of zeros is uncommon.
 
@@ -300,7 +303,7 @@ def floats_read(subject: Subject) -> bool:
 
 @rule("G413", "not-finite", "{type} tensor {name} has {got:value that is|values that are} infinite "
       "or NaN; the first is value "
-      "{first}", clause="2.7", when=floats_read, weights=Weights.PART,
+      "{first}", clause="2.7", when=floats_read, weights=WeightUse.PART,
       provenance=("llama.cpp --check-tensors",))  # fmt: skip
 def not_finite(subject: Subject) -> Iterator[Finding]:
     """A float tensor contains an infinity or a NaN.

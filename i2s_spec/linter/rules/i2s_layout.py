@@ -1,4 +1,9 @@
-"""Rules that infer the layout from trained weights; the thresholds are in `layout_inference.hypotheses`."""
+"""Rules about the layout of I2_S tensors: what trained weights show of it, and what a reference decides.
+
+The first part infers layout and code map from the weights; the thresholds are in `layout_inference.hypotheses`. The
+second compares the file with another file of the same model: the dialect of its tensors, and their weights. It applies
+only where a reference is given.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.conditions import compared_with_reference, layers_read
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.analysis.layout import code_counts, code_totals, weight_code_map, weight_layout
-from i2s_spec.linter.rule import NOTE, WARNING, Finding, Weights, rule
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, WeightUse, rule
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
 from i2s_spec.schema.types import I2_S, TAIL_BYTES
 
@@ -36,7 +41,7 @@ def _score(decision: Decision, name: str) -> TrustedText:
 
 @rule("I213", "layout-contradicted", "the weights are laid out as {got}, not as {want}: in "
       "{comparisons:comparison}, {got} scores {score} and {want} {canonical}", clause="7.7", when=layers_read,
-      weights=Weights.LAYERS, command=REPACK,
+      weights=WeightUse.LAYERS, command=REPACK,
       provenance=("microsoft/BitNet 112f853", "microsoft/BitNet without ACT_PARALLEL"))  # fmt: skip
 def layout_contradicted(subject: Subject) -> Iterator[Finding]:
     """The weights themselves contradict the canonical layout.
@@ -71,7 +76,7 @@ def layout_contradicted(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I214", "layouts-mixed", "I2_S tensor {name} is laid out as {got}, but most others as {want}: its weights "
-      "score {score} in {got} and {usual} in {want}", clause="7.7", when=layers_read, weights=Weights.LAYERS)  # fmt: skip
+      "score {score} in {got} and {usual} in {want}", clause="7.7", when=layers_read, weights=WeightUse.LAYERS)  # fmt: skip
 def layouts_mixed(subject: Subject) -> Iterator[Finding]:
     """Tensors of one file are laid out differently.
 
@@ -102,7 +107,7 @@ _ROTATED: Final = {"neox": "rows in the two halves", "norm": "neighboring rows"}
       "but {arch} rotates {want}: {comparisons:comparison scores|comparisons score} {halves} for the "
       "halves of heads, {neighbors} for "
       "neighbors",
-      severity=WARNING, clause="7.7", when=layers_read, weights=Weights.LAYERS)  # fmt: skip
+      severity=WARNING, clause="7.7", when=layers_read, weights=WeightUse.LAYERS)  # fmt: skip
 def rows_for_other_rotation(subject: Subject) -> Iterator[Finding]:
     """The rows of queries and keys are in the order of another architecture.
 
@@ -136,7 +141,7 @@ def rows_for_other_rotation(subject: Subject) -> Iterator[Finding]:
 
 @rule("I216", "code-map-contradicted", "the weights have the codes of {got}, not of {want}: read as {want}, "
       "{minus} of them would be -1 and {plus} +1, but trained weights have equally many of both",
-      clause="7.7", when=layers_read, weights=Weights.LAYERS, command=REPACK)  # fmt: skip
+      clause="7.7", when=layers_read, weights=WeightUse.LAYERS, command=REPACK)  # fmt: skip
 def code_map_contradicted(subject: Subject) -> Iterator[Finding]:
     """The weights themselves contradict the canonical code map.
 
@@ -169,7 +174,7 @@ def code_map_contradicted(subject: Subject) -> Iterator[Finding]:
 @rule("I217", "tensor-without-agreement", "I2_S tensor {name} agrees with its layer in no layout: its weights "
       "score {score} at best, as chance gives, but those of the other {role} score {least} and more", severity=WARNING,
       clause="7.7",
-      when=layers_read, weights=Weights.LAYERS)  # fmt: skip
+      when=layers_read, weights=WeightUse.LAYERS)  # fmt: skip
 def tensor_without_agreement(subject: Subject) -> Iterator[Finding]:
     """One tensor does not fit the rest of the model.
 
@@ -198,10 +203,7 @@ def tensor_without_agreement(subject: Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-# --- against reference -----------------------------------------------------------------------------------------------
-# Rules that compare a file with another file of the same model: the dialect of its tensors, and their weights.
-#
-# They apply only where a reference is given.
+# --- against a reference ---------------------------------------------------------------------------------------------
 
 
 def _compared(subject: Subject) -> Compared:
@@ -227,7 +229,7 @@ def _outcomes(subject: Subject) -> Iterator[tuple[int, int, int, ReferenceOutcom
 
 @rule("I401", "packed-otherwise", "I2_S tensor {name} is packed as {got}, not as {want}: decoded as {got}, "
       "{share} of its weights equal those of the reference", clause="5.5", when=compared_with_reference,
-      weights=Weights.PART, command=REPACK,
+      weights=WeightUse.PART, command=REPACK,
       provenance=("microsoft/BitNet 112f853", "microsoft/BitNet without ACT_PARALLEL"))  # fmt: skip
 def packed_otherwise(subject: Subject) -> Iterator[Finding]:
     """A tensor holds the right weights in another dialect.
@@ -253,7 +255,7 @@ def packed_otherwise(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I402", "weights-differ", "{got} of {of} weights of I2_S tensor {name} differ from the reference, from "
-      "element {first} on{how}", clause="5.4", when=compared_with_reference, weights=Weights.PART)  # fmt: skip
+      "element {first} on{how}", clause="5.4", when=compared_with_reference, weights=WeightUse.PART)  # fmt: skip
 def weights_differ(subject: Subject) -> Iterator[Finding]:
     """A tensor has other weights than the reference.
 
@@ -278,7 +280,7 @@ def weights_differ(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I403", "scale-differs", "the scale of I2_S tensor {name} is {got}, and {want} in the reference{how}", clause="6.2",
-      when=compared_with_reference, weights=Weights.PART,
+      when=compared_with_reference, weights=WeightUse.PART,
       provenance=("microsoft/BitNet#616",))  # fmt: skip
 def scale_differs(subject: Subject) -> Iterator[Finding]:
     """A tensor has another scale than the reference.
@@ -316,7 +318,7 @@ def _scale_words(subject: Subject, got: float, want: float) -> str:
 
 
 @rule("I404", "not-compared", "{got} of {of} I2_S tensors could not be compared with the reference; of {name}: {reason}",
-      severity=WARNING, clause="5.5", when=compared_with_reference, weights=Weights.PART)  # fmt: skip
+      severity=WARNING, clause="5.5", when=compared_with_reference, weights=WeightUse.PART)  # fmt: skip
 def not_compared(subject: Subject) -> Iterator[Finding]:
     """Some I2_S tensors could not be compared with the reference.
 
@@ -340,7 +342,7 @@ def not_compared(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I405", "floats-differ", "{got} of {of} values of tensor {name} differ from the reference, from value "
-      "{first} on{how}", clause="7.4", when=compared_with_reference, weights=Weights.PART)  # fmt: skip
+      "{first} on{how}", clause="7.4", when=compared_with_reference, weights=WeightUse.PART)  # fmt: skip
 def floats_differ(subject: Subject) -> Iterator[Finding]:
     """A tensor that is not I2_S has other values than the reference.
 
@@ -362,7 +364,7 @@ def floats_differ(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I406", "floats-not-compared", "{got} of {of} tensors that are not I2_S could not be compared with the reference; of "
-      "{name}: {reason}", severity=NOTE, clause="7.4", when=compared_with_reference, weights=Weights.PART)  # fmt: skip
+      "{name}: {reason}", severity=NOTE, clause="7.4", when=compared_with_reference, weights=WeightUse.PART)  # fmt: skip
 def floats_not_compared(subject: Subject) -> Iterator[Finding]:
     """Some tensors that are not I2_S could not be compared with the reference.
 

@@ -9,7 +9,7 @@ from typing import Final
 from i2s_spec.errors import TrustedText, counted
 from i2s_spec.linter.analysis.conditions import i2s_read
 from i2s_spec.linter.analysis.context import Subject
-from i2s_spec.linter.analysis.payload_stats import COMPARED, compared, payload_anomalies
+from i2s_spec.linter.analysis.payload_stats import COMPARED, compared, duplicate_payloads, payload_anomalies
 from i2s_spec.linter.analysis.scales import (
     SIBLINGS,
     in_front,
@@ -21,7 +21,7 @@ from i2s_spec.linter.analysis.scales import (
     stale_tails,
     usual,
 )
-from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, Weights, rule
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, WeightUse, rule
 
 #: The largest ratio between scales of the projections of one attention layer.
 APART: Final = 100
@@ -29,7 +29,7 @@ _ATTENTION: Final = frozenset({b"attn_q.weight", b"attn_k.weight", b"attn_v.weig
 
 
 @rule("I302", "scale-nan", "the scale of I2_S tensor {name} is NaN", clause="6.2",
-      when=i2s_read, weights=Weights.SCALES)  # fmt: skip
+      when=i2s_read, weights=WeightUse.SCALES)  # fmt: skip
 def scale_nan(subject: Subject) -> Iterator[Finding]:
     """A scale is NaN.
 
@@ -44,7 +44,7 @@ def scale_nan(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I303", "scale-infinite", "the scale of I2_S tensor {name} is {got}", clause="6.2",
-      when=i2s_read, weights=Weights.SCALES)  # fmt: skip
+      when=i2s_read, weights=WeightUse.SCALES)  # fmt: skip
 def scale_infinite(subject: Subject) -> Iterator[Finding]:
     """A scale is infinite.
 
@@ -60,7 +60,7 @@ def scale_infinite(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I304", "scale-zero", "the scale of I2_S tensor {name} is 0, but {weights} of its weights are not", clause="6.2",
-      when=i2s_read, weights=Weights.PART)  # fmt: skip
+      when=i2s_read, weights=WeightUse.PART)  # fmt: skip
 def scale_zero(subject: Subject) -> Iterator[Finding]:
     """A scale is zero, but trits are not.
 
@@ -78,7 +78,7 @@ def scale_zero(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I305", "scale-negative", "the scale of I2_S tensor {name} is {got}; a largest absolute value is not negative",
-      clause="6.2", when=i2s_read, weights=Weights.SCALES,
+      clause="6.2", when=i2s_read, weights=WeightUse.SCALES,
       provenance=("Eddie-Wang1120/llama.cpp, June 2024",))  # fmt: skip
 def scale_negative(subject: Subject) -> Iterator[Finding]:
     """A scale is negative.
@@ -95,7 +95,7 @@ def scale_negative(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I306", "scale-vanishing", "the scale of I2_S tensor {name} is {got}, which acts as 0", clause="6.2",
-      when=i2s_read, weights=Weights.SCALES)  # fmt: skip
+      when=i2s_read, weights=WeightUse.SCALES)  # fmt: skip
 def scale_vanishing(subject: Subject) -> Iterator[Finding]:
     """A scale is so small that it acts as 0.
 
@@ -111,7 +111,7 @@ def scale_vanishing(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I307", "scale-unusual", "the scale of I2_S tensor {name} is {got}; those of trained models lie between 1e-4 and 100",
-      severity=WARNING, clause="6.2", when=i2s_read, weights=Weights.SCALES)  # fmt: skip
+      severity=WARNING, clause="6.2", when=i2s_read, weights=WeightUse.SCALES)  # fmt: skip
 def scale_unusual(subject: Subject) -> Iterator[Finding]:
     """A scale is far from those of trained models.
 
@@ -128,7 +128,7 @@ def scale_unusual(subject: Subject) -> Iterator[Finding]:
 
 @rule("I308", "scale-reciprocal", "the scale of I2_S tensor {name} is {got}; its reciprocal {inverse} would be "
       "close to the scales of similar tensors, about {want}", severity=WARNING, clause="6.2",
-      when=i2s_read, weights=Weights.SCALES,
+      when=i2s_read, weights=WeightUse.SCALES,
       provenance=("microsoft/BitNet#616",))  # fmt: skip
 def scale_reciprocal(subject: Subject) -> Iterator[Finding]:
     """A scale looks like the reciprocal of what it should be.
@@ -153,7 +153,7 @@ def _digits(value: float) -> TrustedText:
 
 
 @rule("I309", "tail-replicated", "the tails of {got} of {of} I2_S tensors repeat the scale eight times; the first is {name}",
-      severity=NOTE, clause="6.1", when=i2s_read, weights=Weights.SCALES)  # fmt: skip
+      severity=NOTE, clause="6.1", when=i2s_read, weights=WeightUse.SCALES)  # fmt: skip
 def tail_replicated(subject: Subject) -> Iterator[Finding]:
     """The tail repeats the scale eight times.
 
@@ -182,7 +182,7 @@ def _tails(subject: Subject, kind: str) -> Iterator[Finding]:
 
 @rule("I310", "tail-stale", "the tails of {got} of {of} I2_S tensors hold bytes of unknown origin after the scale; the "
       "first is {name}", severity=NOTE, clause="6.1", cwe=200, fix=Fix.SAFE,
-      when=i2s_read, weights=Weights.SCALES, fix_with="--scrub-tail",
+      when=i2s_read, weights=WeightUse.SCALES, fix_with="--scrub-tail",
       provenance=("microsoft/BitNet src/ggml-bitnet-mad.cpp",))  # fmt: skip
 def tail_stale(subject: Subject) -> Iterator[Finding]:
     """A tail contains old memory.
@@ -199,7 +199,7 @@ def tail_stale(subject: Subject) -> Iterator[Finding]:
 
 @rule("I311", "tail-of-another", "the tails of {got} of {of} I2_S tensors hold bytes of earlier tensors after the scale, "
       "as llama-quantize leaves them; that of {name} has bytes of {other}", severity=NOTE, clause="6.1",
-      fix=Fix.SAFE, fix_with="--scrub-tail", when=i2s_read, weights=Weights.PART,
+      fix=Fix.SAFE, fix_with="--scrub-tail", when=i2s_read, weights=WeightUse.PART,
       provenance=("microsoft/BitNet src/ggml-bitnet-mad.cpp",))  # fmt: skip
 def tail_of_another(subject: Subject) -> Iterator[Finding]:
     """A tail contains bytes of another tensor of the file.
@@ -227,7 +227,7 @@ def four_large_read(subject: Subject) -> bool:
 
 
 @rule("I313", "scales-identical", "all {got} I2_S tensors of some size have the scale {scale}", severity=WARNING,
-      clause="6.2", when=four_large_read, weights=Weights.SCALES)  # fmt: skip
+      clause="6.2", when=four_large_read, weights=WeightUse.SCALES)  # fmt: skip
 def scales_identical(subject: Subject) -> Iterator[Finding]:
     """All tensors have the same scale.
 
@@ -247,7 +247,7 @@ def scales_identical(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I314", "scales-far-apart", "the scales of attn_q, attn_k and attn_v in layer {layer} go from {low} to {high}",
-      severity=WARNING, clause="6.2", when=i2s_read, weights=Weights.SCALES)  # fmt: skip
+      severity=WARNING, clause="6.2", when=i2s_read, weights=WeightUse.SCALES)  # fmt: skip
 def scales_far_apart(subject: Subject) -> Iterator[Finding]:
     """Scales within one attention layer are far apart.
 
@@ -274,7 +274,7 @@ def scales_far_apart(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I315", "zeros-with-scale", "all weights of I2_S tensor {name} are 0, and its scale is {got}", severity=NOTE,
-      clause="6.2", when=i2s_read, weights=Weights.EVERY_BYTE)  # fmt: skip
+      clause="6.2", when=i2s_read, weights=WeightUse.EVERY_BYTE)  # fmt: skip
 def zeros_with_scale(subject: Subject) -> Iterator[Finding]:
     """A tensor of zeros has a scale.
 
@@ -292,7 +292,7 @@ def zeros_with_scale(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I316", "same-codes-other-scale", "I2_S tensors {other} and {name} have the same payload and the scales {want} and "
-      "{got}", severity=WARNING, clause="6.2", when=i2s_read, weights=Weights.EVERY_BYTE)  # fmt: skip
+      "{got}", severity=WARNING, clause="6.2", when=i2s_read, weights=WeightUse.EVERY_BYTE)  # fmt: skip
 def same_codes_other_scale(subject: Subject) -> Iterator[Finding]:
     """Equal payloads have different scales.
 
@@ -307,8 +307,6 @@ def same_codes_other_scale(subject: Subject) -> Iterator[Finding]:
     if not compared(subject):
         return
     survey = subject.payloads
-    from i2s_spec.linter.analysis.payload_stats import duplicate_payloads
-
     for pair in duplicate_payloads(subject):
         one, tensor = survey[pair.first], survey[pair.second]
         if one.tail[:4] != tensor.tail[:4]:
@@ -318,7 +316,7 @@ def same_codes_other_scale(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I312", "scale-in-front", "I2_S tensor {name} begins with a {type} scale of {got}{zeros}, and has none after its "
-      "payload", clause="6.1", when=i2s_read, weights=Weights.PART,
+      "payload", clause="6.1", when=i2s_read, weights=WeightUse.PART,
       provenance=("Scottcjn/BitNet",))  # fmt: skip
 def scale_in_front(subject: Subject) -> Iterator[Finding]:
     """The scale is stored before the codes.

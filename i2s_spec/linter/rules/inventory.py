@@ -1,4 +1,9 @@
-"""Rules about the tensors that an architecture needs: which ones the file has, and their shapes."""
+"""Rules about the tensors of an architecture: which ones the file has, their shapes and types, and its norms.
+
+The first part compares the inventory with the declared one. The second is about the roles of tensors: types that fit a
+role, and differences of models with the same tensors. The third asks whether the gains of norms were trained, and
+whether they were converted correctly.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +19,7 @@ from i2s_spec.linter.analysis.conditions import (
     ternary_models,
 )
 from i2s_spec.linter.analysis.context import Subject, analysis
-from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, Weights, rule
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, WeightUse, rule
 from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.faults import TENSOR_COUNT_SPAN, order_prefix
 from i2s_spec.schema.inventory import ROLES, TensorSpec
@@ -306,8 +311,7 @@ def input_norms_upstream(subject: Subject) -> Iterator[Finding]:
         yield input_norms_upstream.at(subject.name_span(rows[0].i), got=len(rows), want=0, name=rows[0].name)
 
 
-# --- tensor roles ----------------------------------------------------------------------------------------------------
-# Rules about the roles of tensors: the types that fit a role, and differences of models with the same tensors.
+# --- roles of tensors ------------------------------------------------------------------------------------------------
 
 #: Columns of a block of I2_S: tensors whose rows are not whole blocks must keep another type.
 _BLOCK: Final = 128
@@ -607,8 +611,7 @@ def permutation_uncertain(subject: Subject) -> Iterator[Finding]:
         )
 
 
-# --- norm gains ------------------------------------------------------------------------------------------------------
-# Rules about the gains of norms: whether they were trained, and whether they were converted correctly.
+# --- gains of norms --------------------------------------------------------------------------------------------------
 
 #: How many norms are examined, evenly spread, how many are needed, and how many values of each.
 NORMS: Final = 8
@@ -652,7 +655,7 @@ def norms_read(subject: Subject) -> bool:
 
 
 @rule("M121", "gains-all-one", "all gains are exactly 1 in {got:norm} (all that were read); the first is {name}",
-      severity=WARNING, clause="4.4", when=norms_read, weights=Weights.POSITIONS)  # fmt: skip
+      severity=WARNING, clause="4.4", when=norms_read, weights=WeightUse.POSITIONS)  # fmt: skip
 def gains_all_one(subject: Subject) -> Iterator[Finding]:
     """The gains of all norms are exactly 1.
 
@@ -673,7 +676,7 @@ def gains_all_one(subject: Subject) -> Iterator[Finding]:
 
 @rule("M122", "gains-around-zero", "the gains of {name} have a mean of {got}, and {share} of them are below 0: the 1 that "
       "is added to them seems to be missing (such norms: {norms} of {want})", severity=WARNING, clause="4.4",
-      when=norms_read, weights=Weights.POSITIONS)  # fmt: skip
+      when=norms_read, weights=WeightUse.POSITIONS)  # fmt: skip
 def gains_around_zero(subject: Subject) -> Iterator[Finding]:
     """Gains are close to 0; trained gains are positive.
 

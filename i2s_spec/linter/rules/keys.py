@@ -1,4 +1,4 @@
-"""Rules about the names of key-values."""
+"""Rules about key-values: their names, then their types and values, and the alignment."""
 
 import re
 from collections.abc import Iterator
@@ -240,8 +240,7 @@ def string_not_utf8(subject: Subject) -> Iterator[Finding]:
         yield string_not_utf8.at(span, got=1, want=0, key=file.index.key(i).name, what=TrustedText("the value itself"))
 
 
-# --- key values ------------------------------------------------------------------------------------------------------
-# Rules about the types and values of key-values, and about the alignment.
+# --- types and values ------------------------------------------------------------------------------------------------
 
 #: Bytes that are read at once to examine values of several keys.
 _TOGETHER = 1 << 16

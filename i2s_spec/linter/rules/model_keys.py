@@ -1,4 +1,4 @@
-"""Rules about the keys of a model: which ones it has, their types and their names."""
+"""Rules about the keys of a model: which ones it has, their types and names, and those that declare a rotation."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -59,8 +59,6 @@ def architecture_unknown(subject: Subject) -> Iterator[Finding]:
 @cache
 def _of_rotations() -> frozenset[str]:
     """Keys that any architecture may have and none needs; few files have such a key without another declaration."""
-    from i2s_spec.schema.architectures import KEYS
-
     return frozenset(key.name for key in KEYS)
 
 
@@ -269,7 +267,7 @@ def former_name(subject: Subject) -> Iterator[Finding]:
 
 
 # --- rotation --------------------------------------------------------------------------------------------------------
-# Rules about the Hadamard rotation that PrismML's models fold into their weights, and the keys that declare it.
+# PrismML's models fold a Hadamard rotation into their weights; keys declare it.
 
 #: The numbers of the types in PrismML's own files; programs that know them also know the keys.
 _OF_PRISM: Final = frozenset({BY_NAME["PQ2_0"].number, BY_NAME["PTQ1_0"].number})

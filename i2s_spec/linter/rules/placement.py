@@ -1,15 +1,19 @@
-"""Rules about positions of tensors: overlaps, gaps, order, and tensors beyond the end of the file."""
+"""Rules about the positions of tensors, and about the bytes that belong to none.
+
+First overlaps, gaps, order, and tensors beyond the end of the file; then padding, bytes after the last tensor, hidden
+files, and data that was never written.
+"""
 
 from collections.abc import Iterator, Set
 from itertools import chain
 
 from i2s_spec.errors import Span, TrustedText, counted
 from i2s_spec.gguf import _scanner
-from i2s_spec.gguf.source import Source
+from i2s_spec.gguf.source import Source, affordable
 from i2s_spec.inspect.show import Placement
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.extents import extent_anomalies, holes, oversized, padding, size_mistake
-from i2s_spec.linter.rule import DATA_MISSING, NOTE, WARNING, Finding, Fix, Weights, rule
+from i2s_spec.linter.rule import DATA_MISSING, NOTE, WARNING, Finding, Fix, WeightUse, rule
 from i2s_spec.linter.rules.i2s_extent import tail_cut
 from i2s_spec.schema import faults, limits
 from i2s_spec.schema.limits import INT64_END
@@ -278,8 +282,7 @@ def data_shifted(subject: Subject) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-# --- unowned bytes ---------------------------------------------------------------------------------------------------
-# Rules about bytes that belong to no tensor, and about data that was never written.
+# --- bytes of no tensor, and data that was never written -------------------------------------------------------------
 
 #: How many bytes of a range without tensors the rules examine, at its start and at its end.
 LOOKED_AT = 1 << 16
@@ -441,7 +444,7 @@ def _looked_at(subject: Subject, start: int, stop: int) -> Iterator[tuple[int, b
 
 
 @rule("G411", "zero-run", "tensor {name} has at least {got:zero byte} in a row{what}",
-      severity=WARNING, clause="5.4", provenance=("microsoft/BitNet#608",), weights=Weights.IF_READ)  # fmt: skip
+      severity=WARNING, clause="5.4", provenance=("microsoft/BitNet#608",), weights=WeightUse.IF_READ)  # fmt: skip
 def zero_run(subject: Subject) -> Iterator[Finding]:
     """A long stretch of a tensor is zero bytes.
 
@@ -508,8 +511,6 @@ def _asked_for(subject: Subject, places: list[int]) -> Set[int]:
     """The positions to probe: all; on a server that gives one range per request, some, evenly spread."""
     if not subject.on_server:
         return frozenset(places)
-    from i2s_spec.gguf.source import affordable
-
     ranges = [(at, at + 64) for at in places]
     chosen = affordable(subject.file.source, ranges)
     subject.prefetch(ranges[number] for number in chosen)

@@ -1,6 +1,8 @@
-"""Rules that other commands of this package apply: those that use a model, and those that convert other formats.
+"""Rules about programs that use a file: other commands of this package, and the known runtimes.
 
-The linter does not apply them: a GGUF file with such a fault can still be useful, and other inputs are not GGUF files.
+The first part is applied by the commands that use a model, and those that convert other formats. The linter does not
+apply it: a GGUF file with such a fault can still be useful, and other inputs are not GGUF files. The second part
+applies if a report on runtimes is requested.
 """
 
 from collections.abc import Iterator
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.linter.analysis.conditions import elsewhere, runtimes_requested
 from i2s_spec.linter.analysis.context import Subject
-from i2s_spec.linter.rule import NOTE, WARNING, Finding, Weights, raised, rule
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, WeightUse, raised, rule
 from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
@@ -206,10 +208,8 @@ raised(
 )
 
 
-# --- runtime support -------------------------------------------------------------------------------------------------
-# Rules about what runtimes do with the file; they apply if a report on runtimes is requested.
-#
-# Each finding is about one runtime. Its verdict comes from `linter.runtimes`; the facts with their sources are in
+# --- runtimes --------------------------------------------------------------------------------------------------------
+# Each finding is about one runtime. Its verdict comes from `linter.runtimes.verdicts`; the facts with their sources are in
 # `schema.runtimes`.
 
 _NOWHERE = Span(0, 0)
@@ -237,7 +237,7 @@ def _details(verdict: "Verdict", reason: "Reason") -> dict[str, TrustedText]:
 
 @rule("P201", "runtime-refuses", "{runtime} does not load this file: {why} ({source})", severity=NOTE, clause="7.6",
       provenance=("ggml-org/llama.cpp#12997", "ollama/ollama#10334", "microsoft/BitNet#206"),
-      when=runtimes_requested, weights=Weights.IF_READ)  # fmt: skip
+      when=runtimes_requested, weights=WeightUse.IF_READ)  # fmt: skip
 def runtime_refuses(subject: Subject) -> Iterator[Finding]:
     """A runtime does not load the file, or crashes on it.
 
@@ -259,7 +259,7 @@ def runtime_refuses(subject: Subject) -> Iterator[Finding]:
 
 @rule("P202", "runtime-computes-wrongly", "{runtime} loads this file but computes something else: {why} ({source})",
       severity=NOTE, clause="7.6", provenance=("microsoft/BitNet#588", "microsoft/BitNet#602"),
-      when=runtimes_requested, weights=Weights.IF_READ)  # fmt: skip
+      when=runtimes_requested, weights=WeightUse.IF_READ)  # fmt: skip
 def runtime_computes_wrongly(subject: Subject) -> Iterator[Finding]:
     """A runtime loads the file but computes something else than the model.
 
@@ -281,7 +281,7 @@ def runtime_computes_wrongly(subject: Subject) -> Iterator[Finding]:
 
 @rule("P203", "runtime-depends-on-machine", "{runtime} computes this file correctly only on some machines: {why} ({source})",
       severity=NOTE, clause="7.6", provenance=("microsoft/BitNet#585", "microsoft/BitNet#547"),
-      when=runtimes_requested, weights=Weights.IF_READ)  # fmt: skip
+      when=runtimes_requested, weights=WeightUse.IF_READ)  # fmt: skip
 def runtime_depends_on_machine(subject: Subject) -> Iterator[Finding]:
     """A runtime computes the file correctly on some machines, and wrongly on others.
 
@@ -304,7 +304,7 @@ def runtime_depends_on_machine(subject: Subject) -> Iterator[Finding]:
 @rule("P204", "runtime-needs-conversion", "{runtime} takes this file only after a conversion: {why} ({source})",
       severity=NOTE, clause="7.6",
       provenance=("ikawrakow/ik_llama.cpp#365", "ikawrakow/ik_llama.cpp#167"),
-      when=runtimes_requested, weights=Weights.IF_READ)  # fmt: skip
+      when=runtimes_requested, weights=WeightUse.IF_READ)  # fmt: skip
 def runtime_needs_conversion(subject: Subject) -> Iterator[Finding]:
     """A runtime loads the file, but must convert it before it can compute it.
 
@@ -326,7 +326,7 @@ def runtime_needs_conversion(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("P205", "no-runtime", "no known runtime loads this file and computes it correctly", severity=WARNING,
-      clause="7.6", provenance=("microsoft/BitNet#588",), when=runtimes_requested, weights=Weights.IF_READ)  # fmt: skip
+      clause="7.6", provenance=("microsoft/BitNet#588",), when=runtimes_requested, weights=WeightUse.IF_READ)  # fmt: skip
 def no_runtime(subject: Subject) -> Iterator[Finding]:
     """No known runtime loads the file and computes it correctly, on any machine.
 

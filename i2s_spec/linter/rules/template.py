@@ -1,4 +1,4 @@
-"""Rules about text in metadata that programs may run or print."""
+"""Rules about text in metadata that programs may run or print: chat templates, addresses, paths, control characters."""
 
 from __future__ import annotations
 

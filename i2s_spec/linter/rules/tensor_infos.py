@@ -1,4 +1,4 @@
-"""Rules about single tensor infos: names, shapes, types."""
+"""Rules about single tensor infos (names, shapes, types), and about unusual sizes and counts of a file."""
 
 import re
 from collections.abc import Iterator
@@ -378,8 +378,7 @@ def _decoded(name: bytes) -> str | None:
         return None
 
 
-# --- type numbers ----------------------------------------------------------------------------------------------------
-# Rules about type numbers whose meaning a program changed.
+# --- type numbers whose meaning a program changed --------------------------------------------------------------------
 
 _OLD: Final = BY_NAME["Q2_0_G128"]
 
@@ -433,8 +432,8 @@ def _stop(subject: Subject) -> TrustedText:
     return TrustedText("read past their end")
 
 
-# --- unusual sizes ---------------------------------------------------------------------------------------------------
-# Rules about unusual sizes and counts: legal, but bounded here and worth a finding.
+# --- unusual sizes and counts ----------------------------------------------------------------------------------------
+# They are legal, but bounded here and worth a finding.
 
 raised(
     faults.TOO_MANY_KEYS,

@@ -1,4 +1,7 @@
-"""Rules about the keys of the tokenizer."""
+"""Rules about the tokenizer: its keys, its tokens and merges, and whether these fit what else the file says.
+
+What chat templates do is examined in `rules.template`; here is only whether they exist, and their markers.
+"""
 
 from collections.abc import Iterator
 from typing import Final
@@ -293,8 +296,7 @@ def scores_missing(subject: Subject) -> Iterator[Finding]:
             yield scores_missing.at(KEY_COUNT_SPAN, key=TrustedText(key.name))
 
 
-# --- token lists -----------------------------------------------------------------------------------------------------
-# Rules about the tokens and merges of a vocabulary.
+# --- tokens and merges -----------------------------------------------------------------------------------------------
 
 _MERGES = "tokenizer.ggml.merges"
 
@@ -468,9 +470,7 @@ def byte_token_form(subject: Subject) -> Iterator[Finding]:
             yield byte_token_form.at(span, index=index, text=known.item(span))
 
 
-# --- vocabulary use --------------------------------------------------------------------------------------------------
-# Rules about the use of tokens and merges: special tokens and their types, markers of templates, order of merges.
-#
+# --- special tokens, markers of templates, order of merges -----------------------------------------------------------
 # Only the beginning of a list is checked (`LOOKED_AT`): a mistake of a converter affects the whole list.
 
 _BOS, _EOS_NAMES = "tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id"

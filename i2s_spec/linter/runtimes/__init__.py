@@ -1,1 +1,11 @@
-"""Which runtimes load a file and compute correctly with it."""
+"""Which runtimes load a file and compute correctly with it, and why not.
+
+    verdicts              one verdict for each runtime, by the worst of its reasons:
+      header_checks       what its GGUF reader objects to
+        lenient_header    the header as that reader sees it, where our own reader stopped
+      loader_checks       what its loader objects to: architecture, keys, tensors, tokenizer
+      compute_checks      what it computes wrongly
+      records             what runs of programs show; Reason, and the citation of its source
+
+What is true of each runtime is declared in `schema.runtimes`; `records.json` has the runs.
+"""

@@ -1,4 +1,4 @@
-"""This module says whether an engine computes a model that it has loaded: layout, kernels, activation, rotation, values."""
+"""What an engine computes wrongly of a model that it has loaded: layout, kernels, activation, rotation, values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""This module predicts what a runtime's GGUF reader does with a header: every reason to refuse it, crash, or go on.
+"""Predictions of what a runtime's GGUF reader does with a header: every reason to refuse it, crash, or go on.
 
-The checks are those that `schema.runtimes.Container` declares, in the order of the file; the first one that stops the
-reader is what a user sees.
+The checks are those that `schema.runtimes.Container` declares, in the order of the file: counts, keys, alignment, the
+names and shapes of tensors (`reasons`), then their types, sizes and positions by the runtime's own tables (`placed`).
+The first one that stops the reader is what a user sees.
 """
 
 from __future__ import annotations
@@ -210,9 +211,7 @@ def _table(tensors: list[tuple[SeenTensor, bool]], policy: Container, source: st
             yield Reason(f"{shown(tensor)} has no dimensions", source, policy.no_dimensions, tensor.span)
 
 
-# --- tensor table checks ---------------------------------------------------------------------------------------------
-# Predicts the objections of a runtime's GGUF reader to types, sizes and positions of tensors, by its own
-# tables.
+# --- types, sizes and positions of tensors ---------------------------------------------------------------------------
 
 _UINT64_END: Final = 1 << 64
 

@@ -1,4 +1,4 @@
-"""This module gives a header as another reader sees it: keys and tensor infos with their bytes, and why it stopped.
+"""A header as another reader sees it: keys and tensor infos with their bytes, and why it stopped.
 
 If our own reader found no fault, its index has everything (`indexed`). If it did, `lenient_header` continues as lenient
 readers do: they accept version 1, zeros for bytes that the file lacks, nested arrays, invalid alignments. How a reader

@@ -1,7 +1,7 @@
-"""This module says whether an engine's loader accepts the model in a sound container: architecture, keys, tensors,
-tokenizer.
+"""Whether an engine's loader accepts the model in a sound container: architecture, keys, tensors, tokenizer.
 
-`schema.architecture` declares what a model needs, `schema.runtimes` what differs between engines.
+`schema.architectures` declares what a model needs, `schema.runtimes` what differs between engines. `reasons` compares a
+file with the first; what a loader does with wrong values, as the second has it, follows below.
 """
 
 from __future__ import annotations
@@ -275,11 +275,9 @@ def _trimmed(ne: tuple[int, ...]) -> tuple[int, ...]:
     return ne
 
 
-# --- loader faults ---------------------------------------------------------------------------------------------------
-# What a loader does with wrong values in a valid header: it refuses them, aborts, or loads the file.
-#
-# `schema.runtimes` declares this. Faults that the table of a runtime does not name are left to
-# `loader_checks`, which compares the file with the architecture's declarations.
+# --- wrong values in a valid header ----------------------------------------------------------------------------------
+# A loader refuses them, aborts, or loads the file: `schema.runtimes` declares which. Faults that the table of a runtime
+# does not name are left to the comparison with the architecture's declarations, above.
 
 _PRE, _TOKENS, _MERGES = "tokenizer.ggml.pre", "tokenizer.ggml.tokens", "tokenizer.ggml.merges"
 _KNOWN_PRE: Final = frozenset({*PRE_TOKENIZERS, *NEWER_PRE_TOKENIZERS})

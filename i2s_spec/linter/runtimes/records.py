@@ -1,7 +1,11 @@
-"""The table of runs of other programs: what they printed and computed for small files, and their answers to the vectors.
+"""What is known of other programs from running them: records of runs, what they show, and citations of sources.
 
-`python tests/peers` in a checkout writes it to `records.json`; `records.schema.json` describes it. A fact that a run
-shows is cited as `run PROGRAM/FILE`. `--runtimes` makes no statement about a program without a record or a source.
+The table of runs, `records.json`, has what programs printed and computed for small files, and their answers to the
+vectors. `python tests/peers` in a checkout writes it; `records.schema.json` describes it. A fact that a run shows is
+cited as `run PROGRAM/FILE`. `--runtimes` makes no statement about a program without a record or a source.
+
+`records` and `decoders` give the table; `reasons` says what runs show about a file; a `Reason` is the reason for a
+verdict, with its source, which `citation` parses.
 """
 
 from __future__ import annotations
@@ -148,12 +152,11 @@ def records() -> dict[str, RunRecord]:
     }  # fmt: skip
 
 
-# --- tried -----------------------------------------------------------------------------------------------------------
-# What runs show about programs whose source was not read: which types and architectures they accept.
-#
-# If a program refused a file, other runs show the cause: it refuses a type if it loads a model of the same architecture
-# in floats; it refuses an architecture if it loads another one in the same types. About a file of an architecture that was
-# never examined, only runs of files of that architecture show anything.
+# --- programs whose source was not read ------------------------------------------------------------------------------
+# Runs show which types and architectures they accept. If a program refused a file, other runs show the cause: it refuses
+# a type if it loads a model of the same architecture in floats; it refuses an architecture if it loads another one in the
+# same types. About a file of an architecture that was never examined, only runs of files of that architecture show
+# anything.
 
 _FLOATS: Final = frozenset({"F32", "F16", "BF16", "F64"})
 
@@ -262,8 +265,7 @@ def _printed(run: RunRecord) -> str:
     return "; ".join(dict.fromkeys((lines[0], lines[-1])))[:240]
 
 
-# --- reason ----------------------------------------------------------------------------------------------------------
-# A reason: why a runtime loads, refuses or miscomputes a file, and the source of that statement.
+# --- reasons of verdicts ---------------------------------------------------------------------------------------------
 
 
 class Reason(NamedTuple):
@@ -282,10 +284,10 @@ class Reason(NamedTuple):
     check: str = ""
 
 
-# --- citation --------------------------------------------------------------------------------------------------------
-# Parses citations: the source of a fact about a runtime, as data.
+# --- citations -------------------------------------------------------------------------------------------------------
+# The source of a fact about a runtime, as data:
 #
-# run PROGRAM/FILE                        a record of a run (`run_records`)
+# run PROGRAM/FILE                        a record of a run
 # OWNER/REPOSITORY#N, ... discussion N    a thread of a public repository
 # OWNER/REPOSITORY@COMMIT:PATH[:LINE]     a place in public source
 # PACKAGE VERSION PATH[:LINE]             a place in a published package

@@ -1,13 +1,13 @@
-"""This module defines `verdicts`: for each runtime, whether it loads this file, whether it computes correctly, and why.
+"""The verdicts on runtimes: for each, whether it loads this file, whether it computes correctly, and why.
 
     loads     yes; no; with option (needs another command first); vocabulary only (the file has nothing else); crash (it
               crashes, or never returns); not tried
     computes  correctly; wrongly; depends on the machine; not tried; empty if it does not load the file, or only reads
               headers
 
-Every reason cites its source (`citation`): a record of a run, a thread, a line of source, recorded behavior. Without a
-source, the verdict is `not tried`, and nothing is claimed. Verdicts are about the file as it is; the dialect, which no
-file states, is canonical unless the caller names another.
+Every reason cites its source (`records.citation`): a record of a run, a thread, a line of source, recorded behavior.
+Without a source, the verdict is `not tried`, and nothing is claimed. Verdicts are about the file as it is; the dialect,
+which no file states, is canonical unless the caller names another.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from i2s_spec.linter.runtimes.header_checks import Headers
 from i2s_spec.linter.runtimes.records import Reason, citation
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
 from i2s_spec.schema.runtimes import RUNTIME, RUNTIMES, Runtime
-
-__all__ = ["RUNTIME", "Reason", "Verdict", "table", "verdicts"]
 
 YES: Final = "yes"
 NO: Final = "no"

@@ -1,4 +1,4 @@
-"""This module computes attention on one sequence: scores, soft-max, and weighted values, with grouped heads.
+"""Attention on one sequence: heads rotated by position, scores, soft-max, and weighted values, with grouped heads.
 
 Query head h uses key and value head h // (H / G). Query heads that share a key head are multiplied together, as rows of
 one matrix; this does not change results, because each product is a separate sum.
@@ -89,10 +89,9 @@ def weighted_values(p: Floats, values: NDArray[Any], products: Products, unit: i
 
 
 # --- rope ------------------------------------------------------------------------------------------------------------
-# Rotates heads by their positions: with the angles of each profile, and the two arrangements of pairs.
-#
-# Pair i of a head with d rotated dimensions is rotated by position * base^(-2i/d). It consists of the elements i and i +
-# d/2 (`neox`), or 2i and 2i + 1 (`norm`, for files whose rows were permuted at conversion).
+# With the angles of each profile (`_ANGLES`) and the two arrangements of pairs: pair i of a head with d rotated
+# dimensions is rotated by position * base^(-2i/d). It consists of the elements i and i + d/2 (`neox`), or 2i and 2i + 1
+# (`norm`, for files whose rows were permuted at conversion).
 
 
 def rotate(x: Floats, cos: Floats, sin: Floats, pairs: str, fused: bool = False) -> Floats:

@@ -1,7 +1,7 @@
-"""This module defines BitLinear: activations become int8 codes, codes and trits an integer, the integer a float.
+"""BitLinear: activations become int8 codes, codes and trits an integer, the integer a float; and the rules of runtimes.
 
-It is the definition, not the fast path. For one token x, float32 [K], and a ternary matrix with trits w [N, K] and one
-float32 scale ws, where f32() is one rounding to float32 and c are the codes that the payload stores:
+The first part is the definition, not the fast path. For one token x, float32 [K], and a ternary matrix with trits w [N,
+K] and one float32 scale ws, where f32() is one rounding to float32 and c are the codes that the payload stores:
 
     amax = max(max |x|, 1e-5)           compared in float64
     s    = f32(127 / amax)              a multiplier; divided in float64
@@ -19,10 +19,13 @@ Infinities and NaN follow from these lines. A NaN in x makes amax, s and all of 
     >>> activations.codes.tolist(), float(activations.scale[0]), int(activations.sums[0])
     ([[64, -127, 32, 0]], 127.0, -31)
 
->>> from i2s_spec.model.numerics import ActivationQuantizer
->>> x = np.array([[0.5, -2.5, 254.0]], dtype=np.float32)
->>> quantize(x, ActivationQuantizer()).codes.tolist(), quantize(x, ActivationQuantizer(rounding="away")).codes.tolist()
-([[0, -1, 127]], [[0, -1, 127]])
+The second part quantizes activations and converts sums as an `ActivationQuantizer` declares: `quantize` and
+`epilogue_of_rule`.
+
+    >>> from i2s_spec.model.numerics import ActivationQuantizer
+    >>> x = np.array([[0.5, -2.5, 254.0]], dtype=np.float32)
+    >>> quantize(x, ActivationQuantizer()).codes.tolist(), quantize(x, ActivationQuantizer(rounding="away")).codes.tolist()
+    ([[0, -1, 127]], [[0, -1, 127]])
 """
 
 from __future__ import annotations
@@ -166,11 +169,9 @@ def check_product(codes: NDArray[np.int8], rows: int, columns: int) -> None:
     CANONICAL.layout.check(rows, columns)
 
 
-# --- activation quant ------------------------------------------------------------------------------------------------
-# Quantizes activations as the runtimes do, and converts sums to floats, as an `ActivationQuantizer` declares.
-#
-# The original rule is the definition in `bitlinear`, which is called unchanged; everything else here is a variation of
-# it, named by the declaration. With any groups, sums of codes times trits are exact integers.
+# --- activations by a rule -------------------------------------------------------------------------------------------
+# The original rule is the definition above, which is called unchanged; everything else here is a variation of it, named
+# by the declaration. With any groups, sums of codes times trits are exact integers.
 
 FOUR: Final = 4
 #: Columns of blocks with a scale each, by their name in a rule.

@@ -1,8 +1,8 @@
-"""This module reads embedding tables of every type that occurs in files: rows for tokens, and whole tables as heads.
+"""Embedding tables of every type that occurs in files: rows for tokens, and whole tables as heads.
 
 Rows are dequantized exactly: each number has the value that the file's type defines, rounded to float32 as in ggml's
 definition. With an F16 scale d, Q8_0 is d q, and Q6_K is (d s) q with a scale s for every 16 elements. The ternary
-types with a scale for each group are those of `block_layout`.
+types with a scale for each group are those of `schema.blocks`.
 """
 
 from __future__ import annotations

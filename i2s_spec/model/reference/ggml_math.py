@@ -1,7 +1,8 @@
-"""This module emulates the single-precision arithmetic of ggml's AVX2 kernels where the last bit can change codes.
+"""Emulations of ggml: its float32 arithmetic where the last bit can change codes, and the mistakes of released kernels.
 
-`fma` is a fused multiply-add of float32: the product and the sum are exact, and rounded once. `silu` is x / (1 + e^-x)
-with the polynomial that ggml uses for e^x, `sums` is a dot product over four vectors of eight lanes.
+The arithmetic is that of the AVX2 kernels: `fma` is a fused multiply-add of float32, in which the product and the sum
+are exact and rounded once; `silu` is x / (1 + e^-x) with the polynomial that ggml uses for e^x; `sums` is a dot product
+over four vectors of eight lanes; `quantized_head` multiplies with a quantized table. `KERNEL_BUGS` has the mistakes.
 """
 
 from __future__ import annotations
@@ -167,11 +168,10 @@ def quantized_head(table: EmbeddingTable, x: Floats) -> Floats:
 
 
 # --- kernel bugs -----------------------------------------------------------------------------------------------------
-# Reproduces the wrong results of released kernels: named mistakes, in plain NumPy.
-#
-# All are deterministic and reproduce the recorded outputs of those kernels bit for bit, so a report can say which of them
-# explains a sum. Each takes the weights as codes 0 to 3, uint8 [N, K], and activation codes, int8 [T, K], and gives the
-# kernel's result for `dot`, int32 [T, N]: codes times activation codes, before the offset is subtracted.
+# Named mistakes, in plain NumPy. All are deterministic and reproduce the recorded outputs of those kernels bit for bit,
+# so a report can say which of them explains a sum. Each takes the weights as codes 0 to 3, uint8 [N, K], and activation
+# codes, int8 [T, K], and gives the kernel's result for `dot`, int32 [T, N]: codes times activation codes, before the
+# offset is subtracted.
 #
 # Two more mistakes are only named, because their results depend on the contents of memory: `nrc-4`, where an ARM build
 # with dot products passes four tokens to a kernel for one, and `row-split`, where two threads share rows that are not a

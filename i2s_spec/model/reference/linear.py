@@ -1,4 +1,8 @@
-"""This module computes projections and heads as a numeric profile declares: products with ternary matrices, or floats."""
+"""Projections and heads as a numeric profile declares: products with ternary matrices, grouped ones, and floats.
+
+`Projections` is the door. It multiplies a matrix with one scale by `matmul`, one with a scale for each group by
+`grouped_product`, and floats by `reductions` or `ggml_math`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.model.reference import bitlinear, ggml_math, matmul, reductions
-from i2s_spec.model.reference import bitlinear as activation_quant
 from i2s_spec.model.weights import SLAB, Grouped, Ternary, one_scale
 from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 
@@ -59,11 +62,11 @@ class Projections:
         self.show_integers(run, node, quantized, acc)
         return y
 
-    def quantized(self, x: Floats, rule: ActivationQuantizer) -> activation_quant.Quantized:
+    def quantized(self, x: Floats, rule: ActivationQuantizer) -> Quantized:
         """The codes of activations."""
-        return activation_quant.quantize(x, rule)
+        return bitlinear.quantize(x, rule)
 
-    def show_integers(self, run: Run, node: Node, quantized: activation_quant.Quantized, acc: NDArray[Any]) -> None:
+    def show_integers(self, run: Run, node: Node, quantized: Quantized, acc: NDArray[Any]) -> None:
         """Pass the internal values of BitLinear to the tap."""
         prefix = node.weight.removesuffix(".weight")
         run.tap(f"{prefix}.act_q8", lambda: quantized.codes)
@@ -159,11 +162,10 @@ def halved(x: Floats) -> Floats:
 
 
 # --- grouped linear --------------------------------------------------------------------------------------------------
-# Multiplies activation codes with weights that have a scale for each group (clause 9.8).
-#
-# If activations or weights have several scales, columns are divided into runs in which both have one scale. The sum of
-# weights times codes in a run, `sums`, is an exact integer; `partial_sums` computes it with the integer product of I2_S,
-# `partial_sums_reference` is its definition. The rule says how floats are computed from the sums:
+# Products of activation codes with weights that have a scale for each group (clause 9.8). If activations or weights
+# have several scales, columns are divided into runs in which both have one scale. The sum of weights times codes in a
+# run is an exact integer; `partial_sums` computes it with the integer product of I2_S, `partial_sums_reference` is its
+# definition. The rule says how floats are computed from the sums:
 #
 #     one scale a token   y = f32(sum of acc_g d_g) / s: products exact and added in float64 by index, rounded to float32,
 #                         then the division, or the product that the rule has instead. Where a row has one scale it is

@@ -1,4 +1,4 @@
-"""This module is the fast path of BitLinear: the functions of `bitlinear`, with compiled kernels on the packed bytes.
+"""The fast path of BitLinear: the functions of `bitlinear`, with compiled kernels on the packed bytes.
 
 It has the same names, results and errors, and two more parameters, `threads` and `out`. No matrix is unpacked in
 memory: kernels read the payload once for every four tokens, or once for a single token; if that is faster

@@ -1,4 +1,4 @@
-"""This module computes the operations of graphs as a numeric profile declares.
+"""The operations of graphs, computed as a numeric profile declares, and the walk over a graph.
 
 Every operation is a method that takes the run, its node and its inputs, and returns its value. Only the profile and the
 node's settings decide how it is computed. If a profile computes in another way (compiled kernels, another device), it
@@ -22,7 +22,6 @@ import numpy as np
 from i2s_spec.codec import rotation as hadamard
 from i2s_spec.model.graph import unlisted
 from i2s_spec.model.reference import attention, ggml_math, reductions, transcendental
-from i2s_spec.model.reference import attention as rope
 from i2s_spec.model.reference.linear import Projections, halved
 
 if TYPE_CHECKING:
@@ -151,9 +150,11 @@ class Operations:
         key = (*how, node.weights)
         if key not in run.angles:
             angles, base, dims, scale = how
-            run.angles[key] = rope.cos_sin(angles, run.positions, base, dims, scale, factors)
+            run.angles[key] = attention.cos_sin(angles, run.positions, base, dims, scale, factors)
         cos, sin = run.angles[key]
-        return rope.rotate(x.reshape(len(x), settings["heads"], -1), cos, sin, settings["pairs"], self.profile.fused)
+        return attention.rotate(
+            x.reshape(len(x), settings["heads"], -1), cos, sin, settings["pairs"], self.profile.fused
+        )
 
     def store_kv(self, run: Run, node: Node, x: Floats) -> list[NDArray[Any]]:
         """Keys or values, after those of earlier tokens: [S, heads, d] for each sequence, in the cache's type."""
@@ -247,9 +248,8 @@ def operations_of(profile: NumericProfile, threads: int) -> Operations:
 
 
 # --- executor --------------------------------------------------------------------------------------------------------
-# Walks a graph: one operation after the other; each value is passed to the tap of the run.
-#
-# `execute` runs a graph or a part of one from given values; `evaluate` runs one node. A value is released after its last use.
+# `execute` runs a graph, or a part of one, from given values, one operation after the other; `evaluate` runs one node.
+# Each value is passed to the tap of the run, and released after its last use.
 
 
 def evaluate(node: Node, inputs: list[Any], run: Run, operations: Operations) -> Any:

@@ -1,13 +1,14 @@
-"""This module computes dot products, sums of squares and sums in float64, in index order; the caller rounds the result.
+"""Dot products, sums of squares and sums in float64, in index order; the caller rounds the result.
 
 The product of two float32 is exact in float64, so only the additions round, and their order is fixed: the order of the
 index. So results do not depend on the thread count, the processor or the library; a fused multiply-add gives the same
-result, because the product is exact. `reductions_reference` is the definition in NumPy, where only a cumulative sum has
-a fixed order; the compiled twin (`_reduce`) computes many outputs at a time, but never splits one output.
+result, because the product is exact. The functions named `..._reference` are the definition in NumPy, where only a
+cumulative sum has a fixed order; the compiled twins (`_reduce`) compute many outputs at a time, but never split one
+output. `lanes` and `eight_lanes` are products in float32, in the orders of two runtimes.
 
->>> x = np.array([[1.0, 2.0, 3.0]], dtype=np.float32)
->>> products(x, np.array([[1.0, 0.5, 2.0], [0.0, 0.0, 1.0]], dtype=np.float32)).tolist()
-[[8.0, 3.0]]
+    >>> x = np.array([[1.0, 2.0, 3.0]], dtype=np.float32)
+    >>> products(x, np.array([[1.0, 0.5, 2.0], [0.0, 0.0, 1.0]], dtype=np.float32)).tolist()
+    [[8.0, 3.0]]
 """
 
 from __future__ import annotations
@@ -181,9 +182,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked child does not inherit the threads
 
 
-# --- reductions reference --------------------------------------------------------------------------------------------
-# In plain NumPy what `reductions` computes: the slow twins of the kernels.
-#
+# --- definitions -----------------------------------------------------------------------------------------------------
 # NumPy's `sum`, `dot`, `matmul` and `einsum` add in an undefined order; only `cumsum` adds in index order.
 
 
@@ -199,13 +198,13 @@ def sums_reference(terms: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def products_reference(x: NDArray[np.float32], w: NDArray[Any]) -> NDArray[np.float32]:
-    """Like `reductions.products`."""
+    """Like `products`."""
     with np.errstate(all="ignore"):
         terms = x[:, None, :].astype(np.float64) * as_float32(w)[None].astype(np.float64)
         return sums_reference(terms).astype(np.float32)
 
 
 def squares_reference(x: NDArray[np.float32], *, rounded: bool = False) -> NDArray[np.float64]:
-    """Like `reductions.squares`."""
+    """Like `squares`."""
     with np.errstate(all="ignore"):
         return sums_reference((x * x).astype(np.float64) if rounded else x.astype(np.float64) ** 2)

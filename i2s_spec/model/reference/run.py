@@ -1,4 +1,4 @@
-"""This module defines the context of operations: the weights, the sequences with their caches, and the tap."""
+"""The context of operations: the weights, the sequences with their caches, and the tap."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""This module defines products with lookup tables, which T-MAC and an article on inference in plain C use instead of
-multiplying.
+"""Products with lookup tables, which T-MAC and an article on inference in plain C use instead of multiplying.
 
 Half a byte of an I2_S payload holds the codes of two columns, which has 16 values. For a token with activation codes q,
 tables hold the sums for all 16 pairs of codes; they depend on the token and not on the weights:

@@ -1,13 +1,12 @@
-"""This module computes exp, cosine and sine, and the activations based on them, in float64, with equal results on every
-machine.
+"""Exp, cosine and sine, and the activations based on them, in float64, with equal results on every machine.
 
 The results of a C library or NumPy for these functions differ in the last bit between processors. Here they are
 polynomials of additions, multiplications and divisions, which IEEE 754 rounds the same everywhere; NumPy runs each as a
 separate operation, so nothing is fused. The error is below 1 ulp of float64, and 2^-52 for cosine and sine. Rounded
 once to float32, results are correctly rounded except for about one in 10^8, where the float64 is that close to a tie.
 
->>> exp(np.array([1.0, -800.0])).astype(np.float32).tolist()
-[2.7182817459106445, 0.0]
+    >>> exp(np.array([1.0, -800.0])).astype(np.float32).tolist()
+    [2.7182817459106445, 0.0]
 """
 
 from __future__ import annotations

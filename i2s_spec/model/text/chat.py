@@ -1,10 +1,10 @@
-"""This module converts conversations to prompts: with a declared format, or, on request, with the file's own template.
+"""Conversations with a model: prompts in a declared format or, on request, by the file's own template, and answers.
 
 A chat template is a Jinja program from an untrusted file. It is never rendered unless a caller asks for it; then it is
 rendered in Jinja's sandbox, in a separate process with limits on time, memory and output (extra `[chat]`).
 
-The formats that are declared here need no template. A prompt consists of marks, which are parsed for special tokens,
-and of text of the participants, which is not, so text that a user types cannot end a turn.
+The formats that are declared here (`FORMATS`) need no template. A prompt consists of marks, which are parsed for
+special tokens, and of text of the participants, which is not, so text that a user types cannot end a turn.
 
     >>> [piece.text for piece in FORMATS["bitnet"].prompt([Message("user", "Hi!")])]
     ['User: ', 'Hi!', '<|eot_id|>', 'Assistant: ']
@@ -248,10 +248,9 @@ def render(
 
 
 # --- conversation ----------------------------------------------------------------------------------------------------
-# A conversation with a model: each answer is generated from all earlier turns.
-#
-# The keys and values of earlier turns stay in the cache. The history is kept as tokens, so an answer is not tokenized
-# again, which could give other tokens; only a rendered template, which needs text, starts from text.
+# Each answer is generated from all earlier turns. Their keys and values stay in the cache. The history is kept as
+# tokens, so an answer is not tokenized again, which could give other tokens; only a rendered template, which needs
+# text, starts from text.
 
 #: Renders messages to text with a template.
 Render = Callable[[Sequence[Message]], str]

@@ -1,4 +1,4 @@
-"""This module is run as a program: it renders one chat template in Jinja's sandbox and ends.
+"""The program that renders one chat template in Jinja's sandbox and ends; `chat.render` starts it.
 
 It reads a request as JSON from stdin and writes a reply as JSON to stdout. The operating system enforces its limits on
 processor time and memory, which are set before the template is parsed, so a template cannot evade them. It imports

@@ -1,6 +1,7 @@
-"""This module generates tokens: it runs the prompt through the model, then one token after another.
+"""Generate tokens: run the prompt through the model, then choose one token after another.
 
-`Generation` is an iterator of token ids; at its end it has the reason for the end, and the time of each part.
+`Generation` is an iterator of token ids; at its end it has the reason for the end, and the time of each part. A
+`Sampler` chooses each token from the logits, as its `Sampling` says.
 
     >>> import numpy as np
     >>> Sampler(Sampling())(np.float32([0.5, 2.0, 1.0]))
@@ -159,15 +160,14 @@ def rate(tokens: int, seconds: float) -> float:
 
 
 # --- sampling --------------------------------------------------------------------------------------------------------
-# Chooses the next token from logits: greedily, or at random after the usual filters.
+# The next token is the most probable one, or drawn at random after the usual filters. The order is that of llama.cpp:
+# top-k keeps the k most probable tokens, top-p then keeps the fewest of these that hold the share p of the remaining
+# probability, and finally the temperature divides the logits before a token is drawn. Nothing else changes the logits:
+# no penalty for repetition, no bias.
 #
-# The order is that of llama.cpp: top-k keeps the k most probable tokens, top-p then keeps the fewest of these that hold
-# the share p of the remaining probability, and finally the temperature divides the logits before a token is drawn.
-# Nothing else changes the logits: no penalty for repetition, no bias.
-#
-# Drawing is reproducible. Logits are converted to float64; tokens are sorted by descending logits, equal ones by id; one
-# number u in [0, 1) for each token comes from NumPy's PCG64 seeded with `seed` (53 bits of each draw). The result is the
-# first token at which the running sum of probabilities exceeds u times their total.
+# Drawing is reproducible. Logits are converted to float64; tokens are sorted by descending logits, equal ones by id;
+# one number u in [0, 1) for each token comes from NumPy's PCG64 seeded with `seed` (53 bits of each draw). The result
+# is the first token at which the running sum of probabilities exceeds u times their total.
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""This module lists possible mistakes of a file that statistics of its weights cannot decide, each as a change of a model.
+"""The possible mistakes of a file that statistics of its weights cannot decide, each as a change of a model.
 
 A change undoes one mistake: if the file has it, the changed model is right, and predicts text better than any other.
-Only mistakes that make a difference to a model are listed. Some make almost no difference, such as scales before a
-norm; then the text leaves them undecided, and the answer says so.
+Only mistakes that make a difference to a model are listed (`hypotheses`). Some make almost no difference, such as
+scales before a norm; then the text leaves them undecided, and the answer says so.
 """
 
 from __future__ import annotations
@@ -250,10 +250,9 @@ def _scales(ternary: bool) -> Iterator[PossibleMistake]:
 
 
 # --- changed weights -------------------------------------------------------------------------------------------------
-# Some weights of a model in another way and shares the rest, so that a change is cheap.
-#
-# A change of matrices is a function of a tensor's name and its unchanged weights. The functions here make such changes:
-# other trits for codes, transposed matrices, exchanged tensors, heads in another order, other scales.
+# A model reads some of its weights in another way and shares the rest, so that a change is cheap. A change of matrices
+# is a function of a tensor's name and its unchanged weights. The functions here make such changes: other trits for
+# codes, transposed matrices, exchanged tensors, heads in another order, other scales.
 
 #: Rows and columns of the tiles in which a matrix is transposed.
 TILE: Final = (512, 64)

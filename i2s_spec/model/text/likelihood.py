@@ -1,10 +1,13 @@
-"""This module defines `likelihood`: it runs the race on a text and decides which hypothesis about a file is right.
+"""A test of a file by a text: the loss of its model under hypotheses about what may be wrong with it (clause 7.8).
 
->>> from i2s_spec.convert.trained import open_trained
->>> with open_trained("llama") as file:
-...     found = likelihood(file)
->>> found.predicts, found.standings[0].name
-(True, 'as it is')
+`likelihood` runs `race` on a text and decides which hypothesis about the file is right; `verdict`, `as_dict` and
+`lines` say it.
+
+    >>> from i2s_spec.convert.trained import open_trained
+    >>> with open_trained("llama") as file:
+    ...     found = likelihood(file)
+    >>> found.predicts, found.standings[0].name
+    (True, 'as it is')
 
     >>> import numpy as np
     >>> beats(np.full(40, 2.0), np.linspace(2.5, 3.5, 40)), beats(np.full(40, 2.0), np.linspace(1.0, 3.5, 40))
@@ -187,18 +190,16 @@ def _outcome(runners: Sequence[Runner], luck: NDArray[np.float64], dialect: str)
 
 
 # --- race ------------------------------------------------------------------------------------------------------------
-# Runs hypotheses on more and more of a text, and drops those that have lost.
-#
 # All hypotheses read the same tokens. They are run in rounds, each with more tokens than before; the tokens that a
-# hypothesis has read stay in its cache, so no token is computed twice. The one with the least loss leads. A hypothesis is
-# dropped when
+# hypothesis has read stay in its cache, so no token is computed twice. The one with the least loss leads. A hypothesis
+# is dropped when
 #
 #     it is behind the leader by `NATS` in sum, and by `SIGMAS` standard errors of the mean difference token by token.
 #
-# The first criterion is Ville's inequality: if the text were drawn from the hypothesis, its likelihood would fall behind
-# that of another one by a factor of e^20.7 with a probability of at most 10^-9, however often it is tested; so it is
-# valid at any stopping time. The second is for texts that no model has drawn: the lead must not come from a few tokens.
-# Logits that are not finite, or a probability of 0 for a token, lose at once.
+# The first criterion is Ville's inequality: if the text were drawn from the hypothesis, its likelihood would fall
+# behind that of another one by a factor of e^20.7 with a probability of at most 10^-9, however often it is tested; so
+# it is valid at any stopping time. The second is for texts that no model has drawn: the lead must not come from a few
+# tokens. Logits that are not finite, or a probability of 0 for a token, lose at once.
 #
 # Every model must beat `chance`, which predicts each token by its frequency so far in the text. It knows nothing of
 # language, and a model that is not trained does not beat it. A hypothesis that chance beats is dropped as well, and if
@@ -342,7 +343,7 @@ def _drop(running: Sequence[Runner], luck: NDArray[np.float64]) -> Runner | None
 
 
 # --- answer ----------------------------------------------------------------------------------------------------------
-# Puts the outcome of a race into words, and into plain data as identify.schema.json describes it.
+# The outcome of a race in words, and as plain data as `identify.schema.json` describes it.
 
 #: How many hypotheses are listed by default.
 SHOWN: Final = 8

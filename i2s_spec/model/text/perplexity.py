@@ -1,4 +1,4 @@
-"""This module measures perplexity by the convention of llama.cpp's `llama-perplexity`, so that numbers can be compared.
+"""Perplexity by the convention of llama.cpp's `llama-perplexity`, so that numbers can be compared.
 
 The text is tokenized once, with a first token if the vocabulary adds one, and cut into chunks of `context` tokens that
 do not overlap; the rest is not used. In each chunk the first token is replaced by the vocabulary's first token, if it

@@ -1,8 +1,8 @@
-"""This module encodes text with a byte-level vocabulary: split by regular expressions, bytes as letters, merges by rank.
+"""Encode text with a byte-level vocabulary: split by regular expressions, bytes as letters, merges by rank.
 
-The library `tokenizers` does the work if it is installed (extra `[tokenizer]`), else `splitting`; this module builds
+The library `tokenizers` does the work if it is installed (extra `[tokenizer]`), else `Splitting`. `ByteLevel` builds
 either from the vocabulary of the file, and refuses input on which the library would abort or give wrong results
-silently.
+silently. `PRE_TOKENIZERS` declares how text is split, and `choose` follows a runtime where the file does not say it:
 
     >>> choose(None, "bitnet-b1.58", "bitnet.cpp").pre.name, choose(None, "bitnet-b1.58", "hf").pre.name
     ('default', 'llama-bpe')
@@ -126,11 +126,9 @@ def _is_text(token: str) -> bool:
 
 
 # --- splitting -------------------------------------------------------------------------------------------------------
-# Encodes with a byte-level vocabulary in pure Python, if the library `tokenizers` is not installed.
-#
-# Text is split by the expressions of a pre-tokenizer, and the letters of each part are merged by rank, the lowest first,
-# of equal ones the leftmost. It gives the same ids, but is slower for new parts; letters, numbers and punctuation are
-# those of Python's Unicode version.
+# In pure Python, text is split by the expressions of a pre-tokenizer, and the letters of each part are merged by rank,
+# the lowest first, of equal ones the leftmost. It gives the same ids as the library, but is slower for new parts;
+# letters, numbers and punctuation are those of Python's Unicode version.
 
 #: Characters of Unicode's property White_Space; Python's own class has four more separators.
 _WHITE: Final = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -250,16 +248,14 @@ def _cut(split: re.Pattern[str], text: str) -> Iterable[str]:
         yield text[at:]
 
 
-# --- pretokenizers ---------------------------------------------------------------------------------------------------
-# Declares how text is split before merges apply: one `PreTokenizer` for each name, and which runtime uses
-# which.
-#
-# A pre-tokenizer is a list of regular expressions. The first splits the text into its matches and the parts between them,
-# the next splits each of those parts, and so on; merges never cross a boundary.
+# --- pre-tokenizers --------------------------------------------------------------------------------------------------
+# One `PreTokenizer` for each name, and which runtime uses which. A pre-tokenizer is a list of regular expressions. The
+# first splits the text into its matches and the parts between them, the next splits each of those parts, and so on;
+# merges never cross a boundary.
 #
 # `tokenizer.ggml.pre` names it. The official BitNet-b1.58-2B-4T file has no such key (clause 3.5), and then runtimes
 # differ: bitnet.cpp and llama.cpp warn and use `default`, ik_llama.cpp uses `llama3`, and Hugging Face reads the
-# tokenizer's own file, which also says `llama3`. `choose` follows the given runtime.
+# tokenizer's own file, which also says `llama3`.
 
 
 class PreTokenizer(NamedTuple):

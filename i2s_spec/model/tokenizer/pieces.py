@@ -1,4 +1,4 @@
-"""This module encodes text with a SentencePiece-style vocabulary: characters are joined to pieces, best score first.
+"""Encode text with a SentencePiece-style vocabulary: characters are joined to pieces, best score first.
 
 Neighbors are joined if the joined text is a piece; of all such pairs the one with the highest score comes first, of
 equal ones the leftmost. A remaining character that is not a piece becomes the tokens of its bytes (`<0xNN>`). Loaders

@@ -1,14 +1,17 @@
-"""This module joins the parts of the tokenizer: `load_tokenizer` makes a tokenizer from an open file.
+"""The tokenizer of a file: `load_tokenizer` makes it from an open file; it encodes text and decodes ids.
 
->>> import io
->>> from i2s_spec.convert.new import new
->>> from i2s_spec.gguf.reader import open as open_file
->>> target = io.BytesIO()
->>> _ = new(target, "bitnet", layers=1)
->>> tokenizer = load_tokenizer(open_file(target.getvalue()))
->>> ids = tokenizer.encode("The weights are ternary.")
->>> ids[0] == tokenizer.bos, tokenizer.decode(ids)
-(True, 'The weights are ternary.')
+    >>> import io
+    >>> from i2s_spec.convert.new import new
+    >>> from i2s_spec.gguf.reader import open as open_file
+    >>> target = io.BytesIO()
+    >>> _ = new(target, "bitnet", layers=1)
+    >>> tokenizer = load_tokenizer(open_file(target.getvalue()))
+    >>> ids = tokenizer.encode("The weights are ternary.")
+    >>> ids[0] == tokenizer.bos, tokenizer.decode(ids)
+    (True, 'The weights are ternary.')
+
+Special tokens are found first, by `SpecialTokens`; the text between them is encoded by `byte_level` or `pieces`. A
+`TextStream` decodes ids one at a time.
 """
 
 from __future__ import annotations
@@ -223,10 +226,8 @@ class Tokenizer:
 
 
 # --- decoding --------------------------------------------------------------------------------------------------------
-# Decodes token ids to text, all at once or one by one.
-#
-# A token may end inside a character; incomplete bytes are held back until the rest follows, and bytes that can never form
-# a character become U+FFFD. The text is untrusted and must be escaped for a terminal.
+# A token may end inside a character; incomplete bytes are held back until the rest follows, and bytes that can never
+# form a character become U+FFFD. The text is untrusted and must be escaped for a terminal.
 
 
 def token_bytes(vocabulary: Vocabulary, token: int, special: bool = False) -> bytes:
@@ -284,12 +285,10 @@ class TextStream:
         return self._decoder.decode(b"", final=True)
 
 
-# --- special ---------------------------------------------------------------------------------------------------------
-# Finds the special tokens in a text, and splits the text at them.
-#
-# User-defined tokens are always recognized; control tokens and the unknown token only on request, so that untrusted text
-# cannot end a turn. If tokens overlap, longer ones are recognized first, as in loaders; tokens of equal length in the
-# order of their ids.
+# --- special tokens --------------------------------------------------------------------------------------------------
+# User-defined tokens are always recognized; control tokens and the unknown token only on request, so that untrusted
+# text cannot end a turn. If tokens overlap, longer ones are recognized first, as in loaders; tokens of equal length in
+# the order of their ids.
 
 #: A piece of text, or a token.
 Part = str | int

@@ -1,4 +1,4 @@
-"""This module reads the vocabulary of a file, each part of it checked when it is first used.
+"""The vocabulary of a file, each part of it checked when it is first used, and the faults that make it unusable.
 
 Nothing in the file is trusted: counts are compared with limits before a list is made, lengths with each other, types
 with those that loaders need (clause 3.5). A decoder does not need merges and scores, so they are not read for it.
@@ -32,16 +32,29 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BAD_MERGE",
+    "BYTE",
+    "CONTROL",
     "DUPLICATE",
+    "END_TOKENS",
     "KEY_MISSING",
     "KEY_TYPE",
     "LENGTH",
     "MERGE_FORM",
     "MODEL_UNKNOWN",
     "MODEL_UNSUPPORTED",
+    "MOST_BYTES",
+    "MOST_MERGES",
+    "MOST_TOKENS",
+    "NORMAL",
+    "PIECE_DEFAULTS",
     "PRE_UNKNOWN",
     "SCORE_NAN",
     "TOO_LARGE",
+    "UNDEFINED",
+    "UNKNOWN",
+    "UNUSED",
+    "USER_DEFINED",
+    "Vocabulary",
 ]
 
 #: The values of `tokenizer.ggml.token_type`.
@@ -265,9 +278,8 @@ class Vocabulary:
 
 
 # --- faults ----------------------------------------------------------------------------------------------------------
-# Names the faults that make a vocabulary unusable: those of the linter, and further ones of the tokenizer.
-#
-# They stop the tokenizer only; a model with such a vocabulary still runs on token ids.
+# Some are those of the linter, others only of the tokenizer. They stop the tokenizer only; a model with such a
+# vocabulary still runs on token ids.
 
 KEY_MISSING: Final = tokenizer_key_missing.fault
 MODEL_UNKNOWN: Final = tokenizer_unknown.fault

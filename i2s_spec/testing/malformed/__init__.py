@@ -30,19 +30,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from i2s_spec.testing.malformed import container, metadata, payload, tokenizer
-from i2s_spec.testing.malformed import container as container_tensors
-from i2s_spec.testing.malformed import metadata as inventory
-from i2s_spec.testing.malformed import metadata as rotation
-from i2s_spec.testing.malformed import payload as block_groups
-from i2s_spec.testing.malformed import payload as layout
-from i2s_spec.testing.malformed import payload as scale
-from i2s_spec.testing.malformed import tokenizer as template
 from i2s_spec.testing.malformed.case import CASES, Case
 
-__all__ = [
-    "Case", "block_groups", "container", "container_tensors", "inventory", "layout", "malformed", "metadata", "payload",
-    "rotation", "scale", "template", "tokenizer",
-]  # fmt: skip
+__all__ = ["Case", "container", "malformed", "metadata", "payload", "tokenizer"]
 
 
 def malformed() -> Iterator[Case]:

@@ -181,8 +181,6 @@ add("rope_base_default", "M022", _path("{arch}.rope.freq_base"),
 
 _TENSOR_COUNT = "header.tensor_count"
 
-_BITNET, _LLAMA, _GEMMA, _QWEN = model("bitnet"), model("llama"), model("gemma3"), model("qwen3")
-
 
 def _b158(layers: int = 1) -> Model:
     return Model("bitnet-b1.58", layers=layers)

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from i2s_site.requirements import CLASSES, requirements
-from i2s_spec.convert.random_weights import SHAPES
+from i2s_spec.convert.recipes import SHAPES
 from i2s_spec.draw.chart import THINNEST
 from i2s_spec.draw.svg import drawing, element, number, rect, text
 from i2s_spec.linter.explain import find

@@ -26,7 +26,7 @@ SETS = [each.name for each in blocks_native.kernel_sets() if each.available]
 shapes = st.tuples(st.integers(1, 5), st.integers(1, 40))
 
 
-@pytest.fixture(scope="module", params=["block_reference", "block_native"])
+@pytest.fixture(scope="module", params=["blocks", "blocks_native"])
 def codec(request: pytest.FixtureRequest) -> Any:
     return import_module(f"i2s_spec.codec.{request.param}")
 

@@ -27,7 +27,8 @@ from i2s_spec.linter.paths import failed, skipped
 from i2s_spec.linter.report import details_of, kind, make
 from i2s_spec.linter.report.text import examined, proof, repeated
 from i2s_spec.linter.report_data import Totals
-from i2s_spec.linter.rule import REGISTRY, every_file
+from i2s_spec.linter.rule import every_file
+from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import faults
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, key_value

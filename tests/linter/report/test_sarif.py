@@ -21,7 +21,7 @@ from i2s_spec.linter.options import Options
 from i2s_spec.linter.paths import failed, lint_path
 from i2s_spec.linter.report import make
 from i2s_spec.linter.report_data import Totals
-from i2s_spec.linter.rule import REGISTRY
+from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, key_value
 
