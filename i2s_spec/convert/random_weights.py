@@ -135,7 +135,7 @@ def projection(
     """The bytes of a projection.
 
     :param ne: shape in ggml's order
-    :param type: one of `weight_kinds.TYPES`
+    :param type: one of `recipes.TYPES`
     :param rotation: the rotation that may be folded into the weights of this name
     """
     folded = rotation if rotation is not None and rotation.rotates(name) else None

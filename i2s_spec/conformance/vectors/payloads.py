@@ -1,4 +1,7 @@
-"""This module makes the vectors of I2_S payloads: layouts, code maps, bytes, remainders, scales and tails."""
+"""The vectors of ternary payloads: I2_S, types with a scale for each group, TL1 and TL2.
+
+Those of I2_S (`drafts`) show layouts, code maps, bytes, remainders, scales and tails.
+"""
 
 from __future__ import annotations
 
@@ -271,8 +274,7 @@ def _with_scale(trits: NDArray[np.int8], bits: int) -> bytes:
     return payload + struct.pack("<I", bits) + bytes(TAIL_BYTES - 4)
 
 
-# --- group payloads --------------------------------------------------------------------------------------------------
-# The vectors of ternary types with a scale for each group, and of TL1 and TL2.
+# --- types with a scale for each group -------------------------------------------------------------------------------
 
 #: The names of the types in vectors.
 TYPE_NAMES: Final = {

@@ -1,4 +1,5 @@
-"""This module breaks the format, the header and the keys of files, one copy for each rule about them."""
+"""Broken containers, one copy for each rule: format, header, keys, tensor table, placement, I2_S extents, large files.
+"""
 
 from __future__ import annotations
 
@@ -264,8 +265,7 @@ add("split_alone", "G231", "key_values[9].value", lambda: _part(0, 3))
 add("split_type", "G232", "key_values[9].type", lambda: _part(0, 1, ValueType.UINT32))
 
 
-# --- container tensors -----------------------------------------------------------------------------------------------
-# Breaks the tensor table, positions of tensors, and the extents of I2_S tensors, and makes large files.
+# --- tensors of a container ------------------------------------------------------------------------------------------
 
 # --- tensor infos -------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """How the rules can be met that no broken copy breaks: by other files, by other commands, or not at all.
 
 Some faults are not in the bytes of a GGUF file: a path that leads nowhere, a checkpoint, a model that is run, a program
-that does not know the file. Each has the files and the command that meet it; what is printed is not written here.
+that does not know the file. Each has the files and the command that meet it (`SITUATIONS`); what is printed is not
+written here. Others only another file of the same model shows: `compared` gives both files.
 """
 
 from __future__ import annotations
@@ -182,8 +183,7 @@ SITUATIONS: Final[Mapping[str, Situation | Without]] = {
 }  # fmt: skip
 
 
-# --- reference -------------------------------------------------------------------------------------------------------
-# Files whose fault only another file of the same model shows; each comes with that file.
+# --- files beside a reference ----------------------------------------------------------------------------------------
 
 #: Columns of the matrix; the number of rows follows from the payload.
 _COLS = 512
