@@ -1,6 +1,6 @@
 """The vectors of whole files: sound files, files with one fault each, and files that a reader only has to survive.
 
-`container_json` gives the contents of a file, which are the answer of most of them.
+`container_json` gives the contents of a file, which are the answer for sound ones.
 """
 
 from __future__ import annotations

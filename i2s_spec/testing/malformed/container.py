@@ -1,5 +1,4 @@
-"""Broken containers, one copy for each rule: format, header, keys, tensor table, placement, I2_S extents, large files.
-"""
+"""Broken containers, one copy for each rule: format, header, keys, tensor table, placement, I2_S extents, large files."""
 
 from __future__ import annotations
 

@@ -174,7 +174,8 @@ SITUATIONS: Final[Mapping[str, Situation | Without]] = {
     "T909": _run(lambda model: model.set("tokenizer.ggml.pre", b"tekken"), _value("tokenizer.ggml.pre")),
     "T951": Situation(
         "echo Hello | i2s run model.gguf --chat --chat-format file", {"model.gguf": _model(_template)},
-        ("model.gguf", _value("tokenizer.chat_template"), sound_model("llama")), ("jinja2", "rendering a chat template", "chat"),
+        ("model.gguf", _value("tokenizer.chat_template"), sound_model("llama")),
+        ("jinja2", "rendering a chat template", "chat"),
     ),
     "M901": Situation(
         "i2s run model.gguf --tokens 1,2 -n 1", {"model.gguf": _model(_large_norm)},
