@@ -1,7 +1,7 @@
 """Make a checkpoint of a GGUF file: a folder that transformers loads, with its configuration files.
 
-    packed   uint8 matrices with `weight_scale` in F32, which multiplies: `linear_class: autobitlinear`, `offline`; other
-             tensors in F32
+    packed   uint8 matrices with `weight_scale` in F32, which multiplies: `linear_class: autobitlinear`, `offline`;
+             other tensors in F32
     F32 ...  floats: trit times scale; without a quantization_config, so that activations are not quantized
 
 The folder is complete or does not exist: it is made under another name, and renamed when all files are written.
@@ -392,6 +392,4 @@ def _ids(file: File, kind: str) -> dict[str, Any]:
 
 def _short(value: float) -> float:
     """The shortest decimal that gives the same float32: 1e-05, not 9.999999747378752e-06."""
-    import numpy as np
-
     return float(str(np.float32(value)))

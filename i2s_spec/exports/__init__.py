@@ -6,7 +6,7 @@
     imhex         a pattern of ImHex, the hex editor
     c_header      a C header: decoder and bounded walker
       c_blocks    its types with a scale for each group, and numbers that several types share; for `imhex` too
-    json_form     the schema and the registry as JSON, the registry as a table; the shapes of all records, for all others
+    json_form     the schema and the registry as JSON, the registry as a table; the shapes of records, for all others
     javascript    the script of the interactive page; the formulas of layouts in other languages, for all others
 
 A line calls those that are indented below it, and the last two.

@@ -4,7 +4,7 @@ The command runs in a session of its own. Whatever happens, its whole process gr
 process itself is waited for, so that the id cannot belong to anyone else; nothing that it started stays behind.
 `own_words` finds the message of a program among the lines of a debugger:
 
-    >>> own_words("ggml.c:12: GGML_ASSERT(n > 0) failed\\n[New LWP 12]\\nptrace: Operation not permitted.\\nNo stack.\\n")
+    >>> own_words("ggml.c:12: GGML_ASSERT(n > 0) failed\\n[New LWP 12]\\nptrace: not permitted.\\nNo stack.\\n")
     'ggml.c:12: GGML_ASSERT(n > 0) failed\\n'
 """
 

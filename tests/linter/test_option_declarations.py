@@ -39,7 +39,7 @@ sys.modules[spec.name] = module
 exec(compile(text.replace(before, sys.argv[1] + before), spec.origin, "exec"), module.__dict__)
 
 import click
-from i2s_spec.cli.lint import command
+from i2s_spec.cli.lint import lint_command as command
 from i2s_spec.linter import run
 from i2s_spec.linter.cluster.check import options_key
 

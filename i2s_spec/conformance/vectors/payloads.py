@@ -321,8 +321,8 @@ def _of(type: str) -> Iterator[Draft]:
                   f"Three weights other than 0: 1 is +1, {block // 2 + 1} is -1, {block - 1} is +1.", flags=own)  # fmt: skip
     for trit, word in ((-1, "minus"), (0, "zero"), (1, "plus")):
         same = np.full((1, block), trit, dtype=np.int8)
-        data = blocks_native.pack(same, _group_scales(type, (1, block), "same"), type)
-        yield _dequant(type, f"all-{word}", data, (1, block),
+        packed = blocks_native.pack(same, _group_scales(type, (1, block), "same"), type)
+        yield _dequant(type, f"all-{word}", packed, (1, block),
                        f"Every weight is {trit:+d} times the scale." if trit else "Every weight is 0, and the scale is not.",
                        flags=("group-code-map", "minus-zero"))  # fmt: skip
     if layout.scale.type == "F16":

@@ -1,4 +1,4 @@
-"""Broken containers, one copy for each rule: format, header, keys, tensor table, placement, I2_S extents, large files."""
+"""Broken containers, a copy for each rule: format, header, keys, tensor table, placement, I2_S extents, large files."""
 
 from __future__ import annotations
 
@@ -263,8 +263,6 @@ add("split_no_high", "G230", "key_values[8].value", lambda: _part(3, 3))
 add("split_alone", "G231", "key_values[9].value", lambda: _part(0, 3))
 add("split_type", "G232", "key_values[9].type", lambda: _part(0, 1, ValueType.UINT32))
 
-
-# --- tensors of a container ------------------------------------------------------------------------------------------
 
 # --- tensor infos -------------------------------------------------------------------------------------------------
 
