@@ -287,8 +287,8 @@ def _changed(taps: Taps, change: Any, pick: Pick) -> None:
     elif name is not None:
         names = [name]
     if change in OF_SETS:
-        kept = change(taps, names, pick)
-        for each in [each for each in taps if each not in kept][: len(taps) - 1]:
+        remaining = change(taps, names, pick)
+        for each in [each for each in taps if each not in remaining][: len(taps) - 1]:
             del taps[each]
         return
     of_values = change(pick)  # the same for each

@@ -68,7 +68,9 @@ def sanitized(folder: Path, arguments: list[str]) -> int:
         "PYTHONDONTWRITEBYTECODE": "1", "I2S_SANITIZED": str(installed),
     }  # fmt: skip
     words = [sys.executable, "-m", "pytest", "-p", "sanitize", "-p", "no:cacheprovider", "-q", "--deselect", FORKS]
-    done = subprocess.run([*words, *(arguments or ["-n", "2", *TESTS])], cwd=ROOT, env=environment, check=False)
+    done = subprocess.run(
+        [*words, *(arguments or ["-n", "auto", "-m", "", *TESTS])], cwd=ROOT, env=environment, check=False
+    )
     reports = sorted(folder.glob("report.*"))
     for report in reports:
         print(report.read_text(errors="replace")[:6000])

@@ -35,7 +35,7 @@ class Place(NamedTuple):
 PLACES: Final = {
     "layout": Place("i2s_spec/schema/dialect.py", ")\n\n#: Every code map"),
     "architecture": Place("i2s_spec/schema/architectures.py", ")\n\n#: Every declared architecture by its name"),
-    "recipe": Place("i2s_spec/convert/random_weights.py", "}  # fmt: skip\n\n#: Named shapes"),
+    "recipe": Place("i2s_spec/convert/recipes.py", "}  # fmt: skip\n\n#: Named shapes"),
     "graph": Place("i2s_spec/model/architectures.py", "Make = Callable["),
     "graph name": Place("i2s_spec/model/architectures.py", "}\n\n\ndef graph_of("),
     "record": Place("i2s_spec/linter/runtimes/records.json", '\n],\n"decoders": ['),

@@ -1,9 +1,20 @@
 """Conversion of checkpoints to correct GGUF files, and back.
 
-source       a folder of safetensors: its files, its family, its sizes, its matrices
-vocabulary   the files of a tokenizer, converted to keys of a GGUF file
-writing      the GGUF file: keys, tensors, types
-receipt      checks of the file, derived from the checkpoint by independent code
-findings     findings on the folder, by the linter's rules on checkpoints
-export       back to a folder that transformers loads
+    receipt                  import_with_receipt: a file with the record of its checks; verify_receipt repeats them
+      receipt_checks         checks a to k of a file against its checkpoint
+        reference_import     what the file must hold, and the forward pass, by independent code
+      import_checkpoint      import_checkpoint: the file, and its keys `general.*` and `<architecture>.*`
+        plan                 name, shape and type of each tensor; its bytes
+          source_weights     matrices of the checkpoint as trits and scales
+    export_checkpoint        export_checkpoint: a folder that transformers loads, with config.json
+      export_tokenizer       the files of a tokenizer from the keys of a GGUF file
+    lint_checkpoint          lint_checkpoint: findings on a folder, by the linter's rules on checkpoints
+
+    families                 which family a checkpoint belongs to, and its sizes; the tables of names
+    token_files              the keys `tokenizer.*` from the files of a tokenizer
+      tokenizers_worker      the separate process that runs the library `tokenizers`
+    folder                   the files of a checkpoint, here or on a hub
+
+A line calls those that are indented below it; the last four serve all others, except that `reference_import` reads only
+the `folder`. An export reads weights with functions of `receipt_checks`.
 """

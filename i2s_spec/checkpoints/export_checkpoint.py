@@ -1,7 +1,7 @@
-"""This module makes a checkpoint of a GGUF file: a folder that transformers loads.
+"""Make a checkpoint of a GGUF file: a folder that transformers loads, with its configuration files.
 
-    packed   uint8 matrices with `weight_scale` in F32, which multiplies: `linear_class: autobitlinear`, `offline`; other
-             tensors in F32
+    packed   uint8 matrices with `weight_scale` in F32, which multiplies: `linear_class: autobitlinear`, `offline`;
+             other tensors in F32
     F32 ...  floats: trit times scale; without a quantization_config, so that activations are not quantized
 
 The folder is complete or does not exist: it is made under another name, and renamed when all files are written.
@@ -244,7 +244,7 @@ def _weights(tensor: Tensor, heads: int | None, form: str) -> Iterator[bytes]:
 
 
 # --- config files ----------------------------------------------------------------------------------------------------
-# Config.json and generation_config.json from the keys of a GGUF file, for a class of transformers.
+# The keys of a GGUF file give config.json and generation_config.json, for a class of transformers (`ExportClass`).
 #
 # Packed weights are marked `quantization_mode: offline`: their scale is stored beside them. `online` would quantize the
 # ternary weights again and shrink every scale by the share of zeros, so it is refused.
@@ -392,6 +392,4 @@ def _ids(file: File, kind: str) -> dict[str, Any]:
 
 def _short(value: float) -> float:
     """The shortest decimal that gives the same float32: 1e-05, not 9.999999747378752e-06."""
-    import numpy as np
-
     return float(str(np.float32(value)))

@@ -1,4 +1,4 @@
-"""This module makes a tokenizer's files from keys of a GGUF file: tokenizer.json, tokenizer_config.json, tokenizer.model.
+"""The files of a tokenizer from the keys of a GGUF file: tokenizer.json, tokenizer_config.json, tokenizer.model.
 
 tokenizer.model is written for pieces with scores, because merges alone would lose the scores.
 """

@@ -1,7 +1,7 @@
-"""This module declares the families of checkpoints: how each is recognized, and how their conversion differs.
+"""The families of checkpoints: how each is recognized, how their conversion differs, and the sizes of a model.
 
-A family is data. The first family in `FAMILIES` whose conditions all hold applies. A new family is one entry; a new
-name of a tensor is one entry of a table.
+A family is data. The first family in `FAMILIES` whose conditions all hold applies: `recognize`. A new family is one
+entry; a new name of a tensor is one entry of a table. `sizes_of` reads the sizes from config.json.
 
 For all families: a uint8 matrix is packed and has a `weight_scale`; floats that are -s, 0 and +s already keep their
 values; other floats become trits by the family's rule (see `source_weights`).
@@ -207,7 +207,7 @@ DERIVED: Final = ("rotary_emb.inv_freq", "self_attn.rotary_emb.inv_freq")
 
 
 # --- recognition -----------------------------------------------------------------------------------------------------
-# Recognizes the family of a checkpoint by config.json and its tensors, never by a repository's name.
+# A family is recognized by config.json and the tensors, never by a repository's name.
 
 _MODES = ("online", "offline")
 
@@ -323,7 +323,7 @@ def _known() -> str:
 
 
 # --- config sizes ----------------------------------------------------------------------------------------------------
-# The sizes of a model from config.json, with the names of transformers 4 and 5.
+# config.json is read with the names of transformers 4 and 5.
 
 _MOST: Final = 1 << 24
 #: Smallest positive number; smaller ones are 0, or nearly so, in float32.

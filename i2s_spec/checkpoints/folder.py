@@ -1,9 +1,8 @@
-"""This module opens the folder of a checkpoint: it finds its files, and checks that its shards agree with the index.
+"""The folder of a checkpoint: find its files, read them within bounds, and check that its shards agree with the index.
 
-    config.json                                  the model's configuration model.safetensors, model-00001-of-00002...
-                                                 weights; model.safetensors.index.json says which file has which tensor
-                                                 tokenizer.json, tokenizer.model, tokenizer_config.json,
-                                                 chat_template.jinja, generation_config.json
+    config.json                                  the model's configuration
+    model.safetensors, model-00001-of-00002...   weights; model.safetensors.index.json says which file has which tensor
+    tokenizer.json, tokenizer.model, tokenizer_config.json, chat_template.jinja, generation_config.json
 
 The folder is on this machine, or a repository of a hub: then its files are read by ranges, all from one commit.
 
@@ -24,11 +23,9 @@ from i2s_spec.gguf.source import Source, is_address, open_regular, source_of
 from i2s_spec.safetensors.files import Checkpoint
 from i2s_spec.schema import faults
 
-# --- bounded json ----------------------------------------------------------------------------------------------------
-# The JSON and text files of a checkpoint as plain data: the size is limited, and a name may occur
-# only once.
-#
-# A file is named by a path or, on a hub, by its address.
+# --- bounded files ---------------------------------------------------------------------------------------------------
+# JSON and text files are read as plain data: the size is limited, and a name may occur only once. A file is named by a
+# path or, on a hub, by its address.
 
 #: Most bytes of a configuration, and of a tokenizer (Gemma's has 33 MB).
 MOST_CONFIG: Final = 1 << 20

@@ -1,4 +1,4 @@
-"""This module converts a checkpoint to a GGUF file: `import_checkpoint`.
+"""Convert a checkpoint to a GGUF file: `import_checkpoint`, and the keys that describe the model.
 
 All checks that do not need the weights are made first. Weights are copied one tensor at a time; the file gets its name
 when it is complete.
@@ -154,7 +154,7 @@ def _kind(key: str, architecture: str) -> Any:
 
 
 # --- general values --------------------------------------------------------------------------------------------------
-# The keys `general.*` and `<architecture>.*` of a GGUF file, as llama.cpp's converter names them.
+# The keys `general.*` and `<architecture>.*` are named and valued as llama.cpp's converter does it.
 
 #: The values that llama.cpp's converter takes from the front matter of README.md, by key.
 _CARD: Final = {

@@ -1,7 +1,7 @@
-"""This module checks a checkpoint's folder by the linter's rules on checkpoints: `lint_checkpoint`.
+"""Check a checkpoint's folder by the linter's rules on checkpoints: `lint_checkpoint`.
 
 As for GGUF files, a folder never causes an exception: an error that stops a reader is a finding, and an exception in a
-rule is reported as a bug.
+rule is reported as a bug. `FolderFiles` opens the files, and `gathered_facts` gathers what the rules examine.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _levels(options: Options, payload: bool) -> dict[str, Severity]:
 
 
 # --- folder files ----------------------------------------------------------------------------------------------------
-# Opens the files of a checkpoint's folder for the linter, here or on a hub: `FolderFiles`.
+# The files are on this machine, or on a hub.
 
 #: Most shards that are read from a hub: each needs megabytes and a connection. Models of a trillion weights have 200.
 MOST_SHARDS: Final = 512
@@ -235,10 +235,8 @@ class FolderFiles:
 
 
 # --- gathered facts --------------------------------------------------------------------------------------------------
-# Gathers the facts that the linter's rules examine in a checkpoint's folder, as far as they can be read.
-#
-# An import refuses a folder at the first fault; here every file that cannot be read is one finding, and the rest is still
-# examined.
+# An import refuses a folder at the first fault; here every file that cannot be read is one finding, and the rest is
+# still examined.
 
 #: The norms before the attention output projection and the FFN down projection.
 _SUB_NORMS: Final = ("attn_sub_norm", "ffn_sub_norm")

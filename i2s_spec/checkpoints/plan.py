@@ -1,7 +1,8 @@
-"""This module plans the tensors of a GGUF file: name, shape and type of each tensor of a checkpoint in the file.
+"""The plan of a GGUF file: name, shape, type and bytes of each tensor that an import writes.
 
 Every tensor of the checkpoint is used exactly once, unless models compute it themselves; shapes must agree with
-config.json. Only headers and the first rows of matrices are read here.
+config.json. Planning reads only headers and the first rows of matrices; the bytes of a tensor are made when they are
+written.
 """
 
 from __future__ import annotations
@@ -303,9 +304,8 @@ def _table_bytes(name: str, stored: Stored, type: str, threads: int) -> Iterator
 
 
 # --- target types ----------------------------------------------------------------------------------------------------
-# Trits with one scale, or with one for each group, in the types that can hold them.
-#
-# Every encoded window is decoded again and compared before it is returned (`Encoder.proved`).
+# Trits with one scale, or with one for each group, in the types that can hold them. Every encoded window is decoded
+# again and compared before it is returned (`Encoder.proved`).
 
 #: Types of float tables.
 FLOAT_TYPES: Final = tuple(FLOAT_WORDS)

@@ -1,9 +1,13 @@
-"""This module makes the receipt of an imported file, and repeats it: `make_receipt`, `verify_receipt`,
-`embed_receipt`.
+"""The receipt of an imported file: make it, embed it in the file, and repeat its checks.
 
 A receipt is JSON: what was imported (hashes of all files), how (choices made by hand), the contents of every tensor
 (hashes of trits and scales), and the result of each check. It is not a signature: anyone who can change the file can
 write another receipt. Sign it like any other file.
+
+    import_with_receipt    a file with its receipt, from a checkpoint
+    make_receipt           the receipt of a file that exists
+    embed_receipt          a receipt into the key of its file
+    verify_receipt         the checks once more, of the file alone or with the checkpoint
 """
 
 from __future__ import annotations
@@ -296,11 +300,9 @@ def _base_check(file: File, base: Path | None) -> Check:
 
 
 # --- embedded receipt ------------------------------------------------------------------------------------------------
-# A receipt to a key of its own file, and reads it from there.
-#
 # The key `i2s.receipt` holds the receipt as JSON without the file's own size and hash, which a file cannot contain. It
-# says what was checked when the file was made, for users who have only the file; but anyone who changes the file can also
-# change the receipt.
+# says what was checked when the file was made, for users who have only the file; but anyone who changes the file can
+# also change the receipt.
 
 #: The key that holds a receipt.
 KEY: Final = "i2s.receipt"
@@ -345,10 +347,8 @@ def _refused(reason: str) -> FormatError:
 
 
 # --- import with receipt ---------------------------------------------------------------------------------------------
-# A GGUF file with its receipt from a checkpoint: `import_with_receipt`.
-#
-# The file is made, checked and written again in a folder with a temporary name, and then gets its own name in one step. A
-# run that is killed leaves that folder, which the next run for the same file removes, but never a file without its
+# The file is made, checked and written again in a folder with a temporary name, and then gets its own name in one step.
+# A run that is killed leaves that folder, which the next run for the same file removes, but never a file without its
 # receipt.
 
 

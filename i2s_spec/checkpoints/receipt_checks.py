@@ -1,6 +1,7 @@
-"""This module defines the result of a check: passed, failed, or not made, with what was compared.
+"""The checks of a GGUF file against its checkpoint, `CHECKS` a to k: weights, texts, logits, lint, keys.
 
-A check that could not be made says why. Only a check that compared something can pass.
+A `Check` is passed, failed, or not made, with what was compared. A check that could not be made says why. Only a check
+that compared something can pass. What the file must hold comes from `reference_import`, never from the importer.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ def hashes(tensor: Tensor) -> dict[str, Any]:
 
 
 # --- weight checks ---------------------------------------------------------------------------------------------------
-# Compares the weights of a file with those of the checkpoint: checks a to e.
+# Checks a to e compare the weights of a file with those of the checkpoint.
 
 #: Range of the share of zeros in trained ternary matrices; other shares are reported, and 0 % or 100 % fails.
 USUAL_ZEROS: Final = (0.25, 0.65)
@@ -355,7 +356,7 @@ def _convention(witness: Witness, latent: Witness | None) -> tuple[list[str], st
 
 
 # --- model checks ----------------------------------------------------------------------------------------------------
-# Compares the results of a file with those of its checkpoint, and its keys with config.json: g, h, k.
+# Checks g, h and k compare the results of a file with those of its checkpoint, and its keys with config.json.
 
 #: How many positions' logits are compared, and the required correlation of each. An activation on a tie may get another
 #: code in each of the two; then the code of the file is used (`CheckpointForward`).
@@ -515,10 +516,9 @@ def keys_check(file: File, witness: Witness) -> Check:
 
 
 # --- text checks -----------------------------------------------------------------------------------------------------
-# Compares how a file and its checkpoint treat texts: token ids, special tokens, the chat template (check f).
-#
-# The ids of the checkpoint are those of the library `tokenizers` with its tokenizer.json. For a tokenizer.model there is
-# no independent program here, so only its pieces are compared, one by one; the result says so.
+# Check f compares how a file and its checkpoint treat texts: token ids, special tokens, the chat template. The ids of
+# the checkpoint are those of the library `tokenizers` with its tokenizer.json. For a tokenizer.model there is no
+# independent program here, so only its pieces are compared, one by one; the result says so.
 
 _KEY: Final = "tokenizer.chat_template"
 

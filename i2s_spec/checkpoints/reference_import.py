@@ -1,7 +1,8 @@
-"""This module derives from a checkpoint what its GGUF file must hold, with code that is independent of the importer.
+"""What a GGUF file must hold by its checkpoint, and what the checkpoint computes, by code independent of the importer.
 
-It is the slow twin of `checkpoints`: names, conventions and orders are declared here again, as in transformers'
-modules, and whole arrays are used. So a mistake of the importer, even in a table, is not repeated here.
+It is the slow twin of an import: names, conventions and orders are declared here again, as in transformers' modules,
+and whole arrays are used. So a mistake of the importer, even in a table, is not repeated here. `Witness` derives the
+tensors, `CheckpointForward` the logits.
 """
 
 from __future__ import annotations
@@ -248,11 +249,10 @@ def absmean(weights: NDArray[np.float32]) -> WitnessMatrix:
 
 
 # --- checkpoint forward ----------------------------------------------------------------------------------------------
-# Runs a checkpoint like transformers in float32, layer by layer, from its own tensors: no GGUF file is read.
-#
-# The logits of a file are compared with its results. Queries and keys are rotated in halves, in the order of the
-# checkpoint; the input of a ternary matrix is quantized to 8 bits for each token, as in BitLinear. A layer's weights are
-# read, used and released, so it needs memory only for the largest matrix.
+# A checkpoint runs like in transformers in float32, layer by layer, from its own tensors: no GGUF file is read. The
+# logits of a file are compared with its results. Queries and keys are rotated in halves, in the order of the
+# checkpoint; the input of a ternary matrix is quantized to 8 bits for each token, as in BitLinear. A layer's weights
+# are read, used and released, so it needs memory only for the largest matrix.
 
 #: The distance from the middle between two codes within which a value may round to either: float32 sums in another
 #: order differ by this much.

@@ -1,4 +1,4 @@
-"""This module converts the matrices of a checkpoint to trits and scales, with a rule that the weights must confirm.
+"""The matrices of a checkpoint as trits and scales, by a rule that the weights must confirm.
 
     packed    uint8 with a weight_scale, which multiplies or divides
     ternary   floats that are -s, 0 and +s: s is kept, bit for bit

@@ -1,4 +1,7 @@
-"""This module makes the keys `tokenizer.*` of a GGUF file from the tokenizer's files of a checkpoint.
+"""The keys `tokenizer.*` of a GGUF file, from the tokenizer's files of a checkpoint.
+
+`token_lists` reads tokenizer.json, else tokenizer.model, to `TokenLists`; `tokenizer_values` makes the keys;
+`pre_tokenizer_name` finds out how text is split.
 
 Special tokens: tokenizer_config.json gives their texts, config.json and generation_config.json their ids; if these
 differ, the text counts, as in llama.cpp's converter. If several tokens end a text, the one that ends a turn becomes
@@ -124,10 +127,9 @@ def _ids(config: Mapping[str, Any], key: str, size: int) -> list[int]:
     return list(numbers)
 
 
-# --- byte pair tokens ------------------------------------------------------------------------------------------------
-# Tokenizer.json: byte-level merges (Llama 3, Qwen), or pieces with merges and bytes (Gemma, Llama 2).
-#
-# Merges of pieces become scores: earlier merges get higher scores, as in SentencePiece.
+# --- tokenizer.json --------------------------------------------------------------------------------------------------
+# It has byte-level merges (Llama 3, Qwen), or pieces with merges and bytes (Gemma, Llama 2). Merges of pieces become
+# scores: earlier merges get higher scores, as in SentencePiece.
 
 #: The form of a space inside a byte-level token in a list of merges, where a space separates the parts.
 _SPACE: Final = chr(ord(" ") + 256)
@@ -253,11 +255,11 @@ def _flattened(part: Any, several: str) -> Iterator[Mapping[str, Any]]:
             yield part
 
 
-# --- sentencepiece model ---------------------------------------------------------------------------------------------
-# Tokenizer.model, SentencePiece's own file: a protocol buffer of pieces with scores.
+# --- tokenizer.model -------------------------------------------------------------------------------------------------
+# SentencePiece's own file: a protocol buffer of pieces with scores.
 #
-# 1  pieces, one each           1 text   2 score, float32   3 type, as `tokenizer.ggml.token_type` has it
-# 3  how text is normalized     3 whether a space is put before it   4 whether runs of spaces become one
+#     1  pieces, one each           1 text   2 score, float32   3 type, as `tokenizer.ggml.token_type` has it
+#     3  how text is normalized     3 whether a space is put before it   4 whether runs of spaces become one
 
 #: The size of each wire type.
 _FIXED: Final = {1: 8, 5: 4}
@@ -455,12 +457,10 @@ def by_id(words: Mapping[str, Any], added: list[AddedToken], size: int) -> tuple
     return tokens, [types.get(number, UNUSED) for number in range(size)]
 
 
-# --- pre tokenizer probe ---------------------------------------------------------------------------------------------
-# Finds the name of a pre-tokenizer by its effect on a probe text, not by a stated name.
-#
-# The library `tokenizers` says where tokenizer.json splits the text; this is compared with the declared pre-tokenizers.
-# Names that split equally (`llama-bpe`, `falcon3`, `falcon_e`) cannot be distinguished, and need not be: the family's
-# name is used.
+# --- pre-tokenizer probe ---------------------------------------------------------------------------------------------
+# A pre-tokenizer is recognized by its effect on a probe text, not by a stated name. The library `tokenizers` says where
+# tokenizer.json splits the text; this is compared with the declared pre-tokenizers. Names that split equally
+# (`llama-bpe`, `falcon3`, `falcon_e`) cannot be distinguished, and need not be: the family's name is used.
 
 #: Texts on which the declared pre-tokenizers differ.
 PROBES: Final = (

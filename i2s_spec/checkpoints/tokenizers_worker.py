@@ -1,4 +1,4 @@
-"""This module is run as a program: it applies the library `tokenizers` with a tokenizer.json to texts, and ends.
+"""The program that applies the library `tokenizers` with a tokenizer.json to texts, and ends; `token_files` starts it.
 
 The regular expressions in the file are untrusted and may backtrack forever, so the operating system enforces limits of
 time and memory. It reads a request as JSON from stdin and writes a reply as JSON to stdout; it imports nothing from

@@ -401,7 +401,7 @@ def _mutants() -> Any:
 
     :raises SettingError: if the package does not lie in a checkout
     """
-    folder = Path(__file__).resolve().parents[3] / "tests" / "mutants"
+    folder = Path(__file__).resolve().parents[2] / "tests" / "mutants"
     spec = util.spec_from_file_location("mutants", folder / "__init__.py", submodule_search_locations=[str(folder)])
     if not (folder / "__init__.py").is_file() or spec is None or spec.loader is None:
         raise SettingError(

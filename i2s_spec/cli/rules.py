@@ -244,7 +244,7 @@ def checkout() -> Path:
     :raises SettingError: if there is none, or only one of another version
     """
     here = Path.cwd()
-    own = Path(__file__).resolve().parents[3]
+    own = Path(__file__).resolve().parents[2]
     if not all((own / mark).is_file() for mark in _TEXT):
         marks = (*_TEXT, _VERSION)
         found = (folder for folder in (here, *here.parents) if all((folder / mark).is_file() for mark in marks))

@@ -21,7 +21,7 @@ flattened tensor, row-major. A `Form` decodes a stretch of bytes:
 `rounding` says what scale a type stores for a given one:
 
     >>> rounding(1.2188547849655151, "TQ2_0")
-    Rounding(scale=1.2188547849655151, stored=1.21875)
+    Rounding(scale=1.2188547849655151, stored=1.21875, scales=1)
     >>> print(_)
     scale 1.21885478 -> 1.21875 (-8.6e-05)
 """

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -303,7 +303,6 @@ def in_order(
     if len(first) < 2:
         yield from map(function, first)
         return
-    from concurrent.futures import Future, ThreadPoolExecutor
 
     under_way: deque[Future[_Result]] = deque()
     with ThreadPoolExecutor(threads) as pool:

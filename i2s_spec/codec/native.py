@@ -267,7 +267,7 @@ def get_rows(
     :param rows: the numbers of the rows, integers [T]; any may occur more than once
     :param shape: (rows, cols)
     :param dialect: a name or a `Dialect`
-    :param reader: one of `remainder.readers.READERS`: rows as that program reads them, right or wrong, such as `get-rows`
+    :param reader: one of `READERS`: rows as that program reads them, right or wrong, such as `get-rows`
         of the BitNet fork, which takes row r from byte r*cols // 4 on. Code 3 is 0 then, and so is what it does not read
     :param byte_order: of the file that the scale is from
     :param unused_code: what code 3 becomes where no reader is named, as for `unpack`

@@ -1,16 +1,18 @@
 """Everything about two files: identities of files and weights, differences, lineage, and comparison with known weights.
 
-hash            the identity of a file, its metadata and its weights; the one form that hashes and diffs share
-diff            two files compared by meaning
-diff_text       their differences, as lines and as data
-lineage         which trits training changed, and which channels are off: the fingerprint of a family
-known_weights   a file compared with a file of the same model whose weights are known
-explanation     what a tensor is that is not what it should be, in words
-tensor_rows     tensors as rows of numbers, a window at a time
+    hash            the identity of a file, its metadata and its weights; the one form that hashes and diffs share
+    diff            two files compared by meaning
+    diff_text       their differences, as lines and as data
+    lineage         which trits training changed, and which channels are off: the fingerprint of a family
+    known_weights   a file compared with a file of the same model whose weights are known
+    explanation     what a tensor is that is not what it should be, in words
+    tensor_rows     tensors as rows of numbers, a window at a time
 
-diff_text -> diff -> hash, lineage
-                  -> explanation
-known_weights     -> explanation, tensor_rows
+    diff_text -> diff -> hash, lineage
+                      -> explanation
+    known_weights     -> explanation, tensor_rows
+
+`Reference` names the file that a linted file is compared with.
 """
 
 from __future__ import annotations

@@ -312,8 +312,6 @@ def _differing_trits(
     one: Trits, other: Trits, shape: tuple[int, ...], threads: int
 ) -> tuple[tuple[int, int] | None, tuple[int, int, int, int]]:
     """How many elements have another code, and the first of them; rows, all-zero ones of A, of B, and of both."""
-    import numpy as np
-
     cols = shape[-1] if shape else 1
     zeros = [ZeroRows(prod(shape) // max(1, cols), cols) for _ in range(2)]
     count, first, at = 0, None, 0
@@ -416,8 +414,6 @@ def _window(tensor: Trits, start: int, stop: int) -> tuple[NDArray[np.int8], NDA
 
 def first_difference(one: Iterable[bytes], other: Iterable[bytes]) -> tuple[int, int] | None:
     """How many bytes differ, and the first of them; what only one has differs too."""
-    import numpy as np
-
     count, first, at = 0, None, 0
     for ours, theirs in paired(one, other):
         if ours != theirs:
@@ -505,8 +501,6 @@ def what_it_is(others: OtherTensors, ours: Tensor, b: File, theirs: Tensor, dial
 
 def _packed_as(file: File, tensor: Tensor, read_as: Dialect, known: Rows) -> str:
     """The other layout or code map in which an I2_S tensor has the trits that are known; empty where none has them."""
-    from i2s_spec.inspect.match_dialect import matched, rows_compared
-
     if known.tolerance:  # floats
         return ""
     best = matched(file, tensor, known.read(0, rows_compared(tensor)), None).decided

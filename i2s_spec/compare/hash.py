@@ -3,16 +3,16 @@ r"""The identity of files, metadata and weights: a SHA-256 of what they mean, in
 `uN` is an unsigned little-endian integer of N bits, `text` a u64 count of bytes and the bytes. What is hashed:
 
     metadata  "i2s-metadata-1\n", u64 number of keys, then the keys sorted by their bytes: text key, u32 type, value, as
-              in a little-endian GGUF file (clauses 2.4, 2.5). `general.alignment` is left out: it says where tensors lie,
-              not what they are.
-    tensor    "i2s-tensor-1\n", text name, u32 number of dimensions, u64 each of them in ggml's order (ne0 first; lengths
-              of 1 at the end left out, but not the last that is left), text kind, then by kind:
+              in a little-endian GGUF file (clauses 2.4, 2.5). `general.alignment` is left out: it says where tensors
+              lie, not what they are.
+    tensor    "i2s-tensor-1\n", text name, u32 number of dimensions, u64 each of them in ggml's order (ne0 first;
+              lengths of 1 at the end left out, but not the last that is left), text kind, then by kind:
               "ternary"  the codes, four to a byte: trit + 1 of flat element k in bits 2*(k % 4) of byte k // 4, 3 for
                          the unused code; then the float32 scale, 4 bytes
               TYPE       the data as in a little-endian file, where TYPE is the name of its type (a big-endian file's
                          Q5_0, Q5_1, Q3_K and IQ types are hashed as they are, with " big-endian" after TYPE)
-    weights   "i2s-weights-1\n", u64 number of tensors, then the tensors sorted by the bytes of their names: the 32 bytes
-              of each one's digest
+    weights   "i2s-weights-1\n", u64 number of tensors, then the tensors sorted by the bytes of their names: the 32
+              bytes of each one's digest
 
 A tensor is "ternary" if it is I2_S, or if it has two dimensions or more and is TQ1_0, TQ2_0, F32, F16 or BF16 with
 weights -s, 0 and +s only. So layout, code map, tail, byte order, order of tensors, padding and metadata do not count,
@@ -154,8 +154,6 @@ def _each(
     reported: Callable[[int], object],
     lineage: bool,
 ) -> Iterator[TensorIdentity]:
-    from i2s_spec.schema.dialect import parse
-
     dialect = parse(dialect)  # once, and not for each of many tensors
     for part in parts(tensors):
         for tensor, small in zip(part, small_tensors(file, part, dialect, floats=True), strict=True):
@@ -291,8 +289,6 @@ def as_trits(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") -
     :raises FormatError: where the file does not hold the tensor
     """
     if isinstance(dialect, str):
-        from i2s_spec.schema.dialect import parse
-
         dialect = parse(dialect)
     name = tensor.type.name if tensor.type is not None else None
     if name != "I2_S" and (name not in _PERHAPS_TERNARY or len(lengths(tensor)) < 2):
@@ -311,8 +307,6 @@ def as_trits(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") -
 def packed_codes(trits: Trits, threads: int = 1) -> Iterator[bytes]:
     """The codes of a ternary tensor in the one form; what does not fill the last byte is 0."""
     from i2s_spec.codec.kernels import in_order
-    from i2s_spec.codec.native import pack_trits, recode
-    from i2s_spec.schema.dialect import parse
 
     form = trits.form
     if form.type == "I2_S":
@@ -326,8 +320,6 @@ def packed_codes(trits: Trits, threads: int = 1) -> Iterator[bytes]:
             return
         yield from in_order(recoded, trits.payload(4), threads)
         return
-
-    import numpy as np
 
     def packed(part: Any) -> bytes:
         filled = np.concatenate([part, np.full(-part.size % 4, -1, dtype=np.int8)]) if part.size % 4 else part

@@ -1,9 +1,10 @@
-"""This module writes the malformed files as a folder for other people's test suites, with a manifest.
+"""The malformed files as a folder for other people's test suites, with a manifest.
 
 There is one file for each fault, named after its rule. For each file `manifest.json` (described by
-`malformed.schema.json`) gives the code, the clause, the field, the phase by which a reader has to reject it, and where
-the fault was seen. Sound files are added, so that a reader that rejects everything does not pass. The same version
-writes the same bytes each time.
+`malformed.schema.json`) gives the code, the clause, the field, the phase by which a reader has to reject it
+(`phase_of`), and where the fault was seen. Sound files are added, so that a reader that rejects everything does not
+pass; and for readers that do not know type 36, the same files without it (`without_i2s`). The same version writes the
+same bytes each time.
 """
 
 from __future__ import annotations
@@ -218,11 +219,10 @@ def _publish(part: Path, target: Path) -> None:
 
 
 # --- phases ----------------------------------------------------------------------------------------------------------
-# How far a reader has to read into a file before it can know the fault.
-#
-# A fault is rejected *at the latest* when that part has been read; a reader that stops earlier cannot know it. Faults
-# that are not errors never have to be rejected. A program need not reject what it does not look at: a reader of headers
-# knows the size of no tensor, and a reader of tensors knows no architecture.
+# How far a reader has to read into a file before it can know the fault. A fault is rejected *at the latest* when that
+# part has been read; a reader that stops earlier cannot know it. Faults that are not errors never have to be rejected.
+# A program need not reject what it does not look at: a reader of headers knows the size of no tensor, and a reader of
+# tensors knows no architecture.
 
 
 class Phase(StrEnum):
@@ -325,14 +325,13 @@ def _least(rule: Rule) -> Phase:
     return Phase.HEADER
 
 
-# --- without i2s -----------------------------------------------------------------------------------------------------
-# Test files for readers that do not know type 36: the same files, with F32 tensors instead of I2_S.
+# --- files without I2_S ----------------------------------------------------------------------------------------------
+# The same files, with F32 tensors instead of I2_S. An I2_S tensor of n elements takes n/4 + 32 bytes, as do n/16 + 8
+# elements of F32. So the type and the dimensions of its tensor info are replaced in place: every length, offset and
+# count stays the same, and so does a fault of the container.
 #
-# An I2_S tensor of n elements takes n/4 + 32 bytes, as do n/16 + 8 elements of F32. So the type and the dimensions of its
-# tensor info are replaced in place: every length, offset and count stays the same, and so does a fault of the container.
-#
-# Our reader stops at a fault. The tensor infos after it, which a more tolerant reader reaches, are found by the names in
-# the sound sample from which the files were made.
+# Our reader stops at a fault. The tensor infos after it, which a more tolerant reader reaches, are found by the names
+# in the sound sample from which the files were made.
 
 _F32_BYTES = BY_NAME["F32"].bytes
 _ELEMENTS_OF_A_BYTE = 4

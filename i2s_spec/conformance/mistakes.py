@@ -1,4 +1,8 @@
-"""The flags of vectors: names of the mistakes that a vector finds (`schema.mistakes`)."""
+"""The flags of vectors, and which known mistake explains a wrong answer.
+
+`FLAGS` has the mistakes that a vector finds (`schema.mistakes`); `explained` finds the one that gives exactly the bytes
+of an answer.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +36,10 @@ NOT_IN_MODELS: Final = {
 FLAGS: Final = {name: mistake for name, mistake in MISTAKES.items() if name not in NOT_IN_MODELS}
 
 
-# --- byte mistakes ---------------------------------------------------------------------------------------------------
-# Explains a wrong answer: it finds the known decoder mistake that gives exactly these bytes.
-#
+# --- explanations of bytes -------------------------------------------------------------------------------------------
 # Every explanation is a wrong decoder that runs on the vector's input: another layout or code map, bits from the other
-# end, the scale in another place. An explanation is given only if the whole answer agrees with the wrong decoder and not
-# with the right one.
+# end, the scale in another place. An explanation is given only if the whole answer agrees with the wrong decoder and
+# not with the right one.
 
 #: The names that programs use for the layouts a vector can name.
 LAYOUT_NAMES: Final = {"x86-128": "interleave-128", "arm-64": "interleave-64"}

@@ -1,7 +1,7 @@
-"""This module makes packages of the suite for PyPI, npm, Go and crates: the same files, and a few lines for each registry.
+"""Packages of the suite for PyPI, npm, Go and crates: the same files, and a few lines for each registry.
 
-Every package is made from the one list of files of `write_suite`, so they cannot differ; the same version makes the
-same bytes each time. Nothing is uploaded.
+Every package is made from the one list of files of `vectors.all_vectors.suite_files`, so they cannot differ; the same
+version makes the same bytes each time. Nothing is uploaded.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""This module defines the messages of the protocol `i2s-cp/1`: what a run sends, and what an answer may be.
+"""The protocol `i2s-cp/1`: its messages, the cases that are asked, and the process of an adapter that answers.
 
-Fields that are not listed are ignored by both sides. An answer of another form is an `AdapterFault` that names it.
+`start` and `run_case` send what a run asks, and `answer_of` reads what an answer may be. Fields that are not listed are
+ignored by both sides. An answer of another form is an `AdapterFault` that names it. `read_cases` reads a folder of
+vectors, an `AdapterProcess` exchanges lines with the adapter, and `main` is an adapter itself, around one function of a
+shared library.
 """
 
 from __future__ import annotations
@@ -205,9 +208,8 @@ def _are_texts(value: object) -> bool:
 
 
 # --- cases -----------------------------------------------------------------------------------------------------------
-# A folder of vectors, as `i2s vectors export` writes it, and makes the cases that a run asks.
-#
-# The folder is read-only for adapters, and every path in its manifest is checked: one that leads outside is refused.
+# The folder is as `i2s vectors export` writes it. It is read-only for adapters, and every path in its manifest is
+# checked: one that leads outside is refused.
 
 #: Name of the list of vectors in their folder.
 MANIFEST: Final = "manifest.json"
@@ -339,12 +341,10 @@ def _inside(root: Path, name: str) -> Path:
 
 
 # --- adapter process -------------------------------------------------------------------------------------------------
-# Keeps an adapter running as a child process and exchanges lines of JSON with it, under bounds.
-#
-# There are limits for the time of each answer, the memory and number of processes of the whole process group, the length
-# of a line and the size of any file. Whatever goes wrong is an `AdapterFault`: one sentence that says what to repair. The
-# group is killed by its id before the run waits for the process, so nothing that the adapter started is left running
-# unless it has left the group.
+# An adapter is a child process that exchanges lines of JSON under bounds. There are limits for the time of each answer,
+# the memory and number of processes of the whole process group, the length of a line and the size of any file. Whatever
+# goes wrong is an `AdapterFault`: one sentence that says what to repair. The group is killed by its id before the run
+# waits for the process, so nothing that the adapter started is left running unless it has left the group.
 
 #: Longest line of an answer, in bytes.
 LINE_BYTES: Final = 16 << 20

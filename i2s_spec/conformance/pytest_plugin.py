@@ -1,4 +1,4 @@
-"""This module is a plug-in of pytest: `pytest --i2s-adapter "./adapter"` makes a test of every vector.
+"""A plug-in of pytest: `pytest --i2s-adapter "./adapter"` makes a test of every vector.
 
 Nothing of this package is imported before the option is given.
 """

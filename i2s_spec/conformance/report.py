@@ -1,4 +1,8 @@
-"""Reports of runs on vectors. The record is NDJSON; every other form is made of records, of one run or of several."""
+"""Reports of runs on vectors: the record is NDJSON; every other form is made of records, of one run or of several.
+
+`FORMS` lists them: text for a terminal, Markdown, the JSON of a badge, JUnit's XML, and an HTML page. `read_ndjson`
+reads a record again.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,6 @@ from i2s_spec.errors import SettingError, counted, quote
 from i2s_spec.gguf.source import read_regular
 
 # --- plain text ------------------------------------------------------------------------------------------------------
-# How a run ended in text for a terminal, in Markdown, and as the JSON of a badge.
 
 #: Columns of a table, with their heads.
 _COLUMNS: Final = (Status.PASS, Status.FAIL, Status.ERRORED, Status.SKIPPED, Status.NOTED, Status.NOT_RUN)
@@ -121,8 +124,8 @@ def badge(run: RunResult) -> str:
     return json.dumps({"schemaVersion": 1, "label": "I2_S vectors", "message": message, "color": colour}) + "\n"
 
 
-# --- marked up -------------------------------------------------------------------------------------------------------
-# Runs as JUnit's XML, and as an HTML page with a matrix of vectors and implementations.
+# --- markup ----------------------------------------------------------------------------------------------------------
+# The HTML page is a matrix of vectors and implementations.
 
 #: Characters that XML 1.0 cannot hold in any form.
 _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -203,9 +206,8 @@ def _text(text: str) -> str:
 
 
 # --- ndjson ----------------------------------------------------------------------------------------------------------
-# A run as lines of JSON, header, results and footer, and reads such records again.
-#
-# A record holds no path and no time of day, so that two runs of the same programs give the same bytes.
+# A run is header, results and footer, a line of JSON each. A record holds no path and no time of day, so that two runs
+# of the same programs give the same bytes.
 
 SCHEMA_VERSION: Final = 1
 _LARGEST: Final = 64 << 20
@@ -311,7 +313,7 @@ def read_ndjson(path: str | Path) -> RunResult:
     return run
 
 
-# --- report ----------------------------------------------------------------------------------------------------------
+# --- forms -----------------------------------------------------------------------------------------------------------
 
 #: Every form of report, made of one run or of several.
 FORMS: Final[dict[str, Callable[[Sequence[RunResult]], str]]] = {

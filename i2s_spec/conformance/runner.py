@@ -1,4 +1,8 @@
-"""This module runs an implementation on vectors: asks, compares, starts again after a fault, and explains differences."""
+"""Run an implementation on vectors: ask, compare, start again after a fault, and explain differences.
+
+`run_cases` asks every case by an `Asker`: an adapter that speaks the protocol, or a program that gets file by file.
+`smoke` checks a new adapter without vectors.
+"""
 
 from __future__ import annotations
 
@@ -234,7 +238,7 @@ def _result(
 
 
 # --- askers ----------------------------------------------------------------------------------------------------------
-# Asks an implementation in one of two ways: by the protocol, or file by file.
+# By the protocol, or file by file.
 
 #: The ops that a program without the protocol can answer.
 SIMPLE_OPS: Final = ("container", "verdict")
@@ -380,9 +384,8 @@ class SimpleAsker:
 
 
 # --- smoke test ------------------------------------------------------------------------------------------------------
-# Checks three things of an adapter and reports each in a sentence: whether it answers, whether the order
-# of bits is right, and whether it finds the scale. It needs no vectors, so it is the first thing to try with a new
-# adapter.
+# Three checks of an adapter, each reported in a sentence: whether it answers, whether the order of bits is right, and
+# whether it finds the scale. It needs no vectors, so it is the first thing to try with a new adapter.
 
 #: Two rows, so that a transposed matrix is seen; whole blocks of every type.
 _SHAPE: Final = (2, 512)

@@ -1,4 +1,8 @@
-"""This module compares an answer with what a vector expects, and says in a sentence where the two first differ."""
+"""Whether an answer agrees with a vector, and where the two first differ; the results of a run, and known failures.
+
+`difference`, `json_difference` and `fields_difference` say in a sentence where an answer differs; a `CaseResult` states
+how one vector ended, a `RunResult` the whole.
+"""
 
 from __future__ import annotations
 
@@ -215,7 +219,6 @@ def _shown(value: Any) -> str:
 
 
 # --- results ---------------------------------------------------------------------------------------------------------
-# States what a run found: a result for each vector, and the whole.
 
 
 class Status(StrEnum):
@@ -311,10 +314,9 @@ def by_op(results: Iterable[CaseResult]) -> dict[str, Counter[str]]:
 
 
 # --- known failures --------------------------------------------------------------------------------------------------
-# And writes lists of known failures, so that a run fails only for new failures and for an outdated list.
-#
-# A line is `ID  # the beginning of the message`. A listed vector that passes, is skipped, fails with another message or
-# is not in the suite makes the run fail, so that the list stays true.
+# With a list of them, a run fails only for new failures and for an outdated list. A line is `ID  # the beginning of the
+# message`. A listed vector that passes, is skipped, fails with another message or is not in the suite makes the run
+# fail, so that the list stays true.
 
 #: How much of a message is written to a list: its first figures, not what depends on the machine.
 _PREFIX: Final = 100

@@ -410,8 +410,6 @@ def write_npy(
     :raises ValueError: if the parts have more or fewer elements than the shape
     :raises OSError: as `OutputFile` does
     """
-    import numpy as np
-
     refuse_taken(path, force)
     head = io.BytesIO()
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
@@ -440,8 +438,6 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
     :raises FormatError: H103 for another file, arrays of objects, and files that end early; S901, S902 as `open` does;
     S903 if it changes meanwhile
     """
-    import numpy as np
-
     source = source_of(path)
     try:
         head = io.BytesIO(source.read(0, min(source.size, _MOST_HEADER)))

@@ -1,6 +1,7 @@
 """Conversion of a tensor with a scale for each group window by window, to another such type or to floats.
 
-Each window is read again and must be unchanged: `most_changed` and `most_rounded` prove that.
+Each window is read again and must be unchanged: `regrouped` and `group_weights` prove that, and
+`most_changed` and `most_rounded` say how much scales were rounded.
 """
 
 from __future__ import annotations

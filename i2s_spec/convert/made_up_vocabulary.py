@@ -1,9 +1,9 @@
 """The vocabularies of synthetic models: a small byte-level BPE of our own, cut or extended to any size.
 
-The vocabulary was trained by `train` on `vocabulary.txt`, which was written for it, and is kept in `vocabulary.json`;
-`python -m i2s_spec.convert.made_up_vocabulary` reproduces it byte for byte. Smaller vocabularies leave out the last
-merges. Larger ones continue with words made of syllables, which merges can build, so a header of any realistic size is
-possible.
+The vocabulary was trained by `train` on `made_up_vocabulary.txt`, which was written for it, and is kept in
+`made_up_vocabulary.json`; `python -m i2s_spec.convert.made_up_vocabulary` reproduces it byte for byte. Smaller
+vocabularies leave out the last merges. Larger ones continue with words made of syllables, which merges can build, so a
+header of any realistic size is possible.
 
     >>> small = byte_level(300)
     >>> len(small.tokens), small.tokens[small.ids["bos"]], small.merges[:2]

@@ -5,7 +5,7 @@ are random. The same arguments give the same bytes, on every machine.
 
     >>> import io
     >>> new(io.BytesIO(), "bitnet-b1.58", layers=1)
-    Written(size=149056, keys=24, tensors=13)
+    Written(size=149088, keys=25, tensors=13)
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The random tensor data of synthetic models, their types, and the recipes of the files: the same seed, the same bytes.
+"""The random tensor data of synthetic models: the same bytes for the same seed, on every machine.
 
-The data is the same on every machine: it uses only the raw output of PCG64, whose stream NumPy guarantees, with integer
-arithmetic or tables; each tensor has its own stream, derived from the seed and its name, so its bytes do not depend on
-the rest of the model. Data comes in chunks of at most a MiB, each made on demand.
-
-`WeightKinds` decides the types, `projection` and `table` make the tensors, and `RECIPES` are the files.
+It uses only the raw output of PCG64, whose stream NumPy guarantees, with integer arithmetic or tables; each tensor has
+its own stream, derived from the seed and its name, so its bytes do not depend on the rest of the model. Data comes in
+chunks of at most a MiB, each made on demand. `projection` and `table` make tensors of any type.
 """
 
 from __future__ import annotations
@@ -137,7 +135,7 @@ def projection(
     """The bytes of a projection.
 
     :param ne: shape in ggml's order
-    :param type: one of `weight_kinds.TYPES`
+    :param type: one of `recipes.TYPES`
     :param rotation: the rotation that may be folded into the weights of this name
     """
     folded = rotation if rotation is not None and rotation.rotates(name) else None

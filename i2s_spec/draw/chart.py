@@ -11,7 +11,7 @@
 
 Colors are classes, and every mark has a description.
 
-    >>> print(dot_plot([Measured("a", [Dot(1, 0.5, 2, "g0", "a: 1")])], "one", "", "s")[:58])
+    >>> print(dot_plot([Measured("a", [Dot(1, 0.5, 2, "g0", "a: 1")])], "one", "", "s")[:57])
     <svg viewBox="0 0 720 72" class="i2s-figure i2s-measured"
 
     >>> print(rank_plot([(0, 0), (1, 1)], "right", "two ranks")[:72])

@@ -1,4 +1,4 @@
-"""SVG as text: elements with escaped attributes, drawings with a title and a description, and the colors.
+r"""SVG as text: elements with escaped attributes, drawings with a title and a description, and the colors.
 
 Title and description serve readers who cannot see the drawing. Colors come from classes, so one style sheet serves
 light and dark. A drawing refers to nothing outside, and all text is escaped.

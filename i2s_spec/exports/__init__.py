@@ -1,12 +1,15 @@
-"""The schema in other languages: JSON, Kaitai Struct, ImHex's pattern language, and a C header that decodes; and the
-registry of type numbers as JSON and as tab-separated values.
+"""The schema in other languages: JSON, Kaitai Struct, ImHex and C; and the registry of type numbers.
 
-Each is written from the declarations in `schema/` and from nothing else, through one neutral description of them:
+`export` writes them. Each is made from the declarations in `schema/` and from nothing else:
 
-    description   records, fields and shapes, found by walking the constructs
-    formula       the index arithmetic of the layouts in other languages
-    json_form, ksy, hexpat, c_header (with c_walker, c_fixed), javascript     one language each
-    registry_form     every meaning of every number, in both forms
+    kaitai        a Kaitai Struct definition
+    imhex         a pattern of ImHex, the hex editor
+    c_header      a C header: decoder and bounded walker
+      c_blocks    its types with a scale for each group, and numbers that several types share; for `imhex` too
+    json_form     the schema and the registry as JSON, the registry as a table; the shapes of records, for all others
+    javascript    the script of the interactive page; the formulas of layouts in other languages, for all others
+
+A line calls those that are indented below it, and the last two.
 """
 
 from __future__ import annotations

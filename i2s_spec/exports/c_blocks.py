@@ -1,4 +1,8 @@
-"""This module writes the part of the C header that decodes types with a scale for each group, from their declarations."""
+"""The part of the C header on types with a scale for each group: it decodes them, and finds them in a file.
+
+`text` writes the table of types and the decoder from the declarations; `meanings_text` what decides between types that
+share a number. `shared_numbers` and `block_size` serve ImHex's pattern too.
+"""
 
 from __future__ import annotations
 
@@ -182,11 +186,9 @@ static inline i2s_status i2s_block_decode(const void *data, size_t size, uint64_
 """
 
 
-# --- c meanings ------------------------------------------------------------------------------------------------------
-# The part of the C header that finds a ternary tensor with a scale for each group in a file.
-#
-# The type of a number that several types share follows from the tensor's size, as in `schema.types.reading`; so all types of
-# such a number are in a table, also those that the header does not decode.
+# --- shared numbers --------------------------------------------------------------------------------------------------
+# The type of a number that several types share follows from the tensor's size, as in `schema.types.reading`; so all
+# types of such a number are in a table, also those that the header does not decode.
 
 #: A type whose size is not a number of bytes per block has 0 for both in the table.
 OWN_SIZE: Final = tl2_size

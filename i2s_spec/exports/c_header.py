@@ -1,4 +1,4 @@
-"""This module writes a C header that needs nothing but the C library: a decoder for every dialect, and a bounded walker.
+"""The C header, which needs nothing but the C library: a decoder for every dialect, and a bounded walker over files.
 
 The header is C99 and C++; every function is inline and takes bytes with their size. It follows the definitions, not the
 machine: no vector code, no pointer casts, no byte order of its own. A runtime's fast path can be held to it.
@@ -224,9 +224,8 @@ static inline float i2s_scale(const void *data, uint64_t n, int big_endian)
 _FOOT = "#endif\n"
 
 
-# --- c fixed ---------------------------------------------------------------------------------------------------------
-# The parts of the C header that are not made from declarations: a cursor that never leaves its
-# bytes, and the parts of a file.
+# --- fixed text ------------------------------------------------------------------------------------------------------
+# What is not made from declarations: a cursor that never leaves its bytes, and the parts of a file in their order.
 
 #: The cursor, and what it reads apart from records.
 CURSOR: Final = """\
@@ -440,11 +439,8 @@ static inline i2s_status i2s_find(const gguf_file *file, const gguf_tensor_info 
 """
 
 
-# --- c walker --------------------------------------------------------------------------------------------------------
-# The part of the C header that walks a GGUF file: a struct and a reader for each record.
-#
-# The readers are written field by field from the description of the schema; what surrounds them (the cursor that never
-# leaves its bytes, the order of the parts of a file) is text.
+# --- walker ----------------------------------------------------------------------------------------------------------
+# A struct and a reader for each record of a GGUF file, written field by field from the description of the schema.
 
 _C_TYPES = {"u8": "uint8_t", "u32": "uint32_t", "i32": "int32_t", "u64": "uint64_t"}
 

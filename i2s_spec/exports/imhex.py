@@ -1,4 +1,4 @@
-"""This module writes the container and ternary tensors as a pattern of ImHex, the hex editor.
+"""The container and ternary tensors as a pattern of ImHex, the hex editor.
 
 The editor then shows the fields of a file beside its bytes, and of each byte of a payload its four trits. What no
 pattern can lay over bytes, the place of an element under each layout, is there as functions.
@@ -192,9 +192,7 @@ Tensor tensors[header.tensor_count] @ data_start [[comment("I2_S: n / {CODES_PER
 """
 
 
-# --- hexpat blocks ---------------------------------------------------------------------------------------------------
-# The types with a scale for each group for ImHex's pattern language, from their declarations.
-#
+# --- types with a scale for each group -------------------------------------------------------------------------------
 # A block shows its scale, and of each byte of codes the weights without it. Where the code of an element is, and which
 # weight it stands for, functions say.
 

@@ -1,5 +1,7 @@
-"""This module writes layouts, code maps, types and titles of rules as a script for the interactive page, which does not
-declare any of them itself.
+"""The script of the interactive page, and the formulas of layouts in C and JavaScript.
+
+`text` writes layouts, code maps, types and titles of rules, so that the page does not declare any of them itself.
+`in_c` and `in_javascript` write a formula of the schema in another language:
 
     >>> in_c("k // cols // 4 * cols + k % cols")
     'k / cols / 4 * cols + k % cols'
@@ -73,11 +75,10 @@ def _types() -> Iterator[str]:
             yield f"    {each.number}: {json.dumps([each.name, block, size])},"
 
 
-# --- formula ---------------------------------------------------------------------------------------------------------
-# The index arithmetic of the layouts in other languages, with no more brackets than needed.
-#
+# --- formulas --------------------------------------------------------------------------------------------------------
 # A `Formula` of the schema is Python over integers that are not negative: `+`, `-`, `*`, `//` and `%`. There, C's and
 # Kaitai's `/` are Python's `//`; in JavaScript a division is floored, which is exact as far as the numbers are (2^53).
+# No more brackets are written than needed.
 
 #: Sign and precedence of each operation; the same in all of these languages.
 _SIGNS: Final[dict[type[ast.operator], tuple[str, int]]] = {

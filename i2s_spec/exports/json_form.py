@@ -1,6 +1,8 @@
-"""This module writes the schema as JSON: all declarations, for generators of code and of documents.
+"""The schema as JSON, for generators of code and of documents; the shapes of its records; and the registry as tables.
 
-`schema.schema.json` beside it describes the document.
+`text` writes all declarations; `schema.schema.json` beside it describes the document. `records` and `value_shapes`
+describe what the constructs of the schema read, for all exports. `json_text` and `tsv_text` write the registry of type
+numbers.
 """
 
 from __future__ import annotations
@@ -153,13 +155,11 @@ def _type(kind: TensorType) -> dict[str, Any]:
     return entry
 
 
-# --- description -----------------------------------------------------------------------------------------------------
-# Describes what the schema's constructs read, as plain data from which code in any language can be made.
-#
-# A construct is a program; what an export needs of it is its shape. `shape` tells the few kinds apart that the schema
-# uses: a number, a constant, bytes, a string, a repetition, a value chosen by a field before it, and the rest of the file.
-# A repetition's count is a function of what was read before: it is called with a stand-in that notes which field it asks
-# for. Nothing here knows a field by its name.
+# --- shapes of records -----------------------------------------------------------------------------------------------
+# A construct is a program; what an export needs of it is its shape: plain data from which code in any language can be
+# made. `shape` tells the few kinds apart that the schema uses: a number, a constant, bytes, a string, a repetition, a
+# value chosen by a field before it, and the rest of the file. A repetition's count is a function of what was read
+# before: it is called with a stand-in that notes which field it asks for. Nothing here knows a field by its name.
 
 Kind = Literal["number", "constant", "bytes", "string", "repeat", "choice", "record", "array", "rest"]
 
@@ -267,11 +267,10 @@ def fixed_offsets(record: RecordStruct) -> Iterator[tuple[Field, Shape, int | No
         at = at + is_what.size if at is not None and is_what.size is not None else None
 
 
-# --- registry form ---------------------------------------------------------------------------------------------------
-# The registry of type numbers as JSON and as tab-separated values, one row for each meaning.
-#
-# `registry.schema.json` beside it describes the JSON. Both hold the same rows in the same order: tensor types by number,
-# then values of `general.file_type`; of one number the likeliest meaning in a file first.
+# --- registry --------------------------------------------------------------------------------------------------------
+# JSON and tab-separated values hold the same rows in the same order, one row for each meaning: tensor types by number,
+# then values of `general.file_type`; of one number the likeliest meaning in a file first. `registry.schema.json` beside
+# it describes the JSON.
 
 #: Columns of the table, in this order; each is a key of an entry of the JSON.
 COLUMNS: Final = (

@@ -1,4 +1,4 @@
-"""This module writes the container and ternary tensors as a Kaitai Struct definition.
+"""The container and ternary tensors as a Kaitai Struct definition.
 
 `kaitai-struct-compiler` makes parsers of it in a dozen languages, and the Web IDE shows files by it. Byte order follows
 the file; tensors are found by their offsets; the codes of an I2_S tensor are there under every layout, each computed by
@@ -234,7 +234,7 @@ _KEY_VALUE_MORE = f"""\
         value: "before != 0 ? before : (is_alignment ? value.value.as<u4> : 0.as<u4>)"
       alignment_or_default:
         value: "alignment == 0 ? {limits.DEFAULT_ALIGNMENT} : alignment"
-"""  # noqa: E501
+"""
 
 _VALUES = """\
   value:
@@ -279,13 +279,11 @@ _TENSOR_INFO_MORE = f"""\
 """
 
 
-# --- ksy blocks ------------------------------------------------------------------------------------------------------
-# The types with a scale for each group as types of Kaitai Struct, from their declarations.
-#
-# Kaitai has no half precision, so a half is computed from its bits; an infinity or NaN, which Kaitai has no literal for,
-# is left out, and its bits are still there. Which of the types that share a number a file means is told by the room of its
-# tensors (clause 2.6), and of a tensor so small that several fit, by the others of the file: each of the types is an
-# instance, and nothing is read before it is asked for.
+# --- types with a scale for each group -------------------------------------------------------------------------------
+# Kaitai has no half precision, so a half is computed from its bits; an infinity or NaN, which Kaitai has no literal
+# for, is left out, and its bits are still there. Which of the types that share a number a file means is told by the
+# room of its tensors (clause 2.6), and of a tensor so small that several fit, by the others of the file: each of the
+# types is an instance, and nothing is read before it is asked for.
 
 
 def types() -> str:

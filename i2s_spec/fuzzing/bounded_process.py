@@ -1,10 +1,11 @@
-"""This module runs a command on one file under bounds of time, memory and output, and says how it ended.
+"""Run a command on one file under bounds of time, memory and output, and find how it ended.
 
 The command runs in a session of its own. Whatever happens, its whole process group is killed by its id before the
 process itself is waited for, so that the id cannot belong to anyone else; nothing that it started stays behind.
+`own_words` finds the message of a program among the lines of a debugger:
 
-    >>> own_words("ggml.c:12: GGML_ASSERT(n > 0) failed\n[New LWP 12]\nptrace: Operation not permitted.\nNo stack.\n")
-    'ggml.c:12: GGML_ASSERT(n > 0) failed\n'
+    >>> own_words("ggml.c:12: GGML_ASSERT(n > 0) failed\\n[New LWP 12]\\nptrace: not permitted.\\nNo stack.\\n")
+    'ggml.c:12: GGML_ASSERT(n > 0) failed\\n'
 """
 
 from __future__ import annotations
@@ -239,11 +240,9 @@ def _peak_of_ours() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-# --- last words ------------------------------------------------------------------------------------------------------
-# Finds what a program said itself before it died, among what a debugger said of it.
-#
-# Programs that abort may attach a debugger to themselves and print its backtrace behind their own message (ggml does). What
-# helps is the message: which assertion failed, what was thrown.
+# --- the program's own words -----------------------------------------------------------------------------------------
+# Programs that abort may attach a debugger to themselves and print its backtrace behind their own message (ggml does).
+# What helps is the message: which assertion failed, what was thrown.
 
 #: Lines that gdb or lldb print of a process that they attach to, and the lines of a backtrace.
 _DEBUGGER: Final = re.compile(

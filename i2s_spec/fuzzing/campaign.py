@@ -1,9 +1,12 @@
-"""This module runs a campaign: file after file to the decoder, each answer compared with what is owed, finds made small.
+"""A campaign: file after file to the decoder, each answer compared with what is owed, each find made small.
 
-campaign = Campaign(Command(["./my-reader"]), seed=1)
-for event in campaign.run(runs=500):
-    ...
-campaign.findings
+    campaign = Campaign(Command(["./my-reader"]), seed=1)
+    for event in campaign.run(runs=500):
+        ...
+    campaign.findings
+
+`CampaignSettings` says how it is run, a `CampaignFind` is a wrong answer, and a `Folder` keeps the campaign on the
+disk.
 """
 
 from __future__ import annotations
@@ -246,8 +249,7 @@ class Campaign:
         return Child(self.command, path, self.settings.bounds)
 
 
-# --- settings --------------------------------------------------------------------------------------------------------
-# How a campaign is run, and what a find is.
+# --- settings and finds ----------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -301,11 +303,10 @@ class CampaignSettings:
 
 
 # --- folder ----------------------------------------------------------------------------------------------------------
-# Keeps a campaign on the disk: what was found, files that had a new answer, and how far it has come.
-#
-# `state.json` is written as a whole or not at all; the same campaign goes on where it stopped. `findings/` has a file and a
-# page for each find, `corpus/` the files with new answers, named after what is in them. A folder that holds something
-# else, or the campaign of another command or seed, is refused.
+# It keeps what was found, files that had a new answer, and how far the campaign has come. `state.json` is written as a
+# whole or not at all; the same campaign goes on where it stopped. `findings/` has a file and a page for each find,
+# `corpus/` the files with new answers, named after what is in them. A folder that holds something else, or the campaign
+# of another command or seed, is refused.
 
 STATE: Final = "state.json"
 FINDINGS: Final = "findings"

@@ -1,16 +1,18 @@
-"""This module knows what a decoder owes: which files it must accept, which it must reject, and which it may do either with.
+"""What a decoder owes: which files it must accept, which it must reject, and what is wrong with how a run ended.
 
 The linter's verdict is not the answer by itself. Readers are lax in different ways, and many errors of the linter are
 matters of agreement (a duplicate key, a gap). A decoder *must reject* a file only where the bytes that it would have to
 read cannot be there or cannot be found: a length that passes the end, a type whose size nobody knows, an alignment that
-says nothing. It *must accept* a file in which the linter finds no error and no warning, and which needs nothing that the
-decoder does not claim to support. Everything else is its own business, as long as it ends.
+says nothing. It *must accept* a file in which the linter finds no error and no warning, and which needs nothing that
+the decoder does not claim to support. Everything else is its own business, as long as it ends.
 
     >>> from i2s_spec.testing.sample import Draft
     >>> expected_answer(Draft().data, DecoderPolicy()).answer.value
     'accept'
     >>> expected_answer(Draft().data[:-40], DecoderPolicy()).code
     'G401'
+
+`verdict` compares the end of a run with that; `signature` and `answer` say which runs count as the same.
 """
 
 from __future__ import annotations
@@ -217,7 +219,6 @@ def _is_model(file: File) -> bool:
 
 
 # --- verdict ---------------------------------------------------------------------------------------------------------
-# What is wrong with how a decoder ended on a file, if anything is.
 
 
 class Kind(StrEnum):

@@ -1,4 +1,4 @@
-"""This module says which files a decoder is given, in which order: sound ones, the catalogue, edges, changes by chance.
+"""The files that a decoder is given, in their order: sound ones, the malformed catalogue, edges, random changes.
 
 Input `i` of a campaign is the same whenever the seed and what was learned before are the same.
 """

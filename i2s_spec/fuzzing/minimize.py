@@ -1,4 +1,4 @@
-"""This module makes a find small: whole records go first, then stretches of bytes, then what bytes can be zero.
+"""Make a find small: whole records go first, then stretches of bytes, then what bytes can be zero.
 
 The result is a file on which the same thing still happens; it is tried anew after each step, under bounds of runs and
 time. Record by record keeps a sound file sound, so that also a rejected sound file becomes small.

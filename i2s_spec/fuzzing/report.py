@@ -1,4 +1,4 @@
-"""This module says what a campaign found: as text, as JSON (`fuzz.schema.json`), or as JUnit's XML."""
+"""The finds of a campaign as text, as JSON (`fuzz.schema.json`), or as JUnit's XML."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Records on disk: a folder that is complete under its name or not there at all (clause 10.2); and the taps in it.
 
-    golden.json          what was computed: profile, identity of the weights, architecture, tokens; of each tap its digest
+    golden.json          what was computed: profile, identity of the weights, architecture, tokens; the digests of taps
     taps.safetensors     the taps, or taps.npz
     eval-callback.txt    on request: the same in the form of llama.cpp's eval-callback
     logits.kld           on request: the file of llama-perplexity's --kl-divergence-base

@@ -9,7 +9,7 @@ survey can be begun long before its result is wanted.
     >>> from i2s_spec.testing.sample import Draft
     >>> seen = survey(open(Draft().data))
     >>> seen[0].name, seen[0].counts, seen[0].scale, seen[0].tail_class
-    (b'first.weight', (175, 221, 116, 0), 0.75, 'zero')
+    (b'first.weight', (171, 177, 164, 0), 0.75, 'zero')
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote as quote_uri
@@ -75,7 +75,7 @@ class Report:
     `elided` counts the findings beyond that number, by code. `size` is the size of the file in bytes, or None if it
     could not be opened. `runtimes` has the verdicts on loading and computing, and `details` the additional data of a
     report format; both exist only if they were requested. `sampled` exists if a sample was requested, and `remote` if
-    the file is on a server. A report is immutable; `dataclasses.replace` makes a changed copy.
+    the file is on a server. A report is immutable; `replaced` makes a changed copy.
     """
 
     path: str
@@ -109,6 +109,10 @@ class Report:
         """The exit code of a run over this file alone; see `exit_code`."""
         remote = any(finding.code in faults.REMOTE for finding in self.findings)
         return _exit_code(bool(self.bugs), self.readable, remote, self.count, fail_on)
+
+    def replaced(self, **changes: Any) -> Report:
+        """A copy with other values for some fields."""
+        return replace(self, **changes)
 
     @property
     def excused(self) -> tuple[Suppressed, ...]:

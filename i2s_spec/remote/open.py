@@ -7,12 +7,14 @@ content.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from i2s_spec.errors import FormatError, MissingExtra
 from i2s_spec.remote.addresses import BucketAddress, HubAddress, WebAddress, endpoint, parse
-from i2s_spec.remote.http_source import CONTENT_RANGE, RangeSource, etag_of
 from i2s_spec.remote.policy import current, refused
+
+if TYPE_CHECKING:
+    from i2s_spec.remote.http_source import RangeSource
 
 SUFFIX = ".gguf"
 
@@ -191,7 +193,7 @@ def identity_of(text: str) -> ContentIdentity | None:
         source.close()
         return None if source.etag is None else ContentIdentity(source.etag, source.size)
     from i2s_spec.remote import hub
-    from i2s_spec.remote.http_source import Transport
+    from i2s_spec.remote.http_source import CONTENT_RANGE, Transport, etag_of
 
     if isinstance(address, HubAddress):
         if not address.path or hub.is_offline():

@@ -1,9 +1,13 @@
-"""Test data, for this and other projects: sound files, and files with one fault each.
+"""Test data, for this and other projects: sound files, files with one fault each, and files changed at random.
 
-sample      a small sound GGUF file that can be changed field by field
-malformed   one broken copy for each rule, each with the code it must get
-strategies  Hypothesis strategies for files, tensors, dialects, models (the extra `testing`)
-mutator     damages files field by field, by the schema; `anatomy` finds the fields
-mishaps     mistakes that happen to models in practice
-twins       fast paths compared with their definitions
+    sample           small sound files that can be changed field by field: Draft, Model, CheckpointSample
+    malformed/       one broken copy of them for each rule, each with the code it must get
+    common_faults    mistakes that happen to models in practice
+    strategies       Hypothesis strategies for files, tensors, dialects, models (the extra `testing`)
+      mutator        mutate, edits, crossover: files changed field by field
+        mutations    the operators that change fields, records and data
+          anatomy    the fields and records of any bytes, by the schema; edge values of numbers, and lies
+    differential     fast paths compared with their definitions; a file that vanishes while it is read
+
+A line calls those that are indented below it.
 """

@@ -1,7 +1,7 @@
-"""This module finds the fields and records of any bytes, sound or broken, so that they can be changed one by one.
+"""The fields and records of any bytes, sound or broken, and what each can be changed to.
 
-The fields come from the walk over the schema (`i2s_spec.inspect.dump_walk`), so every declared field is found. In
-a broken file, the fields up to its fault are found, and the fault itself is one more.
+The fields come from the walk over the schema (`i2s_spec.inspect.dump_walk`), so every declared field is found. In a
+broken file, the fields up to its fault are found, and the fault itself is one more.
 
     >>> from i2s_spec.testing.sample import Draft
     >>> anatomy = dissect(Draft().data)
@@ -9,6 +9,9 @@ a broken file, the fields up to its fault are found, and the fault itself is one
     ['header.magic', 'header.version', 'header.tensor_count', 'header.key_count']
     >>> len(anatomy.records["tensor_infos"])
     3
+
+`operator` adds a function to the list of operators that change a file; `edges`, `lies` and `floats` are the values to
+which they set numbers.
 """
 
 from __future__ import annotations
@@ -150,8 +153,8 @@ def dissect(data: bytes) -> Anatomy:
     )
 
 
-# --- edit ------------------------------------------------------------------------------------------------------------
-# The list of operators that change a file; the other modules of the package add to it.
+# --- operators -------------------------------------------------------------------------------------------------------
+# `mutations` adds them to the list, and `mutator` draws from it.
 
 
 class Mutation(NamedTuple):
@@ -180,11 +183,9 @@ def operator(weight: int) -> Callable[[Operator], Operator]:
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------
-# Replacements for a number in a file: the edge values of its width, and lies.
-#
 # A lie is a value that is wrong because of the position of the field: one more than the remaining bytes can hold, the
-# value that wraps a 64-bit sum, an offset one alignment further. Every lie that fits the width is tried for every number,
-# so no list of length fields is needed, and new fields are covered at once.
+# value that wraps a 64-bit sum, an offset one alignment further. Every lie that fits the width is tried for every
+# number, so no list of length fields is needed, and new fields are covered at once.
 
 #: Bits of the integers in which readers store numbers.
 _BITS: Final = (7, 8, 15, 16, 24, 31, 32, 40, 47, 48, 52, 53, 56, 60, 61, 62, 63)

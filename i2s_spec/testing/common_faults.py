@@ -1,5 +1,4 @@
-"""This module defines mistakes that happen to models in practice: each mishap takes a sound model and breaks it in a
-known way.
+"""Mistakes that happen to models in practice: each mishap takes a sound model and breaks it in a known way.
 
 `malformed` has one minimal file for each rule; mishaps apply to a whole model, for `i2s demo` and as documentation.
 

@@ -1,4 +1,7 @@
-"""This module compares fast paths with their slow twins, for tests, fuzzing, and development."""
+"""Compare fast paths with their slow twins, for tests, fuzzing, and development.
+
+`scanner_against_schema` reads bytes in both ways; `Vanishing` is a source that changes while it is read.
+"""
 
 from __future__ import annotations
 
@@ -70,8 +73,8 @@ def _plain(value: Any) -> Any:
     return "nan" if isinstance(value, float) and math.isnan(value) else value
 
 
-# --- vanishing -------------------------------------------------------------------------------------------------------
-# A file that changes while it is read, as when a download is restarted.
+# --- a source that changes -------------------------------------------------------------------------------------------
+# As when a download is restarted.
 
 
 class Vanishing(BufferSource):

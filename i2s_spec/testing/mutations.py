@@ -1,4 +1,9 @@
-"""This module changes single fields: numbers to edge values and lies, texts to others, bytes, and the end of the file."""
+"""The operators that change a file at random: single fields, whole records, and the data with their positions.
+
+Each is a function of an `Anatomy` and a random generator that gives a `Mutation`, or None where it does not apply; the
+decorator `operator` adds it to the list with its weight. Fields first: numbers become edge values and lies, texts
+others, bytes are stirred, and the file ends early.
+"""
 
 from __future__ import annotations
 
@@ -143,10 +148,8 @@ def _put(anatomy: Anatomy, leaf: FieldNode, raw: bytes, what: str) -> Mutation |
 
 
 # --- records ---------------------------------------------------------------------------------------------------------
-# Changes whole records: it doubles, removes, moves, adds and mixes key-values, tensor infos and array
-# elements.
-#
-# Most of the time counts are updated; if not, the count is a lie as well.
+# Key-values, tensor infos and array elements are doubled, removed, moved, added and mixed. Most of the time counts are
+# updated; if not, the count is a lie as well.
 
 #: How often a count is not updated.
 _FORGETFUL: Final = 1 / 10
@@ -300,9 +303,8 @@ def without(data: bytes, section: str, index: int) -> bytes:
 
 
 # --- data ------------------------------------------------------------------------------------------------------------
-# Changes data and their positions: it moves the data section, and adds, retypes, recodes and realigns tensors.
-#
-# These need a file whose header can be read; the result is sound unless an operator breaks it on purpose.
+# The data section is moved, and tensors are added, retyped, recoded and realigned. These operators need a file whose
+# header can be read; the result is sound unless an operator breaks it on purpose.
 
 #: Upper limit of the size of new tensors.
 _MOST_BYTES = 1 << 14

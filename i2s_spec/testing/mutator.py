@@ -1,8 +1,8 @@
-"""This module changes files at random, field by field: a mutator for fuzzers that takes its fields from the schema.
+"""Change files at random, field by field: a mutator for fuzzers that takes its fields from the schema.
 
 `mutate` makes another file from some bytes; the same bytes and the same seed give the same file on every machine. Bytes
 that are not a file get a header first, so no seed file is needed. `edits` makes all systematic changes: each number at
-each edge value, each lie, the end of the file at each field boundary.
+each edge value, each lie, the end of the file at each field boundary. The changes themselves are in `mutations`.
 
 For libFuzzer and Atheris: `atheris.Setup(sys.argv, one_input, custom_mutator=custom_mutator,
 custom_crossover=custom_crossover)`. For Hypothesis: `i2s_spec.testing.strategies.mutated`.
@@ -13,13 +13,6 @@ custom_crossover=custom_crossover)`. For Hypothesis: `i2s_spec.testing.strategie
     True
     >>> next(edits(sound)).path
     'header.version'
-
-anatomy     the fields and records of any bytes, by the walk over the schema
-edit        the list of operators, and the record of a change
-numbers     edge values, and lies
-fields      changes of single fields
-records     changes of records
-data        changes of the data section
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""This module defines small sound GGUF files, and how to break them in one place.
+"""Small sound files, and how to break them in one place: GGUF files, and a checkpoint.
 
-The smallest holds every kind of value and tensor that matters to a container, in about a kilobyte; it is not a usable
-model. It is changed in two ways: by editing the records that the schema parses it into (`Draft.records`), or by
-overwriting the bytes of one field, found by its path in the schema (`Draft.patch`). Wrong lengths, counts and offsets
-are not corrected. `Model` is a complete model of an architecture, in about 100 kilobytes; its keys and tensors can be
-changed, and it is laid out again.
+`Draft`, the smallest, holds every kind of value and tensor that matters to a container, in about a kilobyte; it is not
+a usable model. It is changed in two ways: by editing the records that the schema parses it into (`Draft.records`), or
+by overwriting the bytes of one field, found by its path in the schema (`Draft.patch`). Wrong lengths, counts and
+offsets are not corrected. `Model` is a complete model of an architecture, in about 100 kilobytes; its keys and tensors
+can be changed, and it is laid out again. `CheckpointSample` is a checkpoint.
 
     >>> draft = Draft()
     >>> data = draft.patch("header.version", (4).to_bytes(4, "little"))
@@ -305,10 +305,9 @@ def _content(name: bytes, ne: tuple[int, ...], kind: str) -> bytes:
 _READ_AS = {kind.number: kind for kind in reversed(tuple(BY_NAME.values()))}
 
 
-# --- checkpoint sample -----------------------------------------------------------------------------------------------
-# A small sound checkpoint, packed like BitNet b1.58 2B-4T, which tests then break in one place.
-#
-# Its tensors have a few bytes each: it serves rules on names, shapes and scales, and no model can run it.
+# --- checkpoint ------------------------------------------------------------------------------------------------------
+# It is packed like BitNet b1.58 2B-4T. Its tensors have a few bytes each: it serves rules on names, shapes and scales,
+# and no model can run it.
 
 EMBD: Final = 8
 FF: Final = 16

@@ -1,4 +1,4 @@
-"""This module makes files and tensors for property tests with Hypothesis: sound ones by construction, broken ones by change.
+"""Files and tensors for property tests with Hypothesis: sound ones by construction, broken ones by change.
 
     from hypothesis import given
     from i2s_spec.testing import strategies

@@ -88,7 +88,7 @@ def test_the_catalogue_names_every_mistake() -> None:
 
 
 def test_mutants_need_a_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(conform, "__file__", str(tmp_path / "i2s_spec" / "cli" / "specification" / "vectors.py"))
+    monkeypatch.setattr(conform, "__file__", str(tmp_path / "i2s_spec" / "cli" / "conform.py"))
     for verb in ("mutants", "register"):
         with pytest.raises(SettingError, match="not part of the installed package: clone the repository"):
             CliRunner().invoke(vectors_command, [verb], catch_exceptions=False)

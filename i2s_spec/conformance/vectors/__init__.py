@@ -1,9 +1,12 @@
 """Test vectors for decoders in any language, with the expected answers.
 
-vector          the class of a vector, and of a suite
-all_vectors     every vector by its id; reading an exported suite
-ledger          published ids and digests, which never change draft, chance   a vector before it has an id;
-                pseudo-random numbers
+    all_vectors     suite, load: every vector by its id; the suite as a folder
+      payloads      drafts of payloads: layouts, code maps, scales, tails, types with a scale for each group
+      files         drafts of whole files: sound ones, faulty ones, their contents as JSON
+      models        drafts of whole models, and of computations
+        vector      Vector, Suite and Draft; features; pseudo-random numbers; the ledger of published ids and digests
+
+A line calls those that are indented below it.
 
     >>> from i2s_spec.conformance.vectors import suite
     >>> suite()["I2S-0001"].op

@@ -1,4 +1,7 @@
-"""This module is the suite: every draft with its id, in the order of the ids. It also reads an exported suite."""
+"""The suite: every draft with its id, in the order of the ids; written to a folder, and read from one.
+
+`suite` makes it, `write_suite` writes it, `load` reads an exported suite, and `single_file` is one vector as a file.
+"""
 
 from __future__ import annotations
 
@@ -112,8 +115,8 @@ def _bytes_of(root: Path, path: str) -> bytes:
     return found.read_bytes()
 
 
-# --- write suite -----------------------------------------------------------------------------------------------------
-# The suite as a folder: manifest, data, closed lists, schemas, single files; always the same bytes.
+# --- the suite as a folder -------------------------------------------------------------------------------------------
+# Manifest, data, closed lists, schemas, single files; always the same bytes.
 
 HERE: Final = Path(__file__).parent
 

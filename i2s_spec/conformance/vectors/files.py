@@ -1,5 +1,6 @@
-"""This module makes the vectors of whole files: sound files, files with one fault each, and files that a reader only
-has to survive.
+"""The vectors of whole files: sound files, files with one fault each, and files that a reader only has to survive.
+
+`container_json` gives the contents of a file, which are the answer for sound ones.
 """
 
 from __future__ import annotations
@@ -227,14 +228,14 @@ def _disputed_floats() -> Iterator[Draft]:
                     verdict="survive")  # fmt: skip
 
 
-# --- container json --------------------------------------------------------------------------------------------------
-# The contents of a container as JSON, with which every reader can be compared (`INTERPRETING.md`,
-# container).
+# --- container JSON --------------------------------------------------------------------------------------------------
+# With these contents every reader can be compared (`INTERPRETING.md`, container).
 #
 #     {"alignment":32,"byte_order":"little","kv":[...],"tensors":[...],"version":3}
 #
-# Numeric values are text, so that no reader loses digits of 64-bit numbers: integers in decimal, floats as their bits in
-# hexadecimal. An array is its element type, its length, and the SHA-256 of its elements as a little-endian file has them.
+# Numeric values are text, so that no reader loses digits of 64-bit numbers: integers in decimal, floats as their bits
+# in hexadecimal. An array is its element type, its length, and the SHA-256 of its elements as a little-endian file has
+# them.
 
 #: Bytes of an array before its elements: element type and length, after the type of the value.
 _ARRAY_HEAD = 16

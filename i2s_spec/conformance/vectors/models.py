@@ -1,4 +1,4 @@
-"""This module makes the vectors of whole models: logits, embeddings, values between the layers, and tokens of texts.
+"""The vectors of whole models: logits, embeddings, values between the layers, tokens of texts; and of computations.
 
 The trained models that come with the package are given in several packings; embedding models and a rotated one are
 small and random. A file is shared by all vectors about it. There are two kinds of comparison: `corr` for any program,
@@ -215,8 +215,8 @@ def _tokens(name: str) -> Iterator[Draft]:
     )  # fmt: skip
 
 
-# --- numbers made ----------------------------------------------------------------------------------------------------
-# The vectors of computations: quantizing weights and activations, integer products, BitLinear.
+# --- computations ----------------------------------------------------------------------------------------------------
+# Quantizing weights and activations, integer products, BitLinear.
 
 #: Quantization rules whose result does not depend on a library's order of additions.
 _RULES: Final = ("absmax", "hf-first", "embedding-mean", "convert-ms", "c-article")

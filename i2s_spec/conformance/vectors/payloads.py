@@ -1,4 +1,7 @@
-"""This module makes the vectors of I2_S payloads: layouts, code maps, bytes, remainders, scales and tails."""
+"""The vectors of ternary payloads: I2_S, types with a scale for each group, TL1 and TL2.
+
+Those of I2_S (`drafts`) show layouts, code maps, bytes, remainders, scales and tails.
+"""
 
 from __future__ import annotations
 
@@ -271,8 +274,7 @@ def _with_scale(trits: NDArray[np.int8], bits: int) -> bytes:
     return payload + struct.pack("<I", bits) + bytes(TAIL_BYTES - 4)
 
 
-# --- group payloads --------------------------------------------------------------------------------------------------
-# The vectors of ternary types with a scale for each group, and of TL1 and TL2.
+# --- types with a scale for each group -------------------------------------------------------------------------------
 
 #: The names of the types in vectors.
 TYPE_NAMES: Final = {
@@ -319,7 +321,8 @@ def _of(type: str) -> Iterator[Draft]:
                   f"Three weights other than 0: 1 is +1, {block // 2 + 1} is -1, {block - 1} is +1.", flags=own)  # fmt: skip
     for trit, word in ((-1, "minus"), (0, "zero"), (1, "plus")):
         same = np.full((1, block), trit, dtype=np.int8)
-        yield _dequant(type, f"all-{word}", blocks_native.pack(same, _group_scales(type, (1, block), "same"), type), (1, block),
+        packed = blocks_native.pack(same, _group_scales(type, (1, block), "same"), type)
+        yield _dequant(type, f"all-{word}", packed, (1, block),
                        f"Every weight is {trit:+d} times the scale." if trit else "Every weight is 0, and the scale is not.",
                        flags=("group-code-map", "minus-zero"))  # fmt: skip
     if layout.scale.type == "F16":

@@ -1,10 +1,11 @@
-"""This module defines a test vector and a suite of vectors: what a decoder is given, and what it has to answer.
+"""A test vector and a suite of vectors: what a decoder is given, and what it has to answer.
 
 A vector is an entry of the manifest with the bytes of its input and its answer. `INTERPRETING.md` next to this module
-explains each field for those who run the suite.
+explains each field for those who run the suite. Beside `Vector` and `Suite`, here is what makers of vectors need:
+`Draft`, pseudo-random numbers, the features, and the ledger.
 
->>> integers("doc", 4, 3).tolist()
-[1, 0, 0, 1]
+    >>> integers("doc", 4, 3).tolist()
+    [1, 0, 0, 1]
 """
 
 from __future__ import annotations
@@ -208,10 +209,9 @@ def _blob_entry(blob: Blob) -> dict[str, Any]:
     return {"path": blob.path, "sha256": blob.sha256, "bytes": blob.size}
 
 
-# --- draft -----------------------------------------------------------------------------------------------------------
-# Collects vectors before they have ids: a draft is a vector that only has a name.
-#
-# Modules that make vectors yield drafts; `ledger` has the id of each name, and the digests with which it was published.
+# --- drafts ----------------------------------------------------------------------------------------------------------
+# A draft is a vector that only has a name. Makers of vectors yield drafts; the ledger has the id of each name, and the
+# digests with which it was published.
 
 
 @dataclass(frozen=True)
@@ -239,8 +239,8 @@ class Draft:
     rule: str | None = None
 
 
-# --- chance ----------------------------------------------------------------------------------------------------------
-# Pseudo-random numbers that are the same on every machine, with every version of NumPy.
+# --- pseudo-random numbers -------------------------------------------------------------------------------------------
+# They are the same on every machine, with every version of NumPy.
 
 
 def words(seed: str, count: int) -> NDArray[np.uint64]:
@@ -268,8 +268,8 @@ def floats(seed: str, *shape: int, spread: float = 1.0) -> NDArray[np.float32]:
     return values
 
 
-# --- feature flags ---------------------------------------------------------------------------------------------------
-# Declares the features: what a decoder has to support, or to promise, before it is asked a vector.
+# --- features --------------------------------------------------------------------------------------------------------
+# What a decoder has to support, or to promise, before it is asked a vector.
 
 #: Layouts that vectors name by the processor whose builds wrote them.
 _PROCESSORS: Final = {"interleave-128": "x86-128", "interleave-64": "arm-64"}
@@ -327,11 +327,11 @@ FEATURES: Final = {
 
 
 # --- ledger ----------------------------------------------------------------------------------------------------------
-# Keeps the ids of vectors and what was published with each: an id is never reused, an answer never changes.
+# It keeps the ids of vectors and what was published with each: an id is never reused, an answer never changes.
 #
-# `ledger.tsv` has a line for each vector that ever existed: id, name, the version that added it, SHA-256 of its input, of
-# its second input, and of its answer, `-` where there is none; the version that retired it; and the flags that mutants
-# prove: those flags of its draft for which a mutant fails it.
+# `ledger.tsv` has a line for each vector that ever existed: id, name, the version that added it, SHA-256 of its input,
+# of its second input, and of its answer, `-` where there is none; the version that retired it; and the flags that
+# mutants prove: those flags of its draft for which a mutant fails it.
 
 LEDGER: Final = Path(__file__).with_name("ledger.tsv")
 _HEAD: Final = "id\tname\tsince\tinput\tsecond\tanswer\tretired\tflags"

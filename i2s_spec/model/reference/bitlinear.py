@@ -24,8 +24,8 @@ The second part quantizes activations and converts sums as an `ActivationQuantiz
 
     >>> from i2s_spec.model.numerics import ActivationQuantizer
     >>> x = np.array([[0.5, -2.5, 254.0]], dtype=np.float32)
-    >>> quantize(x, ActivationQuantizer()).codes.tolist(), quantize(x, ActivationQuantizer(rounding="away")).codes.tolist()
-    ([[0, -1, 127]], [[0, -1, 127]])
+    >>> [quantize(x, ActivationQuantizer(rounding=how)).codes.tolist() for how in ("even", "away")]
+    [[[0, -1, 127]], [[0, -1, 127]]]
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def _members(category: str) -> str:
 def expression(source: str) -> re.Pattern[str]:
     r"""An expression with `\p{...}` and Unicode's white space, translated for Python's `re`.
 
-    >>> expression(r" ?\p{L}+|\s+").findall("Wörter  und")
+    >>> expression(r" ?\p{L}+|\s+(?!\S)").findall("Wörter  und")
     ['Wörter', ' ', ' und']
     """
     inside = False

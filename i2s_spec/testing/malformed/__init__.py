@@ -7,22 +7,16 @@ the broken field. Other projects can use them as negative cases: `for case in ma
     >>> case.code
     'I104'
 
-case         the list of cases, each with the sound file that it was made from
-container    other formats, header, keys
-container_tensors  table, placement, extents, large files
-payload      codes and constant regions
-block_groups payloads with a scale for each group
-layout       matrices in a layout other than the canonical one
-scale        the tail
-metadata     keys and values of the architectures
-inventory    tensors that do not fit their architecture
-tokenizer    the vocabulary
-rotation     keys of a folded rotation
-template     chat templates and other text that programs may run or print
+The modules add their cases to one list when they are imported, in this order:
 
-situations   commands that meet the rules that no file breaks
+    case         the list of cases, each with the sound file that it was made from
+    container    other formats, header, keys; tensor table, placement, extents, large files
+    metadata     keys and values of the architectures; tensors that do not fit them; keys of a folded rotation
+    payload      codes and constant regions, scales and tails, other layouts, types with a scale for each group
+    tokenizer    the vocabulary; chat templates and other text that programs may run or print
+    situations   commands that meet the rules that no file breaks
 
-Faults that only another file of the same model shows come as pairs of files (`reference.compared`).
+Faults that only another file of the same model shows come as pairs of files (`situations.compared`).
 """
 
 from __future__ import annotations

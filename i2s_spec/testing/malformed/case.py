@@ -1,4 +1,4 @@
-"""The list of broken copies, each with the sound file that it was made from; the other modules of the package add to it."""
+"""The list of broken copies, each with the sound file that it was made from; the other modules here add to it."""
 
 from __future__ import annotations
 

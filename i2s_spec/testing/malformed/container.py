@@ -1,4 +1,4 @@
-"""This module breaks the format, the header and the keys of files, one copy for each rule about them."""
+"""Broken containers, a copy for each rule: format, header, keys, tensor table, placement, I2_S extents, large files."""
 
 from __future__ import annotations
 
@@ -263,9 +263,6 @@ add("split_no_high", "G230", "key_values[8].value", lambda: _part(3, 3))
 add("split_alone", "G231", "key_values[9].value", lambda: _part(0, 3))
 add("split_type", "G232", "key_values[9].type", lambda: _part(0, 1, ValueType.UINT32))
 
-
-# --- container tensors -----------------------------------------------------------------------------------------------
-# Breaks the tensor table, positions of tensors, and the extents of I2_S tensors, and makes large files.
 
 # --- tensor infos -------------------------------------------------------------------------------------------------
 

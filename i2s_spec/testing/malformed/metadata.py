@@ -1,4 +1,4 @@
-"""This module breaks keys and values that an architecture needs."""
+"""Broken models: keys and values that an architecture needs, tensors that do not fit it, keys of a folded rotation."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ add("rope_base_default", "M022", _path("{arch}.rope.freq_base"),
 
 
 # --- inventory -------------------------------------------------------------------------------------------------------
-# Breaks inventories: tensors that are missing, too many, or of the wrong shape or type.
+# Tensors are missing, too many, or of the wrong shape or type.
 
 _TENSOR_COUNT = "header.tensor_count"
 
@@ -407,7 +407,7 @@ add("gains_less_one", "M122", "data[1]", lambda: _gains(lambda i: 0.125 * (i % 3
 
 
 # --- rotation --------------------------------------------------------------------------------------------------------
-# Breaks the keys of a folded rotation, and combines them with wrong tensors.
+# The keys are broken, or combined with wrong tensors.
 
 _WEIGHT = "blk.0.attn_q.weight"
 _NUMBERS = {"PQ2_0": 141, "Q2_0": 41}

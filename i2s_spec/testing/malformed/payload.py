@@ -1,4 +1,7 @@
-"""This module breaks the payloads of I2_S tensors: unused codes, other code maps, runs, copies, odd shares."""
+"""Broken payloads: codes and their shares, scales and tails, wrong layouts, and types with a scale for each group.
+
+The first cases have unused codes, other code maps, runs, copies, and odd shares of codes.
+"""
 
 from __future__ import annotations
 
@@ -127,8 +130,7 @@ add("few-zeros", "I212", "data[0]", lambda: _alone(trits(shares=(4, 1, 4))))
 add("nan-in-floats", "G413", "data[0]", _nan_in_floats, sound=plain)
 
 
-# --- scale -----------------------------------------------------------------------------------------------------------
-# Breaks the scales of I2_S tensors, and puts other bytes into their tails.
+# --- scales and tails ------------------------------------------------------------------------------------------------
 
 _NAN, _INFINITY = float("nan"), float("inf")
 
@@ -217,8 +219,8 @@ add_scaled(
 )
 
 
-# --- layout ----------------------------------------------------------------------------------------------------------
-# Packs weights in a wrong layout; the weights have a structure that shows the layout.
+# --- wrong layouts ---------------------------------------------------------------------------------------------------
+# The weights have a structure that shows the layout.
 
 #: Kinds of channels: channels of one kind have similar rows and columns.
 _KINDS: Final = 16
@@ -317,8 +319,8 @@ def _rows_for_neighbors() -> bytes:
 add_packed("rows-for-neighbors", "I215", "data[8]", _rows_for_neighbors, sound=sound_model("bitnet-b1.58", 2))
 
 
-# --- block groups ----------------------------------------------------------------------------------------------------
-# Breaks the payloads of types with a scale for each group: reserved codes, foreign digits, odd scales.
+# --- types with a scale for each group -------------------------------------------------------------------------------
+# Reserved codes, foreign digits, odd scales.
 
 _BLOCK, _SCALE = "data[0].block", "data[0].scale"
 

@@ -1,7 +1,8 @@
 """How the rules can be met that no broken copy breaks: by other files, by other commands, or not at all.
 
 Some faults are not in the bytes of a GGUF file: a path that leads nowhere, a checkpoint, a model that is run, a program
-that does not know the file. Each has the files and the command that meet it; what is printed is not written here.
+that does not know the file. Each has the files and the command that meet it (`SITUATIONS`); what is printed is not
+written here. Others only another file of the same model shows: `compared` gives both files.
 """
 
 from __future__ import annotations
@@ -173,7 +174,8 @@ SITUATIONS: Final[Mapping[str, Situation | Without]] = {
     "T909": _run(lambda model: model.set("tokenizer.ggml.pre", b"tekken"), _value("tokenizer.ggml.pre")),
     "T951": Situation(
         "echo Hello | i2s run model.gguf --chat --chat-format file", {"model.gguf": _model(_template)},
-        ("model.gguf", _value("tokenizer.chat_template"), sound_model("llama")), ("jinja2", "rendering a chat template", "chat"),
+        ("model.gguf", _value("tokenizer.chat_template"), sound_model("llama")),
+        ("jinja2", "rendering a chat template", "chat"),
     ),
     "M901": Situation(
         "i2s run model.gguf --tokens 1,2 -n 1", {"model.gguf": _model(_large_norm)},
@@ -182,8 +184,7 @@ SITUATIONS: Final[Mapping[str, Situation | Without]] = {
 }  # fmt: skip
 
 
-# --- reference -------------------------------------------------------------------------------------------------------
-# Files whose fault only another file of the same model shows; each comes with that file.
+# --- files beside a reference ----------------------------------------------------------------------------------------
 
 #: Columns of the matrix; the number of rows follows from the payload.
 _COLS = 512

@@ -1,4 +1,7 @@
-"""This module breaks vocabularies."""
+"""Broken vocabularies, and text in metadata that programs may run or print.
+
+Nothing here does harm: a template is never rendered, and encoded data is only a sequence of numbers.
+"""
 
 from __future__ import annotations
 
@@ -137,10 +140,7 @@ add("merges_cut", "T022", _path(_MERGES), lambda: _items(_MERGES, lambda items: 
 add("tokens_with_blanks", "T023", _path(_TOKENS, 220), lambda: _items(_TOKENS, _blanks))
 
 
-# --- template --------------------------------------------------------------------------------------------------------
-# Text in metadata that programs may run or print.
-#
-# Nothing here does harm: a template is never rendered, and encoded data is only a sequence of numbers.
+# --- templates and other text ----------------------------------------------------------------------------------------
 
 _VALUE = "key_values[8].value"
 
