@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.programs.runtimes import LOOKED_UP
 
 #: Architectures with ReLU squared in the feed-forward network: those of BitNet b1.58 2B-4T.
 _RELU2: Final = tuple(each.name for each in ARCHITECTURES.values() if each.activation == "relu2")
@@ -45,6 +46,8 @@ def _way_out(architecture: str | None, activation: str | None, rows: Collection[
         )
     if architecture in _NORM_IN:
         return f"--to Q2_0 makes tensors that llama.cpp reads since July 2026, if not {architecture} with *_norm_in tensors."
+    if architecture in ARCHITECTURES and ARCHITECTURES[architecture].prefix not in LOOKED_UP:
+        return f"--to Q2_0 makes tensors that llama.cpp reads since July 2026; nobody tried whether it knows {architecture}."
     if any(row % _GROUP for row in rows):
         uneven = min(row for row in rows if row % _GROUP)
         return (

@@ -1,8 +1,9 @@
 """This module declares the architectures of ternary models: their keys, their tensors, and the properties of their graph.
 
 `ARCHITECTURES` maps names to what a file of that architecture must and may hold. A new architecture is added by one
-entry. The name is the value of `general.architecture`, except for two that share a value: `qwen3` is an embedding
-model, `qwen3-lm` a language model, and files of both say `qwen3`. `declared_architecture` tells which one a file has.
+entry, whose tensors and keys are those of others (`inventory`, `keys`) or declared in the entry. The name is the value of
+`general.architecture`, except for two that share a value: `qwen3` is an embedding model, `qwen3-lm` a language model, and
+files of both say `qwen3`. `declared_architecture` tells which one a file has.
 
     >>> bitnet = ARCHITECTURES["bitnet"]
     >>> bitnet.key("rope.freq_base").default
@@ -40,6 +41,7 @@ class Architecture:
     :param name: its name here, which is the prefix unless two architectures share it
     :param prefix: the value of `general.architecture`, with which its keys begin
     :param inventory: its tensors, in the order of real files
+    :param own_keys: its keys besides those of all architectures
     :param activation: of the feed-forward's gate: `relu2`, `silu` or `gelu`
     :param rope: the arrangement of rotated pairs in a head: `neox` (halves) or `norm` (neighbors, rows permuted at
     conversion)
@@ -74,6 +76,7 @@ class Architecture:
         head: str,
         whole_head_rope: bool,
         prefix: str | None = None,
+        own_keys: tuple[Key, ...] = (),
         rope_base: float | None = None,
         eps: tuple[float, ...] = (1e-5,),
         tokenizer: str = "gpt2",
@@ -92,6 +95,7 @@ class Architecture:
         self.prefix = name if prefix is None else prefix
         self.title = title
         self.inventory = tensors
+        self.own_keys = own_keys
         self.activation = activation
         self.rope = rope
         self.head = head
@@ -121,8 +125,9 @@ class Architecture:
     def keys(self) -> Mapping[str, Key]:
         """Every declared key by its name in a file of this architecture."""
         if self._keys is None:
-            own = (keys.GENERAL, keys.MODEL, keys.EMBEDDING_MODEL if self.embedding_model else (), keys.TOKENIZER)
-            self._keys = {key.name: key for group in own for key in (key.of(self.prefix) for key in group)}
+            embedding = keys.EMBEDDING_MODEL if self.embedding_model else ()
+            groups = (keys.GENERAL, keys.MODEL, self.own_keys, embedding, keys.TOKENIZER)
+            self._keys = {key.name: key for group in groups for key in (key.of(self.prefix) for key in group)}
         return self._keys
 
     def key(self, name: str) -> Key:
