@@ -105,7 +105,7 @@ UNREACHABLE: tuple[tuple[str, str, str], ...] = (
     ("linter/report/sarif.py", 'for bug in file_report["bugs"]:', "a bug of ours"),
     ("linter/report/html/file.py", 'if file_report["bugs"]:', "a bug of ours"),
     ("linter/report/html/file.py", 'for bug in file_report["bugs"]:', "a bug of ours"),
-    ("linter/rule.py", "if REGISTRY.declared(fault.code):", "a rule declared twice"),
+    ("linter/rule.py", "if made.code in REGISTRY:", "a rule declared twice"),
     ("linter/repair/registry.py", "if code in REPAIRS:", "a repair declared twice"),
     (
         "linter/repair/registry.py", "if safety is Fix.NONE or (weights and safety is Fix.SAFE):",

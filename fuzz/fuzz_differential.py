@@ -94,7 +94,7 @@ def by_gguf(path: Path) -> list[Any] | None:
 @cache
 def _node() -> subprocess.Popen[str] | None:
     cache_folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(cache_folder) / "i2s-spec" / "peers"
+    folder = Path(cache_folder) / "i2s-spec" / "runtimes" / "huggingface-gguf-0.4.6"
     if shutil.which("node") is None or not (folder / "node_modules" / "@huggingface" / "gguf").is_dir():
         return None
     words = ["node", str(HERE / "decoders" / "huggingface_pipe.mjs"), str(folder)]
@@ -132,9 +132,7 @@ def missing(name: str) -> str | None:
     """Why a reader cannot run here."""
     if name == "gguf":
         return None if find_spec("gguf") else "the extra [gguf] is not installed"
-    return (
-        None if _node() else "@huggingface/gguf is not installed: Node.js 20 or newer, then python -m bench --install"
-    )
+    return None if _node() else "@huggingface/gguf is not installed: python tests/peers install @huggingface/gguf"
 
 
 def one_input(data: bytes, readers: tuple[str, ...] = ("gguf", "huggingface")) -> None:

@@ -18,7 +18,7 @@
 #define I2S_PANEL_TOKENS 8  /* in a tile */
 #define I2S_PANEL_BLOCKS 27 /* most blocks in a panel: it takes 108 KiB unpacked */
 #define I2S_PANEL_BLOCK (I2S_PANEL_STRIP * I2S_MM_COLUMNS) /* bytes of a block in a strip */
-/* Tokens from which unpacking is worthwhile, by llvm-mca's estimates of cycles (bench/arm_cycles.py): 10 on Neoverse N1
+/* Tokens from which unpacking is worthwhile, by llvm-mca's estimates of cycles: 10 on Neoverse N1
  * for dot products, 7 on V1 for both. */
 #define I2S_PANEL_LEAST_DOTPROD 16
 #define I2S_PANEL_LEAST_I8MM 8

@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any
 
 # One test process runs on each processor. If NumPy also starts a thread for each processor, these wait for each other,
 # and small matrix products take a hundred times as long. NumPy reads this variable at its first import.
@@ -37,7 +36,6 @@ sys.dont_write_bytecode = False
 settings.load_profile("quick")  # `--hypothesis-profile` loads another one later
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT))  # for `runs`; last, so that an installed package is tested instead of the checkout
 SHARED = Path(os.environ.get("I2S_SHARED") or ROOT.parent / "shared")
 
 
@@ -49,16 +47,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     examples.THOROUGH = config.option.markexpr != "not thorough"
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """`--dist loadscope` begins with the modules that take longest."""
-    if config.getoption("dist") != "loadscope":
-        return None
-    from longest_first import LongestFirst
-
-    return LongestFirst(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

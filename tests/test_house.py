@@ -167,7 +167,7 @@ def test_a_checkout_that_was_not_built_says_so(tmp_path: Path) -> None:
 SHARED_NAMES = {
     "file_types", "hyperparameters", "inputs", "limits", "markdown", "metadata", "numbers", "observation", "page",
     "payload", "plot", "reader", "recode", "reference", "replay", "result", "runtimes", "settings", "structured", "table",
-    "text", "tokenizer", "vocabulary", "weights", "faults", "inventory", "rotation",
+    "text", "tokenizer", "vocabulary", "weights", "faults", "inventory", "rotation", "mistakes",
 }  # fmt: skip
 
 

@@ -68,11 +68,8 @@ def test_functions_are_short() -> None:
 #: Public classes that share a name, and why.
 SHARED_CLASSES = {
     "Draft": "of a sample file, and of a vector of the suite",
-    "LastBlockDropped": "a mutant of the suite and a mistake of the diagnosis, which are the same bug",
     "Model": "what is run, and the sample file of one",
     "Tensor": "of a file, and of the sample model",
-    "Transposed": "a mutant of the suite and a mistake of the diagnosis, which are the same bug",
-    "Wrapped": "a mutant of the suite and a mistake of the diagnosis, which are the same bug",
 }
 
 

@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTS = [
     "tests/codec/test_reference.py",
     "tests/gguf/test_sources.py",
-    "tests/test_contributions.py",
     "tests/linter/test_engine.py",
+    "tests/linter/test_run_records.py",
     "tests/model/test_matmul.py",
 ]
 

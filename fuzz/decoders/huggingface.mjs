@@ -2,7 +2,7 @@
 //
 // i2s fuzz --reads header -- node fuzz/decoders/huggingface.mjs FOLDER {}
 //
-// FOLDER holds node_modules; `python -m bench --install` makes one.
+// FOLDER holds node_modules; `python tests/peers install @huggingface/gguf` makes one.
 
 import { createRequire } from "node:module";
 import { join } from "node:path";

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 #: Elements that are worked on at a time; the index arrays of a window take some 10 MB.
 WINDOW: int = 1 << 18
 
+#: Most dimensions of an array.
+MOST_DIMENSIONS = 32
+
 
 @dataclass(frozen=True, slots=True)
 class PayloadShape:
@@ -113,3 +116,10 @@ def windows(n: int) -> Iterator[tuple[int, int]]:
 def place(k: int, cols: int) -> str:
     """Where element `k` is, for a message."""
     return f"at element {k:,} (row {k // cols:,}, column {k % cols:,})"
+
+
+def is_shape(shape: object) -> bool:
+    """Whether an array can have a shape from a file: few dimensions, each of at most 63 bits."""
+    if not isinstance(shape, tuple | list) or len(shape) > MOST_DIMENSIONS:
+        return False
+    return all(type(length) is int and 0 <= length < 1 << 63 for length in shape)

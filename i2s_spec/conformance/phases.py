@@ -12,7 +12,9 @@ from typing import Final
 
 from i2s_spec.linter.rule import Rule, Severity
 from i2s_spec.linter.rules.container.key_names import key_not_ascii
+from i2s_spec.linter.rules.container.key_values import alignment_not_honoured
 from i2s_spec.linter.rules.container.split_files import split_number
+from i2s_spec.linter.rules.container.tensor_placement import data_shifted
 from i2s_spec.schema.architectures.keys import KEY_TYPE
 
 
@@ -47,6 +49,9 @@ _BY_SECTION: Final = {
     "trailing": Phase.DATA,
     "data": Phase.DATA,
 }
+
+#: Rules that compare another part of the file with the tensor infos.
+_OF_TABLE: Final = frozenset({alignment_not_honoured.code, data_shifted.code})
 
 _ORDER: Final = tuple(Phase)
 
@@ -108,6 +113,6 @@ def _least(rule: Rule) -> Phase:
     """The phase of a rule that compares a field with something further on in the file."""
     if rule.clause.startswith("4."):  # inventories: keys against the table
         return Phase.TABLE
-    if rule.reads_table:
+    if rule.code in _OF_TABLE:
         return Phase.TABLE
     return Phase.HEADER

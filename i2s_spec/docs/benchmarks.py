@@ -32,12 +32,12 @@ NO_COST: Final = 0.98
 
 def parts() -> list[str]:
     """The parts of the benchmarks that results are committed of."""
-    return sorted({path.stem for path in _results().glob("*/*.json")})
+    return sorted({part for path in _results().glob("*.json") for part in _committed(path.stem)})
 
 
 def processors(part: str) -> list[str]:
     """The kinds of processor that results of a part are committed of."""
-    return sorted(path.parent.name for path in _results().glob(f"*/{part}.json"))
+    return sorted(path.stem for path in _results().glob("*.json") if part in _committed(path.stem))
 
 
 def table(part: str, name: str = "") -> str:
@@ -55,42 +55,18 @@ def rooflines() -> str:
     return "".join(_roofline(_result("matmul", kind)) for kind in processors("matmul"))
 
 
-def estimates() -> str:
-    """What llvm-mca estimates of the ARM kernels, as HTML, which says that it is a model."""
-    found = json.loads((root() / "bench" / "estimates" / "arm.json").read_text(encoding="utf-8"))
-    rows: list[dict[str, Any]] = found["rows"]
-    processors = {row["processor"]: f"{row['processor']} (model of {row['model']})" for row in rows}
-    styles = {name: f"g{place}" for place, name in enumerate(processors)}
-    unit = f"cycles for {found['weights']} weights, estimated"
-    lines: dict[tuple[str, str], dict[str, Dot]] = {}
-    for row in rows:
-        cycles, whose = row["cycles"], processors[row["processor"]]
-        says = f"{row['set']}, {row['kernel']}, {whose}: {_number(cycles)} {unit}"
-        dots = lines.setdefault((row["set"], row["kernel"]), {})
-        dots[row["processor"]] = Dot(cycles, cycles, cycles, styles[row["processor"]], says)
-    title = f"ARM: {unit} by {found['estimated_by']}"
-    more = "; ".join(dot.says for dots in lines.values() for dot in dots.values()) + "."
-    measured = [Measured(", ".join(name), tuple(dots.values())) for name, dots in lines.items()]
-    legend = "".join(f'<li><i class="{styles[name]}"></i>{escape(says)}</li>' for name, says in processors.items())
-    head = "\n".join(f'<th scope="col">{escape(each)}</th>' for each in ("set", "what", *processors.values()))
-    cells = ""
-    for name, dots in lines.items():
-        values = (_number(dots[each].value) if each in dots else "" for each in processors)
-        cells += "<tr>" + "\n".join(f"<td>{escape(each)}</td>" for each in (*name, *values)) + "</tr>\n"
-    about = f"Estimated by {found['estimated_by']}, not measured; {found['compiler']}, {found['flags']}"
-    return (
-        f'<p class="i2s-machine">{escape(about)}</p><ul class="i2s-legend">{legend}</ul>'
-        f'<figure class="i2s-wide">{dot_plot(measured, title, more, unit)}</figure>'
-        f"<table><thead><tr>{head}</tr></thead>\n<tbody>{cells}</tbody></table>"
-    )
-
-
 def _results() -> Path:
-    return root() / "bench" / "results"
+    return root() / "tests" / "bench" / "results"
+
+
+def _committed(kind: str) -> dict[str, Any]:
+    """The results of a kind of processor, by part."""
+    found: dict[str, Any] = json.loads((_results() / f"{kind}.json").read_text(encoding="utf-8"))
+    return found
 
 
 def _result(part: str, kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((_results() / kind / f"{part}.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = _committed(kind)[part]
     return found
 
 

@@ -1,5 +1,4 @@
-"""This module lists everything in `spec/` that is written from declarations, writes it, and tells whether it is current;
-and the index of the rules in the package, too.
+"""This module lists everything in `spec/` that is written from declarations, writes it, and tells whether it is current.
 
 The pages of the rules, of the requirements, of the register, of the vectors, of the runtimes, of decoders, of the
 registry and of the layouts that weights tell, the script of the interactive page, the picture of the README and the
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from i2s_spec.docs import pages, redirects, requirements, runtimes
-from i2s_spec.docs.annexes import decoders_page, register, registry_page, rule_index, vectors_page
+from i2s_spec.docs.annexes import decoders_page, register, registry_page, vectors_page
 from i2s_spec.docs.before_after import Run
 from i2s_spec.docs.checkout import chapters
 from i2s_spec.docs.front.picture import picture
@@ -39,9 +38,8 @@ def _redirect(former: str) -> Callable[[str], str]:
     return lambda _: redirects.page(former)
 
 
-#: Files below `spec/`, and one of the package, and what makes them of what they are now.
+#: Files below `spec/`, and what makes them of what they are now.
 FILES: Final[dict[str, Callable[[str], str]]] = {
-    "../i2s_spec/linter/rules/index.py": lambda _: rule_index.text(),
     "05-payload.md": _with(runtimes.dialects),
     "07-dialects.md": _with(runtimes.quantizers, runtimes.converters, runtimes.releases, runtimes.runtimes),
     "11-conformance.md": _with(*(lambda name=name: requirements.listed(name) for name in requirements.CLASSES)),

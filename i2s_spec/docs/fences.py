@@ -13,9 +13,8 @@ pymdownx.superfences calls. There, an ordinary exception would be swallowed and 
     i2s-example    Python, a line of three dashes, what it prints
     i2s-console    a transcript of `i2s`
     i2s-drawing    a drawing of a chapter, by its name: `file`, `graph bitnet-b1.58 attention`
-    i2s-bench      the benchmarks of a part in `bench/results`, or one of them
+    i2s-bench      the benchmarks of a part in `tests/bench/results`, or one of them
     i2s-rooflines  products under the limits of each processor
-    i2s-estimates  cycles of the ARM kernels, as llvm-mca estimates them
     i2s-source     a file beside the pages, such as `tutorials/reader.mjs`
     i2s-layouts    a picture of what weights tell: `matrix stories`, `channels stories interleave-64`, `layers stories`
     i2s-api        what docstrings say of objects: a dotted path on each line
@@ -206,10 +205,6 @@ def _rooflines(body: str) -> str:
     return benchmarks.rooflines()
 
 
-def _estimates(body: str) -> str:
-    return benchmarks.estimates()
-
-
 def _drawing(body: str) -> str:
     svg, caption = drawn(body)
     return _figure(svg, escape(caption))
@@ -271,7 +266,6 @@ _KINDS: Final[dict[str, Callable[[str], str]]] = {
     "i2s-drawing": _drawing,
     "i2s-bench": _bench,
     "i2s-rooflines": _rooflines,
-    "i2s-estimates": _estimates,
     "i2s-source": _source,
     "i2s-layouts": _layouts,
     "i2s-api": _api,

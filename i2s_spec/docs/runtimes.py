@@ -207,7 +207,7 @@ def _runs() -> Iterator[str]:
     """What each program did with each small file, by the records."""
     yield "## Runs"
     yield ""
-    yield "Each program was run on small files that `i2s` makes; `python -m runs make` repeats the runs. A number is"
+    yield "Each program was run on small files that `i2s` makes; `python tests/peers files` repeats the runs. A number is"
     yield "the correlation of log-probabilities with our forward pass; for a file of architecture `bitnet` there are two"
     yield "numbers, with SiLU and with squared ReLU. `records.json` of the package contains the SHA-256 of each file and"
     yield "the output of each program."

@@ -16,12 +16,13 @@ from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FetchingSource, Origin, Source, is_address, source_of
 from i2s_spec.inspect.survey.reading import Reading
+from i2s_spec.linter.analysis.conditions import layers_read
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.collection import Collection
 from i2s_spec.linter.options import Options, defaults, options_of, path_of
 from i2s_spec.linter.report_data import Remote, Report, Sample
-from i2s_spec.linter.rule import REGISTRY, Facts, Sampled, finding_of
-from i2s_spec.linter.rules import concerns
+from i2s_spec.linter.rule import Rule, Weights, When, every_file, finding_of
+from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.linter.selection.profile import profile_named
 from i2s_spec.schema import faults
 from i2s_spec.schema import limits as bounds
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from i2s_spec.linter.reference.weights import ReferenceWeights
-
-#: The module of the rules on the layout of weights.
-_OF_LAYOUT = "i2s_spec.linter.rules.ternary.i2s_layout"
 
 
 def lint(
@@ -89,12 +87,12 @@ def lint(
     return run.report(str(path if path is not None else source.name))
 
 
-def _is_asked(rule: Facts, fetched: bool) -> bool:
+def _is_asked(rule: Rule, fetched: bool) -> bool:
     """Whether a rule is checked for a file that is `fetched` from a server, or local.
 
     A rule about servers is not checked for a local file, and a rule about a later use, such as the tokens of a text, never.
     """
-    return fetched if rule.code in faults.REMOTE else rule.checked or rule.general
+    return fetched if rule.code in faults.REMOTE else rule.check is not None or rule.when is every_file
 
 
 def open_reference(options: Options) -> AbstractContextManager[ReferenceWeights | None]:
@@ -142,8 +140,9 @@ class _Run:
             fetched = isinstance(source, FetchingSource)
             subject.asked = _asked(self._codes, fetched)
             if ignored:
-                subject.ignored = sum(_is_asked(rule, fetched) for rule in REGISTRY.facts() if rule.code in ignored)
+                subject.ignored = sum(_is_asked(REGISTRY[code], fetched) for code in ignored)
             subject.by_document = profile_named(self._options.profile).by_document
+            subject.runtimes_requested = self._options.runtimes
         except FormatError as error:  # one of the very first reads failed
             self.add([finding_of(error)])
             return
@@ -184,35 +183,32 @@ class _Run:
         fault = subject.file.fault
         if fault is not None and fault.code == faults.TEXT_DECODED.code:  # nothing was read from the right position
             return True
-        asked: dict[str, bool] = {}  # for each module of rules, whether it applies to the file
+        met: dict[When, bool] = {}  # whether the file meets each condition
         waits = False
         for rule in self._rules:
-            if not rule.checked:
+            check, when = rule.check, rule.when
+            if check is None:
                 continue
-            code = rule.code
             try:
-                if rule.late and not waits:
+                if not waits and rule.weights is not Weights.NONE:
                     waits = True
                     self._ahead(subject)
-                home = REGISTRY.homes.get(code, "")
-                if home not in asked:
-                    asked[home] = concerns.concerned(home, subject)
-                check = REGISTRY[code].check if asked[home] else None
-                if check is not None:
+                if when not in met:
+                    met[when] = False  # if the condition fails, its first rule reports that
+                    met[when] = when(subject)
+                if met[when]:
                     self.add(check(subject))
             except FormatError as error:
                 self.add([finding_of(error)])
                 if error.code in faults.GONE:
                     return False
             except Exception as error:  # an exception in a rule is our bug; the other rules still run
-                self._collection.bug(code, error)
+                self._collection.bug(rule.code, error)
         return True
 
     def _ahead(self, subject: Subject) -> None:
         """Compute the evidence of the layout while other threads read the payloads, if a rule will need it."""
-        if subject.surveying is None or not concerns.concerned(_OF_LAYOUT, subject):
-            return
-        if any(REGISTRY.homes.get(rule.code) == _OF_LAYOUT for rule in self._rules):
+        if subject.surveying is not None and any(rule.when is layers_read for rule in self._rules):
             from i2s_spec.linter.analysis.weight_layout import layout_ahead
 
             with suppress(Exception):  # the rule meets the fault again and reports it
@@ -226,16 +222,16 @@ class _Run:
         survey = None if stopped else subject.survey
         if survey is not None and survey.complete:
             return Sample((), ())
-        unable, whole = {Sampled.NOT}, {Sampled.WHOLE}
+        unable, whole = {Weights.EVERY_BYTE}, {Weights.SCALES}
         if subject.on_server:
-            unable.add(Sampled.LOCAL)
+            unable.add(Weights.LAYERS)
         scales = None
         if survey is not None and survey.is_selection:
-            unable.add(Sampled.SPREAD)
+            unable.add(Weights.POSITIONS)
             scales = len(survey), survey.i2s_tensors
             if scales[0] < scales[1]:
                 whole.clear()
-        payload = [(code, REGISTRY[code].sampled) for code in sorted(rule.code for rule in self._rules if rule.payload)]
+        payload = sorted((rule.code, rule.weights) for rule in self._rules if rule.payload)
         return Sample(
             tuple(code for code, reach in payload if reach in unable),
             tuple(code for code, reach in payload if reach not in unable | whole),
@@ -275,18 +271,13 @@ class _Run:
         )
 
 
-def _is_late(rule: Facts) -> bool:
-    return rule.late
-
-
 # All files of a run have the same rules: what depends on the rules alone is computed once.
 
 
 @lru_cache(maxsize=8)
-def _in_order(codes: tuple[str, ...]) -> tuple[Facts, ...]:
+def _in_order(codes: tuple[str, ...]) -> tuple[Rule, ...]:
     """The active rules. Rules on the header come first: payloads are read meanwhile."""
-    in_force = frozenset(codes)
-    return tuple(sorted((rule for rule in REGISTRY.facts() if rule.code in in_force), key=_is_late))
+    return tuple(sorted(map(REGISTRY.__getitem__, codes), key=lambda rule: rule.weights is not Weights.NONE))
 
 
 @lru_cache(maxsize=8)

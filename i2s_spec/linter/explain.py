@@ -58,7 +58,7 @@ def as_dict(rule: Rule) -> dict[str, Any]:
         "fix": rule.fix.value,
         "provenance": list(rule.provenance),
         "cwe": rule.cwe,
-        "when": rule.when,
+        "when": rule.applies_to,
         "payload": rule.payload,
     }
 
@@ -67,7 +67,7 @@ def facts(rule: Rule) -> list[tuple[str, str]]:
     """The properties of a rule besides its text: names and values in words."""
     known = [
         ("Severity", rule.severity.value),
-        ("Applies to", rule.when + ("; reads the weights" if rule.payload else "")),
+        ("Applies to", rule.applies_to + ("; reads the weights" if rule.payload else "")),
         ("Clause", rule.clause),
         ("Family", f"{rule.family}, {FAMILIES[rule.family]}"),
         ("Repair", _repair(rule)),

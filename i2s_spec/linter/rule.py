@@ -6,18 +6,21 @@ that start with `Why:`, `Example:` and `Fix:`. `i2s explain`, the rule pages and
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from i2s_spec.errors import Fault, FormatError, Span, render
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 #: A function that examines a `linter.analysis.subject.Subject` and yields findings.
 Check = Callable[[Any], Iterable["Finding"]]
+#: A function that says whether rules apply to a subject; the first line of its docstring says the same to users.
+When = Callable[[Any], bool]
+
+
+def every_file(_: Any) -> bool:
+    """every file"""
+    return True
 
 
 class Severity(StrEnum):
@@ -44,28 +47,23 @@ class Fix(StrEnum):
     NONE = "none"
 
 
-class Needs(StrEnum):
-    """What a rule needs besides the file; it applies only if that is given."""
+class Weights(StrEnum):
+    """What a rule uses of the weights; of those that need them, what they can say of a sample (`--payload sample`)."""
 
-    NOTHING = "nothing"
-    RUNTIMES = "a report on runtimes"
-    REFERENCE = "another file of the same model"
-    OTHER_FORMAT = "a file of another format, which a conversion reads"
-
-
-class Sampled(StrEnum):
-    """What a rule on payloads can say if only a part of each tensor was read (`--payload sample`)."""
-
+    #: It reads the header, and bytes that belong to no tensor.
+    NONE = "none"
+    #: It uses the survey of the weights if there is one, and other evidence if not.
+    IF_READ = "if they are read"
+    #: It needs them. Of a sample its findings are valid, but there may be more in the rest.
+    PART = "a part of each tensor"
     #: It uses only scales and tails, which are all read.
-    WHOLE = "whole"
-    #: Its findings are valid, but there may be more in the rest.
-    PART = "part"
+    SCALES = "scales and tails"
     #: It needs every byte of a tensor: it skips tensors that were read in part.
-    NOT = "not"
+    EVERY_BYTE = "every byte of a tensor"
     #: It reads some layers whole, so it does not apply to files on servers.
-    LOCAL = "local"
+    LAYERS = "whole layers"
     #: It reads its own positions in many tensors, so it does not apply to servers that give one range per request.
-    SPREAD = "spread"
+    POSITIONS = "positions in many tensors"
 
 
 class Stops(NamedTuple):
@@ -87,9 +85,6 @@ PLACE_UNKNOWN = Stops("header", "the start of what follows cannot be known")
 NO_DATA_START = Stops("tensors", "where the data section begins is not defined")
 DATA_MISSING = Stops("tensors", "the bytes that it refers to are not in the file")
 
-#: The files that most rules apply to.
-EVERY_FILE = "every file"
-
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 
 #: The meaning of the first letter of a code.
@@ -103,6 +98,8 @@ FAMILIES = {
     "P": "portability",
     "H": "checkpoints and other files that conversions read",
 }
+#: The family of the rules that do not apply to GGUF files.
+OTHER_FORMATS = "H"
 
 
 class Rule(NamedTuple):
@@ -111,11 +108,9 @@ class Rule(NamedTuple):
     `written` is its text as it is in the module.
 
     `provenance` names upstream issues, pull requests, tests and CVEs; `cwe` is the weakness that a careless reader has
-    here. `when` says in a few words to which files the rule applies, `payload` whether it needs the weights, which a
-    header-only run does not read. A `late` rule uses the survey of the weights if they are read, so it runs last, while
+    here. `check` is called for files that `when` accepts, and need not ask again. Rules that use `weights` run last, while
     they are being read. A file that breaks an `ambiguous` rule can be understood in more than one way, and is not
-    sanitized. `stops` says that a reader cannot continue. A rule `reads_table` if it compares another part of the file
-    with the tensor infos. `sampled` applies only to rules on payloads.
+    sanitized. `stops` says that a reader cannot continue.
 
     `fix_with` are the options of `i2s fix` that its repair needs, if they differ from those of other repairs of its
     kind; `command` is another command that repairs the file, with `{path}` and the finding's `{got}`.
@@ -131,14 +126,10 @@ class Rule(NamedTuple):
     fix_with: str = ""
     command: str = ""
     check: Check | None = None
-    when: str = EVERY_FILE
-    payload: bool = False
-    late: bool = False
-    needs: Needs = Needs.NOTHING
+    when: When = every_file
+    weights: Weights = Weights.NONE
     ambiguous: bool = False
     stops: Stops | None = None
-    reads_table: bool = False
-    sampled: Sampled = Sampled.PART
 
     @property
     def code(self) -> str:
@@ -151,6 +142,16 @@ class Rule(NamedTuple):
     @property
     def family(self) -> str:
         return self.fault.code[0]
+
+    @property
+    def applies_to(self) -> str:
+        """The files that it applies to, in a few words."""
+        return (self.when.__doc__ or "").partition("\n")[0]
+
+    @property
+    def payload(self) -> bool:
+        """Whether it needs the weights, which a header-only run does not read."""
+        return self.weights not in (Weights.NONE, Weights.IF_READ)
 
     @property
     def text(self) -> str:
@@ -172,6 +173,10 @@ class Rule(NamedTuple):
 
     def __repr__(self) -> str:
         return f"<Rule {self.code} {self.slug}: {self.severity.value}>"
+
+    def findings(self, examined: Any) -> Iterable[Finding]:
+        """What `check` finds, if it exists and the rule applies."""
+        return self.check(examined) if self.check is not None and self.when(examined) else ()
 
     def at(self, span: Span, got: Any = None, want: Any = None, **details: Any) -> Finding:
         """A finding of this rule."""
@@ -223,101 +228,8 @@ class Finding(NamedTuple):
         return table(f"{self.severity.value} {self.code}: {self.rule.title}", facts)
 
 
-class Facts(NamedTuple):
-    """The facts by which rules are selected; they are known before the module of the rule is imported.
-
-    `weakness` says whether the rule names a CWE, `checked` whether it has its own function, `general` whether it
-    applies to every file.
-    """
-
-    code: str
-    slug: str
-    severity: Severity
-    needs: Needs
-    payload: bool
-    late: bool
-    weakness: bool
-    checked: bool
-    general: bool
-
-
-def facts_of(rule: Rule) -> Facts:
-    """The facts by which a rule is selected."""
-    return Facts(
-        rule.code, rule.slug, rule.severity, rule.needs, rule.payload, rule.late, rule.cwe is not None,
-        rule.check is not None, rule.when == EVERY_FILE,
-    )  # fmt: skip
-
-
-class Registry(dict[str, "Rule"]):
-    """Every rule by its code. The module that declares a rule is imported when the rule is requested; all modules are
-    imported when the registry is iterated over.
-
-    `homes` has the module of each rule that can be imported, `places` that of each rule that was declared.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.homes: Mapping[str, str] = {}
-        self.places: dict[str, str] = {}
-        self._indexed: Mapping[str, Facts] = {}
-        self._whole = True
-
-    def attach(self, homes: Mapping[str, str], indexed: Mapping[str, Facts]) -> None:
-        """Register the modules of rules, to be imported when the rules are requested."""
-        self.homes, self._indexed, self._whole = homes, indexed, False
-
-    def facts(self) -> Iterable[Facts]:
-        """The facts of every rule, without importing further modules, in the order of the modules."""
-        known = self._indexed
-        more = [code for code in dict.keys(self) if code not in known]
-        return [*known.values(), *(facts_of(dict.__getitem__(self, code)) for code in more)] if more else known.values()
-
-    def declared(self, code: str) -> bool:
-        """Whether the module of a rule was imported and has declared it."""
-        return dict.__contains__(self, code)
-
-    def _load_all(self) -> None:
-        if not self._whole:
-            self._whole = True
-            for home in dict.fromkeys(self.homes.values()):
-                __import__(home)
-
-    def __missing__(self, code: str) -> Rule:
-        __import__(self.homes[code])  # raises KeyError for an unknown code
-        return dict.__getitem__(self, code)
-
-    def __contains__(self, code: object) -> bool:
-        return dict.__contains__(self, code) or code in self.homes
-
-    def get(self, code: str, default: Any = None) -> Any:
-        """The rule of a code; the default for an unknown code."""
-        known = code in self
-        return self[code] if known else default
-
-    def __iter__(self) -> Iterator[str]:
-        self._load_all()
-        return super().__iter__()
-
-    def __len__(self) -> int:
-        self._load_all()
-        return super().__len__()
-
-    def keys(self) -> Any:
-        self._load_all()
-        return super().keys()
-
-    def values(self) -> Any:
-        self._load_all()
-        return super().values()
-
-    def items(self) -> Any:
-        self._load_all()
-        return super().items()
-
-
-#: Every rule by its code.
-REGISTRY = Registry()
+#: Every rule by its code, once `linter.rules` is imported.
+REGISTRY: dict[str, Rule] = {}
 
 
 def rule(
@@ -327,8 +239,6 @@ def rule(
     *,
     severity: Severity = ERROR,
     clause: str,
-    payload: bool = False,
-    late: bool = False,
     **facts: Any,
 ) -> Callable[[Check], Rule]:
     """Declare the decorated function as a rule; its docstring is the rule's documentation.
@@ -339,11 +249,7 @@ def rule(
     fault = code if isinstance(code, Fault) else Fault(code, slug, message)
 
     def register(check: Check) -> Rule:
-        text = check.__doc__ or ""
-        facts["check"] = check
-        return _register(
-            check.__module__, fault, severity, clause, text, payload=payload, late=payload or late, **facts
-        )
+        return _register(Rule(fault, severity, clause, check.__doc__ or "", check=check, **facts))
 
     return register
 
@@ -353,14 +259,13 @@ def raised(fault: Fault, text: str, *, clause: str, **facts: Any) -> Rule:
 
     :param facts: other fields of `Rule`
     """
-    return _register(sys._getframe(1).f_globals["__name__"], fault, ERROR, clause, text, **facts)
+    return _register(Rule(fault, ERROR, clause, text, **facts))
 
 
-def _register(home: str, fault: Fault, severity: Severity, clause: str, text: str, **facts: Any) -> Rule:
-    if REGISTRY.declared(fault.code):
-        raise ValueError(f"rule code {fault.code} is used twice")
-    REGISTRY.places[fault.code] = home
-    made = REGISTRY[fault.code] = Rule(fault, severity, clause, text, **facts)
+def _register(made: Rule) -> Rule:
+    if made.code in REGISTRY:
+        raise ValueError(f"rule code {made.code} is used twice")
+    REGISTRY[made.code] = made
     return made
 
 

@@ -6,39 +6,37 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from peers.programs import PROGRAM
+
+import i2s_spec as i2s
+from bench import headers
+from bench.__main__ import PARTS, benchmarks_of
+from bench.measure import Claim, Contender, interleaved, ratios
+from bench.report import RESULTS, SCHEMA_VERSION, as_lines, shown_value
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def checkout() -> Iterator[None]:
-    """The benchmarks are no part of the package: they are imported from the checkout."""
-    sys.path.insert(0, str(ROOT))
-    yield
-    sys.path.remove(str(ROOT))
-
-
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "bench", *arguments]
+    command = [sys.executable, "tests/bench", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.thorough
 def test_quick_run(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
-    run = bench("container", "--quick", "--peers", str(tmp_path / "none"), "--json", str(out))
+    run = bench("container", "--quick", "--json", str(out))
     assert (run.returncode, run.stderr) == (0, "")
-    assert "@huggingface/gguf not installed" in run.stdout
-    assert "python -m bench --install" in run.stdout
+    if (reason := PROGRAM["@huggingface/gguf"].missing()) is not None:
+        assert reason in run.stdout
     assert "the same was read by all" in run.stdout
 
     result = json.loads(out.read_text())
-    assert (result["schema_version"], result["part"], result["quick"]) == (1, "container", True)
-    assert list(result["benchmarks"]) == ["read", "memory", "lint", "hostile"]
+    assert (result["schema_version"], result["part"], result["quick"]) == (2, "container", True)
+    assert list(result["benchmarks"]) == ["read", "memory", "hostile"]
     assert result["machine"]["python"] == sys.version.split()[0]
     for benchmark in result["benchmarks"].values():
         assert all(row["low"] <= row["median"] <= row["high"] for row in benchmark["rows"])
@@ -65,34 +63,28 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
 
 
 def test_result_files_are_current() -> None:
-    """Each committed result is a full run of an existing part, in the current format, on the processor of its folder.
+    """Each committed result is a full run of an existing part, in the current format, on the processor that names its file.
 
     One processor has every benchmark of a part; another may lack those that came after it was measured.
     """
-    from bench.compare import RESULTS
-    from bench.parts import PARTS, UNMEASURED, benchmarks_of
-    from bench.report import SCHEMA_VERSION
-
-    assert {path.stem for path in RESULTS.glob("*/*.json")} >= set(PARTS) - set(UNMEASURED)
-    assert not list(RESULTS.glob("*.json"))
     whole = set()
-    for path in RESULTS.glob("*/*.json"):
-        result = json.loads(path.read_text())
-        assert (result["schema_version"], result["part"], result["quick"]) == (SCHEMA_VERSION, path.stem, False)
-        assert result["machine"]["processor"] == path.parent.name
-        names = [benchmark.name for benchmark in benchmarks_of(path.stem)]
-        assert list(result["benchmarks"]) == [name for name in names if name in result["benchmarks"]]
-        if len(result["benchmarks"]) == len(names):
-            whole.add(path.stem)
-        for benchmark in result["benchmarks"].values():  # a result merged from another run names its own machine
-            assert benchmark.get("machine", result["machine"])["processor"] == path.parent.name
-    assert whole >= set(PARTS) - set(UNMEASURED)
+    for path in RESULTS.glob("*.json"):
+        parts = json.loads(path.read_text())
+        assert as_lines(parts) + "\n" == path.read_text()
+        for part, result in parts.items():
+            assert (result["schema_version"], result["part"], result["quick"]) == (SCHEMA_VERSION, part, False)
+            assert result["machine"]["processor"] == path.stem
+            names = [benchmark.name for benchmark in benchmarks_of(part)]
+            assert list(result["benchmarks"]) == [name for name in names if name in result["benchmarks"]]
+            if len(result["benchmarks"]) == len(names):
+                whole.add(part)
+            for benchmark in result["benchmarks"].values():  # a result merged from another run names its own machine
+                assert benchmark.get("machine", result["machine"])["processor"] == path.stem
+    assert whole == set(PARTS)
 
 
 @pytest.mark.thorough
 def test_header_is_that_of_the_real_model(tmp_path: Path) -> None:
-    import i2s_spec as i2s
-    from bench import headers
 
     header = headers.bitnet()
     assert header == headers.bitnet()
@@ -110,8 +102,6 @@ def test_header_is_that_of_the_real_model(tmp_path: Path) -> None:
 
 
 def test_copies_differ_in_types_and_offsets_only() -> None:
-    import i2s_spec as i2s
-    from bench import headers
 
     ours, theirs = (headers.bitnet(share=64, ternary=kind) for kind in (headers.I2_S, headers.TQ2_0))
     assert len(ours.data) == len(theirs.data)
@@ -124,8 +114,6 @@ def test_copies_differ_in_types_and_offsets_only() -> None:
 
 @pytest.mark.parametrize(("name", "keys", "tensors"), [("many_keys", 300, 0), ("many_tensors", 1, 300)])
 def test_hostile_headers_are_valid_files(name: str, keys: int, tensors: int, tmp_path: Path) -> None:
-    import i2s_spec as i2s
-    from bench import headers
 
     path = getattr(headers, name)(300).write(tmp_path / "hostile.gguf")
     with i2s.open(path) as file:
@@ -134,7 +122,6 @@ def test_hostile_headers_are_valid_files(name: str, keys: int, tensors: int, tmp
 
 
 def test_rounds_interleave_and_ratios_pair() -> None:
-    from bench.measure import Contender, interleaved, ratios
 
     order: list[str] = []
 
@@ -154,7 +141,6 @@ def test_rounds_interleave_and_ratios_pair() -> None:
 
 
 def test_claims_are_compared_with_their_bounds() -> None:
-    from bench.measure import Claim
 
     assert Claim("", (1.0, 5.0, 9.0), "x", least=5).reached is True
     assert Claim("", (1.0, 4.0, 9.0), "x", least=5).reached is False
@@ -175,58 +161,5 @@ def test_claims_are_compared_with_their_bounds() -> None:
     ],
 )
 def test_numbers_are_readable(value: float, unit: str, text: str) -> None:
-    from bench.report import shown_value
 
     assert shown_value(value, unit) == text
-
-
-def test_starts_are_those_of_the_installed_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from bench import start
-
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    assert start.entry() == ["-m", "i2s_spec"]
-    assert start.started_by(start.entry()) == "python -m i2s_spec"
-    script = tmp_path / "i2s"
-    for text, words in (
-        ("import sys\n", "the installed script"),
-        ("import re\n", "the installed script, which imports re, as pip wrote it before 25.2"),
-    ):
-        script.write_text(text)
-        assert start.entry() == [str(script)]
-        assert start.started_by([str(script)]) == words
-
-
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
-        ({}, "not installed"),
-        ({"INSTALLER": "uv\n"}, "installed from a wheel by uv"),
-        ({"INSTALLER": "uv\n", "direct_url.json": '{"dir_info": {}}'}, "installed from a wheel by uv"),
-        (
-            {
-                "INSTALLER": "uv",
-                "direct_url.json": '{"dir_info": {"editable": true}}',
-                "RECORD": "__editable__.i2s.pth,,\n",
-            },
-            "installed editable, by a plain path, by uv",
-        ),
-        (
-            {"direct_url.json": '{"dir_info": {"editable": true}}', "RECORD": "__editable___i2s_finder.py,,\n"},
-            "installed editable, by a finder of modules, by an unknown installer",
-        ),
-    ],
-)
-def test_results_say_how_the_package_is_installed(
-    files: dict[str, str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from bench import start
-
-    monkeypatch.setattr(start, "get_path", lambda name: str(tmp_path))
-    for name, text in files.items():
-        folder = tmp_path / "i2s_spec-1.0.dist-info"
-        folder.mkdir(exist_ok=True)
-        (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: i2s-spec\nVersion: 1.0\n")
-        (folder / name).write_text(text)
-    for line in files.get("RECORD", "").splitlines():  # newer readers of metadata omit files that do not exist
-        (tmp_path / line.partition(",")[0]).touch()
-    assert start.installation() == words

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def checkout() -> Iterator[None]:
-    sys.path.insert(0, str(ROOT))
-    yield
-    sys.path.remove(str(ROOT))
+from bench import __main__ as verb
+from bench import machine, measure, report
+from bench.report import RESULTS, worse
 
 
 def row(name: str, unit: str, *values: float) -> dict[str, Any]:
@@ -59,46 +52,39 @@ THEN = run(
     ],
 )  # fmt: skip
 def test_worse_results_are_named(rows: list[dict[str, Any]], claims: list[dict[str, Any]], said: list[str]) -> None:
-    from bench.compare import worse
 
     assert worse(run(rows, claims), THEN) == said
 
 
 def test_a_result_is_not_worse_than_itself() -> None:
-    from bench.compare import RESULTS, worse
 
-    paths = list(RESULTS.glob("*/*.json"))
-    for path in paths:
-        result = json.loads(path.read_text())
+    results = [result for path in RESULTS.glob("*.json") for result in json.loads(path.read_text()).values()]
+    for result in results:
         assert worse(result, result) == []
-    assert paths
+    assert results
 
 
 def test_the_command_compares_with_committed_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from bench import __main__ as verb
-    from bench import compare, machine, measure, parts
 
     slow = measure.Result("title", (), (measure.Claim("share", (0.1,), "x", least=0.75),))
-    monkeypatch.setattr(verb, "benchmarks_of", lambda part: [parts.Benchmark("b", lambda setting: slow)])
-    monkeypatch.setattr(compare, "RESULTS", tmp_path)
+    monkeypatch.setattr(verb, "benchmarks_of", lambda part: [measure.Benchmark("b", lambda setting: slow)])
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
     kind = machine.facts()["processor"]
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "codec.json").write_text("{}")
+    (tmp_path / "other.json").write_text('{"codec": {}}')
     assert verb.main(["codec", "--check"]) == 0
     assert (
         f"codec: not compared: no result of {kind} is committed; there are results of: other" in capsys.readouterr().out
     )
-    (tmp_path / kind).mkdir()
     then = {"machine": {"date": "2026-01-02"}, **run([], [claim("share", 0.9, least=0.75)])}
-    (tmp_path / kind / "codec.json").write_text(json.dumps(then))
+    (tmp_path / f"{kind}.json").write_text(json.dumps({"codec": then}))
     assert verb.main(["codec", "--check"]) == 1
     printed = capsys.readouterr().out
     assert f"codec: compared with {kind} of 2026-01-02: 1 worse\n  b: share: at best 0.10 x, was 0.90 x\n" in printed
     with pytest.raises(SystemExit):
         verb.main(["codec", "--check", "--quick"])
-    assert "--check needs a full run" in capsys.readouterr().err
+    assert "--check and --commit need a full run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -109,38 +95,50 @@ def test_the_command_compares_with_committed_results(
     ],
 )  # fmt: skip
 def test_kinds_of_processor(family: int, model: int, stepping: int, kind: str) -> None:
-    from bench import processor
 
     facts = {"vendor_id": "GenuineIntel", "cpu family": str(family), "model": str(model), "stepping": str(stepping)}
-    assert processor.kind(facts, "x86_64") == kind
-    assert processor.kind({**facts, "vendor_id": "Other"}, "x86_64") == f"other-{family}-{model}"
+    assert machine.kind(facts, "x86_64") == kind
+    assert machine.kind({**facts, "vendor_id": "Other"}, "x86_64") == f"other-{family}-{model}"
 
 
 def test_processors_with_incomplete_facts_have_a_kind() -> None:
-    from bench import processor
 
-    assert processor.kind({"CPU implementer": "0x41", "CPU part": "0xd0c"}, "aarch64") == "neoverse-n1"
-    assert processor.kind({"CPU implementer": "0x41", "CPU part": "0xfff"}, "aarch64") == "arm-fff"
-    assert processor.kind({}, "arm64") == "arm64"
+    assert machine.kind({"CPU implementer": "0x41", "CPU part": "0xd0c"}, "aarch64") == "neoverse-n1"
+    assert machine.kind({"CPU implementer": "0x41", "CPU part": "0xfff"}, "aarch64") == "arm-fff"
+    assert machine.kind({}, "arm64") == "arm64"
     assert (
-        processor.kind({"vendor_id": "AuthenticAMD", "cpu family": "?", "model": "17"}, "x86_64")
-        == "authenticamd--1-17"
+        machine.kind({"vendor_id": "AuthenticAMD", "cpu family": "?", "model": "17"}, "x86_64") == "authenticamd--1-17"
     )
 
 
 def test_types_with_a_scale_for_each_group_are_compared() -> None:
-    from bench import compare
 
-    (kind, *_) = compare.kinds("codec")
-    then = compare.committed("codec", kind)
-    assert then is not None
+    (kind, *_) = report.kinds("codec")
+    then = report.committed(kind)["codec"]
     now = json.loads(json.dumps(then))
-    assert compare.worse(now, then) == []
+    assert worse(now, then) == []
     slow = next(row for row in now["benchmarks"]["Q2_0"]["rows"] if row["name"] == "pack")
     slow |= {
         "median": slow["median"] / 2,
         "low": slow["low"] / 2,
         "high": slow["high"] / 2,
-        "values": [slow["high"] / 2],
     }
-    assert len(compare.worse(now, then)) == 1
+    assert len(worse(now, then)) == 1
+
+
+def test_results_are_committed_by_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A part that is there keeps its other benchmarks, and a later one names its machine."""
+    claims = (measure.Claim("share", (0.9,), "x", least=0.75), measure.Claim("told", (0.9,), "x"))
+    result = measure.Result("title", (), claims)
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    for name in ("a", "b"):
+        monkeypatch.setattr(verb, "benchmarks_of", lambda part, name=name: [measure.Benchmark(name, lambda _: result)])
+        assert verb.main(["codec", "--commit"]) == 0
+    (path,) = tmp_path.iterdir()
+    codec = report.committed(path.stem)["codec"]
+    assert list(codec["benchmarks"]) == ["a", "b"]
+    assert codec["benchmarks"]["b"]["machine"]["processor"] == path.stem == machine.kind()
+    assert [each["claim"] for each in codec["benchmarks"]["a"]["claims"]] == ["share"]
+    assert str(path) in capsys.readouterr().out

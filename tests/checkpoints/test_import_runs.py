@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from peers.llama_cpp import correlation, likeliest, log_probabilities, log_softmax, missing
 from tiny_checkpoints import SIZES, Maker, Tiny, bonsai, falcon_e, llama3, plain_llama
 
 import i2s_spec as i2s
@@ -16,7 +17,6 @@ from i2s_spec.checkpoints.receipt.checkpoint_forward import CheckpointForward
 from i2s_spec.checkpoints.receipt.checkpoint_witness import Witness
 from i2s_spec.checkpoints.source.checkpoint_folder import CheckpointFolder
 from i2s_spec.checkpoints.writing import tensor_plan
-from runs.llama_cpp import correlation, likeliest, log_probabilities, log_softmax, missing
 
 Floats = NDArray[Any]
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
+from mutants import kill, wrong_containers, wrong_groups, wrong_models, wrong_numbers, wrong_payloads
+from mutants.answers import DecoderAnswer, passes, same
+from mutants.mutant import Mutant
+from mutants.plain_numbers import PlainNumbers
 
+from i2s_spec.cli.specification import vectors
 from i2s_spec.cli.specification.vectors import command
-from i2s_spec.conformance.mutants import kill, wrong_payloads
-from i2s_spec.conformance.mutants.answers import DecoderAnswer, passes, same
-from i2s_spec.conformance.mutants.mutant import Mutant
-from i2s_spec.conformance.mutants.plain_numbers import PlainNumbers
 from i2s_spec.conformance.vectors import Suite, ledger
 from i2s_spec.conformance.vectors.all_vectors import drafts, suite_of
 from i2s_spec.conformance.vectors.bug_flags import FLAGS, NOT_IN_MODELS
+from i2s_spec.errors import SettingError
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES
+from i2s_spec.schema.mistakes import MISTAKES as CATALOGUE
+from i2s_spec.schema.mistakes import MODEL_MISTAKES
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +74,24 @@ def test_every_mistake_of_golden_compare_has_a_vector_or_a_reason(declared: Suit
     assert {mistake.name for mistake in MISTAKES} - flags == NOT_IN_MODELS.keys()
     assert flags == FLAGS.keys()
     assert flags == {flag for draft in drafts() for flag in draft.flags}
+
+
+def test_the_catalogue_names_every_mistake() -> None:
+    """What `golden compare` tries is the catalogue's part about models, in its order; every mutant has an entry."""
+    assert [each.mistake for each in MISTAKES] == list(MODEL_MISTAKES)
+    modules = (wrong_containers, wrong_groups, wrong_numbers, wrong_payloads)
+    mutants = [*(each for module in modules for each in module.MUTANTS), *wrong_models.all_mutants()]
+    assert {each.flag for each in mutants} == CATALOGUE.keys()
+    for mistake in CATALOGUE.values():
+        assert not mistake.bug[0].islower()
+        assert mistake.bug.endswith(".")
+
+
+def test_mutants_need_a_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(vectors, "__file__", str(tmp_path / "i2s_spec" / "cli" / "specification" / "vectors.py"))
+    for verb in ("mutants", "register"):
+        with pytest.raises(SettingError, match="not part of the installed package: clone the repository"):
+            CliRunner().invoke(command, [verb], catch_exceptions=False)
 
 
 def test_a_correct_decoder_declared_as_mutant_survives(

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from i2s_spec.codec.scale_rounding import Rounding
 from i2s_spec.convert.hugging_face.packed import (
     Convention,
     PackedWeights,
@@ -19,7 +20,6 @@ from i2s_spec.convert.hugging_face.packed import (
     stored_scale,
 )
 from i2s_spec.convert.hugging_face.safetensors import Checkpoint, write_checkpoint
-from i2s_spec.convert.tensors.encode import Rounding
 
 
 def read_packed(

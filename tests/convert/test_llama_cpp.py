@@ -1,7 +1,7 @@
 """Converted files in llama.cpp itself: an I2_S file loads there after conversion, and has the same weights.
 
 The releases from PyPI and npm are looked for in this environment (the extra `runtimes`) and in the user's cache (`python
--m runs install`). Models get token ids, so that no tokenizer affects the comparison; a separate test compares how text
+tests/peers install`). Models get token ids, so that no tokenizer affects the comparison; a separate test compares how text
 is split.
 """
 
@@ -12,12 +12,12 @@ from typing import Literal
 
 import numpy as np
 import pytest
+from peers.llama_cpp import NAMES, Name, correlation, likeliest, log_probabilities, log_softmax, missing, tokens_of
 
 import i2s_spec as i2s
 from i2s_spec.convert.tensors.convert_file import convert_file
 from i2s_spec.convert.trained.model import write_trained
 from i2s_spec.model.tokenizer.tokenizer import load_tokenizer
-from runs.llama_cpp import NAMES, Name, correlation, likeliest, log_probabilities, log_softmax, missing, tokens_of
 
 TOKENS = [5, 6, 7, 8, 100, 200, 31, 44]
 LEAST = 0.999

@@ -15,9 +15,9 @@ from examples import share
 from i2s_spec.codec import form as forms
 from i2s_spec.codec.blocks import block_native
 from i2s_spec.codec.blocks.block_shape import blocks_of
+from i2s_spec.codec.scale_rounding import ProofError
 from i2s_spec.convert.tensors import group_floats, group_scales, joined_trits, small_recodings
 from i2s_spec.convert.tensors.convert_file import FLOATS, TYPES, convert_file
-from i2s_spec.convert.tensors.encode import ProofError
 from i2s_spec.gguf.reader import File, open
 from i2s_spec.gguf.writer import Writer
 from i2s_spec.schema.block_layout import BLOCK_LAYOUTS

@@ -64,10 +64,10 @@ def test_the_card_describes_the_file(name: str) -> None:
 
 @EACH
 def test_the_readme_of_the_training_agrees_with_the_card(name: str) -> None:
-    text, about = (ROOT / "training" / "README.md").read_text(encoding="utf-8"), card(name)
+    text, about = (ROOT / "tests" / "training" / "README.md").read_text(encoding="utf-8"), card(name)
     for fact in (about["file"]["sha256"], f"{about['file']['bytes']:,}", f"{about['training']['unseen_loss']:.2f}"):
         assert fact in text, fact
-    log = [json.loads(line) for line in (ROOT / "training" / f"{name}.log.jsonl").read_text().splitlines()]
+    log = [json.loads(line) for line in (ROOT / "tests" / "training" / f"{name}.log.jsonl").read_text().splitlines()]
     assert log[-1]["unseen"] == about["training"]["unseen_loss"]
 
 
@@ -119,7 +119,7 @@ def test_the_forward_pass_gives_what_the_trained_network_gave(
 @pytest.mark.skipif(find_spec("tokenizers") is None, reason="tokenizers is not installed")
 def test_it_predicts_unseen_stories(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loss of the card, measured again by this package on some of the same stories."""
-    monkeypatch.syspath_prepend(str(ROOT / "training"))
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "training"))
     import corpus
 
     told = list(corpus.stories("unseen", 12))

@@ -15,7 +15,7 @@ import pytest
 
 import i2s_spec as i2s
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "training"
+SCRIPTS = Path(__file__).resolve().parents[1] / "training"
 
 pytestmark = [
     pytest.mark.thorough,

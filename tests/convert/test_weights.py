@@ -16,9 +16,10 @@ from i2s_spec.codec import trits as trits_module
 from i2s_spec.codec.blocks.apart_windows import fetching
 from i2s_spec.codec.form import Form
 from i2s_spec.codec.reference import dequantize, pack, unpack
+from i2s_spec.codec.scale_rounding import ProofError, rounding
 from i2s_spec.codec.trits import Trits
 from i2s_spec.convert.tensors import encode as module
-from i2s_spec.convert.tensors.encode import TARGETS, Encoder, ProofError, Recoding, rounding
+from i2s_spec.convert.tensors.encode import TARGETS, Encoder, Recoding
 from i2s_spec.schema.block_layout import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import LAYOUTS, parse
 

@@ -7,9 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
+from peers.decoders import from_record
 
 from i2s_spec.docs import checkout
 from i2s_spec.docs.annexes import decoders_page
+from i2s_spec.linter.runtimes.run_records import DecoderRun, decoders
 
 
 def rows(text: str, head: str) -> dict[str, list[str]]:
@@ -19,23 +21,19 @@ def rows(text: str, head: str) -> dict[str, list[str]]:
     return {re.sub(r"\[(.*)\]\(.*", r"\1", row[0]): row[1:] for row in cells}
 
 
-def test_ten_programs_of_others_have_a_row_and_evidence() -> None:
+def test_programs_of_others_have_a_row_and_evidence() -> None:
     text = decoders_page.page()
-    others = [record for record in decoders_page.records() if not record.own]
+    others = [run for run in decoders() if run.source]
     assert len(others) >= 8
-    for record in others:
-        about = record.header["implementation"]
-        assert about["version"]
-        assert re.fullmatch(r"\d{4}-\d\d-\d\d", record.header["date"])
-        assert f"{about['source']}, run {record.header['date']}".replace("_", "\\_") in text
-        for failed in record.failed[:12]:
-            assert f"`{failed['id']}`" in text
+    for run in others:
+        assert run.version
+        assert f"{run.source}, run {run.date}".replace("_", "\\_") in text
+        for failure in run.failures:
+            assert f"`{failure.partition(' ')[0]}`" in text
 
 
 def test_vectors_that_were_not_run_are_empty_cells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    results = tmp_path / "conformance" / "results"
-    results.mkdir(parents=True)
-    header = {"record": "header", "date": "2026-01-02", "suite_version": "1.0.0",
+    header = {"record": "header", "schema_version": 1, "date": "2026-01-02", "suite_version": "1.0.0",
               "implementation": {"name": "<x>|y", "version": "3", "source": "PyPI x 3"}}  # fmt: skip
     vector = {"record": "result", "op": "decode", "features": ["type.i2_s", "layout.x86-128"], "verdict": "valid"}
     lines = [
@@ -45,10 +43,16 @@ def test_vectors_that_were_not_run_are_empty_cells(monkeypatch: pytest.MonkeyPat
         {**vector, "id": "I2S-0003", "status": "skipped", "features": ["type.tq1_0"]},
         {**vector, "id": "I2S-0004", "status": "not run", "features": ["type.tq2_0"]},
         {**vector, "id": "I2S-0005", "op": "container", "status": "fail", "fault": "crash", "message": "it was ended"},
-        {"record": "footer"},
+        {"record": "footer", "given_up": "", "unexpected": []},
     ]
-    (results / "x.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    monkeypatch.setattr(decoders_page, "root", lambda: tmp_path)
+    (tmp_path / "x.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = DecoderRun(**from_record(tmp_path / "x.ndjson"))
+    assert (run.id, run.files["ended"], run.failures[0]) == (
+        "x",
+        ["I2S-0005"],
+        "I2S-0002 decode: row 0: every <value> is 0",
+    )
+    monkeypatch.setattr(decoders_page, "decoders", lambda: [run])
     text = decoders_page.page()
     (tensors,) = rows(text, "### Tensors and models\n\n").values()
     assert tensors == ["1 of 2", *[""] * 10]

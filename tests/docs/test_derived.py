@@ -98,7 +98,6 @@ def current(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("current")
     shutil.copytree(checkout.chapters(), folder / "spec")
     (folder / "tests").symlink_to(checkout.root() / "tests")
-    (folder / "conformance").symlink_to(checkout.root() / "conformance")
     (folder / "mkdocs.yml").write_text("")
     (folder / "i2s_spec/linter/rules").mkdir(parents=True)  # for the index of the rules
     with pytest.MonkeyPatch.context() as monkeypatch:

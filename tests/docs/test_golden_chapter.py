@@ -22,7 +22,7 @@ def test_limits() -> None:
 
 
 def test_mistakes() -> None:
-    rows = [f"| `{each.name}` | {each.says} | {each.seen or '·'} |" for each in MISTAKES]
+    rows = [f"| `{each.name}` | {each.mistake.says} | {each.mistake.seen or '·'} |" for each in MISTAKES]
     assert "\n".join(rows) in CHAPTER
 
 

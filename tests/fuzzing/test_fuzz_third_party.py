@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 from malformed_cases import broken
+from peers.programs import PROGRAM
 
 from i2s_spec.fuzzing.campaign import Campaign
 from i2s_spec.fuzzing.child import Bounds, Command
@@ -58,11 +57,10 @@ def test_the_python_package_gguf_hangs() -> None:
 
 
 def test_huggingface_gguf_of_npm() -> None:
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(cache) / "i2s-spec" / "peers"
-    if shutil.which("node") is None or not (folder / "node_modules" / "@huggingface" / "gguf").is_dir():
-        pytest.skip("@huggingface/gguf: not installed: Node.js 20 or newer, then python -m bench --install")
-    command = Command(["node", str(DECODERS / "huggingface.mjs"), str(folder), "{}"])
+    program = PROGRAM["@huggingface/gguf"]
+    if (reason := program.missing()) is not None:
+        pytest.skip(reason)
+    command = Command(["node", str(DECODERS / "huggingface.mjs"), str(program.folder), "{}"])
     names = (
         "nk_huge",
         "key_len_huge",
@@ -76,7 +74,7 @@ def test_huggingface_gguf_of_npm() -> None:
         "dup_key",
     )
     finds = found(command, DecoderPolicy(ReadDepth.HEADER), *names)
-    if '"version": "0.4.6"' in (folder / "node_modules" / "@huggingface" / "gguf" / "package.json").read_text():
+    if program.version == "0.4.6":
         assert finds == {
             ("accepts", "G101"),
             ("accepts", "G201"),

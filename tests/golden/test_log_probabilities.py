@@ -13,6 +13,8 @@ import numpy as np
 import one_process
 import pytest
 from examples import pairs
+from peers.llama_cpp import missing
+from peers.programs import PROGRAM
 
 import i2s_spec as i2s
 from i2s_spec.docs import checkout
@@ -20,8 +22,6 @@ from i2s_spec.golden import compare, record
 from i2s_spec.golden.candidates.log_probabilities import are_log_probabilities, shifted
 from i2s_spec.model.forward import Model
 from i2s_spec.model.load import load_model
-from runs.llama_cpp import missing
-from runs.programs import PROGRAM
 
 TOKENS = [1, 2, 3]
 

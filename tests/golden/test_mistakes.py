@@ -19,7 +19,7 @@ from examples import share
 
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.golden import compare, record
-from i2s_spec.golden.diagnosis.mistakes import MISTAKES, Mistake, mistakes
+from i2s_spec.golden.diagnosis.mistakes import MISTAKES, ModelMistake, mistakes
 from i2s_spec.golden.replay.summary import group_words
 from i2s_spec.model.forward import Model
 from i2s_spec.model.load import load_model
@@ -52,7 +52,7 @@ def loaded(architecture: str, **sizes: int) -> Model:
 
 @pytest.mark.parametrize("mistake", MISTAKES[::6], ids=lambda mistake: mistake.name)
 def test_a_mistake_is_named(
-    model_of: Callable[[str], Model], golden_of: Callable[[str], Path], tmp_path: Path, mistake: Mistake
+    model_of: Callable[[str], Model], golden_of: Callable[[str], Path], tmp_path: Path, mistake: ModelMistake
 ) -> None:
     """For one of the architectures on which it has an effect; they are chosen in turn."""
     turn = MISTAKES.index(mistake) % len(ARCHITECTURES)
@@ -71,14 +71,14 @@ def test_a_mistake_is_named_for_every_architecture(
     golden_of: Callable[[str], Path],
     tmp_path: Path,
     architecture: str,
-    mistake: Mistake,
+    mistake: ModelMistake,
 ) -> None:
     model = model_of(architecture)
     if wrong := mistake.apply(model):
         the_mistake_is_named(mistake, model, wrong, golden_of(architecture), tmp_path / "theirs")
 
 
-def the_mistake_is_named(mistake: Mistake, model: Model, wrong: Model, golden: Path, theirs: Path) -> None:
+def the_mistake_is_named(mistake: ModelMistake, model: Model, wrong: Model, golden: Path, theirs: Path) -> None:
     record(wrong, TOKENS, theirs)
     result = compare(golden, theirs, model=model)
     if mistake.name in TOLERATED:

@@ -1,6 +1,6 @@
 """Dumps of llama.cpp's own library against our records: correct by its numerics, otherwise with a known name.
 
-The library is that of npm's @node-llama-cpp/linux-x64 (`python -m runs install @node-llama-cpp/linux-x64`).
+The library is that of npm's @node-llama-cpp/linux-x64 (`python tests/peers install @node-llama-cpp/linux-x64`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 from examples import share
+from peers.llama_tools import Dumped, dump, missing
 
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.convert.tensors.convert_file import convert_file
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.golden import compare, record
 from i2s_spec.model.load import load_model
-from runs.llama_tools import Dumped, dump, missing
 
 REASON = missing()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from peers import llama_tools
 
 from i2s_spec.cli import cli
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.golden.records.kl_base import read_base
-from runs import llama_tools
 
 REASON = llama_tools.perplexity_missing()
 pytestmark = [pytest.mark.thorough, pytest.mark.skipif(REASON is not None, reason=str(REASON))]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from malformed_cases import CASES, SMALL, broken
 
 from i2s_spec.gguf.source import FileSource
+from i2s_spec.linter import engine
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.report_data import Totals, finding_dict
 from i2s_spec.linter.rule import REGISTRY, Severity
@@ -282,6 +283,7 @@ def test_a_rule_that_fails_does_not_stop_the_others(monkeypatch: pytest.MonkeyPa
         raise KeyError("\x1b[2J")
 
     monkeypatch.setitem(REGISTRY, "G106", REGISTRY["G106"]._replace(check=failing))
+    engine._in_order.cache_clear()
     data = broken("dup_key")
     report = lint(data)
     assert codes(report) == {"G203"}
@@ -292,6 +294,7 @@ def test_a_rule_that_fails_does_not_stop_the_others(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("I2S_DEBUG", "1")
     with pytest.raises(KeyError):
         lint(data)
+    engine._in_order.cache_clear()
 
 
 def test_details_are_made_while_the_file_is_open(tmp_path: Path) -> None:

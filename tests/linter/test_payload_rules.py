@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from malformed_cases import CASES
 
 from i2s_spec.codec import reference
 from i2s_spec.gguf.reader import File
@@ -15,7 +16,7 @@ from i2s_spec.gguf.source import BufferSource, FileSource, source_of
 from i2s_spec.inspect.survey.reading import Reading
 from i2s_spec.linter.analysis import payload_stats
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.rule import REGISTRY, Finding, Needs, Rule, Severity
+from i2s_spec.linter.rule import OTHER_FORMATS, REGISTRY, Finding, Rule, Severity, Weights
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.testing.malformed.payload import SIZE, TernaryTensor, matrix, model, scaled, trits
 from i2s_spec.testing.sample import Draft
@@ -29,7 +30,7 @@ def found(data: bytes | Path, mode: str = "full", threads: int = 1) -> list[Find
     file = File(source_of(data))
     with file:
         subject = Subject(file, None, Reading(mode, threads))  # type: ignore[arg-type]
-        return [finding for made in RULES if made.check is not None for finding in made.check(subject)]
+        return [finding for made in RULES for finding in made.findings(subject)]
 
 
 def payload_codes(data: bytes | Path, mode: str = "full") -> set[str]:
@@ -335,23 +336,19 @@ def test_all_at_once_and_one_by_one_agree(tmp_path: Path) -> None:
 # --- order of the rules ---
 
 
-ON_HEADERS = [one for one in all_rules() if one.check and not one.late and one.needs is not Needs.OTHER_FORMAT]
+ON_HEADERS = [one for one in all_rules() if one.check and one.weights is Weights.NONE and one.family != OTHER_FORMATS]
 
 
 @pytest.mark.parametrize("made", ON_HEADERS, ids=lambda one: one.code)
 def test_rules_on_the_header_do_not_wait_for_the_payloads(made: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They run while threads read the payloads; a rule that needs the survey is declared `late`, and runs after them."""
+    """They run while threads read the payloads; a rule that uses the survey declares that, and runs after them."""
 
     def asked(_: Subject) -> None:
-        raise AssertionError(f"{made.code} is not declared late, and asks for the survey")
+        raise AssertionError(f"{made.code} does not declare that it uses weights, and asks for the survey")
 
     monkeypatch.setattr(Subject, "survey", property(asked))
-    for data in (model(matrix(trits())), Draft().data, Draft("big").data):
+    own = [case.data for case in CASES.values() if case.code == made.code and not case.large]
+    for data in (model(matrix(trits())), Draft().data, Draft("big").data, *own[:1]):
         file = File(BufferSource(data))
-        assert made.check is not None
-        list(made.check(Subject(file, None, Reading("full"))))
-
-
-def test_late_rules_come_last() -> None:
-    order = [one.late for one in all_rules() if one.payload]
-    assert all(order)
+        subject = Subject(file, None, Reading("full"))
+        list(made.findings(subject))

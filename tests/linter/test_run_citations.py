@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 from builders import model_bytes
+from peers.small_files import SMALL_FILES, make
 from test_runtimes import changed, verdicts_of, without_key, without_tensor
 
 from i2s_spec.linter.engine import lint
@@ -17,7 +18,6 @@ from i2s_spec.linter.runtimes.citation import citation
 from i2s_spec.linter.runtimes.run_records import records
 from i2s_spec.linter.runtimes.verdicts import Verdict
 from i2s_spec.schema.programs.runtimes import RUNTIME, RUNTIMES, Runtime
-from runs.files import SMALL_FILES, make
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from peers.child import answer_of, cleaned
+from peers.programs import PROGRAMS, Program
+from peers.records import Recorder, as_text, wanted
+from peers.small_files import SMALL_FILES, make
 
 from i2s_spec.linter.runtimes.run_records import RECORDS_FILE, records
-from runs.child import answer_of, cleaned
-from runs.files import SMALL_FILES, make
-from runs.programs import PROGRAMS, Program
-from runs.record import Recorder, as_text, wanted
 
 ABOUT = json.loads(RECORDS_FILE.read_text(encoding="utf-8"))
 
@@ -38,7 +38,7 @@ def test_every_program_was_run_on_its_files() -> None:
 
 
 def test_files_are_what_their_commands_make(folder: Path) -> None:
-    """Where this fails because `i2s new` or `i2s convert` writes other bytes: `python -m runs make`."""
+    """Where this fails because `i2s new` or `i2s convert` writes other bytes: `python tests/peers files`."""
     recorder = Recorder(folder)
     assert ABOUT["files"] == [recorder.file(file) for file in SMALL_FILES.values()]
 
@@ -67,7 +67,7 @@ def test_programs_that_are_installed_agree(program: Program, name: str, folder: 
     if reason is not None:
         pytest.skip(reason)
     if program.name == "modelaudit":
-        pytest.skip("it takes ten seconds for a file: python -m runs make modelaudit")
+        pytest.skip("it takes ten seconds for a file: python tests/peers files modelaudit")
     record = records()[f"{program.name}/{name}"]
     answer = answer_of(program, make(folder, SMALL_FILES[name]))
     assert answer.loads == record.loads

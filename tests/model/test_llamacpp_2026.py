@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 from examples import share
+from peers.llama_cpp import correlation, likeliest, log_probabilities, log_softmax, missing
 
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.model.load import load_model
 from i2s_spec.model.numeric_profile import NUMERIC_PROFILES, NumericProfile
-from runs.llama_cpp import correlation, likeliest, log_probabilities, log_softmax, missing
 
 REASON = missing("xllamacpp")
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))

@@ -19,7 +19,7 @@ from i2s_spec.linter.analysis.checkpoint_facts import PIECE, CheckpointFacts
 from i2s_spec.linter.collection import Collection
 from i2s_spec.linter.options import Options, defaults, options_of
 from i2s_spec.linter.report_data import Report, Sample
-from i2s_spec.linter.rule import Needs, Severity, finding_of
+from i2s_spec.linter.rule import OTHER_FORMATS, Severity, finding_of
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.linter.rules.checkpoint.folder_tensors import head
 from i2s_spec.linter.rules.checkpoint.ternary_weights import code_3, not_finite
@@ -100,10 +100,8 @@ def _run(
     """
     for code in levels:
         rule = REGISTRY[code]
-        if rule.check is None:
-            continue
         try:
-            collection.add(rule.check(facts))
+            collection.add(rule.findings(facts))
         except FormatError as error:  # the file shrank while the rule ran
             report(error, error.span.path)
         except Exception as error:  # an exception in a rule is our bug; the other rules still run
@@ -128,5 +126,4 @@ def _levels(options: Options, payload: bool) -> dict[str, Severity]:
     levels = selected(
         options.profile, options.select, options.ignore, options.severity, payload=payload, other_format=True
     )
-    own = {facts.code for facts in REGISTRY.facts() if facts.needs is Needs.OTHER_FORMAT}
-    return {code: level for code, level in levels.items() if code in own or code in INDISPENSABLE}
+    return {code: level for code, level in levels.items() if code[0] == OTHER_FORMATS or code in INDISPENSABLE}

@@ -15,10 +15,11 @@ from i2s_spec.checkpoints.source.source_weights import FloatMatrix, TernaryMatri
 from i2s_spec.codec.blocks import block_native
 from i2s_spec.codec.form import FLOAT_WORDS, Form
 from i2s_spec.codec.quantization.in_order import in_order
+from i2s_spec.codec.scale_rounding import ProofError
 from i2s_spec.codec.ternary_types import BLOCK_TYPES
 from i2s_spec.codec.trits import WINDOW
 from i2s_spec.codec.weights import from_bfloat16, to_bfloat16
-from i2s_spec.convert.tensors.encode import TARGETS, Encoder, ProofError
+from i2s_spec.convert.tensors.encode import TARGETS, Encoder
 from i2s_spec.errors import counted, quote
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ def command() -> None:
 
     The decoder is reached through an adapter, a program of some 40 lines that reads requests as lines of JSON and answers
     each with one line. The tutorial "Test your decoder in ten minutes" (spec/tutorials/decoder.md) says how to write one;
-    conformance/adapters has some to begin with, in Python, C, Rust, Go and JavaScript.
+    tests/peers/adapters has some to begin with, in Python, C, Rust, Go and JavaScript.
     """
 
 

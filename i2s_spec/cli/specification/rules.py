@@ -12,7 +12,7 @@ import click
 from i2s_spec.cli.form_option import form_option
 from i2s_spec.errors import EXIT_FINDINGS, counted, quote
 from i2s_spec.linter.explain import SCHEMA_VERSION, as_dict
-from i2s_spec.linter.rule import EVERY_FILE, Rule, Severity
+from i2s_spec.linter.rule import Rule, Severity, every_file
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.linter.selection.profile import PROFILES, selected
 
@@ -72,7 +72,7 @@ def command(
     for rule in rules:
         level = levels[rule.code].value
         conditions = [
-            *([rule.when] if rule.when != EVERY_FILE else []),
+            *([rule.applies_to] if rule.when is not every_file else []),
             *(["reads the weights"] if rule.payload else []),
         ]
         condition = f"  ({'; '.join(conditions)})" if conditions else ""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module, util
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -118,14 +121,13 @@ def mutants(ctx: click.Context, every: bool) -> None:
     """Test the vectors: each decoder with one known bug must fail a vector whose flag names the bug.
 
     The table has a line for each mutant: its name, its flag, how many vectors it fails, how many of them name the bug, and
-    the first of these. The exit code is 1 where a mutant survives.
+    the first of these. The exit code is 1 where a mutant survives. The mutants are in tests/mutants of a checkout.
     """
-    from i2s_spec.conformance.mutants.kill import results, right_failures, unused
     from i2s_spec.conformance.vectors import suite
     from i2s_spec.conformance.vectors.bug_flags import NOT_IN_MODELS
 
-    vectors = suite()
-    killed = results(vectors)
+    kill, vectors = _mutants(), suite()
+    killed = kill.results(vectors)
     width = max(len(each.name) for each in killed)
     for each in killed:
         if every or not each.named:
@@ -134,13 +136,31 @@ def mutants(ctx: click.Context, every: bool) -> None:
     survivors = sum(not each.named for each in killed)
     click.echo(
         f"{counted(len(killed), 'mutant')}, {survivors} survive; "
-        f"{counted(len(right_failures(vectors)), 'vector fails', 'vectors fail')} the plain decoder"
+        f"{counted(len(kill.right_failures(vectors)), 'vector fails', 'vectors fail')} the plain decoder"
     )
-    for vector in unused(vectors, killed):
+    for vector in kill.unused(vectors, killed):
         click.echo(f"{vector.id} fails no mutant: {vector.comment}")
     for name, why in NOT_IN_MODELS.items():
         click.echo(f"{name} is not among the mutants: {why}")
     ctx.exit(1 if survivors else 0)
+
+
+def _mutants() -> Any:
+    """The module that runs the mutants, which is in a checkout and not in the installed package.
+
+    :raises SettingError: if the package does not lie in a checkout
+    """
+    folder = Path(__file__).resolve().parents[3] / "tests" / "mutants"
+    spec = util.spec_from_file_location("mutants", folder / "__init__.py", submodule_search_locations=[str(folder)])
+    if not (folder / "__init__.py").is_file() or spec is None or spec.loader is None:
+        raise SettingError(
+            "the mutants are not part of the installed package: clone the repository, and run this again after "
+            "`pip install -e .` in the clone"
+        )
+    if "mutants" not in sys.modules:
+        sys.modules["mutants"] = module = util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return import_module("mutants.kill")
 
 
 @command.command(epilog="Example:  i2s vectors package wheel --for pypi")
@@ -172,13 +192,12 @@ def package(folder: str, registry: str) -> None:
 @command.command(epilog="Example:  i2s vectors register        (in a checkout)")
 def register() -> None:
     """Give new vectors their ids (in a checkout); published ids never change, those of removed vectors are retired."""
-    from i2s_spec.conformance.mutants.kill import registered
     from i2s_spec.conformance.vectors import ledger
     from i2s_spec.gguf.atomic_file import OutputFile
 
     before = len(ledger.read())
     try:
-        lines = registered()
+        lines = _mutants().registered()
     except ValueError as error:
         raise SettingError(str(error)) from None
     with OutputFile(ledger.LEDGER, force=True) as output:

@@ -15,8 +15,9 @@ import numpy as np
 from i2s_spec.conformance.run.cases import VectorCase
 from i2s_spec.conformance.run.scoring import dtype_of
 from i2s_spec.errors import counted
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, DIGITS_PER_BYTE, BlockLayout, BlockPart, GroupScale
-from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, CodeMap, Formula, Layout, parse
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, BlockLayout
+from i2s_spec.schema.dialect import CODE_MAPS, CodeMap, Layout, parse
+from i2s_spec.schema.mistakes import MISTAKES, wrong_block_layouts, wrong_layouts
 from i2s_spec.schema.types import TAIL_BYTES
 
 if TYPE_CHECKING:
@@ -46,13 +47,13 @@ def _of_values(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> Itera
     if want.dtype.kind == "f":
         if np.array_equal(want, got, equal_nan=True):
             zeros = (want == 0) & (np.signbit(want) != np.signbit(got))
-            yield "only the sign of zeros differs" if zeros.any() else "only the bits of NaN differ"
+            yield MISTAKES["minus-zero"].answer if zeros.any() else "only the bits of NaN differ"
         if np.isnan(want).all() and not np.isnan(got).any():
             yield "a scale that is NaN was replaced"
     if want.any() and not got.any():
         yield "every value is 0"
     if np.array_equal(-want, got) and want.any():
-        yield "every sign is the other one"
+        yield MISTAKES["sign-swapped"].answer
     data = np.frombuffer(case.path.read_bytes(), np.uint8)
     factors = _trits(want), _trits(got)
     type_ = str(case.args.get("type", "i2_s")).upper().replace(".", "_")
@@ -72,7 +73,7 @@ def _of_values(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> Itera
     if len(shape) == 2 and want.size == shape[0] * shape[1]:
         matrix = want.reshape(shape[1], shape[0])
         if np.array_equal(matrix.T.reshape(-1), got):
-            yield "the matrix is transposed"
+            yield MISTAKES["transposed"].answer
 
 
 def _trits(values: NDArray[Any]) -> tuple[NDArray[np.int8], Any] | None:
@@ -86,18 +87,18 @@ def _trits(values: NDArray[Any]) -> tuple[NDArray[np.int8], Any] | None:
 def _of_scale(case: VectorCase, data: NDArray[np.uint8], want: float, got: float) -> Iterator[str]:
     """The mistake where the trits are right and the scale is not."""
     if got == 1:
-        yield "the trits are right, and the scale was not applied"
+        yield MISTAKES["scale-ignored"].answer
     if np.float32(got) == np.float32(1) / np.float32(want):
-        yield "the trits are right, and the reciprocal of the scale was applied"
-    tail = data[-TAIL_BYTES:].tobytes()
+        yield MISTAKES["scale-reciprocal"].answer
+    tail, place = data[-TAIL_BYTES:].tobytes(), MISTAKES["scale-place"].answer
     for offset in range(4, TAIL_BYTES, 4):
         if abs(float(np.frombuffer(tail, "<f4", 1, offset)[0])) == got:
-            yield f"the trits are right, and the scale was read {counted(offset, 'byte')} after its place"
+            yield place.format(place=f"{counted(offset, 'byte')} after its place")
     if abs(float(np.frombuffer(tail, ">f4", 1)[0])) == got:
-        yield "the trits are right, and the scale was read in the other byte order"
+        yield MISTAKES["scale-byte-order"].answer
     before = data[-TAIL_BYTES - 4 : -TAIL_BYTES].tobytes()
     if len(before) == 4 and abs(float(np.frombuffer(before, "<f4")[0])) == got:
-        yield "the trits are right, and the scale was read from the last bytes of the payload"
+        yield place.format(place="from the last bytes of the payload")
     yield f"the trits are right, and the scale is {got!r} for {want!r}"
 
 
@@ -108,7 +109,7 @@ def _of_payload(case: VectorCase, data: NDArray[np.uint8], want: NDArray[Any], g
     signs = got if got.dtype.kind == "i" else (_trits(got) or (None,))[0]
     if signs is None:
         return
-    for name, layout in _layouts(right):
+    for name, layout in wrong_layouts(right):
         codes = _codes(data, layout, rows, cols)
         if codes is None:
             continue
@@ -125,7 +126,7 @@ def _of_payload(case: VectorCase, data: NDArray[np.uint8], want: NDArray[Any], g
                 ]
                 if (codes == other.unused).any():
                     parts.append(
-                        f"the code {other.unused} became {unused:+d}" if unused else f"the code {other.unused} became 0"
+                        MISTAKES["code-three"].answer.format(code=other.unused, value=f"{unused:+d}" if unused else "0")
                     )
                 if any(parts) and not (
                     want.dtype.kind == "f" and not name and other is map_ and np.array_equal(np.sign(want), signs)
@@ -151,15 +152,6 @@ def _dialect(case: VectorCase) -> tuple[Layout, CodeMap]:
     return dialect.layout, CODE_MAPS.get(str(case.args.get("codes")), dialect.code_map)
 
 
-def _layouts(right: Layout) -> Iterator[tuple[str, Layout]]:
-    """The right layout, without a name, and then wrong layouts."""
-    yield "", right
-    for layout in LAYOUTS.values():
-        if layout is not right:
-            yield layout.name, layout
-    yield f"{right} with the bits from the other end", right._replace(shift_of=Formula(f"6 - ({right.shift_of.text})"))
-
-
 def _codes(data: NDArray[np.uint8], layout: Layout, rows: int, cols: int) -> NDArray[np.int64] | None:
     k = np.arange(rows * cols)
     if not k.size or rows % layout.row_block:
@@ -179,45 +171,19 @@ def _matrix(case: VectorCase, count: int) -> tuple[int, int]:
 def _of_blocks(case: VectorCase, data: NDArray[np.uint8], right: BlockLayout, got: NDArray[Any]) -> Iterator[str]:
     """Other places of codes and scales than the type's."""
     cols, rows = _matrix(case, got.size)
-    for name, layout in _block_layouts(right):
+    for name, layout in wrong_block_layouts(right):
         for fourth in (2, 0, 1, -1):
             values = _block_values(data, layout, rows, cols, fourth, got.dtype.kind == "f")
             if values is None or values.size != got.size:
                 continue
             same = values.astype(got.dtype)
             if np.array_equal(same, got, equal_nan=got.dtype.kind == "f") and (name or fourth != 2):
-                code = f"the code 3 became {fourth:+d}" if fourth != 2 and layout.coding == "bits" else ""
+                code = (
+                    MISTAKES["code-three"].answer.format(code=3, value=f"{fourth:+d}")
+                    if fourth != 2 and layout.coding == "bits"
+                    else ""
+                )
                 yield " and ".join(part for part in (name, code) if part)
-
-
-def _block_layouts(right: BlockLayout) -> Iterator[tuple[str, BlockLayout]]:
-    yield "", right
-    if right.coding == "bits":
-        turned = tuple(part._replace(place_of=Formula(f"6 - ({part.place_of.text})")) for part in right.parts)
-        yield "the codes were read from the highest bits of a byte", right._replace(parts=turned)
-        if right.scale.per == "block":
-            front = 2 if right.scale.offset == 0 else 0
-            in_order = (BlockPart(right.block, Formula(f"{front} + k // 4"), Formula("k % 4 * 2")),)
-            yield "the codes were read one after the other", right._replace(parts=in_order)
-            quarter = right.block // 4
-            planes = (BlockPart(right.block, Formula(f"{front} + k % {quarter}"), Formula(f"k // {quarter} * 2")),)
-            yield "the codes were read as four planes of a block", right._replace(parts=planes)
-    else:
-        in_order = (BlockPart(right.block, Formula(f"k // {DIGITS_PER_BYTE}"), Formula(f"k % {DIGITS_PER_BYTE}")),)
-        yield "the digits were read one after the other", right._replace(parts=in_order)
-    if right.scale.per == "block":
-        size = right.scale.nbytes
-        last = right.nbytes - size
-        offset, by = (last, -size) if right.scale.offset == 0 else (0, size)
-        moved = tuple(part._replace(byte_of=Formula(f"({part.byte_of.text}) + {by}")) for part in right.parts)
-        where = "last" if offset else "first"
-        yield (
-            f"the scale of a block was read {where} in it",
-            right._replace(parts=moved, scale=GroupScale("block", right.scale.type, offset)),
-        )
-    for other in BLOCK_LAYOUTS.values():
-        if other is not right and other.scale.per == "block" and other.nbytes != right.nbytes:
-            yield f"the bytes were read as {other}", other
 
 
 def _block_values(
@@ -265,7 +231,7 @@ def _quantized(case: VectorCase, want: bytes, got: bytes) -> str:
     right, map_ = _dialect(case)
     expected = _codes(np.frombuffer(payload, np.uint8), right, rows, cols)
     data = np.frombuffer(got[:-TAIL_BYTES], np.uint8)
-    for name, layout in _layouts(right):
+    for name, layout in wrong_layouts(right):
         codes = _codes(data, layout, rows, cols)
         for other in CODE_MAPS.values():
             if (

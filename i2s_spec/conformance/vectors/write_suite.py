@@ -88,7 +88,7 @@ def flags(made: Suite) -> dict[str, dict[str, Any]]:
     for vector in made:
         for name in vector.flags:
             flag = FLAGS[name]
-            found.setdefault(name, {"bug": flag.says, "seen": flag.seen, "vectors": []})["vectors"].append(vector.id)
+            found.setdefault(name, {"bug": flag.bug, "seen": flag.seen, "vectors": []})["vectors"].append(vector.id)
     return dict(sorted(found.items()))
 
 

@@ -21,9 +21,9 @@ import numpy as np
 
 from i2s_spec.codec.form import widened
 from i2s_spec.codec.payload_native import pack_trits, unpack_trits
+from i2s_spec.codec.scale_rounding import ProofError, Rounding, rounding
 from i2s_spec.codec.trits import WINDOW
 from i2s_spec.convert.hugging_face.safetensors import Checkpoint, NewTensor, Stored
-from i2s_spec.convert.tensors.encode import ProofError, Rounding, rounding
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.gguf.regular_file import read_regular
 from i2s_spec.schema import faults

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, Final, NamedTuple, TypeGuard
 
-from i2s_spec.convert.tensors.npy import is_shape
+from i2s_spec.codec.shape import is_shape
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile, refuse_taken
 from i2s_spec.gguf.source import CHUNK, Source, require_unchanged, source_of

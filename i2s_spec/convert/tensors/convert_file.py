@@ -33,7 +33,7 @@ from i2s_spec.schema.types import BY_NAME
 
 if TYPE_CHECKING:
     from i2s_spec.codec.form import Form
-    from i2s_spec.convert.tensors.encode import Rounding
+    from i2s_spec.codec.scale_rounding import Rounding
     from i2s_spec.convert.tensors.recodings import AnyRecoding
     from i2s_spec.convert.tensors.small_recodings import SmallRecodings
     from i2s_spec.gguf.atomic_file import Target

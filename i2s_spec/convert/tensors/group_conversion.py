@@ -11,9 +11,9 @@ from math import lcm
 from i2s_spec.codec.blocks.apart_windows import in_file_order
 from i2s_spec.codec.form import FLOAT_WORDS, Form
 from i2s_spec.codec.quantization.in_order import in_order
+from i2s_spec.codec.scale_rounding import NO_SCALES, Rounding, worst_of
 from i2s_spec.codec.ternary_types import BLOCK_TYPES
 from i2s_spec.codec.trits import Trits
-from i2s_spec.convert.tensors.encode import NO_SCALES, Rounding, worst_of
 from i2s_spec.convert.tensors.group_floats import group_weights, most_rounded
 from i2s_spec.convert.tensors.group_scales import most_changed, regrouped
 from i2s_spec.schema.block_layout import block_layout

@@ -13,7 +13,7 @@ import numpy as np
 from i2s_spec.codec.blocks import block_native
 from i2s_spec.codec.blocks.block_shape import blocks_of
 from i2s_spec.codec.form import FLOAT_WORDS, Form, widened
-from i2s_spec.convert.tensors.encode import ProofError, Rounding, rounding
+from i2s_spec.codec.scale_rounding import ProofError, Rounding, rounding
 from i2s_spec.schema.block_layout import block_layout
 from i2s_spec.schema.checks import order_prefix
 

@@ -13,7 +13,7 @@ from i2s_spec.codec.blocks import block_native
 from i2s_spec.codec.blocks.block_shape import blocks_of, rounded_scales
 from i2s_spec.codec.blocks.regroup import convert, regroup
 from i2s_spec.codec.form import Form
-from i2s_spec.convert.tensors.encode import ProofError, Rounding
+from i2s_spec.codec.scale_rounding import ProofError, Rounding
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

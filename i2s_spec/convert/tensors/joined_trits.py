@@ -11,8 +11,8 @@ from i2s_spec.codec.blocks import block_native
 from i2s_spec.codec.blocks.block_shape import blocks_of
 from i2s_spec.codec.form import FLOAT_WORDS, widened
 from i2s_spec.codec.payload_native import pack_trits, unpack_trits
+from i2s_spec.codec.scale_rounding import ProofError
 from i2s_spec.codec.ternary_types import BLOCK_TYPES
-from i2s_spec.convert.tensors.encode import ProofError
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.dialect import CODES_PER_BYTE
 from i2s_spec.schema.types import TAIL_BYTES

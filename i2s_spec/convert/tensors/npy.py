@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from i2s_spec.codec.shape import is_shape
 from i2s_spec.errors import FormatError, Span, TrustedText, counted
 from i2s_spec.gguf.atomic_file import OutputFile, refuse_taken
 from i2s_spec.gguf.source import require_unchanged, source_of
@@ -16,9 +17,6 @@ from i2s_spec.schema import faults
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-#: Most dimensions of an array.
-MOST_DIMENSIONS = 32
 
 #: Longest header of an array without fields.
 _MOST_HEADER = 1 << 14
@@ -101,13 +99,6 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
         raise
     finally:
         source.close()
-
-
-def is_shape(shape: object) -> bool:
-    """Whether an array can have a shape from a file: few dimensions, each of at most 63 bits."""
-    if not isinstance(shape, tuple | list) or len(shape) > MOST_DIMENSIONS:
-        return False
-    return all(type(length) is int and 0 <= length < 1 << 63 for length in shape)
 
 
 def _malformed(reason: str) -> FormatError:

@@ -17,8 +17,9 @@ import numpy as np
 
 from i2s_spec.codec.form import FLOAT_WORDS, TERNARY_TYPES, Form, Joined, joined_blocks, joined_floats
 from i2s_spec.codec.payload_native import count_codes, unpack_trits
+from i2s_spec.codec.scale_rounding import NO_SCALES, Rounding, rounding, worst_of
 from i2s_spec.codec.ternary_types import BLOCK_TYPES
-from i2s_spec.convert.tensors.encode import NO_SCALES, Encoder, Rounding, rounding, transcoded, worst_of
+from i2s_spec.convert.tensors.encode import Encoder, transcoded
 from i2s_spec.convert.tensors.group_floats import group_weights
 from i2s_spec.convert.tensors.group_scales import most_changed, regrouped
 from i2s_spec.convert.tensors.joined_trits import divided, encoded

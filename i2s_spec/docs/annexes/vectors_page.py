@@ -20,7 +20,7 @@ def page() -> str:
     counts = Counter((vector.op, vector.verdict) for vector in made)
     rows = [[f"`{op}`", *(str(counts[op, verdict] or "") for verdict in VERDICTS)] for op in OPS]
     found = Counter(flag for vector in made for flag in vector.flags)
-    bugs = [[f"`{name}`", FLAGS[name].says, FLAGS[name].seen, str(count)] for name, count in sorted(found.items())]
+    bugs = [[f"`{name}`", FLAGS[name].bug, FLAGS[name].seen, str(count)] for name, count in sorted(found.items())]
     text = (HERE / "INTERPRETING.md").read_text(encoding="utf-8")
     lower = "\n".join(f"#{line}" if line.startswith("#") else line for line in text.splitlines())
     parts = [

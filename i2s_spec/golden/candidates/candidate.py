@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.convert.tensors.npy import is_shape
+from i2s_spec.codec.shape import is_shape
 from i2s_spec.errors import SettingError, quote
 from i2s_spec.golden.candidates.by_operation import DumpedNode, Wanted, matched_by_operation
 from i2s_spec.golden.candidates.dumps import UNNAMED, Dump, read_dump

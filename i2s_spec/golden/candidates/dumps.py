@@ -19,8 +19,8 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 
+from i2s_spec.codec.shape import is_shape
 from i2s_spec.codec.weights import from_bfloat16
-from i2s_spec.convert.tensors.npy import is_shape
 from i2s_spec.errors import FormatError, SettingError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.regular_file import open_regular
 from i2s_spec.golden.records.eval_callback import LONGEST_LINE, read_callback_text

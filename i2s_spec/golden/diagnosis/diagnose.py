@@ -17,7 +17,7 @@ from i2s_spec.golden.candidates.candidate import only_known
 from i2s_spec.golden.diagnosis.fitted_epsilon import fitted_epsilons
 from i2s_spec.golden.diagnosis.graph_mistakes import epsilon
 from i2s_spec.golden.diagnosis.localised import nrc_diagnosis, nrc_possible
-from i2s_spec.golden.diagnosis.mistakes import MISTAKES, Mistake
+from i2s_spec.golden.diagnosis.mistakes import MISTAKES, ModelMistake
 from i2s_spec.golden.diagnosis.observation import Observation, by_pattern, factor_of
 from i2s_spec.golden.diagnosis.other_places import other_places
 from i2s_spec.golden.diagnosis.patterns import WEAK, recognized
@@ -28,6 +28,7 @@ from i2s_spec.golden.replay.result import Diagnosis
 from i2s_spec.golden.replay.tolerance import FAIL
 from i2s_spec.model.graph.taps import INTEGER_TAPS
 from i2s_spec.model.weights import Ternary
+from i2s_spec.schema.mistakes import Mistake
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,7 +62,7 @@ class Diagnoser:
         self.model = model
         self._changed: dict[str, Model | None] = {}
 
-    def changed(self, mistake: Mistake) -> Model | None:
+    def changed(self, mistake: ModelMistake) -> Model | None:
         """The model with a mistake in it; None where it makes no difference."""
         if mistake.name not in self._changed:
             try:
@@ -80,7 +81,7 @@ class Diagnoser:
                 continue
             model = self.changed(mistake)
             if model is not None:
-                yield mistake, model
+                yield mistake.mistake, model
 
     def of_replay(
         self, replayer: Replayer, replay: Replay, got: NDArray[Any], rows: int | None, only: Iterable[str] | None = None
@@ -142,11 +143,10 @@ class Diagnoser:
         own, entering = float(norms[0].settings["eps"]), np.asarray(replayer.values[norms[0].inputs[0]])
         for value in fitted_epsilons(entering, got, want, own):
             says = f"the norms used an epsilon of {value:.3g}; the file says {own:.3g}"
-            mistake = Mistake("epsilon", says, frozenset({"norm"}), epsilon(value))
-            model = mistake.apply(self.model)
+            model = epsilon(value)(self.model)
             result = attempt(model) if model is not None else None
             if result is not None and result[1] and result[0] <= OTHER_EPSILON * relative(got, want):
-                return [_diagnosis(mistake, "exactly", result[0])]
+                return [_diagnosis(Mistake("epsilon", says), "exactly", result[0])]
         return []
 
     def of_run(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import quote
-from i2s_spec.golden.diagnosis.mistakes import Mistake
+from i2s_spec.schema.mistakes import Mistake
 
 if TYPE_CHECKING:
     from i2s_spec.model.forward import Model
@@ -47,7 +47,7 @@ def _other_weights(model: Model, node: Node) -> Iterator[tuple[Mistake, Model]]:
         theirs, own = (quote(name, bare=True) for name in (each.weight, node.weight))
         says = f"the weights of {theirs} were used; those of {own} are right"
         changed = model.replace(graph=model.graph.replaced(node.name, weights=each.weights))
-        yield Mistake("weights-of-another", says, frozenset({"linear"}), lambda _: None), changed
+        yield Mistake("weights-of-another", says), changed
 
 
 def _other_cache(model: Model, node: Node) -> Iterator[tuple[Mistake, Model]]:
@@ -64,4 +64,4 @@ def _other_cache(model: Model, node: Node) -> Iterator[tuple[Mistake, Model]]:
         inputs = (*node.inputs[:at], each.name, *node.inputs[at + 1 :])
         says = f"the {what} of layer {each.layer} were used; those of layer {node.layer} are right"
         changed = model.replace(graph=model.graph.replaced(node.name, inputs=inputs))
-        yield Mistake(f"{what}-of-another-layer", says, frozenset({node.op}), lambda _: None), changed
+        yield Mistake(f"{what}-of-another-layer", says), changed

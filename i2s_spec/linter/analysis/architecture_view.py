@@ -96,9 +96,15 @@ class ArchitectureView:
         return any(MODEL_NAME.match(name) for name in names)
 
     @cached_property
-    def model(self) -> Architecture | None:
-        """The architecture, if the file is a model and its architecture is declared."""
-        return self.architecture if self.architecture is not None and self.holds_model else None
+    def is_declared(self) -> bool:
+        """Whether the file is a model of a declared architecture."""
+        return self.architecture is not None and self.holds_model
+
+    @property
+    def model(self) -> Architecture:
+        """The architecture of a file that `is_declared`."""
+        assert self.architecture is not None
+        return self.architecture
 
     @cached_property
     def in_parts(self) -> bool:
@@ -113,7 +119,7 @@ class ArchitectureView:
     @cached_property
     def rows(self) -> list[Row]:
         """Every tensor with its declaration; empty if the file is no model of a declared architecture."""
-        if self.model is None:
+        if not self.is_declared:
             return []
         rows = []
         for tensor in self.file.tensors.rows:
@@ -131,7 +137,7 @@ class ArchitectureView:
         tokenizers than are declared here, and new ones every month, so no finding that depends on such a list is
         reported for them.
         """
-        if self.model is None:
+        if not self.is_declared:
             return False
         if self.model.is_bitnet or any(row.is_ternary for row in self.rows):
             return True
@@ -158,7 +164,7 @@ class ArchitectureView:
         A layer without tensors is missing as a whole, which another rule reports; for one part of a split file the
         result is empty.
         """
-        if self.model is None or self.h is None or self.in_parts or not self.is_bitnet:
+        if self.h is None or self.in_parts or not self.is_bitnet:
             return []
         wanted = []
         for spec, layer in self.model.specs(self.h):
@@ -200,7 +206,7 @@ class ArchitectureView:
     @cached_property
     def h(self) -> Hyperparameters | None:
         """The sizes of the model, or None if the metadata do not give them; a rule on metadata then says why."""
-        if self.model is None:
+        if not self.is_declared:
             return None
         metadata: dict[str, Any] = {}
         for name in self.keys.places:

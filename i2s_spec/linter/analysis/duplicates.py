@@ -32,8 +32,7 @@ class DuplicatePayload(NamedTuple):
 def duplicate_payloads(subject: Subject) -> list[DuplicatePayload]:
     """Each tensor with the payload of an earlier one, and the first tensor that has it; every byte was compared."""
     survey, anomalies = subject.survey, payload_anomalies(subject)
-    if survey is None or anomalies is None:
-        return []
+    assert survey is not None
     skipped = {*anomalies.constant, *anomalies.floats}
     groups: dict[tuple[int, int], list[int]] = {}
     for place in anomalies.placed:

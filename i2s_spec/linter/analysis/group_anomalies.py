@@ -42,11 +42,9 @@ class GroupAnomalies:
 
 
 @analysis
-def group_anomalies(subject: Subject) -> GroupAnomalies | None:
-    """The anomalies that rules on groups report; None if payloads are not read."""
-    survey = subject.survey
-    if survey is None:
-        return None
+def group_anomalies(subject: Subject) -> GroupAnomalies:
+    """The anomalies that rules on groups report; the payloads must be read."""
+    survey = subject.payloads
     found, odd = GroupAnomalies(), extent_anomalies(subject).rows
     found.row_scales.update(_odd_row_scales(subject))
     for place in sorted((*survey.anomalous_groups(_plain), *found.row_scales)):
@@ -76,8 +74,7 @@ def _odd_row_scales(subject: Subject) -> Iterator[tuple[int, Groups]]:
 
     They are read once more, a few megabytes at a time; few files have any.
     """
-    survey, file = subject.survey, subject.file
-    assert survey is not None
+    survey, file = subject.payloads, subject.file
     layout = ROW_SCALES_APART
     for place in survey.others_of(layout.type.number):
         other = survey.others[place]
@@ -103,10 +100,8 @@ def _odd_row_scales(subject: Subject) -> Iterator[tuple[int, Groups]]:
 
 def odd_groups(subject: Subject, topic: str) -> Iterator[tuple["OtherSurvey", Groups, BlockLayout]]:
     """The tensors of a topic, with the survey and the positions of their groups."""
-    verdict, survey = group_anomalies(subject), subject.survey
-    for place in getattr(verdict, topic) if verdict is not None else ():
-        assert survey is not None
-        assert verdict is not None
+    verdict, survey = group_anomalies(subject), subject.payloads
+    for place in getattr(verdict, topic):
         other = survey.others[place]
         groups = verdict.row_scales.get(place, other.groups)
         assert groups is not None

@@ -80,16 +80,6 @@ class PayloadAnomalies:
         #: Positions of tensors whose payload and tail are in place: the rules on scales examine these.
         self.placed = array("q")
 
-    @property
-    def concern_codes(self) -> bool:
-        """Whether rules on codes, or on values that are not finite, have something to report."""
-        return any(
-            (
-                self.unused, self.foreign, self.floats, self.constant, self.few_zeros, self.mostly_zeros, self.uncommon,
-                self.lopsided, self.regions, self.ends, self.not_finite,
-            )
-        )  # fmt: skip
-
 
 @analysis
 def compared(subject: Subject) -> bool:
@@ -99,12 +89,11 @@ def compared(subject: Subject) -> bool:
 
 
 @analysis
-def payload_anomalies(subject: Subject) -> PayloadAnomalies | None:
-    """The anomalies that rules on payloads report; None if payloads are not read."""
-    survey = subject.survey
+def payload_anomalies(subject: Subject) -> PayloadAnomalies:
+    """The anomalies that rules on payloads report; none if payloads are not read."""
+    found, survey = PayloadAnomalies(), subject.survey
     if survey is None:
-        return None
-    found = PayloadAnomalies()
+        return found
     odd = extent_anomalies(subject).rows  # the extent does not fit the size; the rules on extents report it
     found.placed.extend(place for place, row in enumerate(survey.rows) if row not in odd)
     for place in survey.anomalous(_plain, min(REGION, END)):

@@ -53,9 +53,7 @@ def scales(subject: Subject) -> Iterator[tuple[int, float]]:
 
 @analysis
 def _scales(subject: Subject) -> Scales:
-    anomalies, survey = payload_anomalies(subject), subject.survey
-    if anomalies is None or survey is None:
-        return [], []
+    anomalies, survey = payload_anomalies(subject), subject.payloads
     swapped = 0
     found: Scales = (array("q", anomalies.placed), array("d"))
     other: ByteOrder = "big" if subject.file.byte_order == "little" else "little"
@@ -75,10 +73,9 @@ def usual(scale: float) -> bool:
 
 def odd(subject: Subject, kind: str) -> Iterator[tuple[int, TensorSurvey]]:
     """The tensors whose scale has one kind of oddness; each scale has at most one kind."""
-    survey = subject.survey
-    if survey is not None:
-        for place in odd_scales(subject).kinds.get(kind, ()):
-            yield place, survey[place]
+    survey = subject.payloads
+    for place in odd_scales(subject).kinds.get(kind, ()):
+        yield place, survey[place]
 
 
 class OddScales(NamedTuple):
@@ -91,10 +88,8 @@ class OddScales(NamedTuple):
 @analysis
 def odd_scales(subject: Subject) -> OddScales:
     """Every odd scale of a file; each has at most one kind of oddness."""
-    survey = subject.survey
+    survey = subject.payloads
     kinds: dict[str, list[int]] = {}
-    if survey is None:
-        return OddScales(kinds, {})
     low, high = USUAL
     for place, scale in scales(subject):
         if not low <= scale <= high and (found := kind_of(scale)) is not None:
@@ -169,8 +164,7 @@ def halves(head: bytes) -> tuple[float, float]:
 
 def groups(subject: Subject) -> dict[bytes, Scales]:
     """Positions and scales of tensors, by name without the layer number."""
-    survey = subject.survey
-    assert survey is not None
+    survey = subject.payloads
     groups: dict[bytes, Scales] = {}
     for place, scale in scales(subject):
         named = in_layer(subject.name(survey.row(place)))
@@ -224,10 +218,8 @@ def _factor(one: float, other: float) -> float:
 
 @analysis
 def stale_tails(subject: Subject) -> Leftovers | None:
-    """The contents of the 28 bytes after the scales; None if payloads are not read, or if all those bytes are zeros."""
-    anomalies, survey = payload_anomalies(subject), subject.survey
-    if anomalies is None or survey is None:
-        return None
+    """The contents of the 28 bytes after the scales; None if all those bytes are zeros."""
+    anomalies, survey = payload_anomalies(subject), subject.payloads
     if not any(survey.tail(place)[SCALE_BYTES:].strip(b"\0") for place in anomalies.placed):
         return None
     from i2s_spec.inspect.leftovers import leftovers

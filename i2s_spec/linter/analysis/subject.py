@@ -88,6 +88,8 @@ class Subject:
         self.weights = weights
         #: Whether to ignore what the GGUF document allows, even if no loader accepts it (profile `spec`).
         self.by_document = False
+        #: Whether to report what runtimes do with the file.
+        self.runtimes_requested = False
         #: How many rules are checked for the file, and how many rules of the profile are not.
         self.asked = self.ignored = 0
         self.results: dict[Callable[[Subject], Any], Any] = {}  # of each `analysis`
@@ -194,6 +196,12 @@ class Subject:
             return self.surveying.result()
         finally:
             self.end()
+
+    @property
+    def payloads(self) -> Survey:
+        """The survey of a file whose payloads are read, as the condition of a rule on them says."""
+        assert self.survey is not None
+        return self.survey
 
     def key_names(self) -> Iterator[tuple[int, bytes]]:
         """Index and name of every key-value that could be read."""

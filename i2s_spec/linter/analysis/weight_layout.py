@@ -8,10 +8,10 @@ canonical map is assumed, and the work is repeated if the codes show another one
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.errors import FormatError
+from i2s_spec.linter.analysis.conditions import layers_read
 from i2s_spec.linter.analysis.subject import Subject, analysis
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 #: Most bytes of payloads for which every layer is examined, and the number of layers for larger files.
 SMALL: Final = 1 << 24
 LAYERS: Final = 2
-#: Most tensors that are searched for a matrix of a layer.
-LOOKED_AT: Final = 1000
 
 
 class Ahead(NamedTuple):
@@ -40,9 +38,7 @@ def layout_ahead(subject: Subject) -> Ahead | None:
     reader = subject.surveying
     if reader is None or reader.i2s_bytes_in_work <= SMALL:
         return None
-    if subject.reading.mode != "full" or subject.weights is not None:
-        return None
-    if subject.file.fault is not None or not _has_layers(subject):
+    if subject.reading.mode != "full" or not layers_read(subject):
         return None
     from i2s_spec.inspect.evidence.layout_evidence import layout_evidence
     from i2s_spec.schema.dialect import CANONICAL
@@ -53,24 +49,10 @@ def layout_ahead(subject: Subject) -> Ahead | None:
         return None
 
 
-def _has_layers(subject: Subject) -> bool:
-    """Whether a tensor's name is that of a matrix with a role in a layer."""
-    return any(_is_in_layer(subject.name(row)) for row, _ in islice(subject.i2s(), LOOKED_AT))
-
-
-def _is_in_layer(name: bytes) -> bool:
-    layer, _, role = name[4:].partition(b".")
-    return name.startswith(b"blk.") and layer.isdigit() and role.startswith((b"attn_", b"ffn_"))
-
-
 @analysis
 def weight_layout(subject: Subject) -> LayoutEvidence | None:
     """The evidence; None if payloads are not read, a reference is better evidence, or no tensor has a role in a layer."""
-    if subject.reading.mode == "none" or subject.weights is not None or subject.file.fault is not None:
-        return None
-    if subject.reading.mode == "sample" and subject.on_server:
-        return None
-    if not _has_layers(subject):
+    if not layers_read(subject):
         return None
     survey = subject.survey
     if survey is None or not len(survey):

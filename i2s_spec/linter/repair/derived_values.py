@@ -37,7 +37,7 @@ def derived(known: ArchitectureView, name: str) -> Derived:
     :raises Undecided: if there is no such value, or more than one
     """
     rule = _RULES.get(name.removeprefix(f"{known.name}."))
-    if known.model is None or rule is None:
+    if not known.is_declared or rule is None:
         raise Undecided("nothing in the file says what it must be; the config.json that the model came with does")
     return rule(known)
 
@@ -51,7 +51,7 @@ def head_width(known: ArchitectureView) -> int:
     if isinstance(stated, int) and stated > 0:
         return stated
     rope = known.keys.own("rope.dimension_count")
-    if known.model is not None and known.model.whole_head_rope and isinstance(rope, int) and rope > 0:
+    if known.is_declared and known.model.whole_head_rope and isinstance(rope, int) and rope > 0:
         return rope
     raise Undecided("nothing in the file says how wide a head is")
 

@@ -70,10 +70,10 @@ class Workspace:
 
         :raises TooManyFindings: after the first `MOST_REPAIRED` of them, if there are more
         """
-        check = REGISTRY[code].check
-        if check is not None:
+        rule = REGISTRY[code]
+        if rule.check is not None:
             first: Finding | None = None
-            for count, finding in enumerate(check(self.subject)):
+            for count, finding in enumerate(rule.findings(self.subject)):
                 first = first or finding
                 if count == MOST_REPAIRED:
                     raise TooManyFindings(code, first.span)

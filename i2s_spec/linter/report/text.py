@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from i2s_spec.errors import counted
+from i2s_spec.linter.analysis.conditions import runtimes_requested
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.examined import examined, sentence
 from i2s_spec.linter.report_data import FileReport, Totals, ok_words
-from i2s_spec.linter.rule import REGISTRY, Needs, Severity
+from i2s_spec.linter.rule import REGISTRY, Severity
 
 #: Columns of a dump of 16 bytes with an address of up to eight digits.
 WIDE = 80
@@ -212,7 +213,7 @@ def _in_table(finding: Mapping[str, Any], file_report: FileReport) -> bool:
     if finding["severity"] != "note" or not file_report.get("runtimes"):
         return False
     rule = REGISTRY.get(finding["code"])
-    return rule is not None and rule.needs is Needs.RUNTIMES
+    return rule is not None and rule.when is runtimes_requested
 
 
 def _counts(counts: Mapping[str, int] | Totals) -> str:

@@ -1,7 +1,7 @@
-"""This module reads the records of runs: what programs printed and computed when they were run on small files.
+"""The table of runs of other programs: what they printed and computed for small files, and their answers to the vectors.
 
-`python -m runs make` writes them to `records.json`; `records.schema.json` describes it. A fact that a run shows is
-cited as `run PROGRAM/FILE`. `--runtimes` makes no statement about a program without a record or a source.
+`python tests/peers` in a checkout writes it to `records.json`; `records.schema.json` describes it. A fact that a run
+shows is cited as `run PROGRAM/FILE`. `--runtimes` makes no statement about a program without a record or a source.
 """
 
 from __future__ import annotations
@@ -86,10 +86,45 @@ class RunRecord(NamedTuple):
         return RUN_PREFIX + self.id
 
 
+class DecoderRun(NamedTuple):
+    """A run of an implementation on the test vectors, as counts: a pair is the number of right answers and of all.
+
+    :param source: package and version, empty for an adapter that was written from the text
+    :param counts: vectors by the name of their status
+    :param files: `sound` and `malformed` files as pairs, and `ended`, ids of vectors at which it crashed or hung; empty
+        unless it reads files
+    :param tensors: a pair for each layout and type, by the feature of the vectors
+    :param models: the pair for forward passes
+    :param failures: the first failures, each as id, operation and first difference
+    """
+
+    id: str
+    name: str
+    version: str
+    source: str
+    date: str
+    suite_version: str
+    counts: dict[str, int]
+    files: dict[str, list[Any]]
+    tensors: dict[str, list[int]]
+    models: list[int]
+    failures: list[str]
+
+
+def _table() -> dict[str, Any]:
+    about: dict[str, Any] = json.loads(RECORDS_FILE.read_text(encoding="utf-8"))
+    return about
+
+
+def decoders() -> list[DecoderRun]:
+    """The runs on test vectors, in the order of the file."""
+    return [DecoderRun(**each) for each in _table()["decoders"]]
+
+
 @cache
 def records() -> dict[str, RunRecord]:
     """All records, by their ids."""
-    about: dict[str, Any] = json.loads(RECORDS_FILE.read_text(encoding="utf-8"))
+    about = _table()
     files = {
         each["name"]: TriedFile(
             each["name"], tuple(each["commands"]), each["sha256"], each["bytes"], each["architecture"],

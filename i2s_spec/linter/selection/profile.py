@@ -12,7 +12,8 @@ from typing import NamedTuple, get_args
 
 from i2s_spec.errors import quote
 from i2s_spec.inspect.survey.reading import Mode
-from i2s_spec.linter.rule import Facts, Needs, Severity
+from i2s_spec.linter.analysis.conditions import compared_with_reference, runtimes_requested
+from i2s_spec.linter.rule import OTHER_FORMATS, Rule, Severity, When
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import faults
 
@@ -105,31 +106,32 @@ def selected(
     """
     base, wanted, unwanted = profile_named(profile), _prefixes(select), _prefixes(ignore)
     levels = {_prefix(name): _severity(level) for name, level in (severity or {}).items()}
-    evidence = {Needs.NOTHING: True, Needs.RUNTIMES: runtimes, Needs.REFERENCE: reference}
-    evidence[Needs.OTHER_FORMAT] = other_format
+    requested: dict[When, bool] = {runtimes_requested: runtimes, compared_with_reference: reference}
     in_force: dict[str, Severity] = {}
     as_declared = not levels and not base.promote
     every_rule = not wanted and not unwanted and base.has_every_rule
-    for rule in REGISTRY.facts():
+    for rule in REGISTRY.values():
         code, level = rule.code, rule.severity if as_declared else _level(rule, base, levels)
         if code not in INDISPENSABLE:
-            if not evidence[rule.needs] or (rule.payload and not payload):
+            if not requested.get(rule.when, True) or (rule.payload and not payload):
+                continue
+            if rule.family == OTHER_FORMATS and not other_format:
                 continue
             if every_rule:
                 applies = True
             elif wanted:
-                applies = _fit(code, wanted) > _fit(code, unwanted) or (not rule.checked and _fit(code, unwanted) < 0)
+                applies = _fit(code, wanted) > _fit(code, unwanted) or (rule.check is None and _fit(code, unwanted) < 0)
             else:
-                applies = _fit(code, unwanted) < 0 and (not rule.checked or _belongs(rule, level, base))
+                applies = _fit(code, unwanted) < 0 and (rule.check is None or _belongs(rule, level, base))
             if not applies:
                 continue
         in_force[code] = level
     return in_force
 
 
-def _belongs(rule: Facts, level: Severity, profile: Profile) -> bool:
+def _belongs(rule: Rule, level: Severity, profile: Profile) -> bool:
     """Whether a rule is one of a profile's."""
-    if not rule.code.startswith(profile.select) and not (profile.weaknesses and rule.weakness):
+    if not rule.code.startswith(profile.select) and not (profile.weaknesses and rule.cwe is not None):
         return False
     if profile.least is not Severity.NOTE and level.rank < profile.least.rank:
         return False
@@ -147,14 +149,14 @@ def suppressed_codes(reasons: Mapping[str, str]) -> dict[str, str]:
         return {}
     by_prefix = {_prefix(name): reason for name, reason in reasons.items()}
     found: dict[str, str] = {}
-    for code in (rule.code for rule in REGISTRY.facts()):
+    for code in REGISTRY:
         length = _fit(code, by_prefix)
         if length >= 0 and code not in INDISPENSABLE:
             found[code] = by_prefix[code[:length]]
     return found
 
 
-def _level(rule: Facts, base: Profile, levels: Mapping[str, Severity]) -> Severity:
+def _level(rule: Rule, base: Profile, levels: Mapping[str, Severity]) -> Severity:
     """The severity of a rule: from the caller, else from the profile, else from the rule itself."""
     if levels:
         fitting = [prefix for prefix in levels if rule.code.startswith(prefix)]
@@ -183,9 +185,9 @@ def _prefix(name: str) -> str:
     :raises ValueError: if no rule matches
     """
     upper = name.strip().upper()
-    if upper and any(rule.code.startswith(upper) for rule in REGISTRY.facts()):
+    if upper and any(code.startswith(upper) for code in REGISTRY):
         return upper
-    for rule in REGISTRY.facts():
+    for rule in REGISTRY.values():
         if rule.slug == name.strip().lower():
             return rule.code
     raise ValueError(f"no rule has a code that begins with {quote(name)}, or that slug; `i2s rules` lists them all")

@@ -28,7 +28,7 @@ from i2s_spec.linter.report.examined import examined
 from i2s_spec.linter.report.proof import proof
 from i2s_spec.linter.report.repeated import repeated
 from i2s_spec.linter.report_data import Totals
-from i2s_spec.linter.rule import REGISTRY
+from i2s_spec.linter.rule import REGISTRY, every_file
 from i2s_spec.linter.selection.baseline import Baseline
 from i2s_spec.schema import faults
 from i2s_spec.schema.types import ValueType
@@ -116,7 +116,7 @@ def test_a_verdict_says_what_was_checked() -> None:
     assert f"; {int(asked) + int(ignored)} rules checked," in line()
     # Rules about servers, tokens of a text and checkpoints do not apply to a local GGUF file.
     everything = set(defaults().levels)
-    never = {code for code in everything if REGISTRY[code].check is None and REGISTRY[code].when != "every file"}
+    never = {code for code in everything if REGISTRY[code].check is None and REGISTRY[code].when is not every_file}
     assert {"T901", "M901"} <= never
     assert asked_of(line()) == len(everything - never - faults.REMOTE)
     left = asked_of(line(ignore=("M9", "S103"))), asked_of(line())

@@ -36,11 +36,10 @@ class Compared(NamedTuple):
 
 
 @analysis
-def compared(subject: Subject) -> Compared | None:
-    """The result for a file; None without a reference, or where the positions of the tensors are not known."""
-    weights, survey, reading = subject.weights, subject.survey, subject.reading
-    if weights is None or survey is None:
-        return None
+def compared(subject: Subject) -> Compared:
+    """The result for a file that has a reference and whose payloads are read."""
+    weights, survey, reading = subject.weights, subject.payloads, subject.reading
+    assert weights is not None
     from i2s_spec.inspect.compare.small_tensors import parts
     from i2s_spec.linter.reference import comparison
     from i2s_spec.schema.dialect import parse

@@ -29,11 +29,10 @@ class FloatsCompared(NamedTuple):
 
 
 @analysis
-def compared_floats(subject: Subject) -> FloatsCompared | None:
-    """The result for tensors that are not I2_S; None without a reference, or where tensor positions are not known."""
+def compared_floats(subject: Subject) -> FloatsCompared:
+    """The result for tensors that are not I2_S, in a file that has a reference."""
     weights = subject.weights
-    if weights is None or subject.survey is None:
-        return None
+    assert weights is not None
     from i2s_spec.linter.analysis.against_reference.float_comparison import differs
     from i2s_spec.linter.reference.comparison import Budget
 

@@ -80,7 +80,6 @@ def published_rope_base(workspace: Workspace) -> Iterator[Outcome]:
     """Right for the published models and their fine-tunes, unless their makers changed it (clause 3.4)."""
     known = architecture_view(workspace.subject)
     for finding in workspace.findings("M010"):
-        assert known.model is not None
         assert known.model.rope_base is not None
         name = f"{known.name}.rope.freq_base"
         if any(key.endswith(b".rope.freq_base") for _, key in workspace.subject.key_names()):

@@ -130,7 +130,7 @@ def other_graph(workspace: Workspace) -> Iterator[Outcome]:
     """Only the model's config.json shows which is right, so the repair must be selected by its code (clause 4.3)."""
     known = architecture_view(workspace.subject)
     for finding in workspace.findings("M117"):
-        if known.model is not None and known.model.other_activation is not None:
+        if known.is_declared and known.model.other_activation is not None:
             yield _as_architecture(workspace, finding, known, known.model.other_activation)
 
 

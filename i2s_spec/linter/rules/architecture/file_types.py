@@ -6,6 +6,7 @@ from typing import Final
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
+from i2s_spec.linter.analysis.conditions import declared_models
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema.architectures import keys
@@ -29,11 +30,28 @@ def _commonest(known: ArchitectureView) -> tuple[str, int, int] | None:
 def _stated(known: ArchitectureView) -> tuple[int, Span] | None:
     """`general.file_type` and its position; None if it is missing, or a rule on types reports it."""
     value = known.keys.value(_FILE_TYPE)
-    return (value, known.keys.value_span(_FILE_TYPE)) if known.model is not None and isinstance(value, int) else None
+    return (value, known.keys.value_span(_FILE_TYPE)) if isinstance(value, int) else None
+
+
+def _unusual(known: ArchitectureView) -> bool:
+    """Whether file type and projections are known, and are no usual pair."""
+    stated, common = _stated(known), _commonest(known)
+    return stated is not None and common is not None and (stated[0], common[0]) not in keys.USUAL_FILE_TYPES
+
+
+def of_ambiguous_number(subject: Subject) -> bool:
+    """models whose file_type means different things to different forks"""
+    known = architecture_view(subject)
+    stated = _stated(known) if known.is_declared and _unusual(known) else None
+    if stated is None:
+        return False
+    from i2s_spec.schema import numbers
+
+    return len(numbers.file_types(stated[0])) > 1
 
 
 @rule("M030", "file-type-contents", "general.file_type is {got} ({meaning}), and {count} of {total} projections are {kind}: "
-      "{want}", severity=WARNING, clause="3.1", fix=Fix.SAFE, when="models of a declared architecture",
+      "{want}", severity=WARNING, clause="3.1", fix=Fix.SAFE, when=declared_models,
       provenance=("microsoft/BitNet#621", "microsoft/BitNet#620"))  # fmt: skip
 def file_type_contents(subject: Subject) -> Iterator[Finding]:
     """general.file_type names another type than most projections have.
@@ -75,7 +93,7 @@ def file_type_contents(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M031", "file-type-collision", "general.file_type is {got}: {meaning}; the tensors are {kind}", severity=NOTE,
-      clause="3.1", when="models whose file_type means different things to different forks",
+      clause="3.1", when=of_ambiguous_number,
       provenance=("microsoft/BitNet#620",))  # fmt: skip
 def file_type_collision(subject: Subject) -> Iterator[Finding]:
     """general.file_type is a number that several forks use for different types.
@@ -90,14 +108,11 @@ def file_type_collision(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     stated, common = _stated(known), _commonest(known)
-    if stated is None or common is None or (stated[0], common[0]) in keys.USUAL_FILE_TYPES:
-        return
+    assert stated is not None
+    assert common is not None
     from i2s_spec.schema import numbers
 
     value, span = stated
-    meanings = numbers.file_types(value)
-    if len(meanings) < 2 or not known.is_ternary:
-        return
-    if any(common[0] in meaning.tensors for meaning in meanings):
+    if known.is_ternary and any(common[0] in meaning.tensors for meaning in numbers.file_types(value)):
         words = TrustedText(numbers.file_type_words(value))
         yield file_type_collision.at(span, got=value, meaning=words, kind=TrustedText(common[0]))

@@ -1,19 +1,27 @@
 """Rules about the sizes and numbers that metadata give a model."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from math import isfinite
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import TrustedText
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
-from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.analysis.conditions import (
+    declared_models,
+    ternary_by_type_or_key,
+    ternary_embedding_models,
+    ternary_models,
+)
+from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema.architectures.keys import HEAD_GROUPS, HEADS, KEY_VALUE, LAYER_ARRAY, ROPE_DIMENSIONS, Key
 from i2s_spec.schema.checks import KEY_COUNT_SPAN
 from i2s_spec.schema.types import ValueType
 
-MODELS: Final = "models of a declared architecture"
-TERNARY: Final = "models of a declared architecture that are ternary, or say so"
+if TYPE_CHECKING:
+    from i2s_spec.schema.programs.releases import Release
 
 
 def _words(value: Any) -> Any:
@@ -23,13 +31,12 @@ def _words(value: Any) -> Any:
 
 def _usable_values(known: ArchitectureView) -> Iterator[tuple[Key, Any]]:
     """The keys of sizes and of the graph that have a usable value, with the value."""
-    if known.model is not None:
-        for name in known.keys.places:
-            key = known.model.keys.get(name)
-            if key is not None and name.startswith(f"{known.name}."):
-                value = known.keys.value(name)
-                if value is not None:
-                    yield key, value
+    for name in known.keys.places:
+        key = known.model.keys.get(name)
+        if key is not None and name.startswith(f"{known.name}."):
+            value = known.keys.value(name)
+            if value is not None:
+                yield key, value
 
 
 #: The default of loaders if rope.freq_base is missing.
@@ -54,7 +61,7 @@ def _impossible(key: Key, value: Any) -> tuple[Any, str] | None:
     return None
 
 
-@rule(KEY_VALUE, clause="3.2", fix=Fix.UNSAFE, cwe=1284, when=MODELS,
+@rule(KEY_VALUE, clause="3.2", fix=Fix.UNSAFE, cwe=1284, when=declared_models,
       provenance=("CVE-2024-8063", "ggml-org/llama.cpp#25821"))  # fmt: skip
 def key_value(subject: Subject) -> Iterator[Finding]:
     """A key has a value that is impossible for any model.
@@ -76,7 +83,7 @@ def key_value(subject: Subject) -> Iterator[Finding]:
             )
 
 
-@rule(LAYER_ARRAY, clause="3.2", fix=Fix.UNSAFE, cwe=125, when=MODELS)
+@rule(LAYER_ARRAY, clause="3.2", fix=Fix.UNSAFE, cwe=125, when=declared_models)
 def layer_array_length(subject: Subject) -> Iterator[Finding]:
     """The length of an array with one number for each layer is not the number of layers.
 
@@ -88,7 +95,7 @@ def layer_array_length(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     layers = known.keys.own("block_count")
-    if known.model is None or not isinstance(layers, int):
+    if not isinstance(layers, int):
         return
     for key in known.model.keys.values():
         if len(key.types) > 1 and key.types[0] == "u32" and known.keys.has(key.name):
@@ -106,7 +113,7 @@ def _each(value: Any) -> tuple[int, ...]:
     return tuple(item for item in items if isinstance(item, int) and item > 0)
 
 
-@rule(HEADS, clause="3.3", fix=Fix.UNSAFE, cwe=369, when=MODELS)
+@rule(HEADS, clause="3.3", fix=Fix.UNSAFE, cwe=369, when=declared_models)
 def heads_do_not_fill(subject: Subject) -> Iterator[Finding]:
     """embedding_length is not a multiple of head_count, and no other key gives the width of a head.
 
@@ -119,7 +126,7 @@ def heads_do_not_fill(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     embd, heads = known.keys.own("embedding_length"), _each(known.keys.own("attention.head_count"))
-    if known.model is None or not isinstance(embd, int) or embd < 1:
+    if not isinstance(embd, int) or embd < 1:
         return
     if known.keys.own("attention.key_length") is not None and known.keys.own("attention.value_length") is not None:
         return
@@ -129,7 +136,7 @@ def heads_do_not_fill(subject: Subject) -> Iterator[Finding]:
         yield heads_do_not_fill.at(span, got=wrong, want=embd)
 
 
-@rule(HEAD_GROUPS, clause="3.3", fix=Fix.UNSAFE, when=MODELS)
+@rule(HEAD_GROUPS, clause="3.3", fix=Fix.UNSAFE, when=declared_models)
 def head_groups(subject: Subject) -> Iterator[Finding]:
     """head_count is not a multiple of head_count_kv.
 
@@ -143,7 +150,7 @@ def head_groups(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     name = f"{known.name}.attention.head_count_kv"
     many, few = _each(known.keys.own("attention.head_count")), _each(known.keys.own("attention.head_count_kv"))
-    if known.model is None or not many or not few:
+    if not many or not few:
         return
     layers = max(len(many), len(few))
     if len(many) in (1, layers) and len(few) in (1, layers):
@@ -163,8 +170,13 @@ def _head_width(known: ArchitectureView) -> int | None:
     return embd // heads[0] if fills else None
 
 
+def rotated_whole(subject: Subject) -> bool:
+    """models of architectures whose heads are rotated whole"""
+    return declared_models(subject) and architecture_view(subject).model.whole_head_rope
+
+
 @rule(ROPE_DIMENSIONS, clause="3.4", fix=Fix.SAFE,
-      when="models of architectures whose heads are rotated whole")  # fmt: skip
+      when=rotated_whole)  # fmt: skip
 def rope_dimensions(subject: Subject) -> Iterator[Finding]:
     """rope.dimension_count is not the width of a head.
 
@@ -175,8 +187,6 @@ def rope_dimensions(subject: Subject) -> Iterator[Finding]:
     Fix: write the width of a head, or remove the key.
     """
     known = architecture_view(subject)
-    if known.model is None or not known.model.whole_head_rope:
-        return
     got, want = known.keys.own("rope.dimension_count"), _head_width(known)
     if isinstance(got, int) and got > 0 and want is not None and got != want:
         yield rope_dimensions.at(known.keys.value_span(f"{known.name}.rope.dimension_count"), got=got, want=want)
@@ -184,7 +194,7 @@ def rope_dimensions(subject: Subject) -> Iterator[Finding]:
 
 @rule("M009", "rope-dimensions-unsaid", "heads are {got} wide, embedding_length / head_count is {want}, and no "
       "rope.dimension_count says how much of a head is rotated", severity=WARNING, clause="3.4",
-      fix=Fix.UNSAFE, when=TERNARY)  # fmt: skip
+      fix=Fix.UNSAFE, when=ternary_by_type_or_key)  # fmt: skip
 def rope_dimensions_unsaid(subject: Subject) -> Iterator[Finding]:
     """The heads do not fill the hidden state, and rope.dimension_count is missing.
 
@@ -198,16 +208,21 @@ def rope_dimensions_unsaid(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     embd, heads = known.keys.own("embedding_length"), _each(known.keys.own("attention.head_count"))
     width = known.keys.own("attention.key_length")
-    if not known.is_bitnet or not isinstance(width, int) or not isinstance(embd, int) or not heads:
+    if not isinstance(width, int) or not isinstance(embd, int) or not heads:
         return
     if f"{known.name}.rope.dimension_count" not in known.keys.places and width != embd // heads[0]:
         span = known.keys.value_span(f"{known.name}.attention.key_length")
         yield rope_dimensions_unsaid.at(span, got=width, want=embd // heads[0])
 
 
+def with_rope_base(subject: Subject) -> bool:
+    """ternary models of architectures whose published models have another base than 10000"""
+    return ternary_models(subject) and architecture_view(subject).model.rope_base is not None
+
+
 @rule("M010", "rope-base-missing", "rope.freq_base is missing: loaders take 10000, and the published models of "
       "{name} have {want}", severity=WARNING, clause="3.4", fix=Fix.UNSAFE,
-      when="ternary models of architectures whose published models have another base than 10000")  # fmt: skip
+      when=with_rope_base)  # fmt: skip
 def rope_base_missing(subject: Subject) -> Iterator[Finding]:
     """rope.freq_base is missing where the architecture's published models need it.
 
@@ -219,16 +234,20 @@ def rope_base_missing(subject: Subject) -> Iterator[Finding]:
     Fix: write the base that the model was trained with (rope_theta in its config.json).
     """
     known = architecture_view(subject)
-    if known.model is None or known.model.rope_base is None or not known.is_ternary:
-        return
     if not any(name.endswith(b".rope.freq_base") for _, name in subject.key_names()):  # M018 reports other prefixes
         want = TrustedText(f"{known.model.rope_base:g}")
         yield rope_base_missing.at(KEY_COUNT_SPAN, want=want, name=TrustedText(known.name))
 
 
+def of_one_byte_level_model(subject: Subject) -> bool:
+    """bitnet-25 and bitnet-b1.58 with a byte-level vocabulary"""
+    known = architecture_view(subject)
+    return known.is_declared and known.model.one_model and known.tokenizer == "gpt2"
+
+
 @rule("M022", "rope-base-default", "rope.freq_base is {got}, the default of loaders; the published models of "
       "{name} have {want}", severity=WARNING, clause="3.4",
-      when="bitnet-25 and bitnet-b1.58 with a byte-level vocabulary")  # fmt: skip
+      when=of_one_byte_level_model)  # fmt: skip
 def rope_base_default(subject: Subject) -> Iterator[Finding]:
     """rope.freq_base is the default of loaders, and not the base of the architecture's published models.
 
@@ -241,8 +260,6 @@ def rope_base_default(subject: Subject) -> Iterator[Finding]:
     Fix: write the base that the model was trained with (rope_theta in its config.json).
     """
     known = architecture_view(subject)
-    if known.model is None or not known.model.one_model or known.tokenizer != "gpt2":
-        return
     base = known.keys.own("rope.freq_base")
     if base == DEFAULT_ROPE_BASE and known.model.rope_base not in (None, DEFAULT_ROPE_BASE):
         yield rope_base_default.at(
@@ -252,7 +269,7 @@ def rope_base_default(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M011", "unusual-value", "the key {key} is {got}; more than {want} is unusual", severity=WARNING, clause="3.2",
-      cwe=1284, when=MODELS)  # fmt: skip
+      cwe=1284, when=declared_models)  # fmt: skip
 def unusual_value(subject: Subject) -> Iterator[Finding]:
     """A key has a value that is far from those of all known models.
 
@@ -276,7 +293,7 @@ def unusual_value(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M013", "vocabulary-size", "vocab_size is {got}, but the vocabulary has {want:token}", clause="3.2",
-      fix=Fix.UNSAFE, cwe=125, when=MODELS)  # fmt: skip
+      fix=Fix.UNSAFE, cwe=125, when=declared_models)  # fmt: skip
 def vocabulary_size(subject: Subject) -> Iterator[Finding]:
     """vocab_size is not the number of tokens in the vocabulary.
 
@@ -289,14 +306,14 @@ def vocabulary_size(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     size = known.keys.own("vocab_size")
-    if known.model is None or not isinstance(size, int) or size < 1:  # M004 reports a 0
+    if not isinstance(size, int) or size < 1:  # M004 reports a 0
         return
     if known.tokens is not None and size != known.tokens:
         yield vocabulary_size.at(known.keys.value_span(f"{known.name}.vocab_size"), got=size, want=known.tokens)
 
 
 @rule("M014", "experts-used", "expert_used_count is {got}, and expert_count is {want}", clause="3.2",
-      fix=Fix.UNSAFE, cwe=617, when=MODELS)  # fmt: skip
+      fix=Fix.UNSAFE, cwe=617, when=declared_models)  # fmt: skip
 def experts_used(subject: Subject) -> Iterator[Finding]:
     """expert_used_count does not fit expert_count.
 
@@ -308,8 +325,6 @@ def experts_used(subject: Subject) -> Iterator[Finding]:
     Fix: write both, or neither.
     """
     known = architecture_view(subject)
-    if known.model is None:
-        return
     if known.experts_contradict:
         count, used = known.keys.own("expert_count") or 0, known.keys.own("expert_used_count") or 0
         name = next(n for n in ("expert_used_count", "expert_count") if f"{known.name}.{n}" in known.keys.places)
@@ -317,7 +332,7 @@ def experts_used(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M015", "rope-scaling-twice", "the file has both rope.scaling.factor, {got}, and its old name "
-      "rope.scale_linear, {want}", severity=WARNING, clause="3.4", fix=Fix.UNSAFE, when=MODELS)  # fmt: skip
+      "rope.scale_linear, {want}", severity=WARNING, clause="3.4", fix=Fix.UNSAFE, when=declared_models)  # fmt: skip
 def rope_scaling_twice(subject: Subject) -> Iterator[Finding]:
     """The factor of rope scaling is given under its current and under its old name.
 
@@ -329,14 +344,35 @@ def rope_scaling_twice(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     factor, older = known.keys.own("rope.scaling.factor"), known.keys.own("rope.scale_linear")
-    if known.model is not None and factor is not None and older is not None:
+    if factor is not None and older is not None:
         span = known.keys.value_span(f"{known.name}.rope.scale_linear")
         yield rope_scaling_twice.at(span, got=_words(factor), want=_words(older))
 
 
+@analysis
+def _published(subject: Subject) -> Release | None:
+    """The published model of these sizes; not for llama, which many models are. None for the epsilon of the family."""
+    known = architecture_view(subject)
+    eps = known.keys.own("attention.layer_norm_rms_epsilon")
+    if not known.is_declared or known.name == "llama" or not isinstance(eps, float) or eps <= 0:
+        return None
+    usual = known.model.eps
+    if len(usual) == 1 and abs(eps / usual[0] - 1) < 1e-3:
+        return None
+    from i2s_spec.schema.programs.releases import RELEASES  # few models have another epsilon
+
+    own = (release for release in RELEASES if release.architecture == known.name)
+    return next((each for each in own if all(known.keys.own(name) == size for name, size in each.model.items())), None)
+
+
+def of_published_sizes(subject: Subject) -> bool:
+    """models of the sizes of a published one"""
+    return _published(subject) is not None
+
+
 @rule("M020", "epsilon-of-family", "the epsilon is {got}; sources give {want} for {name}, which has these sizes: "
       "only its config.json decides", severity=NOTE, clause="3.3",
-      when="models of the sizes of a published one")  # fmt: skip
+      when=of_published_sizes)  # fmt: skip
 def epsilon_of_family(subject: Subject) -> Iterator[Finding]:
     """The epsilon may not be the one that the model was trained with.
 
@@ -347,28 +383,17 @@ def epsilon_of_family(subject: Subject) -> Iterator[Finding]:
 
     Fix: compare with rms_norm_eps in the config.json of the model.
     """
-    known = architecture_view(subject)
-    eps = known.keys.own("attention.layer_norm_rms_epsilon")
-    if known.model is None or not isinstance(eps, float) or eps <= 0:
-        return
-    usual = known.model.eps
-    if len(usual) == 1 and abs(eps / usual[0] - 1) < 1e-3:
-        return
-    from i2s_spec.schema.programs.releases import RELEASES  # few models have another epsilon
-
-    for release in RELEASES:
-        if release.architecture != known.name or known.name == "llama":
-            continue
-        if all(known.keys.own(name) == size for name, size in release.model.items()):
-            span = known.keys.value_span(f"{known.name}.attention.layer_norm_rms_epsilon")
-            want = TrustedText(" or ".join(f"{value:g}" for value in usual))
-            yield epsilon_of_family.at(span, got=_words(eps), want=want, name=TrustedText(release.name))
-            return
+    known, release = architecture_view(subject), _published(subject)
+    assert release is not None
+    name = f"{known.name}.attention.layer_norm_rms_epsilon"
+    want = TrustedText(" or ".join(f"{value:g}" for value in known.model.eps))
+    got = _words(known.keys.value(name))
+    yield epsilon_of_family.at(known.keys.value_span(name), got=got, want=want, name=TrustedText(release.name))
 
 
 @rule("M021", "pooling", "pooling_type is {got}; the published ternary embedding models were trained with 3, the "
       "last token: only the model's settings decide", severity=NOTE, clause="3.6",
-      when="ternary embedding models")  # fmt: skip
+      when=ternary_embedding_models)  # fmt: skip
 def pooling(subject: Subject) -> Iterator[Finding]:
     """The pooling type may not be the one that the model was trained with.
 
@@ -380,8 +405,6 @@ def pooling(subject: Subject) -> Iterator[Finding]:
     Fix: compare with the pooling that the model card gives, and write 3 for the last token.
     """
     known = architecture_view(subject)
-    if known.model is None or not known.model.embedding_model or not known.is_ternary:
-        return
     name = f"{known.name}.pooling_type"
     kind = known.keys.value(name)
     if name not in known.keys.places:

@@ -6,19 +6,22 @@ from typing import Final
 
 from i2s_spec.errors import TrustedText
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
+from i2s_spec.linter.analysis.conditions import declared_models, ternary_by_type_or_key
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema.architectures.architecture import ELSEWHERE, PREFIXES, resembles
 from i2s_spec.schema.architectures.keys import ARCHITECTURE_UNKNOWN, KEY_MISSING, KEY_TYPE, REQUIRED, Key
 from i2s_spec.schema.checks import KEY_COUNT_SPAN
 
-MODELS: Final = "models of a declared architecture"
-TERNARY: Final = "models of a declared architecture that are ternary, or say so"
-
 _ARCHITECTURE: Final = "general.architecture"
 
 
-@rule(ARCHITECTURE_UNKNOWN, clause="3.1", fix=Fix.UNSAFE, when="files that hold a model",
+def names_architecture(subject: Subject) -> bool:
+    """files that hold a model"""
+    return subject.file.index.tensors > 0 and architecture_view(subject).keys.has(_ARCHITECTURE)
+
+
+@rule(ARCHITECTURE_UNKNOWN, clause="3.1", fix=Fix.UNSAFE, when=names_architecture,
       provenance=("microsoft/BitNet#212", "ikawrakow/ik_llama.cpp#365"))  # fmt: skip
 def architecture_unknown(subject: Subject) -> Iterator[Finding]:
     """No loader knows the architecture.
@@ -33,8 +36,6 @@ def architecture_unknown(subject: Subject) -> Iterator[Finding]:
     Fix: write the name of the architecture that the weights were trained for, and use it as the prefix of the keys.
     """
     known = architecture_view(subject)
-    if not known.keys.has(_ARCHITECTURE) or not subject.file.index.tensors:
-        return
     name = known.keys.value(_ARCHITECTURE) or ""
     if name in PREFIXES or name in ELSEWHERE:
         return
@@ -55,7 +56,7 @@ def _of_rotations() -> frozenset[str]:
 
 def _required(known: ArchitectureView) -> Iterator[Key]:
     """The keys that a file must have, except those of the vocabulary, which have their own rules."""
-    if known.model is not None:
+    if known.is_declared:
         for key in known.model.keys.values():
             if key.need == REQUIRED and not key.when and not key.name.startswith("tokenizer."):
                 yield key
@@ -64,7 +65,7 @@ def _required(known: ArchitectureView) -> Iterator[Key]:
 def _foreign(known: ArchitectureView, missing: list[str]) -> dict[str, tuple[int, bytes]]:
     """Missing keys, each with the row of the same key of another architecture, if there is one."""
     found: dict[str, tuple[int, bytes]] = {}
-    if known.model is None or not missing:
+    if not missing:
         return found
     suffixes = {name.removeprefix(known.name).encode(): name for name in missing if name.startswith(known.name)}
     index = known.file.index
@@ -80,7 +81,12 @@ def _missing(known: ArchitectureView) -> list[str]:
     return [key.name for key in _required(known) if key.name not in known.keys.places]
 
 
-@rule(KEY_MISSING, clause="3.1", fix=Fix.UNSAFE, when="files that hold a model",
+def holds_model(subject: Subject) -> bool:
+    """files that hold a model"""
+    return architecture_view(subject).holds_model
+
+
+@rule(KEY_MISSING, clause="3.1", fix=Fix.UNSAFE, when=holds_model,
       provenance=("CVE-2025-0312",))  # fmt: skip
 def key_missing(subject: Subject) -> Iterator[Finding]:
     """A key is missing that loaders need.
@@ -93,7 +99,7 @@ def key_missing(subject: Subject) -> Iterator[Finding]:
     Fix: write the key; its value is in the config.json of the model.
     """
     known = architecture_view(subject)
-    if known.holds_model and _ARCHITECTURE not in known.keys.places:
+    if _ARCHITECTURE not in known.keys.places:
         yield key_missing.at(KEY_COUNT_SPAN, key=TrustedText(_ARCHITECTURE))
     missing = _missing(known)
     foreign = _foreign(known, missing)
@@ -105,8 +111,13 @@ def key_missing(subject: Subject) -> Iterator[Finding]:
 _DOCUMENT = ", which the GGUF document allows but no loader accepts"
 
 
+def with_architecture_key(subject: Subject) -> bool:
+    """files of a declared architecture"""
+    return b"general.architecture" in subject.places
+
+
 @rule(KEY_TYPE, clause="3.1", fix=Fix.UNSAFE, cwe=843,
-      provenance=("ggml-org/llama.cpp#26690",), when="files of a declared architecture")  # fmt: skip
+      provenance=("ggml-org/llama.cpp#26690",), when=with_architecture_key)  # fmt: skip
 def key_type(subject: Subject) -> Iterator[Finding]:
     """A key does not have the type that loaders expect.
 
@@ -141,7 +152,7 @@ def key_type(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M012", "quantization-version-missing", "general.quantization_version is missing in a file with quantized "
-      "tensors ({count})", severity=WARNING, clause="3.1", fix=Fix.SAFE, when=MODELS)  # fmt: skip
+      "tensors ({count})", severity=WARNING, clause="3.1", fix=Fix.SAFE, when=declared_models)  # fmt: skip
 def quantization_version_missing(subject: Subject) -> Iterator[Finding]:
     """general.quantization_version is missing in a file with quantized tensors.
 
@@ -153,14 +164,14 @@ def quantization_version_missing(subject: Subject) -> Iterator[Finding]:
     Fix: write general.quantization_version = 2.
     """
     known = architecture_view(subject)
-    if known.model is None or "general.quantization_version" in known.keys.places:
+    if "general.quantization_version" in known.keys.places:
         return
     quantized = sum(row.type not in ("", "F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64") for row in known.rows)
     if quantized:
         yield quantization_version_missing.at(KEY_COUNT_SPAN, want=2, count=quantized)
 
 
-@rule("M016", "name-missing", "general.name is missing", severity=NOTE, clause="3.1", when=MODELS)
+@rule("M016", "name-missing", "general.name is missing", severity=NOTE, clause="3.1", when=declared_models)
 def name_missing(subject: Subject) -> Iterator[Finding]:
     """The model has no name.
 
@@ -171,7 +182,7 @@ def name_missing(subject: Subject) -> Iterator[Finding]:
     Fix: write general.name.
     """
     known = architecture_view(subject)
-    if known.model is not None and "general.name" not in known.keys.places:
+    if "general.name" not in known.keys.places:
         yield name_missing.at(KEY_COUNT_SPAN)
 
 
@@ -181,7 +192,7 @@ _OTHERS: Final = (b"split.", b"quantize.", b"adapter.", b"general.base_model.", 
 
 
 @rule("M017", "keys-undeclared", "keys that the specification does not know: {got}; the first is {key}", severity=NOTE,
-      clause="3.1", when=TERNARY)  # fmt: skip
+      clause="3.1", when=ternary_by_type_or_key)  # fmt: skip
 def keys_undeclared(subject: Subject) -> Iterator[Finding]:
     """The file has keys that are not declared for its architecture.
 
@@ -193,8 +204,6 @@ def keys_undeclared(subject: Subject) -> Iterator[Finding]:
     Fix: compare the names with the tables of the specification, and remove keys that no program reads.
     """
     known = architecture_view(subject)
-    if not known.is_bitnet:
-        return
     count, first = 0, None
     foreign = _foreign(known, _missing(known))  # all keys with this prefix are misnamed
     others = {name[: len(name) - len(key) + len(known.name)] + b"." for key, (_, name) in foreign.items()}
@@ -210,7 +219,7 @@ def keys_undeclared(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M018", "foreign-prefix", "the key {key} is missing; the file has {got}, which belongs to another architecture",
-      clause="3.1", fix=Fix.UNSAFE, when=MODELS, provenance=("microsoft/BitNet#212",))  # fmt: skip
+      clause="3.1", fix=Fix.UNSAFE, when=declared_models, provenance=("microsoft/BitNet#212",))  # fmt: skip
 def foreign_prefix(subject: Subject) -> Iterator[Finding]:
     """A key has the prefix of another architecture.
 
@@ -226,8 +235,13 @@ def foreign_prefix(subject: Subject) -> Iterator[Finding]:
         yield foreign_prefix.at(subject.key_span(i), got=name, want=TrustedText(key), key=TrustedText(key))
 
 
+def renamed(subject: Subject) -> bool:
+    """models of architecture bitnet-25"""
+    return declared_models(subject) and architecture_view(subject).model.renamed_to is not None
+
+
 @rule("M019", "former-name", "the architecture is called bitnet-25, its name until 22 April 2025; the current name is "
-      "bitnet-b1.58", severity=NOTE, clause="3.1", fix=Fix.UNSAFE, when="models of architecture bitnet-25",
+      "bitnet-b1.58", severity=NOTE, clause="3.1", fix=Fix.UNSAFE, when=renamed,
       provenance=("microsoft/BitNet#212", "ikawrakow/ik_llama.cpp#366"))  # fmt: skip
 def former_name(subject: Subject) -> Iterator[Finding]:
     """The architecture has the name that was used before April 2025.
@@ -240,7 +254,5 @@ def former_name(subject: Subject) -> Iterator[Finding]:
     Fix: rename the architecture and the keys if your programs need the new name.
     """
     known = architecture_view(subject)
-    if known.model is not None and known.model.renamed_to is not None:
-        yield former_name.at(
-            known.keys.value_span(_ARCHITECTURE), got=known.name, want=TrustedText(known.model.renamed_to)
-        )
+    want = TrustedText(str(known.model.renamed_to))
+    yield former_name.at(known.keys.value_span(_ARCHITECTURE), got=known.name, want=want)

@@ -7,9 +7,7 @@ from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import TrustedText
 from i2s_spec.linter.analysis.architecture_view import Row, architecture_view
 from i2s_spec.linter.analysis.subject import Subject, analysis
-from i2s_spec.linter.rule import WARNING, Finding, Sampled, rule
-
-WITH_NORMS: Final = "ternary models with four norms, if payloads are read"
+from i2s_spec.linter.rule import WARNING, Finding, Weights, rule
 
 #: How many norms are examined, evenly spread, how many are needed, and how many values of each.
 NORMS: Final = 8
@@ -38,15 +36,20 @@ def _norms(subject: Subject) -> list[tuple[Row, tuple[float, ...]]]:
     for row, start, count in chosen:
         data = known.file.source.read(start, 4 * count)
         found.append((row, tuple(numbers("f", data, known.file.byte_order))))
-    return found if len(found) >= ENOUGH else []
+    return found
 
 
 def _is_norm(row: Row) -> bool:
     return row.spec is not None and row.spec.role == "norm"
 
 
+def norms_read(subject: Subject) -> bool:
+    """ternary models with four norms, if payloads are read"""
+    return subject.reading.mode != "none" and len(_norms(subject)) >= ENOUGH
+
+
 @rule("M121", "gains-all-one", "all gains are exactly 1 in {got:norm} (all that were read); the first is {name}",
-      severity=WARNING, clause="4.4", when=WITH_NORMS, payload=True, sampled=Sampled.SPREAD)  # fmt: skip
+      severity=WARNING, clause="4.4", when=norms_read, weights=Weights.POSITIONS)  # fmt: skip
 def gains_all_one(subject: Subject) -> Iterator[Finding]:
     """The gains of all norms are exactly 1.
 
@@ -59,7 +62,7 @@ def gains_all_one(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     norms = _norms(subject)
-    if norms and all(value == 1.0 for _, values in norms for value in values):
+    if all(value == 1.0 for _, values in norms for value in values):
         first = norms[0][0]
         span = known.file.tensors.by_index(first.i).span
         yield gains_all_one.at(span, got=len(norms), name=first.name)
@@ -67,7 +70,7 @@ def gains_all_one(subject: Subject) -> Iterator[Finding]:
 
 @rule("M122", "gains-around-zero", "the gains of {name} have a mean of {got}, and {share} of them are below 0: the 1 that "
       "is added to them seems to be missing (such norms: {norms} of {want})", severity=WARNING, clause="4.4",
-      when=WITH_NORMS, payload=True, sampled=Sampled.SPREAD)  # fmt: skip
+      when=norms_read, weights=Weights.POSITIONS)  # fmt: skip
 def gains_around_zero(subject: Subject) -> Iterator[Finding]:
     """Gains are close to 0; trained gains are positive.
 
@@ -80,7 +83,7 @@ def gains_around_zero(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     # M116 reports norms of architectures whose checkpoints store w.
-    norms = [] if known.model is not None and known.model.gains_less_one else _norms(subject)
+    norms = [] if known.model.gains_less_one else _norms(subject)
     like = []
     for row, values in norms:
         mean = sum(values) / len(values)

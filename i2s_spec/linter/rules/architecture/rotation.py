@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText
-from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, rule
 from i2s_spec.schema.architectures.rotation import KEYS, PREFIX, Rotation, RotationError, declared
 from i2s_spec.schema.checks import KEY_COUNT_SPAN
@@ -16,9 +16,8 @@ _OF_PRISM: Final = frozenset({BY_NAME["PQ2_0"].number, BY_NAME["PTQ1_0"].number}
 #: Most elements of an array that is examined: published files have 28,672 signs.
 _MOST: Final = 1 << 20
 
-_WHEN: Final = "files with prism.hadamard keys"
 
-
+@analysis
 def _places(subject: Subject) -> dict[str, int]:
     """The key-values of a file that declare a rotation, by their names without the prefix."""
     prefix = PREFIX.encode()
@@ -27,11 +26,18 @@ def _places(subject: Subject) -> dict[str, int]:
     }
 
 
+def with_rotation_keys(subject: Subject) -> bool:
+    """files with prism.hadamard keys"""
+    return bool(_places(subject))
+
+
+def with_rotated_types(subject: Subject) -> bool:
+    """files with tensors of types 142 and 143"""
+    return not _OF_PRISM.isdisjoint(subject.type_numbers)
+
+
 def _declared(subject: Subject) -> Rotation | RotationError | None:
-    """The declared rotation, or what is wrong with the keys; None if there are none, or too many to examine."""
-    places = _places(subject)
-    if not places:
-        return None
+    """The declared rotation, or what is wrong with the keys; None if there are too many to examine."""
     metadata = subject.file.metadata
     try:
         found = {key.name: metadata[key.name] for key in KEYS if key.name in metadata}
@@ -48,7 +54,7 @@ def _declared(subject: Subject) -> Rotation | RotationError | None:
 
 
 @rule("M040", "rotation-keys", "prism.hadamard.{key} {why}: the rotation of the weights is unknown", clause="3.8",
-      when=_WHEN, provenance=("PrismML-Eng/llama.cpp#119", "PrismML-Eng/llama.cpp#120"))  # fmt: skip
+      when=with_rotation_keys, provenance=("PrismML-Eng/llama.cpp#119", "PrismML-Eng/llama.cpp#120"))  # fmt: skip
 def rotation_keys(subject: Subject) -> Iterator[Finding]:
     """The keys of a rotation are incomplete or invalid.
 
@@ -88,7 +94,8 @@ def _misfit(subject: Subject, rotation: Rotation) -> RotationError | None:
 @rule("M041", "rotation-ignored", "{count} of {total} weights that are rotated according to prism.hadamard have "
       "types that programs load without checking these keys; the first is {name} of type {kind}: such programs "
       "compute something else", severity=WARNING,
-      clause="3.8", when=_WHEN, provenance=("ggml-org/llama.cpp#29058", "ggml-org/llama.cpp#29077"))  # fmt: skip
+      clause="3.8", when=with_rotation_keys,
+      provenance=("ggml-org/llama.cpp#29058", "ggml-org/llama.cpp#29077"))  # fmt: skip
 def rotation_ignored(subject: Subject) -> Iterator[Finding]:
     """Rotated weights have a type that programs without support for the rotation read.
 
@@ -117,7 +124,7 @@ def rotation_ignored(subject: Subject) -> Iterator[Finding]:
 
 @rule("M042", "rotation-unsaid", "{count:tensor has|tensors have} type {got}, but no key declares how the rows "
       "are rotated: programs treat them as not rotated", severity=NOTE, clause="3.8",
-      when="files with tensors of types 142 and 143",
+      when=with_rotated_types,
       provenance=("PrismML-Eng/llama.cpp#242",))  # fmt: skip
 def rotation_unsaid(subject: Subject) -> Iterator[Finding]:
     """Tensors have types that PrismML made for rotated weights, but no key declares a rotation.
@@ -131,6 +138,6 @@ def rotation_unsaid(subject: Subject) -> Iterator[Finding]:
     """
     tensor = subject.file.index.tensor
     rows = [i for i in range(subject.file.index.tensors) if tensor(i).type in _OF_PRISM]
-    if rows and not _places(subject):
+    if not _places(subject):
         span: Span = subject.info_span(rows[0], "type")
         yield rotation_unsaid.at(span, got=tensor(rows[0]).type, count=len(rows))

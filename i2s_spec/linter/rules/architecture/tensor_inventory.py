@@ -6,16 +6,21 @@ from typing import Final
 
 from i2s_spec.errors import TrustedText
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view
+from i2s_spec.linter.analysis.conditions import (
+    declared_models,
+    ternary_by_type_or_key,
+    ternary_embedding_models,
+    ternary_models,
+)
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.inventory import TensorSpec
 from i2s_spec.schema.architectures.keys import EXPECTED, REQUIRED
 from i2s_spec.schema.checks import TENSOR_COUNT_SPAN
 
-MODELS: Final = "models of a declared architecture that are ternary, or say so"
 
-
-@rule("M101", "tensor-missing", "tensor {name} is missing ({meaning})", clause="4.1", when=MODELS,
+@rule("M101", "tensor-missing", "tensor {name} is missing ({meaning})", clause="4.1", when=ternary_by_type_or_key,
       provenance=("microsoft/BitNet#226",))  # fmt: skip
 def tensor_missing(subject: Subject) -> Iterator[Finding]:
     """A tensor that the architecture's graph needs is missing.
@@ -48,7 +53,7 @@ def _others(name: str, known: ArchitectureView) -> str:
 
 
 @rule("M102", "tensor-unknown", "tensor {name} does not exist in architecture {arch}{others}", clause="4.1",
-      fix=Fix.UNSAFE, when=MODELS, provenance=("microsoft/BitNet#226",))  # fmt: skip
+      fix=Fix.UNSAFE, when=ternary_by_type_or_key, provenance=("microsoft/BitNet#226",))  # fmt: skip
 def tensor_unknown(subject: Subject) -> Iterator[Finding]:
     """A tensor does not belong to the architecture.
 
@@ -98,7 +103,7 @@ def _stripped(ne: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @rule("M103", "tensor-shape", "tensor {name} has the shape {got}; the metadata require {want}{hint}", clause="4.2",
-      when=MODELS, cwe=1284)  # fmt: skip
+      when=ternary_by_type_or_key, cwe=1284)  # fmt: skip
 def tensor_shape(subject: Subject) -> Iterator[Finding]:
     """A tensor's shape does not follow from the metadata.
 
@@ -121,7 +126,7 @@ def tensor_shape(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M104", "block-count", "block_count is {want}, but the file has tensors of {got:layer}{which}",
-      clause="4.1", when=MODELS,
+      clause="4.1", when=ternary_by_type_or_key,
       provenance=("ggml-org/llama.cpp#25821", "ggml-org/llama.cpp#26051"))  # fmt: skip
 def block_count(subject: Subject) -> Iterator[Finding]:
     """The layers that have tensors do not match block_count.
@@ -134,7 +139,7 @@ def block_count(subject: Subject) -> Iterator[Finding]:
     Fix: write the number of layers that the file has, or convert the model again.
     """
     known = architecture_view(subject)
-    if known.h is None or known.in_parts or not known.is_bitnet:
+    if known.h is None or known.in_parts:
         return
     wanted = set(range(known.h.layers))
     missing, extra = sorted(wanted - known.layers), sorted(known.layers - wanted)
@@ -146,7 +151,7 @@ def block_count(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M105", "embedding-rows", "tensor {name} has {got:row}; the vocabulary has {want:token}", clause="4.1",
-      fix=Fix.UNSAFE, when=MODELS, cwe=125)  # fmt: skip
+      fix=Fix.UNSAFE, when=ternary_by_type_or_key, cwe=125)  # fmt: skip
 def embedding_rows(subject: Subject) -> Iterator[Finding]:
     """The embedding, or the head, has another number of rows than there are tokens.
 
@@ -166,9 +171,20 @@ def embedding_rows(subject: Subject) -> Iterator[Finding]:
                 yield embedding_rows.at(subject.info_span(row.i, "ne"), got=row.ne[1], want=ne[1], name=row.name)
 
 
+def with_expected_head(subject: Subject) -> bool:
+    """ternary models of architecture llama"""
+    return ternary_models(subject) and any(
+        _is_expected_head(spec) for spec in architecture_view(subject).model.inventory
+    )
+
+
+def _is_expected_head(spec: TensorSpec) -> bool:
+    return spec.need == EXPECTED and spec.role == "head"
+
+
 @rule("M112", "head-missing", "output.weight is missing: loaders use token_embd.weight as the head; the file does "
       "not show whether the model was trained so", severity=NOTE, clause="4.1",
-      when="ternary models of architecture llama")  # fmt: skip
+      when=with_expected_head)  # fmt: skip
 def head_missing(subject: Subject) -> Iterator[Finding]:
     """The head is missing, which published models of this kind have.
 
@@ -180,14 +196,18 @@ def head_missing(subject: Subject) -> Iterator[Finding]:
     Fix: compare with tie_word_embeddings in the config.json of the model.
     """
     known = architecture_view(subject)
-    if known.is_ternary:
-        for name, spec in known.wanted:
-            if spec.need == EXPECTED and spec.role == "head" and name not in known.present:
-                yield head_missing.at(TENSOR_COUNT_SPAN)
+    for name, spec in known.wanted:
+        if _is_expected_head(spec) and name not in known.present:
+            yield head_missing.at(TENSOR_COUNT_SPAN)
+
+
+def with_tied_head(subject: Subject) -> bool:
+    """models of architecture bitnet-25 or bitnet-b1.58"""
+    return declared_models(subject) and architecture_view(subject).model.head == "tied"
 
 
 @rule("M113", "head-ignored", "tensor {name} of {got:byte} is loaded and never used", severity=NOTE, clause="4.1",
-      fix=Fix.UNSAFE, when="models of architecture bitnet-25 or bitnet-b1.58",
+      fix=Fix.UNSAFE, when=with_tied_head,
       provenance=("microsoft/BitNet#226", "ikawrakow/ik_llama.cpp#388"))  # fmt: skip
 def head_ignored(subject: Subject) -> Iterator[Finding]:
     """The file has a head, but the architecture's graph uses the embedding instead.
@@ -201,7 +221,7 @@ def head_ignored(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     row = known.present.get("output.weight")
-    if row is not None and known.model is not None and known.model.head == "tied" and row.spec is not None:
+    if row is not None and row.spec is not None:
         size = subject.file.tensors.by_index(row.i)
         got = size.nbytes if size.type is not None and size.ne and size.ne[0] % size.type.block == 0 else 0
         yield head_ignored.at(subject.name_span(row.i), got=got, want=0, name=row.name)
@@ -209,7 +229,7 @@ def head_ignored(subject: Subject) -> Iterator[Finding]:
 
 @rule("M115", "input-norms-missing", "{got:input norm is|input norms are} missing (each normalizes the input of a "
       "projection); the first is {name}",
-      severity=WARNING, clause="4.6", when="ternary embedding models")  # fmt: skip
+      severity=WARNING, clause="4.6", when=ternary_embedding_models)  # fmt: skip
 def input_norms_missing(subject: Subject) -> Iterator[Finding]:
     """Norms on the inputs of projections are missing in a ternary embedding model.
 
@@ -221,19 +241,24 @@ def input_norms_missing(subject: Subject) -> Iterator[Finding]:
     Fix: convert the model again, with the converter for embedding models.
     """
     known = architecture_view(subject)
-    if known.is_ternary:
-        expected = (name for name, spec in known.wanted if spec.need == EXPECTED and spec.role == "norm")
-        missing = [name for name in expected if name not in known.present]
-        if missing:
-            yield input_norms_missing.at(TENSOR_COUNT_SPAN, got=len(missing), want=0, name=TrustedText(missing[0]))
+    expected = (name for name, spec in known.wanted if spec.need == EXPECTED and spec.role == "norm")
+    missing = [name for name in expected if name not in known.present]
+    if missing:
+        yield input_norms_missing.at(TENSOR_COUNT_SPAN, got=len(missing), want=0, name=TrustedText(missing[0]))
 
 
 #: The value of `general.name` in published files of 2B-4T.
 _PUBLISHED_NAMES: Final = frozenset({"bitnet2b", "bitnet2b_2501"})
 
 
+def with_published_name(subject: Subject) -> bool:
+    """files that bear a published model's name"""
+    known = architecture_view(subject)
+    return known.is_declared and known.keys.value("general.name") in _PUBLISHED_NAMES
+
+
 @rule("M120", "release-changed", "the name, the sizes and the tensors are those of {name}, whose published file "
-      "has {want:byte}; this file has {got}", severity=NOTE, clause="4.7", when="files that bear a published model's name",
+      "has {want:byte}; this file has {got}", severity=NOTE, clause="4.7", when=with_published_name,
       provenance=("microsoft/BitNet#226",))  # fmt: skip
 def release_changed(subject: Subject) -> Iterator[Finding]:
     """A file with the name and the tensors of a published one has another size.
@@ -245,8 +270,6 @@ def release_changed(subject: Subject) -> Iterator[Finding]:
     Fix: compare the SHA-256 with that of the published file.
     """
     known = architecture_view(subject)
-    if known.model is None or known.keys.value("general.name") not in _PUBLISHED_NAMES:
-        return
     from i2s_spec.schema.programs.releases import RELEASES
 
     types = Counter(row.type for row in known.rows)
@@ -259,8 +282,13 @@ def release_changed(subject: Subject) -> Iterator[Finding]:
             yield release_changed.at(span, got=subject.file.size, want=release.size, name=TrustedText(release.name))
 
 
+def embedding_models(subject: Subject) -> bool:
+    """embedding models"""
+    return declared_models(subject) and architecture_view(subject).model.embedding_model
+
+
 @rule("P301", "input-norms-upstream", "{got:input norm is|input norms are} unknown to stock llama.cpp, which refuses "
-      "the file; the first is {name}", severity=WARNING, clause="4.6", when="embedding models")  # fmt: skip
+      "the file; the first is {name}", severity=WARNING, clause="4.6", when=embedding_models)  # fmt: skip
 def input_norms_upstream(subject: Subject) -> Iterator[Finding]:
     """The file has norms that stock loaders of qwen3 and gemma3 do not know.
 

@@ -6,14 +6,12 @@ from typing import Final
 
 from i2s_spec.errors import TrustedText, counted
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view
+from i2s_spec.linter.analysis.conditions import declared_models, ternary_by_type_or_key, ternary_models
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema.architectures.inventory import ROLES
 from i2s_spec.schema.architectures.keys import FILE_TYPE_I2_S
 from i2s_spec.schema.checks import order_prefix
-
-MODELS: Final = "models of a declared architecture that are ternary, or say so"
-TERNARY: Final = "ternary models of a declared architecture"
 
 #: Columns of a block of I2_S: tensors whose rows are not whole blocks must keep another type.
 _BLOCK: Final = 128
@@ -24,7 +22,7 @@ _FLOAT_ROLES: Final = frozenset({"norm", "bias", "scale", "rope", "router"})
 
 
 @rule("M106", "float-type", "tensor {name} is {got}; as {role}, it is read as {want}", clause="4.4",
-      fix=Fix.UNSAFE, when=MODELS, provenance=("microsoft/BitNet#468",))  # fmt: skip
+      fix=Fix.UNSAFE, when=ternary_by_type_or_key, provenance=("microsoft/BitNet#468",))  # fmt: skip
 def float_type(subject: Subject) -> Iterator[Finding]:
     """A norm, a bias or another float tensor has a type that runtimes cannot use for it.
 
@@ -54,7 +52,7 @@ def _has_groups(kind: str) -> bool:
 
 
 @rule("M107", "embedding-type", "tensor {name} is {got}: {reason}", severity=WARNING, clause="4.1",
-      when=TERNARY)  # fmt: skip
+      when=ternary_models)  # fmt: skip
 def embedding_type(subject: Subject) -> Iterator[Finding]:
     """The embedding or the head has a type that is unusual for it.
 
@@ -67,8 +65,6 @@ def embedding_type(subject: Subject) -> Iterator[Finding]:
     Fix: quantize with --token-embedding-type f16 or q6_k.
     """
     known = architecture_view(subject)
-    if not known.is_ternary:
-        return
     for row in known.rows:
         if row.spec is None or row.spec.role not in ("embedding", "head") or len(row.ne) != 2 or not row.type:
             continue
@@ -86,9 +82,15 @@ def embedding_type(subject: Subject) -> Iterator[Finding]:
             )  # fmt: skip
 
 
+def with_file_type_i2s(subject: Subject) -> bool:
+    """models whose file_type is I2_S"""
+    known = architecture_view(subject)
+    return known.is_declared and known.keys.value("general.file_type") == FILE_TYPE_I2_S
+
+
 @rule("M108", "projection-left-over", "{got} of {total} projections are not ternary, but file_type is I2_S; the "
       "first is {name}, {kind}", severity=WARNING, clause="4.2",
-      when="models whose file_type is I2_S", provenance=("microsoft/BitNet#621",))  # fmt: skip
+      when=with_file_type_i2s, provenance=("microsoft/BitNet#621",))  # fmt: skip
 def projection_left_over(subject: Subject) -> Iterator[Finding]:
     """Some projections of a file that says it is I2_S were not quantized.
 
@@ -100,7 +102,7 @@ def projection_left_over(subject: Subject) -> Iterator[Finding]:
     Fix: quantize the model again and compare the tensors.
     """
     known = architecture_view(subject)
-    if known.model is None or known.keys.value("general.file_type") != FILE_TYPE_I2_S or not known.is_ternary:
+    if not known.is_ternary:
         return
     rows = [row for row in known.projections() if row.spec is not None and row.spec.when != "experts"]
     left = [row for row in rows if row.type and not row.is_ternary and row.ne[:1] and row.ne[0] % _BLOCK == 0]
@@ -112,7 +114,7 @@ def projection_left_over(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M109", "ternary-types-mixed", "the projections have several ternary types: {got}", severity=WARNING, clause="4.2",
-      when=TERNARY)  # fmt: skip
+      when=ternary_models)  # fmt: skip
 def ternary_types_mixed(subject: Subject) -> Iterator[Finding]:
     """Projections of one model have several ternary types.
 
@@ -133,9 +135,14 @@ def ternary_types_mixed(subject: Subject) -> Iterator[Finding]:
         yield ternary_types_mixed.at(subject.info_span(row.i, "type"), got=words, want=1)
 
 
+def with_scale_tensors(subject: Subject) -> bool:
+    """models of architecture bitnet"""
+    return declared_models(subject) and any(spec.role == "scale" for spec in architecture_view(subject).model.inventory)
+
+
 @rule("M114", "scale-twice", "tensor {name} is a second scale of {other}, which has one in its tail: the graph "
       "multiplies by both", severity=WARNING, clause="4.5", fix=Fix.UNSAFE,
-      when="models of architecture bitnet")  # fmt: skip
+      when=with_scale_tensors)  # fmt: skip
 def scale_twice(subject: Subject) -> Iterator[Finding]:
     """A projection has a separate scale tensor and a scale in its tail.
 
@@ -176,9 +183,14 @@ def _mean(known: ArchitectureView, row: Row) -> float | None:
     return sum(values) / count
 
 
+def gains_less_one(subject: Subject) -> bool:
+    """models of architecture gemma3"""
+    return declared_models(subject) and architecture_view(subject).model.gains_less_one
+
+
 @rule("M116", "gemma-norm", "the gains of {name} have a mean of {got}: they seem to be stored as Gemma's w and not "
       "as w + 1", severity=WARNING, clause="4.6", fix=Fix.UNSAFE,
-      when="models of architecture gemma3")  # fmt: skip
+      when=gains_less_one)  # fmt: skip
 def gemma_norm(subject: Subject) -> Iterator[Finding]:
     """Norms of a Gemma model seem to be stored without the 1 that is added to them.
 
@@ -190,8 +202,6 @@ def gemma_norm(subject: Subject) -> Iterator[Finding]:
     Fix: convert the model again, or add 1 to its own norms (not to those on the inputs of projections).
     """
     known = architecture_view(subject)
-    if known.model is None or not known.model.gains_less_one:
-        return
     rows = [known.present[name] for name in _GEMMA_NORMS if name in known.present]
     means = [_mean(known, row) for row in rows]
     if means and all(mean is not None and abs(mean) < _LEAST_MEAN for mean in means) and means[0] is not None:
@@ -203,9 +213,20 @@ def gemma_norm(subject: Subject) -> Iterator[Finding]:
         )
 
 
+#: Kinds of vocabularies, in words.
+_VOCABULARIES: Final = {"gpt2": "byte-level", "llama": "SentencePiece"}
+
+
+def of_another_vocabulary(subject: Subject) -> bool:
+    """bitnet models whose vocabulary is of another family"""
+    known = architecture_view(subject)
+    known_kind = known.tokenizer in _VOCABULARIES
+    return known_kind and known.is_declared and known.model.is_bitnet and known.tokenizer != known.model.tokenizer
+
+
 @rule("M117", "activation-uncertain", "architecture {arch} has a graph with {got}, but its vocabulary is {kind}, "
       "as in models with {other}: only the model's config.json decides", severity=NOTE, clause="4.3",
-      fix=Fix.UNSAFE, fix_with="--unsafe --select M117", when="bitnet models whose vocabulary is of another family",
+      fix=Fix.UNSAFE, fix_with="--unsafe --select M117", when=of_another_vocabulary,
       provenance=("microsoft/BitNet#588", "microsoft/BitNet#602"))  # fmt: skip
 def activation_uncertain(subject: Subject) -> Iterator[Finding]:
     """The activation of the feed-forward may not be the one that the architecture's name chooses.
@@ -219,19 +240,16 @@ def activation_uncertain(subject: Subject) -> Iterator[Finding]:
     Fix: compare with hidden_act in the config.json of the model, and rename the architecture if it differs.
     """
     known = architecture_view(subject)
-    if known.model is None or not known.model.is_bitnet or known.keys.own("hidden_activation") is not None:
-        return
-    kinds = {"gpt2": "byte-level", "llama": "SentencePiece"}
-    if known.tokenizer in kinds and known.tokenizer != known.model.tokenizer:
+    if known.keys.own("hidden_activation") is None:
         other = "relu2" if known.model.activation == "silu" else "silu"
         yield activation_uncertain.at(
             known.keys.value_span("tokenizer.ggml.model"), got=TrustedText(known.model.activation), want=TrustedText(other),
-            arch=TrustedText(known.name), kind=TrustedText(kinds[known.tokenizer]), other=TrustedText(other),
+            arch=TrustedText(known.name), kind=TrustedText(_VOCABULARIES[known.tokenizer]), other=TrustedText(other),
         )  # fmt: skip
 
 
 @rule("M118", "activation-contradicted", "hidden_activation is {got}, and the graph of {arch} has {want}", severity=WARNING,
-      clause="4.3", fix=Fix.UNSAFE, fix_with="--unsafe --select M118", when=MODELS,
+      clause="4.3", fix=Fix.UNSAFE, fix_with="--unsafe --select M118", when=ternary_by_type_or_key,
       provenance=("ggml-org/llama.cpp#25885", "ggml-org/llama.cpp#26751"))  # fmt: skip
 def activation_contradicted(subject: Subject) -> Iterator[Finding]:
     """The file asks for another activation than the architecture's graph has.
@@ -245,19 +263,29 @@ def activation_contradicted(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     name = f"{known.name}.hidden_activation"
-    if known.model is None or known.keys.value(name) is None or known.model.takes_activation:
+    if known.keys.value(name) is None or known.model.takes_activation:
         return  # with `bitnet`, this is the purpose of the key
-    if known.is_bitnet and known.keys.value(name) != known.model.activation:
+    if known.keys.value(name) != known.model.activation:
         want = TrustedText(known.model.activation)
         yield activation_contradicted.at(
             known.keys.value_span(name), got=known.keys.value(name), want=want, arch=TrustedText(known.name)
         )
 
 
+def llama_with_sub_norms(subject: Subject) -> bool:
+    """models of architecture llama with tensors of bitnet"""
+    known = architecture_view(subject)
+    return (
+        known.is_declared
+        and known.model.rope == "norm"
+        and any(row.spec is None and row.name.endswith("_sub_norm.weight") for row in known.rows)
+    )
+
+
 @rule("M119", "permutation-uncertain", "tensor {name} belongs to a {arch} model, whose rows are ordered for "
       "rotation by {got}, but its sub-norms belong to an architecture that rotates by {want}: no key states "
       "whether the rows were permuted", severity=NOTE,
-      clause="4.2", when="models of architecture llama with tensors of bitnet")  # fmt: skip
+      clause="4.2", when=llama_with_sub_norms)  # fmt: skip
 def permutation_uncertain(subject: Subject) -> Iterator[Finding]:
     """The rows of queries and keys may be in the order of another architecture.
 
@@ -273,8 +301,7 @@ def permutation_uncertain(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     row = known.present.get("blk.0.attn_q.weight")
-    subs = any(row.spec is None and row.name.endswith("_sub_norm.weight") for row in known.rows)
-    if row is not None and known.model is not None and known.model.rope == "norm" and subs:
+    if row is not None:
         yield permutation_uncertain.at(
             subject.name_span(row.i),
             got=TrustedText("neighbors"),

@@ -9,10 +9,9 @@ from typing import Final
 
 from i2s_spec.errors import Span, TrustedText, counted, quote
 from i2s_spec.linter.analysis.checkpoint_facts import PIECE, CheckpointFacts
-from i2s_spec.linter.rule import NOTE, Finding, Needs, rule
+from i2s_spec.linter.analysis.conditions import checkpoints
+from i2s_spec.linter.rule import NOTE, Finding, rule
 
-#: Which inputs these rules apply to.
-CHECKPOINTS: Final = "folders of safetensors"
 INDEX: Final = "model.safetensors.index.json"
 HEAD: Final = "lm_head.weight"
 
@@ -22,7 +21,7 @@ _NUMBERED: Final = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.safetensors", re.ASCII)
 
 
 @rule("H201", "checkpoint-index", "the shards of the checkpoint do not fit: {reason}", clause="12.1",
-      when=CHECKPOINTS, needs=Needs.OTHER_FORMAT)  # fmt: skip
+      when=checkpoints)  # fmt: skip
 def checkpoint_index(facts: CheckpointFacts) -> Iterator[Finding]:
     """The index of a checkpoint and its shards differ.
 
@@ -81,7 +80,7 @@ def _numbered(facts: CheckpointFacts) -> Iterator[str]:
 
 
 @rule("H202", "checkpoint-family", "names and shapes of the checkpoint were not checked: {reason}", severity=NOTE,
-      clause="12.1", when=CHECKPOINTS, needs=Needs.OTHER_FORMAT)  # fmt: skip
+      clause="12.1", when=checkpoints)  # fmt: skip
 def checkpoint_family(facts: CheckpointFacts) -> Iterator[Finding]:
     """The checkpoint belongs to no known family of ternary models.
 
@@ -97,7 +96,7 @@ def checkpoint_family(facts: CheckpointFacts) -> Iterator[Finding]:
 
 
 @rule("H203", "checkpoint-tensor-missing", "the checkpoint has no tensor {name}, which {family} models have", clause="12.1",
-      when=CHECKPOINTS, needs=Needs.OTHER_FORMAT)  # fmt: skip
+      when=checkpoints)  # fmt: skip
 def tensor_missing(facts: CheckpointFacts) -> Iterator[Finding]:
     """A tensor of the model is missing.
 
@@ -117,7 +116,7 @@ def tensor_missing(facts: CheckpointFacts) -> Iterator[Finding]:
 
 
 @rule("H204", "checkpoint-sub-norm-missing", "the checkpoint has no {name}, which {family} models need", clause="12.1",
-      when=CHECKPOINTS, needs=Needs.OTHER_FORMAT, provenance=("huggingface/transformers#47957",))  # fmt: skip
+      when=checkpoints, provenance=("huggingface/transformers#47957",))  # fmt: skip
 def sub_norm_missing(facts: CheckpointFacts) -> Iterator[Finding]:
     """A norm inside the attention or the feed-forward block is missing.
 
@@ -137,7 +136,7 @@ def sub_norm_missing(facts: CheckpointFacts) -> Iterator[Finding]:
 
 
 @rule("H205", "checkpoint-tensor-unknown", "tensor {name} does not belong to {family} models; a conversion cannot keep it",
-      clause="12.1", when=CHECKPOINTS, needs=Needs.OTHER_FORMAT)  # fmt: skip
+      clause="12.1", when=checkpoints)  # fmt: skip
 def tensor_unknown(facts: CheckpointFacts) -> Iterator[Finding]:
     """The model's graph does not use a tensor.
 
@@ -157,7 +156,7 @@ def tensor_unknown(facts: CheckpointFacts) -> Iterator[Finding]:
 
 
 @rule("H206", "checkpoint-shape", "tensor {name} of the checkpoint has the shape {got}; config.json gives {want}",
-      clause="12.1", when=CHECKPOINTS, needs=Needs.OTHER_FORMAT)  # fmt: skip
+      clause="12.1", when=checkpoints)  # fmt: skip
 def tensor_shape(facts: CheckpointFacts) -> Iterator[Finding]:
     """A tensor has another shape than config.json gives.
 
@@ -183,7 +182,7 @@ def tensor_shape(facts: CheckpointFacts) -> Iterator[Finding]:
 
 
 @rule("H212", "checkpoint-head", "the head of the checkpoint does not fit: {reason}", clause="12.1",
-      when=CHECKPOINTS, needs=Needs.OTHER_FORMAT)  # fmt: skip
+      when=checkpoints)  # fmt: skip
 def head(facts: CheckpointFacts) -> Iterator[Finding]:
     """The head and config.json contradict each other.
 

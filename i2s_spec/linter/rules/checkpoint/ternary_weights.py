@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import Span, TrustedText, counted, quote
 from i2s_spec.linter.analysis.checkpoint_facts import WORDS, CheckpointFacts
-from i2s_spec.linter.rule import WARNING, Finding, Needs, rule
-from i2s_spec.linter.rules.checkpoint.folder_tensors import CHECKPOINTS
+from i2s_spec.linter.analysis.conditions import checkpoints
+from i2s_spec.linter.rule import WARNING, Finding, Weights, rule
 
 if TYPE_CHECKING:
     from i2s_spec.convert.hugging_face.safetensors import Stored
@@ -24,7 +24,7 @@ LIKELY: Final = (1e-3, 0.125)
 
 
 @rule("H207", "checkpoint-packing", "tensor {name} of the checkpoint {reason}", clause="12.1",
-      when=CHECKPOINTS, needs=Needs.OTHER_FORMAT)  # fmt: skip
+      when=checkpoints)  # fmt: skip
 def packing(facts: CheckpointFacts) -> Iterator[Finding]:
     """A packed matrix and its scale are not a pair.
 
@@ -60,7 +60,7 @@ def _pair(facts: CheckpointFacts, name: str) -> Iterator[str]:
 
 
 @rule("H208", "checkpoint-code-3", "packed tensor {name} has {got:weight} of code 3, which stands for no trit",
-      clause="12.1", when=CHECKPOINTS, needs=Needs.OTHER_FORMAT, payload=True)  # fmt: skip
+      clause="12.1", when=checkpoints, weights=Weights.PART)  # fmt: skip
 def code_3(facts: CheckpointFacts) -> Iterator[Finding]:
     """A packed matrix has a code that stands for no trit.
 
@@ -85,7 +85,7 @@ def code_3(facts: CheckpointFacts) -> Iterator[Finding]:
 
 
 @rule("H209", "checkpoint-quantization", "quantization_config of config.json does not fit the weights: {reason}",
-      clause="12.1", when=CHECKPOINTS, needs=Needs.OTHER_FORMAT, provenance=("microsoft/BitNet#588",))  # fmt: skip
+      clause="12.1", when=checkpoints, provenance=("microsoft/BitNet#588",))  # fmt: skip
 def quantization(facts: CheckpointFacts) -> Iterator[Finding]:
     """config.json does not say how to read the packed weights.
 
@@ -124,7 +124,7 @@ def quantization(facts: CheckpointFacts) -> Iterator[Finding]:
 
 @rule("H210", "checkpoint-scale-convention", "according to config.json weight_scale {word}, but scales are about "
       "{got}; their reciprocals are about {want}, like the scales of trained models", severity=WARNING, clause="12.1",
-      when=CHECKPOINTS, needs=Needs.OTHER_FORMAT, provenance=("microsoft/BitNet#616",))  # fmt: skip
+      when=checkpoints, provenance=("microsoft/BitNet#616",))  # fmt: skip
 def scale_convention(facts: CheckpointFacts) -> Iterator[Finding]:
     """Scales look like the reciprocals of what config.json says.
 
@@ -155,7 +155,7 @@ def scale_convention(facts: CheckpointFacts) -> Iterator[Finding]:
 
 @rule("H211", "checkpoint-quantized-twice", "{got:matrix is|matrices are} already ternary, the first is {name}, "
       "and quantization_mode online would quantize them again", clause="12.1",
-      when=CHECKPOINTS, needs=Needs.OTHER_FORMAT, payload=True)  # fmt: skip
+      when=checkpoints, weights=Weights.PART)  # fmt: skip
 def quantized_twice(facts: CheckpointFacts) -> Iterator[Finding]:
     """Weights that are already ternary would be quantized again.
 
@@ -190,7 +190,7 @@ def _is_ternary(stored: Stored | None) -> bool:
 
 @rule("H213", "checkpoint-not-finite", "tensor {name} of the checkpoint has "
       "{got:value that is|values that are} infinite or NaN",
-      clause="12.1", when=CHECKPOINTS, needs=Needs.OTHER_FORMAT, payload=True)  # fmt: skip
+      clause="12.1", when=checkpoints, weights=Weights.PART)  # fmt: skip
 def not_finite(facts: CheckpointFacts) -> Iterator[Finding]:
     """Weights are infinite or NaN.
 

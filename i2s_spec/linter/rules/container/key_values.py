@@ -195,7 +195,7 @@ def alignment_not_multiple_of_eight(subject: Subject) -> Iterator[Finding]:
 
 @rule("G222", "alignment-not-honoured",
       "general.alignment is {got}, but the offsets of the tensors were computed with an alignment of {want}", clause="2.7",
-      fix=Fix.UNSAFE, ambiguous=True, reads_table=True)  # fmt: skip
+      fix=Fix.UNSAFE, ambiguous=True)  # fmt: skip
 def alignment_not_honoured(subject: Subject) -> Iterator[Finding]:
     """general.alignment differs from the alignment that the offsets were computed with.
 

@@ -241,7 +241,7 @@ def first_tensor_not_at_start(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("G414", "data-shifted", "tensors begin at byte {got}, where the header puts them at byte {want}: all lie {shift} "
-      "{where}{why}", clause="2.7", fix=Fix.UNSAFE, ambiguous=True, reads_table=True)  # fmt: skip
+      "{where}{why}", clause="2.7", fix=Fix.UNSAFE, ambiguous=True)  # fmt: skip
 def data_shifted(subject: Subject) -> Iterator[Finding]:
     """All tensors are shifted by the same number of bytes from where the header places them.
 

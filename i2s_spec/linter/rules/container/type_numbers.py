@@ -11,10 +11,15 @@ from i2s_spec.schema.types import BY_NAME, READINGS, padded
 _OLD: Final = BY_NAME["Q2_0_G128"]
 
 
+def with_type_42(subject: Subject) -> bool:
+    """files with tensors of type 42"""
+    return _OLD.number in subject.type_numbers
+
+
 @rule("G321", "groups-of-128", "tensors of type 42 ({count}) have groups of 128 weights, {want:byte}, as PrismML wrote "
       "them before August 2026: programs for groups of 64 {stop}; i2s convert --to Q2_0 makes a file that they read",
       clause="2.6",
-      when="files with tensors of type 42", command="i2s convert {path} OUT.gguf --to Q2_0",
+      when=with_type_42, command="i2s convert {path} OUT.gguf --to Q2_0",
       provenance=("PrismML-Eng/llama.cpp#167", "ggml-org/llama.cpp#25833", "ggml-org/llama.cpp#29058"))  # fmt: skip
 def groups_of_128(subject: Subject) -> Iterator[Finding]:
     """Tensors of type 42 are packed in groups of 128 weights.

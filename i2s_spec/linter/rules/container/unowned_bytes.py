@@ -8,7 +8,7 @@ from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.source import Source
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import extent_anomalies, holes, oversized, padding
-from i2s_spec.linter.rule import WARNING, Finding, Fix, rule
+from i2s_spec.linter.rule import WARNING, Finding, Fix, Weights, rule
 from i2s_spec.schema.types import I2_S, padded
 
 #: How many bytes of a range without tensors the rules examine, at its start and at its end.
@@ -171,7 +171,7 @@ def _looked_at(subject: Subject, start: int, stop: int) -> Iterator[tuple[int, b
 
 
 @rule("G411", "zero-run", "tensor {name} has at least {got:zero byte} in a row{what}",
-      severity=WARNING, clause="5.4", provenance=("microsoft/BitNet#608",), late=True)  # fmt: skip
+      severity=WARNING, clause="5.4", provenance=("microsoft/BitNet#608",), weights=Weights.IF_READ)  # fmt: skip
 def zero_run(subject: Subject) -> Iterator[Finding]:
     """A long stretch of a tensor is zero bytes.
 
@@ -194,8 +194,7 @@ def _seen_zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
     """Runs of zero bytes that the survey found; not those in holes of the file, which have their own rule."""
     from i2s_spec.linter.analysis.payload_stats import payload_anomalies
 
-    verdict = payload_anomalies(subject)
-    for region in verdict.zero_regions if verdict is not None else ():
+    for region in payload_anomalies(subject).zero_regions:
         yield region.row, region.start, region.stop
 
 

@@ -3,10 +3,12 @@
 The linter does not apply them: a GGUF file with such a fault can still be useful, and other inputs are not GGUF files.
 """
 
-from i2s_spec.linter.rule import Needs, raised
+from i2s_spec.linter.analysis.conditions import elsewhere
+from i2s_spec.linter.rule import raised
 from i2s_spec.schema import faults
 
-WHEN = "text is turned into tokens, or tokens into text"
+_TOKENS = elsewhere("text is turned into tokens, or tokens into text")
+_CHECKPOINTS = elsewhere("the input of a conversion from a checkpoint")
 
 raised(
     faults.TOKENIZER_UNSUPPORTED,
@@ -20,7 +22,7 @@ raised(
     Fix: give token ids instead of text.
     """,
     clause="3.5",
-    when=WHEN,
+    when=_TOKENS,
 )
 
 raised(
@@ -34,7 +36,7 @@ raised(
     Fix: shorten the list; no known model comes near the limits.
     """,
     clause="3.5",
-    when=WHEN,
+    when=_TOKENS,
     cwe=770,
 )
 
@@ -50,7 +52,7 @@ raised(
     Fix: write tokens and merges from the same tokenizer.
     """,
     clause="3.5",
-    when=WHEN,
+    when=_TOKENS,
 )
 
 raised(
@@ -64,7 +66,7 @@ raised(
     Fix: write the scores from the original tokenizer again.
     """,
     clause="3.5",
-    when=WHEN,
+    when=_TOKENS,
 )
 
 raised(
@@ -79,7 +81,7 @@ raised(
     Fix: choose one with --pre if you know that it splits text in the same way, or give token ids.
     """,
     clause="3.5",
-    when=WHEN,
+    when=_TOKENS,
 )
 
 raised(
@@ -94,7 +96,7 @@ raised(
     Fix: choose a format by name with --format, or write the prompt yourself.
     """,
     clause="12.5",
-    when="a chat template is rendered",
+    when=elsewhere("a chat template is rendered"),
     cwe=1336,
 )
 
@@ -110,7 +112,7 @@ raised(
     Fix: `i2s lint` names the tensor. `i2s golden record` shows where the first such number appears.
     """,
     clause="9.11",
-    when="a model is run",
+    when=elsewhere("a model is run"),
 )
 
 raised(
@@ -125,8 +127,7 @@ raised(
     Fix: fetch the checkpoint again.
     """,
     clause="12.1",
-    when="the input of a conversion from a checkpoint",
-    needs=Needs.OTHER_FORMAT,
+    when=_CHECKPOINTS,
     cwe=125,
 )
 
@@ -142,8 +143,7 @@ raised(
     Fix: write the checkpoint again with the library that made it.
     """,
     clause="12.1",
-    when="the input of a conversion from a checkpoint",
-    needs=Needs.OTHER_FORMAT,
+    when=_CHECKPOINTS,
     cwe=125,
 )
 
@@ -161,8 +161,7 @@ raised(
     option.
     """,
     clause="12.1",
-    when="the input of an import, of `verify --against` and of `lint`",
-    needs=Needs.OTHER_FORMAT,
+    when=elsewhere("the input of an import, of `verify --against` and of `lint`"),
     cwe=20,
 )
 
@@ -177,8 +176,7 @@ raised(
     Fix: make the receipt again with `i2s import --receipt`, from the checkpoint.
     """,
     clause="12.1",
-    when="the receipt of `verify`",
-    needs=Needs.OTHER_FORMAT,
+    when=elsewhere("the receipt of `verify`"),
     cwe=20,
 )
 
@@ -194,7 +192,6 @@ raised(
     Fix: save a plain array of float32 or int8.
     """,
     clause="12.1",
-    when="the input of i2s encode",
-    needs=Needs.OTHER_FORMAT,
+    when=elsewhere("the input of i2s encode"),
     cwe=502,
 )

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from i2s_spec.errors import Span, TrustedText
+from i2s_spec.linter.analysis.conditions import runtimes_requested
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.rule import NOTE, WARNING, Finding, Needs, rule
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Weights, rule
 
 if TYPE_CHECKING:
     from i2s_spec.linter.runtimes.reason import Reason
     from i2s_spec.linter.runtimes.verdicts import Verdict
 
 _NOWHERE = Span(0, 0)
-_WHEN = "where runtimes are asked for (--runtimes)"
 
 
 def _verdicts(subject: Subject) -> tuple["Verdict", ...]:
@@ -41,8 +41,7 @@ def _details(verdict: "Verdict", reason: "Reason") -> dict[str, TrustedText]:
 
 @rule("P201", "runtime-refuses", "{runtime} does not load this file: {why} ({source})", severity=NOTE, clause="7.6",
       provenance=("ggml-org/llama.cpp#12997", "ollama/ollama#10334", "microsoft/BitNet#206"),
-      when=_WHEN, late=True,
-      needs=Needs.RUNTIMES)  # fmt: skip
+      when=runtimes_requested, weights=Weights.IF_READ)  # fmt: skip
 def runtime_refuses(subject: Subject) -> Iterator[Finding]:
     """A runtime does not load the file, or crashes on it.
 
@@ -64,8 +63,7 @@ def runtime_refuses(subject: Subject) -> Iterator[Finding]:
 
 @rule("P202", "runtime-computes-wrongly", "{runtime} loads this file but computes something else: {why} ({source})",
       severity=NOTE, clause="7.6", provenance=("microsoft/BitNet#588", "microsoft/BitNet#602"),
-      when=_WHEN, late=True,
-      needs=Needs.RUNTIMES)  # fmt: skip
+      when=runtimes_requested, weights=Weights.IF_READ)  # fmt: skip
 def runtime_computes_wrongly(subject: Subject) -> Iterator[Finding]:
     """A runtime loads the file but computes something else than the model.
 
@@ -87,8 +85,7 @@ def runtime_computes_wrongly(subject: Subject) -> Iterator[Finding]:
 
 @rule("P203", "runtime-depends-on-machine", "{runtime} computes this file correctly only on some machines: {why} ({source})",
       severity=NOTE, clause="7.6", provenance=("microsoft/BitNet#585", "microsoft/BitNet#547"),
-      when=_WHEN, late=True,
-      needs=Needs.RUNTIMES)  # fmt: skip
+      when=runtimes_requested, weights=Weights.IF_READ)  # fmt: skip
 def runtime_depends_on_machine(subject: Subject) -> Iterator[Finding]:
     """A runtime computes the file correctly on some machines, and wrongly on others.
 
@@ -110,8 +107,8 @@ def runtime_depends_on_machine(subject: Subject) -> Iterator[Finding]:
 
 @rule("P204", "runtime-needs-conversion", "{runtime} takes this file only after a conversion: {why} ({source})",
       severity=NOTE, clause="7.6",
-      provenance=("ikawrakow/ik_llama.cpp#365", "ikawrakow/ik_llama.cpp#167"), when=_WHEN, late=True,
-      needs=Needs.RUNTIMES)  # fmt: skip
+      provenance=("ikawrakow/ik_llama.cpp#365", "ikawrakow/ik_llama.cpp#167"),
+      when=runtimes_requested, weights=Weights.IF_READ)  # fmt: skip
 def runtime_needs_conversion(subject: Subject) -> Iterator[Finding]:
     """A runtime loads the file, but must convert it before it can compute it.
 
@@ -133,8 +130,7 @@ def runtime_needs_conversion(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("P205", "no-runtime", "no known runtime loads this file and computes it correctly", severity=WARNING,
-      clause="7.6", provenance=("microsoft/BitNet#588",), when=_WHEN, late=True,
-      needs=Needs.RUNTIMES)  # fmt: skip
+      clause="7.6", provenance=("microsoft/BitNet#588",), when=runtimes_requested, weights=Weights.IF_READ)  # fmt: skip
 def no_runtime(subject: Subject) -> Iterator[Finding]:
     """No known runtime loads the file and computes it correctly, on any machine.
 

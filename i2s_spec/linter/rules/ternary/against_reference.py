@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from i2s_spec.errors import Span, TrustedText, quote
+from i2s_spec.linter.analysis.conditions import compared_with_reference
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.rule import NOTE, WARNING, Finding, Needs, rule
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Weights, rule
 from i2s_spec.linter.rules.ternary.i2s_layout import REPACK
 from i2s_spec.schema.types import I2_S, TAIL_BYTES
 
@@ -19,23 +20,16 @@ if TYPE_CHECKING:
     from i2s_spec.linter.analysis.against_reference.floats import FloatsCompared
     from i2s_spec.linter.reference.comparison import ReferenceOutcome
 
-#: Which files these rules apply to.
-WITH_REFERENCE = "files that are compared with a reference (--reference)"
 
-
-def _compared(subject: Subject) -> Compared | None:
+def _compared(subject: Subject) -> Compared:
     """The I2_S tensors against the reference; the code that compares is loaded only where there is a reference."""
-    if subject.weights is None:
-        return None
     from i2s_spec.linter.analysis.against_reference.compared import compared
 
     return compared(subject)
 
 
-def _compared_floats(subject: Subject) -> FloatsCompared | None:
+def _compared_floats(subject: Subject) -> FloatsCompared:
     """The other tensors against the reference."""
-    if subject.weights is None:
-        return None
     from i2s_spec.linter.analysis.against_reference.floats import compared_floats
 
     return compared_floats(subject)
@@ -43,15 +37,14 @@ def _compared_floats(subject: Subject) -> FloatsCompared | None:
 
 def _outcomes(subject: Subject) -> Iterator[tuple[int, int, int, ReferenceOutcome]]:
     """Row, start, bytes of payload and findings of the tensors that have findings."""
-    found = _compared(subject)
-    for row, outcome in found.outcomes if found is not None else ():
+    for row, outcome in _compared(subject).outcomes:
         info = subject.file.index.tensor(row)
         yield row, (subject.file.data_start or 0) + info.offset, I2_S.nbytes(info.ne) - TAIL_BYTES, outcome
 
 
 @rule("I401", "packed-otherwise", "I2_S tensor {name} is packed as {got}, not as {want}: decoded as {got}, "
-      "{share} of its weights equal those of the reference", clause="5.5", when=WITH_REFERENCE,
-      needs=Needs.REFERENCE, payload=True, command=REPACK,
+      "{share} of its weights equal those of the reference", clause="5.5", when=compared_with_reference,
+      weights=Weights.PART, command=REPACK,
       provenance=("microsoft/BitNet 112f853", "microsoft/BitNet without ACT_PARALLEL"))  # fmt: skip
 def packed_otherwise(subject: Subject) -> Iterator[Finding]:
     """A tensor holds the right weights in another dialect.
@@ -66,8 +59,9 @@ def packed_otherwise(subject: Subject) -> Iterator[Finding]:
     Fix: 'i2s convert --from rows-1x4 --to canonical', with the dialect that the finding names. If that dialect is
     intended, declare it with --expect.
     """
+    assert subject.weights is not None
     for row, start, size, outcome in _outcomes(subject):
-        if outcome.match is not None and subject.weights is not None:
+        if outcome.match is not None:
             yield packed_otherwise.at(
                 Span(start, start + size, f"data[{row}]"), got=TrustedText(str(outcome.match.dialect)),
                 want=TrustedText(subject.weights.expected), name=subject.name(row),
@@ -76,7 +70,7 @@ def packed_otherwise(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I402", "weights-differ", "{got} of {of} weights of I2_S tensor {name} differ from the reference, from "
-      "element {first} on{how}", clause="5.4", when=WITH_REFERENCE, needs=Needs.REFERENCE, payload=True)  # fmt: skip
+      "element {first} on{how}", clause="5.4", when=compared_with_reference, weights=Weights.PART)  # fmt: skip
 def weights_differ(subject: Subject) -> Iterator[Finding]:
     """A tensor has other weights than the reference.
 
@@ -101,7 +95,7 @@ def weights_differ(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I403", "scale-differs", "the scale of I2_S tensor {name} is {got}, and {want} in the reference{how}", clause="6.2",
-      when=WITH_REFERENCE, needs=Needs.REFERENCE, payload=True,
+      when=compared_with_reference, weights=Weights.PART,
       provenance=("microsoft/BitNet#616",))  # fmt: skip
 def scale_differs(subject: Subject) -> Iterator[Finding]:
     """A tensor has another scale than the reference.
@@ -139,7 +133,7 @@ def _scale_words(subject: Subject, got: float, want: float) -> str:
 
 
 @rule("I404", "not-compared", "{got} of {of} I2_S tensors could not be compared with the reference; of {name}: {reason}",
-      severity=WARNING, clause="5.5", when=WITH_REFERENCE, needs=Needs.REFERENCE, payload=True)  # fmt: skip
+      severity=WARNING, clause="5.5", when=compared_with_reference, weights=Weights.PART)  # fmt: skip
 def not_compared(subject: Subject) -> Iterator[Finding]:
     """Some I2_S tensors could not be compared with the reference.
 
@@ -151,7 +145,7 @@ def not_compared(subject: Subject) -> Iterator[Finding]:
     Fix: give a reference with all tensors: the checkpoint's folder, or a GGUF file that was converted from it.
     """
     found = _compared(subject)
-    if found is not None and found.left:
+    if found.left:
         row, reason = found.left[0]
         yield not_compared.at(
             subject.name_span(row),
@@ -163,7 +157,7 @@ def not_compared(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I405", "floats-differ", "{got} of {of} values of tensor {name} differ from the reference, from value "
-      "{first} on{how}", clause="7.4", when=WITH_REFERENCE, needs=Needs.REFERENCE, payload=True)  # fmt: skip
+      "{first} on{how}", clause="7.4", when=compared_with_reference, weights=Weights.PART)  # fmt: skip
 def floats_differ(subject: Subject) -> Iterator[Finding]:
     """A tensor that is not I2_S has other values than the reference.
 
@@ -176,8 +170,7 @@ def floats_differ(subject: Subject) -> Iterator[Finding]:
 
     Fix: convert the checkpoint again. If the reference is another model, give the right one.
     """
-    found = _compared_floats(subject)
-    for one in found.differ if found is not None else ():
+    for one in _compared_floats(subject).differ:
         tensor = subject.file.tensors.by_index(one.row)
         yield floats_differ.at(
             Span(tensor.span.start, tensor.span.stop, f"data[{one.row}]"), got=one.values, want=0, of=one.compared,
@@ -186,8 +179,7 @@ def floats_differ(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I406", "floats-not-compared", "{got} of {of} tensors that are not I2_S could not be compared with the reference; of "
-      "{name}: {reason}", severity=NOTE, clause="7.4", when=WITH_REFERENCE, needs=Needs.REFERENCE,
-      payload=True)  # fmt: skip
+      "{name}: {reason}", severity=NOTE, clause="7.4", when=compared_with_reference, weights=Weights.PART)  # fmt: skip
 def floats_not_compared(subject: Subject) -> Iterator[Finding]:
     """Some tensors that are not I2_S could not be compared with the reference.
 
@@ -199,7 +191,7 @@ def floats_not_compared(subject: Subject) -> Iterator[Finding]:
     Fix: give a reference with all tensors, or check the remaining ones by other means.
     """
     found = _compared_floats(subject)
-    if found is not None and found.left:
+    if found.left:
         row, reason = found.left[0]
         yield floats_not_compared.at(
             subject.name_span(row),

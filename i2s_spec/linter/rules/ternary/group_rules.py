@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +18,32 @@ from i2s_spec.linter.analysis.group_anomalies import (
     scale_span,
 )
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.rule import WARNING, Finding, rule
+from i2s_spec.linter.rule import WARNING, Finding, Weights, When, rule
+from i2s_spec.schema.block_layout import GROUP_LAYOUTS
+from i2s_spec.schema.types import BY_NAME
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey.tensor_survey import OtherSurvey
     from i2s_spec.schema.block_layout import BlockLayout
 
-#: Which files these rules apply to.
-WITH_TYPES = "files with {} tensors whose payloads are read"
-WITH_GROUPS = "files with ternary types other than I2_S whose payloads are read"
+
+def _types_read(subject: Subject, names: Iterable[str]) -> bool:
+    return subject.survey is not None and any(BY_NAME[name].number in subject.type_numbers for name in names)
+
+
+def groups_read(subject: Subject) -> bool:
+    """files with ternary types other than I2_S whose payloads are read"""
+    return _types_read(subject, GROUP_LAYOUTS)
+
+
+def types_read(*names: str) -> When:
+    """The condition of rules on some of these types."""
+
+    def condition(subject: Subject) -> bool:
+        return _types_read(subject, names)
+
+    condition.__doc__ = f"files with {', '.join(names[:-1])} or {names[-1]} tensors whose payloads are read"
+    return condition
 
 
 def _share(part: int, whole: int) -> TrustedText:
@@ -43,7 +60,7 @@ def _of_codes(other: OtherSurvey, groups: Groups, layout: BlockLayout) -> dict[s
 
 
 @rule("B101", "reserved-code", "{type} tensor {name} has {got:weight} of code 3, {share} of all; the first is in byte "
-      "{first} of its payload", clause="5.6", when=WITH_TYPES.format("TQ2_0, IQ2_BN or I2_SR"), payload=True)  # fmt: skip
+      "{first} of its payload", clause="5.6", when=types_read("TQ2_0", "IQ2_BN", "I2_SR"), weights=Weights.PART)  # fmt: skip
 def reserved_code(subject: Subject) -> Iterator[Finding]:
     """A payload contains a code that the type does not use.
 
@@ -61,7 +78,7 @@ def reserved_code(subject: Subject) -> Iterator[Finding]:
 
 @rule("B102", "plus-two-code", "{type} tensor {name} has {got:weight} of +2 times the scale, {share} of all; the first "
       "is in byte {first} of its payload", severity=WARNING, clause="5.6",
-      when=WITH_TYPES.format("Q2_0 or PQ2_0"), payload=True)  # fmt: skip
+      when=types_read("Q2_0", "PQ2_0"), weights=Weights.PART)  # fmt: skip
 def plus_two_code(subject: Subject) -> Iterator[Finding]:
     """Some weights are +2 times their scale.
 
@@ -79,7 +96,7 @@ def plus_two_code(subject: Subject) -> Iterator[Finding]:
 
 @rule("B103", "foreign-digits", "{type} tensor {name} has {got:byte that|bytes that} no packer "
       "writes, {share} of its bytes of digits; the first is byte {first} of its payload", severity=WARNING, clause="5.6",
-      when=WITH_TYPES.format("TQ1_0, PTQ1_0 or IQ1_BN"), payload=True)  # fmt: skip
+      when=types_read("TQ1_0", "PTQ1_0", "IQ1_BN"), weights=Weights.PART)  # fmt: skip
 def foreign_digits(subject: Subject) -> Iterator[Finding]:
     """Bytes that store base-3 digits have values that no packer writes.
 
@@ -109,7 +126,7 @@ def _of_scales(other: OtherSurvey, groups: Groups, count: int, group: int) -> di
 
 @rule("B201", "group-scale-not-finite", "{type} tensor {name} has "
       "{got:scale that is|scales that are} infinite or NaN, {share} of all; the "
-      "first is that of group {group}", clause="5.6", when=WITH_GROUPS, payload=True,
+      "first is that of group {group}", clause="5.6", when=groups_read, weights=Weights.PART,
       provenance=("llama.cpp --check-tensors",))  # fmt: skip
 def group_scale_not_finite(subject: Subject) -> Iterator[Finding]:
     """The scale of a group is infinite or NaN.
@@ -128,7 +145,7 @@ def group_scale_not_finite(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("B202", "group-scale-negative", "{type} tensor {name} has {got:negative scale}, {share} of all; the first is that "
-      "of group {group}", severity=WARNING, clause="5.6", when=WITH_GROUPS, payload=True)  # fmt: skip
+      "of group {group}", severity=WARNING, clause="5.6", when=groups_read, weights=Weights.PART)  # fmt: skip
 def group_scale_negative(subject: Subject) -> Iterator[Finding]:
     """The scale of a group is negative.
 
@@ -148,7 +165,7 @@ def group_scale_negative(subject: Subject) -> Iterator[Finding]:
 @rule("B203", "group-scale-zero", "{type} tensor {name} has "
       "{got:scale of 0 whose group has|scales of 0 whose groups have} weights, {share} "
       "of all; the first is that of group {group}", severity=WARNING, clause="5.6",
-      when=WITH_TYPES.format("TQ1_0, TQ2_0, Q2_0, PQ2_0 or PTQ1_0"), payload=True)  # fmt: skip
+      when=types_read("TQ1_0", "TQ2_0", "Q2_0", "PQ2_0", "PTQ1_0"), weights=Weights.PART)  # fmt: skip
 def group_scale_zero(subject: Subject) -> Iterator[Finding]:
     """The scale of a group is 0, but its codes are not.
 
@@ -169,7 +186,7 @@ def group_scale_zero(subject: Subject) -> Iterator[Finding]:
 @rule("B204", "group-scales-far-apart", "{type} tensor {name} has "
       "{got:scale that is|scales that are} more than {times} times as large as most "
       "others, {share} of all; the largest is {largest}, that of group {group}", severity=WARNING, clause="5.6",
-      when=WITH_GROUPS, payload=True)  # fmt: skip
+      when=groups_read, weights=Weights.PART)  # fmt: skip
 def group_scales_far_apart(subject: Subject) -> Iterator[Finding]:
     """Some scales of a tensor are far larger than the others.
 

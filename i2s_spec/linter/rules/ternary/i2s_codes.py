@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import Span, TrustedText
+from i2s_spec.linter.analysis.conditions import i2s_read
 from i2s_spec.linter.analysis.duplicates import duplicate_payloads, rows_repeat
 from i2s_spec.linter.analysis.payload_stats import COMPARED, Region, payload_anomalies
 from i2s_spec.linter.analysis.scales import odd
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, Sampled, rule
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, Weights, rule
+from i2s_spec.schema.types import BY_NAME
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey.tensor_survey import TensorSurvey
-
-#: Which files these rules apply to.
-WITH_I2S = "files with I2_S tensors whose payloads are read"
 
 #: The meaning of a byte that fills a payload.
 _MEANINGS = {0x00: "-1", 0x55: "0", 0xAA: "+1", 0xFF: "code 3"}
@@ -25,12 +24,9 @@ _MEANINGS = {0x00: "-1", 0x55: "0", 0xAA: "+1", 0xFF: "code 3"}
 
 def _tensors(subject: Subject, topic: str) -> Iterator[TensorSurvey]:
     """The surveyed tensors that `PayloadAnomalies` lists under a topic."""
-    verdict, survey = payload_anomalies(subject), subject.survey
-    if verdict is None or survey is None:
-        return
-    places: Sequence[int] = getattr(verdict, topic)
+    places: Sequence[int] = getattr(payload_anomalies(subject), topic)
     for place in places:
-        yield survey[place]
+        yield subject.payloads[place]
 
 
 def _payload(tensor: TensorSurvey) -> Span:
@@ -42,7 +38,7 @@ def _percent(share: float) -> TrustedText:
 
 
 @rule("I201", "unused-code", "I2_S tensor {name} has {got:weight} of code 3{partly}, which has no meaning; the "
-      "first is in byte {first} of its payload", clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
+      "first is in byte {first} of its payload", clause="5.4", when=i2s_read, weights=Weights.PART)  # fmt: skip
 def unused_code(subject: Subject) -> Iterator[Finding]:
     """A payload contains code 3.
 
@@ -72,7 +68,7 @@ def unused_code(subject: Subject) -> Iterator[Finding]:
 
 @rule("I202", "foreign-code-map", "in I2_S tensor {name} code 3 occurs {got:time} and code {absent} "
       "never: its code map is {map}",
-      clause="5.5", when=WITH_I2S, payload=True,
+      clause="5.5", when=i2s_read, weights=Weights.PART,
       provenance=("Eddie-Wang1120/llama.cpp, June to August 2024", "microsoft/BitNet utils/convert.py"))  # fmt: skip
 def foreign_code_map(subject: Subject) -> Iterator[Finding]:
     """A payload uses another code map.
@@ -92,7 +88,7 @@ def foreign_code_map(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I203", "float-payload", "the payload of I2_S tensor {name} looks like {got} numbers, not like codes", clause="5.1",
-      when=WITH_I2S, payload=True)  # fmt: skip
+      when=i2s_read, weights=Weights.PART)  # fmt: skip
 def float_payload(subject: Subject) -> Iterator[Finding]:
     """A payload looks like floats.
 
@@ -104,8 +100,6 @@ def float_payload(subject: Subject) -> Iterator[Finding]:
     Fix: convert the checkpoint again; do not change type numbers by hand.
     """
     verdict = payload_anomalies(subject)
-    if verdict is None:
-        return
     for place, tensor in zip(verdict.floats, _tensors(subject, "floats"), strict=True):
         yield float_payload.at(
             _payload(tensor), got=TrustedText(verdict.kinds[place]), want=TrustedText("codes"), name=tensor.name
@@ -113,7 +107,7 @@ def float_payload(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I204", "unfilled-end", "the payload of I2_S tensor {name} ends in {got:zero byte}: {weights:weight} of -1",
-      clause="5.4", when=WITH_I2S, payload=True,
+      clause="5.4", when=i2s_read, weights=Weights.PART,
       provenance=("microsoft/BitNet setup_env.py passes one thread", "microsoft/BitNet#608"))  # fmt: skip
 def unfilled_end(subject: Subject) -> Iterator[Finding]:
     """A payload ends in zero bytes.
@@ -125,8 +119,7 @@ def unfilled_end(subject: Subject) -> Iterator[Finding]:
 
     Fix: convert or fetch the file again.
     """
-    verdict = payload_anomalies(subject)
-    for region in verdict.ends if verdict is not None else ():
+    for region in payload_anomalies(subject).ends:
         length = region.stop - region.start
         yield unfilled_end.at(_span(region), got=length, want=0, name=subject.name(region.row), weights=4 * length)
 
@@ -136,7 +129,7 @@ def _span(region: Region) -> Span:
 
 
 @rule("I205", "constant-payload", "every byte of the payload of I2_S tensor {name} is 0x{hex}: all its weights are {got}",
-      severity=WARNING, clause="5.4", when=WITH_I2S, payload=True, sampled=Sampled.NOT,
+      severity=WARNING, clause="5.4", when=i2s_read, weights=Weights.EVERY_BYTE,
       provenance=("microsoft/BitNet#608",))  # fmt: skip
 def constant_payload(subject: Subject) -> Iterator[Finding]:
     """All bytes of a payload are the same.
@@ -158,7 +151,7 @@ def constant_payload(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I206", "constant-region", "I2_S tensor {name} has {got:byte} of 0x{hex} in a row: {weights:weight} without a "
-      "change", severity=WARNING, clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
+      "change", severity=WARNING, clause="5.4", when=i2s_read, weights=Weights.PART)  # fmt: skip
 def constant_region(subject: Subject) -> Iterator[Finding]:
     """A long stretch of a payload repeats one byte.
 
@@ -169,8 +162,7 @@ def constant_region(subject: Subject) -> Iterator[Finding]:
 
     Fix: compare with the checkpoint. If the stretch is not intended, convert or fetch the file again.
     """
-    verdict = payload_anomalies(subject)
-    for region in verdict.regions if verdict is not None else ():
+    for region in payload_anomalies(subject).regions:
         length = region.stop - region.start
         yield constant_region.at(
             _span(region), got=length, name=subject.name(region.row), weights=4 * length,
@@ -179,7 +171,7 @@ def constant_region(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I207", "rows-repeat", "all {rows} rows of I2_S tensor {name} are equal to the first", severity=WARNING,
-      clause="5.4", when=WITH_I2S, payload=True, sampled=Sampled.NOT)  # fmt: skip
+      clause="5.4", when=i2s_read, weights=Weights.EVERY_BYTE)  # fmt: skip
 def rows_repeat_rule(subject: Subject) -> Iterator[Finding]:
     """All rows of a tensor are the same.
 
@@ -190,10 +182,8 @@ def rows_repeat_rule(subject: Subject) -> Iterator[Finding]:
 
     Fix: convert the checkpoint again.
     """
-    verdict, survey = payload_anomalies(subject), subject.survey
-    if verdict is None or survey is None:
-        return
-    for place in verdict.placed:
+    survey = subject.payloads
+    for place in payload_anomalies(subject).placed:
         if survey.size(place) < COMPARED or survey.digest(place)[0] is None:
             continue
         rows = prod(subject.file.index.tensor(survey.row(place)).ne[1:])
@@ -205,7 +195,7 @@ def rows_repeat_rule(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I208", "repeated-tensor", "I2_S tensors {other} and {name} have the same payload, byte for byte, and the same scale",
-      severity=WARNING, clause="5.4", when=WITH_I2S, payload=True, sampled=Sampled.NOT)  # fmt: skip
+      severity=WARNING, clause="5.4", when=i2s_read, weights=Weights.EVERY_BYTE)  # fmt: skip
 def repeated_tensor(subject: Subject) -> Iterator[Finding]:
     """Two tensors are equal.
 
@@ -216,9 +206,8 @@ def repeated_tensor(subject: Subject) -> Iterator[Finding]:
 
     Fix: convert the checkpoint again, unless the copies are intended.
     """
-    survey = subject.survey
-    for pair in duplicate_payloads(subject) if survey is not None else ():
-        assert survey is not None
+    survey = subject.payloads
+    for pair in duplicate_payloads(subject):
         one, tensor = survey[pair.first], survey[pair.second]
         if one.tail[:4] == tensor.tail[:4]:
             yield repeated_tensor.at(_payload(tensor), other=one.name, name=tensor.name)
@@ -235,7 +224,7 @@ def _one_for_all(subject: Subject, made: Rule, topic: str, share: int) -> Iterat
 
 
 @rule("I209", "no-zeros", "{got} of the weights of I2_S tensor {name} are 0 (such tensors: {tensors}): latent "
-      "weights were quantized", severity=WARNING, clause="6.2", when=WITH_I2S, payload=True)  # fmt: skip
+      "weights were quantized", severity=WARNING, clause="6.2", when=i2s_read, weights=Weights.PART)  # fmt: skip
 def no_zeros(subject: Subject) -> Iterator[Finding]:
     """Almost no weight is zero.
 
@@ -251,7 +240,7 @@ def no_zeros(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I210", "nearly-all-zeros", "{got} of the weights of I2_S tensor {name} are 0 (such tensors: {tensors})",
-      severity=WARNING, clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
+      severity=WARNING, clause="5.4", when=i2s_read, weights=Weights.PART)  # fmt: skip
 def nearly_all_zeros(subject: Subject) -> Iterator[Finding]:
     """Nearly all weights of a tensor are zero.
 
@@ -266,7 +255,7 @@ def nearly_all_zeros(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I211", "lopsided-signs", "I2_S tensor {name} has {got:weight} of -1 and {plus} of +1 (tensors as far from "
-      "balance: {tensors})", severity=WARNING, clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
+      "balance: {tensors})", severity=WARNING, clause="5.4", when=i2s_read, weights=Weights.PART)  # fmt: skip
 def lopsided_signs(subject: Subject) -> Iterator[Finding]:
     """There are far more weights of one sign than of the other.
 
@@ -287,7 +276,7 @@ def lopsided_signs(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I212", "uncommon-zeros", "{got} of the weights of I2_S tensor {name} are 0; 25 to 75 % are common (tensors "
-      "outside this range: {tensors})", severity=NOTE, clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
+      "outside this range: {tensors})", severity=NOTE, clause="5.4", when=i2s_read, weights=Weights.PART)  # fmt: skip
 def uncommon_zeros(subject: Subject) -> Iterator[Finding]:
     """The share of zeros is uncommon.
 
@@ -301,10 +290,19 @@ def uncommon_zeros(subject: Subject) -> Iterator[Finding]:
     yield from _one_for_all(subject, uncommon_zeros, "uncommon", 1)
 
 
+#: The numbers of the float types whose values the survey examines.
+_FLOATS: Final = frozenset(BY_NAME[name].number for name in ("F16", "BF16", "F32", "F64"))
+
+
+def floats_read(subject: Subject) -> bool:
+    """files with F16, BF16, F32 or F64 tensors that are read"""
+    return subject.survey is not None and not _FLOATS.isdisjoint(subject.type_numbers)
+
+
 @rule("G413", "not-finite", "{type} tensor {name} has {got:value that is|values that are} infinite "
       "or NaN; the first is value "
-      "{first}", clause="2.7", when="files with F16, BF16, F32 or F64 tensors that are read",
-      payload=True, provenance=("llama.cpp --check-tensors",))  # fmt: skip
+      "{first}", clause="2.7", when=floats_read, weights=Weights.PART,
+      provenance=("llama.cpp --check-tensors",))  # fmt: skip
 def not_finite(subject: Subject) -> Iterator[Finding]:
     """A float tensor contains an infinity or a NaN.
 
@@ -315,11 +313,8 @@ def not_finite(subject: Subject) -> Iterator[Finding]:
 
     Fix: check whether the checkpoint contains the value too, and convert it again.
     """
-    verdict, survey = payload_anomalies(subject), subject.survey
-    if verdict is None or survey is None:
-        return
-    for place in verdict.not_finite:
-        other = survey.others[place]
+    for place in payload_anomalies(subject).not_finite:
+        other = subject.payloads.others[place]
         first = other.first_non_finite
         assert first is not None
         yield not_finite.at(

@@ -10,7 +10,7 @@ from i2s_spec.errors import TrustedText
 from i2s_spec.inspect.placement import LEGACY_I2_S, Placement, sound_shape
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.analysis.tensor_extents import BLOCK, chunks, mis_sized, row_scales
-from i2s_spec.linter.rule import WARNING, Finding, Fix, Rule, Stops, rule
+from i2s_spec.linter.rule import WARNING, Finding, Fix, Rule, Stops, Weights, rule
 from i2s_spec.schema import limits
 from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.types import I2_S, READINGS, TAIL_BYTES, TAKEN_OVER, TAKEN_OVER_BLOCK, padded
@@ -271,7 +271,7 @@ def scale_in_rows(subject: Subject) -> Iterator[Finding]:
 
 @rule("I301", "scale-byte-order", "the scales of {got} of {of} I2_S tensors make sense only in {other} order, while the "
       "file is {order}; the first is {name}", clause="6.2", fix=Fix.UNSAFE,
-      provenance=("ggml-org/llama.cpp#11349",), late=True)  # fmt: skip
+      provenance=("ggml-org/llama.cpp#11349",), weights=Weights.IF_READ)  # fmt: skip
 def scale_byte_order(subject: Subject) -> Iterator[Finding]:
     """The scales are in the other byte order than the file.
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.linter.analysis.architecture_view import architecture_view
+from i2s_spec.linter.analysis.conditions import layers_read
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.analysis.weight_layout import code_counts, code_totals, weight_code_map, weight_layout
-from i2s_spec.linter.rule import WARNING, Finding, Sampled, rule
+from i2s_spec.linter.rule import WARNING, Finding, Weights, rule
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
 
 if TYPE_CHECKING:
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
 #: The command that converts tensors of another dialect to the canonical one.
 REPACK = "i2s convert {path} OUT.gguf --from {got} --to canonical"
-
-#: Which files these rules apply to.
-WITH_LAYERS = "files with I2_S matrices of layers whose payloads are read, without a reference"
 
 
 def _span(subject: Subject, matrix: Matrix) -> Span:
@@ -34,8 +32,8 @@ def _score(decision: Decision, name: str) -> TrustedText:
 
 
 @rule("I213", "layout-contradicted", "the weights are laid out as {got}, not as {want}: in "
-      "{comparisons:comparison}, {got} scores {score} and {want} {canonical}", clause="7.7", when=WITH_LAYERS, payload=True,
-      sampled=Sampled.LOCAL, command=REPACK,
+      "{comparisons:comparison}, {got} scores {score} and {want} {canonical}", clause="7.7", when=layers_read,
+      weights=Weights.LAYERS, command=REPACK,
       provenance=("microsoft/BitNet 112f853", "microsoft/BitNet without ACT_PARALLEL"))  # fmt: skip
 def layout_contradicted(subject: Subject) -> Iterator[Finding]:
     """The weights themselves contradict the canonical layout.
@@ -70,8 +68,7 @@ def layout_contradicted(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I214", "layouts-mixed", "I2_S tensor {name} is laid out as {got}, but most others as {want}: its weights "
-      "score {score} in {got} and {usual} in {want}", clause="7.7", when=WITH_LAYERS, payload=True,
-      sampled=Sampled.LOCAL)  # fmt: skip
+      "score {score} in {got} and {usual} in {want}", clause="7.7", when=layers_read, weights=Weights.LAYERS)  # fmt: skip
 def layouts_mixed(subject: Subject) -> Iterator[Finding]:
     """Tensors of one file are laid out differently.
 
@@ -102,8 +99,7 @@ _ROTATED: Final = {"neox": "rows in the two halves", "norm": "neighboring rows"}
       "but {arch} rotates {want}: {comparisons:comparison scores|comparisons score} {halves} for the "
       "halves of heads, {neighbors} for "
       "neighbors",
-      severity=WARNING, clause="7.7", when=WITH_LAYERS, payload=True,
-      sampled=Sampled.LOCAL)  # fmt: skip
+      severity=WARNING, clause="7.7", when=layers_read, weights=Weights.LAYERS)  # fmt: skip
 def rows_for_other_rotation(subject: Subject) -> Iterator[Finding]:
     """The rows of queries and keys are in the order of another architecture.
 
@@ -118,7 +114,7 @@ def rows_for_other_rotation(subject: Subject) -> Iterator[Finding]:
     orders on a text.
     """
     found, known = weight_layout(subject), architecture_view(subject)
-    if found is None or known.model is None:
+    if found is None or not known.is_declared:
         return
     from i2s_spec.inspect.evidence.pairs import ROTATED, pair_order
 
@@ -137,8 +133,7 @@ def rows_for_other_rotation(subject: Subject) -> Iterator[Finding]:
 
 @rule("I216", "code-map-contradicted", "the weights have the codes of {got}, not of {want}: read as {want}, "
       "{minus} of them would be -1 and {plus} +1, but trained weights have equally many of both",
-      clause="7.7", when=WITH_LAYERS, payload=True,
-      sampled=Sampled.LOCAL, command=REPACK)  # fmt: skip
+      clause="7.7", when=layers_read, weights=Weights.LAYERS, command=REPACK)  # fmt: skip
 def code_map_contradicted(subject: Subject) -> Iterator[Finding]:
     """The weights themselves contradict the canonical code map.
 
@@ -171,7 +166,7 @@ def code_map_contradicted(subject: Subject) -> Iterator[Finding]:
 @rule("I217", "tensor-without-agreement", "I2_S tensor {name} agrees with its layer in no layout: its weights "
       "score {score} at best, as chance gives, but those of the other {role} score {least} and more", severity=WARNING,
       clause="7.7",
-      when=WITH_LAYERS, payload=True, sampled=Sampled.LOCAL)  # fmt: skip
+      when=layers_read, weights=Weights.LAYERS)  # fmt: skip
 def tensor_without_agreement(subject: Subject) -> Iterator[Finding]:
     """One tensor does not fit the rest of the model.
 

@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Final
 
 from i2s_spec.errors import TrustedText, counted
+from i2s_spec.linter.analysis.conditions import i2s_read
 from i2s_spec.linter.analysis.payload_stats import COMPARED, compared, payload_anomalies
 from i2s_spec.linter.analysis.scales import (
     SIBLINGS,
@@ -20,10 +21,7 @@ from i2s_spec.linter.analysis.scales import (
     usual,
 )
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, Sampled, rule
-
-#: Which files these rules apply to.
-WITH_I2S = "files with I2_S tensors whose payloads are read"
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, Weights, rule
 
 #: The largest ratio between scales of the projections of one attention layer.
 APART: Final = 100
@@ -31,7 +29,7 @@ _ATTENTION: Final = frozenset({b"attn_q.weight", b"attn_k.weight", b"attn_v.weig
 
 
 @rule("I302", "scale-nan", "the scale of I2_S tensor {name} is NaN", clause="6.2",
-      when=WITH_I2S, payload=True, sampled=Sampled.WHOLE)  # fmt: skip
+      when=i2s_read, weights=Weights.SCALES)  # fmt: skip
 def scale_nan(subject: Subject) -> Iterator[Finding]:
     """A scale is NaN.
 
@@ -46,7 +44,7 @@ def scale_nan(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I303", "scale-infinite", "the scale of I2_S tensor {name} is {got}", clause="6.2",
-      when=WITH_I2S, payload=True, sampled=Sampled.WHOLE)  # fmt: skip
+      when=i2s_read, weights=Weights.SCALES)  # fmt: skip
 def scale_infinite(subject: Subject) -> Iterator[Finding]:
     """A scale is infinite.
 
@@ -62,7 +60,7 @@ def scale_infinite(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I304", "scale-zero", "the scale of I2_S tensor {name} is 0, but {weights} of its weights are not", clause="6.2",
-      when=WITH_I2S, payload=True)  # fmt: skip
+      when=i2s_read, weights=Weights.PART)  # fmt: skip
 def scale_zero(subject: Subject) -> Iterator[Finding]:
     """A scale is zero, but trits are not.
 
@@ -80,7 +78,7 @@ def scale_zero(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I305", "scale-negative", "the scale of I2_S tensor {name} is {got}; a largest absolute value is not negative",
-      clause="6.2", when=WITH_I2S, payload=True, sampled=Sampled.WHOLE,
+      clause="6.2", when=i2s_read, weights=Weights.SCALES,
       provenance=("Eddie-Wang1120/llama.cpp, June 2024",))  # fmt: skip
 def scale_negative(subject: Subject) -> Iterator[Finding]:
     """A scale is negative.
@@ -97,7 +95,7 @@ def scale_negative(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I306", "scale-vanishing", "the scale of I2_S tensor {name} is {got}, which acts as 0", clause="6.2",
-      when=WITH_I2S, payload=True, sampled=Sampled.WHOLE)  # fmt: skip
+      when=i2s_read, weights=Weights.SCALES)  # fmt: skip
 def scale_vanishing(subject: Subject) -> Iterator[Finding]:
     """A scale is so small that it acts as 0.
 
@@ -113,7 +111,7 @@ def scale_vanishing(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I307", "scale-unusual", "the scale of I2_S tensor {name} is {got}; those of trained models lie between 1e-4 and 100",
-      severity=WARNING, clause="6.2", when=WITH_I2S, payload=True, sampled=Sampled.WHOLE)  # fmt: skip
+      severity=WARNING, clause="6.2", when=i2s_read, weights=Weights.SCALES)  # fmt: skip
 def scale_unusual(subject: Subject) -> Iterator[Finding]:
     """A scale is far from those of trained models.
 
@@ -130,7 +128,7 @@ def scale_unusual(subject: Subject) -> Iterator[Finding]:
 
 @rule("I308", "scale-reciprocal", "the scale of I2_S tensor {name} is {got}; its reciprocal {inverse} would be "
       "close to the scales of similar tensors, about {want}", severity=WARNING, clause="6.2",
-      when=WITH_I2S, payload=True, sampled=Sampled.WHOLE,
+      when=i2s_read, weights=Weights.SCALES,
       provenance=("microsoft/BitNet#616",))  # fmt: skip
 def scale_reciprocal(subject: Subject) -> Iterator[Finding]:
     """A scale looks like the reciprocal of what it should be.
@@ -155,7 +153,7 @@ def _digits(value: float) -> TrustedText:
 
 
 @rule("I309", "tail-replicated", "the tails of {got} of {of} I2_S tensors repeat the scale eight times; the first is {name}",
-      severity=NOTE, clause="6.1", when=WITH_I2S, payload=True, sampled=Sampled.WHOLE)  # fmt: skip
+      severity=NOTE, clause="6.1", when=i2s_read, weights=Weights.SCALES)  # fmt: skip
 def tail_replicated(subject: Subject) -> Iterator[Finding]:
     """The tail repeats the scale eight times.
 
@@ -171,8 +169,8 @@ def tail_replicated(subject: Subject) -> Iterator[Finding]:
 
 def _tails(subject: Subject, kind: str) -> Iterator[Finding]:
     """One finding for all tails of a kind, on the first."""
-    survey, found = subject.survey, stale_tails(subject)
-    if survey is None or found is None:
+    survey, found = subject.payloads, stale_tails(subject)
+    if found is None:
         return
     places = getattr(found, kind)
     if places:
@@ -184,7 +182,7 @@ def _tails(subject: Subject, kind: str) -> Iterator[Finding]:
 
 @rule("I310", "tail-stale", "the tails of {got} of {of} I2_S tensors hold bytes of unknown origin after the scale; the "
       "first is {name}", severity=NOTE, clause="6.1", cwe=200, fix=Fix.SAFE,
-      when=WITH_I2S, payload=True, sampled=Sampled.WHOLE, fix_with="--scrub-tail",
+      when=i2s_read, weights=Weights.SCALES, fix_with="--scrub-tail",
       provenance=("microsoft/BitNet src/ggml-bitnet-mad.cpp",))  # fmt: skip
 def tail_stale(subject: Subject) -> Iterator[Finding]:
     """A tail contains old memory.
@@ -201,7 +199,7 @@ def tail_stale(subject: Subject) -> Iterator[Finding]:
 
 @rule("I311", "tail-of-another", "the tails of {got} of {of} I2_S tensors hold bytes of earlier tensors after the scale, "
       "as llama-quantize leaves them; that of {name} has bytes of {other}", severity=NOTE, clause="6.1",
-      fix=Fix.SAFE, fix_with="--scrub-tail", when=WITH_I2S, payload=True,
+      fix=Fix.SAFE, fix_with="--scrub-tail", when=i2s_read, weights=Weights.PART,
       provenance=("microsoft/BitNet src/ggml-bitnet-mad.cpp",))  # fmt: skip
 def tail_of_another(subject: Subject) -> Iterator[Finding]:
     """A tail contains bytes of another tensor of the file.
@@ -217,9 +215,19 @@ def tail_of_another(subject: Subject) -> Iterator[Finding]:
     yield from _tails(subject, "known")
 
 
+def _large(subject: Subject) -> list[int]:
+    """Positions of the tensors that are large enough to be compared."""
+    survey = subject.payloads
+    return [place for place, _ in scales(subject) if survey.size(place) >= COMPARED]
+
+
+def four_large_read(subject: Subject) -> bool:
+    """files with four such tensors, if payloads are read"""
+    return i2s_read(subject) and len(_large(subject)) > SIBLINGS
+
+
 @rule("I313", "scales-identical", "all {got} I2_S tensors of some size have the scale {scale}", severity=WARNING,
-      clause="6.2", when="files with four such tensors, if payloads are read", payload=True,
-      sampled=Sampled.WHOLE)  # fmt: skip
+      clause="6.2", when=four_large_read, weights=Weights.SCALES)  # fmt: skip
 def scales_identical(subject: Subject) -> Iterator[Finding]:
     """All tensors have the same scale.
 
@@ -231,18 +239,15 @@ def scales_identical(subject: Subject) -> Iterator[Finding]:
 
     Fix: convert the checkpoint again, with its scales.
     """
-    survey = subject.survey
-    if survey is None:
-        return
-    places = [place for place, _ in scales(subject) if survey.size(place) >= COMPARED]
-    if len(places) > SIBLINGS and len({survey.tail(place)[:4] for place in places}) == 1:
+    survey, places = subject.payloads, _large(subject)
+    if len({survey.tail(place)[:4] for place in places}) == 1:
         first = survey[places[0]]
         if usual(first.scale):
             yield scales_identical.at(first.scale_span, got=len(places), scale=_digits(first.scale))
 
 
 @rule("I314", "scales-far-apart", "the scales of attn_q, attn_k and attn_v in layer {layer} go from {low} to {high}",
-      severity=WARNING, clause="6.2", when=WITH_I2S, payload=True, sampled=Sampled.WHOLE)  # fmt: skip
+      severity=WARNING, clause="6.2", when=i2s_read, weights=Weights.SCALES)  # fmt: skip
 def scales_far_apart(subject: Subject) -> Iterator[Finding]:
     """Scales within one attention layer are far apart.
 
@@ -253,10 +258,9 @@ def scales_far_apart(subject: Subject) -> Iterator[Finding]:
 
     Fix: compare with the checkpoint.
     """
-    survey = subject.survey
+    survey = subject.payloads
     layers: dict[bytes, list[tuple[float, int]]] = {}
     for place, scale in scales(subject):
-        assert survey is not None
         named = in_layer(subject.name(survey.row(place)))
         if named is not None and named[1] in _ATTENTION and kind_of(scale) is None:
             layers.setdefault(named[0], []).append((scale, place))
@@ -264,14 +268,13 @@ def scales_far_apart(subject: Subject) -> Iterator[Finding]:
     for layer, found in layers.items():
         (low, _), (high, place) = min(found), max(found)
         if high > APART * low and not suspected & {place for _, place in found}:
-            assert survey is not None
             yield scales_far_apart.at(
                 survey[place].scale_span, layer=TrustedText(layer.decode()), low=_digits(low), high=_digits(high)
             )
 
 
 @rule("I315", "zeros-with-scale", "all weights of I2_S tensor {name} are 0, and its scale is {got}", severity=NOTE,
-      clause="6.2", when=WITH_I2S, payload=True, sampled=Sampled.NOT)  # fmt: skip
+      clause="6.2", when=i2s_read, weights=Weights.EVERY_BYTE)  # fmt: skip
 def zeros_with_scale(subject: Subject) -> Iterator[Finding]:
     """A tensor of zeros has a scale.
 
@@ -282,16 +285,14 @@ def zeros_with_scale(subject: Subject) -> Iterator[Finding]:
 
     Fix: nothing has to be done.
     """
-    verdict, survey = payload_anomalies(subject), subject.survey
-    for place in verdict.constant if verdict is not None else ():
-        assert survey is not None
-        tensor = survey[place]
+    for place in payload_anomalies(subject).constant:
+        tensor = subject.payloads[place]
         if tensor.constant == 0x55 and isfinite(tensor.scale) and tensor.scale > 0:
             yield zeros_with_scale.at(tensor.scale_span, got=_digits(tensor.scale), name=tensor.name)
 
 
 @rule("I316", "same-codes-other-scale", "I2_S tensors {other} and {name} have the same payload and the scales {want} and "
-      "{got}", severity=WARNING, clause="6.2", when=WITH_I2S, payload=True, sampled=Sampled.NOT)  # fmt: skip
+      "{got}", severity=WARNING, clause="6.2", when=i2s_read, weights=Weights.EVERY_BYTE)  # fmt: skip
 def same_codes_other_scale(subject: Subject) -> Iterator[Finding]:
     """Equal payloads have different scales.
 
@@ -303,9 +304,9 @@ def same_codes_other_scale(subject: Subject) -> Iterator[Finding]:
 
     Fix: convert the checkpoint again, all tensors with one program.
     """
-    survey = subject.survey
-    if survey is None or not compared(subject):
+    if not compared(subject):
         return
+    survey = subject.payloads
     from i2s_spec.linter.analysis.duplicates import duplicate_payloads
 
     for pair in duplicate_payloads(subject):
@@ -317,7 +318,7 @@ def same_codes_other_scale(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I312", "scale-in-front", "I2_S tensor {name} begins with a {type} scale of {got}{zeros}, and has none after its "
-      "payload", clause="6.1", when="files with I2_S tensors whose payloads are read", payload=True,
+      "payload", clause="6.1", when=i2s_read, weights=Weights.PART,
       provenance=("Scottcjn/BitNet",))  # fmt: skip
 def scale_in_front(subject: Subject) -> Iterator[Finding]:
     """The scale is stored before the codes.

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from i2s_spec.linter.analysis.template.lexer import Hazard
 
-TEMPLATES: Final = "files with a chat template"
-TEXTS: Final = "files with text in their metadata"
-
 #: How many bytes are examined of one text, of all other texts together, and of all templates together, which come first.
 LOOKED_AT: Final = 1 << 18
 ALTOGETHER: Final = 1 << 22
@@ -132,6 +129,16 @@ def _path(data: bytes) -> re.Match[bytes] | None:
     return _PATH.search(data) if any(part in data for part in _PARTS_OF_PATHS) else None
 
 
+def with_templates(subject: Subject) -> bool:
+    """files with a chat template"""
+    return any(text.is_template for text in seen(subject).texts)
+
+
+def with_texts(subject: Subject) -> bool:
+    """files with text in their metadata"""
+    return bool(subject.file.index.keys_of(ValueType.STRING))
+
+
 def _hazards(subject: Subject, kind: str, made: Rule) -> Iterator[Finding]:
     for text, hazard in seen(subject).hazards:
         if hazard.kind == kind:
@@ -141,7 +148,7 @@ def _hazards(subject: Subject, kind: str, made: Rule) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-@rule("S201", "template-reaches-out", "{key} has {got}: {what}", clause="12.5", cwe=1336, when=TEMPLATES,
+@rule("S201", "template-reaches-out", "{key} has {got}: {what}", clause="12.5", cwe=1336, when=with_templates,
       provenance=("CVE-2024-34359", "CVE-2026-5760", "CVE-2024-56326"))  # fmt: skip
 def template_reaches_out(subject: Subject) -> Iterator[Finding]:
     """A chat template accesses internal attributes or functions of the interpreter that renders it.
@@ -159,7 +166,7 @@ def template_reaches_out(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("S202", "template-runs-long", "{key} has {got}: {what} of more than 1,000,000", clause="12.5", cwe=834,
-      when=TEMPLATES, provenance=("CVE-2025-52566",))  # fmt: skip
+      when=with_templates, provenance=("CVE-2025-52566",))  # fmt: skip
 def template_runs_long(subject: Subject) -> Iterator[Finding]:
     """A chat template loops or repeats text an excessive number of times.
 
@@ -175,7 +182,7 @@ def template_runs_long(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("S203", "template-broken", "{key} is not a complete template: it has {what}, {got}", severity=WARNING, clause="12.5",
-      when=TEMPLATES)  # fmt: skip
+      when=with_templates)  # fmt: skip
 def template_broken(subject: Subject) -> Iterator[Finding]:
     """A chat template cannot be split into text and code.
 
@@ -189,7 +196,7 @@ def template_broken(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("S204", "invisible-text", "{key} has invisible characters: {count}, the first is {got}", severity=WARNING,
-      clause="12.5", cwe=1007, when=TEXTS)  # fmt: skip
+      clause="12.5", cwe=1007, when=with_texts)  # fmt: skip
 def invisible_text(subject: Subject) -> Iterator[Finding]:
     """A text contains invisible characters.
 
@@ -209,7 +216,7 @@ def invisible_text(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("S205", "template-trigger", "{key} has {what}: {got}", severity=WARNING, clause="12.5",
-      when=TEMPLATES)  # fmt: skip
+      when=with_templates)  # fmt: skip
 def template_trigger(subject: Subject) -> Iterator[Finding]:
     """A chat template adds a sentence if a message contains a certain word.
 
@@ -225,7 +232,7 @@ def template_trigger(subject: Subject) -> Iterator[Finding]:
 
 @rule("S206", "encoded-blob", "{key} has {size:character that looks|characters that look} like "
       "encoded data: {got}", severity=WARNING,
-      clause="12.5", cwe=506, when=TEXTS)  # fmt: skip
+      clause="12.5", cwe=506, when=with_texts)  # fmt: skip
 def encoded_blob(subject: Subject) -> Iterator[Finding]:
     """A text contains a long stretch that looks like encoded data.
 
@@ -247,7 +254,7 @@ def encoded_blob(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("S207", "template-address", "{key} has the address {got}", severity=WARNING, clause="12.5",
-      when=TEMPLATES)  # fmt: skip
+      when=with_templates)  # fmt: skip
 def template_address(subject: Subject) -> Iterator[Finding]:
     """A chat template contains a web address.
 
@@ -265,7 +272,7 @@ def template_address(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("S208", "address-or-path", "{key} has {what}: {got}", severity=NOTE, clause="12.5", cwe=200,
-      when=TEXTS)  # fmt: skip
+      when=with_texts)  # fmt: skip
 def address_or_path(subject: Subject) -> Iterator[Finding]:
     """A text such as a name contains a web address, or a path of somebody's machine.
 
@@ -291,7 +298,7 @@ def address_or_path(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("S209", "control-characters", "{key} has control characters: {count}, the first is {got}", severity=WARNING,
-      clause="12.5", cwe=150, when=TEXTS)  # fmt: skip
+      clause="12.5", cwe=150, when=with_texts)  # fmt: skip
 def control_characters(subject: Subject) -> Iterator[Finding]:
     """A text contains control characters other than tabs and line ends.
 
@@ -311,7 +318,7 @@ def control_characters(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("S210", "long-text", "{what} has {got:byte}; more than {want} is unusual", severity=WARNING, clause="12.5",
-      cwe=770, when=TEXTS, provenance=("CVE-2025-49847",))  # fmt: skip
+      cwe=770, when=with_texts, provenance=("CVE-2025-49847",))  # fmt: skip
 def long_text(subject: Subject) -> Iterator[Finding]:
     """A text is unusually long.
 
@@ -339,7 +346,7 @@ def long_text(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("S211", "text-not-read", "the last {got:byte} of {key} were not read: only {want} are read{what}",
-      severity=WARNING, clause="12.5", cwe=770, when=TEXTS)  # fmt: skip
+      severity=WARNING, clause="12.5", cwe=770, when=with_texts)  # fmt: skip
 def text_not_read(subject: Subject) -> Iterator[Finding]:
     """A text, or its end, was not checked.
 

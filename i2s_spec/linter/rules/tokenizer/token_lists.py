@@ -1,15 +1,13 @@
 """Rules about the tokens and merges of a vocabulary."""
 
 from collections.abc import Iterator
-from typing import Final
 
 from i2s_spec.errors import TrustedText
 from i2s_spec.gguf import string_arrays
 from i2s_spec.linter.analysis.architecture_view import NEWLINES, architecture_view
+from i2s_spec.linter.analysis.conditions import usual_vocabularies
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
-
-VOCABULARIES: Final = "files with a gpt2 or llama vocabulary"
 
 _TOKENS, _MERGES, _TYPES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges", "tokenizer.ggml.token_type"
 
@@ -18,7 +16,7 @@ _LEAST_TYPE, _MOST_TYPE, _BYTE = 0, 6, 6
 
 
 @rule("T003", "merge-form", "merges that are not two tokens joined by one space: {got}; the first is merge {index}, {text}",
-      severity=WARNING, clause="3.5", fix=Fix.UNSAFE, when=VOCABULARIES)  # fmt: skip
+      severity=WARNING, clause="3.5", fix=Fix.UNSAFE, when=usual_vocabularies)  # fmt: skip
 def merge_form(subject: Subject) -> Iterator[Finding]:
     """A merge is not two tokens joined by one space.
 
@@ -38,8 +36,14 @@ def merge_form(subject: Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def with_token_types(subject: Subject) -> bool:
+    """files with tokens"""
+    known = architecture_view(subject)
+    return known.keys.has(_TYPES) and known.file.fault is None
+
+
 @rule("T005", "token-type-value", "the type of token {index} is {got}; types are {want}", severity=WARNING, clause="3.5",
-      when="files with tokens")  # fmt: skip
+      when=with_token_types)  # fmt: skip
 def token_type_value(subject: Subject) -> Iterator[Finding]:
     """A token has a type that does not exist.
 
@@ -51,11 +55,9 @@ def token_type_value(subject: Subject) -> Iterator[Finding]:
     Fix: write 1 for normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte.
     """
     known = architecture_view(subject)
-    count = known.keys.count(_TYPES)
-    if count is None or known.file.fault is not None:
-        return
     i = known.keys.places[_TYPES]
-    start = known.file.index.key(i).value_start
+    entry = known.file.index.key(i)
+    start, count = entry.value_start, entry.count
     big = known.file.byte_order == "big"
     at = string_arrays.first_outside(known.file.source, start, count, big, _LEAST_TYPE, _MOST_TYPE)
     if at >= 0:
@@ -67,7 +69,7 @@ def token_type_value(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("T006", "token-twice", "tokens {first} and {second} are both {text}", clause="3.5",
-      fix=Fix.UNSAFE, cwe=617, when=VOCABULARIES)  # fmt: skip
+      fix=Fix.UNSAFE, cwe=617, when=usual_vocabularies)  # fmt: skip
 def duplicate_token(subject: Subject) -> Iterator[Finding]:
     """Two tokens are the same text.
 
@@ -79,7 +81,7 @@ def duplicate_token(subject: Subject) -> Iterator[Finding]:
     Fix: give filler tokens unique names, such as [PAD32001].
     """
     known = architecture_view(subject)
-    seen = known.vocabulary if known.has_usual_vocabulary else None
+    seen = known.vocabulary
     if seen is not None and seen.same is not None:
         first, second = seen.same
         span = known.item_span(_TOKENS, second)
@@ -94,7 +96,7 @@ def duplicate_token(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("T007", "empty-token", "empty tokens: {got}; the first is token {index}", severity=WARNING, clause="3.5",
-      fix=Fix.UNSAFE, when=VOCABULARIES)  # fmt: skip
+      fix=Fix.UNSAFE, when=usual_vocabularies)  # fmt: skip
 def empty_token(subject: Subject) -> Iterator[Finding]:
     """A token is an empty text.
 
@@ -105,14 +107,14 @@ def empty_token(subject: Subject) -> Iterator[Finding]:
     Fix: give filler tokens unique names, such as [PAD32001].
     """
     known = architecture_view(subject)
-    seen = known.vocabulary if known.has_usual_vocabulary else None
+    seen = known.vocabulary
     if seen is not None and seen.empty:
         span = known.item_span(_TOKENS, seen.first_empty)
         yield empty_token.at(span, got=seen.empty, want=0, index=seen.first_empty)
 
 
 @rule("T012", "newline-token-missing", "no token is a newline, {want}", severity=WARNING, clause="3.5",
-      when=VOCABULARIES)  # fmt: skip
+      when=usual_vocabularies)  # fmt: skip
 def newline_token_missing(subject: Subject) -> Iterator[Finding]:
     """No token stands for a newline.
 
@@ -123,7 +125,7 @@ def newline_token_missing(subject: Subject) -> Iterator[Finding]:
     Fix: convert the tokenizer again; a vocabulary of its kind has a token for every byte.
     """
     known = architecture_view(subject)
-    seen = known.vocabulary if known.has_usual_vocabulary else None
+    seen = known.vocabulary
     if seen is not None and seen.total:
         newline = NEWLINES[known.tokenizer]
         if seen.found[known.sought.index(newline)] < 0:
@@ -132,7 +134,7 @@ def newline_token_missing(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("T014", "filler-tokens", "filler tokens in the vocabulary: {got}; the first is token {index}, {text}",
-      severity=NOTE, clause="3.5", when=VOCABULARIES)  # fmt: skip
+      severity=NOTE, clause="3.5", when=usual_vocabularies)  # fmt: skip
 def filler_tokens(subject: Subject) -> Iterator[Finding]:
     """The vocabulary contains filler tokens.
 
@@ -144,14 +146,19 @@ def filler_tokens(subject: Subject) -> Iterator[Finding]:
     Fix: compare the number of real tokens with the model's tokenizer.
     """
     known = architecture_view(subject)
-    seen = known.vocabulary if known.has_usual_vocabulary else None
+    seen = known.vocabulary
     if seen is not None and seen.numbered:
         span = known.item_span(_TOKENS, seen.first_numbered)
         yield filler_tokens.at(span, got=seen.numbered, want=0, index=seen.first_numbered, text=known.item(span))
 
 
+def sentencepiece_vocabularies(subject: Subject) -> bool:
+    """files with a llama vocabulary"""
+    return architecture_view(subject).tokenizer == "llama"
+
+
 @rule("T017", "byte-token-form", "token {index}, {text}, has type byte but not the form <0xNN>", severity=WARNING,
-      clause="3.5", fix=Fix.UNSAFE, cwe=20, when="files with a llama vocabulary",
+      clause="3.5", fix=Fix.UNSAFE, cwe=20, when=sentencepiece_vocabularies,
       provenance=("ggml-org/llama.cpp#25969",))  # fmt: skip
 def byte_token_form(subject: Subject) -> Iterator[Finding]:
     """A token of type byte does not have the form of a byte.
@@ -163,7 +170,7 @@ def byte_token_form(subject: Subject) -> Iterator[Finding]:
     Fix: write the byte as two hexadecimal digits.
     """
     known = architecture_view(subject)
-    seen = known.vocabulary if known.tokenizer == "llama" else None
+    seen = known.vocabulary
     if seen is None or not known.keys.has(_TYPES):
         return
     start, count = known.file.index.key(known.keys.places[_TYPES]).value_start, known.keys.count(_TYPES) or 0

@@ -1,10 +1,15 @@
 """Rules about the keys of the tokenizer."""
 
 from collections.abc import Iterator
-from typing import Final
 
 from i2s_spec.errors import TrustedText
 from i2s_spec.linter.analysis.architecture_view import TURN_ENDS, ArchitectureView, architecture_view
+from i2s_spec.linter.analysis.conditions import (
+    byte_level_vocabularies,
+    declared_models,
+    ternary_by_type_or_key,
+    with_tokens,
+)
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema.architectures.keys import (
@@ -19,23 +24,19 @@ from i2s_spec.schema.architectures.keys import (
 from i2s_spec.schema.checks import KEY_COUNT_SPAN
 from i2s_spec.schema.types import I2_S
 
-MODELS: Final = "models of a declared architecture"
-TERNARY: Final = "models of a declared architecture that are ternary, or say so"
-
 _MODEL, _PRE, _TOKENS = "tokenizer.ggml.model", "tokenizer.ggml.pre", "tokenizer.ggml.tokens"
-_TYPES, _TEMPLATE = "tokenizer.ggml.token_type", "tokenizer.chat_template"
+_TYPES, _EOS, _TEMPLATE = "tokenizer.ggml.token_type", "tokenizer.ggml.eos_token_id", "tokenizer.chat_template"
 
 
 def _of_need(known: ArchitectureView, need: str) -> Iterator[Key]:
     """The keys of the tokenizer with this level of need, for the kind of tokenizer that the file names."""
-    if known.model is not None:
-        for key in known.model.keys.values():
-            if key.name.startswith("tokenizer.") and key.need == need and key.when in ("", known.tokenizer):
-                yield key
+    for key in known.model.keys.values():
+        if key.name.startswith("tokenizer.") and key.need == need and key.when in ("", known.tokenizer):
+            yield key
 
 
 @rule("T001", "vocabulary-key-missing", "the key {key} is missing", clause="3.5", fix=Fix.UNSAFE,
-      when=MODELS)  # fmt: skip
+      when=declared_models)  # fmt: skip
 def tokenizer_key_missing(subject: Subject) -> Iterator[Finding]:
     """A key that the tokenizer needs is missing.
 
@@ -53,7 +54,7 @@ def tokenizer_key_missing(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("T002", "tokenizer-unknown", "tokenizer.ggml.model is {got}; loaders know {want}", clause="3.5",
-      fix=Fix.UNSAFE, when=TERNARY)  # fmt: skip
+      fix=Fix.UNSAFE, when=ternary_by_type_or_key)  # fmt: skip
 def tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
     """Loaders do not know the kind of tokenizer.
 
@@ -64,14 +65,14 @@ def tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
     Fix: write gpt2 for byte-level BPE or llama for SentencePiece; the tokens must have the form of that kind.
     """
     known = architecture_view(subject)
-    if known.is_bitnet and known.keys.has(_MODEL) and known.tokenizer not in TOKENIZERS:
+    if known.keys.has(_MODEL) and known.tokenizer not in TOKENIZERS:
         yield tokenizer_unknown.at(
             known.keys.value_span(_MODEL), got=known.keys.value(_MODEL) or "", want=TrustedText(", ".join(TOKENIZERS))
         )  # fmt: skip
 
 
 @rule("T004", "tokenizer-array-length", "{key} has {got:element} for {want:token}", clause="3.5",
-      fix=Fix.UNSAFE, cwe=125, when="files with tokens",
+      fix=Fix.UNSAFE, cwe=125, when=with_tokens,
       provenance=("ggml-org/llama.cpp#26690",))  # fmt: skip
 def tokenizer_array_length(subject: Subject) -> Iterator[Finding]:
     """The number of scores or types differs from the number of tokens.
@@ -86,7 +87,7 @@ def tokenizer_array_length(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     for key in ("tokenizer.ggml.scores", _TYPES):
         count = known.keys.count(key)
-        if count is not None and known.tokens is not None and count != known.tokens:
+        if count is not None and count != known.tokens:
             yield tokenizer_array_length.at(
                 known.keys.value_span(key), got=count, want=known.tokens, key=TrustedText(key)
             )
@@ -98,7 +99,7 @@ def default_id(tokenizer: str, name: str) -> int:
 
 
 @rule("T008", "token-id-range", "{key} is {got}; the file lists {want:token}", severity=WARNING, clause="3.5",
-      fix=Fix.UNSAFE, cwe=125, when="files with tokens",
+      fix=Fix.UNSAFE, cwe=125, when=with_tokens,
       provenance=("GHSA-g4cc-763q-h9h6",))  # fmt: skip
 def token_id_range(subject: Subject) -> Iterator[Finding]:
     """The id of a special token is beyond the vocabulary.
@@ -112,8 +113,7 @@ def token_id_range(subject: Subject) -> Iterator[Finding]:
     Fix: write the id of the token.
     """
     known = architecture_view(subject)
-    if known.tokens is None:
-        return
+    assert known.tokens is not None
     for name, number in DEFAULT_SPECIAL_TOKENS.get(known.tokenizer, {}).items():
         if name not in known.keys.places and known.tokens and number >= known.tokens:
             key = TrustedText(f"{name} is missing, and its default")
@@ -127,8 +127,47 @@ def token_id_range(subject: Subject) -> Iterator[Finding]:
                 )
 
 
+def byte_level_models(subject: Subject) -> bool:
+    """models with a gpt2 vocabulary"""
+    return declared_models(subject) and byte_level_vocabularies(subject)
+
+
+def ternary_byte_level_models(subject: Subject) -> bool:
+    """ternary models with a gpt2 vocabulary"""
+    return ternary_by_type_or_key(subject) and byte_level_vocabularies(subject)
+
+
+def byte_level_i2s_models(subject: Subject) -> bool:
+    """models with a gpt2 vocabulary and I2_S tensors"""
+    return byte_level_models(subject) and I2_S.number in subject.type_numbers
+
+
+def of_one_byte_level_model(subject: Subject) -> bool:
+    """models of architecture bitnet-25 or bitnet-b1.58 with a byte-level vocabulary"""
+    return byte_level_models(subject) and architecture_view(subject).model.one_model
+
+
+def sentencepiece_models(subject: Subject) -> bool:
+    """models with a llama vocabulary"""
+    return declared_models(subject) and architecture_view(subject).tokenizer == "llama"
+
+
+def ending_with_turns(subject: Subject) -> bool:
+    """models that end a text with the end of a turn"""
+    known = architecture_view(subject)
+    return known.is_declared and not known.model.embedding_model and _end_of_turn(known) is not None
+
+
+def _end_of_turn(known: ArchitectureView) -> bytes | None:
+    """The token that ends a text, if it ends a turn."""
+    seen = known.vocabulary if known.has_usual_vocabulary else None
+    ends = {} if seen is None else {seen.found[known.sought.index(text)]: text for text in TURN_ENDS}
+    eos = known.keys.value(_EOS)
+    return ends.get(eos) if isinstance(eos, int) else None
+
+
 @rule("T009", "pre-missing", "tokenizer.ggml.pre is missing: loaders take 'default' and warn, ik_llama.cpp takes "
-      "'llama3'", severity=WARNING, clause="3.5", fix=Fix.UNSAFE, when="models with a gpt2 vocabulary",
+      "'llama3'", severity=WARNING, clause="3.5", fix=Fix.UNSAFE, when=byte_level_models,
       provenance=("microsoft/BitNet#102", "microsoft/BitNet#508", "ikawrakow/ik_llama.cpp#337"))  # fmt: skip
 def pre_tokenizer_missing(subject: Subject) -> Iterator[Finding]:
     """The pre-tokenizer is missing, which defines how text is split before merges apply.
@@ -142,12 +181,12 @@ def pre_tokenizer_missing(subject: Subject) -> Iterator[Finding]:
     tokenizer.ggml.pre=str:llama-bpe to the loader.
     """
     known = architecture_view(subject)
-    if known.model is not None and known.tokenizer == "gpt2" and _PRE not in known.keys.places:
+    if _PRE not in known.keys.places:
         yield pre_tokenizer_missing.at(KEY_COUNT_SPAN)
 
 
 @rule("T010", "pre-unknown", "tokenizer.ggml.pre is {got}, which no loader knows", clause="3.5",
-      fix=Fix.UNSAFE, when="ternary models with a gpt2 vocabulary")  # fmt: skip
+      fix=Fix.UNSAFE, when=ternary_byte_level_models)  # fmt: skip
 def pre_tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
     """No loader knows the name of the pre-tokenizer.
 
@@ -159,13 +198,13 @@ def pre_tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
     Fix: write the name of the tokenizer's family, such as llama-bpe or qwen2.
     """
     known = architecture_view(subject)
-    pre = known.keys.value(_PRE) if known.is_bitnet and known.tokenizer == "gpt2" else None
+    pre = known.keys.value(_PRE)
     if pre and pre not in PRE_TOKENIZERS and pre not in NEWER_PRE_TOKENIZERS:
         yield pre_tokenizer_unknown.at(known.keys.value_span(_PRE), got=pre)
 
 
 @rule("T011", "pre-newer", "tokenizer.ggml.pre is {got}, which not every loader that knows I2_S knows",
-      severity=WARNING, clause="3.5", when="models with a gpt2 vocabulary and I2_S tensors",
+      severity=WARNING, clause="3.5", when=byte_level_i2s_models,
       provenance=("ikawrakow/ik_llama.cpp#551", "microsoft/BitNet#622"))  # fmt: skip
 def pre_tokenizer_newer(subject: Subject) -> Iterator[Finding]:
     """Only some loaders know the name of the pre-tokenizer.
@@ -178,14 +217,13 @@ def pre_tokenizer_newer(subject: Subject) -> Iterator[Finding]:
     Fix: use a build that knows the name. If the pre-tokenizer equals an older one, write the older name.
     """
     known = architecture_view(subject)
-    pre = known.keys.value(_PRE) if known.model is not None and known.tokenizer == "gpt2" else None
-    newer = pre == "falcon_e" or pre in NEWER_PRE_TOKENIZERS
-    if newer and any(row.number == I2_S.number for row in known.rows):
+    pre = known.keys.value(_PRE)
+    if pre == "falcon_e" or pre in NEWER_PRE_TOKENIZERS:
         yield pre_tokenizer_newer.at(known.keys.value_span(_PRE), got=pre)
 
 
 @rule("T013", "chat-template-missing", "token {got} ends a turn of a conversation, but tokenizer.chat_template is missing",
-      severity=NOTE, clause="3.5", when="models that end a text with the end of a turn",
+      severity=NOTE, clause="3.5", when=ending_with_turns,
       provenance=("ikawrakow/ik_llama.cpp#339",))  # fmt: skip
 def chat_template_missing(subject: Subject) -> Iterator[Finding]:
     """A conversation model has no chat template.
@@ -198,20 +236,13 @@ def chat_template_missing(subject: Subject) -> Iterator[Finding]:
     Fix: write the template of the model's tokenizer_config.json.
     """
     known = architecture_view(subject)
-    if known.model is None or known.model.embedding_model or _TEMPLATE in known.keys.places:
-        return
-    seen, eos = (
-        known.vocabulary if known.has_usual_vocabulary else None,
-        known.keys.value("tokenizer.ggml.eos_token_id"),
-    )
-    ends = {} if seen is None else {seen.found[known.sought.index(text)]: text for text in TURN_ENDS}
-    if isinstance(eos, int) and eos in ends:
-        yield chat_template_missing.at(known.keys.value_span("tokenizer.ggml.eos_token_id"), got=ends[eos])
+    if _TEMPLATE not in known.keys.places:
+        yield chat_template_missing.at(known.keys.value_span(_EOS), got=_end_of_turn(known))
 
 
 @rule("T015", "add-bos-unsaid", "tokenizer.ggml.add_bos_token is missing, but the model was trained with a first token",
       severity=WARNING, clause="3.5", fix=Fix.UNSAFE,
-      when="models of architecture bitnet-25 or bitnet-b1.58 with a byte-level vocabulary")  # fmt: skip
+      when=of_one_byte_level_model)  # fmt: skip
 def add_bos_unsaid(subject: Subject) -> Iterator[Finding]:
     """The file does not state whether texts begin with a first token (BOS).
 
@@ -223,8 +254,6 @@ def add_bos_unsaid(subject: Subject) -> Iterator[Finding]:
     Fix: write tokenizer.ggml.add_bos_token = true.
     """
     known = architecture_view(subject)
-    if known.model is None or not known.model.one_model or known.tokenizer != "gpt2":
-        return
     if (
         "tokenizer.ggml.add_bos_token" not in known.keys.places
         and known.keys.value("tokenizer.ggml.bos_token_id") is not None
@@ -233,7 +262,7 @@ def add_bos_unsaid(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("T016", "scores-missing", "{key} is missing in a SentencePiece vocabulary", severity=WARNING, clause="3.5",
-      when="models with a llama vocabulary")  # fmt: skip
+      when=sentencepiece_models)  # fmt: skip
 def scores_missing(subject: Subject) -> Iterator[Finding]:
     """The scores of a SentencePiece vocabulary are missing.
 

@@ -11,12 +11,11 @@ from i2s_spec.errors import TrustedText
 from i2s_spec.gguf import string_arrays
 from i2s_spec.gguf.string_arrays import Strings
 from i2s_spec.linter.analysis.architecture_view import TEXT_BEGINS, TEXT_ENDS, ArchitectureView, architecture_view
+from i2s_spec.linter.analysis.conditions import byte_level_vocabularies, usual_vocabularies, with_tokens
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import WARNING, Finding, rule
 from i2s_spec.linter.rules.tokenizer.template_text import seen as texts_of
-
-VOCABULARIES: Final = "files with a gpt2 or llama vocabulary"
-BYTE_LEVEL: Final = "files with a gpt2 vocabulary"
+from i2s_spec.linter.rules.tokenizer.template_text import with_templates
 
 _TOKENS, _MERGES, _TYPES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges", "tokenizer.ggml.token_type"
 _BOS, _EOS = "tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id"
@@ -82,7 +81,7 @@ def _count_of(known: ArchitectureView, wanted: int) -> int:
 
 
 @rule("T018", "special-token-normal", "{key} is token {got}, {text}, whose type is normal", severity=WARNING, clause="3.5",
-      when="files with tokens")  # fmt: skip
+      when=with_tokens)  # fmt: skip
 def special_token_normal(subject: Subject) -> Iterator[Finding]:
     """A special token has the type normal.
 
@@ -94,7 +93,8 @@ def special_token_normal(subject: Subject) -> Iterator[Finding]:
     Fix: write the id of the token that ends a text, and 3 (control) as its type.
     """
     known = architecture_view(subject)
-    if not known.has_usual_vocabulary or known.tokens is None:
+    assert known.tokens is not None
+    if not known.has_usual_vocabulary:
         return
     for name in (_BOS, _EOS, "tokenizer.ggml.eot_token_id"):
         value = known.keys.value(name)
@@ -104,7 +104,7 @@ def special_token_normal(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("T019", "special-tokens-exchanged", "{key} is token {got}, {text}, which {want} a text", severity=WARNING,
-      clause="3.5", when=VOCABULARIES)  # fmt: skip
+      clause="3.5", when=usual_vocabularies)  # fmt: skip
 def special_tokens_exchanged(subject: Subject) -> Iterator[Finding]:
     """The token that begins texts and the token that ends them are exchanged.
 
@@ -116,7 +116,7 @@ def special_tokens_exchanged(subject: Subject) -> Iterator[Finding]:
     Fix: exchange the two ids.
     """
     known = architecture_view(subject)
-    found = known.vocabulary if known.has_usual_vocabulary else None
+    found = known.vocabulary
     if found is None:
         return
     wrong = {_BOS: (TEXT_ENDS, "ends"), _EOS: (TEXT_BEGINS, "begins")}
@@ -130,8 +130,13 @@ def special_tokens_exchanged(subject: Subject) -> Iterator[Finding]:
             return
 
 
+def with_markers(subject: Subject) -> bool:
+    """files with a chat template and markers among their tokens"""
+    return with_templates(subject) and usual_vocabularies(subject) and architecture_view(subject).vocabulary is not None
+
+
 @rule("T020", "template-marker-missing", "{key} has {got}, which is not a token (markers without a token: {count})",
-      severity=WARNING, clause="3.5", when="files with a chat template and markers among their tokens")  # fmt: skip
+      severity=WARNING, clause="3.5", when=with_markers)  # fmt: skip
 def template_marker_missing(subject: Subject) -> Iterator[Finding]:
     """A chat template has markers that are not in the vocabulary.
 
@@ -144,9 +149,8 @@ def template_marker_missing(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     templates = [text for text in texts_of(subject).texts if text.is_template]
-    seen = known.vocabulary if templates and known.has_usual_vocabulary else None
-    if seen is None:
-        return
+    seen = known.vocabulary
+    assert seen is not None
     for text in templates:
         markers = {marker: at for at, marker in reversed(list(_markers(text.data)))}
         sought = list(markers)[:_MARKERS]
@@ -183,7 +187,7 @@ def _places(known: ArchitectureView, seen: Strings, markers: list[bytes]) -> tup
 
 
 @rule("T021", "merge-order", "of the first {want:merge}, {got} join parts that no earlier merge makes; the first is "
-      "merge {index}, {text}", severity=WARNING, clause="3.5", when=BYTE_LEVEL)  # fmt: skip
+      "merge {index}, {text}", severity=WARNING, clause="3.5", when=byte_level_vocabularies)  # fmt: skip
 def merge_order(subject: Subject) -> Iterator[Finding]:
     """Merges are not in the order in which they were learned, or some are missing.
 
@@ -195,7 +199,7 @@ def merge_order(subject: Subject) -> Iterator[Finding]:
     Fix: write the merges in the order of tokenizer.json or merges.txt.
     """
     known = architecture_view(subject)
-    merges = _first(known, _MERGES) if known.tokenizer == "gpt2" else []
+    merges = _first(known, _MERGES)
     made: set[bytes] = set()
     wrong: list[int] = []
     for place, merge in enumerate(merges):
@@ -214,7 +218,7 @@ def merge_order(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("T022", "merges-missing", "the file has {got:merge} for {want:token that needs|tokens that need} one",
-      severity=WARNING, clause="3.5", when=BYTE_LEVEL)  # fmt: skip
+      severity=WARNING, clause="3.5", when=byte_level_vocabularies)  # fmt: skip
 def merges_missing(subject: Subject) -> Iterator[Finding]:
     """The file has far fewer merges than tokens that need one.
 
@@ -226,7 +230,7 @@ def merges_missing(subject: Subject) -> Iterator[Finding]:
     Fix: write all merges, in the order of tokenizer.json or merges.txt.
     """
     known = architecture_view(subject)
-    merges, seen = known.keys.count(_MERGES), known.vocabulary if known.tokenizer == "gpt2" else None
+    merges, seen = known.keys.count(_MERGES), known.vocabulary
     if merges is None or seen is None or known.keys.count(_TYPES) != known.tokens:
         return
     normal = _count_of(known, _NORMAL)
@@ -236,7 +240,7 @@ def merges_missing(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("T023", "blank-in-token", "tokens with a blank among the first {want}: {got}; the first is token {index}, {text}",
-      severity=WARNING, clause="3.5", when=BYTE_LEVEL)  # fmt: skip
+      severity=WARNING, clause="3.5", when=byte_level_vocabularies)  # fmt: skip
 def blank_in_token(subject: Subject) -> Iterator[Finding]:
     """Tokens of a byte-level vocabulary contain plain blanks instead of U+0120.
 
@@ -248,7 +252,7 @@ def blank_in_token(subject: Subject) -> Iterator[Finding]:
     Fix: convert the tokenizer again, from its own files.
     """
     known = architecture_view(subject)
-    tokens = _first(known, _TOKENS, having=b" ") if known.tokenizer == "gpt2" else []
+    tokens = _first(known, _TOKENS, having=b" ")
     types = _types(known, 0, len(tokens)) or (_NORMAL,) * len(tokens)
     wrong = [
         at for at, (token, kind) in enumerate(zip(tokens, types, strict=False)) if kind == _NORMAL and b" " in token

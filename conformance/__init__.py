@@ -1,1 +1,0 @@
-"""Adapters for implementations of the specification, and the records of their runs: `python -m conformance`."""

@@ -1,0 +1,112 @@
+"""The conditions of rules: which files they apply to.
+
+A rule names its condition as `when`. The engine calls it before the rule, once for each file; the first line of its
+docstring is what the rule's page says. Conditions of a single module stand there, beside its rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, Final
+
+from i2s_spec.linter.analysis.architecture_view import architecture_view
+from i2s_spec.linter.analysis.checkpoint_facts import CheckpointFacts
+from i2s_spec.linter.analysis.subject import Subject, analysis
+
+#: Most tensors that are searched for a matrix of a layer.
+LOOKED_AT: Final = 1000
+
+
+# --- what is asked for, and what is not a file under the linter ---
+
+
+def elsewhere(words: str) -> Callable[[Any], bool]:
+    """The condition of rules that other commands apply: no file under the linter meets it."""
+
+    def never(_: Any) -> bool:
+        return False
+
+    never.__doc__ = words
+    return never
+
+
+def runtimes_requested(subject: Subject) -> bool:
+    """where runtimes are asked for (--runtimes)"""
+    return subject.runtimes_requested
+
+
+def compared_with_reference(subject: Subject) -> bool:
+    """files that are compared with a reference (--reference)"""
+    return subject.weights is not None
+
+
+def checkpoints(examined: object) -> bool:
+    """folders of safetensors"""
+    return isinstance(examined, CheckpointFacts)
+
+
+# --- architectures ---
+
+
+def declared_models(subject: Subject) -> bool:
+    """models of a declared architecture"""
+    return architecture_view(subject).is_declared
+
+
+def ternary_by_type_or_key(subject: Subject) -> bool:
+    """models of a declared architecture that are ternary, or say so"""
+    return architecture_view(subject).is_bitnet
+
+
+def ternary_models(subject: Subject) -> bool:
+    """ternary models of a declared architecture"""
+    return architecture_view(subject).is_ternary
+
+
+def ternary_embedding_models(subject: Subject) -> bool:
+    """ternary embedding models"""
+    return ternary_models(subject) and architecture_view(subject).model.embedding_model
+
+
+# --- vocabularies ---
+
+
+def usual_vocabularies(subject: Subject) -> bool:
+    """files with a gpt2 or llama vocabulary"""
+    return architecture_view(subject).has_usual_vocabulary
+
+
+def byte_level_vocabularies(subject: Subject) -> bool:
+    """files with a gpt2 vocabulary"""
+    return architecture_view(subject).tokenizer == "gpt2"
+
+
+def with_tokens(subject: Subject) -> bool:
+    """files with tokens"""
+    return architecture_view(subject).tokens is not None
+
+
+# --- payloads ---
+
+
+def i2s_read(subject: Subject) -> bool:
+    """files with I2_S tensors whose payloads are read"""
+    return subject.survey is not None and len(subject.survey) > 0
+
+
+@analysis
+def layers_read(subject: Subject) -> bool:
+    """files with I2_S matrices of layers whose payloads are read, without a reference"""
+    reading = subject.reading.mode
+    if reading == "none" or (reading == "sample" and subject.on_server) or subject.weights is not None:
+        return False
+    return subject.file.fault is None and any(
+        _is_in_layer(subject.name(row)) for row, _ in islice(subject.i2s(), LOOKED_AT)
+    )
+
+
+def _is_in_layer(name: bytes) -> bool:
+    """Whether a tensor's name is that of a matrix with a role in a layer."""
+    layer, _, role = name[4:].partition(b".")
+    return name.startswith(b"blk.") and layer.isdigit() and role.startswith((b"attn_", b"ffn_"))

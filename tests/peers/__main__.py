@@ -1,0 +1,125 @@
+"""Run other people's programs on our files, and write the table of what they did: `python tests/peers`, in a checkout.
+
+python tests/peers                     programs and adapters, and whether they are installed
+python tests/peers install [NAME...]   install programs of PyPI and npm
+python tests/peers files [NAME...]     run programs on the small files
+python tests/peers vectors [NAME...]   run implementations on the test vectors
+python tests/peers add FILE...         a row for each record of `i2s conform run --report ndjson=FILE`
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from peers.implementations import MissingError, implementations
+from peers.programs import PROGRAM, PROGRAMS
+
+IMPLEMENTATION = {each.name: each for each in implementations()}
+
+
+def main() -> int:
+    """Run the command line; the exit status is 1 where something could not be installed or run."""
+    parser = argparse.ArgumentParser(
+        prog="python tests/peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("action", nargs="?", choices=["list", "install", "files", "vectors", "add"], default="list")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="programs or implementations; all unless some are named"
+    )
+    options = parser.parse_args()
+    known = {
+        "list": {**PROGRAM, **IMPLEMENTATION}, "install": PROGRAM, "files": {each.name for each in PROGRAMS},
+        "vectors": IMPLEMENTATION, "add": options.names,
+    }[options.action]  # fmt: skip
+    if unknown := [name for name in options.names if name not in known]:
+        parser.error(f"unknown name {unknown[0]!r}; there are {', '.join(known)}")
+    do = {"list": _list, "install": _install, "files": _files, "vectors": _vectors, "add": _add}[options.action]
+    return do(options.names)
+
+
+def _list(names: list[str]) -> int:
+    for name, program in PROGRAM.items():
+        if not names or name in names:
+            print(f"{name} {program.version}: {program.missing() or 'installed'}")
+    with tempfile.TemporaryDirectory(prefix="i2s-adapters-") as folder:
+        for name, each in IMPLEMENTATION.items():
+            if not names or name in names:
+                try:
+                    each.command(Path(folder))
+                    print(f"adapter {name}: can be run")
+                except MissingError as reason:
+                    print(f"adapter {name}: {reason}")
+    return 0
+
+
+def _install(names: list[str]) -> int:
+    """Install programs; this imports nothing of the package, which may not be built yet."""
+    reasons = {name: program.install() for name, program in PROGRAM.items() if not names or name in names}
+    for name, reason in reasons.items():
+        print(f"{name} {PROGRAM[name].version}: {reason or 'installed'}")
+    return int(any(reasons.values()))
+
+
+def _files(names: list[str]) -> int:
+    """Write new records of programs on small files; programs that are not installed keep theirs."""
+    from peers.records import make_records, write_table
+
+    about, reasons = make_records(names, lambda line: print(line, file=sys.stderr))
+    write_table(about)
+    print(f"{len(about['records'])} records of {len(about['files'])} files")
+    for reason in reasons:
+        print(f"kept from before: {reason}")
+    return int(bool(reasons))
+
+
+def _vectors(names: list[str]) -> int:
+    """Write new rows of implementations on the vectors; those that cannot be run keep theirs."""
+    from i2s_spec.conformance.run.cases import read_cases
+    from i2s_spec.conformance.run.report.plain_text import summary
+    from i2s_spec.conformance.vectors.write_suite import write_suite
+    from peers.decoders import row, run_on
+
+    made, missing = [], 0
+    with tempfile.TemporaryDirectory(prefix="i2s-vectors-") as place:
+        folder = Path(place)
+        write_suite(folder / "vectors")
+        suite = read_cases(folder / "vectors")
+        for name, each in IMPLEMENTATION.items():
+            if names and name not in names:
+                continue
+            try:
+                run = run_on(each.command(folder), suite)
+            except MissingError as reason:
+                missing += 1
+                print(f"{name}: kept from before: {reason}")
+                continue
+            made.append(row(name, run))
+            print(summary(run))
+    _put(made)
+    return int(bool(missing))
+
+
+def _add(names: list[str]) -> int:
+    from peers.decoders import from_record
+
+    _put([from_record(Path(name)) for name in names])
+    return 0
+
+
+def _put(rows: list[dict[str, object]]) -> None:
+    """Put rows into the table, each in the place of the row with its id."""
+    from peers.records import table, write_table
+
+    about = table()
+    found = {each["id"]: each for each in about["decoders"]} | {str(each["id"]): each for each in rows}
+    write_table({**about, "decoders": [found[name] for name in sorted(found)]})
+
+
+if __name__ == "__main__":
+    sys.exit(main())
