@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,7 @@ def _checked(path: str, options: dict[str, Any]) -> None:
         assert not file_report["bugs"], file_report["bugs"]
     for wrong in ({"threads": 0}, {"payload": "odd"}, {"profile": "odd"}, {"limits": {"odd": 1}}):
         try:
-            given.replaced(**wrong)
+            replace(given, **wrong)
         except (ValueError, FormatError) as error:
             sentence(error)
         else:

@@ -17,7 +17,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 #: Programs beside the package, which import it.
 TOOLS = sorted(
     module
-    for folder in ("bench", "fuzz", "training", "runs", "conformance", "contrib")
+    for folder in ("bench", "fuzz", "spec/build", "training", "runs", "conformance", "contrib")
     for module in (ROOT / folder).rglob("*.py")
     if "node_modules" not in module.parts
 )

@@ -210,7 +210,7 @@ def test_facts_about_architectures_stand_in_the_schema() -> None:
 #: Modules that may name a rule by its code, besides its own and its repair: declarations of faults, malformed files and
 #: vectors (cases of rules), examples on pages and in docstrings.
 NAMING_RULES = {
-    "conformance/vectors/group_payloads.py", "conformance/vectors/i2s_payloads.py", "docs/situations.py",
+    "conformance/vectors/group_payloads.py", "conformance/vectors/i2s_payloads.py",
     "exports/javascript.py", "schema/architectures/keys.py", "schema/faults.py",
     "schema/registry/advisories.py", "testing/mishaps.py",
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -67,7 +68,7 @@ def _run(folder: Path, retained: bool) -> None:
 
     _say("3. What the linter reports.")
     _command("i2s lint model.gguf")
-    _report(lint(model, details=examined).replaced(path="model.gguf"), colour)
+    _report(replace(lint(model, details=examined), path="model.gguf"), colour)
 
     _say("4. Copies of it with typical faults.")
     sound = model.read_bytes()
@@ -77,7 +78,7 @@ def _run(folder: Path, retained: bool) -> None:
         (folder / name).write_bytes(mishap.apply(sound))
         click.echo(click.style(mishap.story, bold=True) if colour else mishap.story)
         _command(f"i2s lint {name}")
-        _report(lint(folder / name, details=examined).replaced(path=name), colour, mishap.code)
+        _report(replace(lint(folder / name, details=examined), path=name), colour, mishap.code)
         codes.append(mishap.code)
 
     _say("5. Where to go from here.")
@@ -92,9 +93,9 @@ def _run(folder: Path, retained: bool) -> None:
 
 def _report(report: Report, colour: bool, first: str = "") -> None:
     """A report in short: what the story is about first."""
-    report = report.replaced(findings=tuple(sorted(report.findings, key=lambda finding: finding.code != first)))
+    report = replace(report, findings=tuple(sorted(report.findings, key=lambda finding: finding.code != first)))
     more = len(report.findings) - SHOWN
-    text = make("text", colour=colour).file(report.replaced(findings=report.findings[:SHOWN]) if more > 0 else report)
+    text = make("text", colour=colour).file(replace(report, findings=report.findings[:SHOWN]) if more > 0 else report)
     lines = text.splitlines()
     if more > 0:
         lines = [*lines[: _verdict(lines, report.path)], f"{report.path}: ... and {more:,} more"]

@@ -1,17 +1,47 @@
-"""This module runs a command line in this process and keeps what it prints, as the transcripts of the rule pages show it.
+"""Run a command line in this process and keep what it prints, for pages of rules, examples of the site, and tests.
 
-What somebody has set for themselves makes no difference there: no colors, no `I2S_` variables, and another folder.
+`ran` runs arguments; `replay` runs a typed line as on a page, where what somebody has set for themselves makes no
+difference: no colors, no `I2S_` variables, one width; `same_output` compares two texts of what was printed.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from subprocess import CompletedProcess
+
+#: Columns of the output on pages.
+_WIDTH = "100"
+
+#: How many rules there are: every new one changes it, and no example is about it.
+_RULE_COUNT = re.compile(r"\b[\d,]+ rules checked")
+
+
+def ran(arguments: Sequence[str], folder: Path, typed: str = "") -> CompletedProcess[bytes]:
+    """Run `i2s` with these arguments in a folder.
+
+    :param typed: the text of standard input
+    """
+    from i2s_spec.cli import main
+
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
+    before, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(typed.encode()), encoding="utf-8")
+    status: object = 0
+    try:
+        with chdir(folder), redirect_stdout(out), redirect_stderr(err):
+            main(list(arguments))
+    except SystemExit as stop:
+        status = stop.code
+    finally:
+        sys.stdin = before
+    code = status if isinstance(status, int) else int(status is not None)
+    return CompletedProcess(["i2s", *arguments], code, _written(out), _written(err))
 
 
 def replay(command: str, folder: Path) -> str:
@@ -20,42 +50,46 @@ def replay(command: str, folder: Path) -> str:
     :param command: `i2s` and its arguments; perhaps `echo` with a line of input and a bar in front of it
     :raises ValueError: for a command of anything else
     """
-    from i2s_spec.cli import main
-
     head, bar, rest = command.partition(" | ")
     program, *arguments = shlex.split(rest if bar else head)
     if program != "i2s" or (bar and not head.startswith("echo ")):
         raise ValueError(f"a transcript runs i2s, not {command}")
-    out, err, status = io.StringIO(), io.StringIO(), 0
     typed = " ".join(shlex.split(head)[1:]) + "\n" if bar else ""
-    with chdir(folder), _plain(), _typed(typed), redirect_stdout(out), redirect_stderr(err):
-        try:
-            main(arguments)
-        except SystemExit as stop:
-            status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    lines = (out.getvalue() + err.getvalue()).splitlines() + ([f"[exit {status}]"] if status else [])
+    with _plain():
+        done = ran(arguments, folder, typed)
+    lines = (done.stdout + done.stderr).decode().splitlines() + [f"[exit {done.returncode}]"] * (done.returncode != 0)
     return "\n".join([f"$ {command}", *(line.rstrip() for line in lines)]) + "\n"
+
+
+def same_output(shown: str, printed: str) -> bool:
+    """Whether what a page shows is what was printed, but for the number of rules that there are."""
+    return without_rule_counts(shown) == without_rule_counts(printed)
+
+
+def without_rule_counts(text: str) -> str:
+    """A text in which the number of rules that were checked is a letter.
+
+    >>> without_rule_counts("864 bytes, 1,223 rules checked")
+    '864 bytes, N rules checked'
+    """
+    return _RULE_COUNT.sub("N rules checked", text)
+
+
+def _written(stream: io.TextIOWrapper) -> bytes:
+    stream.flush()
+    data: bytes = stream.buffer.getvalue()  # type: ignore[attr-defined]
+    return data
 
 
 @contextmanager
 def _plain() -> Iterator[None]:
     """An environment in which nothing is set that this program asks for."""
     before = dict(os.environ)
-    for name in [name for name in before if name.startswith("I2S_")]:
+    for name in [name for name in before if name.startswith("I2S_") or name == "FORCE_COLOR"]:
         del os.environ[name]
-    os.environ["NO_COLOR"] = "1"
+    os.environ.update(NO_COLOR="1", COLUMNS=_WIDTH)
     try:
         yield
     finally:
         os.environ.clear()
         os.environ.update(before)
-
-
-@contextmanager
-def _typed(text: str) -> Iterator[None]:
-    """Standard input that holds a text."""
-    before, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(text.encode("utf-8")), encoding="utf-8")
-    try:
-        yield
-    finally:
-        sys.stdin = before

@@ -10,7 +10,6 @@ from typing import Final
 import click
 
 from i2s_spec._version import __version__
-from i2s_spec.cli.starting import check_kernels, ready
 from i2s_spec.errors import quote
 
 #: Every verb and the module that holds it; `validate` is another name for `lint`.
@@ -69,7 +68,6 @@ class Verbs(click.Group):
         if name not in VERBS:
             return None
         command: click.Command = import_module(f"i2s_spec.cli.{VERBS[name]}").command
-        ready()
         return command
 
     def resolve_command(
@@ -97,7 +95,10 @@ class Verbs(click.Group):
 @click.version_option(__version__, "--version", message="i2s-spec %(version)s")
 def cli() -> None:
     """Read, check and make GGUF files with I2_S tensors (BitNet's ternary weights)."""
-    check_kernels()
+    if os.environ.get("I2S_ISA") or os.environ.get("I2S_HIDE"):  # kernels that cannot be used are refused by every verb
+        from i2s_spec.codec import isa
+
+        isa.check()
 
 
 def by_click(args: list[str]) -> object:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any, Final
@@ -97,8 +98,6 @@ def float32_words(value: float) -> str:
     """A float32 with the fewest digits that distinguish it from its neighbors."""
     if not isfinite(value):
         return str(float(value))
-    import struct
-
     for digits in range(6, 10):
         shown = f"{value:.{digits}g}"
         try:

@@ -7,6 +7,7 @@ records whose fields have names and spans, and by name. The key-values and tenso
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
@@ -82,8 +83,6 @@ class HeaderIndex:
     def extent(self, offset: int) -> tuple[int, int | None]:
         """Where an offset stands among the distinct offsets of tensors, and the bytes up to the next of them or to the
         end of the file; None after the end."""
-        from bisect import bisect_right  # a library that a file in order does not need
-
         starts = self._starts
         after = bisect_right(starts, offset)
         return after, starts[after] - offset if after < len(starts) else None
@@ -96,7 +95,5 @@ class HeaderIndex:
             if after < len(starts) and starts[after] == offset:  # most begin where the extent of the one before ends
                 after += 1
             else:
-                from bisect import bisect_right
-
                 after = bisect_right(starts, offset)
             yield after, starts[after] - offset if after < len(starts) else None

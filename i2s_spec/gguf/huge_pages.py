@@ -8,13 +8,11 @@ True
 
 from __future__ import annotations
 
+import mmap
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from i2s_spec.errors import counted
-
-if TYPE_CHECKING:
-    import mmap
 
 #: Bytes of a huge page.
 HUGE_PAGE: Final = 2 << 20
@@ -25,8 +23,6 @@ def huge_pages(size: int) -> mmap.mmap:
 
     :raises MemoryError: where there are not so many
     """
-    import mmap  # a library that small tables do without
-
     # Shared memory, which is the default, has pages of its own kind.
     private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
     try:

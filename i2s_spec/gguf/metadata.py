@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from i2s_spec.codec.buffers import numbers
@@ -86,8 +88,6 @@ class Metadata(Mapping[str, Any]):
 
     def _repr_html_(self) -> str:
         """The first keys for a notebook: type, and the value of numbers and short texts."""
-        from itertools import islice
-
         from i2s_spec.display import ROWS, table
 
         rows = ((entry.name, entry.label, self.preview(entry)) for entry in islice(self.rows, ROWS))
@@ -114,8 +114,6 @@ def _scalar(kind: int, data: bytes, order: ByteOrder) -> int | float | bool:
 
 def _nested(data: bytes, count: int, order: ByteOrder) -> list[Any]:
     """The elements of an array of arrays, as deep as the scanner lets them nest; it has seen that they fill the bytes."""
-    import struct
-
     prefix = order_prefix(order)
     at = 0
 

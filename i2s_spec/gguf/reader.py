@@ -153,8 +153,6 @@ class File:
 
     def _repr_html_(self) -> str:
         """The file for a notebook: what it is, and the first tensors; nothing of the data section is read."""
-        from itertools import islice
-
         from i2s_spec.display import ROWS, table
 
         facts: list[tuple[str, Any]] = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import BinaryIO
 
@@ -21,12 +22,8 @@ def open_regular(path: str | os.PathLike[str], most: int | None = None) -> Binar
         status = os.fstat(fd)
         kind = kind_of(status)
         if kind is not None:
-            import errno
-
             raise OSError(errno.EINVAL, f"it is {kind}, and no file", name)
         if most is not None and status.st_size > most:
-            import errno
-
             raise OSError(errno.EFBIG, f"it has {counted(status.st_size, 'byte')}, and {most:,} at most are read", name)
         return os.fdopen(fd, "rb")
     except BaseException:
@@ -42,8 +39,6 @@ def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
     with open_regular(path, most) as file:
         data = file.read(min(most, max(os.fstat(file.fileno()).st_size, 1 << 16)))  # `read` takes that much memory
     if data is None:  # some files of /proc are called regular, and wait
-        import errno
-
         raise OSError(errno.EAGAIN, "it has nothing to read now", os.fspath(path))
     return data
 

@@ -8,11 +8,12 @@ but regular files is opened; a FIFO or a device would block or never end.
 from __future__ import annotations
 
 import io
+import mmap
 import os
 import stat
-from _thread import allocate_lock  # `threading` is more, and takes longer to import
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from threading import Lock
 from typing import Any, BinaryIO, Protocol, cast, runtime_checkable
 
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, file_error, quote
@@ -193,7 +194,7 @@ class SeekingSource(FileSource):
     """A regular file where the system has no reading at an offset, as Windows: each read seeks while other threads wait."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._lock = allocate_lock()
+        self._lock = Lock()
         super().__init__(path)
 
     def read(self, start: int, length: int) -> bytes:
@@ -230,7 +231,7 @@ class StreamSource:
 
     def __init__(self, stream: BinaryIO, name: str | None = None) -> None:
         self._stream = stream
-        self._lock = allocate_lock()
+        self._lock = Lock()
         self.name = name or str(getattr(stream, "name", "<stream>"))
         self.size = stream.seek(0, os.SEEK_END)
 
@@ -268,8 +269,6 @@ class MapSource(BufferSource):
     """A file mapped into memory: for callers who know that nobody will cut the file short meanwhile."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        import mmap  # a library that most processes do not need
-
         file = FileSource(path)
         try:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.size else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -92,8 +93,6 @@ class Tensors(Mapping[str, "Tensor"]):
 
     def _repr_html_(self) -> str:
         """The first tensors for a notebook."""
-        from itertools import islice
-
         from i2s_spec.display import ROWS, table
 
         rows = ((each.raw_name, each.kind, each.shape, each.offset) for each in islice(self.rows, ROWS))

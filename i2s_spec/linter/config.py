@@ -13,14 +13,14 @@ the nearest `i2s.toml` overrides the same key in the nearest `pyproject.toml` th
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
 from i2s_spec.errors import SettingError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from i2s_spec.linter.selection.suppressions import Suppression
+from i2s_spec.gguf.regular_file import read_regular
+from i2s_spec.linter.config_keys import KEYS, OPTIONS, VERDICT_KEYS, checked, parsed, shown, suppression
+from i2s_spec.linter.options import OptionKind, declared
+from i2s_spec.linter.selection.suppressions import Suppression
 
 #: Largest configuration file, in bytes.
 LARGEST = 1 << 20
@@ -40,15 +40,29 @@ class Config(NamedTuple):
     #: Whether the files were found by search, not named by the caller.
     was_found: bool = False
 
-    def get(self, key: str, default: Any) -> Any:
-        return self.values.get(key, default)
+    def settings(self, cls: type, given: Mapping[str, Any], asked: Collection[str]) -> dict[str, Any]:
+        """The values of the options that a class declares, for its constructor.
+
+        What the caller asked for comes first, then what these files hold, then defaults. Of a setting that is a table,
+        entries of the files that the caller does not set anew stay.
+
+        :param given: the value of each option, which is its default unless the caller asked for it
+        :param asked: the names of the options that the caller asked for
+        """
+        values = {}
+        for name, option in declared(cls).items():
+            values[name] = given[name]
+            if option.key is None or option.key not in self.values:
+                continue
+            configured = self.values[option.key]
+            if isinstance(configured, dict):
+                values[name] = {**configured, **given[name]}
+            elif name not in asked:
+                values[name] = tuple(configured) if isinstance(configured, list) else configured
+        return values
 
     def affecting_findings(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Each file that changes what is found or what fails a run, with the keys that do it."""
-        if not self.places:
-            return ()
-        from i2s_spec.linter.config_keys import VERDICT_KEYS, shown
-
         keys: dict[str, list[str]] = {}
         for key, place in self.places.items():
             if key in VERDICT_KEYS:
@@ -57,10 +71,6 @@ class Config(NamedTuple):
 
     def without_verdict_keys(self) -> Config:
         """The configuration without the keys that change what is found or what fails a run."""
-        if not self.values:
-            return self
-        from i2s_spec.linter.config_keys import VERDICT_KEYS
-
         left = {key: value for key, value in self.values.items() if key not in VERDICT_KEYS}
         return Config(left, (), {key: place for key, place in self.places.items() if key in left}, self.was_found)
 
@@ -74,8 +84,6 @@ def found(folder: str = os.curdir, explicit: str | None = None) -> Config:
     if explicit is not None:
         table = _table(explicit)
         if table is None:
-            from i2s_spec.linter.config_keys import shown
-
             raise SettingError(f"{shown(explicit)} has no table [tool.i2s]")
         return _config([(explicit, table)])
     tables: list[tuple[str, dict[str, Any]]] = []
@@ -98,20 +106,14 @@ def _upwards(folder: str) -> list[str]:
 
 def _table(path: str) -> dict[str, Any] | None:
     """The settings for this program in a file; None for a `pyproject.toml` without any."""
-    from i2s_spec.gguf.regular_file import read_regular  # most runs have no such file
-
     try:
         data = read_regular(path, LARGEST)
     except OSError as error:
-        from i2s_spec.linter.config_keys import shown
-
         raise SettingError(f"{shown(path)}: {error.strerror or type(error).__name__}") from None
     ours = os.path.basename(path) != "pyproject.toml"
     plain = data.translate(None, b" \t\"'")
     if not ours and not any(mention in plain for mention in _MENTIONS):  # spares most runs the TOML parser
         return None
-    from i2s_spec.linter.config_keys import parsed
-
     return parsed(path, data, ours)
 
 
@@ -119,8 +121,6 @@ def _config(tables: list[tuple[str, dict[str, Any]]]) -> Config:
     """Tables as one configuration; later ones override earlier ones."""
     if not tables:  # most runs
         return Config()
-    from i2s_spec.linter.config_keys import checked, suppression
-
     values: dict[str, Any] = {}
     places: dict[str, str] = {}
     suppressions: tuple[Suppression, ...] = ()
@@ -128,9 +128,10 @@ def _config(tables: list[tuple[str, dict[str, Any]]]) -> Config:
         for key, value in table.items():
             checked(path, key, value)
             values[key], places[key] = value, path
-        if "ignore" in table:
-            suppressions = tuple(suppression(path, item) for item in table["ignore"] if isinstance(item, dict))
-            values["ignore"] = [item for item in table["ignore"] if isinstance(item, str)]
-        if "baseline" in table:
-            values["baseline"] = os.path.relpath(os.path.join(os.path.dirname(path), table["baseline"]))
+            kind = OPTIONS[KEYS[key]].kind
+            if kind is OptionKind.ACCEPTED:
+                suppressions = tuple(suppression(path, item) for item in value if isinstance(item, dict))
+                values[key] = [item for item in value if isinstance(item, str)]
+            elif kind is OptionKind.FILE:
+                values[key] = os.path.relpath(os.path.join(os.path.dirname(path), value))
     return Config(values, suppressions, places)

@@ -1,18 +1,15 @@
-"""This module checks the tables of configuration files: their keys and values. It is imported where there is a table."""
+"""This module checks the tables of configuration files: their keys, which the options declare, and values."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from i2s_spec.errors import SettingError, quote
-from i2s_spec.linter.options import Options
-from i2s_spec.linter.report import FORMATS
-from i2s_spec.linter.rule import Severity
-from i2s_spec.linter.selection.profile import PROFILES, READINGS
+from i2s_spec.linter.options import Option, OptionKind, Options, RunOptions, declared
 from i2s_spec.linter.selection.suppressions import Suppression
 
 #: Most names in a dotted key: the parser's time grows with their square.
@@ -43,19 +40,9 @@ def _count(value: Any, least: int = 1) -> str | None:
     return None if good else f"must be a number of at least {least}"
 
 
-def _table_of(wanted: type, words: str) -> Callable[[Any], str | None]:
-    def check(value: Any) -> str | None:
-        good = isinstance(value, dict) and all(type(item) is wanted for item in value.values())
-        return None if good else f"must be a table of {words}"
-
-    return check
-
-
-def _one_of(*allowed: str) -> Callable[[Any], str | None]:
-    def check(value: Any) -> str | None:
-        return None if isinstance(value, str) and value in allowed else f"must be one of {', '.join(allowed)}"
-
-    return check
+def _table_of(wanted: type, words: str, value: Any) -> str | None:
+    good = isinstance(value, dict) and all(type(item) is wanted for item in value.values())
+    return None if good else f"must be a table of {words}"
 
 
 def _ignored(value: Any) -> str | None:
@@ -63,26 +50,45 @@ def _ignored(value: Any) -> str | None:
     return None if good else "must be a list of codes and of tables with files, codes and reason"
 
 
-#: Every key, with a function that says what is wrong with its value, if anything.
-KEYS: dict[str, Callable[[Any], str | None]] = {
-    "profile": _one_of(*PROFILES),
-    "select": _texts,
-    "ignore": _ignored,
-    "severity": _table_of(str, "severities by code"),
-    "limits": _table_of(int, "numbers by name"),
-    "payload": _one_of(*READINGS),
-    "runtimes": _flag,
-    "threads": _count,
-    "jobs": partial(_count, least=0),  # 0 means one for each processor, as on the command line
-    "format": _one_of(*FORMATS),
-    "fail-on": _one_of(*(severity.value for severity in Severity), "never"),
-    "baseline": _text,
-    "skip-lfs": _flag,
+def _wrong(option: Option, value: Any) -> str | None:
+    """What is wrong with the value of an option in a file, if anything."""
+    match option.kind:
+        case OptionKind.CHOICE:
+            good = isinstance(value, str) and value in option.choices
+            return None if good else f"must be one of {', '.join(option.choices)}"
+        case OptionKind.COUNT:
+            return _count(value, option.least)
+        case kind:
+            return _CHECKS[kind](value)
+
+
+#: For the other kinds of options in files, a function that says what is wrong with a value, if anything.
+_CHECKS: Final[Mapping[OptionKind, Callable[[Any], str | None]]] = {
+    OptionKind.FLAG: _flag,
+    OptionKind.TEXT: _text,
+    OptionKind.FILE: _text,
+    OptionKind.WORDS: _texts,
+    OptionKind.ACCEPTED: _ignored,
+    OptionKind.LEVELS: partial(_table_of, str, "severities by code"),
+    OptionKind.BOUNDS: partial(_table_of, int, "numbers by name"),
 }
 
+#: Options whose values are tried by making `Options`, which has words for what is wrong with them.
+_TRIED: Final = (OptionKind.WORDS, OptionKind.ACCEPTED, OptionKind.LEVELS, OptionKind.BOUNDS)
+
+
+def keys_of(*classes: type) -> dict[str, str]:
+    """Every key that these classes declare, with the name of the field."""
+    options = [(name, each) for name, each in declared(*classes).items() if each.key is not None]
+    return {str(each.key): name for name, each in sorted(options, key=lambda found: found[1].group.value)}
+
+
+#: The options by their field's name, and their names by the key.
+OPTIONS: Final = declared(Options, RunOptions)
+KEYS: Final = keys_of(Options, RunOptions)
 
 #: Keys that change what is found, or which findings fail a run.
-VERDICT_KEYS = frozenset(KEYS) - {"format", "threads", "jobs", "runtimes"}
+VERDICT_KEYS: Final = frozenset(key for key, name in KEYS.items() if OPTIONS[name].affects_verdict)
 
 
 def parsed(path: str, data: bytes, ours: bool) -> dict[str, Any] | None:
@@ -93,7 +99,7 @@ def parsed(path: str, data: bytes, ours: bool) -> dict[str, Any] | None:
     """
     if any(line.count(b".") >= MOST_NAMES for line in _QUOTED.sub(b"", data).split(b"\n")):
         raise SettingError(f"{shown(path)}: a line has a dotted key of more than {MOST_NAMES} names")
-    import tomllib
+    import tomllib  # few runs have a table
 
     try:
         document = tomllib.loads(data.decode("utf-8"))
@@ -114,20 +120,20 @@ def checked(path: str, key: str, value: Any) -> None:
     """
     if key not in KEYS:
         raise SettingError(f"{shown(path)}: unknown key {quote(key)}; there are: {', '.join(KEYS)}")
-    wrong = KEYS[key](value)
+    name, option = KEYS[key], OPTIONS[KEYS[key]]
+    wrong = _wrong(option, value)
     if wrong is not None:
         raise SettingError(f"{shown(path)}: {key} {wrong}")
-    try:
-        if key == "select":
-            Options(select=tuple(value))
-        elif key == "ignore":
-            Options(ignore=tuple(item for item in value if isinstance(item, str)))
-        elif key == "severity":
-            Options(severity=value)
-        elif key == "limits":
-            Options(limits=value)
-    except ValueError as error:
-        raise SettingError(f"{shown(path)}: {key}: {error}") from None
+    if option.kind in _TRIED:
+        try:
+            tried: Any = _strings(value) if isinstance(value, list) else value
+            Options(**{name: tried})
+        except ValueError as error:
+            raise SettingError(f"{shown(path)}: {key}: {error}") from None
+
+
+def _strings(values: list[Any]) -> tuple[str, ...]:
+    return tuple(value for value in values if isinstance(value, str))
 
 
 def suppression(path: str, table: dict[str, Any]) -> Suppression:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import FetchingSource, Origin, Source, is_address, source_of
+from i2s_spec.gguf.source import Origin, Source, is_address, source_of
 from i2s_spec.inspect.survey.reading import Reading
 from i2s_spec.linter.analysis.conditions import layers_read
 from i2s_spec.linter.analysis.subject import Subject
@@ -137,7 +137,7 @@ class _Run:
             place = self._path if self._path is None or not is_address(self._path) else getattr(source, "path", None)
             subject = Subject(file, place, self._reading, self._weights)
             ignored = self._options.ignored
-            fetched = isinstance(source, FetchingSource)
+            fetched = subject.on_server
             subject.asked = _asked(self._codes, fetched)
             if ignored:
                 subject.ignored = sum(_is_asked(REGISTRY[code], fetched) for code in ignored)
@@ -169,7 +169,7 @@ class _Run:
     def _begin(self, subject: Subject) -> bool:
         """Start to read the payloads while the rules on the header run; False if the file can no longer be read."""
         try:
-            if any(rule.payload for rule in self._rules):
+            if any(rule.payload for rule in reversed(self._rules)):  # these come last
                 subject.begin()
         except FormatError as error:
             self.add([finding_of(error)])
@@ -208,7 +208,7 @@ class _Run:
 
     def _ahead(self, subject: Subject) -> None:
         """Compute the evidence of the layout while other threads read the payloads, if a rule will need it."""
-        if subject.surveying is not None and any(rule.when is layers_read for rule in self._rules):
+        if subject.surveying is not None and any(rule.when is layers_read for rule in reversed(self._rules)):
             from i2s_spec.linter.analysis.weight_layout import layout_ahead
 
             with suppress(Exception):  # the rule meets the fault again and reports it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
@@ -75,6 +76,4 @@ def on_command_line(path: str) -> str:
         return "FILE"
     if _is_plain(path) and not path.startswith("-"):
         return path
-    import shlex
-
     return shlex.quote("./" + path if path.startswith("-") else path)

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote as quote_uri
 
 from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_REMOTE, counted, quote
 from i2s_spec.gguf.source import is_address
 from i2s_spec.linter.rule import Finding, Severity
 from i2s_spec.schema import faults
+
+#: Characters that an address keeps: all that are printable, without those that no URI has.
+_IN_ADDRESSES: Final = "".join(c for c in map(chr, range(0x21, 0x7F)) if c not in '"<>\\^`{|}')
 
 #: A report as plain data, in the form that `lint --format json` gives for each file.
 FileReport = Mapping[str, Any]
@@ -58,68 +63,26 @@ class Remote(NamedTuple):
     etag: str | None = None
 
 
+@dataclass(frozen=True, repr=False)
 class Report:
     """The result of linting one file: its findings in the order of the bytes, at most `FINDINGS_PER_RULE` of each rule.
 
     `elided` counts the findings beyond that number, by code. `size` is the size of the file in bytes, or None if it
     could not be opened. `runtimes` has the verdicts on loading and computing, and `details` the additional data of a
     report format; both exist only if they were requested. `sampled` exists if a sample was requested, and `remote` if
-    the file is on a server. A report is immutable; `replaced` makes a changed copy.
+    the file is on a server. A report is immutable; `dataclasses.replace` makes a changed copy.
     """
 
-    __slots__ = (
-        "bugs", "details", "elided", "findings", "path", "remote", "runtimes", "sampled", "size", "suppressed",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        path: str,
-        findings: tuple[Finding, ...],
-        elided: dict[str, int],
-        size: int | None = None,
-        suppressed: tuple[Suppressed, ...] = (),
-        bugs: tuple[Bug, ...] = (),
-        runtimes: tuple[Any, ...] = (),
-        details: Any = None,
-        sampled: Sample | None = None,
-        remote: Remote | None = None,
-    ) -> None:
-        self.path: str
-        self.findings: tuple[Finding, ...]
-        self.elided: dict[str, int]
-        self.size: int | None
-        self.suppressed: tuple[Suppressed, ...]
-        self.bugs: tuple[Bug, ...]
-        self.runtimes: tuple[Any, ...]
-        self.details: Any
-        self.sampled: Sample | None
-        self.remote: Remote | None
-        for name, value in (
-            ("path", path), ("findings", findings), ("elided", elided), ("size", size), ("suppressed", suppressed),
-            ("bugs", bugs), ("runtimes", runtimes), ("details", details), ("sampled", sampled), ("remote", remote),
-        ):  # fmt: skip
-            object.__setattr__(self, name, value)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"a report is immutable: replaced({name}=...) makes a changed copy")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a report is immutable: {name} cannot be deleted")
-
-    def _values(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
-
-    def replaced(self, **changes: Any) -> Report:
-        """A copy of the report with other values of these fields."""
-        return Report(**self._values() | changes)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Report) and self._values() == other._values()
-
-    __hash__ = None  # type: ignore[assignment]  # what was elided is a dict
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _report_of, (self._values(),)
+    path: str
+    findings: tuple[Finding, ...]
+    elided: dict[str, int]
+    size: int | None = None
+    suppressed: tuple[Suppressed, ...] = ()
+    bugs: tuple[Bug, ...] = ()
+    runtimes: tuple[Any, ...] = ()
+    details: Any = None
+    sampled: Sample | None = None
+    remote: Remote | None = None
 
     @property
     def ok(self) -> bool:
@@ -236,10 +199,6 @@ class Report:
         }
 
 
-def _report_of(values: dict[str, Any]) -> Report:
-    return Report(**values)
-
-
 def finding_dict(finding: Finding) -> dict[str, Any]:
     """A finding as plain data; text and bytes from the file are escaped."""
     return {
@@ -272,10 +231,10 @@ def _plain(value: Any) -> Any:
 def uri_of(path: str) -> str:
     """A path as a URI reference (RFC 3986), without loss: bytes that are not unreserved characters become `%NN`."""
     if is_address(path):
-        return "".join(c if c.isascii() and c.isprintable() and c not in ' "<>\\^`{|}' else _percent(c) for c in path)
+        return quote_uri(path, safe=_IN_ADDRESSES, errors="surrogateescape")
     if path.startswith("/"):
-        return "file://" + _percent(path)
-    return _percent(without_dot(path))
+        return "file://" + quote_uri(os.fsencode(path))
+    return quote_uri(os.fsencode(without_dot(path)))
 
 
 def without_dot(path: str) -> str:
@@ -287,13 +246,6 @@ def without_dot(path: str) -> str:
     while path.startswith("./") and path.strip("./"):
         path = path[2:].lstrip("/")
     return path
-
-
-def _percent(path: str) -> str:
-    return "".join(
-        chr(byte) if chr(byte).isascii() and (chr(byte).isalnum() or byte in b"-._~/") else f"%{byte:02X}"
-        for byte in os.fsencode(path)
-    )
 
 
 def exit_code(report: FileReport, fail_on: Severity | None = Severity.ERROR) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
@@ -84,7 +85,7 @@ def doctor(origin: Origin, *, threads: int = 1, progress: Progress | None = None
         return found
     reason = TrustedText("it was written to or replaced")  # the file changed between two checks
     changed = finding_of(FormatError(faults.CHANGED, Span(0, report.size or 0), reason=reason))
-    report = report.replaced(findings=(changed, *report.findings))
+    report = replace(report, findings=(changed, *report.findings))
     return Checkup(report, None, (), "canonical", False, ())
 
 

@@ -9,8 +9,8 @@ limits are additional. Those in `NAMED` can be set by name while a file is check
 
 from __future__ import annotations
 
-from _thread import allocate_lock  # `threading` is more, and takes longer to import
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 #: Smallest key-value record: empty key (8 bytes of length), value type (4), one byte of value.
@@ -56,8 +56,6 @@ NAMED: Final = {
 }
 
 if TYPE_CHECKING:
-    from contextvars import ContextVar, Token
-
     MAX_KEYS: int
     MAX_TENSORS: int
     MAX_ALIGNMENT: int
@@ -66,16 +64,14 @@ if TYPE_CHECKING:
     USUAL_ALIGNMENT: int
     FINDINGS_PER_RULE: int
 
-_MAKING: Final = allocate_lock()
 _DEFAULTS: Final = {limit.attribute: limit.default for limit in NAMED.values()}
-#: The variable of what a thread has set, once some thread has: few runs need the library that makes it.
-_IN_FORCE: list[ContextVar[Mapping[str, int]]] = []
+_IN_FORCE: Final[ContextVar[Mapping[str, int]]] = ContextVar("limits", default=_DEFAULTS)
 
 
 def __getattr__(attribute: str) -> int:
     """The current bound, for the names in `NAMED`."""
     try:
-        return (_IN_FORCE[0].get() if _IN_FORCE else _DEFAULTS)[attribute]
+        return _IN_FORCE.get()[attribute]
     except KeyError:
         raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}") from None
 
@@ -92,22 +88,11 @@ class using:  # noqa: N801 - a `with` statement reads it as words
 
     def __enter__(self) -> None:
         if self._values:
-            variable = _variable()
-            self._token = variable.set({**variable.get(), **self._values})
+            self._token = _IN_FORCE.set({**_IN_FORCE.get(), **self._values})
 
     def __exit__(self, *raised: object) -> None:
         if self._token is not None:
-            self._token.var.reset(self._token)
-
-
-def _variable() -> ContextVar[Mapping[str, int]]:
-    """The one variable of this process, also where two threads ask for it at once."""
-    from contextvars import ContextVar
-
-    with _MAKING:
-        if not _IN_FORCE:
-            _IN_FORCE.append(ContextVar("limits", default=_DEFAULTS))
-    return _IN_FORCE[0]
+            _IN_FORCE.reset(self._token)
 
 
 def checked(values: Mapping[str, int]) -> Iterator[tuple[str, int]]:

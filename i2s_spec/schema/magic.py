@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText
@@ -76,8 +77,6 @@ def not_gguf(head: bytes, size: int) -> FormatError | None:
     if start == MAGIC[::-1]:
         return FormatError(faults.SWAPPED_MAGIC, span, got=start, want=MAGIC)
     if text.startswith(b"version https://git-lfs"):
-        import re
-
         declared = re.search(rb"\nsize (\d{1,20})", head)
         size_stated = int(declared[1]) if declared else TrustedText("unknown")
         return FormatError(faults.LFS_POINTER, Span(0, min(size, len(head)), "header.magic"), size=size_stated)

@@ -18,6 +18,7 @@ shrink towards few small records and few changes. Hypothesis is part of the extr
 
 from __future__ import annotations
 
+import io
 import struct
 from functools import partial
 from math import prod
@@ -213,8 +214,6 @@ def models(architecture: str | None = None, *, byte_order: ByteOrder | None = "l
     :param architecture: one of `ARCHITECTURES`; None for every one
     :param byte_order: None for both
     """
-    import io
-
     from i2s_spec.convert.synthetic.new import new
 
     _need_hypothesis()

@@ -17,10 +17,10 @@ from tiny_checkpoints import TINY, Tiny, bf16_2b4t, llama3, packed_2b4t, plain_l
 import i2s_spec as i2s
 from i2s_spec.checkpoints.findings.lint_checkpoint import lint_checkpoint
 from i2s_spec.cli import cli
-from i2s_spec.docs.situations import SITUATIONS, Situation
 from i2s_spec.linter.options import Options
 from i2s_spec.linter.rules.checkpoint.ternary_weights import LIKELY
 from i2s_spec.testing.checkpoint_sample import LAYER, CheckpointSample, Q
+from i2s_spec.testing.malformed.situations import SITUATIONS, Situation
 
 INDEX = "model.safetensors.index.json"
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import i2s_spec
-from i2s_spec.docs import checkout, examples, reference
+from i2s_site import api_reference, checkout, examples
 
 
 def example(first: int, *rest: str, named: str | None = "a'b", other: float = 1.5) -> list[Path]:
@@ -37,9 +37,9 @@ def test_every_public_name_has_an_example_that_is_run() -> None:
 
 def test_an_entry_says_what_is_declared() -> None:
     shown = """(first: int, *rest: str, named: str | None = "a'b", other: float = 1.5) -> list[Path]"""
-    assert reference._signature(example) == shown
-    assert "    data: Any,\n" in reference._signature(reference.named("i2s_spec.unpack"))
-    said = "".join(reference._doc(example))
+    assert api_reference._signature(example) == shown
+    assert "    data: Any,\n" in api_reference._signature(api_reference.named("i2s_spec.unpack"))
+    said = "".join(api_reference._doc(example))
     assert "<p>Do nothing with <code>first</code>.</p><p>More of it.</p>" in said
     assert "<dt><code>first</code></dt><dd>a number, on two lines</dd>" in said
     assert "<dt>returns</dt><dd>nothing &lt;b&gt;</dd>" in said
@@ -48,4 +48,4 @@ def test_an_entry_says_what_is_declared() -> None:
 
 def test_entries_have_no_unparsed_fields() -> None:
     for name in i2s_spec._HOMES:
-        assert ":param" not in reference.entry(f"i2s_spec.{name}"), name
+        assert ":param" not in api_reference.entry(f"i2s_spec.{name}"), name

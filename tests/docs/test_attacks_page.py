@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from i2s_spec.linter.rules import all_rules
 from i2s_spec.schema.registry.advisories import ADVISORIES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +47,6 @@ def test_advisories_are_those_that_are_known() -> None:
 
 def test_rules_exist() -> None:
     named = re.findall(r"\[([A-Z]\d{3})\]\(\.\./rules/([A-Z]\d{3})\.md\)", PAGE)
-    rules = {path.stem for path in (ROOT / "spec" / "rules").glob("*.md")}
+    rules = {rule.code for rule in all_rules()}
     assert all(shown == page and shown in rules for shown, page in named)
     assert len(named) > 10

@@ -30,7 +30,7 @@ needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="no node on
 def read_by_page(*files: bytes) -> list[dict[str, Any]]:
     """What the page's script makes of files, read in Node."""
     program = (
-        f"require({json.dumps(str(ASSETS / 'layouts.js'))}); require({json.dumps(str(ASSETS / 'file.js'))});"
+        f"{javascript.text()} require({json.dumps(str(ASSETS / 'file.js'))});"
         "const files = JSON.parse(require('node:fs').readFileSync(0));"
         "(async () => { const said = [];"
         " for (const each of files) said.push(await I2S_FILE.read(new Blob([Buffer.from(each, 'base64')])));"
@@ -107,6 +107,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.mark.parametrize("width", [1280, 390], ids=["wide", "phone"])
 def test_a_file_can_be_dropped(browser: Browser, tmp_path: Path, width: int) -> None:
     shutil.copytree(ASSETS, tmp_path / "assets")
+    (tmp_path / "assets" / "layouts.js").write_text(javascript.text(), encoding="utf-8")
     scripts = "".join(f'<script src="assets/{name}.js"></script>' for name in ("layouts", "file", "playground"))
     page = tmp_path / "x.html"
     page.write_text(
@@ -150,6 +151,7 @@ def test_a_file_can_be_dropped(browser: Browser, tmp_path: Path, width: int) -> 
 @pytest.mark.parametrize("width", [1280, 390], ids=["wide", "phone"])
 def test_an_element_and_its_byte_are_in_sight_together(browser: Browser, tmp_path: Path, width: int) -> None:
     shutil.copytree(ASSETS, tmp_path / "assets")
+    (tmp_path / "assets" / "layouts.js").write_text(javascript.text(), encoding="utf-8")
     page = tmp_path / "x.html"
     page.write_text(
         '<!doctype html><meta charset=utf-8><title>x</title><link rel="stylesheet" href="assets/playground.css">'

@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 from examples import share
 
+from i2s_site import checkout, examples, fences, figures, generated
+from i2s_site.examples import Drift
 from i2s_spec.cli.specification.spec import command
-from i2s_spec.docs import checkout, examples, fences, figures, pages
-from i2s_spec.docs.examples import Drift
 from i2s_spec.exports.description import records
-from i2s_spec.linter.explain import as_markdown
+from i2s_spec.linter.rules import all_rules
 from i2s_spec.schema.dialect import LAYOUTS
 from i2s_spec.schema.i2s import codes_of
 
@@ -31,15 +31,20 @@ PACKAGE = [fence for fence in ALL if fence.page.name == "api.md"]
     ids=lambda fence: f"{fence.page.name}:{fence.line}",
 )
 def test_every_fence_holds(fence: examples.Fence) -> None:
+    if fence.kind == "i2s-table":
+        assert generated.with_tables(f"```i2s-table\n{fence.body}```\n").startswith("| ")
+        return
     html = fences.render(fence.kind, fence.body)
-    for link in re.findall(r'href="rules/([A-Z]\d+)\.html"', html):
-        assert (checkout.chapters() / "rules" / f"{link}.md").is_file()
+    codes = {rule.code for rule in all_rules()}
+    assert set(re.findall(r'href="rules/([A-Z]\d+)\.html"', html)) <= codes
 
 
-def test_every_kind_is_known_to_the_site() -> None:
-    config = (checkout.root() / "mkdocs.yml").read_text(encoding="utf-8")
-    assert set(re.findall(r"name: (i2s-\w+)", config)) == set(fences._KINDS)
-    assert {fence.kind for fence in ALL} >= {"i2s-map", "i2s-byte", "i2s-block", "i2s-hexdump", "i2s-example"}
+def test_every_table_stands_in_a_chapter_between_its_prose() -> None:
+    assert {fence.body.partition(" (")[0] for fence in ALL if fence.kind == "i2s-table"} == generated.TABLES.keys()
+    page = "a\n\n```i2s-table\nreleases (as `i2s spec write` shows)\n```\n\nb\n"
+    assert generated.with_tables(page) == f"a\n\n{generated.table('releases')}\nb\n"
+    with pytest.raises(Drift, match="no table is called nothing; there are"):
+        generated.with_tables("```i2s-table\nnothing\n```\n")
 
 
 def test_examples_are_numbered_without_gaps_and_distinct() -> None:
@@ -144,27 +149,19 @@ def test_examples_for_other_languages(tmp_path: Path) -> None:
     assert {"number", "kind", "page", "line", "section", "source", "output"} == set(said["examples"][0])
 
 
-def test_without_a_checkout_the_verb_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(checkout, "__file__", str(tmp_path / "a" / "b" / "c.py"))
-    monkeypatch.chdir(tmp_path)
-    for verb in ("build", "serve", "test"):
-        error = CliRunner().invoke(command, [verb]).exception
-        assert "clone the repository" in str(error)
-
-
 @pytest.mark.thorough
 def test_a_drift_fails_the_verb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "spec").mkdir()
-    (tmp_path / "spec" / "1-x.md").write_text("# X\n\n```i2s-example\nprint(1)\n---\n2\n```\n")
-    (tmp_path / "spec" / "index.md").write_text("# Y\n")
-    (tmp_path / "mkdocs.yml").write_text("")
-    monkeypatch.setattr(checkout, "__file__", str(tmp_path / "i2s_spec" / "docs" / "checkout.py"))
-    monkeypatch.setattr(pages, "words", lambda rule, run: as_markdown(rule))  # skips the commands of rule pages
+    (tmp_path / "spec" / "1-x.md").write_text("# X\n\n```i2s-example\nprint(1)\n---\n2\n```\n\n```i2s-table\nx\n```\n")
+    for module in (checkout, examples, fences):
+        monkeypatch.setattr(module, "chapters", lambda: tmp_path / "spec")
+    monkeypatch.setattr(generated, "everything", dict)
     examples.examples.cache_clear()
     try:
         done = CliRunner().invoke(command, ["test"], standalone_mode=False)
     finally:
         examples.examples.cache_clear()
     assert "1-x.md:3: i2s-example" in done.stdout
-    assert "1 no longer true" in done.stdout
+    assert "1-x.md:9: i2s-table: no table is called x" in done.stdout
+    assert "2 no longer true" in done.stdout
     assert done.return_value == 1

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from i2s_site import checkout
 from i2s_spec.cli.files.lint import command as lint
-from i2s_spec.docs import checkout
 from i2s_spec.linter import config
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from i2s_spec.docs import checkout
-from i2s_spec.docs.examples import Drift
-from i2s_spec.docs.notebooks import executed
+from i2s_site import notebook
+from i2s_site.examples import Drift
 
 TEXT = """# %% [markdown]
 # # Title
@@ -31,12 +30,12 @@ x + 1
 
 
 def test_cells_share_their_names_and_show_their_last_value() -> None:
-    markdown, printing, table, number = executed.run(TEXT)
+    markdown, printing, table, number = notebook.run(TEXT)
     assert (markdown.markdown, markdown.text) == (True, "# Title\n\nwords")
     assert (printing.printed, printing.value) == ("<b>\n", "")
     assert table.table == "<i>a\n\nb</i>"
     assert (number.value, number.printed, number.table) == ("21", "", "")
-    page = executed.page((markdown, printing, table, number))
+    page = notebook.page((markdown, printing, table, number))
     assert page.startswith("# Title\n\nwords\n\n```python\nx = 20\n")
     assert '<div class="i2s-output"><pre><code>&lt;b&gt;</code></pre></div>' in page
     assert "<i>a\n&#10;\nb</i>" in page
@@ -44,12 +43,11 @@ def test_cells_share_their_names_and_show_their_last_value() -> None:
 
 def test_a_cell_that_fails_is_named() -> None:
     with pytest.raises(Drift, match="a cell fails: ZeroDivisionError: division by zero: 1 / 0"):
-        executed.run("# %%\n1 / 0\n")
+        notebook.run("# %%\n1 / 0\n")
 
 
 def test_the_file_is_what_jupyter_opens() -> None:
-    text = (checkout.chapters() / "tutorials" / "notebook.ipynb").read_text(encoding="utf-8")
-    assert text == executed.as_ipynb()
+    text = notebook.as_ipynb()
     document = json.loads(text)
     assert (document["nbformat"], document["nbformat_minor"]) == (4, 5)
     ids = [cell["id"] for cell in document["cells"]]
@@ -63,7 +61,6 @@ def test_the_file_is_what_jupyter_opens() -> None:
 
 
 def test_the_page_shows_the_verdict() -> None:
-    text = (checkout.chapters() / "tutorials" / "notebook.md").read_text(encoding="utf-8")
-    assert text == executed.page()
+    text = notebook.page()
     assert "the gate went through SiLU" in text
     assert "<td>I305</td><td>error</td>" in text

@@ -20,14 +20,14 @@ import pytest
 from click.testing import CliRunner
 from examples import some
 
-from i2s_spec.cli.replay import replay
+from i2s_site import benchmarks, checkout, generated
+from i2s_spec.cli.specification import rule_pages
 from i2s_spec.cli.specification.rules import command
 from i2s_spec.codec import reference
 from i2s_spec.codec.quantization.quantize import RULES as RULES_OF_QUANTIZATION
 from i2s_spec.codec.quantization.quantize import ternarise
-from i2s_spec.docs import benchmarks, checkout, pages
 from i2s_spec.linter.analysis import payload_stats
-from i2s_spec.linter.explain import find
+from i2s_spec.linter.explain import as_markdown, find
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.schema import dialect, gguf, i2s, limits, types
@@ -67,30 +67,28 @@ SECTIONS = sections()
 # Pages of rules.
 
 
-#: Rules whose pages are generated here: those that a test names, and a few others. The thorough `test_derived` covers
-#: all.
+#: Rules whose pages are generated here: those that a test names, and a few others. `test_site` makes all.
 NAMED = {"G001", "G109", "G219"}
 SHOWN = [rule for rule in all_rules() if rule.code in {*NAMED, *(each.code for each in list(all_rules())[::60])}]
 
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "all_rules", lambda: SHOWN)
+    monkeypatch.setattr(rule_pages, "all_rules", lambda: SHOWN)
 
 
 def test_pages_are_the_same_wherever_they_are_made() -> None:
     """In another process, with another order of sets, in another folder, with colors and other settings."""
     code = (
-        "import sys; from pathlib import Path; from i2s_spec.docs import before_after, pages;"
-        "from i2s_spec.cli.replay import replay; from i2s_spec.linter.explain import find;"
-        "print([pages.words(find(code), replay) for code in sys.argv[1:]])"
+        "import sys; from i2s_spec.cli.specification import rule_pages; from i2s_spec.linter.explain import find;"
+        "print([rule_pages.words(find(code)) for code in sys.argv[1:]])"
     )
     chosen = some(["G001", "G203", "I104", "I201", "I308", "M002", "M104", "P101", "P201", "S201", "S901", "T006"])
     run = subprocess.run(
         [sys.executable, "-c", code, *chosen], capture_output=True, check=True, text=True, cwd="/",
         env={**os.environ, "PYTHONHASHSEED": "1", "I2S_LINT_FORMAT": "json", "FORCE_COLOR": "1", "COLUMNS": "40"},
     )  # fmt: skip
-    assert run.stdout == f"{[pages.words(find(code), replay) for code in chosen]}\n"
+    assert run.stdout == f"{[rule_pages.words(find(code)) for code in chosen]}\n"
 
 
 @pytest.fixture
@@ -98,26 +96,26 @@ def folder(tmp_path: Path, shown: None) -> Path:
     """A folder of current pages, beside the chapters that they link to."""
     for chapter in CHAPTERS:
         (tmp_path / chapter.name).write_bytes(chapter.read_bytes())
-    pages.write(tmp_path / "rules", replay)
+    rule_pages.write(tmp_path / "rules")
     return tmp_path / "rules"
 
 
 def test_written_pages_are_current(folder: Path) -> None:
-    assert pages.check(folder, replay) == []
+    assert rule_pages.check(folder) == []
     assert {path.name for path in folder.iterdir()} == {f"{rule.code}.md" for rule in SHOWN} | {"index.md"}
-    assert pages.write(folder, replay) == []
+    assert rule_pages.write(folder) == []
 
 
 def test_outdated_pages_are_named_and_mended(folder: Path) -> None:
     page = folder / "G219.md"
-    page.write_text("old\n\n" + pages.MARK, encoding="utf-8")
+    page.write_text("old\n\n" + rule_pages.MARK, encoding="utf-8")
     (folder / "G001.md").unlink()
-    (folder / "G999.md").write_text("# G999\n" + pages.MARK, encoding="utf-8")
-    (folder / "index.md").write_text(pages.MARK, encoding="utf-8")
+    (folder / "G999.md").write_text("# G999\n" + rule_pages.MARK, encoding="utf-8")
+    (folder / "index.md").write_text(rule_pages.MARK, encoding="utf-8")
     wrong = ["G001.md is missing", "G219.md is not what its rule says", "index.md does not list the rules"]
-    assert pages.check(folder, replay) == [*wrong, "G999.md belongs to no rule"]
-    assert pages.write(folder, replay) == ["G001.md", "G219.md", "index.md", "G999.md"]
-    assert pages.check(folder, replay) == []
+    assert rule_pages.check(folder) == [*wrong, "G999.md belongs to no rule"]
+    assert rule_pages.write(folder) == ["G001.md", "G219.md", "index.md", "G999.md"]
+    assert rule_pages.check(folder) == []
 
 
 def test_foreign_files_stay(folder: Path) -> None:
@@ -125,15 +123,15 @@ def test_foreign_files_stay(folder: Path) -> None:
     for path in (notes, other, taken):
         path.write_text("mine", encoding="utf-8")
     with pytest.raises(FileExistsError):
-        pages.write(folder, replay)
+        rule_pages.write(folder)
     taken.unlink()
-    pages.write(folder, replay)
+    rule_pages.write(folder)
     assert notes.read_text(encoding="utf-8") == other.read_text(encoding="utf-8") == "mine"
 
 
 @pytest.mark.usefixtures("shown")
 def test_a_page_leads_to_the_rules_before_and_after_it() -> None:
-    made, codes = pages.pages(SPEC, replay), [rule.code for rule in SHOWN]
+    made, codes = rule_pages.pages(SPEC), [rule.code for rule in SHOWN]
     for before, code, after in zip([None, *codes], codes, [*codes[1:], None], strict=False):
         links = made[f"{code}.md"].splitlines()[-3].split(" · ")
         assert links[1 if before else 0].startswith("[All rules](index.md#")
@@ -144,7 +142,7 @@ def test_a_page_leads_to_the_rules_before_and_after_it() -> None:
 
 @pytest.mark.usefixtures("shown")
 def test_pages_without_chapters_have_no_links_to_them(tmp_path: Path) -> None:
-    made = pages.pages(tmp_path, replay)
+    made = rule_pages.pages(tmp_path)
     assert "| Clause | 2.7 |" in made["G219.md"]
     assert (
         "| [G219](G219.md) | alignment-not-power-of-two | error | general.alignment is not a power of two. | 2.7 |"
@@ -154,7 +152,7 @@ def test_pages_without_chapters_have_no_links_to_them(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("shown")
 def test_pages_link_to_what_is_published() -> None:
-    page = pages.pages(SPEC, replay)["G109.md"]
+    page = rule_pages.pages(SPEC)["G109.md"]
     assert "[CWE-770](https://cwe.mitre.org/data/definitions/770.html)" in page
     assert "[CVE-2024-21836](https://nvd.nist.gov/vuln/detail/CVE-2024-21836)" in page
     assert "[ggml-org/llama.cpp#15711](https://github.com/ggml-org/llama.cpp/issues/15711)" in page
@@ -163,9 +161,9 @@ def test_pages_link_to_what_is_published() -> None:
 
 @pytest.mark.usefixtures("shown")
 def test_pages_hold_no_markup_of_the_examples() -> None:
-    for name, page in pages.pages(SPEC, replay).items():
+    for name, page in rule_pages.pages(SPEC).items():
         text = re.sub(r"^(`{3,})\{ \.text \.i2s-ran \}\n.*?^\1$", "", page, flags=re.M | re.S)
-        assert "<" not in text.removesuffix(pages.MARK), name
+        assert "<" not in text.removesuffix(rule_pages.MARK), name
         assert "```" not in text, name
         assert text.count("\n# ") + text.startswith("# ") == 1, name
 
@@ -204,7 +202,7 @@ def anchors(path: Path) -> set[str]:
     text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
     found, seen = set(re.findall(r"\{ #(\S+) \}", text)), Counter[str]()
     for heading in re.findall(r"^#+ (.+?) *$", text, flags=re.M):
-        slug = pages.slug(heading.replace("`", ""))
+        slug = rule_pages.slug(heading.replace("`", ""))
         found.add(f"{slug}_{seen[slug]}" if seen[slug] else slug)
         seen[slug] += 1
     return found
@@ -222,8 +220,23 @@ def broken_links(folder: Path) -> Iterator[str]:
                 yield f"{page.relative_to(folder)}: {target}"
 
 
-def test_links_resolve() -> None:
-    assert list(broken_links(SPEC)) == []
+def test_links_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the folder that mkdocs reads: the pages that somebody wrote, and the generated ones without their examples."""
+    monkeypatch.setattr(rule_pages, "words", as_markdown)
+    for page in checkout.pages():
+        place = tmp_path / page.relative_to(SPEC)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(generated.with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, text in (generated.pages() | generated.rules()).items():
+        place = tmp_path / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8")
+    for path in [path for path in SPEC.rglob("*") if path.is_file() and "build" not in path.parts]:
+        if path.suffix != ".md":
+            place = tmp_path / path.relative_to(SPEC)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(path.read_bytes())
+    assert list(broken_links(tmp_path)) == []
 
 
 def test_the_link_checker_sees_broken_links(tmp_path: Path) -> None:

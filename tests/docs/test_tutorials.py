@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from malformed_cases import CASES
 
+from i2s_site import checkout
 from i2s_spec.cli import cli
 from i2s_spec.codec.reference import unpack
-from i2s_spec.docs import checkout
 from i2s_spec.gguf.reader import open as opened
 from i2s_spec.testing.sample import ByteOrder, Draft
 

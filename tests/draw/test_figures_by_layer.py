@@ -12,8 +12,8 @@ from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from i2s_site.flows import Arrow, Box, flow
 from i2s_spec._version import __version__
-from i2s_spec.docs.drawings.flow import Arrow, Box, flow
 from i2s_spec.draw import palette
 from i2s_spec.draw.dot_plot import WIDTH, Dot, Measured, dot_plot
 from i2s_spec.draw.layer_lines import HEIGHT, LayerValue, Line, layer_lines

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from i2s_spec.docs import runtimes
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.schema.registry.advisories import ADVISORIES
 
@@ -48,7 +47,3 @@ def test_clauses_that_cite_one_cite_its_rule(page: Path) -> None:
 )  # fmt: skip
 def test_subjects_that_were_once_confused(name: str, word: str) -> None:
     assert word in BY_ID[name].subject
-
-
-def test_the_table_of_chapter_12_is_current() -> None:
-    assert runtimes.advisories() in (ROOT / "spec" / "12-security.md").read_text(encoding="utf-8")

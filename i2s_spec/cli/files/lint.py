@@ -1,20 +1,31 @@
-"""`i2s lint` (also `i2s validate`): check GGUF files. This module declares its options; `lint_run` does the work."""
+"""`i2s lint` (also `i2s validate`): check GGUF files. Its options are declared in `i2s_spec.linter.options`."""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import sys
+from collections.abc import Callable, Collection, Generator, Iterable
+from contextlib import ExitStack, closing
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.cluster_run import engine_options, refuse_without_engine
+from i2s_spec.cli.cluster_run import engine_run, refuse_without_engine
 from i2s_spec.cli.command_line import command_line
-from i2s_spec.cli.lint_calls.lint_run import WrongCallError, lint_run
+from i2s_spec.cli.progress import Bar
 from i2s_spec.cli.remote_options import remote_options
-from i2s_spec.cli.settings import files_of, limits_of, pairs_of, spared, words
-from i2s_spec.linter.report import FORMATS
-from i2s_spec.linter.rule import Severity
-from i2s_spec.linter.selection.profile import PROFILES, READINGS
-from i2s_spec.schema.limits import NAMED
+from i2s_spec.cli.settings import asked_for, lint_options
+from i2s_spec.linter.batch.lint_paths import lint_paths
+from i2s_spec.linter.options import Options, RunOptions
+from i2s_spec.linter.report import Format
+from i2s_spec.linter.run import LintRun, WrongCallError
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.atomic_file import OutputFile
+
+#: A report that is being written, and what takes its text: the terminal, or a file that appears when all is well.
+Sheet = tuple[Format, Callable[[str], None]]
 
 
 @click.command(
@@ -23,140 +34,7 @@ from i2s_spec.schema.limits import NAMED
     short_help="Check GGUF files: every finding has a code and a byte range.",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(readable=False))
-@click.option(
-    "--format",
-    "--output-format",
-    "form",
-    type=click.Choice(sorted(FORMATS)),
-    default="text",
-    show_default=True,
-    envvar="I2S_FORMAT",
-    help="Form of the report.",
-)
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False),
-    callback=spared,
-    help="Write the report to this file instead of standard output (-).",
-)
-@click.option(
-    "--report",
-    "reports",
-    multiple=True,
-    metavar="FORM=FILE",
-    callback=files_of,
-    help="Write the report to a file as well, in this form.",
-)
-@click.option(
-    "--profile",
-    type=click.Choice(list(PROFILES)),
-    default="default",
-    show_default=True,
-    envvar="I2S_PROFILE",
-    help="Which rules apply; `i2s rules --profile NAME` lists them.",
-)
-@click.option(
-    "--select",
-    multiple=True,
-    metavar="CODE,...",
-    callback=words,
-    envvar="I2S_SELECT",
-    help="Apply only these rules: codes, the beginnings of codes, or slugs.",
-)
-@click.option(
-    "--ignore",
-    multiple=True,
-    metavar="CODE,...",
-    callback=words,
-    envvar="I2S_IGNORE",
-    help="Do not apply these rules.",
-)
-@click.option(
-    "--severity",
-    multiple=True,
-    metavar="CODE=LEVEL",
-    callback=pairs_of,
-    envvar="I2S_SEVERITY",
-    help="Set the severity of a rule: error, warning or note.",
-)
-@click.option(
-    "--limit",
-    "limits",
-    multiple=True,
-    metavar="NAME=VALUE",
-    callback=limits_of,
-    envvar="I2S_LIMIT",
-    help=f"Set a bound: {', '.join(NAMED)}.",
-)
-@click.option(
-    "--payload",
-    type=click.Choice(READINGS),
-    envvar="I2S_PAYLOAD",
-    help="How much of the weights is read.  [default: set by the profile, usually full]",
-)
-@click.option("--header-only", is_flag=True, help="The same as --payload none.")
-@click.option("--sample", is_flag=True, help="The same as --payload sample: a bounded part of each tensor.")
-@click.option(
-    "--threads",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    envvar="I2S_THREADS",
-    help="Threads that read the weights of one file.",
-)
-@click.option(
-    "--jobs",
-    type=click.IntRange(0),
-    default=1,
-    show_default=True,
-    envvar="I2S_JOBS",
-    help="Processes that check files; 0 for one on each processor.",
-)
-@engine_options
-@click.option("--runtimes", is_flag=True, envvar="I2S_RUNTIMES", help="Say which runtimes load and compute each file.")
-@click.option(
-    "--reference",
-    metavar="OTHER",
-    type=click.Path(readable=False),
-    help="Compare the weights with those of another file of the model: GGUF, safetensors, or a folder of these. It "
-    "decides questions that one file leaves open, such as the layout of random weights.",
-)
-@click.option(
-    "--reference-dialect", metavar="DIALECT", help="How the I2_S tensors of OTHER are packed.  [default: canonical]"
-)
-@click.option(
-    "--expect", metavar="DIALECT", help="How the I2_S tensors of FILE should be packed.  [default: canonical]"
-)
-@click.option(
-    "--fail-on",
-    type=click.Choice([*(severity.value for severity in Severity), "never"]),
-    default="error",
-    show_default=True,
-    envvar="I2S_FAIL_ON",
-    help="Exit with 1 if a finding is at or above this severity. A file that cannot be read always gives 3.",
-)
-@click.option(
-    "--baseline",
-    type=click.Path(dir_okay=False),
-    envvar="I2S_BASELINE",
-    help="Leave out the findings in this file; fail if one of them no longer occurs.",
-)
-@click.option("--write-baseline", is_flag=True, help="Write the findings of this run to the baseline.")
-@click.option(
-    "--skip-lfs", is_flag=True, envvar="I2S_SKIP_LFS", help="Skip Git LFS pointers instead of reporting them."
-)
-@click.option(
-    "--config",
-    type=click.Path(dir_okay=False),
-    envvar="I2S_CONFIG",
-    help="Configuration to use instead of looking for i2s.toml and pyproject.toml.",
-)
-@click.option("--no-config", is_flag=True, help="Look for no configuration.")
-@click.option(
-    "-q", "--quiet", is_flag=True, help="Only findings and verdicts: nothing about files without findings, no advice."
-)
+@lint_options(Options, RunOptions)
 @remote_options
 @click.pass_context
 def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
@@ -176,10 +54,102 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
     line comes first, then variables, then the files. Reports name the configuration file that changes their findings.
     With --profile security only a file that --config names may change them, not a file that i2s finds itself.
     """  # fmt: skip
+    # Read when NumPy is first imported. Its products here are small, and processes and threads are the linter's own.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    asked = asked_for(ctx, given, Options, RunOptions)
     if given["engine"] is None:
         refuse_without_engine(given)
-    sources = {name: source.name for name in given if (source := ctx.get_parameter_source(name)) is not None}
-    try:
-        return lint_run(files, given, sources, command_line(ctx))
-    except WrongCallError as error:
-        raise click.UsageError(str(error)) from None
+    with ExitStack() as stack:
+        try:
+            run = LintRun(given, asked)
+            weights = stack.enter_context(run.weights())
+        except WrongCallError as error:
+            raise click.UsageError(str(error)) from None
+        remarks = run.remarks
+        if run.how.output is not None or not run.forms[0].plain_text:
+            remarks = remarks + run.totals.remarks
+        _say(f"configuration: {remark}" for remark in remarks)
+        if run.forms[1:] or run.how.output is not None or run.how.engine is not None:
+            from i2s_spec.cli.termination import cleaned_up  # what is printed needs no cleaning up
+
+            stack.enter_context(cleaned_up())
+        bar = Bar() if sys.stderr.isatty() and not run.how.quiet else None
+        reports: Generator[tuple[str, dict[str, Any]], None, None]
+        if run.how.engine is None:
+            reports = lint_paths(files, run.options, run.jobs, bar, weights, _checkpoint)
+        else:
+            reports = engine_run(files, run.options, run.jobs, run.how, _checkpoint)
+        stale = _write_reports(run, stack.enter_context(closing(reports)), _sheets(run, stack), command_line(ctx), bar)
+    _say(run.end(stale))
+    return run.totals.exit_code
+
+
+def _write_reports(
+    run: LintRun, reports: Iterable[tuple[str, dict[str, Any]]], sheets: Iterable[Sheet], typed: str, bar: Bar | None
+) -> Collection[str]:
+    """Write each report in every form; the stale entries of the baseline."""
+    for sheet, write in sheets:
+        sheet.command, sheet.profile = typed, run.options.profile
+        write(sheet.begin())
+    for path, found in reports:
+        report = run.take(path, found)
+        if bar is not None:
+            bar.hide()
+        for sheet, write in sheets:
+            write(sheet.file(report))
+    stale = run.stale()
+    for sheet, write in sheets:
+        write(sheet.end(run.totals))
+    return stale
+
+
+def _sheets(run: LintRun, stack: ExitStack) -> list[Sheet]:
+    """Each format that was asked for, with what takes its text."""
+    how, sheets = run.how, list[Sheet]()
+    # Colours need a terminal that wants them; https://no-color.org
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    for form, place in zip(run.forms, (how.output, *how.reports), strict=True):
+        if place in (None, "-"):
+            sheet = form(colour, how.quiet, how.threshold)
+            sheet.columns = _columns()
+            sheets.append((sheet, _print))
+            continue
+        from i2s_spec.gguf.atomic_file import OutputFile  # few runs write a file
+
+        output = stack.enter_context(OutputFile(place, force=True))
+        # A report beside the one that is quiet is for later readers, and whole.
+        quiet = how.quiet and place == how.output
+        sheets.append((form(False, quiet, how.threshold), partial(_write, output)))
+    return sheets
+
+
+def _checkpoint(path: str, options: Options) -> dict[str, Any]:
+    """The report on a folder of safetensors; what it needs is imported only for one."""
+    from i2s_spec.checkpoints.findings.lint_checkpoint import lint_folder
+
+    return lint_folder(path, options)
+
+
+def _say(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        print(f"i2s: {sentence}", file=sys.stderr, flush=True)
+
+
+def _write(output: OutputFile, text: str) -> None:
+    output.write(text.encode("utf-8"))
+
+
+def _print(text: str) -> None:
+    """Write a piece of the report; what the stream's encoding cannot say, it says as a number."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    sys.stdout.flush()
+
+
+def _columns() -> int | None:
+    """Columns of the terminal that reports go to; None where they go elsewhere."""
+    if not sys.stdout.isatty():
+        return None
+    from i2s_spec.draw.terminal import columns
+
+    return columns(sys.stdout)

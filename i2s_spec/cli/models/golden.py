@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -135,8 +137,6 @@ def _wanted_first(metadata: Any) -> int | None:
 
 def _refuse_taken(folder: str, force: bool) -> None:
     """Say early what would be said at the end: the name is taken."""
-    from pathlib import Path
-
     from i2s_spec.golden.records.store import refuse_taken
 
     try:
@@ -234,6 +234,4 @@ def _write(result: Comparison, form: str, output: str | None, force: bool, comma
 
 def _shell(path: str) -> str:
     """A path as a shell takes it, and a terminal too."""
-    import shlex
-
     return shlex.quote(quote(os.fspath(path), limit=400, bare=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from inspect import cleandoc
 from pathlib import Path
 
 import click
@@ -107,8 +108,6 @@ def _page(found: click.Command, context: click.Context) -> str:
 
 def _paragraphs(help_text: str) -> Iterator[str]:
     """The paragraphs of a help text; those that click is told not to wrap stay as they are."""
-    from inspect import cleandoc
-
     for number, paragraph in enumerate(re.split(r"\n\s*\n", cleandoc(help_text.partition("\f")[0]))):
         if number:
             yield ".PP"

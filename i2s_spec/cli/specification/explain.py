@@ -41,18 +41,16 @@ def command(codes: tuple[str, ...], example: bool, form: str) -> None:
 def _as_words(rule: Rule, example: bool, form: str) -> str:
     if not example:
         return as_text(rule) if form == "text" else as_markdown(rule)
-    from i2s_spec.cli.replay import replay
-    from i2s_spec.docs import before_after, pages
+    from i2s_spec.cli.specification import rule_examples, rule_pages
 
     if form == "markdown":
-        return pages.words(rule, replay)
-    return as_text(rule) + "\n" + before_after.as_text(before_after.shown(rule, replay))
+        return rule_pages.words(rule)
+    return as_text(rule) + "\n" + rule_examples.as_text(rule_examples.shown(rule))
 
 
 def _as_data(rule: Rule, example: bool) -> dict[str, Any]:
     if not example:
         return as_dict(rule)
-    from i2s_spec.cli.replay import replay
-    from i2s_spec.docs.before_after import shown
+    from i2s_spec.cli.specification.rule_examples import shown
 
-    return {**as_dict(rule), "before_after": shown(rule, replay)._asdict()}
+    return {**as_dict(rule), "before_after": shown(rule)._asdict()}

@@ -101,20 +101,18 @@ def _profiles(form: str) -> int:
 
 
 def _write(folder: Path) -> int:
-    from i2s_spec.cli.replay import replay
-    from i2s_spec.docs import pages
+    from i2s_spec.cli.specification import rule_pages
 
-    changed = pages.write(folder, replay)
+    changed = rule_pages.write(folder)
     click.echo(f"{counted(len(changed), 'page')} in {quote(str(folder), bare=True)} changed")
     return 0
 
 
 def _check(folder: Path | None) -> int:
-    from i2s_spec.cli.replay import replay
-    from i2s_spec.docs import pages
+    from i2s_spec.cli.specification import rule_pages
 
     assert folder is not None
-    wrong = pages.check(folder, replay)
+    wrong = rule_pages.check(folder)
     for sentence in wrong:
         click.echo(sentence)
     if wrong:

@@ -1,9 +1,14 @@
-"""`i2s spec`: build, serve, test and rewrite the text of the specification, in a checkout."""
+"""`i2s spec`: build, serve, test and write out the text of the specification, in a checkout.
+
+The text is `spec/`, and what makes the site of it is `spec/build`; neither is part of an installed package. `checkout`
+finds the folder: that of an editable install, or the one around the current folder.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -11,19 +16,66 @@ from pathlib import Path
 
 import click
 
-from i2s_spec.errors import EXIT_FINDINGS, MissingExtra, counted, quote
+from i2s_spec._version import __version__
+from i2s_spec.errors import EXIT_FINDINGS, MissingExtra, SettingError, counted, quote
 
 #: Files by which a folder is known as a site that was built before.
 SITE = ("index.html", "sitemap.xml", "search/search_index.json")
+
+#: Files that a checkout has, and no other folder; the last one is where the package itself is not.
+_TEXT = ("mkdocs.yml", "spec/index.md")
+_VERSION = "i2s_spec/_version.py"
+
+#: Where pages are written unless a folder is named; git ignores it.
+_WRITTEN = Path("build", "spec")
+
+
+def checkout() -> Path:
+    """The folder of the checkout that this package was imported from, or that one stands in.
+
+    Then `i2s_site`, which is in it, can be imported.
+
+    :raises SettingError: if there is none, or only one of another version
+    """
+    here = Path.cwd()
+    own = Path(__file__).resolve().parents[3]
+    if not all((own / mark).is_file() for mark in _TEXT):
+        marks = (*_TEXT, _VERSION)
+        found = (folder for folder in (here, *here.parents) if all((folder / mark).is_file() for mark in marks))
+        own = next(found, Path())
+        if own == Path():
+            raise SettingError(
+                "the text of the specification is not part of the installed package: clone the repository, and run this "
+                "again in the clone"
+            )
+        require_version(own)
+    builder = str(own / "spec" / "build")
+    if builder not in sys.path:
+        sys.path.append(builder)
+    return own
+
+
+def require_version(folder: Path) -> None:
+    """Compare the version of a checkout with that of this package: another version's text differs.
+
+    :raises SettingError: if they differ
+    """
+    found = re.search(r'__version__ = "([^"]+)"', (folder / _VERSION).read_text(encoding="utf-8"))
+    if found is None or found[1] != __version__:
+        theirs = quote(found[1], bare=True) if found is not None else "unknown"
+        raise SettingError(
+            f"the checkout {quote(str(folder))} is of version {theirs}, and the installed package of {__version__}: "
+            "run `pip install .` in it"
+        )
 
 
 @click.group(
     "spec",
     epilog="Example:  i2s spec test",
-    short_help="Build, serve, test or rewrite the specification (in a checkout).",
+    short_help="Build, serve, test or write out the specification (in a checkout).",
 )
 def command() -> None:
-    """Build, serve, test or rewrite the text of the specification.
+    """Build, serve, test or write out the text of the specification.
 
     The text is part of a checkout; an installed package does not contain it.
     """
@@ -36,14 +88,10 @@ def build(output: Path | None) -> int:
 
     DIR is created; if it exists, it must be empty or hold an earlier site, which is replaced.
     """
-    from i2s_spec.docs.checkout import root
-
     if output is not None:
         _refuse_to_empty(output)
-    root()  # what is missing first: a checkout, then the extra
+    checkout()  # what is missing first: a checkout, then the extra
     _require_mkdocs()
-    if _derived():
-        return EXIT_FINDINGS
     target = [] if output is None else ["--site-dir", str(output.resolve())]
     return _mkdocs("build", "--strict", *target)
 
@@ -73,9 +121,9 @@ def serve(port: int, browser: bool) -> int:
     help="Write the numbered examples as JSON, for other languages; - is stdout. Nothing is run.",
 )  # fmt: skip
 def test(dump: str | None) -> int:
-    """Run every example, render every figure and table, make every generated page; print what is out of date."""
-    from i2s_spec.docs import examples, fences
-    from i2s_spec.docs.checkout import chapters
+    """Run every example, render every figure and table, make every generated page; print what is no longer true."""
+    checkout()
+    from i2s_site import examples, fences, generated
     from i2s_spec.gguf.atomic_file import OutputFile
 
     if dump is not None:
@@ -87,60 +135,51 @@ def test(dump: str | None) -> int:
             file.write(text.encode())
         return 0
     wrong = count = 0
-    for fence in examples.fences():
+    for sentence in fences.untrue():
         count += 1
-        try:
-            fences.render(fence.kind, fence.body)
-        except examples.Drift as drift:
+        if sentence:
             wrong += 1
-            page = fence.page.relative_to(chapters())
-            click.echo(f"{quote(str(page), bare=True)}:{fence.line}: {fence.kind}: {drift}")
+            click.echo(sentence)
     click.echo(f"{counted(count, 'fence')}, {len(examples.examples())} of them examples; {wrong} no longer true")
-    return EXIT_FINDINGS if _derived() or wrong else 0
-
-
-@command.command("write", epilog="Example:  i2s spec write --check")
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if something is out of date.")
-def write(check: bool) -> int:
-    """Regenerate what is out of date in spec/ and is made from declarations.
-
-    These are the pages of the rules with what their commands print, the list of requirements, the pages of runtimes and
-    of layouts found from weights, the tables in chapters 7, 11 and 12, and the script of the interactive
-    page.
-    """
-    from i2s_spec.cli.replay import replay
-    from i2s_spec.docs import derived
-
-    if check:
-        return _derived()
-    changed = derived.write(replay)
-    for name in changed:
-        click.echo(quote(name, bare=True))
-    click.echo(f"{counted(len(changed), 'file')} changed")
-    return 0
-
-
-def _derived() -> int:
-    """Say what in spec/ is not current, and what cannot be told here."""
-    from i2s_spec.cli.replay import replay
-    from i2s_spec.docs import derived
-
-    unable: dict[str, MissingExtra] = {}
-    wrong = derived.check(replay, unable)
-    for name, missing in unable.items():
-        click.echo(f"i2s: {derived.RULES}/{name} is not checked: {missing}", err=True)
-    for sentence in wrong:
-        click.echo(sentence)
-    if wrong:
-        click.echo("i2s: run `i2s spec write`, and read the difference", err=True)
+    generated.everything()
     return EXIT_FINDINGS if wrong else 0
+
+
+@command.command("write", epilog="Example:  i2s spec write pages")
+@click.argument("folder", required=False, type=click.Path(file_okay=False, path_type=Path), metavar="[DIR]")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a page in DIR is missing or out of date.")
+def write(folder: Path | None, check: bool) -> int:
+    """Write what is generated when the site is built to DIR, to read it without the site; by default to build/spec.
+
+    These are the pages of the rules with what their commands print, the requirements and their register, the pages of
+    runtimes, decoders, type numbers, test vectors, and layouts found from weights, the notebook, chapters 7, 11 and 12
+    with their tables, and the script and colors of the interactive page.
+    """
+    root = checkout()
+    from i2s_site import generated
+    from i2s_spec.gguf.atomic_file import OutputFile
+
+    target = root / _WRITTEN if folder is None else folder
+    changed = 0
+    for name, text in generated.everything().items():
+        path = target / name
+        data = text.encode()
+        if path.is_file() and path.read_bytes() == data:
+            continue
+        changed += 1
+        click.echo(quote(name, bare=True))
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with OutputFile(path, force=True) as output:
+                output.write(data)
+    where = quote(str(target), bare=True)
+    click.echo(f"{counted(changed, 'file')} in {where} {'out of date or missing' if check else 'changed'}")
+    return EXIT_FINDINGS if check and changed else 0
 
 
 def _mkdocs(*arguments: str) -> int:
     """Run mkdocs in the checkout; its own words go where ours would."""
-    from i2s_spec.docs.checkout import root
-
-    folder = root()
+    folder = checkout()
     _require_mkdocs()
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     verb, *rest = arguments

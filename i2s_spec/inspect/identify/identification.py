@@ -6,6 +6,7 @@ stays open, with what is left of the hypotheses and what would decide between th
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -261,8 +262,6 @@ def _asked(file: File, seen: Observed, payloads: str, threads: int) -> LayoutEvi
 
 
 def _digest(file: File, progress: Progress | None) -> str:
-    import hashlib
-
     require_written(file.source)
     whole, done = hashlib.sha256(), 0
     for chunk in chunks(file.source, 0, file.size, CHUNK):

@@ -15,10 +15,11 @@ survey can be begun long before its result is wanted.
 from __future__ import annotations
 
 import os
+import threading
 from array import array
 from collections.abc import Iterable, Iterator
 from functools import cache
-from math import prod
+from math import lcm, prod
 from typing import TYPE_CHECKING, Final
 
 from i2s_spec.codec import _survey
@@ -32,8 +33,6 @@ from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, TensorType
 
 if TYPE_CHECKING:
-    import threading
-
     from i2s_spec.codec.isa import KernelSet
     from i2s_spec.gguf.reader import File
 
@@ -134,8 +133,6 @@ class SurveyReader:
         if self._file.source.view is None and not isinstance(self._file.source, FileSource):
             return  # read by hand, by one thread
         others = min(self._reading.threads - 1, self._total // THREAD_BYTES)
-        if others:
-            import threading
         for _ in range(others):
             thread = threading.Thread(target=self._work, name="i2s survey", daemon=True)
             thread.start()
@@ -281,8 +278,6 @@ class SurveyReader:
 
         Few files have such tensors; what knows them is imported for those.
         """
-        from math import lcm
-
         from i2s_spec.codec.blocks.kernel_kinds import KINDS, TILE, group_bytes
         from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
+from heapq import merge
 from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, overload
 
 from i2s_spec.codec.buffers import numbers
@@ -136,7 +138,7 @@ class Survey(Sequence["TensorSurvey"]):
         )
         if not self._of.i2s[0] or not self._of.others[0]:
             return chain(ours, theirs)
-        return _by_row(ours, theirs)
+        return merge(ours, theirs, key=itemgetter(0))  # both are in the order of the table
 
     def anomalous(self, plain: Callable[[Sequence[int]], bool], run: int) -> Iterator[int]:
         """Places of the tensors whose counts are not plain, which hold a code 3, or which have a run of `run` bytes or
@@ -223,18 +225,3 @@ class _Others(Sequence["OtherSurvey"]):
 
     def __iter__(self) -> Iterator[OtherSurvey]:
         return map(self.__getitem__, range(len(self)))
-
-
-def _by_row(
-    ours: Iterator[tuple[int, int, int, int | None]], theirs: Iterator[tuple[int, int, int, int | None]]
-) -> Iterator[tuple[int, int, int, int | None]]:
-    """Two sequences in the order of the table as one; to import `heapq.merge` takes longer than most files have to merge."""
-    other = next(theirs, None)
-    for each in ours:
-        while other is not None and other[0] < each[0]:
-            yield other
-            other = next(theirs, None)
-        yield each
-    if other is not None:
-        yield other
-        yield from theirs

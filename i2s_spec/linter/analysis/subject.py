@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, wraps
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File, Tensor
@@ -115,16 +115,15 @@ class Subject:
             if (error := text_decoded(file.source)) is not None:
                 raise error
 
-    @property
+    @cached_property
     def on_server(self) -> bool:
         """Whether every byte is fetched from a server."""
         return isinstance(self.file.source, FetchingSource)
 
     def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Fetch ranges of a file on a server together; does nothing for a local file."""
-        source = self.file.source
-        if isinstance(source, FetchingSource):
-            source.prefetch(ranges)
+        if self.on_server:
+            cast(FetchingSource, self.file.source).prefetch(ranges)
 
     @property
     def ranges_are_few(self) -> bool:

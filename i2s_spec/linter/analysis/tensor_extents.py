@@ -5,6 +5,7 @@ classified here once for all rules: by the mistake about the size that explains 
 """
 
 import os
+import struct
 from array import array
 from collections.abc import Iterator, MutableSequence
 from functools import lru_cache
@@ -128,8 +129,6 @@ def row_scales(subject: Subject, placement: Placement, allotted: int) -> tuple[i
 
     The extent alone is not enough: some rows must begin with a float like the scales of trained models.
     """
-    import struct
-
     ne = subject.file.index.tensor(placement.row).ne
     rows, row = prod(ne[1:]), ne[0] // CODES_PER_BYTE
     prefix = order_prefix(subject.file.byte_order)

@@ -9,7 +9,9 @@ name that matches nothing is returned, too, with the reason, so that it gets a r
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from glob import glob
 from typing import BinaryIO, NamedTuple
 
 from i2s_spec.errors import FormatError
@@ -90,15 +92,8 @@ def _first_time(candidates: Iterable[Input], found: set[str]) -> Iterator[Input]
 def _below(folder: str) -> Iterator[Input]:
     """Every GGUF file and checkpoint below a folder; links to folders are not followed, because they may form cycles."""
     errors: list[OSError] = []
-    some, left = False, [folder]
-    while left:  # a stack: folders may be nested to any depth
-        place = left.pop()
-        try:
-            folders, files = _listed_folder(place)
-        except OSError as failed:
-            errors.append(failed)
-            continue
-        left += [os.path.join(place, name) for name in reversed(folders)]
+    some = False
+    for place, _, files in _walk(folder, errors.append):
         if is_checkpoint(files):
             some = True
             yield Input(place, checkpoint=True)
@@ -112,26 +107,32 @@ def _below(folder: str) -> Iterator[Input]:
         yield Input(folder, "it is a folder without any *.gguf file")
 
 
-def _listed_folder(place: str) -> tuple[list[str], list[str]]:
-    """The names of folders that are not links, and of everything else except links to folders, sorted."""
-    folders, files = [], []
-    with os.scandir(place) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(entry.name)
-            elif not entry.is_dir():
-                files.append(entry.name)
-    return sorted(folders), sorted(files)
+def _walk(folder: str, failed: Callable[[OSError], object]) -> Iterator[tuple[str, list[str], list[str]]]:
+    """`os.walk` in the order of the names, for folders that are nested to any depth; links to folders are left out."""
+    left = [folder]
+    while left:
+        place = left.pop()
+        folders, files = [], []
+        try:
+            with os.scandir(place or os.curdir) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.name)
+                    elif not entry.is_dir():
+                        files.append(entry.name)
+        except OSError as error:
+            failed(error)
+            continue
+        yield place, folders, sorted(files)
+        left += [os.path.join(place, name) for name in sorted(folders, reverse=True)]
 
 
 def _matching(pattern: str) -> Iterator[Input]:
     """The files and folders that match a glob."""
-    from glob import iglob
-
     some = False
     parts = pattern.split(os.sep)
     deep = "**" in parts or sum(any(char in part for char in "*?[") for part in parts) > 1
-    for name in sorted(_deep(pattern) if deep else iglob(pattern)):
+    for name in sorted(_deep(pattern) if deep else glob(pattern)):
         if pattern.endswith(os.sep) and not os.path.isdir(name):
             continue
         if os.path.isdir(name):
@@ -145,55 +146,48 @@ def _matching(pattern: str) -> Iterator[Input]:
         yield Input(pattern, "no file matches this pattern")
 
 
-def _deep(pattern: str) -> Iterator[str]:
+def _deep(pattern: str) -> list[str]:
     """The matches of a glob with several patterns. `**` follows no links to folders, because they may form cycles;
     other patterns follow them, to each folder once, under its first name, preferring one that is not a link."""
-    from fnmatch import fnmatch
-
+    places = [os.sep if pattern.startswith(os.sep) else ""]
     parts = [part for part in pattern.split(os.sep) if part]
-    left, met = [(os.sep if pattern.startswith(os.sep) else "", 0)], set[tuple[str, int]]()
-    listed = set[tuple[int, int, int]]()
-    while left:
-        step = place, i = left.pop()
-        if step in met:
-            continue
-        met.add(step)
-        if i == len(parts):
-            yield place
-            continue
-        part = parts[i]
-        if part == "**":
-            left.append((place, i + 1))
-        elif not any(char in part for char in "*?["):
-            if os.path.lexists(os.path.join(place, part)):
-                left.append((os.path.join(place, part), i + 1))
-            continue
-        try:
-            status = os.stat(place or os.curdir)
-            if (visit := (status.st_dev, status.st_ino, i)) in listed:
-                continue
-            listed.add(visit)
-            with os.scandir(place or os.curdir) as found:
-                entries = [
-                    (entry.name, entry.is_dir(follow_symlinks=part != "**"), entry.is_symlink()) for entry in found
-                ]
-        except OSError:
-            continue
-        for name, folder, _ in sorted(entries, key=lambda entry: (entry[2], entry[0]), reverse=True):  # the last first
-            if name.startswith(".") and not part.startswith("."):
-                continue
-            inner = os.path.join(place, name)
+    for i, part in enumerate(parts, 1):
+        matches: list[str] = []
+        met = set[tuple[int, int]]()
+        for place in sorted(places, key=os.path.islink):
             if part == "**":
-                if folder or i + 1 == len(parts):
-                    left.append((inner, i if folder else i + 1))
-            elif fnmatch(name, part) and (folder or i + 1 == len(parts)):
-                left.append((inner, i + 1))
+                matches += _recursive(place, i == len(parts), met)
+            elif not any(char in part for char in "*?["):
+                matches += [found] if os.path.lexists(found := os.path.join(place, part)) else []
+            elif _is_new(place, met):
+                matches += (os.path.join(place, name) for name in sorted(glob(part, root_dir=place or None)))
+        places = matches
+    return places
+
+
+def _recursive(place: str, last: bool, met: set[tuple[int, int]]) -> Iterator[str]:
+    """What `**` matches: a folder and the folders below it; as the last pattern, all that is in them as well."""
+    for inner, folders, _ in _walk(place, lambda error: None):
+        yield inner
+        new = _is_new(inner, met)
+        folders[:] = [name for name in folders if new and not name.startswith(".")]
+        if new and last:
+            yield from (os.path.join(inner, name) for name in glob("*", root_dir=inner or None) if name not in folders)
+
+
+def _is_new(folder: str, met: set[tuple[int, int]]) -> bool:
+    """Whether no other name led to a folder before; what is below it would match again."""
+    try:
+        status = os.stat(folder or os.curdir)
+    except OSError:
+        return False
+    known = len(met)
+    met.add((status.st_dev, status.st_ino))
+    return len(met) > known
 
 
 def _listed(name: str, found: set[str]) -> Iterator[Input]:
     """The files that the names in a list stand for."""
-    import sys
-
     from i2s_spec.gguf.regular_file import open_regular
 
     try:

@@ -12,6 +12,7 @@ import hashlib
 import os
 import pickle
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -76,7 +77,7 @@ class _Work(NamedTuple):
 def _work(options: bytes) -> _Work:
     """The results of pickled options, computed once for all files of a process."""
     found: Options = pickle.loads(options)
-    return _Work(found, found.replaced(details=WithFacts(found.details)), options_key(found))
+    return _Work(found, replace(found, details=WithFacts(found.details)), options_key(found))
 
 
 def _judge(
@@ -175,7 +176,7 @@ def _impatient(work: _Work) -> _Work:
 
     policy = work.options.remote or Policy()
     short = policy._replace(wait=min(SHORT_WAIT, policy.wait))
-    return work._replace(with_facts=work.with_facts.replaced(remote=short))
+    return work._replace(with_facts=replace(work.with_facts, remote=short))
 
 
 def _checked(options: bytes, key: str) -> _Work:

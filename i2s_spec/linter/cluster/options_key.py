@@ -1,13 +1,13 @@
 """This module makes the key of the rules and options of a record: a record is valid only for these.
 
-It holds the version of the package, the rules in force with their severities, and every option that changes a report.
-Options that change only the speed do not count.
+It holds the version of the package, and every field of `Options` that changes a report, the rules in force among them.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from dataclasses import fields, replace
 from hashlib import sha256
 from typing import Any, Final
 
@@ -24,24 +24,24 @@ def options_key(options: Options) -> str:
     counted = {
         "package": __version__,
         "record": RECORD_VERSION,
-        "profile": options.profile,
-        "rules": sorted((code, level.value) for code, level in options.levels.items()),
-        "payload": options.reading,
-        "limits": sorted(options.limits.items()),
-        "runtimes": options.runtimes,
-        "suppressed": sorted(options.suppressed.items()),
-        "suppressions": [list(suppression) for suppression in options.suppressions],
-        "skip_lfs": options.skip_lfs,
-        "reference": _reference(options.reference),
-        "details": getattr(options.details, "__qualname__", None),
+        **{
+            each.name: _plain(getattr(options, each.name))
+            for each in fields(options)
+            if each.metadata.get("keyed", True)
+        },
     }
     return sha256(json.dumps(counted, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def _reference(reference: Reference | None) -> list[Any] | None:
+def _plain(value: Any) -> Any:
+    """The value of an option as JSON can hold it; a function by its name."""
+    if isinstance(value, Reference):
+        return _reference(value)
+    return getattr(value, "__qualname__", None) if callable(value) else value
+
+
+def _reference(reference: Reference) -> list[Any]:
     """The reference by its path, its dialects and the state of its files."""
-    if reference is None:
-        return None
     origin = str(reference.origin)
     try:
         status = os.stat(origin)
@@ -57,4 +57,4 @@ def portable(options: Options) -> Options:
     reference = options.reference
     if reference is not None and isinstance(reference.origin, str | os.PathLike):
         reference = reference._replace(origin=os.path.abspath(reference.origin))
-    return options.replaced(suppressions=suppressions, reference=reference)
+    return replace(options, suppressions=suppressions, reference=reference)

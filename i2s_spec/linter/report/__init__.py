@@ -9,10 +9,10 @@ what its own syntax requires.
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
+from importlib import import_module
 from typing import Any, ClassVar
 
 from i2s_spec.linter.report_data import FileReport, Report, Totals
@@ -32,6 +32,9 @@ class Format(ABC):
     """
 
     details: ClassVar[Callable[[Any], Any] | None] = None
+
+    #: Whether it is text for a terminal, so that stderr does not repeat which configuration files changed the report.
+    plain_text: ClassVar[bool] = False
 
     #: Columns of the terminal that shows the report; None for a file or a pipe, where lines are never cut.
     columns: int | None = None
@@ -118,8 +121,7 @@ def kind(name: str) -> type[Format]:
     :raises KeyError: for an unknown name
     """
     module, attribute = FORMATS[name]
-    __import__(module)  # `importlib` brings `warnings`, and takes longer to import than most formats
-    found: type[Format] = getattr(sys.modules[module], attribute)
+    found: type[Format] = getattr(import_module(module), attribute)
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from i2s_spec.draw.text import size_words, visible
 from i2s_spec.errors import counted
 from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.analysis.weight_layout import weight_layout
 from i2s_spec.schema.types import I2_S, RETIRED
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def _type(subject: Subject, number: int) -> str:
 
 def _layout(subject: Subject) -> str | None:
     """Whether the weights decided their layout, if a rule examined it."""
-    asking = sys.modules.get("i2s_spec.linter.analysis.weight_layout")
-    asked = None if asking is None else subject.results.get(asking.weight_layout.__wrapped__)
+    asked = subject.results.get(weight_layout.__wrapped__)  # type: ignore[attr-defined]
     return None if asked is None else "undecided" if asked.usual is None else "decided"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator
 
 from i2s_spec.linter.report_data import FileReport
@@ -27,8 +28,6 @@ def text_table(report: FileReport, available: int | None = None) -> Iterator[str
     rows = table_of(report)
     if not rows:
         return
-    import textwrap
-
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     before = 2 + sum(width + 2 for width in widths[:-1])
     if available is not None and available < before + NARROWEST:
@@ -45,8 +44,6 @@ def text_table(report: FileReport, available: int | None = None) -> Iterator[str
 
 
 def _paragraphs(rows: list[list[str]], available: int) -> Iterator[str]:
-    import textwrap
-
     for title, loads, computes, why in rows:
         words = f"loads: {loads}" + (f", computes: {computes}" if computes != "-" else "")
         yield from textwrap.wrap(f"{title}: {words}", available, initial_indent="  ", subsequent_indent="    ")

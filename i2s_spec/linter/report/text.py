@@ -39,6 +39,7 @@ class Text(Format):
 
     details = staticmethod(examined)  # type: ignore[assignment]  # a function of a module, found on the class
     bytes_shown = True
+    plain_text = True
 
     def __init__(self, colour: bool = False, quiet: bool = False, fail_on: Severity | None = Severity.ERROR) -> None:
         super().__init__(colour, quiet, fail_on)

@@ -10,14 +10,12 @@ covered nothing in a run is mentioned, so that it can be removed.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from i2s_spec.linter.report_data import FileReport
-
-if TYPE_CHECKING:
-    import re
 
 
 class Suppression(NamedTuple):
@@ -64,8 +62,6 @@ def seen_from(folder: str, path: str) -> str:
 @lru_cache(maxsize=256)
 def _pattern(glob: str) -> re.Pattern[str]:
     """A glob as a regular expression for a whole relative path."""
-    import re
-
     if "/" not in glob:
         glob = "**/" + glob
     expression = ""

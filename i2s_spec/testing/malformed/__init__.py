@@ -7,7 +7,7 @@ the broken field. Other projects can use them as negative cases: `for case in ma
     >>> case.code
     'I104'
 
-case         the list of cases, and decorators that add to it
+case         the list of cases, each with the sound file that it was made from
 container    other formats, header, keys
 container_tensors  table, placement, extents, large files
 payload      codes and constant regions
@@ -19,6 +19,8 @@ inventory    tensors that do not fit their architecture
 tokenizer    the vocabulary
 rotation     keys of a folded rotation
 template     chat templates and other text that programs may run or print
+
+situations   commands that meet the rules that no file breaks
 
 Faults that only another file of the same model shows come as pairs of files (`reference.compared`).
 """

@@ -1,10 +1,12 @@
-"""This module holds the list of broken copies; the other modules of the package add to it."""
+"""The list of broken copies, each with the sound file that it was made from; the other modules of the package add to it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+
+from i2s_spec.testing.sample import Draft, Model
 
 Bytes = Callable[[], bytes]
 
@@ -15,12 +17,22 @@ Place = str | Callable[[], str]
 LARGE = 1 << 20
 
 
+def plain() -> bytes:
+    """The plain sound file, which most cases break."""
+    return Draft().data
+
+
+def model(architecture: str, layers: int = 1) -> Bytes:
+    """The sound model of an architecture, as what a case breaks."""
+    return lambda: Model(architecture, layers=layers).built()
+
+
 @dataclass(frozen=True)
 class Case:
     """A file with one fault: its name, the rule's code, the path of the span, and codes that come with it.
 
     `also` are findings that necessarily follow: a fault can have a consequence with its own rule. `large` cases have
-    `LARGE` bytes or more; they test large numbers of records.
+    `LARGE` bytes or more; they test large numbers of records. `sound` makes the file without the fault.
     """
 
     name: str
@@ -29,6 +41,7 @@ class Case:
     make: Bytes = field(repr=False, compare=False)
     also: frozenset[str] = frozenset()
     large: bool = False
+    sound: Bytes = field(default=plain, repr=False, compare=False)
 
     @cached_property
     def path(self) -> str:
@@ -40,6 +53,11 @@ class Case:
         """The bytes of the file, made when they are first asked for, and kept if they are not large."""
         return self.make() if self.large else self._made
 
+    @property
+    def base(self) -> bytes:
+        """The sound file that was broken."""
+        return self.sound()
+
     @cached_property
     def _made(self) -> bytes:
         return self.make()
@@ -49,18 +67,17 @@ class Case:
 CASES: list[Case] = []
 
 
-def case(
-    name: str, code: str, place: Place, also: tuple[str, ...] = (), large: bool = False
-) -> Callable[[Bytes], Bytes]:
-    """Add the result of the decorated function as a case."""
+def add(
+    name: str,
+    code: str,
+    place: Place,
+    make: Bytes,
+    also: tuple[str, ...] = (),
+    large: bool = False,
+    sound: Bytes = plain,
+) -> None:
+    """Add a case whose bytes `make` gives.
 
-    def register(make: Bytes) -> Bytes:
-        add(name, code, place, make, also, large)
-        return make
-
-    return register
-
-
-def add(name: str, code: str, place: Place, make: Bytes, also: tuple[str, ...] = (), large: bool = False) -> None:
-    """Add a case whose bytes `make` gives."""
-    CASES.append(Case(name, code, place, make, frozenset(also), large))
+    :param sound: gives the sound file that `make` breaks
+    """
+    CASES.append(Case(name, code, place, make, frozenset(also), large, sound))

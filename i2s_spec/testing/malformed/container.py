@@ -11,6 +11,10 @@ from i2s_spec.testing.malformed.case import Bytes, add
 from i2s_spec.testing.sample import Draft, Model, array, i2s_bytes, key_value, tensor_info
 
 
+def _big() -> bytes:
+    return Draft("big").data
+
+
 def sound_draft() -> Draft:
     """The sound file that the cases break."""
     return Draft()
@@ -79,10 +83,10 @@ add("magic_half", "G101", "header", lambda: b"GG")
 add("trunc_header", "G101", "header", lambda: sound_draft().data[:20])
 add("ver0", "G102", "header.version", lambda: sound_draft().number("header.version", 0))
 add("ver1", "G103", "header.version", lambda: sound_draft().number("header.version", 1))
-add("ver1_big", "G103", "header.version", lambda: Draft("big").number("header.version", 1))
+add("ver1_big", "G103", "header.version", lambda: Draft("big").number("header.version", 1), sound=_big)
 add("ver4", "G104", "header.version", lambda: sound_draft().number("header.version", 4))
 add("ver99", "G104", "header.version", lambda: sound_draft().number("header.version", 99))
-add("ver_unclear", "G105", "header.version", lambda: Draft("big").number("header.version", 9))
+add("ver_unclear", "G105", "header.version", lambda: Draft("big").number("header.version", 9), sound=_big)
 add("be", "G106", "header.version", lambda: Draft("big").data)
 add("ver2", "G107", "header.version", lambda: sound_draft().number("header.version", 2))
 add("nk_huge", "G108", "header.key_count", lambda: sound_draft().number("header.key_count", 2**64 - 1))
@@ -234,7 +238,7 @@ add("align0", "G218", "key_values[8].value", _aligned(0))
 add("align13", "G219", "key_values[8].value", _aligned(13))
 add("align24", "G219", "key_values[8].value", _aligned(24))
 add("align4", "G220", "key_values[8].value", lambda: _relaid(4))
-add("align_2p31", "S106", "key_values[8].value", _aligned(2**31))
+add("align_2p31", "S106", "key_values[8].value", _aligned(2**31), sound=lambda: _relaid(64))
 add("align_2p17", "S105", "key_values[8].value", lambda: _relaid(1 << 17))
 add("align_ignored", "G222", "key_values[8].value", lambda: with_tensors(
     (b"first.weight", (128, 4), I2S, None, i2s_bytes(512)),

@@ -90,7 +90,7 @@ def _shifted(after: int = 0, offsets: str = "data") -> bytes:
 
 add("trunc_data", "G401", "data[1]", lambda: sound_draft().data[:-200])
 add("trunc_at_data", "G401", "data[0]", lambda: sound_draft().data[: sound_draft().span("data")[0]])
-add("trunc_f32", "G401", "data[2]", lambda: Draft(last="f32").data[:-5])
+add("trunc_f32", "G401", "data[2]", lambda: Draft(last="f32").data[:-5], sound=lambda: Draft(last="f32").data)
 add("off_oob", "G402", "tensor_infos[2].offset", lambda: sound_draft().number("tensor_infos[2].offset", 2**40))
 add("off_wrap", "G402", "tensor_infos[2].offset",
      lambda: sound_draft().number("tensor_infos[2].offset", 2**64 - 32))  # fmt: skip
@@ -182,7 +182,7 @@ def _foreign_scales(order: str) -> bytes:
     return draft.built(file)
 
 
-add("scale_be", "I301", "data[1].tail.scale", lambda: _foreign_scales("little"))
+add("scale_be", "I301", "data[1].tail.scale", lambda: _foreign_scales("little"), sound=lambda: Draft("big").data)
 add("scale_le", "I301", "data[1].tail.scale", lambda: _foreign_scales("big"), ("G106",))
 
 # --- amounts ------------------------------------------------------------------------------------------------------

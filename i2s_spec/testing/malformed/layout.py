@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
-from i2s_spec.testing.malformed.case import add
+from i2s_spec.testing.malformed.case import add as add_case
+from i2s_spec.testing.malformed.case import model as sound_model
 from i2s_spec.testing.malformed.payload import matrix, model, scaled
 
 if TYPE_CHECKING:
@@ -77,11 +78,13 @@ def _one_transposed() -> bytes:
 
 _ALL: Final = ("attn_output", "attn_q", "ffn_down", "ffn_gate", "ffn_up")
 
+add = partial(add_case, sound=partial(_packed, "canonical", ()))
+
 add("layer-as-interleave-64", "I213", "data[1]", partial(_packed, "interleave-64", _ALL), ("M001",))
 add("layer-as-sequential-msb", "I213", "data[1]", partial(_packed, "sequential-msb", _ALL), ("M001",))
 add("layer-as-zero-first", "I216", "data[0]", partial(_packed, "interleave-128/zero-first", _ALL), ("M001",))
 add("one-matrix-as-interleave-64", "I214", "data[1]", partial(_packed, "interleave-64", ("attn_q",)), ("M001",))
-add("one-matrix-transposed", "I217", "data[6]", _one_transposed, ("M001",))
+add("one-matrix-transposed", "I217", "data[6]", _one_transposed, ("M001",), sound=lambda: _written(_layers(3)))
 
 
 def _rows_for_neighbors() -> bytes:
@@ -104,4 +107,4 @@ def _rows_for_neighbors() -> bytes:
     return model.built()
 
 
-add("rows-for-neighbors", "I215", "data[8]", _rows_for_neighbors)
+add("rows-for-neighbors", "I215", "data[8]", _rows_for_neighbors, sound=sound_model("bitnet-b1.58", 2))

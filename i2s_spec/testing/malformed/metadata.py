@@ -6,13 +6,17 @@ import math
 from functools import partial
 
 from i2s_spec.schema.types import ValueType
-from i2s_spec.testing.malformed.case import Place, add
+from i2s_spec.testing.malformed.case import Place, model
+from i2s_spec.testing.malformed.case import add as add_case
 from i2s_spec.testing.sample import Model, array
 
 U32, I32, F32, STRING, ARRAY = (
     ValueType.UINT32, ValueType.INT32, ValueType.FLOAT32, ValueType.STRING, ValueType.ARRAY,
 )  # fmt: skip
 _COUNT = "header.key_count"
+
+_BITNET, _LLAMA, _GEMMA, _QWEN = model("bitnet"), model("llama"), model("gemma3"), model("qwen3")
+add = partial(add_case, sound=model("bitnet-b1.58"))
 
 
 def _b158() -> Model:
@@ -99,15 +103,15 @@ _value("attention.head_count_kv", "heads_kv_3", "M007", 3)
 _value("rope.dimension_count", "rope_dimensions_16", "M008", 16)
 _value("vocab_size", "vocab_size_off", "M013", 271)
 add("rope_scaling_other", "M004", _path("{arch}.rope.scaling.type", architecture="bitnet"),
-    lambda: _set("{arch}.rope.scaling.type", b"other", "bitnet"))  # fmt: skip
+    lambda: _set("{arch}.rope.scaling.type", b"other", "bitnet"), sound=_BITNET)  # fmt: skip
 add("rope_scaling_twice", "M015", "key_values[22].value", lambda: (
-    Model("bitnet").add("{arch}.rope.scale_linear", F32, 4.0).built()))  # fmt: skip
+    Model("bitnet").add("{arch}.rope.scale_linear", F32, 4.0).built()), sound=_BITNET)  # fmt: skip
 add("ff_array_long", "M005", _path("{arch}.feed_forward_length"), lambda: (
     _b158().set("{arch}.feed_forward_length", array(U32, [256, 256]), ARRAY).built()))  # fmt: skip
 add("ff_array_of_0", "M004", _path("{arch}.feed_forward_length"), lambda: (
     _b158().set("{arch}.feed_forward_length", array(U32, [0]), ARRAY).built()))  # fmt: skip
 add("rope_dimensions_unsaid", "M009", "key_values[9].value",
-    lambda: Model("qwen3").drop("{arch}.rope.dimension_count").built(), ("P301",))  # fmt: skip
+    lambda: Model("qwen3").drop("{arch}.rope.dimension_count").built(), ("P301",), sound=_QWEN)  # fmt: skip
 add("rope_base_missing", "M010", _COUNT, lambda: _b158().drop("{arch}.rope.freq_base").built())
 add("quantization_version_missing", "M012", _COUNT, lambda: _b158().drop("general.quantization_version").built())
 add("experts_unused", "M014", "key_values[25].value", lambda: (
@@ -127,10 +131,17 @@ def _large() -> bytes:
 
 
 add("epsilon_uncertain", "M020", _path("{arch}.attention.layer_norm_rms_epsilon", architecture="bitnet"), _large,
-    ("M103", "M104"))  # fmt: skip
+    ("M103", "M104"), sound=_BITNET)  # fmt: skip
 add("pooling_mean", "M021", _path("{arch}.pooling_type", architecture="qwen3"),
-    lambda: _set("{arch}.pooling_type", 1, "qwen3"), ("P301",))  # fmt: skip
-add("pooling_unsaid", "M021", _COUNT, lambda: Model("gemma3").drop("{arch}.pooling_type").built(), ("P301",))
+    lambda: _set("{arch}.pooling_type", 1, "qwen3"), ("P301",), sound=_QWEN)  # fmt: skip
+add(
+    "pooling_unsaid",
+    "M021",
+    _COUNT,
+    lambda: Model("gemma3").drop("{arch}.pooling_type").built(),
+    ("P301",),
+    sound=_GEMMA,
+)
 
 
 def _halves() -> bytes:
@@ -147,7 +158,7 @@ def _halves() -> bytes:
 _FILE_TYPE = _path("general.file_type")
 add("file_type_f16", "M030", _FILE_TYPE, lambda: _set("general.file_type", 1))
 add("file_type_unknown", "M030", _FILE_TYPE, lambda: _set("general.file_type", 1000))
-add("file_type_of_f16", "M030", _path("general.file_type", architecture="llama"), _halves)
+add("file_type_of_f16", "M030", _path("general.file_type", architecture="llama"), _halves, sound=_LLAMA)
 add("file_type_41", "M031", _FILE_TYPE, lambda: _set("general.file_type", 41))
 add("file_type_38", "M031", _FILE_TYPE, lambda: _set("general.file_type", 38))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import struct
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 from i2s_spec.schema.types import BY_NAME
-from i2s_spec.testing.malformed.case import add
+from i2s_spec.testing.malformed.case import add as add_case
+from i2s_spec.testing.malformed.case import plain
 from i2s_spec.testing.sample import Draft, tensor_info
 
 _I2S = BY_NAME["I2_S"].number
@@ -80,9 +81,10 @@ def _few_signs() -> bytes:
     return bytes(0x65 if i % 20 == 0 else 0x55 for i in range(SIZE))
 
 
-def _pair(scale: float) -> bytes:
-    same = trits(seed=3)
-    return model(matrix(same, b"one.weight"), matrix(same, b"other.weight", tail=scaled(scale)))
+def pair(seed: int = 3, scale: float = 0.5) -> bytes:
+    """Two matrices, the second with another scale or, from another seed, other weights."""
+    other = matrix(trits(seed=seed), b"other.weight", tail=scaled(scale))
+    return model(matrix(trits(seed=3), b"one.weight"), other)
 
 
 def _nan_in_floats() -> bytes:
@@ -92,6 +94,8 @@ def _nan_in_floats() -> bytes:
     data[start + 8 : start + 12] = struct.pack("<f", float("nan"))
     return bytes(data)
 
+
+add = partial(add_case, sound=lambda: _alone(trits()))
 
 add("code-3", "I201", "data[0]", lambda: _alone(_with(1000, b"\xff")))
 add("code-3-alone-in-its-byte", "I201", "data[0]", lambda: _alone(_with(SIZE - 1, b"\x43")))
@@ -108,9 +112,9 @@ add("all-plus-one", "I205", "data[0]", lambda: _alone(b"\xaa" * SIZE))
 add("stretch-of-zero-weights", "I206", "data[0]", lambda: _alone(_with(SIZE, b"\x55" * 4096, 8 * SIZE)))
 add("stretch-of-zero-bytes", "G411", "data[0]", lambda: _alone(_with(SIZE, bytes(4096), 8 * SIZE)))
 add("rows-all-equal", "I207", "data[0]", lambda: _alone(trits(128) * 64))
-add("tensor-twice", "I208", "data[1]", lambda: _pair(0.5))
+add("tensor-twice", "I208", "data[1]", pair, sound=partial(pair, 4))
 add("signs-only", "I209", "data[0]", lambda: _alone(trits(shares=(1, 0, 1))))
 add("hardly-a-sign", "I210", "data[0]", lambda: _alone(_few_signs()))
 add("minus-for-plus", "I211", "data[0]", lambda: _alone(trits(shares=(6, 4, 1))))
 add("few-zeros", "I212", "data[0]", lambda: _alone(trits(shares=(4, 1, 4))))
-add("nan-in-floats", "G413", "data[0]", _nan_in_floats)
+add("nan-in-floats", "G413", "data[0]", _nan_in_floats, sound=plain)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from i2s_spec.schema.architectures.rotation import AXIS, PREFIX, TRANSFORM
 from i2s_spec.schema.types import ValueType
-from i2s_spec.testing.malformed.case import Place, add
+from i2s_spec.testing.malformed.case import Place
+from i2s_spec.testing.malformed.case import add as add_case
 from i2s_spec.testing.sample import Model, array
 
 _WEIGHT = "blk.0.attn_q.weight"
@@ -47,6 +49,8 @@ def _path(key: str) -> Place:
 def _names(*names: bytes) -> tuple[ValueType, Any]:
     return ValueType.ARRAY, array(ValueType.STRING, names)
 
+
+add = partial(add_case, sound=lambda: _rotated().built())
 
 add("rotation_block", "M040", _path("block_size"), lambda: _rotated(block_size=(ValueType.UINT32, 96)).built())
 add("rotation_row", "M040", _path("block_size"), lambda: _rotated(block_size=(ValueType.UINT32, 1 << 14)).built())

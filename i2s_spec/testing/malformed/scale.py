@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from functools import partial
 
-from i2s_spec.testing.malformed.case import add
-from i2s_spec.testing.malformed.payload import SIZE, TernaryTensor, matrix, model, scaled, trits
+from i2s_spec.testing.malformed.case import add as add_case
+from i2s_spec.testing.malformed.payload import SIZE, TernaryTensor, matrix, model, pair, scaled, trits
 
 _NAN, _INFINITY = float("nan"), float("inf")
 
@@ -56,10 +56,8 @@ def _left_behind() -> bytes:
     return model(matrix(large, b"one.weight"), matrix(trits(SIZE, 5), b"other.weight", tail=scaled(0.6, rest)))
 
 
-def _same_codes() -> bytes:
-    same = trits(seed=3)
-    return model(matrix(same, b"one.weight"), matrix(same, b"other.weight", tail=scaled(0.7)))
-
+_USUAL = partial(_several, 0.021, 0.025, 0.024, 0.022, 0.026)
+add = partial(add_case, sound=partial(_scaled, 0.5))
 
 add("scale-nan", "I302", "data[0].tail.scale", partial(_scaled, _NAN))
 add("scale-infinite", "I303", "data[0].tail.scale", partial(_scaled, _INFINITY))
@@ -70,20 +68,26 @@ add("scale-subnormal", "I306", "data[0].tail.scale", partial(_scaled, 1e-41))
 add("scale-tiny", "I306", "data[0].tail.scale", partial(_scaled, 1e-13))
 add("scale-large", "I307", "data[0].tail.scale", partial(_scaled, 3000.0))
 add("scale-small", "I307", "data[0].tail.scale", partial(_scaled, 2.0**-15))
-add("scale-inverted", "I308", "data[2].tail.scale", partial(_several, 0.021, 0.025, 1 / 0.024, 0.022, 0.026))
+add(
+    "scale-inverted",
+    "I308",
+    "data[2].tail.scale",
+    partial(_several, 0.021, 0.025, 1 / 0.024, 0.022, 0.026),
+    sound=_USUAL,
+)
 add("scale-eight-times", "I309", "data[0].tail.unused", lambda: (
     model(matrix(trits(), tail=struct.pack("<f", 0.5) * 8))))  # fmt: skip
 add("tail-with-old-memory", "I310", "data[0].tail.unused", lambda: (
     model(matrix(trits(), tail=scaled(0.5, bytes(range(1, 29)))))))  # fmt: skip
-add("tail-of-another-tensor", "I311", "data[1].tail.unused", _left_behind)
+add("tail-of-another-tensor", "I311", "data[1].tail.unused", _left_behind, sound=partial(pair, 4, 0.6))
 add("scale-in-front", "I312", "data[0]", _header_in_front)
 add("float-in-front-with-zeros", "I312", "data[0]", _float_in_front, also=("I310",))
 add("float-in-front", "I312", "data[0]", partial(_float_in_front, b""))
 add("float-in-every-row", "I112", "data[0]", partial(_by_rows, "<f"))
 add("half-in-every-row", "I112", "data[0]", partial(_by_rows, "<e"))
-add("scales-identical", "I313", "data[0].tail.scale", partial(_several, 1.0, 1.0, 1.0, 1.0))
+add("scales-identical", "I313", "data[0].tail.scale", partial(_several, 1.0, 1.0, 1.0, 1.0), sound=_USUAL)
 add("scales-far-apart", "I314", "data[1].tail.scale", partial(_attention, 0.02, 4.1, 0.03),
-    also=("M001",))  # fmt: skip
+    also=("M001",), sound=partial(_attention, 0.02, 0.041, 0.03))  # fmt: skip
 add("zeros-with-a-scale", "I315", "data[0].tail.scale", partial(
     model, TernaryTensor(b"first.weight", (512, 4), b"\x55" * 512, scaled(5e-3))), also=("I205",))  # fmt: skip
-add("same-codes-other-scale", "I316", "data[1].tail.scale", _same_codes)
+add("same-codes-other-scale", "I316", "data[1].tail.scale", partial(pair, scale=0.7), sound=partial(pair, 4, 0.7))

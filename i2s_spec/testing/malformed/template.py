@@ -22,6 +22,10 @@ def _text(value: bytes, key: bytes = b"tokenizer.chat_template") -> bytes:
     return draft.built(file)
 
 
+def _sound_template() -> bytes:
+    return _text(b"{% for m in messages %}{{ m['content'] }}{% endfor %}")
+
+
 def _texts(count: int) -> bytes:
     """The sound file with many texts of almost the largest allowed length."""
     draft = Draft()
@@ -32,7 +36,12 @@ def _texts(count: int) -> bytes:
 
 
 def _template(name: str, code: str, source: str, also: tuple[str, ...] = ()) -> None:
-    add(name, code, _VALUE, lambda: _text(source.encode()), also)
+    add(name, code, _VALUE, lambda: _text(source.encode()), also, sound=_sound_template)
+
+
+def _about(name: str, code: str, key: bytes, value: bytes, also: tuple[str, ...] = (), large: bool = False) -> None:
+    """A text that is more than the name or the description that it should be."""
+    add(name, code, _VALUE, lambda: _text(value, key), also, large, lambda: _text(b"model", key))
 
 
 # --- templates that are programs ----------------------------------------------------------------------------------
@@ -72,13 +81,12 @@ _template("tmpl_address", "S207", "{{ messages[0]['content'] }} Load https://exa
 # --- text that is more than it looks ------------------------------------------------------------------------------
 
 _template("tmpl_tags", "S204", "{{ messages }}" + "".join(chr(0xE0000 + ord(c)) for c in "ignore"))
-add("name_bidi_text", "S204", _VALUE, lambda: _text("good \u202etxt.exe".encode(), b"general.version"))
-add("blob", "S206", _VALUE, lambda: _text(
-    b"see " + base64.b64encode(bytes(range(256))), b"general.description"))  # fmt: skip
-add("name_path", "S208", _VALUE, lambda: _text(b"/home/somebody/models/final", b"general.basename"))
-add("name_address", "S208", _VALUE, lambda: _text(b"http://example.test/model", b"general.basename"))
-add("name_osc52", "S209", _VALUE, lambda: _text(b"model\x1b]52;c;aGk=\x07", b"general.basename"))
-add("name_nul_text", "S209", _VALUE, lambda: _text(b"model\0hidden", b"general.basename"))
-add("template_300k", "S210", _VALUE, lambda: _text(b"{{ messages }}" + b" " * 300_000), ("S211",))
-add("description_2m", "S210", _VALUE, lambda: _text(b"word " * 400_000, b"general.description"), ("S211",), large=True)
+_about("name_bidi_text", "S204", b"general.version", "good \u202etxt.exe".encode())
+_about("blob", "S206", b"general.description", b"see " + base64.b64encode(bytes(range(256))))
+_about("name_path", "S208", b"general.basename", b"/home/somebody/models/final")
+_about("name_address", "S208", b"general.basename", b"http://example.test/model")
+_about("name_osc52", "S209", b"general.basename", b"model\x1b]52;c;aGk=\x07")
+_about("name_nul_text", "S209", b"general.basename", b"model\0hidden")
+_template("template_300k", "S210", "{{ messages }}" + " " * 300_000, ("S211",))
+_about("description_2m", "S210", b"general.description", b"word " * 400_000, ("S211",), large=True)
 add("texts_4m", "S211", "key_values[24].value", lambda: _texts(17), large=True)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from i2s_spec.schema.types import ValueType
-from i2s_spec.testing.malformed.case import Place, add
+from i2s_spec.testing.malformed.case import Place, model
+from i2s_spec.testing.malformed.case import add as add_case
 from i2s_spec.testing.sample import Model
 
 _COUNT = "header.key_count"
+
+_BITNET, _B158 = model("bitnet"), model("bitnet-b1.58")
+add = partial(add_case, sound=model("llama"))
 _TOKENS, _MERGES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges"
 _TYPES, _SCORES, _PRE = "tokenizer.ggml.token_type", "tokenizer.ggml.scores", "tokenizer.ggml.pre"
 
@@ -47,7 +52,7 @@ add("merge_with_two_spaces", "T003", _path(_MERGES, 0), lambda: _put(_MERGES, 0,
 add("merge_empty", "T003", _path(_MERGES, 1), lambda: _put(_MERGES, 1, b""))
 add("types_short", "T004", _path(_TYPES), lambda: _items(_TYPES, lambda items: items.pop()))
 add("scores_long", "T004", _path(_SCORES, architecture="bitnet"),
-    lambda: _items(_SCORES, lambda items: items.append(0.0), "bitnet"))  # fmt: skip
+    lambda: _items(_SCORES, lambda items: items.append(0.0), "bitnet"), sound=_BITNET)  # fmt: skip
 add("type_7", "T005", _path(_TYPES, 9), lambda: _put(_TYPES, 9, 7))
 add("type_negative", "T005", _path(_TYPES, 271), lambda: _put(_TYPES, 271, -1))
 add("token_twice", "T006", _path(_TOKENS, 270), lambda: _put(_TOKENS, 270, b"A"))
@@ -66,14 +71,14 @@ def _one_token() -> bytes:
     return model.set("{arch}.vocab_size", 1).like("token_embd.weight", (128, 1), "F16").built()
 
 
-add("one_token", "T008", _path(_TOKENS, architecture="bitnet"), _one_token)
+add("one_token", "T008", _path(_TOKENS, architecture="bitnet"), _one_token, sound=_BITNET)
 add("pre_missing", "T009", _COUNT, lambda: _llama().drop(_PRE).built())
 add("pre_unknown", "T010", _path(_PRE), lambda: _llama().set(_PRE, b"llama-bpe3").built())
 add("pre_falcon_e", "T011", _path(_PRE), lambda: _llama().set(_PRE, b"falcon_e").built())
 add("newline_missing", "T012", _path(_TOKENS), lambda: _items(
     _TOKENS, lambda items: items.__setitem__(items.index("\u010a".encode()), b"newline")))  # fmt: skip
 add("newline_piece_missing", "T012", _path(_TOKENS, architecture="bitnet"), lambda: _items(
-    _TOKENS, lambda items: items.__setitem__(items.index(b"<0x0A>"), b"newline"), "bitnet"))  # fmt: skip
+    _TOKENS, lambda items: items.__setitem__(items.index(b"<0x0A>"), b"newline"), "bitnet"), sound=_BITNET)  # fmt: skip
 
 
 def _chat_without_template() -> bytes:
@@ -85,9 +90,21 @@ def _chat_without_template() -> bytes:
 _EOS = _path("tokenizer.ggml.eos_token_id")
 add("template_missing", "T013", _EOS, _chat_without_template)
 add("tokens_padded", "T014", _path(_TOKENS, 265), lambda: _put(_TOKENS, 265, b"[PAD265]"))
-add("add_bos_unsaid", "T015", _COUNT, lambda: Model("bitnet-b1.58").drop("tokenizer.ggml.add_bos_token").built())
-add("scores_missing", "T016", _COUNT, lambda: _pieces().drop(_SCORES).built())
-add("byte_token_negative", "T017", _path(_TOKENS, 8, "bitnet"), lambda: _put(_TOKENS, 8, b"<0x-1>", "bitnet"))
+add(
+    "add_bos_unsaid",
+    "T015",
+    _COUNT,
+    lambda: Model("bitnet-b1.58").drop("tokenizer.ggml.add_bos_token").built(),
+    sound=_B158,
+)
+add("scores_missing", "T016", _COUNT, lambda: _pieces().drop(_SCORES).built(), sound=_BITNET)
+add(
+    "byte_token_negative",
+    "T017",
+    _path(_TOKENS, 8, "bitnet"),
+    lambda: _put(_TOKENS, 8, b"<0x-1>", "bitnet"),
+    sound=_BITNET,
+)
 add("token_64k", "S210", _path(_TOKENS, 261), lambda: _put(_TOKENS, 261, b"x" * 70_000))
 add("tokens_of_bytes", "M003", _path(_TOKENS, field="type"), lambda: (
     _llama().set(_TOKENS, b"<s>\n</s>", ValueType.STRING).built()))  # fmt: skip

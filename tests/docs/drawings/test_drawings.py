@@ -8,14 +8,15 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
+from i2s_site import checkout, examples
+from i2s_site.annexes import registry_page
+from i2s_site.drawings import DRAWINGS, drawn
+from i2s_site.figures import BYTES, COLS, ROWS, layout_order
+from i2s_site.flows import graph_flow
+from i2s_site.requirements import requirements
 from i2s_spec.codec.blocks import block_reference
 from i2s_spec.codec.quantization.quantize import quantize
 from i2s_spec.codec.reference import unpack
-from i2s_spec.docs import checkout, examples
-from i2s_spec.docs.drawings.gallery import DRAWINGS, drawn
-from i2s_spec.docs.drawings.graph_flow import graph_flow
-from i2s_spec.docs.drawings.layout_order import BYTES, COLS, ROWS, layout_order
-from i2s_spec.docs.requirements import requirements
 from i2s_spec.schema.block_layout import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import LAYOUTS
 from i2s_spec.schema.gguf import container, tensor_info
@@ -34,6 +35,7 @@ def words(svg: str, style: str = "") -> list[str]:
 def test_every_drawing_is_on_a_page_and_every_chapter_has_a_picture() -> None:
     fences = list(examples.fences())
     used = {fence.body.split()[0] for fence in fences if fence.kind == "i2s-drawing"}
+    used |= set(re.findall(r"^```i2s-drawing\n(\S+)", registry_page(), re.MULTILINE))
     assert used == set(DRAWINGS)
     pictures = {"i2s-drawing", "i2s-map", "i2s-byte", "i2s-block", "i2s-layouts"}
     drawn_on = {fence.page.name for fence in fences if fence.kind in pictures}

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from i2s_spec.docs import benchmarks, checkout
-from i2s_spec.docs.drawings.roofline import ABOVE, FLOOR, LEFT, RIGHT, TOP, Roof, RooflinePoint, roofline
+from i2s_site import benchmarks, checkout
+from i2s_site.benchmarks import ABOVE, FLOOR, LEFT, RIGHT, TOP, Roof, RooflinePoint, roofline
 
 ROOF = Roof(10.0, 1000.0, "reading: 10", "multiplying: 1,000")
 UNITS = ("work for each byte", "G/s")

@@ -8,6 +8,7 @@ import re
 import tracemalloc
 from base64 import b64encode
 from collections import Counter
+from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
 from itertools import groupby
@@ -94,7 +95,7 @@ def rendered(*reports: FileReport, quiet: bool = False) -> str:
 
 
 def file_report(data: bytes, **options: Any) -> FileReport:
-    return lint(data, details=gather, **options).replaced(path="a.gguf").as_dict()
+    return replace(lint(data, details=gather, **options), path="a.gguf").as_dict()
 
 
 def test_the_format_asks_for_details() -> None:

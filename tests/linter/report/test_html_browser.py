@@ -6,6 +6,7 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 def page_of(page: Path, *paths: Path, options: Options | None = None) -> Path:
     form, totals = make("html"), Totals()
-    options = (options or defaults()).replaced(details=kind("html").details)
+    options = replace((options or defaults()), details=kind("html").details)
     text = form.begin()
     for path in paths:
         file_report = lint_path(path, options)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from malformed_cases import SMALL, broken
 
@@ -28,7 +30,7 @@ def result(case: object) -> str:
 
 def test_each_finding_is_a_case() -> None:
     for name, copy in SMALL.items():
-        report = lint(copy.data).replaced(path=f"{name}.gguf")
+        report = replace(lint(copy.data), path=f"{name}.gguf")
         (suite,) = suites(report)
         assert suite.name == f"{name}.gguf"
         assert suite.tests == max(1, len(report.findings)) == len(list(suite))

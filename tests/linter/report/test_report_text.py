@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def test_every_finding_has_a_line(name: str) -> None:
 
 
 def test_verdicts() -> None:
-    sound = lint(Draft().data).replaced(path="a.gguf")
+    sound = replace(lint(Draft().data), path="a.gguf")
     assert make("text").file(sound) == "a.gguf: ok\n"
     assert make("text", quiet=True).file(sound) == ""
     file_report = failed("b.gguf", "MemoryError: ")
@@ -105,7 +106,7 @@ def asked_of(line: str) -> int:
 
 def test_a_verdict_says_what_was_checked() -> None:
     def line(**keywords: Any) -> str:
-        report = lint(Draft().data, details=examined, **keywords).replaced(path="a.gguf")
+        report = replace(lint(Draft().data, details=examined, **keywords), path="a.gguf")
         return make("text").file(report)
 
     assert re.fullmatch(
@@ -133,7 +134,7 @@ def test_findings_are_counted_by_code() -> None:
     file = draft.records()
     file.key_values += [key_value(b"X%d" % i, ValueType.UINT8, 1) for i in range(5)]
     file.key_values[0].key = b"general.\x1b"
-    report = lint(draft.built(file), details=examined).replaced(path="a.gguf")
+    report = replace(lint(draft.built(file), details=examined), path="a.gguf")
     text = make("text").file(report)
     assert re.search(r"\n  1 error: G206 [a-z-]+, repairable with --unsafe\n  5 notes: G207 [a-z-]+\n", text)
     assert text.count("[repairable with --unsafe]\n") == 1
@@ -151,7 +152,7 @@ def test_findings_that_say_the_same_of_many_tensors_are_counted() -> None:
     new(out, layers=2)
     convert_file(open_file(out.getvalue()), other, to="interleave-64")
     options = {"reference": out.getvalue(), "select": ("I401",)}
-    report = lint(other.getvalue(), **options).replaced(path="a.gguf")
+    report = replace(lint(other.getvalue(), **options), path="a.gguf")
     assert [finding.code for finding in report.findings] == ["I401"] * 14
     lines = make("text").file(report).splitlines()
     assert sum(": error: I401 " in line for line in lines) == 5
@@ -173,7 +174,7 @@ def test_the_last_line_names_the_next_command() -> None:
     def end(*files: tuple[str, bytes], quiet: bool = False) -> str:
         text, totals = make("text", quiet=quiet), Totals()
         for path, data in files:
-            report = lint(data).replaced(path=path)
+            report = replace(lint(data), path=path)
             text.file(report)
             totals.add(report.as_dict())
         return text.end(totals).splitlines()[-1] if not quiet else text.end(totals)
@@ -191,7 +192,7 @@ def test_the_last_line_names_the_next_command() -> None:
 
 
 def test_the_baseline_is_counted(tmp_path: Path) -> None:
-    report = lint(broken("dup_key")).replaced(path=str(tmp_path / "a.gguf"))
+    report = replace(lint(broken("dup_key")), path=str(tmp_path / "a.gguf"))
     place = str(tmp_path / "baseline.json")
     baseline = Baseline(place, defaults().levels)
     baseline.apply(report.path, report.as_dict(), write=True)
@@ -236,7 +237,7 @@ def test_runtimes_are_a_table() -> None:
     listed = sum(finding.code == "P201" for finding in report.findings)
     assert listed > 0
     assert f", {listed} in the table" in make("text").file(report).splitlines()[-1]
-    lines = make("text").file(report.replaced(path="a.gguf")).splitlines()
+    lines = make("text").file(replace(report, path="a.gguf")).splitlines()
     at = next(i for i, line in enumerate(lines) if line.split()[:3] == ["runtime", "loads", "computes"])
     assert len(lines) == at + 1 + len(report.runtimes) + 1
     assert "P201" not in "".join(lines)  # the table shows it
@@ -244,7 +245,7 @@ def test_runtimes_are_a_table() -> None:
     for columns in (30, 60, 200):
         text = make("text")
         text.columns = columns
-        told = text.file(report.replaced(path="a.gguf")).splitlines()
+        told = text.file(replace(report, path="a.gguf")).splitlines()
         assert max(map(len, told)) <= max(40, columns)
         assert all(verdict.title.split()[0] in "".join(told) for verdict in report.runtimes)
     assert "| runtime | loads | computes | why |\n|---|---|---|---|\n" in make("markdown").file(report)
@@ -257,7 +258,7 @@ def test_runtimes_are_a_table() -> None:
 
 def test_bytes_fit_a_narrow_terminal() -> None:
     """Rows of 16 bytes where they fit, of 8 where they would be wrapped; the carets stand under the bytes."""
-    report = lint(b"GGUG" + Draft().data[4:]).replaced(path="a.gguf")
+    report = replace(lint(b"GGUG" + Draft().data[4:]), path="a.gguf")
     shown = {}
     for columns in (None, 60, 80):
         text = make("text")

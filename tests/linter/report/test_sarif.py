@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from base64 import b64decode
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -216,10 +217,10 @@ def test_validator_finds_nothing(log: dict[str, Any], rules: str, tmp_path: Path
 
 def test_paths_of_a_repository_have_no_dot_in_front() -> None:
     """Code hosts find the file of a result by its path from the root of the repository."""
-    report = lint(broken("dup_key")).replaced(path="./models/a.gguf")
+    report = replace(lint(broken("dup_key")), path="./models/a.gguf")
     assert report.as_dict()["uri"] == "models/a.gguf"
-    assert report.replaced(path="../a.gguf").as_dict()["uri"] == "../a.gguf"
-    assert report.replaced(path=".//a.gguf").as_dict()["uri"] == "a.gguf"
+    assert replace(report, path="../a.gguf").as_dict()["uri"] == "../a.gguf"
+    assert replace(report, path=".//a.gguf").as_dict()["uri"] == "a.gguf"
 
 
 def test_help_says_what_to_do_next(log: dict[str, Any]) -> None:

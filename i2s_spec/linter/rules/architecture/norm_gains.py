@@ -6,6 +6,7 @@ from typing import Final
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import TrustedText
 from i2s_spec.linter.analysis.architecture_view import Row, architecture_view
+from i2s_spec.linter.analysis.conditions import ternary_by_type_or_key
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.rule import WARNING, Finding, Weights, rule
 
@@ -45,7 +46,9 @@ def _is_norm(row: Row) -> bool:
 
 def norms_read(subject: Subject) -> bool:
     """ternary models with four norms, if payloads are read"""
-    return subject.reading.mode != "none" and len(_norms(subject)) >= ENOUGH
+    if subject.reading.mode == "none" or not ternary_by_type_or_key(subject):
+        return False
+    return len(_norms(subject)) >= ENOUGH
 
 
 @rule("M121", "gains-all-one", "all gains are exactly 1 in {got:norm} (all that were read); the first is {name}",

@@ -27,23 +27,22 @@ if TYPE_CHECKING:
     from i2s_spec.schema.block_layout import BlockLayout
 
 
-def _types_read(subject: Subject, names: Iterable[str]) -> bool:
-    return subject.survey is not None and any(BY_NAME[name].number in subject.type_numbers for name in names)
+def _with_numbers_of(names: Iterable[str], words: str) -> When:
+    numbers = frozenset(BY_NAME[name].number for name in names)
 
+    def condition(subject: Subject) -> bool:
+        return subject.survey is not None and not numbers.isdisjoint(subject.type_numbers)
 
-def groups_read(subject: Subject) -> bool:
-    """files with ternary types other than I2_S whose payloads are read"""
-    return _types_read(subject, GROUP_LAYOUTS)
+    condition.__doc__ = f"files with {words} whose payloads are read"
+    return condition
 
 
 def types_read(*names: str) -> When:
-    """The condition of rules on some of these types."""
+    """The condition of rules on some types with a scale for each group."""
+    return _with_numbers_of(names, f"{', '.join(names[:-1])} or {names[-1]} tensors")
 
-    def condition(subject: Subject) -> bool:
-        return _types_read(subject, names)
 
-    condition.__doc__ = f"files with {', '.join(names[:-1])} or {names[-1]} tensors whose payloads are read"
-    return condition
+groups_read = _with_numbers_of(GROUP_LAYOUTS, "ternary types other than I2_S")
 
 
 def _share(part: int, whole: int) -> TrustedText:

@@ -1,1 +1,0 @@
-"""What the front page of the site says of the project."""

@@ -1,1 +1,0 @@
-"""Notebooks of the site: run, and written as pages and as files that Jupyter opens."""

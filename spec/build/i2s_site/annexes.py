@@ -1,0 +1,264 @@
+"""Pages that repeat whole declarations or records: who decodes what, the registry of type numbers, the test vectors.
+
+decoders_page   from the table of runs on the test vectors (`linter.runtimes.run_records.decoders`), of results and of nothing
+                else: what was not asked is empty
+registry_page   every meaning that a program gave to a number from 30 on, and how each type packs a block
+vectors_page    how to get the vectors, what there is, and the text that comes with them
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from i2s_site.figures import SCALE
+from i2s_site.runtimes import table
+from i2s_spec.conformance.vectors import suite
+from i2s_spec.conformance.vectors.bug_flags import FLAGS
+from i2s_spec.conformance.vectors.vector import OPS, VERDICTS
+from i2s_spec.conformance.vectors.write_suite import HERE
+from i2s_spec.linter.runtimes.run_records import DecoderRun, decoders
+from i2s_spec.schema.block_layout import GROUP_LAYOUTS, BlockLayout
+from i2s_spec.schema.registry.meaning import OWN_KEYS, Meaning
+from i2s_spec.schema.registry.meanings import all_file_meanings, all_tensor_meanings, telling
+from i2s_spec.schema.types import TAIL_BYTES
+
+#: Columns of tensors: head, and the features of a vector that belong there.
+_COLUMNS: Final = (
+    ("I2_S x86-128", "layout.x86-128"),
+    ("I2_S arm-64", "layout.arm-64"),
+    ("I2_S rows-1x4", "layout.rows-1x4"),
+    ("I2_S sequential", "layout.sequential-"),
+    ("TQ1_0", "type.tq1_0"),
+    ("TQ2_0", "type.tq2_0"),
+    ("Q2_0", "type.q2_0"),
+    ("Q2_0 of 128", "type.q2_0.g128"),
+    ("PQ2_0", "type.pq2_0"),
+    ("PTQ1_0", "type.ptq1_0"),
+)
+
+_INTRODUCTION: Final = """\
+# Who decodes what
+
+This page shows the answers of programs to the test vectors, each through an adapter of at most 80 lines
+(`tests/peers/adapters/`). `python tests/peers vectors` runs them again. A cell gives the number of right answers and the
+number of vectors that were run. **An empty cell was not run**: the program has no function for it, or its adapter does
+not call it. An empty cell does not say whether something works.
+
+To add a row, write an adapter ([tutorial](tutorials/decoder.md)) and send the record that
+`i2s conform run --report ndjson=NAME.ndjson -- COMMAND` writes.
+"""
+
+
+def decoders_page() -> str:
+    """The whole page."""
+    found = sorted(decoders(), key=lambda run: (not run.source, run.name.lower()))
+    parts = [_INTRODUCTION]
+    for own, title in ((False, "Programs of others"), (True, "Written from this specification")):
+        chosen = [run for run in found if (not run.source) == own]
+        parts += [
+            f"## {title}\n",
+            *(_files(chosen) if not own else ()),
+            "### Tensors and models\n" if not own else "",
+            _tensors(chosen),
+        ]
+    parts.append("## Evidence\n")
+    parts += [text for run in found for text in _evidence(run)]
+    return "\n".join([*(part for part in parts if part)])
+
+
+def _files(found: list[DecoderRun]) -> Iterator[str]:
+    """What becomes of whole files."""
+    yield "### Files\n"
+    yield "Sound files that are taken, malformed ones that are refused, and those at which a program crashed or did not end."
+    yield "What a program read from a file that it takes was not compared. Some of these read headers only.\n"
+    rows = [
+        [_link(run), _share(run.files["sound"]), _share(run.files["malformed"]), str(len(run.files["ended"]))]
+        for run in found if run.files
+    ]  # fmt: skip
+    yield table(["program", "sound files taken", "malformed files refused", "crashed or hung"], rows)
+
+
+def _tensors(found: list[DecoderRun]) -> str:
+    """What becomes of payloads, and of models."""
+    rows = [
+        [_link(run), *(_cell(run, feature) for _, feature in _COLUMNS), _share(run.models)]
+        for run in found if run.tensors or run.models[1]
+    ]  # fmt: skip
+    return table(["implementation", *(head for head, _ in _COLUMNS), "forward pass"], rows)
+
+
+def _cell(run: DecoderRun, feature: str) -> str:
+    """Right answers and vectors asked of one feature, or of all that begin with it."""
+    names = [each for each in run.tensors if each == feature or (feature.endswith("-") and each.startswith(feature))]
+    return _share([sum(run.tensors[name][i] for name in names) for i in (0, 1)])
+
+
+def _share(pair: Sequence[int]) -> str:
+    right, count = pair
+    return f"{right} of {count}" if count else ""
+
+
+def _link(run: DecoderRun) -> str:
+    return f"[{_plain(run.name)}](#{_anchor(run)})"
+
+
+def _anchor(run: DecoderRun) -> str:
+    return "run-" + "".join(char if char.isalnum() else "-" for char in run.name.lower())
+
+
+def _evidence(run: DecoderRun) -> Iterator[str]:
+    """Version, date, and the first differences."""
+    yield f"### {_plain(run.name)} {{ #{_anchor(run)} }}\n"
+    source = f"{run.source}, " if run.source else f"version {run.version}, " if run.version else ""
+    failed = run.counts["fail"] + run.counts["errored"]
+    yield (
+        f"{_plain(source)}run {run.date} with suite {run.suite_version}: {run.counts['pass']} passed, "
+        f"{failed} failed, {run.counts['skipped']} were not for it, {run.counts['noted']} were only noted.\n"
+    )
+    lines = [f"- `{name}` {_plain(text)}" for name, _, text in (each.partition(" ") for each in run.failures)]
+    if failed > len(run.failures):
+        lines.append(f"- and {failed - len(run.failures)} more")
+    if lines:
+        yield "\n".join(lines) + "\n"
+
+
+def _plain(text: str) -> str:
+    """Text of a program that Markdown and HTML leave as it is."""
+    return "".join(f"\\{char}" if char in "\\`*_[]#" else {"<": "&lt;", "&": "&amp;"}.get(char, char) for char in text)
+
+
+_HEAD: Final = """# D Registry of type numbers
+
+This annex lists every meaning that a known program gave to a number of a tensor type or of `general.file_type`, from 30
+on; smaller numbers have the same meaning in all programs. A row is one meaning in one program for one period: *since* and
+*until* are dates, with the commit or the release where the meaning began and ended, if known; an empty *until* means that
+it is still in use.
+The same table is available to programs: `i2s schema --format registry` writes it as JSON, `--format registry-tsv` as
+tab-separated values.
+
+## How to tell meanings apart
+
+A number alone may be ambiguous. These facts determine the type of a tensor, in this order:
+
+1. the space from its offset to that of the next tensor: only those meanings are possible whose padded size equals it
+   ([R2.6-10](../02-container.md#R2.6-10));
+2. keys that only one program writes: {keys};
+3. the architecture: only BitNet's forks write `bitnet-b1.58` and `bitnet-25`;
+4. the program that wrote the file, and when. `general.file_type` alone is not evidence: its numbers collide as well.
+
+```i2s-example
+from i2s_spec.schema.registry.meanings import fitting
+
+for room in (18 * 1280, 34 * 640):
+    print([(each.name, each.program) for each in fitting(42, (128, 640), room)])
+---
+[('Q2_0', 'llama.cpp'), ('Q2_0', 'PrismML')]
+[('Q2_0_G128', 'PrismML')]
+```
+
+"""
+
+_BLOCKS: Final = """## Blocks of the ternary types
+
+Each drawing shows a block of different weights with the scale {scale}. Requirements are in
+[5.6](../05-payload.md#56-types-with-a-scale-for-each-group); `i2s dump FILE TENSOR` shows the blocks of a file the same way,
+and the [exports](../exports.md) have the formulas. The weight of a code is (code − 1) times the scale. Digit n of a byte is
+3 times the low byte of its product with the nth power of 3, divided by 256 and rounded down.
+
+"""
+
+_TENSORS: Final = """## Tensor types
+
+*In memory* marks numbers that tensors have only while a program runs, and that occur in no file.
+
+"""
+
+_FILES: Final = """## Values of `general.file_type`
+
+Nothing is computed from this number, so that a wrong one costs no more than confusion: [M030](../rules/M030.md) and
+[M031](../rules/M031.md) report it.
+
+"""
+
+
+def registry_page() -> str:
+    """The page as a whole."""
+    keys = ", ".join(f"`{start}*` of {program}" for program, start in OWN_KEYS.items())
+    tensors = table(
+        ["number", "type", "program", "since", "until", "how to tell it", "source"],
+        [[*_who(each), _tell(each), each.source] for each in all_tensor_meanings()],
+    )
+    files = table(
+        ["number", "file type", "program", "since", "until", "most matrices are", "source"],
+        [[*_who(each), _names(each.tensors), each.source] for each in all_file_meanings()],
+    )
+    return "\n".join([_HEAD.format(keys=keys).rstrip("\n"), "", _blocks(), _TENSORS + tensors, _FILES + files])
+
+
+def _blocks() -> str:
+    """A section for each way to pack a block, under the names of all types that are packed so."""
+    ways: dict[BlockLayout, list[BlockLayout]] = {}
+    for layout in GROUP_LAYOUTS.values():
+        ways.setdefault(layout._replace(name=""), []).append(layout)
+    return _BLOCKS.format(scale=SCALE) + "\n".join(_way(layouts) for layouts in ways.values())
+
+
+def _way(layouts: list[BlockLayout]) -> str:
+    first = layouts[0]
+    numbers = " and ".join(str(layout.type.number) for layout in layouts)
+    scale = f"{first.scale.type}, at byte {first.scale.offset} of the block"
+    if first.scale.apart:
+        scale = f"{first.scale.type} for each row, behind all blocks; {TAIL_BYTES} bytes that mean nothing follow"
+    elif first.scale.per == "row":
+        scale = f"{first.scale.type}, in front of each row"
+    codes = "two bits each" if first.coding == "bits" else "digits of base 3"
+    fourth = {"weight": "code 3 is the weight +2", "reserved": "code 3 is reserved", "": "there is no code 3"}[
+        first.fourth
+    ]
+    return (
+        f"### {' and '.join(layout.name for layout in layouts)}\n\n"
+        f"Type{'s' if len(layouts) > 1 else ''} {numbers}: {first.block} weights in {first.nbytes} bytes. "
+        f"Codes are {codes}; {fourth}. The scale is {scale}.\n\n"
+        f"```i2s-drawing\nblock-type {first.name}\n```\n"
+    )
+
+
+def _who(each: Meaning) -> list[str]:
+    return [str(each.number), each.name, each.program, each.since, each.until]
+
+
+def _tell(each: Meaning) -> str:
+    return telling(each) if each.files else f"in memory: {telling(each)}"
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names)
+
+
+def vectors_page() -> str:
+    """The page: counts, flags, and `INTERPRETING.md` one heading lower."""
+    made = suite()
+    counts = Counter((vector.op, vector.verdict) for vector in made)
+    rows = [[f"`{op}`", *(str(counts[op, verdict] or "") for verdict in VERDICTS)] for op in OPS]
+    found = Counter(flag for vector in made for flag in vector.flags)
+    bugs = [[f"`{name}`", FLAGS[name].bug, FLAGS[name].seen, str(count)] for name, count in sorted(found.items())]
+    text = (HERE / "INTERPRETING.md").read_text(encoding="utf-8")
+    lower = "\n".join(f"#{line}" if line.startswith("#") else line for line in text.splitlines())
+    parts = [
+        "# Test vectors",
+        "",
+        f"Version {made.version} of the suite has {len(made)} vectors for decoders in any language. `i2s vectors export",
+        "suite` writes them; the result is always the same and takes less than 5 MB. `i2s vectors package DIR --for pypi`",
+        "(`npm`, `go`, `cargo`) makes packages of them. `i2s vectors mutants` runs programs with one bug each: every one",
+        "fails a vector whose flag names its bug.",
+        "",
+        table(["operation", *VERDICTS], rows),
+        lower,
+        "",
+        "## What the flags mean",
+        "",
+        table(["flag", "the program", "seen", "vectors"], bugs),
+    ]
+    return "\n".join(parts)

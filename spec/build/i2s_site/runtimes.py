@@ -1,0 +1,264 @@
+"""Tables in Markdown of what is declared of runtimes, producers, releases and advisories.
+
+Chapters 7 and 12 contain these tables; `page` is a separate page with every fact and its source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from i2s_spec.cli.specification.rule_pages import slug
+from i2s_spec.linter.runtimes.run_records import RunRecord, records
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS
+from i2s_spec.schema.programs.producers import CONVERTERS, QUANTIZERS
+from i2s_spec.schema.programs.releases import RELEASES
+from i2s_spec.schema.programs.runtimes import RUNTIMES, Fact, Runtime
+from i2s_spec.schema.registry.advisories import ADVISORIES
+
+#: What becomes of an I2_S tensor, in words.
+_I2S: Final = {
+    "computes": "computes",
+    "rejects": "refuses the file",
+    "converts": "must be converted first",
+    "lists": "shows the number",
+}
+
+#: Sources of facts that can be followed, as `linter.runtimes.citation` takes them apart.
+_THREAD: Final = re.compile(r"\b([\w.-]+/[\w.-]+)#(\d+)\b")
+_DISCUSSION: Final = re.compile(r"\b([\w.-]+/[\w.-]+) discussion (\d+)\b")
+_LINE: Final = re.compile(
+    r"\b(?P<repository>[\w.-]+/[\w.-]+)@(?P<commit>[0-9a-f]{7,40}):(?P<path>[\w./-]*[\w-])(?::(?P<line>\d+))?"
+)
+_RECORDED: Final = re.compile(r"\brun [@\w./-]*\w")
+
+_MARKS: Final = {"yes": "✓", "no": "✕", "crash": "†"}
+
+_OUTCOMES: Final = {"yes": "accepts it", "no": "refuses it", "crash": "crashes"}
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; bars in cells are escaped."""
+    lines = [head, ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    shown = ["| " + " | ".join(line) + " |" for line in lines]
+    shown[1] = "|---" * len(head) + "|"
+    return "\n".join(shown) + "\n"
+
+
+def dialects() -> str:
+    """The layouts, code maps and tails, each with its rule: the table of section 5.5."""
+    rows = [
+        [
+            "layout",
+            f"`{layout.name}`",
+            f"byte `{layout.byte_of.text}` <br> shift `{layout.shift_of.text}`",
+            layout.known_as + ("" if layout.in_gguf else "; never in GGUF"),
+        ]
+        for layout in LAYOUTS.values()
+    ]
+    for code_map in CODE_MAPS.values():
+        trits = ", ".join({-1: "−1", 0: "0", 1: "+1", None: "·"}[trit] for trit in code_map.trits)
+        rows.append(["code map", f"`{code_map.name}`", f"codes 0 to 3: {trits}", code_map.known_as])
+    for tail in TAILS.values():
+        times = "once" if tail.copies == 1 else f"{tail.copies} times"
+        rows.append(["tail", f"`{tail.name}`", f"the scale {times}", tail.known_as])
+    return table(["part", "name", "rule", "known as"], rows)
+
+
+def runtimes() -> str:
+    """The runtimes: what becomes of I2_S, which architectures they know, which layouts they read."""
+    rows = []
+    for runtime in RUNTIMES:
+        if runtime.recorded:
+            rows.append([f"`{runtime.name}`", runtime.title, "by its runs alone", "", ""])
+            continue
+        if runtime.kind == "front":
+            rows.append([f"`{runtime.name}`", runtime.title, f"as `{runtime.of}`", "", ""])
+            continue
+        layouts = "; ".join(f"{machine}: {layout or 'none'}" for machine, layout in runtime.layouts)
+        known = ", ".join(runtime.architectures) if runtime.kind == "engine" else "any"
+        rows.append([f"`{runtime.name}`", runtime.title, _I2S[runtime.i2s], known, layouts])
+    return table(["runtime", "what it is", "I2_S", "architectures declared here", "layouts read"], rows)
+
+
+def matrix() -> str:
+    """A row for each runtime and a column for each thing that a file may need of it; names lead to what is known."""
+    known = sorted({name for each in RUNTIMES for name in each.architectures})
+    checks = ["big-endian", "duplicate key", "array of arrays", "unknown type", "gaps between tensors"]
+    rows = []
+    for runtime in RUNTIMES:
+        name = f"[{runtime.title}](#{slug(runtime.title)})"
+        if runtime.recorded or runtime.kind == "front":
+            why = "see its runs" if runtime.recorded else f"as `{runtime.of}`"
+            rows.append([name, why, *[""] * (len(known) + len(checks))])
+            continue
+        engine = runtime.kind == "engine"
+        has = [_architecture_mark(runtime, each) for each in known]
+        rows.append([name, _I2S[runtime.i2s], *(has if engine else [""] * len(known)), *_container_marks(runtime)])
+    return table(["runtime", "I2_S", *known, *checks], rows)
+
+
+def _architecture_mark(runtime: Runtime, name: str) -> str:
+    """Whether a runtime takes models of an architecture."""
+    if name in runtime.architectures:
+        embedding = ARCHITECTURES[name].embedding_model
+        return "plain" if embedding and runtime.norm_in != "yes" else "✓"
+    return "?" if name in runtime.unsure else "✕"
+
+
+def _container_marks(runtime: Runtime) -> list[str]:
+    """What becomes of a file with each of the things that `matrix` asks for."""
+    container = runtime.container
+    if not container.known:
+        return ["?"] * 5
+    outcomes = [container.big_endian, container.duplicate_key, container.nested_array, container.unknown_type]
+    return [*(_MARKS[outcome] for outcome in outcomes), "✕" if container.in_order else "✓"]
+
+
+def linked(source: str) -> str:
+    """A source of a fact, with links to threads, to lines of public source and to the runs of this page."""
+    source = _THREAD.sub(r"[\g<0>](https://github.com/\1/issues/\2)", source)
+    source = _DISCUSSION.sub(r"[\g<0>](https://github.com/\1/discussions/\2)", source)
+    source = _LINE.sub(_line_link, source)
+    return _RECORDED.sub(r"[\g<0>](#runs)", source)
+
+
+def _line_link(found: re.Match[str]) -> str:
+    line = f"#L{found['line']}" if found["line"] else ""
+    return f"[{found[0]}](https://github.com/{found['repository']}/blob/{found['commit']}/{found['path']}{line})"
+
+
+def advisories() -> str:
+    """The published weaknesses of readers: where each was, in what part of a file, and the rules that find such a part."""
+    rows = [
+        [each.id, each.program, each.subject, ", ".join(f"[{code}](rules/{code}.md)" for code in each.rules)]
+        for each in ADVISORIES
+    ]
+    return table(["advisory", "program", "subject", "found by"], rows)
+
+
+def quantizers() -> str:
+    """The programs that pack tensors, and the marks that they leave."""
+    version = {True: "yes", False: "no", None: "perhaps"}
+    rows = [
+        [
+            f"`{each.name}`", each.title, " or ".join(each.tails), ", ".join(each.layouts) or "none", each.scale,
+            version[each.version],
+        ]
+        for each in QUANTIZERS
+    ]  # fmt: skip
+    return table(["program", "what it is", "after the scale", "layouts", "scale", "quantization_version"], rows)
+
+
+def converters() -> str:
+    """The programs that write keys, and the first keys in their order."""
+    rows = [
+        [f"`{each.name}`", each.title, ", ".join(each.architectures), ", ".join(_short(key) for key in each.keys[2:7])]
+        for each in CONVERTERS
+    ]
+    return table(["program", "what it is", "architectures", "keys after name, in this order"], rows)
+
+
+def _short(key: str) -> str:
+    return key.removeprefix("{a}.")
+
+
+def releases() -> str:
+    """The published files that are known."""
+    rows = []
+    for release in RELEASES:
+        size = f"{release.size:,}" if release.size is not None else f"{release.data or 0:,} of data"
+        kinds = ", ".join(f"{count} {name}" for name, count in release.types)
+        digest = f"`{release.sha256[:8]}…`" if release.sha256 else ""
+        rows.append(
+            [f"`{release.name}`", release.architecture, size, digest, f"{release.tensors}: {kinds}", release.basis]
+        )
+    return table(["release", "architecture", "bytes", "sha256", "tensors", "how its size is known"], rows)
+
+
+def page() -> str:
+    """A page with everything that is known of each runtime."""
+    parts = [
+        "# Runtimes and I2_S",
+        "",
+        "This page lists how programs handle ternary files; `i2s lint --runtimes FILE` reports it for one file. Every",
+        "fact cites its source: a recorded run (`run PROGRAM/FILE`, below), an issue, a line of source, or the output of",
+        "a program built from source (`tests/oracle`). What was neither run nor read is marked `not tried`.",
+        "",
+        "## At a glance",
+        "",
+        matrix(),
+        "`✓` yes, `plain` only without the norms of embedding models, `✕` no, `†` the program crashes, `?` not known. A",
+        "cell is empty if the source was not read, or if the program reads headers only.",
+        "",
+        *_runs(),
+    ]
+    for runtime in RUNTIMES:
+        parts += [f"## {runtime.title}", "", *_facts(runtime), ""]
+    return "\n".join(parts)
+
+
+def _runs() -> Iterator[str]:
+    """What each program did with each small file, by the records."""
+    yield "## Runs"
+    yield ""
+    yield "Each program was run on small files that `i2s` makes; `python tests/peers files` repeats the runs. A number is"
+    yield "the correlation of log-probabilities with our forward pass; for a file of architecture `bitnet` there are two"
+    yield "numbers, with SiLU and with squared ReLU. `records.json` of the package contains the SHA-256 of each file and"
+    yield "the output of each program."
+    yield ""
+    programs = {run.program: run for run in records().values()}
+    for run in programs.values():
+        yield f"- `{run.program}` {run.version}, {run.date}"
+    yield ""
+    files = {run.file.name: run.file for run in records().values()}
+    rows = [[f"`{name}`", *(_cell(records().get(f"{program}/{name}")) for program in programs)] for name in files]
+    yield table(["file", *(f"`{program}`" for program in programs)], rows)
+    yield "Files, and the commands that make them:"
+    yield ""
+    for file in files.values():
+        yield f"- `{file.name}`: `{' && '.join(file.commands)}`"
+    yield ""
+
+
+def _cell(run: RunRecord | None) -> str:
+    """A run in a word or a number."""
+    if run is None:
+        return ""
+    if not run.loads:
+        return "refuses"
+    return ", ".join(f"{one.correlation:.5f}" for one in run.computed) or "loads"
+
+
+def _facts(runtime: Runtime) -> Iterator[str]:
+    if runtime.period:
+        yield f"- versions: {runtime.period} ({linked(runtime.source)})"
+    if runtime.kind == "front":
+        who = linked(runtime.source)
+        yield f"- reads files through `{runtime.of}`, and reports its errors ({who}); it was not run itself"
+    elif runtime.recorded:
+        yield "- its source was not read; all facts come from its runs"
+    else:
+        container = runtime.container
+        checks = [
+            ("a duplicate key", container.duplicate_key), ("a big-endian file", container.big_endian),
+            ("an array of arrays", container.nested_array), ("an alignment of 0", container.alignment_zero),
+            ("a tensor type that it does not know", container.unknown_type),
+        ]  # fmt: skip
+        if container.known:
+            text = "; ".join(f"{what}: {_OUTCOMES[outcome]}" for what, outcome in checks)
+            yield f"- {text}"
+        order = "must follow each other without gaps" if container.in_order else "may lie anywhere"
+        yield f"- tensors {order}"
+    if runtime.programs:
+        yield f"- runs: {', '.join(f'`{program}`' for program in runtime.programs)}"
+    if runtime.unused_code:
+        yield f"- code 3: {runtime.unused_code}"
+    if runtime.pre:
+        yield f"- without `tokenizer.ggml.pre` it {runtime.pre}"
+    stated_facts: list[Fact] = [fact for _, fact in runtime.facts]
+    every = [*stated_facts, *([runtime.refusal] if runtime.refusal is not None else [])]
+    for fact in dict.fromkeys(every):  # one fact may concern two machines
+        yield f"- {fact.text} ({linked(fact.source)})".replace("<", "&lt;")
