@@ -46,7 +46,8 @@ def _way_out(architecture: str | None, activation: str | None, rows: Collection[
         )
     if architecture in _NORM_IN:
         return f"--to Q2_0 makes tensors that llama.cpp reads since July 2026, if not {architecture} with *_norm_in tensors."
-    if architecture in ARCHITECTURES and ARCHITECTURES[architecture].prefix not in LOOKED_UP:
+    declared = ARCHITECTURES.get(architecture or "")
+    if declared is not None and declared.prefix not in LOOKED_UP:
         return f"--to Q2_0 makes tensors that llama.cpp reads since July 2026; nobody tried whether it knows {architecture}."
     if any(row % _GROUP for row in rows):
         uneven = min(row for row in rows if row % _GROUP)

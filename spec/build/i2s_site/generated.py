@@ -37,6 +37,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
 
 #: Tables of chapters by the names that their fences have.
 TABLES: Final[dict[str, Callable[[], str]]] = {
+    "dialects": runtimes.dialects,
     "quantizers": runtimes.quantizers,
     "converters": runtimes.converters,
     "releases": runtimes.releases,
