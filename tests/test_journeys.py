@@ -50,10 +50,14 @@ PLACES: Final = {
     "format name": Place("i2s_spec/linter/report/__init__.py", '    "markdown": ('),
 }
 
-#: Folders and files of a checkout that a copy does without.
-LEFT_OUT: Final = shutil.ignore_patterns(
-    ".git", ".venv", ".hypothesis", ".*_cache", "__pycache__", "shared", "build", "dist", "node_modules", "*.so"
-)
+#: Folders of a checkout that a copy does without, at its top and anywhere.
+AT_THE_TOP: Final = frozenset({".git", ".venv", "shared", "build", "dist"})
+ANYWHERE: Final = shutil.ignore_patterns("__pycache__", ".hypothesis", ".*_cache", "node_modules", "*.so", "*.egg-info")
+
+
+def left_out(folder: str, names: list[str]) -> set[str]:
+    """What is not copied of a folder."""
+    return ANYWHERE(folder, names) | (AT_THE_TOP & set(names) if Path(folder) == ROOT else set())
 
 
 class Copy:
@@ -63,7 +67,7 @@ class Copy:
         self.root = folder / "checkout"
         self.work = folder / "work"
         self.work.mkdir()
-        shutil.copytree(ROOT, self.root, ignore=LEFT_OUT, symlinks=True)
+        shutil.copytree(ROOT, self.root, ignore=left_out, symlinks=True)
         for compiled in ROOT.glob("i2s_spec/**/*.so"):
             (self.root / compiled.relative_to(ROOT)).symlink_to(compiled)
         self.touched: set[str] = set()
@@ -402,21 +406,40 @@ def _short_file(copy: Copy) -> None:
 # An option.
 
 OPTION: Final = """\
-    test_level: int = option(
-        "--test-level",
+    depth_of_test: int = option(
+        "--depth-of-test",
         kind=OptionKind.COUNT,
-        default=1,
+        default=3,
         group=OptionGroup.RULES,
-        env="I2S_TEST_LEVEL",
-        key="test-level",
-        help="An option of a test.",
+        env="I2S_DEPTH_OF_TEST",
+        key="depth-of-test",
+        help="How deep a test goes.",
     )
 """
 
 
 def test_an_option(copy: Copy) -> None:
+    """The command line, its help, the configuration, the environment, the library and the key of results have it."""
     copy.insert("option", OPTION)
     assert len(copy.touched) == 1
+    assert "How deep a test goes." in copy.i2s("lint", "--help")
+    copy.i2s("new", "x.gguf")
+    copy.i2s("lint", "x.gguf", "--depth-of-test", "5")
+    copy.i2s("lint", "x.gguf", "--depth-of-test", "0", status=2)
+    (copy.work / "i2s.toml").write_text("depth-of-test = 7\n", encoding="utf-8")
+    copy.i2s("lint", "x.gguf")
+    program = """\
+        from i2s_spec.linter.config import found
+        from i2s_spec.linter.options import Options
+        from i2s_spec.linter.cluster.options_key import options_key
+        import i2s_spec as i2s
+        print(found().values["depth-of-test"], Options().depth_of_test, options_key(Options(depth_of_test=4)) != options_key(Options()))
+        print(i2s.lint("x.gguf", depth_of_test=4).ok)
+    """
+    assert copy.python("-c", dedent(program)).split() == ["7", "3", "True", "True"]
+    (copy.work / "i2s.toml").write_text("depth-of-test = 0\n", encoding="utf-8")
+    copy.i2s("lint", "x.gguf", status=2)
+    copy.tests("tests/linter/test_option_declarations.py", "tests/linter/test_config.py")
 
 
 # A report format.
