@@ -406,14 +406,14 @@ def _short_file(copy: Copy) -> None:
 # An option.
 
 OPTION: Final = """\
-    depth_of_test: int = option(
-        "--depth-of-test",
+    test_level: int = option(
+        "--test-level",
         kind=OptionKind.COUNT,
         default=3,
         group=OptionGroup.RULES,
-        env="I2S_DEPTH_OF_TEST",
-        key="depth-of-test",
-        help="How deep a test goes.",
+        env="I2S_TEST_LEVEL",
+        key="test-level",
+        help="How much a test does.",
     )
 """
 
@@ -422,22 +422,22 @@ def test_an_option(copy: Copy) -> None:
     """The command line, its help, the configuration, the environment, the library and the key of results have it."""
     copy.insert("option", OPTION)
     assert len(copy.touched) == 1
-    assert "How deep a test goes." in copy.i2s("lint", "--help")
+    assert "How much a test does." in copy.i2s("lint", "--help")
     copy.i2s("new", "x.gguf")
-    copy.i2s("lint", "x.gguf", "--depth-of-test", "5")
-    copy.i2s("lint", "x.gguf", "--depth-of-test", "0", status=2)
-    (copy.work / "i2s.toml").write_text("depth-of-test = 7\n", encoding="utf-8")
+    copy.i2s("lint", "x.gguf", "--test-level", "5")
+    copy.i2s("lint", "x.gguf", "--test-level", "0", status=2)
+    (copy.work / "i2s.toml").write_text("test-level = 7\n", encoding="utf-8")
     copy.i2s("lint", "x.gguf")
     program = """\
         from i2s_spec.linter.config import found
         from i2s_spec.linter.options import Options
         from i2s_spec.linter.cluster.options_key import options_key
         import i2s_spec as i2s
-        print(found().values["depth-of-test"], Options().depth_of_test, options_key(Options(depth_of_test=4)) != options_key(Options()))
-        print(i2s.lint("x.gguf", depth_of_test=4).ok)
+        print(found().values["test-level"], Options().test_level, options_key(Options(test_level=4)) != options_key(Options()))
+        print(i2s.lint("x.gguf", test_level=4).ok)
     """
     assert copy.python("-c", dedent(program)).split() == ["7", "3", "True", "True"]
-    (copy.work / "i2s.toml").write_text("depth-of-test = 0\n", encoding="utf-8")
+    (copy.work / "i2s.toml").write_text("test-level = 0\n", encoding="utf-8")
     copy.i2s("lint", "x.gguf", status=2)
     copy.tests("tests/linter/test_option_declarations.py", "tests/linter/test_config.py")
 
