@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from harness import Program
 
-from i2s_spec.golden.candidates.tap_names import other_names
+from i2s_spec.golden.tap_names import other_names
 
 Change = Callable[[dict[str, Any], str, Program], None]
 

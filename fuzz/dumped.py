@@ -20,19 +20,19 @@ import numpy as np
 from dump_changes import CHANGES, changed
 from harness import Program
 
-from i2s_spec.convert.hugging_face.safetensors import NewTensor, write_checkpoint
-from i2s_spec.convert.synthetic.new import new
-from i2s_spec.convert.tensors.convert_file import convert_file
+from i2s_spec.convert.convert_file import convert_file
+from i2s_spec.convert.new import new
 from i2s_spec.errors import SettingError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.golden import record
-from i2s_spec.golden.candidates.dumps import read_dump
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES, mistakes
-from i2s_spec.golden.records.store import HEADER, TEXT
+from i2s_spec.golden.dumps import read_dump
+from i2s_spec.golden.store import HEADER, TEXT
 from i2s_spec.model.forward import Model
 from i2s_spec.model.load import load_model
-from i2s_spec.model.numeric_profile import NUMERIC_PROFILES as BUILT_IN
+from i2s_spec.model.numerics import NUMERIC_PROFILES as BUILT_IN
+from i2s_spec.safetensors.files import NewTensor, write_checkpoint
 
 #: Architectures, and sizes of their models.
 MODELS = (

@@ -23,13 +23,12 @@ from searching import search
 from verb_runs import require_answers
 
 from i2s_spec.errors import FormatError
-from i2s_spec.gguf import string_arrays
-from i2s_spec.gguf.ranges import chunks
+from i2s_spec.gguf import strings
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.gguf.source import BufferSource, FileSource, MapSource, Source, StreamSource, source_of
+from i2s_spec.gguf.source import BufferSource, FileSource, MapSource, Source, StreamSource, chunks, source_of
 from i2s_spec.schema.types import ValueType
-from i2s_spec.testing.twins import scanner_against_schema
+from i2s_spec.testing.differential import scanner_against_schema
 
 #: Files up to this size are also read from the disk, with every request.
 READ_UP_TO = 20_000
@@ -89,9 +88,7 @@ def _all_of(source: Source, size: int) -> list[Any]:
         if entry.element == ValueType.STRING:
             answers.append(_asked(partial(_looked_at, file, entry), size))
         if entry.element in (ValueType.UINT32, ValueType.INT32) and size < 1 << 16:
-            found = string_arrays.first_outside(
-                source, entry.value_span.start, entry.count, file.byte_order == "big", 0, 9
-            )
+            found = strings.first_outside(source, entry.value_span.start, entry.count, file.byte_order == "big", 0, 9)
             values = file.metadata.decode(entry).astype("i4")
             assert found == next((i for i, value in enumerate(values) if not 0 <= value <= 9), -1)
     for name in list(file.tensors)[:8]:
@@ -107,16 +104,16 @@ def _all_of(source: Source, size: int) -> list[Any]:
     return answers
 
 
-def _looked_at(file: File, entry: Any) -> string_arrays.Strings:
+def _looked_at(file: File, entry: Any) -> strings.Strings:
     """An array of strings, read in one pass and with all strings in memory."""
     span = entry.value_span
     held = [text.encode("utf-8", "surrogateescape") for text in file.metadata.decode(entry)]
     texts = [*dict.fromkeys(held[::3]), b"<unk>"][:9]
     for index in range(0, len(held), 7):
-        start, stop = string_arrays.span_of(file.source, span.start, span.stop, file.byte_order == "big", index)
+        start, stop = strings.span_of(file.source, span.start, span.stop, file.byte_order == "big", index)
         assert file.source.read(start, stop - start) == held[index]
-    seen = string_arrays.look(file.source, span.start, span.stop, entry.count, file.byte_order == "big", texts)
-    wanted = string_arrays.definition(held, texts)
+    seen = strings.look(file.source, span.start, span.stop, entry.count, file.byte_order == "big", texts)
+    wanted = strings.definition(held, texts)
     assert seen == wanted, (seen, wanted)
     return seen
 
@@ -133,7 +130,7 @@ def _cut_while_open(path: Path, data: bytes) -> None:
             _asked(partial(_looked_at, file, entry), len(data))
         span, big = entry.value_span, file.byte_order == "big"
         if entry.element == ValueType.STRING:
-            _asked(partial(string_arrays.look, source, span.start, span.stop, entry.count, big), len(data))
+            _asked(partial(strings.look, source, span.start, span.stop, entry.count, big), len(data))
     for tensor in list(file.tensors.rows)[:8]:
         _asked(tensor.read, len(data))
     for start, length in ((-1, 2), (0, len(data) + 1), (0, -1)):
@@ -154,9 +151,9 @@ def _overwritten_while_open(path: Path, data: bytes, other: bytes) -> None:
         _asked(partial(file.metadata.decode, entry), len(data))
         if entry.element == ValueType.STRING:
             span, big = entry.value_span, file.byte_order == "big"
-            _asked(partial(string_arrays.look, source, span.start, span.stop, entry.count, big), len(data))
+            _asked(partial(strings.look, source, span.start, span.stop, entry.count, big), len(data))
             for at in (0, entry.count // 2, max(entry.count - 1, 0)):
-                _asked(partial(string_arrays.span_of, source, span.start, span.stop, big, at), len(data))
+                _asked(partial(strings.span_of, source, span.start, span.stop, big, at), len(data))
     assert source.changed() is not None
     source.close()
     source.close()

@@ -26,10 +26,10 @@ from harness import HERE, broken, changed, inputs, replayed
 from searching import search
 from verb_runs import require_answers
 
-from i2s_spec.fuzzing.oracle import DecoderPolicy, Expectation, ExpectedAnswer, ReadDepth, expected_answer
+from i2s_spec.fuzzing.expectations import DecoderPolicy, Expectation, ExpectedAnswer, ReadDepth, expected_answer
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.testing.mutator.mutate import mutate
+from i2s_spec.testing.mutator import mutate
 
 #: Violations that a reader accepts, though no reader should; with the reason.
 EXPLAINED = {

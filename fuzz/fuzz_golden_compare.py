@@ -24,16 +24,16 @@ from harness import Program, inputs, replayed
 from searching import search
 from verb_runs import require_answers
 
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.new import new
 from i2s_spec.errors import FormatError, SettingError
 from i2s_spec.golden import compare, record
-from i2s_spec.golden.candidates.dumps import read_dump
-from i2s_spec.golden.records.kl_base import MAGIC, BaseWriter, read_base
-from i2s_spec.golden.records.record import described
-from i2s_spec.golden.records.store import HEADER, refuse_taken
-from i2s_spec.golden.replay.result import Comparison
+from i2s_spec.golden.dumps import read_dump
+from i2s_spec.golden.llama_cpp import MAGIC, BaseWriter, read_base
+from i2s_spec.golden.recording import described
 from i2s_spec.golden.report import FORMATS, report
-from i2s_spec.golden.report.text import styled
+from i2s_spec.golden.report_text import styled
+from i2s_spec.golden.result import Comparison
+from i2s_spec.golden.store import HEADER, refuse_taken
 from i2s_spec.model.load import load_model
 
 NAMES = ("theirs.npz", "theirs.safetensors", "theirs.npy", "theirs.txt", "Qcur-0.bin")

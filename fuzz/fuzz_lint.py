@@ -30,22 +30,21 @@ from harness import SIXTHS, broken, changed, replayed, sentence
 from searching import search
 from verb_runs import require_answers
 
+from i2s_spec.compare.known_weights import Reference
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.batch.lint_path import lint_path
+from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.options import Options
-from i2s_spec.linter.reference import Reference
+from i2s_spec.linter.paths import lint_path
 from i2s_spec.linter.repair.fix import fix
 from i2s_spec.linter.report import FORMATS, kind
 from i2s_spec.linter.report_data import Report, Totals
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.runtimes.verdicts import verdicts
-from i2s_spec.linter.selection.profile import PROFILES
-from i2s_spec.linter.selection.suppressions import Suppression
-from i2s_spec.testing.vanishing import Vanishing
+from i2s_spec.linter.selection import PROFILES, Suppression
+from i2s_spec.testing.differential import Vanishing
 
 #: Processor seconds after which a run counts as hanging: a constant, and a part for each byte.
 SECONDS, SECONDS_PER_BYTE = 20.0, 1e-4

@@ -23,17 +23,16 @@ from harness import replayed
 from searching import search
 from verb_runs import require_answers
 
-from i2s_spec.codec import _survey, native, recode, reference
-from i2s_spec.codec.form import TERNARY_TYPES, Form
+from i2s_spec.codec import _survey, native, quantize, reference
+from i2s_spec.codec import native as readers
+from i2s_spec.codec import quantize as mean
+from i2s_spec.codec import reference as recode
+from i2s_spec.codec.change_groups import BLOCK_TYPES, pack_blocks, unpack_blocks
+from i2s_spec.codec.encoding import TERNARY_TYPES, Form, Trits
 from i2s_spec.codec.isa import VARIABLE, chosen, kernel_sets
-from i2s_spec.codec.observation import BLOCK, PayloadObservation, observe
-from i2s_spec.codec.payload import unpack_codes
-from i2s_spec.codec.quantization import mean, quantize
-from i2s_spec.codec.remainder import readers
+from i2s_spec.codec.observation import classify
+from i2s_spec.codec.reference import BLOCK, PayloadObservation, observe, unpack_codes
 from i2s_spec.codec.shape import matrix
-from i2s_spec.codec.tail import classify
-from i2s_spec.codec.ternary_types import BLOCK_TYPES, pack_blocks, unpack_blocks
-from i2s_spec.codec.trits import Trits
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS, Dialect
 from i2s_spec.schema.types import TAIL_BYTES
 

@@ -21,13 +21,13 @@ from searching import search
 from verb_runs import require_answers
 
 from i2s_spec.codec import native
-from i2s_spec.convert.container.rewrite import convert_endian
+from i2s_spec.convert.rewrite import convert_endian
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.repair.fix import fix
-from i2s_spec.linter.sanitize.sanitize import sanitize
-from i2s_spec.schema import gguf
+from i2s_spec.linter.sanitize import sanitize
+from i2s_spec.schema import container
 from i2s_spec.schema.dialect import LAYOUTS
 from i2s_spec.schema.types import I2_S
 
@@ -36,11 +36,11 @@ def one_input(data: bytes) -> None:
     """Check the properties for any bytes; every exception is a failure."""
     data, settings = overlay.read(data)
     try:
-        parsed = gguf.parse(data)
+        parsed = container.parse(data)
     except FormatError:
         parsed = None
     if parsed is not None:
-        assert gguf.build(parsed) == data
+        assert container.build(parsed) == data
         _tensors(data)
         _turned(data)
     _fixed(data, settings)

@@ -28,8 +28,8 @@ from i2s_spec.gguf.source import BufferSource
 from i2s_spec.gguf.writer import Writer
 from i2s_spec.schema import limits
 from i2s_spec.schema.types import BY_NAME, VALUE_LABELS, ValueType
+from i2s_spec.testing.differential import scanner_against_schema
 from i2s_spec.testing.sample import Draft
-from i2s_spec.testing.twins import scanner_against_schema
 
 KEYS: tuple[Any, ...] = (
     "a", "general.name", "general.alignment", "", "ä", "a b", "\n", "k" * 300, "k" * 70_000, 7, "general.alignment", "b",

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from i2s_spec.testing.malformed import malformed
-from i2s_spec.testing.mutator.mutate import mutate
+from i2s_spec.testing.mutator import mutate
 from i2s_spec.testing.sample import Draft
 
 HERE = Path(__file__).resolve().parent

@@ -109,7 +109,7 @@ def changes(merge: Merge, seconds: float, seed: str) -> None:
     """Random changes of stored inputs, for some time."""
     from harness import inputs
 
-    from i2s_spec.testing.mutator.mutate import crossover, mutate
+    from i2s_spec.testing.mutator import crossover, mutate
 
     chance, pool = Random(seed), [path.read_bytes() for path in inputs(merge.name)]
     pool = [content for content in pool if len(content) <= MOST]

@@ -21,8 +21,8 @@ from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.engine import lint
-from i2s_spec.schema import gguf
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema import container
+from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.types import I2_S, READINGS, TAIL_BYTES, ValueType
 from i2s_spec.testing.sample import Draft, Model, Tensor, array, key_value, tensor_info
 
@@ -45,7 +45,7 @@ def read(data: bytes) -> Given:
     if "base" not in settings:
         return Given(data, settings)
     try:
-        parsed = gguf.parse(data)
+        parsed = container.parse(data)
     except FormatError:
         return Given(data, settings)
     model = base(settings)
@@ -170,7 +170,7 @@ def difference(data: bytes, most: int) -> bytes | None:
     :returns: None if that takes more than `most` bytes
     """
     try:
-        parsed = gguf.parse(data)
+        parsed = container.parse(data)
     except FormatError:
         return None
     wanted, order = _findings(data), parsed.byte_order

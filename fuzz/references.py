@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from overlay import written
 
+from i2s_spec.codec.change_groups import pack_blocks
 from i2s_spec.codec.native import pack, unpack
-from i2s_spec.codec.ternary_types import pack_blocks
-from i2s_spec.convert.hugging_face.names import module_name, to_checkpoint_rows, to_gguf_rows
-from i2s_spec.convert.hugging_face.safetensors import NewTensor, write_checkpoint
+from i2s_spec.safetensors.files import NewTensor, write_checkpoint
+from i2s_spec.safetensors.names import module_name, to_checkpoint_rows, to_gguf_rows
 from i2s_spec.schema.types import BY_NAME, I2_S
 from i2s_spec.testing.sample import Model, Tensor
 

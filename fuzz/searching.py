@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import verb_runs
 
-from i2s_spec.testing.mutator.mutate import custom_crossover, custom_mutator
+from i2s_spec.testing.mutator import custom_crossover, custom_mutator
 
 Target = Callable[[bytes], None]
 

@@ -22,12 +22,12 @@ import pytest
 from harness import inputs, sentence
 
 from i2s_spec.errors import FormatError, SettingError
-from i2s_spec.golden.candidates.dumps import read_dump
+from i2s_spec.golden.dumps import read_dump
 from i2s_spec.linter.engine import lint
-from i2s_spec.schema import gguf
+from i2s_spec.schema import container
+from i2s_spec.testing.differential import scanner_against_schema
 from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.sample import Draft
-from i2s_spec.testing.twins import scanner_against_schema
 
 pytestmark = pytest.mark.thorough
 
@@ -163,7 +163,7 @@ def pieces_of(verdict: Verdict, samples: list[bytes]) -> list[Piece]:
 def header_end(data: bytes) -> int:
     """The end of a header, or of its first fault."""
     try:
-        return len(data) - len(gguf.parse(data).data)
+        return len(data) - len(container.parse(data).data)
     except FormatError as error:
         return error.span.stop
 

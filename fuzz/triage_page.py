@@ -15,7 +15,7 @@ from pathlib import Path
 
 from triage_run import Failure
 
-from i2s_spec.draw.hexdump import hexdump
+from i2s_spec.draw.text import hexdump
 from i2s_spec.errors import counted, quote
 
 #: Placeholder on a new page, to be replaced by hand; a test fails while it is there.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from i2s_spec.fuzzing.minimise import minimised
+from i2s_spec.fuzzing.minimize import minimised
 
 
 def smallest(data: bytes, happens: Callable[[bytes], bool], runs: int = 3000, seconds: float = 60.0) -> bytes:

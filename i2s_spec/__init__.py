@@ -23,40 +23,40 @@ if TYPE_CHECKING:
 
     from i2s_spec import golden as golden
     from i2s_spec._version import __version__ as __version__
-    from i2s_spec.checkpoints.export.export_checkpoint import export_checkpoint as export_checkpoint
-    from i2s_spec.checkpoints.findings.lint_checkpoint import lint_checkpoint as lint_checkpoint
-    from i2s_spec.checkpoints.receipt.make_receipt import make_receipt as make_receipt
-    from i2s_spec.checkpoints.receipt.make_receipt import verify_receipt as verify_receipt
-    from i2s_spec.checkpoints.writing.import_checkpoint import import_checkpoint as import_checkpoint
+    from i2s_spec.checkpoints.export_checkpoint import export_checkpoint as export_checkpoint
+    from i2s_spec.checkpoints.import_checkpoint import import_checkpoint as import_checkpoint
+    from i2s_spec.checkpoints.lint_checkpoint import lint_checkpoint as lint_checkpoint
+    from i2s_spec.checkpoints.receipt import make_receipt as make_receipt
+    from i2s_spec.checkpoints.receipt import verify_receipt as verify_receipt
+    from i2s_spec.checkup import doctor as doctor
     from i2s_spec.codec.native import dequantize as dequantize
     from i2s_spec.codec.native import get_rows as get_rows
     from i2s_spec.codec.native import histogram as histogram
     from i2s_spec.codec.native import pack as pack
+    from i2s_spec.codec.native import read_as as read_as
     from i2s_spec.codec.native import scan as scan
     from i2s_spec.codec.native import transcode as transcode
     from i2s_spec.codec.native import unpack as unpack
-    from i2s_spec.codec.quantization.quantize import quantize as quantize
-    from i2s_spec.codec.quantization.quantize import weight_quant as weight_quant
-    from i2s_spec.codec.remainder.readers import read_as as read_as
-    from i2s_spec.convert.container.rewrite import convert_endian as convert_endian
-    from i2s_spec.convert.container.rewrite import rewrite as rewrite
-    from i2s_spec.convert.synthetic.new import new as new
-    from i2s_spec.convert.tensors.quantize_model import quantize_model as quantize_model
+    from i2s_spec.codec.quantize import quantize as quantize
+    from i2s_spec.codec.quantize import weight_quant as weight_quant
+    from i2s_spec.convert.new import new as new
+    from i2s_spec.convert.quantize_model import quantize_model as quantize_model
+    from i2s_spec.convert.rewrite import convert_endian as convert_endian
+    from i2s_spec.convert.rewrite import rewrite as rewrite
     from i2s_spec.errors import FormatError as FormatError
     from i2s_spec.errors import Span as Span
     from i2s_spec.gguf.reader import File as File
     from i2s_spec.gguf.reader import Tensor as Tensor
     from i2s_spec.gguf.reader import open as open
     from i2s_spec.gguf.writer import Writer as Writer
-    from i2s_spec.inspect.identify.identification import identify as identify
-    from i2s_spec.linter.cluster.check_entry import check as check
+    from i2s_spec.inspect.identify import identify as identify
+    from i2s_spec.linter.cluster.check import check as check
     from i2s_spec.linter.cluster.lint_manifest import lint_manifest as lint_manifest
     from i2s_spec.linter.cluster.manifest import manifest as manifest
     from i2s_spec.linter.engine import lint as lint
     from i2s_spec.linter.repair.fix import fix as fix
     from i2s_spec.linter.report_data import Report as Report
-    from i2s_spec.linter.sanitize.sanitize import sanitize as sanitize
-    from i2s_spec.model.checkup import doctor as doctor
+    from i2s_spec.linter.sanitize import sanitize as sanitize
     from i2s_spec.model.load import load_model as load_model
     from i2s_spec.model.projection import bitlinear as bitlinear
     from i2s_spec.model.projection import integer_product as integer_product
@@ -78,26 +78,26 @@ _HOMES = {
     "scan": "i2s_spec.codec.native",
     "transcode": "i2s_spec.codec.native",
     "unpack": "i2s_spec.codec.native",
-    "quantize": "i2s_spec.codec.quantization.quantize",
-    "weight_quant": "i2s_spec.codec.quantization.quantize",
-    "read_as": "i2s_spec.codec.remainder.readers",
+    "quantize": "i2s_spec.codec.quantize",
+    "weight_quant": "i2s_spec.codec.quantize",
+    "read_as": "i2s_spec.codec.native",
     "get_rows": "i2s_spec.codec.native",
-    "new": "i2s_spec.convert.synthetic.new",
-    "quantize_model": "i2s_spec.convert.tensors.quantize_model",
-    "rewrite": "i2s_spec.convert.container.rewrite",
-    "convert_endian": "i2s_spec.convert.container.rewrite",
-    "import_checkpoint": "i2s_spec.checkpoints.writing.import_checkpoint",
-    "lint_checkpoint": "i2s_spec.checkpoints.findings.lint_checkpoint",
-    "make_receipt": "i2s_spec.checkpoints.receipt.make_receipt",
-    "verify_receipt": "i2s_spec.checkpoints.receipt.make_receipt",
-    "export_checkpoint": "i2s_spec.checkpoints.export.export_checkpoint",
-    "identify": "i2s_spec.inspect.identify.identification",
+    "new": "i2s_spec.convert.new",
+    "quantize_model": "i2s_spec.convert.quantize_model",
+    "rewrite": "i2s_spec.convert.rewrite",
+    "convert_endian": "i2s_spec.convert.rewrite",
+    "import_checkpoint": "i2s_spec.checkpoints.import_checkpoint",
+    "lint_checkpoint": "i2s_spec.checkpoints.lint_checkpoint",
+    "make_receipt": "i2s_spec.checkpoints.receipt",
+    "verify_receipt": "i2s_spec.checkpoints.receipt",
+    "export_checkpoint": "i2s_spec.checkpoints.export_checkpoint",
+    "identify": "i2s_spec.inspect.identify",
     "Report": "i2s_spec.linter.report_data",
     "fix": "i2s_spec.linter.repair.fix",
-    "sanitize": "i2s_spec.linter.sanitize.sanitize",
+    "sanitize": "i2s_spec.linter.sanitize",
     "lint": "i2s_spec.linter.engine",
-    "doctor": "i2s_spec.model.checkup",
-    "check": "i2s_spec.linter.cluster.check_entry",
+    "doctor": "i2s_spec.checkup",
+    "check": "i2s_spec.linter.cluster.check",
     "manifest": "i2s_spec.linter.cluster.manifest",
     "lint_manifest": "i2s_spec.linter.cluster.lint_manifest",
     "Policy": "i2s_spec.remote.policy",

@@ -1,18 +1,36 @@
-"""This module defines how a wrong byte is said: a `Span`, a `Fault`, and the `FormatError` that joins them.
+"""Errors as data, and the words that users read: spans, faults, exit codes, quoting, and how objects are displayed.
 
-An error is data: which fault (a declaration with a stable code), where (a byte span and the path of the field), and
-which values were found and wanted. Words are made from it only when somebody reads it, and whatever came from a file is
-quoted then, so that no file can write to a terminal.
+A `FormatError` joins a `Fault` (a declaration with a stable code), a `Span` (where: a range of bytes and the path of
+the field), and the values that were found and wanted. Words are made from it only when somebody reads it, and whatever
+came from a file is quoted then, so that no file can write to a terminal.
 
     >>> fault = Fault("G999", "too-short", "the file holds {got} bytes; at least {want} are needed")
     >>> print(FormatError(fault, Span(0, 4, "header"), got=4, want=24))
     G999 too-short at 0x0..0x4 (header): the file holds 4 bytes; at least 24 are needed
+
+The other errors of the package, the exit codes of the command line, and counted nouns in sentences (`counted`,
+`plural`) are here too. `line` and `table` show an object in an interpreter or a notebook:
+
+    >>> line("File", "a.gguf", "3 keys")
+    "<File 'a.gguf': 3 keys>"
+    >>> table("x", [("size", "1 < 2")])
+    '<div class="i2s"><p><strong>x</strong></p><table><tbody><tr><th>size</th><td>1 &lt; 2</td></tr></tbody></table></div>'
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from html import escape
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 #: Exit codes of the command line: findings, a wrong call, an input that cannot be read or is not a GGUF file, a bug of this
 #: package. No input makes the last one: every fuzz harness asks for that.
@@ -283,3 +301,106 @@ def _escaped(char: str) -> str:
     if number <= 0xFF:
         return f"\\x{number:02x}"
     return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
+
+
+# --- display ---------------------------------------------------------------------------------------------------------
+# A line and a table are small whatever the object holds, and safe: text from a file is quoted, then escaped. A table
+# has its style in itself and takes the colors of the notebook, light or dark.
+
+#: Rows of a table that are shown; how many there are beside them is said.
+ROWS: Final = 20
+
+#: Characters of one cell, and of a name in a line.
+CELL: Final = 120
+NAME: Final = 120
+
+
+def line(kind: str, name: str | bytes, words: str) -> str:
+    """An object in one line: its class, the name that it goes by, and what it is in a few words."""
+    return f"<{kind} {quote(name, NAME)}: {words}>"
+
+
+def table(
+    title: str,
+    facts: Iterable[tuple[str, Any]] = (),
+    head: Sequence[str] = (),
+    rows: Iterable[Sequence[Any]] = (),
+    total: int | None = None,
+) -> str:
+    """An object as HTML: facts as names and values, then rows, of which the first `ROWS` are shown.
+
+    :param title: plain text
+    :param facts: each a name and a value
+    :param head: the names of the columns
+    :param rows: cells; no more than `ROWS` rows are taken from it
+    :param total: how many rows there are
+    """
+    parts = [f"<p><strong>{_cell(title)}</strong></p>"]
+    named = "".join(f"<tr><th>{_cell(name)}</th><td>{_cell(value)}</td></tr>" for name, value in facts)
+    if named:
+        parts.append(f"<table><tbody>{named}</tbody></table>")
+    shown = [f"<tr>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>" for row in islice(rows, ROWS)]
+    if shown:
+        names = "".join(f"<th>{_cell(name)}</th>" for name in head)
+        parts.append(f"<table><thead><tr>{names}</tr></thead><tbody>{''.join(shown)}</tbody></table>")
+    if total is not None and total > len(shown):
+        parts.append(f"<p>and {total - len(shown):,} more</p>")
+    return f'<div class="i2s">{"".join(parts)}</div>'
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return escape(quote(value if isinstance(value, str | bytes) else str(value), CELL, bare=True))
+
+
+class MissingName(KeyError):
+    """A name that a file does not have; the message says which ones are near, when somebody reads it."""
+
+    #: Names that are compared.
+    COMPARED: Final = 20_000
+
+    def __init__(self, kind: str, name: Any, names: Iterable[str]) -> None:
+        super().__init__(name)
+        self._kind = kind
+        self._names = names
+
+    def __str__(self) -> str:
+        from difflib import get_close_matches
+
+        name = self.args[0]
+        if not isinstance(name, str):
+            return f"names of a {self._kind} are str, not {type(name).__name__}"
+        near = get_close_matches(name[:256], [each[:256] for each in islice(self._names, self.COMPARED)])
+        hint = f"; near it are {', '.join(quote(each) for each in near)}" if near else ""
+        return f"the file has no {self._kind} {quote(name)}{hint}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MissingName, (self._kind, self.args[0], list(islice(self._names, self.COMPARED)))
+
+
+# --- deprecation -----------------------------------------------------------------------------------------------------
+# Old spellings of keywords work for one release, with a notice.
+
+
+def renamed_keyword(old: str, new: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let a function take a keyword by its old name as well.
+
+    :raises TypeError: on a call with both names
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **options: P.kwargs) -> R:
+            if old in options:
+                if new in options:
+                    raise TypeError(f"{function.__name__}() takes {new}= or its old name {old}=, not both")
+                from warnings import warn
+
+                warn(f"the keyword {old}= is called {new}= now", DeprecationWarning, stacklevel=2)
+                options[new] = options.pop(old)
+            return function(*args, **options)
+
+        return call
+
+    return decorate

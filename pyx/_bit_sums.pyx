@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 # cython: freethreading_compatible=True
-"""The compiled kernels of evidence, without the GIL: sums of bits, which `i2s_spec.inspect.evidence.bit_sums` defines, ranks of
+"""The compiled kernels of evidence, without the GIL: sums of bits, which `i2s_spec.layout_inference.profiles` defines, ranks of
 profiles with their products, which `profiles` does, and Grams, which `grams` does."""
 
 from cython cimport view

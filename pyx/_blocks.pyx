@@ -2,7 +2,7 @@
 # cython: freethreading_compatible=True
 """The compiled kernels of the block types: thin calls into blocks.h, without the GIL.
 
-Nothing is checked here: `i2s_spec.codec.blocks.block_native` compares every size with every buffer before it calls.
+Nothing is checked here: `i2s_spec.codec.blocks_native` compares every size with every buffer before it calls.
 """
 
 from libc.stdint cimport int8_t, int64_t, uint8_t, uint64_t

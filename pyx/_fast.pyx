@@ -2,8 +2,8 @@
 # cython: freethreading_compatible=True
 """The compiled side of profile `fast`: a program of steps that is run in one call, and its kernels one by one.
 
-Nothing is checked here: `i2s_spec.model.fast.compile` makes steps from a graph whose shapes were checked when it was loaded, and
-`i2s_spec.model.fast.fast_operations` compares arrays before it calls a kernel.
+Nothing is checked here: `i2s_spec.model.fast_compile` makes steps from a graph whose shapes were checked when it was loaded, and
+`i2s_spec.model.fast_operations` compares arrays before it calls a kernel.
 """
 
 from cpython.pycapsule cimport PyCapsule_GetPointer

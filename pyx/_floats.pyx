@@ -2,7 +2,7 @@
 # cython: freethreading_compatible=True
 """The compiled passes over float words: thin calls into floats.h, without the GIL.
 
-Nothing is checked here: `i2s_spec.codec.quantization.float_passes_native` compares sizes before it calls. `row` is the row of
+Nothing is checked here: `i2s_spec.codec.float_passes` compares sizes before it calls. `row` is the row of
 the kernel table that `kernel_sets` gives; words are bytes.
 """
 

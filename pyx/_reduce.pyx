@@ -2,7 +2,7 @@
 # cython: freethreading_compatible=True
 """The compiled sums in a fixed order: thin calls into reduce.h, without the GIL.
 
-Nothing is checked here: `i2s_spec.model.arithmetic.reductions` compares every shape before it calls. `row` is the row of the kernel
+Nothing is checked here: `i2s_spec.model.reference.reductions` compares every shape before it calls. `row` is the row of the kernel
 table that `kernel_set` gives; `start` and `stop` are the outputs to compute.
 """
 

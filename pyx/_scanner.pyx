@@ -2,7 +2,7 @@
 # cython: freethreading_compatible=True
 """The fast reader of GGUF headers: one linear pass that records where everything is and decodes nothing.
 
-It has to agree with `i2s_spec.schema.gguf.parse`: it accepts the same files with the same content, and refuses the others
+It has to agree with `i2s_spec.schema.container.parse`: it accepts the same files with the same content, and refuses the others
 with the same fault at the same bytes. It reads through a window of at most 256 KiB, so it keeps only its notes of each key
 and tensor in memory, never the header itself, and it uses a small stack instead of recursion.
 """
@@ -15,7 +15,7 @@ from libc.stdlib cimport free, malloc, qsort, realloc
 from libc.string cimport memcmp, memcpy
 
 from i2s_spec.errors import FormatError, Span, TrustedText
-from i2s_spec.schema import checks, faults, limits
+from i2s_spec.schema import faults, limits
 from i2s_spec.schema.types import SMALLEST_VALUE, VALUE_FORMATS, ValueType
 
 DEF TYPES = 13
@@ -229,22 +229,22 @@ def scan(source):
 cdef _scan(_Scan scan, source):
     cdef Index index = scan.index
     size = source.size
-    head = source.read(0, min(size, checks.HEAD))
-    if head[:4] != checks.MAGIC:
+    head = source.read(0, min(size, faults.HEAD))
+    if head[:4] != faults.MAGIC:
         from i2s_spec.schema.magic import not_gguf
 
         error = not_gguf(head, size)
         if error is not None:
             raise error
-    checks.header_size(size)
-    index.byte_order, index.version = checks.byte_order(int.from_bytes(head[4:8], "little"))
+    faults.header_size(size)
+    index.byte_order, index.version = faults.byte_order(int.from_bytes(head[4:8], "little"))
     index.tensor_count = int.from_bytes(head[8:16], index.byte_order)
     index.key_count = int.from_bytes(head[16:24], index.byte_order)
-    checks.counts(index.tensor_count, index.key_count, size)
+    faults.counts(index.tensor_count, index.key_count, size)
 
     scan.window = Window(source)
     scan.big = index.byte_order == "big"
-    scan.pos = checks.HEADER_BYTES
+    scan.pos = faults.HEADER_BYTES
     scan.key_values(index.key_count)
     scan.tensor_infos(index.tensor_count)
     index.infos_end = scan.pos
@@ -257,6 +257,6 @@ cdef _scan(_Scan scan, source):
             index.alignment = None
             kind, start = index.key_notes[i].type, index.key_notes[i].value
             value = int.from_bytes(source.read(start, 4), index.byte_order) if kind == UINT32 else None
-            index.alignment = checks.alignment(kind, value, index.key(i).type_span)
+            index.alignment = faults.alignment(kind, value, index.key(i).type_span)
             break
-    index.data_start = checks.data_start(scan.pos, index.alignment)
+    index.data_start = faults.data_start(scan.pos, index.alignment)

@@ -2,7 +2,7 @@
 # cython: freethreading_compatible=True
 """The fast check of arrays of strings: one walk over their bytes that decodes nothing.
 
-It has to agree with `i2s_spec.gguf.string_arrays.definition`. The bytes come in parts, so that an array of any size needs no
+It has to agree with `i2s_spec.gguf.strings.definition`. The bytes come in parts, so that an array of any size needs no
 more memory than one part and the table in which repeated strings are found; both are bounded.
 """
 
@@ -11,7 +11,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from i2s_spec.gguf.huge_pages import zeros
+from i2s_spec.gguf.source import zeros
 
 include "bytes_of.pxi"
 

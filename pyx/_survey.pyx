@@ -2,7 +2,7 @@
 # cython: freethreading_compatible=True
 """The compiled survey: a list of parts of payloads, which threads take from it and examine without the GIL.
 
-What is found in a part is defined by `i2s_spec.codec.observation`.
+What is found in a part is defined by `i2s_spec.codec.reference`.
 """
 
 cimport cython
@@ -327,7 +327,7 @@ cdef class Parts:
 
     @cython.critical_section
     def found(self, int64_t number):
-        """The findings in a part, with the names of `i2s_spec.codec.payload_facts.PayloadObservation`."""
+        """The findings in a part, with the names of `i2s_spec.codec.observation.PayloadObservation`."""
         if not 0 <= number < self.list.count:
             raise IndexError(number)
         cdef i2s_part *p = &self.list.parts[number]
@@ -355,7 +355,7 @@ cdef class Parts:
 
     @cython.critical_section
     def groups(self, int64_t number):
-        """The findings in the groups of a part, with the names of `i2s_spec.codec.payload_facts.Groups`, or None."""
+        """The findings in the groups of a part, with the names of `i2s_spec.codec.observation.Groups`, or None."""
         if not 0 <= number < self.list.count:
             raise IndexError(number)
         cdef i2s_groups *g = self.list.parts[number].groups

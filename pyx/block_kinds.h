@@ -1,5 +1,5 @@
 /* The types that pack weights in blocks with scales of their own, as the kernels number them: the layouts of
- * schema/block_layout.py, Q2_0_G128 and PQ2_0 being one. */
+ * schema/blocks.py, Q2_0_G128 and PQ2_0 being one. */
 #ifndef I2S_BLOCK_KINDS_H
 #define I2S_BLOCK_KINDS_H
 

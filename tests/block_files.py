@@ -8,10 +8,10 @@ from math import prod
 import numpy as np
 from construct import Container
 
-from i2s_spec.codec.blocks import block_reference
-from i2s_spec.codec.blocks.block_shape import blocks_of
-from i2s_spec.schema import checks, gguf
-from i2s_spec.schema.block_layout import GROUP_LAYOUTS
+from i2s_spec.codec import blocks
+from i2s_spec.codec.blocks import blocks_of
+from i2s_spec.schema import container, faults
+from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.types import BY_NAME, READINGS, padded
 from i2s_spec.testing.sample import tensor_info
 
@@ -42,7 +42,7 @@ def file_of_tensors(
             most = 3 if GROUP_LAYOUTS[name].fourth == "weight" else 2
             scales = random.uniform(-2, 2, blocks_of(shape, name).groups).astype(np.float32)
             values = random.integers(-1, most, shape, dtype=np.int8)
-            content = block_reference.pack(values, scales, name, byte_order=order)  # type: ignore[arg-type]
+            content = blocks.pack(values, scales, name, byte_order=order)  # type: ignore[arg-type]
         else:
             content = bytes(BY_NAME[name].nbytes(shape[::-1]))
         infos.append(tensor_info(label.encode(), shape[::-1], BY_NAME[name].number, len(data)))
@@ -55,10 +55,10 @@ def file_of_tensors(
         header=Container(magic=b"GGUF", version=3, tensor_count=len(infos), key_count=0),
         key_values=[], tensor_infos=infos, padding=b"", data=b"", byte_order=order,
     )  # fmt: skip
-    end = len(gguf.build(file))
-    file.padding, file.data = bytes(checks.data_start(end, alignment) - end), data
+    end = len(container.build(file))
+    file.padding, file.data = bytes(faults.data_start(end, alignment) - end), data
     assert prod(info.ne[0] for info in infos)
-    return gguf.build(file)
+    return container.build(file)
 
 
 def files_of_small_tensors(order: str, count: int) -> Iterator[bytes]:

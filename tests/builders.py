@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.new import new
 from i2s_spec.gguf.writer import Writer
 from i2s_spec.testing.sample import Draft, tensor_info
 

@@ -6,10 +6,10 @@ import io
 
 import numpy as np
 
+from i2s_spec.compare.hash import TOGETHER
 from i2s_spec.gguf.reader import File, open
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.inspect.compare.small_tensors import TOGETHER
-from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.faults import ByteOrder
 
 #: Shapes of tensors that are read together, and shapes that some or all layouts do not support: these are read alone.
 SHAPES = (

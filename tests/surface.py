@@ -39,7 +39,7 @@ PUBLIC_MODULES = (
     "i2s_spec.testing.malformed",
     "i2s_spec.testing.sample",
     "i2s_spec.testing.strategies",
-    "i2s_spec.testing.mutator",
+    "i2s_spec.testing",
     "i2s_spec.errors",
 )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from house import MODULES, NAMES, PACKAGE, ROOT, TESTS, TOOLS, forget_trees, identifiers, nodes_of, room_of, tree_of
 
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures import ARCHITECTURES
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -177,10 +177,10 @@ def test_facts_about_runtimes_stand_in_the_schema() -> None:
 #: Modules that compare with the name of an architecture, and why. `llama` is also a kind of vocabulary and is not
 #: searched.
 NAMING_ARCHITECTURES = {
-    "checkpoints/source/recognition.py": "bitnet is a method of quantization in config.json there",
-    "convert/hugging_face/packed.py": "bitnet is a method of quantization in config.json there",
-    "linter/rules/checkpoint/ternary_weights.py": "bitnet is a method of quantization in config.json there",
-    "model/graph/activation.py": "which vocabularies make the activation doubtful is known of one architecture only",
+    "checkpoints/families.py": "bitnet is a method of quantization in config.json there",
+    "safetensors/packed.py": "bitnet is a method of quantization in config.json there",
+    "linter/rules/checkpoint.py": "bitnet is a method of quantization in config.json there",
+    "model/architectures.py": "which vocabularies make the activation doubtful is known of one architecture only",
 }
 
 
@@ -210,9 +210,8 @@ def test_facts_about_architectures_stand_in_the_schema() -> None:
 #: Modules that may name a rule by its code, besides its own and its repair: declarations of faults, malformed files and
 #: vectors (cases of rules), examples on pages and in docstrings.
 NAMING_RULES = {
-    "conformance/vectors/group_payloads.py", "conformance/vectors/i2s_payloads.py",
-    "exports/javascript.py", "schema/architectures/keys.py", "schema/faults.py",
-    "schema/registry/advisories.py", "testing/mishaps.py",
+    "conformance/vectors/payloads.py", "exports/javascript.py", "schema/keys.py", "schema/faults.py",
+    "schema/type_registry.py", "testing/common_faults.py",
 }  # fmt: skip
 
 

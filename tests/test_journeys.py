@@ -34,19 +34,17 @@ class Place(NamedTuple):
 #: All places that the changes touch.
 PLACES: Final = {
     "layout": Place("i2s_spec/schema/dialect.py", ")\n\n#: Every code map"),
-    "architecture": Place(
-        "i2s_spec/schema/architectures/architecture.py", ")\n\n#: Every declared architecture by its name"
-    ),
-    "recipe": Place("i2s_spec/convert/synthetic/recipes.py", "}  # fmt: skip\n\n#: Named shapes"),
-    "graph": Place("i2s_spec/model/graph/architectures.py", "Make = Callable["),
-    "graph name": Place("i2s_spec/model/graph/architectures.py", "}\n\n\ndef graph_of("),
+    "architecture": Place("i2s_spec/schema/architectures.py", ")\n\n#: Every declared architecture by its name"),
+    "recipe": Place("i2s_spec/convert/random_weights.py", "}  # fmt: skip\n\n#: Named shapes"),
+    "graph": Place("i2s_spec/model/architectures.py", "Make = Callable["),
+    "graph name": Place("i2s_spec/model/architectures.py", "}\n\n\ndef graph_of("),
     "record": Place("i2s_spec/linter/runtimes/records.json", '\n],\n"decoders": ['),
-    "runtime": Place("i2s_spec/schema/programs/runtimes.py", ")  # fmt: skip\n\nRUNTIME: Final"),
-    "rule": Place("i2s_spec/linter/rules/container/unusual_sizes.py"),
+    "runtime": Place("i2s_spec/schema/runtimes.py", ")  # fmt: skip\n\nRUNTIME: Final"),
+    "rule": Place("i2s_spec/linter/rules/keys.py"),
     "broken copy": Place("i2s_spec/testing/malformed/container.py"),
-    "message": Place("i2s_spec/linter/rules/container/tensor_placement.py", "the file ends at byte {got}, but its"),
+    "message": Place("i2s_spec/linter/rules/placement.py", "the file ends at byte {got}, but its"),
     "option": Place("i2s_spec/linter/options.py", "    suppressed: Mapping[str, str] = "),
-    "format": Place("i2s_spec/linter/report/github.py"),
+    "format": Place("i2s_spec/linter/report/markdown.py"),
     "format name": Place("i2s_spec/linter/report/__init__.py", '    "markdown": ('),
 }
 
@@ -147,9 +145,7 @@ LAYOUT: Final = """\
 def test_a_layout(copy: Copy) -> None:
     copy.insert("layout", LAYOUT)
     assert len(copy.touched) == 1
-    copy.python(
-        "-c", "from i2s_spec.convert.trained.model import write_trained as w; w('t.gguf', dialect='swapped-32')"
-    )
+    copy.python("-c", "from i2s_spec.convert.trained import write_trained as w; w('t.gguf', dialect='swapped-32')")
     _one_layout_is_converted(copy)
     _one_layout_is_recognized(copy)
     _one_layout_is_exported(copy)
@@ -292,7 +288,7 @@ def _rules_of_metadata_apply(copy: Copy) -> None:
 
 def _generators_pick_it_up(copy: Copy) -> None:
     program = """\
-        from i2s_spec.testing.mutator.mutate import dictionary
+        from i2s_spec.testing.mutator import dictionary
         words = dictionary()
         print(b"tinyllama-x" in words, b"tinyllama-x.tiny" in words)
     """
@@ -429,11 +425,11 @@ def test_an_option(copy: Copy) -> None:
     (copy.work / "i2s.toml").write_text("test-level = 7\n", encoding="utf-8")
     copy.i2s("lint", "x.gguf")
     program = """\
-        from i2s_spec.linter.config import found
-        from i2s_spec.linter.options import Options
-        from i2s_spec.linter.cluster.options_key import options_key
+        from i2s_spec.linter.options import Options, found
+        from i2s_spec.linter.cluster.check import options_key
         import i2s_spec as i2s
-        print(found().values["test-level"], Options().test_level, options_key(Options(test_level=4)) != options_key(Options()))
+        print(found().values["test-level"], Options().test_level)
+        print(options_key(Options(test_level=4)) != options_key(Options()))
         print(i2s.lint("x.gguf", test_level=4).ok)
     """
     assert copy.python("-c", dedent(program)).split() == ["7", "3", "True", "True"]

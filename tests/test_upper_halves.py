@@ -19,12 +19,10 @@ import numpy as np
 import pytest
 
 from i2s_spec import lint, load_model
-from i2s_spec.codec import _codec, isa
-from i2s_spec.codec.blocks import _blocks, block_native
-from i2s_spec.codec.quantization import _floats
-from i2s_spec.convert.synthetic.new import new
-from i2s_spec.inspect.evidence import _bit_sums
-from i2s_spec.inspect.survey import reader
+from i2s_spec.codec import _blocks, _codec, _floats, blocks_native, isa
+from i2s_spec.convert.new import new
+from i2s_spec.inspect import survey_reader
+from i2s_spec.layout_inference import _bit_sums
 from i2s_spec.model import _fast, _matmul, _reduce
 from i2s_spec.model.reference import matmul
 
@@ -88,7 +86,7 @@ def called(helper: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Called:
         for name, value in vars(module).items():
             if not name.startswith("_") and callable(value) and not isinstance(value, type):
                 monkeypatch.setattr(module, name, watched(f"{module.__name__.rpartition('.')[2]}.{name}", value))
-    watch_methods(reader, "Parts", ("work", "feed", "join"))
+    watch_methods(survey_reader, "Parts", ("work", "feed", "join"))
     watch_methods(_fast, "Program", ("run",))
     return calls
 
@@ -144,13 +142,13 @@ def test_kernels_of_codes(called: Called) -> None:
 @pytest.mark.parametrize("name", ["TQ2_0", "PTQ1_0", "IQ1_BN", "IQ2_BN"])
 def test_kernels_of_groups(called: Called, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(1).integers(-1, 2, (6, 2560), dtype=np.int8)
-    for each in block_native.kernel_sets():
+    for each in blocks_native.kernel_sets():
         if each.available:
             monkeypatch.setenv(isa.VARIABLE, each.name)
-            packed = np.frombuffer(block_native.pack(values, 0.5, name), dtype=np.uint8)
-            block_native.unpack(packed, values.shape, name)
-            block_native.dequantize(packed, values.shape, name)
-            block_native.histogram(packed, values.shape, name)
+            packed = np.frombuffer(blocks_native.pack(values, 0.5, name), dtype=np.uint8)
+            blocks_native.unpack(packed, values.shape, name)
+            blocks_native.dequantize(packed, values.shape, name)
+            blocks_native.histogram(packed, values.shape, name)
     check(called, "_blocks.pack", "_blocks.unpack", "_blocks.floats", "_blocks.count")
 
 

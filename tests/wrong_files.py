@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from i2s_spec.codec.native import pack, unpack
-from i2s_spec.convert.trained.model import open_trained
+from i2s_spec.convert.trained import open_trained
 from i2s_spec.gguf.writer import Writer
 
 Trits = np.ndarray

@@ -30,7 +30,7 @@ def gguf() -> Iterable[Word]:
     from i2s_spec.schema import limits
     from i2s_spec.schema.magic import MAGIC
     from i2s_spec.schema.types import READINGS, ValueType
-    from i2s_spec.testing.mutator.mutate import dictionary
+    from i2s_spec.testing.mutator import dictionary
 
     yield "magic", MAGIC
     for order in "<>":
@@ -50,10 +50,9 @@ def golden_compare() -> Iterable[Word]:
     """The words of a dump."""
     import numpy as np
 
-    from i2s_spec.golden.candidates import dumps, tap_names
-    from i2s_spec.golden.records import ggml_ops, kl_base
+    from i2s_spec.golden import dumps, llama_cpp, tap_names
 
-    yield "magic", kl_base.MAGIC
+    yield "magic", llama_cpp.MAGIC
     yield "magic", np.lib.format.magic(1, 0)
     yield "magic", np.lib.format.magic(2, 0)
     yield from (("zip", start) for start in (b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"))
@@ -64,7 +63,7 @@ def golden_compare() -> Iterable[Word]:
     yield from (("safetensors", f'"{kind}"'.encode()) for kind in (*dumps._TYPES, "BF16", "BOOL"))
     yield from (
         ("ggml", operation.encode())
-        for operation in sorted({operation.name for operation in ggml_ops.GGML_OPS.values()})
+        for operation in sorted({operation.name for operation in llama_cpp.GGML_OPS.values()})
     )
     known = {*tap_names.ALIASES, *(alias for each in tap_names.ALIASES.values() for alias in each)}
     yield from (("tap", f"{name}-0".encode()) for name in sorted(known))
@@ -80,7 +79,7 @@ def command_line() -> Iterable[Word]:
 
     from i2s_spec.cli import VERBS, cli
     from i2s_spec.linter.rules import all_rules
-    from i2s_spec.linter.selection.profile import PROFILES
+    from i2s_spec.linter.selection import PROFILES
     from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS
 
     context = click.Context(cli)

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable
 
 from i2s_spec.errors import FormatError
-from i2s_spec.gguf import _scanner, string_arrays
+from i2s_spec.gguf import _scanner, strings
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.schema.types import ValueType
@@ -50,7 +50,7 @@ def one_input(data: bytes) -> None:
             for count in {entry.count, entry.count + 1, max(0, entry.count - 1)}:
                 _asked(lambda: _scanner.strings(data[start:stop], count, big))  # noqa: B023
                 _asked(lambda: _scanner.invalid_utf8_in_array(source, start, stop, count, big))  # noqa: B023
-                _asked(lambda: string_arrays.look(source, start, stop, count, big, (b"a", b"")))  # noqa: B023
+                _asked(lambda: strings.look(source, start, stop, count, big, (b"a", b"")))  # noqa: B023
         if entry.element == ValueType.BOOL:
             _scanner.first_odd_bool(source, start, stop - start)
     names = [notes.tensor(i).name for i in _some(notes.tensors)]

@@ -15,7 +15,7 @@ from i2s_spec.errors import FormatError
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource, FileSource, Source
-from i2s_spec.gguf.string_arrays import first_outside, look, span_of
+from i2s_spec.gguf.strings import first_outside, look, span_of
 from i2s_spec.schema.types import ValueType
 
 TEXTS = [b"", b"a", b"<s>", b"<|end_of_text|>", b"general.architecture"]

@@ -35,7 +35,7 @@ _REFERENCE = seeded(
 )
 
 _PAYLOAD = seeded(
-    "i2s_spec/codec/payload.py",
+    "i2s_spec/codec/reference.py",
     "codec/test_recode.py codec/test_reference.py codec/test_remainder.py codec/test_shape.py",
     ("trit-minus-two", "-2 is taken for +1", "bad = (part < -1) | (part > 1)", "bad = part > 1"),
     ("wrong-trit-place", "the place of a wrong value is counted from its window",
@@ -53,7 +53,7 @@ _PAYLOAD = seeded(
 )
 
 _RECODE = seeded(
-    "i2s_spec/codec/recode.py",
+    "i2s_spec/codec/reference.py",
     "codec/test_recode.py codec/test_reference.py codec/test_remainder.py",
     ("tail-turned", "the scale of a big-endian file is turned",
      "target.tail, byte_order)", "target.tail)"),
@@ -65,7 +65,7 @@ _RECODE = seeded(
 )
 
 _QUANTIZE = seeded(
-    "i2s_spec/codec/quantization/quantize.py", "codec/test_quantize.py codec/test_vectors.py",
+    "i2s_spec/codec/quantize.py", "codec/test_quantize.py codec/test_vectors.py",
     ("zero-in-float32", "float32(1e-6) is no zero, because it is compared as float32",
      "trits[np.abs(wide) < ZERO_BELOW] = 0", "trits[np.abs(part) < np.float32(ZERO_BELOW)] = 0"),
     ("nan-is-plus", "a NaN becomes +1",
@@ -88,7 +88,7 @@ _QUANTIZE = seeded(
 )
 
 _MEAN = seeded(
-    "i2s_spec/codec/quantization/mean.py", "codec/test_mean.py codec/test_reference.py",
+    "i2s_spec/codec/quantize.py", "codec/test_mean.py codec/test_reference.py",
     ("mean-halves", "halves do not begin at multiples of eight",
      "middle = start + half - half % 8", "middle = start + half"),
     ("mean-lanes", "vectors are added in pairs",
@@ -98,7 +98,7 @@ _MEAN = seeded(
 )
 
 _TAIL = seeded(
-    "i2s_spec/codec/tail.py", "codec/test_tail.py codec/test_reference.py",
+    "i2s_spec/codec/observation.py", "codec/test_tail.py codec/test_reference.py",
     ("replicated-by-two", "two copies of the scale make a tail replicated",
      "if data == data[:SCALE_BYTES] * (TAIL_BYTES // SCALE_BYTES) else",
      "if data[: 2 * SCALE_BYTES] == data[:SCALE_BYTES] * 2 else"),
@@ -113,7 +113,7 @@ _TAIL = seeded(
 )
 
 _REMAINDER = seeded(
-    "i2s_spec/codec/remainder/dropped.py", "codec/test_remainder.py codec/test_shape.py codec/test_vectors.py",
+    "i2s_spec/codec/shape.py", "codec/test_remainder.py codec/test_shape.py codec/test_vectors.py",
     ("blocks-in-each-row", "blocks are counted in each row",
      "whole = rows * cols // layout.block * layout.block", "whole = rows * (cols // layout.block * layout.block)"),
     ("row-in-fours", "rows of whole bytes pass for rows of whole blocks",
@@ -125,7 +125,7 @@ _REMAINDER = seeded(
 )
 
 _READERS = seeded(
-    "i2s_spec/codec/remainder/readers.py", "codec/test_remainder.py codec/test_shape.py codec/test_vectors.py",
+    "i2s_spec/codec/native.py", "codec/test_remainder.py codec/test_shape.py codec/test_vectors.py",
     ("address-of-row", "a row is looked for at whole bytes of rows",
      "byte = address * run // CODES_PER_BYTE + layout", "byte = address * (run // CODES_PER_BYTE) + layout"),
 )
@@ -158,7 +158,7 @@ _NATIVE = seeded(
 )
 
 _PAYLOAD_NATIVE = seeded(
-    "i2s_spec/codec/payload_native.py", "codec/test_native.py codec/test_payload.py codec/test_remainder.py",
+    "i2s_spec/codec/native.py", "codec/test_native.py codec/test_payload.py codec/test_remainder.py",
     ("zero-policy", "with unused_code=zero the kernels make +2 of code 3",
      'return unused_code == "plus-two" or not', 'return unused_code != "reject" or not'),
     ("transcode-in-place", "a tensor is transcoded into its own bytes",
@@ -179,25 +179,25 @@ _OTHERS = [
          "return next(each for each in reversed(sets))"),
     ),
     *seeded(
-        "i2s_spec/codec/form.py", "codec/test_trits.py convert/test_arrays.py convert/test_conversion.py",
+        "i2s_spec/codec/encoding.py", "codec/test_trits.py convert/test_arrays.py convert/test_conversion.py",
         ("infinite-weights", "infinite weights are ternary", "if int(found.max()) >= infinity:",
          "if int(found.max()) > infinity:"),
         ("row-unit", "windows of rows-1x4 are single blocks",
          "return layout.row_block * self.cols if layout.row_block > 1 else layout.block", "return layout.block"),
     ),
     *seeded(
-        "i2s_spec/codec/trits.py", "codec/test_trits.py convert/test_arrays.py",
+        "i2s_spec/codec/encoding.py", "codec/test_trits.py convert/test_arrays.py",
         ("window-place", "the place of an unused code is counted from its window",
          "first = start + error.first", "first = error.first"),
         ("window-count", "unused codes are counted in the last window only", "count += one.count", "count = one.count"),
     ),
     *seeded(
-        "i2s_spec/codec/blocks/block_reference.py", "codec/test_ternary_types.py",
+        "i2s_spec/codec/blocks.py", "codec/test_ternary_types.py",
         ("tq1-rounds-down", "five digits are packed without rounding up",
          "(number * 256 + 242) // 243", "number * 256 // 243"),
     ),
     *seeded(
-        "i2s_spec/codec/ternary_types.py", "codec/test_ternary_types.py",
+        "i2s_spec/codec/change_groups.py", "codec/test_ternary_types.py",
         ("tq-scale-of-zeros", "the scale of a block of zeros counts",
          "return np.unique(scales[used])", "return np.unique(scales)"),
     ),

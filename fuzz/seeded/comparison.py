@@ -9,7 +9,7 @@ from seeded.bug import Bug, seeded
 # fmt: off
 _SCHEMA = [
     *seeded(
-        "i2s_spec/schema/checks.py", "gguf/test_scanner.py schema/test_limits.py",
+        "i2s_spec/schema/faults.py", "gguf/test_scanner.py schema/test_limits.py",
         ("order-by-size", "a little-endian version beyond 65,535 makes a file big-endian",
          "if version & 0xFFFF == 0:", "if version > 0xFFFF:"),
         ("count-fills-file", "keys that fill a file exactly are refused",
@@ -31,13 +31,13 @@ _SCHEMA = [
          "room in (size := kind.nbytes(ne), padded(size, alignment))", "room == kind.nbytes(ne)"),
     ),
     *seeded(
-        "i2s_spec/schema/gguf.py", "gguf/test_scanner.py",
+        "i2s_spec/schema/container.py", "gguf/test_scanner.py",
         ("schema-depth", "arrays may nest one level deeper",
          "state.depth >= limits.MAX_ARRAY_DEPTH:", "state.depth > limits.MAX_ARRAY_DEPTH:"),
         ("schema-deep-siblings", "arrays behind a nested one count as nested in it", "        state.depth -= 1\n", ""),
     ),
     *seeded(
-        "i2s_spec/schema/walk.py",
+        "i2s_spec/schema/container.py",
         "schema/test_scope.py schema/test_walk.py inspect/test_file_nodes.py",
         ("walk-covers-before", "a field that ends where the scope begins is in it",
          "(stop > self.start or start == stop == self.start)", "(stop >= self.start or start == stop == self.start)"),
@@ -54,7 +54,7 @@ _SCHEMA = [
 
 _LINTER = [
     *seeded(
-        "i2s_spec/linter/collection.py", "linter/test_engine.py linter/test_spans.py",
+        "i2s_spec/linter/engine.py", "linter/test_engine.py linter/test_spans.py",
         ("findings-by-code", "findings are in the order of their codes",
          "key=lambda f: (f.span.start, f.span.stop, f.code)", "key=lambda f: (f.code, f.span.start)"),
         ("findings-one-less", "one finding less is kept than the limit says",
@@ -63,17 +63,17 @@ _LINTER = [
          "n - self._most_per_rule for code", "n for code"),
     ),
     *seeded(
-        "i2s_spec/linter/analysis/subject.py", "linter/test_spans.py linter/test_rules.py",
+        "i2s_spec/linter/analysis/context.py", "linter/test_spans.py linter/test_rules.py",
         ("span-past-file", "a span goes on behind the file",
          "min(base + stop, size), path)", "base + stop, path)"),
     ),
     *seeded(
-        "i2s_spec/inspect/placement.py", "linter/test_spans.py linter/test_rules.py",
+        "i2s_spec/inspect/show.py", "linter/test_spans.py linter/test_rules.py",
         ("room-to-file-end", "the room of the last tensor ends with the file, not with the data section",
          "(data_size if after is None else offsets[after])", "(file.size if after is None else offsets[after])"),
     ),
     *seeded(
-        "i2s_spec/linter/excerpt.py", "linter/test_spans.py linter/test_engine.py",
+        "i2s_spec/linter/engine.py", "linter/test_spans.py linter/test_engine.py",
         ("excerpt-at-end", "nothing is shown where a file ends too early",
          "start = min(span.start, max(source.size - 1, 0)) // ROW * ROW", "start = span.start // ROW * ROW"),
         ("excerpt-rows", "an excerpt has a row too many", "start + ROW * ROWS)", "start + ROW * ROWS + 1)"),
@@ -84,12 +84,12 @@ _LINTER = [
          "if severity.rank >= fail_on.rank)", "if severity.rank > fail_on.rank)"),
     ),
     *seeded(
-        "i2s_spec/linter/analysis/tensor_extents.py", "linter/test_spans.py linter/test_rules.py",
+        "i2s_spec/linter/analysis/extents.py", "linter/test_spans.py linter/test_rules.py",
         ("room-no-tail", "a tensor without any tail is not recognized",
          "if payload <= room < size:", "if payload < room < size:"),
     ),
     *seeded(
-        "i2s_spec/linter/rules/container/tensor_placement.py", "linter/test_spans.py linter/test_rules.py",
+        "i2s_spec/linter/rules/placement.py", "linter/test_spans.py linter/test_rules.py",
         ("overlap-neighbours", "neighbors overlap",
          "if reach is not None and placement.offset < end:",
          "if reach is not None and placement.offset <= end:"),
@@ -97,7 +97,7 @@ _LINTER = [
          "if reach is None or placement.offset + placement.size > end:", "if reach is None or placement.size >= 0:"),
     ),
     *seeded(
-        "i2s_spec/linter/rules/ternary/i2s_extent.py", "linter/test_spans.py linter/test_rules.py",
+        "i2s_spec/linter/rules/i2s_extent.py", "linter/test_spans.py linter/test_rules.py",
         ("tail-cut-whole", "a file that ends with its last payload has no tail missing",
          "payload_end <= subject.data_size < last.end", "payload_end < subject.data_size < last.end"),
         ("scale-half", "half of the scales in the other order make a finding",
@@ -121,7 +121,7 @@ _GOLDEN = [
          "(np.exp(p) * (p - q))", "(np.exp(q) * (q - p))"),
     ),
     *seeded(
-        "i2s_spec/golden/records/kl_base.py", "golden/test_divergence.py",
+        "i2s_spec/golden/llama_cpp.py", "golden/test_divergence.py",
         ("scored-rows", "the last token of a chunk is scored too",
          "return n_ctx - 1 - n_ctx // 2", "return n_ctx - n_ctx // 2"),
         ("log-rounded-down", "log-probabilities are rounded down", "codes = np.rint((", "codes = np.floor(("),
@@ -129,12 +129,12 @@ _GOLDEN = [
          "row = np.zeros(2 * ((vocab + 1) // 2) + 4,", "row = np.zeros(vocab + 4,"),
     ),
     *seeded(
-        "i2s_spec/golden/modes/op_replay.py", "golden/test_comparison.py",
+        "i2s_spec/golden/op_replay.py", "golden/test_comparison.py",
         ("last-wrong", "the last wrong tap is said to be the first",
          'if tap.status == "wrong" and result.first is None:', 'if tap.status == "wrong":'),
     ),
     *seeded(
-        "i2s_spec/golden/replay/limits.py", "golden/test_reach.py",
+        "i2s_spec/golden/tolerance.py", "golden/test_reach.py",
         ("reach-of-a-layer", "what lies behind two layers is held to the limits of one",
          '"layer" if len(behind) == 1 else "model"', '"layer" if len(behind) <= 2 else "model"'),
     ),

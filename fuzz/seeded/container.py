@@ -39,13 +39,13 @@ _SOURCE = seeded(
 )
 
 _RANGES = seeded(
-    "i2s_spec/gguf/ranges.py", "gguf/test_sources.py gguf/test_scanner.py " + WRITER,
+    "i2s_spec/gguf/source.py", "gguf/test_sources.py gguf/test_scanner.py " + WRITER,
     ("chunks-past-stop", "the last chunk goes on behind the end of the range",
      "data = source.read(start, min(size, stop - start))", "data = source.read(start, min(size, source.size - start))"),
 )
 
 _KEY_VALUES = seeded(
-    "i2s_spec/gguf/metadata.py", "gguf/test_reader_values.py " + WRITER + " inspect/test_show.py",
+    "i2s_spec/gguf/header.py", "gguf/test_reader_values.py " + WRITER + " inspect/test_show.py",
     ("key-limit-inclusive", "one element more than the limit is decoded",
      "min(limit, entry.count)", "min(limit + 1, entry.count)"),
     ("array-byte-order", "arrays of numbers are read as little-endian",
@@ -61,7 +61,7 @@ _KEY_VALUES = seeded(
 )
 
 _TENSOR_INFOS = seeded(
-    "i2s_spec/gguf/tensors_read.py", "gguf/test_reader_tensors.py " + WRITER + " inspect/test_show.py",
+    "i2s_spec/gguf/tensor.py", "gguf/test_reader_tensors.py " + WRITER + " inspect/test_show.py",
     ("room-alignment", "rooms are compared with sizes padded to 32, whatever the alignment",
      "alignment, common = index.alignment or types.TAIL_BYTES, ", "alignment, common = types.TAIL_BYTES, "),
     ("rows-of-partial-blocks", "rows that split a block pass where the whole tensor is whole blocks",
@@ -87,7 +87,7 @@ _TENSOR_VALUES = seeded(
 )
 
 _INDEX = seeded(
-    "i2s_spec/gguf/header_index.py", "gguf/test_reader_values.py gguf/test_reader_tensors.py " + WRITER,
+    "i2s_spec/gguf/header.py", "gguf/test_reader_values.py gguf/test_reader_tensors.py " + WRITER,
     ("key-last-counts", "of a key that occurs twice the last value counts",
      "places.setdefault(self.key(i).key, i)", "places[self.key(i).key] = i"),
     ("name-last-counts", "of a name that occurs twice the last tensor counts",
@@ -101,7 +101,7 @@ _INDEX = seeded(
 )
 
 _VALUES = seeded(
-    "i2s_spec/gguf/encoding/encode_value.py", WRITER,
+    "i2s_spec/gguf/encode.py", WRITER,
     ("value-least-refused", "the least signed integer is refused",
      "else (-(1 << bits - 1), (1 << bits - 1) - 1)", "else (1 - (1 << bits - 1), (1 << bits - 1) - 1)"),
     ("value-no-u64", "integers from 2^63 on have no type",
@@ -145,7 +145,7 @@ _WRITER = seeded(
 )
 
 _TENSORS = seeded(
-    "i2s_spec/gguf/encoding/encode_tensor.py", WRITER,
+    "i2s_spec/gguf/encode.py", WRITER,
     ("tensor-data-byte-order", "arrays are written as little-endian",
      'astype(f"{prefix}u{width}", copy=False)', 'astype(f"<u{width}", copy=False)'),
     ("tensor-name-in-characters", "a name's length is counted in characters",
@@ -161,14 +161,14 @@ _TENSORS = seeded(
 
 _CAUSES = [
     *seeded(
-        "i2s_spec/gguf/text_decoded.py", "linter/test_one_fault_one_code.py",
+        "i2s_spec/gguf/strings.py", "linter/test_one_fault_one_code.py",
         ("decoded-any-character", "a damaged file with a vocabulary of other scripts was text",
          "kind = _REPLACED if replaced * _SHARE >= beyond else _LATIN_1", "kind = _REPLACED if beyond else _LATIN_1"),
         ("decoded-latin-1-as-replaced", "controls of Latin-1 are not counted",
          'controls += sum(1 for character in text if "\\x80" <= character <= "\\x9f")', "controls += 0"),
     ),
     *seeded(
-        "i2s_spec/linter/analysis/shifted_data.py", "linter/test_one_fault_one_code.py",
+        "i2s_spec/linter/analysis/context.py", "linter/test_one_fault_one_code.py",
         ("shift-of-a-cut-file", "a file that ends early is shifted, whatever its scales say",
          "return _plausible(file, shift.base, scales, _SCALES) and not _plausible(file, stated, scales, _SCALES)",
          "return True"),

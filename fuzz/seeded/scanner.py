@@ -90,7 +90,7 @@ _STRINGS = [
          "some.space & (some.space - 1) || seen->spaces ? 3 : 1", "seen->spaces ? 3 : 1"),
     ),
     *seeded(
-        "i2s_spec/gguf/string_arrays.py", "gguf/test_strings.py",
+        "i2s_spec/gguf/strings.py", "gguf/test_strings.py",
         ("span-of-liar", "the span of a text goes beyond its array",
          "min(start + 8 + length, stop)", "start + 8 + length"),
         ("outside-of-part", "the place of an integer is counted from its part", "return done + at", "return at"),

@@ -35,12 +35,12 @@ def main(args: list[str] | None = None) -> "NoReturn":
         sys.exit(status if isinstance(status, int) else 0)
     except SystemExit:
         if not isinstance(sys.stdout, io.TextIOBase):  # click met a broken pipe, and wrapped it
-            from i2s_spec.cli.ending import reader_has_gone
+            from i2s_spec.cli.process import reader_has_gone
 
             reader_has_gone()
         raise
     except BaseException as error:
-        from i2s_spec.cli.ending import end
+        from i2s_spec.cli.process import end
 
         end(error)
 

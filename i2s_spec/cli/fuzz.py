@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.form_option import form_option
+from i2s_spec.cli.options import form_option
 from i2s_spec.errors import EXIT_FINDINGS, quote
-from i2s_spec.linter.selection.profile import PROFILES
+from i2s_spec.linter.selection import PROFILES
 
 if TYPE_CHECKING:
     from i2s_spec.fuzzing.campaign import Campaign
@@ -91,7 +91,7 @@ def statuses(value: str) -> frozenset[int]:
 @click.option("--list-duties", is_flag=True, is_eager=True, expose_value=False, callback=lambda c, p, on: _duties(c, on),
               help="List the rules whose violations a decoder must reject, and why.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
-def command(
+def fuzz_command(
     words: tuple[str, ...],
     stdin: bool,
     runs: int | None,
@@ -113,8 +113,8 @@ def command(
 
     Exit status: 0 nothing found, 1 findings, 2 usage.
     """
+    from i2s_spec.fuzzing.bounded_process import Command
     from i2s_spec.fuzzing.campaign import Campaign
-    from i2s_spec.fuzzing.child import Command
     from i2s_spec.fuzzing.inputs import files_under
     from i2s_spec.fuzzing.report import json_report, junit_report, text_report
 
@@ -165,10 +165,10 @@ def _settings(
 
     :raises ValueError: for what does not go together
     """
-    from i2s_spec.fuzzing.child import Bounds
-    from i2s_spec.fuzzing.oracle import DecoderPolicy, ReadDepth
-    from i2s_spec.fuzzing.settings import CampaignSettings
-    from i2s_spec.fuzzing.verdict import Statuses as Meanings
+    from i2s_spec.fuzzing.bounded_process import Bounds
+    from i2s_spec.fuzzing.campaign import CampaignSettings
+    from i2s_spec.fuzzing.expectations import DecoderPolicy, ReadDepth
+    from i2s_spec.fuzzing.expectations import Statuses as Meanings
 
     named = frozenset(name.strip() for name in supports.split(",") if name.strip() not in ("", "none"))
     policy = DecoderPolicy(
@@ -209,7 +209,7 @@ def _bar(campaign: Campaign, total: int | None, quiet: bool) -> Iterator[Any]:
 def _duties(ctx: click.Context, wanted: bool) -> None:
     if not wanted or ctx.resilient_parsing:
         return
-    from i2s_spec.fuzzing.oracle import OF_HEADER, OF_TENSORS
+    from i2s_spec.fuzzing.expectations import OF_HEADER, OF_TENSORS
     from i2s_spec.linter.rules import REGISTRY
 
     for title, owed in (("every decoder", OF_HEADER), ("a decoder that reads tensors", OF_TENSORS)):

@@ -4,50 +4,52 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
+from collections.abc import Iterator
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 from i2s_spec._version import __version__
 from i2s_spec.errors import quote
 
-#: Every verb and the module that holds it; `validate` is another name for `lint`.
+#: Every verb and the module that holds `VERB_command`; `validate` is another name for `lint`.
 VERBS: Final = {
-    "lint": "files.lint",
-    "validate": "files.lint",
-    "show": "files.show",
-    "dump": "files.dump",
-    "doctor": "files.doctor",
-    "identify": "files.identify",
-    "explain": "specification.explain",
-    "rules": "specification.rules",
-    "decode": "files.decode",
-    "encode": "files.encode",
-    "convert": "files.convert",
-    "quantize": "files.quantize",
-    "import": "checkpoints.import_verb",
-    "verify": "checkpoints.verify",
-    "export": "checkpoints.export_verb",
-    "fix": "files.fix",
-    "sanitize": "files.sanitize",
-    "census": "census",
-    "hash": "files.hash",
-    "diff": "files.diff",
-    "new": "files.new",
-    "demo": "demo",
-    "run": "models.run",
-    "perplexity": "models.perplexity",
-    "embed": "models.embed",
-    "golden": "models.golden",
+    "lint": "lint",
+    "validate": "lint",
+    "show": "look",
+    "dump": "look",
+    "doctor": "doctor",
+    "identify": "identify",
+    "explain": "rules",
+    "rules": "rules",
+    "decode": "arrays",
+    "encode": "arrays",
+    "convert": "convert",
+    "quantize": "convert",
+    "import": "checkpoints",
+    "verify": "checkpoints",
+    "export": "checkpoints",
+    "fix": "repair",
+    "sanitize": "repair",
+    "census": "cluster",
+    "hash": "compare",
+    "diff": "compare",
+    "new": "new",
+    "demo": "new",
+    "run": "run",
+    "perplexity": "text",
+    "embed": "text",
+    "golden": "golden",
     "fuzz": "fuzz",
-    "vectors": "specification.vectors",
-    "conform": "specification.conform",
-    "schema": "specification.schema",
-    "spec": "specification.spec",
-    "info": "info",
-    "completion": "shell.completion",
-    "man": "shell.man",
+    "vectors": "conform",
+    "conform": "conform",
+    "schema": "rules",
+    "spec": "rules",
+    "info": "look",
+    "completion": "completion",
 }
 
 #: What other tools call a verb.
@@ -67,7 +69,8 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
             return None
-        command: click.Command = import_module(f"i2s_spec.cli.{VERBS[name]}").command
+        verb = "lint" if name == "validate" else name
+        command: click.Command = getattr(import_module(f"i2s_spec.cli.{VERBS[name]}"), f"{verb}_command")
         return command
 
     def resolve_command(
@@ -124,3 +127,44 @@ def _show(error: click.ClickException) -> None:
     error.show(output)
     for line in output.getvalue().rstrip("\n").replace("\n\t", "\n  ").split("\n"):
         click.echo(visible(line, limit=1 << 16, bare=True), err=True)
+
+
+# --- command line ----------------------------------------------------------------------------------------------------
+# A command as it was typed, from what click read of it.
+
+
+def command_line(ctx: click.Context) -> str:
+    """The command of a context, with the arguments and options that were given on the command line."""
+    words = ["i2s", *ctx.command_path.split()[1:]] if ctx.parent is not None else ["i2s", ctx.command.name or ""]
+    options = [parameter for parameter in ctx.command.params if isinstance(parameter, click.Option)]
+    for option in options:
+        words += _given(ctx, option)
+    for argument in ctx.command.params:
+        if isinstance(argument, click.Argument):
+            words += _values(ctx.params.get(argument.name or ""))
+    return shlex.join(word for word in words if word)
+
+
+def _given(ctx: click.Context, option: click.Option) -> Iterator[str]:
+    """An option as it is written, with its values; nothing where it was not given."""
+    name = option.name or ""
+    if ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+        return
+    value = ctx.params.get(name)
+    spelling = next((each for each in option.opts if each.startswith("--")), option.opts[0])
+    if option.is_flag:
+        yield spelling if value else max(option.secondary_opts or option.opts, key=len)
+    elif option.multiple and isinstance(value, list | tuple):
+        for each in value:
+            yield from (spelling, *_values(each))
+    elif isinstance(value, dict):
+        for path, form in value.items():
+            yield from (spelling, f"{form}={path}")
+    else:
+        yield from (spelling, *_values(value))
+
+
+def _values(value: Any) -> list[str]:
+    if value is None:
+        return []
+    return [str(each) for each in value] if isinstance(value, list | tuple) else [str(value)]

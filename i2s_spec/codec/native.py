@@ -8,21 +8,29 @@ whole block) is left to the definition. A property test checks that both are equ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from i2s_spec.codec import kernels, payload_native, reference
-from i2s_spec.codec.payload import UnusedCode, trits_of_codes
-from i2s_spec.codec.payload_native import array_to_fill, bytes_to_fill, copied, filled, kernel_can_read, thread_count
-from i2s_spec.codec.recode import Scan
-from i2s_spec.codec.remainder.dropped import check_readable, check_writable, dropped_elements
-from i2s_spec.codec.remainder.readers import read_as
-from i2s_spec.codec.shape import PayloadShape, matrix, payload_shape
-from i2s_spec.codec.tail import one_scale, read_tail, write_tail
-from i2s_spec.deprecation import renamed_keyword
-from i2s_spec.schema.checks import ByteOrder
-from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Dialect, Layout, parse
+from i2s_spec.codec import _codec, kernels, reference
+from i2s_spec.codec import reference as definition
+from i2s_spec.codec.observation import one_scale, read_tail, write_tail
+from i2s_spec.codec.reference import Scan, UnusedCode, codes_of_trits, recoded_codes, sized, trits_of_codes
+from i2s_spec.codec.shape import (
+    PayloadShape,
+    check_readable,
+    check_writable,
+    dropped_elements,
+    matrix,
+    octets,
+    payload_shape,
+    windows,
+)
+from i2s_spec.errors import counted, renamed_keyword
+from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, LAYOUTS, Dialect, Layout, parse
+from i2s_spec.schema.faults import ByteOrder
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -61,7 +69,7 @@ def pack(
     tail = write_tail(one_scale(scale), dialect.tail, byte_order)
     made, view = bytes_to_fill(tensor.nbytes, out)
     matrix = array.reshape(tensor.rows, tensor.cols)
-    payload_native.pack_trits(matrix, dialect, out=view[: tensor.payload_bytes], threads=threads)
+    pack_trits(matrix, dialect, out=view[: tensor.payload_bytes], threads=threads)
     view[tensor.payload_bytes :] = np.frombuffer(tail, dtype=np.uint8)
     return made
 
@@ -173,7 +181,7 @@ def transcode(
     new_tail = write_tail(read_tail(tail, source.tail, byte_order), target.tail, byte_order)
     made, view = bytes_to_fill(tensor.nbytes, out)
     shape = (tensor.rows, tensor.cols)
-    payload_native.recode(payload, shape, source, target, out=view[: tensor.payload_bytes], threads=threads)
+    recode(payload, shape, source, target, out=view[: tensor.payload_bytes], threads=threads)
     view[tensor.payload_bytes :] = np.frombuffer(new_tail, dtype=np.uint8)
     return made
 
@@ -184,7 +192,7 @@ def histogram(data: Any, shape: Sequence[int], *, strict: bool = True, threads: 
     if tensor.elements % CODES_PER_BYTE:
         return reference.histogram(data, shape, strict=strict)
     payload, _ = tensor.split(data)
-    return payload_native.count_codes(payload, threads=threads)
+    return count_codes(payload, threads=threads)
 
 
 def scan(
@@ -281,3 +289,236 @@ def get_rows(
     values = np.where(taken, _DEQUANTIZED[codes], np.float32(0))
     read: NDArray[np.float32] = values[wanted] * read_tail(tail, CANONICAL.tail, byte_order)
     return read
+
+
+# --- payload native --------------------------------------------------------------------------------------------------
+# The fast path of payloads: the definition of `payload` with compiled kernels for the loops.
+#
+# A payload has no tail, and so no scale: `native` adds both. Same names, parameters, answers and errors as the
+# definition; two more parameters, `out` (a result of exactly the right size to write into) and `threads`. Property tests
+# compare both.
+
+#: Arrays that the kernels fill begin at multiples of this.
+ALIGNED = 64
+
+
+def pack_codes(codes: NDArray[np.uint8], layout: Layout, *, out: Any = None, threads: int = 1) -> Any:
+    """The payload that holds codes 0 to 3, uint8 [rows, cols], in a layout; as `payload.pack_codes`."""
+    rows, cols = codes.shape
+    layout.check(rows, cols)
+    if not kernels.is_runs(layout):
+        return copied(definition.pack_codes(codes, layout), out)
+    made, view = bytes_to_fill(codes.size // CODES_PER_BYTE, out)
+    where = kernels.run_layout(layout, rows, cols)
+    flat = np.ascontiguousarray(codes).reshape(-1)
+    if not kernels.pack(flat, where, None, view, thread_count(threads)):
+        definition.check_codes(codes)  # says which value it is
+        raise AssertionError("the kernels refused what the definition takes")
+    return made
+
+
+def unpack_codes(
+    payload: Any, shape: tuple[int, int], layout: Layout, *, out: NDArray[np.uint8] | None = None, threads: int = 1
+) -> NDArray[np.uint8]:
+    """The codes 0 to 3 that a payload holds, uint8 [rows, cols]; as `payload.unpack_codes`."""
+    raw = sized(payload, shape, layout)
+    if not kernels.is_runs(layout):
+        return filled(out, definition.unpack_codes(raw, shape, layout))
+    array = array_to_fill(shape, np.dtype(np.uint8), out)
+    kernels.unpack(raw, kernels.run_layout(layout, *shape), None, array.reshape(-1), thread_count(threads))
+    return array
+
+
+def pack_trits(trits: NDArray[Any], dialect: Dialect, *, out: Any = None, threads: int = 1) -> Any:
+    """The payload that holds trits, integers [rows, cols]; as `payload.pack_trits`."""
+    rows, cols = trits.shape
+    dialect.layout.check(rows, cols)
+    if not kernels.is_runs(dialect.layout):
+        return copied(definition.pack_trits(trits, dialect), out)
+    flat = _int8(trits, dialect)
+    made, view = bytes_to_fill(flat.size // CODES_PER_BYTE, out)
+    where = kernels.run_layout(dialect.layout, rows, cols)
+    if not kernels.pack(flat.view(np.uint8), where, dialect.code_map, view, thread_count(threads)):
+        codes_of_trits(trits, dialect.code_map)  # says which value it is
+        raise AssertionError("the kernels refused what the definition takes")
+    return made
+
+
+def unpack_trits(
+    payload: Any,
+    shape: tuple[int, int],
+    dialect: Dialect,
+    unused_code: UnusedCode = "reject",
+    *,
+    out: NDArray[np.int8] | None = None,
+    threads: int = 1,
+) -> NDArray[np.int8]:
+    """The trits that a payload holds, int8 [rows, cols]; as `payload.unpack_trits`."""
+    raw = sized(payload, shape, dialect.layout)
+    if not (kernels.is_runs(dialect.layout) and kernel_can_read(raw, dialect, unused_code, threads)):
+        return filled(out, definition.unpack_trits(raw, shape, dialect, unused_code))
+    array = array_to_fill(shape, np.dtype(np.int8), out)
+    where = kernels.run_layout(dialect.layout, *shape)
+    kernels.unpack(raw, where, dialect.code_map, array.reshape(-1).view(np.uint8), thread_count(threads))
+    return array
+
+
+def recode(
+    payload: Any, shape: tuple[int, int], source: Dialect, target: Dialect, *, out: Any = None, threads: int = 1
+) -> Any:
+    """The same trits in another dialect; as `payload.recode`.
+
+    Between layouts that are permutations of blocks, or of rows of whole blocks, codes never leave the processor's
+    registers. The result does not go into the payload's own bytes.
+    """
+    raw = sized(payload, shape, source.layout)
+    target.layout.check(*shape)
+    if not (kernels.is_runs(source.layout) and kernels.is_runs(target.layout)):
+        return copied(definition.recode(raw, shape, source, target), out)
+    made, view = bytes_to_fill(raw.size, out)
+    if np.may_share_memory(view, raw):
+        raise ValueError("a tensor cannot be transcoded into its own bytes")
+    codes = recoded_codes(source.code_map, target.code_map)
+    kernels.recode(raw, *shape, source.layout, target.layout, codes, view, thread_count(threads))
+    return made
+
+
+def count_codes(payload: Any, *, threads: int = 1) -> tuple[int, int, int, int]:
+    """How often each of the codes 0 to 3 occurs, which is the same in every layout; as `payload.count_codes`."""
+    return kernels.histogram(octets(payload), thread_count(threads))
+
+
+def kernel_can_read(payload: NDArray[np.uint8], dialect: Dialect, unused_code: UnusedCode, threads: int) -> bool:
+    """Whether every code of a payload means what the arithmetic of the kernels makes of it."""
+    trits_of_codes(dialect.code_map, unused_code)  # refuses policies that do not exist
+    # The kernels take the code minus 1, and so make +2 of code 3 in offset-1; no other map has readers that do.
+    return unused_code == "plus-two" or not kernels.occurs(payload, dialect.code_map.unused, thread_count(threads))
+
+
+def _int8(array: NDArray[Any], dialect: Dialect) -> NDArray[np.int8]:
+    """Trits as contiguous int8; values that int8 would make trits of are refused before."""
+    if array.dtype != np.int8:
+        if array.size and (int(array.min()) < -1 or int(array.max()) > 1):
+            codes_of_trits(array, dialect.code_map)  # says which value it is
+        array = array.astype(np.int8)
+    return np.ascontiguousarray(array).reshape(-1)
+
+
+def thread_count(threads: int) -> int:
+    """How many threads may work: at least one."""
+    if threads < 1:
+        raise ValueError(f"{counted(threads, 'thread does', 'threads do')} nothing; at least 1 is needed")
+    return threads
+
+
+def bytes_to_fill(nbytes: int, out: Any) -> tuple[Any, NDArray[np.uint8]]:
+    """Where a tensor's bytes go, and a view to write them: `out`, or new bytes."""
+    if out is None:
+        made, view = _codec.fresh_bytes(nbytes)
+        return made, np.frombuffer(view, dtype=np.uint8)
+    view_of_out = octets(out)
+    if view_of_out.size != nbytes:
+        raise ValueError(f"the result takes {counted(nbytes, 'byte')}; out has {view_of_out.size:,}")
+    if not view_of_out.flags.writeable:
+        raise ValueError("out cannot be written to")
+    return out, view_of_out
+
+
+def copied(done: bytes, out: Any) -> Any:
+    """The bytes, written into `out` where there is one."""
+    if out is None:
+        return done
+    _, view = bytes_to_fill(len(done), out)
+    view[:] = np.frombuffer(done, dtype=np.uint8)
+    return out
+
+
+def array_to_fill(shape: tuple[int, ...], dtype: np.dtype[Any], out: NDArray[Any] | None) -> NDArray[Any]:
+    """An array to fill: `out` if it fits exactly, or a new one at an address that streaming stores take."""
+    if out is None:
+        nbytes = prod(shape) * dtype.itemsize
+        raw = np.empty(nbytes + ALIGNED, dtype=np.uint8)
+        skip = -_codec.address(raw) % ALIGNED  # `raw.ctypes` makes objects, which counts for small tensors
+        return raw[skip : skip + nbytes].view(dtype).reshape(shape)
+    if out.shape != shape or out.dtype != dtype:
+        raise ValueError(f"the result is {dtype} of shape {shape}; out is {out.dtype} of shape {out.shape}")
+    if not out.flags.c_contiguous or not out.flags.writeable:
+        raise ValueError("out is not a contiguous array that can be written to")
+    return out
+
+
+def filled(out: NDArray[Any] | None, values: NDArray[Any]) -> NDArray[Any]:
+    """The values, written into `out` where there is one."""
+    if out is None:
+        return values
+    array = array_to_fill(values.shape, values.dtype, out)
+    array[...] = values
+    return array
+
+
+# --- readers ---------------------------------------------------------------------------------------------------------
+# A tensor as programs do: some begin at a row, skip blocks that are not whole, or read past the end.
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A program that reads I2_S: by which layout, from where, and what it does with a block that is not whole.
+
+    :param by_rows: whether it looks for row r at byte r*cols // 4, rather than for element k where the layout puts it
+    :param partial: it `reads on` into whatever follows, `skips` those elements, or `refuses` the tensor
+    """
+
+    name: str
+    layout: Layout
+    by_rows: bool
+    partial: Literal["reads on", "skips", "refuses"]
+
+
+_L128, _L64, _ROWS = LAYOUTS["interleave-128"], LAYOUTS["interleave-64"], LAYOUTS["rows-1x4"]
+_MSB = LAYOUTS["sequential-msb"]
+
+READERS: Final = {
+    "dequantize": Reader("dequantize_row_i2_s over a whole tensor", _L128, False, "reads on"),
+    "get-rows": Reader("ggml_get_rows of the BitNet fork", _L128, True, "reads on"),
+    "mul-mat": Reader("mat-mul kernels on x86, and on ARM until November 2025", _L128, True, "skips"),
+    "mul-mat-arm": Reader("mat-mul kernels on ARM since November 2025", _L64, True, "skips"),
+    "scalar-2026": Reader("the scalar loop of kernels since May 2026, without AVX2", _MSB, True, "reads on"),
+    "ik": Reader("ik_llama.cpp's conversion", _L128, False, "refuses"),
+}
+
+
+def read_as(reader: str | Reader, data: Any, shape: Sequence[int]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    """The codes that a program reads from a tensor, right or wrong.
+
+    :param reader: one of `READERS`, or its key
+    :param data: payload and tail
+    :param shape: (rows, cols) or (n,)
+    :returns: uint8 codes [rows, cols], and bool [rows, cols]: whether the program read a code there; skipped elements
+    have code 0 and False. A program that reads too far takes codes from the next row, and at the end from the tail
+    :raises ValueError: for an unknown reader, for a tensor that the program refuses, for data of another size
+    """
+    if isinstance(reader, str):
+        if reader not in READERS:
+            raise ValueError(f"no reader is called {reader!r}; there are {', '.join(READERS)}")
+        reader = READERS[reader]
+    tensor = payload_shape(shape)
+    tensor.split(data)
+    rows, cols, layout = tensor.rows, tensor.cols, reader.layout
+    run = cols if reader.by_rows else tensor.elements  # elements that it reads from one address on
+    if reader.partial == "refuses" and run % layout.block:
+        raise ValueError(
+            f"{reader.name} refuses {counted(run, 'element')}, which are not whole blocks of {layout.block}"
+        )
+    end = run // layout.block * layout.block if reader.partial == "skips" else run
+
+    raw = np.frombuffer(data, dtype=np.uint8)
+    codes = np.zeros(tensor.elements, dtype=np.uint8)
+    taken = np.zeros(tensor.elements, dtype=np.bool_)
+    for start, stop in windows(tensor.elements):
+        address, k = np.divmod(np.arange(start, stop, dtype=np.int64), run)
+        byte = address * run // CODES_PER_BYTE + layout.byte_of(k, 1, run)
+        here = (k < end) & (byte < raw.size)
+        shift = layout.shift_of(k, 1, run)[here].astype(np.uint8)
+        codes[start:stop][here] = raw[byte[here]] >> shift & 3
+        taken[start:stop] = here
+    return codes.reshape(rows, cols), taken.reshape(rows, cols)

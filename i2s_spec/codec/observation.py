@@ -1,100 +1,165 @@
-"""This module defines what is seen in a stretch of a payload, in NumPy: the slow twin of the compiled survey.
+"""This module names what is seen in a part of a payload: the form in which the survey and its slow twin say it.
 
->>> seen = observe(bytes([0x55] * 300 + [0x2d]))
->>> seen.counts, seen.first_unused, (seen.run_at, seen.run, seen.run_value)
-((1, 1201, 1, 1), 300, (0, 300, 85))
+>>> classify(bytes.fromhex("0000403f") * 8), classify(bytes.fromhex("0000403f") + bytes(28))
+('replicated', 'zero')
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-import numpy as np
-
-from i2s_spec.codec.payload_facts import BLOCK, LEAST_RUN, PayloadObservation
-
-__all__ = ["BLOCK", "LEAST_RUN", "PayloadObservation", "observe"]
+from i2s_spec.schema.faults import ByteOrder
+from i2s_spec.schema.types import SCALE_BYTES, TAIL_BYTES
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    import numpy as np
 
-_GOLDEN: Final = 0x9E3779B97F4A7C15
-_FACTORS: Final = (0xD6E8FEB86659FD93, 0xA0761D6478BD642F, 0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3)
-_END: Final = 1 << 64
+    from i2s_spec.schema.dialect import Tail
+
+#: Bytes that are looked at together, and by which a fingerprint takes the payload apart.
+BLOCK: Final = 4096
+#: The shortest run of one byte that counts as one.
+LEAST_RUN: Final = 256
 
 
-def observe(data: Any, pos: int = 0, width: int = 0, mask: int = 0) -> PayloadObservation:
-    """Look at a stretch of a payload.
+class PayloadObservation(NamedTuple):
+    """What is in a stretch of a payload; positions count from the start of the payload, -1 is nowhere.
 
-    :param data: its bytes, anything with the buffer protocol
-    :param pos: where in the payload it begins, a multiple of `BLOCK`
-    :param width: 0 for codes, the bytes of a float, or 1 for anything else
-    :param mask: the bits of such a float's exponent, as a little-endian machine loads them from the file
+    `run` bytes of one value from `run_at` on are the longest run, if it has `LEAST_RUN` bytes; `last` is where the run
+    begins that ends the stretch. Counts are of codes, whatever the type.
     """
-    raw = np.frombuffer(data, dtype=np.uint8)
-    seen = raw.size
-    starts, lengths, values = _runs(raw)
-    run_at = run = run_value = 0
-    if lengths.size and lengths.max() >= LEAST_RUN:
-        best = int(lengths.argmax())
-        run_at, run, run_value = pos + int(starts[best]), int(lengths[best]), int(values[best])
-    counts, first_unused = _codes(raw) if width == 0 else ((4 * seen, 0, 0, 0), -1)
-    odd = _odd(raw, width, mask)
-    return PayloadObservation(
-        seen, counts, pos + first_unused if first_unused >= 0 else -1, run_at if run else -1, run, run_value,
-        pos + int(starts[-1]) if seen else pos, int(values[-1]) if seen else -1, _digest(raw, pos, width),
-        odd.size, pos + int(odd[0]) * width if odd.size else -1,
-    )  # fmt: skip
+
+    seen: int
+    counts: tuple[int, int, int, int]
+    first_unused: int
+    run_at: int
+    run: int
+    run_value: int
+    last: int
+    last_value: int
+    digest: int
+    non_finite: int
+    first_non_finite: int
 
 
-def _codes(raw: NDArray[np.uint8]) -> tuple[tuple[int, int, int, int], int]:
-    codes = raw[:, None] >> np.array([6, 4, 2, 0], dtype=np.uint8) & 3
-    zero, one, two, three = (int(count) for count in np.bincount(codes.reshape(-1), minlength=4))
-    unused = (codes == 3).any(axis=1)
-    return (zero, one, two, three), int(unused.argmax()) if three else -1
+#: Scales are sorted by their octaves where a tensor has so many: fewer say nothing, and a file may have many such tensors.
+GROUPS_FROM: Final = 64
+#: Scales are sorted into so many octaves: by the exponent of a float16.
+OCTAVES: Final = 32
 
 
-def _runs(raw: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
-    """Where each run begins, how long it is, and of which value."""
-    starts = np.flatnonzero(np.concatenate([[True], raw[1:] != raw[:-1]])) if raw.size else np.empty(0, dtype=np.int64)
-    lengths = np.diff(np.append(starts, raw.size))
-    return starts, lengths, raw[starts]
+class Groups(NamedTuple):
+    """What is in a stretch of a payload with a scale for each group; -1 is nowhere.
+
+    `odd` counts codes 3 where two bits are a code, and bytes that no packer writes where digits are; `first_odd` is a byte
+    of the payload. The other places are numbers of groups. Of scales, which only whole groups have, `infinite` counts those
+    that are infinite or NaN, `negative` finite ones below 0, `lost` zeros in groups with weights that are not 0. `largest`
+    has the bits of the largest magnitude that is finite, 0 where there is none. `octaves` counts finite scales that are not
+    0 by the exponent of a float16, those of float32 likewise, with what is out of range at either end; it is empty where
+    that was not asked for.
+    """
+
+    odd: int
+    first_odd: int
+    scales: int
+    infinite: int
+    first_infinite: int
+    negative: int
+    first_negative: int
+    lost: int
+    first_lost: int
+    largest: int
+    first_largest: int
+    octaves: tuple[int, ...]
 
 
-def _odd(raw: NDArray[np.uint8], width: int, mask: int) -> NDArray[np.int64]:
-    """The floats that are infinite or no number."""
-    if width < 2:
-        return np.empty(0, dtype=np.int64)
-    words = raw[: raw.size // width * width].view(f"<u{width}").astype(np.uint64)
-    return np.flatnonzero(words & np.uint64(mask) == mask)
+# --- tail ------------------------------------------------------------------------------------------------------------
+# , writes and classifies the tail: the 32 bytes after a payload, of which four are the scale.
+#
+# The scale is a float32 in the byte order of the file, at any address. The other 28 bytes mean nothing (clause 6.1): what
+# they hold tells something about who wrote the file, and never that it is wrong.
+
+#: What the 28 bytes after the scale hold: nothing but zeros, seven more copies of the scale, or anything else.
+TailKind = Literal["zero", "replicated", "stale"]
+
+#: The first magnitude that rounds to infinity: halfway between the largest float32 and the next that there would be.
+_FLOAT32_END = (2 - 2**-24) * 2.0**127
+
+_FLOAT32: Final = {"little": "<f4", "big": ">f4"}
 
 
-def _digest(raw: NDArray[np.uint8], pos: int, width: int) -> int:
-    """A fingerprint: the sum over all blocks of what their sums and their places are mixed to, modulo 2^64."""
-    whole = raw.size // BLOCK
-    total = 0
-    for number in range(whole):
-        words = raw[number * BLOCK : (number + 1) * BLOCK].view("<u8").reshape(-1, 4)
-        place = pos // BLOCK + number + 1
-        sums = _sums_of_codes(words) if width == 0 else [int(lane) for lane in words.sum(axis=0, dtype=np.uint64)]
-        total += _mix(sum(a * b for a, b in zip(sums, _FACTORS, strict=True)) + place * _GOLDEN)
-    rest = raw[whole * BLOCK :].tobytes()
-    first = (pos // BLOCK + whole) * (BLOCK // 8) + 1
-    for number in range(0, len(rest), 8):
-        word = int.from_bytes(rest[number : number + 8], "little")
-        total += _mix(word + (first + number // 8) * _GOLDEN)
-    return total % _END
+def classify(tail: Any) -> TailKind:
+    """What the 28 bytes after the scale are; bits are compared, so that byte order does not matter.
+
+    A tail of zeros throughout is `zero`. No answer makes a tail invalid: `stale` is what most published files have.
+
+    :param tail: 32 bytes, anything with the buffer protocol
+    :raises ValueError: for another number of bytes
+    """
+    data = bytes_of_tail(tail)
+    if not any(data[SCALE_BYTES:]):
+        return "zero"
+    return "replicated" if data == data[:SCALE_BYTES] * (TAIL_BYTES // SCALE_BYTES) else "stale"
 
 
-def _sums_of_codes(words: NDArray[np.uint64]) -> list[int]:
-    """How many codes of each lane have their low bit set, then their high bit; two counts to a number."""
-    lanes = np.ascontiguousarray(words.T).view(np.uint8)
-    lows, highs = ([int(np.unpackbits(lane & np.uint8(bits)).sum()) for lane in lanes] for bits in (0x55, 0xAA))
-    return [a | b << 32 for counts in (lows, highs) for a, b in (counts[:2], counts[2:])]
+def read_tail(data: Any, tail: Tail, byte_order: ByteOrder = "little") -> np.float32:
+    """The scale that a tail of 32 bytes holds, whatever its value (clause 6.1).
+
+    :raises ValueError: for another number of bytes, and where a tail that repeats the scale holds two different ones
+    """
+    import numpy as np
+
+    raw = bytes_of_tail(data)
+    first = raw[:SCALE_BYTES]
+    for number in range(1, tail.copies):
+        if (other := raw[SCALE_BYTES * number : SCALE_BYTES * (number + 1)]) != first:
+            raise ValueError(f"{tail} repeats the scale, but copy {number} is {other.hex()} and copy 0 {first.hex()}")
+    scale: np.float32 = np.frombuffer(first, dtype=_FLOAT32[byte_order]).astype(np.float32)[0]
+    return scale
 
 
-def _mix(number: int) -> int:
-    number %= _END
-    number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 % _END
-    number = (number ^ number >> 27) * 0x94D049BB133111EB % _END
-    return number ^ number >> 31
+def write_tail(scale: float | np.float32, tail: Tail, byte_order: ByteOrder = "little") -> bytes:
+    """The 32 bytes after the payload; what is not the scale is zero (clause 6.1).
+
+    :raises ValueError: for a finite scale beyond what a float32 holds
+    """
+    import numpy as np
+
+    word = np.array([float32_scale(scale)]).astype(_FLOAT32[byte_order]).tobytes()
+    return (word * tail.copies).ljust(TAIL_BYTES, b"\0")
+
+
+def one_scale(scale: Any) -> Any:
+    """A number, or the only element of an array.
+
+    :raises ValueError: for an array of another number of elements
+    """
+    import numpy as np
+
+    numbers = np.asarray(scale)
+    if numbers.shape not in {(), (1,)}:
+        raise ValueError(f"a tensor has one scale, not an array of shape {numbers.shape}")
+    return numbers.reshape(())[()]
+
+
+def float32_scale(scale: float | np.float32) -> np.float32:
+    """A scale as float32, rounded; infinities and every bit of a NaN are kept.
+
+    :raises ValueError: for a finite scale beyond what a float32 holds
+    """
+    import numpy as np
+
+    value = float(scale)
+    if isfinite(value) and abs(value) >= _FLOAT32_END:
+        raise ValueError(f"the scale {value} is beyond what a float32 holds")
+    rounded: np.float32 = np.array([scale], dtype=np.float32)[0]
+    return rounded
+
+
+def bytes_of_tail(data: Any) -> bytes:
+    """A tail as bytes, once its size is known to be right."""
+    view = memoryview(data)
+    if view.nbytes != TAIL_BYTES:
+        raise ValueError(f"a tail has {TAIL_BYTES} bytes; there are {view.nbytes:,}")
+    return view.tobytes()

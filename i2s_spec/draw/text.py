@@ -1,19 +1,27 @@
 """This module converts values to text: escaped untrusted text, numbers, sizes, faults.
 
->>> print(visible("\\x1b]52;c;...\\x07"))
-'\\x1b]52;c;...\\x07'
+>>> print(visible("\x1b]52;c;...\x07"))
+'\x1b]52;c;...\x07'
 >>> size_words(1_187_801_280), count_words(2_412_820_480)
 ('1.11 GiB', '2.41 B')
+
+    >>> for row in rows(b"GGUF\x03", 0x1e, 8): print(f"{row.address:04x}  {row.hex}  |{row.ascii}|")
+    0018                    47 47  |      GG|
+    0020  55 46 03                 |UF.     |
 """
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from html import escape
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from i2s_spec._version import __version__
 from i2s_spec.errors import FormatError, counted, quote
 
 #: Characters that Python calls printable although they are invisible: they could hide text.
@@ -158,3 +166,87 @@ def _strict(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_strict(item) for item in value]
     return value
+
+
+# --- made by ---------------------------------------------------------------------------------------------------------
+# What made a page: the program, its version, when, and by which command.
+
+#: Characters of a command that are shown.
+COMMAND = 400
+
+#: Seconds up to the year 5138.
+_SECONDS = re.compile(r"[0-9]{1,11}")
+
+
+def made_at() -> datetime:
+    """The current time, or that of the environment variable `SOURCE_DATE_EPOCH`, so that equal input gives equal pages."""
+    given = os.environ.get("SOURCE_DATE_EPOCH", "")
+    return datetime.fromtimestamp(int(given), UTC) if _SECONDS.fullmatch(given) else datetime.now(UTC)
+
+
+def made_by(command: str = "") -> str:
+    """The sentence as HTML; the command is escaped, and left out if it is empty.
+
+    :param command: the command as it was typed
+    """
+    when = made_at().strftime("%Y-%m-%d %H:%M UTC")
+    by = f": <code>{escape(visible(command, COMMAND, bare=True))}</code>" if command else ""
+    return f"made by i2s-spec {escape(__version__)}, {when}{by}"
+
+
+# --- hexdump ---------------------------------------------------------------------------------------------------------
+# Draws bytes as rows of hex and ASCII in which a byte is always in the column of its address.
+#
+# Rows begin at multiples of their width; columns of other bytes stay empty, so that the rows of neighboring fields are
+# aligned.
+
+
+class HexRow(NamedTuple):
+    """One row: the address of its first column, hex and ASCII of full width, and which columns are filled."""
+
+    address: int
+    hex: str
+    ascii: str
+    first: int
+    last: int
+
+
+def rows(data: bytes, start: int, width: int = 16) -> Iterator[HexRow]:
+    """The rows of bytes from `start` on.
+
+    :param width: bytes in a row
+    """
+    stop = start + len(data)
+    for address in range(start // width * width, stop if data else 0, width):
+        first, last = max(start - address, 0), min(stop - address, width)
+        part = data[address + first - start : address + last - start]
+        before, after = first, width - last
+        shown = "   " * before + part.hex(" ") + "   " * after
+        yield HexRow(address, shown, " " * before + ascii_of(part) + " " * after, first, last)
+
+
+def ruler(width: int = 16) -> HexRow:
+    """The row that heads a dump: the last digit of the address of each column."""
+    digits = [f"{i:x}"[-1] for i in range(width)]
+    return HexRow(0, "  ".join(digits).rjust(3 * width - 1), "".join(digits), 0, width)
+
+
+def blank(width: int = 16) -> HexRow:
+    """A row in which no byte is shown."""
+    return HexRow(0, " " * (3 * width - 1), " " * width, 0, 0)
+
+
+def ascii_of(data: bytes) -> str:
+    """Bytes as ASCII; a byte that is not printable ASCII is a dot."""
+    return "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in data)
+
+
+def digits_for(size: int) -> int:
+    """The number of hex digits for addresses of a file of this size: at least four, always even."""
+    return max(4, (len(f"{size:x}") + 1) // 2 * 2)
+
+
+def hexdump(data: bytes, start: int = 0, width: int = 16) -> str:
+    """A whole hex dump as text: addresses, hex, ASCII; for messages, pages and examples."""
+    digits = digits_for(start + len(data))
+    return "\n".join(f"{row.address:0{digits}x}  {row.hex}  |{row.ascii}|" for row in rows(data, start, width))

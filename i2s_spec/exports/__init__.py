@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from i2s_spec.exports import c_header, hexpat, json_form, ksy, registry_form
+from i2s_spec.exports import c_header, imhex, json_form, kaitai
+from i2s_spec.exports import json_form as registry_form
 
 #: The forms that `export` can write: name -> (file name, the function that makes its text).
 FORMS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
     "json": ("i2s.json", json_form.text),
-    "ksy": ("gguf_i2s.ksy", ksy.text),
-    "hexpat": ("gguf_i2s.hexpat", hexpat.text),
+    "ksy": ("gguf_i2s.ksy", kaitai.text),
+    "hexpat": ("gguf_i2s.hexpat", imhex.text),
     "c": ("i2s.h", c_header.text),
     "registry": ("type_numbers.json", registry_form.json_text),
     "registry-tsv": ("type_numbers.tsv", registry_form.tsv_text),

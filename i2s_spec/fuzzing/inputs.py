@@ -13,15 +13,15 @@ from functools import cache
 from random import Random
 from typing import Final, NamedTuple
 
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.new import new
 from i2s_spec.errors import quote
-from i2s_spec.gguf.regular_file import read_regular
+from i2s_spec.gguf.source import read_regular
 from i2s_spec.schema import limits
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.types import BY_NAME, ValueType
 from i2s_spec.testing.malformed import malformed
-from i2s_spec.testing.mutator.data import laid_out
-from i2s_spec.testing.mutator.mutate import crossover, edits, mutation
+from i2s_spec.testing.mutations import laid_out
+from i2s_spec.testing.mutator import crossover, edits, mutation
 from i2s_spec.testing.sample import Draft, i2s_bytes, key_value, tensor_info
 
 #: Larger files are no help in finding what is wrong with a reader, and slow.

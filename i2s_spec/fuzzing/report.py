@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from i2s_spec._version import tool
 from i2s_spec.errors import counted, quote
-from i2s_spec.fuzzing.campaign import Campaign
-from i2s_spec.fuzzing.settings import CampaignFind
-from i2s_spec.fuzzing.verdict import MEANING, Kind
+from i2s_spec.fuzzing.campaign import Campaign, CampaignFind
+from i2s_spec.fuzzing.expectations import MEANING, Kind
 
 SCHEMA_VERSION: Final = 1
 

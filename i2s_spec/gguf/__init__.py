@@ -12,5 +12,5 @@
     atomic_file    a file that appears whole or not at all; unfinished what an interrupted run left
     writer         a file from keys and tensors, streamed
 
-The scanner, `_scanner`, is the Cython twin of `i2s_spec.schema.gguf.parse`.
+The scanner, `_scanner`, is the Cython twin of `i2s_spec.schema.container.parse`.
 """

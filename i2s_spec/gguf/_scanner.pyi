@@ -2,7 +2,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from i2s_spec.errors import FormatError, Span
-from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.faults import ByteOrder
 
 class KeyValue:
     index: int

@@ -13,10 +13,9 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from i2s_spec.errors import quote
-from i2s_spec.gguf.ranges import chunks
-from i2s_spec.gguf.source import CHUNK, Source
-from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.gguf.source import CHUNK, Source, chunks
 from i2s_spec.schema.dialect import CODES_PER_BYTE
+from i2s_spec.schema.faults import ByteOrder
 from i2s_spec.schema.types import (
     SMALLEST_VALUE,
     TAIL_BYTES,
@@ -28,8 +27,8 @@ from i2s_spec.schema.types import (
 )
 
 if TYPE_CHECKING:
-    from i2s_spec.gguf.header_index import KeyValue
-    from i2s_spec.gguf.tensors_read import Tensor
+    from i2s_spec.gguf.header import KeyValue
+    from i2s_spec.gguf.tensor import Tensor
 
 
 def swapped_record(record: bytes, order: ByteOrder) -> bytes:

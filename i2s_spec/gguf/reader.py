@@ -23,12 +23,11 @@ from itertools import islice
 from typing import Any, TypeVar, cast
 
 from i2s_spec.errors import FormatError, Span, TrustedText, counted
-from i2s_spec.gguf.header_index import HeaderIndex, KeyValue
-from i2s_spec.gguf.metadata import Metadata
+from i2s_spec.gguf.header import HeaderIndex, KeyValue, Metadata
 from i2s_spec.gguf.source import FetchingSource, Origin, Source, source_of
-from i2s_spec.gguf.tensors_read import Tensor, Tensors
+from i2s_spec.gguf.tensor import Tensor, Tensors
 from i2s_spec.schema import faults
-from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.faults import ByteOrder
 
 __all__ = ["File", "KeyValue", "Metadata", "Tensor", "Tensors", "open", "takes_file"]
 
@@ -87,7 +86,7 @@ class File:
         self.index = HeaderIndex(source)
         self.fault: FormatError | None = self.index.fault
         if self.fault is not None and self.fault.code not in faults.NO_INPUT:
-            from i2s_spec.gguf.text_decoded import text_decoded
+            from i2s_spec.gguf.strings import text_decoded
 
             self.fault = text_decoded(source) or self.fault
         self.byte_order: ByteOrder = self.index.byte_order
@@ -145,7 +144,7 @@ class File:
             self.close()
 
     def __repr__(self) -> str:
-        from i2s_spec.display import line
+        from i2s_spec.errors import line
 
         stopped = "" if self.fault is None else f", stopped by {self.fault.code}"
         parts = f"{counted(self.index.keys, 'key')}, {counted(self.index.tensors, 'tensor')}{stopped}"
@@ -153,7 +152,7 @@ class File:
 
     def _repr_html_(self) -> str:
         """The file for a notebook: what it is, and the first tensors; nothing of the data section is read."""
-        from i2s_spec.display import ROWS, table
+        from i2s_spec.errors import ROWS, table
 
         facts: list[tuple[str, Any]] = [
             ("size", counted(self.size, "byte")),

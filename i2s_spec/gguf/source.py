@@ -3,21 +3,27 @@
 A `Source` has a size that was fixed when it was opened and serves exact ranges of it. A file is never mapped unless the
 caller says that it is trusted: a map of a file that shrinks kills the process, a bounded read gives an error. Nothing
 but regular files is opened; a FIFO or a device would block or never end.
+
+>>> len(huge_pages(3)) >= 3
+True
 """
 
 from __future__ import annotations
 
+import errno
 import io
 import mmap
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from threading import Lock
-from typing import Any, BinaryIO, Protocol, cast, runtime_checkable
+from typing import Any, BinaryIO, Final, Protocol, cast, runtime_checkable
 
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, file_error, quote
 from i2s_spec.schema import faults
+
+__all__ = ["BufferSource", "FileSource", "MapSource", "Source", "StreamSource", "source_of"]
 
 #: Anything with the buffer protocol; Python names it only from 3.12 on.
 Buffer = Any
@@ -294,7 +300,7 @@ def source_of(origin: Origin, trusted: bool = False) -> Source:
     :raises MissingExtra: for an address, where the extra [remote] is not installed
     """
     if is_address(origin):
-        from i2s_spec.remote.open_remote import open_remote
+        from i2s_spec.remote.open import open_remote
 
         found = open_remote(origin)
         return FileSource(found, origin) if isinstance(found, str) else found
@@ -387,4 +393,144 @@ def _shrank(at: int, size: int) -> FormatError:
     return FormatError(faults.CHANGED, Span(at, size), reason=reason)
 
 
-__all__ = ["BufferSource", "FileSource", "MapSource", "Source", "StreamSource", "source_of"]
+# --- regular file ----------------------------------------------------------------------------------------------------
+# Opens files that are read whole: regular ones, of a bounded size, which are more than holes.
+
+
+def open_regular(path: str | os.PathLike[str], most: int | None = None) -> BinaryIO:
+    """A regular file, to be read; nothing else is opened: a FIFO would wait for its writer, a device may never end.
+
+    :param most: bytes that it may have
+    :raises OSError: where it cannot be opened, is not a regular file, or is larger; with the name
+    """
+    name = os.fspath(path)
+    fd = os.open(path, FLAGS)
+    try:
+        status = os.fstat(fd)
+        kind = kind_of(status)
+        if kind is not None:
+            raise OSError(errno.EINVAL, f"it is {kind}, and no file", name)
+        if most is not None and status.st_size > most:
+            raise OSError(errno.EFBIG, f"it has {counted(status.st_size, 'byte')}, and {most:,} at most are read", name)
+        return os.fdopen(fd, "rb")
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
+    """All bytes of a regular file.
+
+    :raises OSError: as `open_regular` does
+    """
+    with open_regular(path, most) as file:
+        data = file.read(min(most, max(os.fstat(file.fileno()).st_size, 1 << 16)))  # `read` takes that much memory
+    if data is None:  # some files of /proc are called regular, and wait
+        raise OSError(errno.EAGAIN, "it has nothing to read now", os.fspath(path))
+    return data
+
+
+#: A file is read whole unless more than so many bytes of it lie in holes, and more than so many times what was written.
+MOST_UNWRITTEN, UNWRITTEN_SHARE = 1 << 34, 64
+
+
+def require_written(source: Source) -> None:
+    """Refuse to read a file whole that consists of holes: a few bytes on the disk can stand for any number.
+
+    :raises ValueError: for such a file
+    """
+    number = getattr(getattr(source, "origin", source), "fileno", None)  # a file with edits has that of the original
+    written = getattr(os.fstat(number()), "st_blocks", None) if number is not None else None
+    if written is None or source.size - 512 * written <= max(MOST_UNWRITTEN, UNWRITTEN_SHARE * 512 * written):
+        return
+    raise ValueError(
+        f"only {512 * written:,} of {counted(source.size, 'byte')} were ever written; the file is not read whole"
+    )
+
+
+# --- ranges ----------------------------------------------------------------------------------------------------------
+# Ranges of a source: one in parts, many by few reads, of a server no more than a sample may cost.
+
+#: Bytes between two ranges that are read with them.
+NEAR = 1 << 12
+
+
+def affordable(source: Source, ranges: Sequence[tuple[int, int]]) -> Sequence[int]:
+    """Numbers of the ranges that may be read of these, which lie apart: all; of a server that gives one range at a time as
+    many as a sample may cost, the first, the last and some between them, evenly spread. Those are fetched.
+
+    :raises FormatError: where they cannot be had
+    """
+    if not ranges or not isinstance(source, FetchingSource):
+        return range(len(ranges))
+    more = source.far_ranges(ranges)
+    if more is None or 2 + more >= len(ranges):
+        return range(len(ranges))
+    chosen = [number * (len(ranges) - 1) // (1 + more) for number in range(2 + more)]
+    source.prefetch(ranges[number] for number in chosen)
+    return chosen
+
+
+def chunks(source: Source, start: int, stop: int, size: int = CHUNK) -> Iterator[bytes]:
+    """The bytes from `start` to `stop`, at most `size` at a time."""
+    while start < stop:
+        data = source.read(start, min(size, stop - start))
+        yield data
+        start += len(data)
+
+
+def read_spans(source: Source, spans: Sequence[tuple[int, int]]) -> list[bytes]:
+    """The bytes of each (start, size), which the source holds, by few reads: of what lies together, in parts of a MiB."""
+    data = [b""] * len(spans)
+    near: list[int] = []
+    first = end = 0
+
+    def take() -> None:
+        held = source.read(first, end - first)
+        for i in near:
+            start, size = spans[i]
+            data[i] = held[start - first : start - first + size]
+
+    for i in sorted(range(len(spans)), key=spans.__getitem__):
+        start, size = spans[i]
+        if near and (start > end + NEAR or start + size - first > CHUNK):
+            take()
+            near = []
+        if not near:
+            first = end = start
+        near.append(i)
+        end = max(end, start + size)
+    if near:
+        take()
+    return data
+
+
+# --- huge pages ------------------------------------------------------------------------------------------------------
+# Zeroed memory that lies in huge pages, where the system has any.
+#
+# Being given a small page takes longer than filling it, and addresses in many small pages take long to look up.
+
+#: Bytes of a huge page.
+HUGE_PAGE: Final = 2 << 20
+
+
+def huge_pages(size: int) -> mmap.mmap:
+    """At least so many zeros, whole huge pages of them where they begin at one, which newer kernels see to.
+
+    :raises MemoryError: where there are not so many
+    """
+    # Shared memory, which is the default, has pages of its own kind.
+    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    try:
+        memory = mmap.mmap(-1, -(-size // HUGE_PAGE) * HUGE_PAGE, **private)
+    except OSError as error:
+        raise MemoryError(f"there is no memory for {counted(size, 'byte')}") from error
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
+
+
+def zeros(size: int) -> mmap.mmap | bytearray:
+    """At least so many zeros, in huge pages where there are enough of them."""
+    return bytearray(size) if size < HUGE_PAGE // 4 else huge_pages(size)

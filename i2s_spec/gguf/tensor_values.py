@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from i2s_spec.schema import types
-from i2s_spec.schema.checks import order_prefix
+from i2s_spec.schema.faults import order_prefix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from i2s_spec.codec.trits import Trits
+    from i2s_spec.codec.encoding import Trits
     from i2s_spec.errors import Span
     from i2s_spec.gguf.source import Source
-    from i2s_spec.schema.checks import ByteOrder
     from i2s_spec.schema.dialect import Dialect
+    from i2s_spec.schema.faults import ByteOrder
 
 
 def plain_values(
@@ -34,7 +34,7 @@ def plain_values(
     )
     array = np.frombuffer(data, dtype=prefix + dtype)
     if kind == "BF16":
-        from i2s_spec.codec.weights import from_bfloat16
+        from i2s_spec.codec.shape import from_bfloat16
 
         array = from_bfloat16(array)
     array = array.reshape(shape)
@@ -47,14 +47,14 @@ def dequantized(
     unused_code: Literal["reject", "zero"], threads: int,
 ) -> NDArray[np.float32]:  # fmt: skip
     """The weights of a tensor of I2_S, or of a type with a scale for each group."""
-    from i2s_spec.codec.blocks import block_native
+    from i2s_spec.codec import blocks_native
     from i2s_spec.codec.native import dequantize
-    from i2s_spec.schema.block_layout import GROUP_LAYOUTS
+    from i2s_spec.schema.blocks import GROUP_LAYOUTS
 
     if kind == "I2_S":
         return dequantize(data, shape, dialect, byte_order=byte_order, unused_code=unused_code, threads=threads)
     answer: Literal["reject", "zero"] | None = unused_code if GROUP_LAYOUTS[kind].fourth == "reserved" else None
-    return block_native.dequantize(data, shape, kind, byte_order=byte_order, unused_code=answer, threads=threads)
+    return blocks_native.dequantize(data, shape, kind, byte_order=byte_order, unused_code=answer, threads=threads)
 
 
 def trits_of(
@@ -65,13 +65,12 @@ def trits_of(
 
     :raises ValueError: for a type that holds no trits, and for a shape that it cannot have
     """
-    from i2s_spec.codec.form import Form
-    from i2s_spec.codec.trits import Trits
+    from i2s_spec.codec.encoding import Form, Trits
 
     form = Form(kind, shape, dialect, byte_order)
     if form.has_scales_apart:
-        from i2s_spec.codec.blocks.apart_windows import fetching
-        from i2s_spec.schema.block_layout import block_layout
+        from i2s_spec.codec.blocks_native import fetching
+        from i2s_spec.schema.blocks import block_layout
 
         layout = block_layout(kind)
         fetch = fetching(layout, form.rows, form.cols, lambda at, size: source.read(start + at, size))

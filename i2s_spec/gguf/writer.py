@@ -26,14 +26,13 @@ from typing import Any, Final
 
 from i2s_spec.errors import FormatError, Span, counted, quote
 from i2s_spec.gguf import _scanner
+from i2s_spec.gguf import encode as tensors
+from i2s_spec.gguf import encode as values
 from i2s_spec.gguf.atomic_file import OutputFile, Target, refuse_taken, write_all
-from i2s_spec.gguf.encoding import encode_tensor as tensors
-from i2s_spec.gguf.encoding import encode_value as values
-from i2s_spec.gguf.encoding.encode_tensor import Planned
-from i2s_spec.gguf.encoding.encode_value import Kind
+from i2s_spec.gguf.encode import Kind, Planned
 from i2s_spec.gguf.source import CHUNK, Buffer, BufferSource
-from i2s_spec.schema import checks, limits
-from i2s_spec.schema.checks import MAGIC, ByteOrder
+from i2s_spec.schema import faults, limits
+from i2s_spec.schema.faults import MAGIC, ByteOrder
 from i2s_spec.schema.types import READINGS, TensorType, ValueType, common_reading, padded, reading
 
 #: Called with the bytes written so far and the bytes of the whole file.
@@ -76,7 +75,7 @@ class Writer:
             raise ValueError("version 2 is little-endian; big-endian files are version 3")
         self.version = version
         self.byte_order: ByteOrder = byte_order
-        self._prefix = checks.order_prefix(byte_order)
+        self._prefix = faults.order_prefix(byte_order)
         self._force = force
         self._progress = progress
         self._records: dict[bytes, bytes] = {}
@@ -238,7 +237,7 @@ class Writer:
 
     def _align(self, kind: ValueType, value: int) -> None:
         try:
-            checks.alignment(kind, value, Span(0, 0, ""))
+            faults.alignment(kind, value, Span(0, 0, ""))
         except FormatError as error:
             raise ValueError(error.message) from None
         if value % 8:
@@ -278,11 +277,11 @@ class Writer:
 
     def _infos_end(self) -> int:
         infos = sum(len(t.name) + 24 + 8 * len(t.ne) for t in self._tensors.values())
-        return checks.HEADER_BYTES + sum(map(len, self._stored())) + infos
+        return faults.HEADER_BYTES + sum(map(len, self._stored())) + infos
 
     def _data_start(self) -> int:
         """Where the tensors begin; without tensors nothing is aligned, and the file ends with its last key-value."""
-        return checks.data_start(self._infos_end(), self.alignment) if self._tensors else self._infos_end()
+        return faults.data_start(self._infos_end(), self.alignment) if self._tensors else self._infos_end()
 
     def _write(self, write: Callable[[Buffer], None], size: int) -> None:
         done = reported = 0

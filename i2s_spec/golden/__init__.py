@@ -19,14 +19,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from i2s_spec.golden.modes.compare import compare as compare
-    from i2s_spec.golden.records.record import record as record
-    from i2s_spec.golden.replay.result import Comparison as Comparison
+    from i2s_spec.golden.comparison import compare as compare
+    from i2s_spec.golden.recording import record as record
+    from i2s_spec.golden.result import Comparison as Comparison
 
 _HOMES = {
-    "record": "i2s_spec.golden.records.record",
-    "compare": "i2s_spec.golden.modes.compare",
-    "Comparison": "i2s_spec.golden.replay.result",
+    "record": "i2s_spec.golden.recording",
+    "compare": "i2s_spec.golden.comparison",
+    "Comparison": "i2s_spec.golden.result",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605

@@ -7,19 +7,19 @@ checked: what does not fit (a type that nobody knows, data after the end of the 
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from i2s_spec.draw.text import json_string
 from i2s_spec.errors import FormatError
-from i2s_spec.gguf.ranges import affordable
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
-from i2s_spec.gguf.source import FetchingSource
-from i2s_spec.inspect.value_preview import beginning
-from i2s_spec.schema.checks import order_prefix
-from i2s_spec.schema.types import RETIRED, ValueType
+from i2s_spec.gguf.source import FetchingSource, affordable
+from i2s_spec.schema import limits, types
+from i2s_spec.schema.faults import order_prefix
+from i2s_spec.schema.types import RETIRED, VALUE_FORMATS, ValueType, padded
 
 SCHEMA_VERSION: Final = 1
 
@@ -215,3 +215,230 @@ def _totals(file: File) -> dict[str, Any]:
         bits = total["bytes"] is not None and total["elements"]
         total["bits_per_element"] = round(8 * total["bytes"] / total["elements"], 4) if bits else None
     return {"by_type": by_type, **whole}
+
+
+# --- value preview ---------------------------------------------------------------------------------------------------
+# The beginnings of metadata values: enough to show, whatever their size, and no more bytes than that.
+
+#: No more than this is read of any one value unless all of it is asked for.
+WINDOW: Final = 1 << 16
+
+
+class Beginning(NamedTuple):
+    """The start of a value. Strings are bytes; `whole` says whether there is nothing more."""
+
+    value: Any
+    whole: bool
+
+
+def beginning(file: File, entry: KeyValue, limit: int | None) -> Beginning:
+    """The value of a key-value, or its start.
+
+    :param limit: elements of an array; None for the whole value
+    :returns: numbers and booleans as they are, a string as bytes (its first 64 KiB), an array as a list of such values
+    """
+    start, stop = entry.value_span[:2]
+    length = stop - start
+    data = file.source.read(start, length if limit is None else min(length, WINDOW))
+    prefix = order_prefix(file.byte_order)
+    if entry.type == ValueType.STRING:
+        return Beginning(data, len(data) == length)
+    if entry.type != ValueType.ARRAY:
+        return Beginning(_number(entry.type, data, 0, prefix), True)
+    items, end = _items(data, 0, entry.element, entry.count, limit, prefix)
+    return Beginning(items, end is not None)
+
+
+def _number(kind: int, data: bytes, at: int, prefix: str) -> int | float | bool:
+    value: int | float = struct.unpack_from(prefix + VALUE_FORMATS[kind], data, at)[0]
+    return value != 0 if kind == ValueType.BOOL else value
+
+
+def _items(data: bytes, at: int, kind: int, count: int, limit: int | None, prefix: str) -> tuple[list[Any], int | None]:
+    """The elements that lie in `data`, and where they end; None where not all were met.
+
+    Depth is bounded by the scanner, which has accepted the file.
+    """
+    items: list[Any] = []
+    most = count if limit is None else min(count, limit)
+    for _ in range(most):
+        try:
+            if kind == ValueType.STRING:
+                (length,) = struct.unpack_from(prefix + "Q", data, at)
+                if at + 8 + length > len(data):
+                    return items, None
+                items.append(data[at + 8 : at + 8 + length])
+                at += 8 + length
+            elif kind == ValueType.ARRAY:
+                inner, inner_count = struct.unpack_from(prefix + "IQ", data, at)
+                values, end = _items(data, at + 12, inner, inner_count, limit, prefix)
+                items.append(values)
+                if end is None:
+                    return items, None
+                at = end
+            else:
+                items.append(_number(kind, data, at, prefix))
+                at += struct.calcsize(VALUE_FORMATS[kind])
+        except (struct.error, KeyError):  # the window ends here, or the file has changed
+            return items, None
+    return items, at if most == count else None
+
+
+# --- placement -------------------------------------------------------------------------------------------------------
+# Where the table puts a tensor, the room that it has there, and what sizes there can be.
+
+#: Numbers that I2_S had before its release; BF16 and a retired type today.
+LEGACY_I2_S = frozenset({30, 31})
+
+#: As many placements are objects as well: most models have fewer tensors.
+MOST_OBJECTS = 4096
+
+#: Sizes of tensors of one shape, type and extent that are remembered at once.
+ALIKE = 1024
+
+
+class Placement(NamedTuple):
+    """Where the table puts one tensor, relative to the data section.
+
+    `size` is None where it cannot be told: an unknown type, a wrong shape, a row that is not whole blocks.
+    """
+
+    offset: int
+    row: int
+    number: int
+    size: int | None
+
+    @property
+    def end(self) -> int:
+        return self.offset + (self.size or 0)
+
+
+class Placements:
+    """Placements in an order, kept as numbers: a header of a hundred thousand tensors must not become as many objects."""
+
+    def __init__(self) -> None:
+        self._offsets, self._rows, self._numbers = array("Q"), array("Q"), array("q")
+        self._sizes: list[int | None] = []  # those of tensors that are alike are one object
+        self._made: list[Placement] | None = None  # of few: many rules look at all of them
+
+    def append(self, offset: int, row: int, number: int, size: int | None) -> None:
+        self._made = None
+        self._offsets.append(offset)
+        self._rows.append(row)
+        self._numbers.append(number)
+        self._sizes.append(size)
+
+    def by_row(self) -> Placements:
+        """The same in the order of the tensor table, in which they mostly are already."""
+        count, rows = len(self), self._rows
+        if all(map(int.__le__, rows, islice(rows, 1, None))):
+            return self
+        found = Placements()
+        for place in sorted(range(count), key=rows.__getitem__):
+            found.append(*self[place])
+        return found
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def __getitem__(self, place: int) -> Placement:
+        return Placement(self._offsets[place], self._rows[place], self._numbers[place], self._sizes[place])
+
+    def __iter__(self) -> Iterator[Placement]:
+        made = map(Placement, self._offsets, self._rows, self._numbers, self._sizes)
+        if len(self) > MOST_OBJECTS:
+            return made
+        if self._made is None:
+            self._made = list(made)
+        return iter(self._made)
+
+    @property
+    def end(self) -> int:
+        """Where the tensor that reaches furthest ends."""
+        return max((offset + (size or 0) for offset, size in self.sizes()), default=0)
+
+    def end_at(self, place: int, step: int) -> bool:
+        """Whether the tensor that reaches furthest, or the padding after it, ends at a place, or there is no tensor.
+
+        They are in the order of the offsets.
+        """
+        if not self._offsets:
+            return True
+        first, end = self._offsets[0], self.end
+        return place in (end, first + padded(end - first, step))
+
+    def sizes(self) -> Iterator[tuple[int, int | None]]:
+        """The offset and the size of each, which need no object for each."""
+        return zip(self._offsets, self._sizes, strict=True)
+
+    def extents(self, data_size: int) -> Iterator[Extent]:
+        """The extent of each, where they are in the order of the offsets; the last one ends with the data section."""
+        placements = iter(self)
+        placement = next(placements, None)
+        while placement is not None:
+            after = next(placements, None)
+            stop = data_size if after is None else after.offset
+            yield Extent(placement, stop - placement.offset, after)
+            placement = after
+
+
+class Extent(NamedTuple):
+    """The bytes from a tensor's first one to where the next tensor begins, or the data end if there is no next."""
+
+    placement: Placement
+    allotted_bytes: int
+    next: Placement | None
+
+
+def placements_of(file: File, data_size: int) -> Placements:
+    """Every tensor in the order of the offsets; empty where the header does not say where the data section is.
+
+    :param data_size: bytes between the start of the data section and the end of the file
+    """
+    index = file.index
+    placements = Placements()
+    if file.data_start is None or index.tensors != index.tensor_count:
+        return placements
+    alignment = file.alignment or limits.DEFAULT_ALIGNMENT
+    offsets = array("Q", (index.tensor(i).offset for i in range(index.tensors)))
+    rows = sorted(range(index.tensors), key=offsets.__getitem__)
+    sizes: dict[tuple[tuple[int, ...], int, int], int | None] = {}  # many tensors are alike: they need one number
+    tensor, before = index.tensor, None
+    known: tuple[tuple[int, ...], int, int] = (), 0, 0  # what the last one was like
+    for i, after in zip(rows, chain(islice(rows, 1, None), (None,)), strict=False):
+        info = tensor(i)
+        number, offset = info.type, offsets[i]
+        like = info.ne, number, (data_size if after is None else offsets[after]) - offset
+        if like != known:
+            if like not in sizes:
+                if len(sizes) == ALIKE:
+                    sizes.clear()
+                sizes[like] = size_of(*like, alignment, file.tensors.common_type(number))
+            known, before = like, sizes[like]
+        placements.append(offset, i, number, before)
+    return placements
+
+
+def size_of(
+    ne: tuple[int, ...], number: int, room: int, alignment: int, common: types.TensorType | None = None
+) -> int | None:
+    """Bytes of a tensor by its type; None where shape and type do not say it.
+
+    :param room: bytes to the next tensor, by which old numbers of I2_S are told from what they mean today
+    :param common: what most tensors of the file mean by the number, where it means several types
+    """
+    if not sound_shape(ne):
+        return None
+    if (
+        number in LEGACY_I2_S
+        and prod(ne) >= 128
+        and padded(types.I2_S.nbytes(ne), alignment) == padded(room, alignment)
+    ):
+        return types.I2_S.nbytes(ne)
+    kind = types.reading(number, ne, room, alignment, common)
+    return kind.nbytes(ne) if kind is not None and ne[0] % kind.block == 0 else None
+
+
+def sound_shape(ne: tuple[int, ...]) -> bool:
+    """One to four dimensions, each at least 1, with a product that fits a signed 64-bit integer."""
+    return 0 < len(ne) <= limits.MAX_DIMENSIONS and min(ne) > 0 and prod(ne) < limits.INT64_END

@@ -7,30 +7,29 @@ be read; a fault that a rule meets while it reads (a file that shrinks meanwhile
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, nullcontext, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from i2s_spec.errors import FormatError, Span, TrustedText
+from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import Origin, Source, is_address, source_of
-from i2s_spec.inspect.survey.reading import Reading
+from i2s_spec.gguf.source import FetchingSource, Origin, Source, is_address, source_of
+from i2s_spec.inspect.survey import Reading
 from i2s_spec.linter.analysis.conditions import layers_read
-from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.collection import Collection
+from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.options import Options, defaults, options_of, path_of
-from i2s_spec.linter.report_data import Remote, Report, Sample
-from i2s_spec.linter.rule import Rule, Weights, When, every_file, finding_of
+from i2s_spec.linter.report_data import Bug, Remote, Report, Sample, Suppressed
+from i2s_spec.linter.rule import Excerpt, Finding, Rule, Severity, Weights, When, every_file, finding_of
 from i2s_spec.linter.rules import REGISTRY
-from i2s_spec.linter.selection.profile import profile_named
+from i2s_spec.linter.selection import profile_named
 from i2s_spec.schema import faults
 from i2s_spec.schema import limits as bounds
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from i2s_spec.linter.reference.weights import ReferenceWeights
+    from i2s_spec.compare.known_weights import ReferenceWeights
 
 
 def lint(
@@ -102,7 +101,7 @@ def open_reference(options: Options) -> AbstractContextManager[ReferenceWeights 
     """
     if options.reference is None:
         return nullcontext()
-    from i2s_spec.linter.reference.weights import ReferenceWeights
+    from i2s_spec.compare.known_weights import ReferenceWeights
 
     return ReferenceWeights(options.reference)
 
@@ -162,8 +161,6 @@ class _Run:
         found = self._collection.findings
         fetched = self._reading.mode != "full"  # no request is made for bytes that would only be shown
         if found:
-            from i2s_spec.linter.excerpt import excerpt_of
-
             found[:] = [each._replace(excerpt=excerpt_of(source, each.span, fetched=fetched)) for each in found]
 
     def _begin(self, subject: Subject) -> bool:
@@ -209,7 +206,7 @@ class _Run:
     def _ahead(self, subject: Subject) -> None:
         """Compute the evidence of the layout while other threads read the payloads, if a rule will need it."""
         if subject.surveying is not None and any(rule.when is layers_read for rule in reversed(self._rules)):
-            from i2s_spec.linter.analysis.weight_layout import layout_ahead
+            from i2s_spec.linter.analysis.layout import layout_ahead
 
             with suppress(Exception):  # the rule meets the fault again and reports it
                 layout_ahead(subject)
@@ -284,3 +281,93 @@ def _in_order(codes: tuple[str, ...]) -> tuple[Rule, ...]:
 def _asked(codes: tuple[str, ...], fetched: bool) -> int:
     """How many of them are checked for a file."""
     return sum(_is_asked(rule, fetched) for rule in _in_order(codes))
+
+
+# --- collection ------------------------------------------------------------------------------------------------------
+# Collects the findings of one run as a `Report`: those of active rules, bounded in number.
+
+
+class Collection:
+    """Collects findings.
+
+    :param levels: the severity of each active rule in this run, by code
+    :param reasons: codes whose findings are counted and not listed, each with the reason
+    """
+
+    def __init__(self, levels: Mapping[str, Severity], reasons: Mapping[str, str]) -> None:
+        self.levels = levels
+        self.findings: list[Finding] = []
+        self.bugs: list[Bug] = []
+        self._reasons = reasons
+        self._most_per_rule = bounds.FINDINGS_PER_RULE
+        self._counts: dict[str, int] = {}
+        self._suppressed: dict[str, int] = {}
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Add findings of active rules, with the severities of this run."""
+        for finding in findings:
+            level = self.levels.get(finding.code)
+            if level is None:
+                continue
+            if finding.code in self._reasons:
+                self._suppressed[finding.code] = self._suppressed.get(finding.code, 0) + 1
+                continue
+            count = self._counts[finding.code] = self._counts.get(finding.code, 0) + 1
+            if count <= self._most_per_rule:
+                made = finding.rule
+                if made.severity is not level:
+                    finding = finding._replace(rule=made._replace(severity=level))  # noqa: PLW2901
+                self.findings.append(finding)
+
+    def bug(self, where: str, error: Exception) -> None:
+        """Add an internal error.
+
+        :raises Exception: the same exception, if I2S_DEBUG is set
+        """
+        if os.environ.get("I2S_DEBUG"):
+            raise error
+        self.bugs.append(Bug(where, f"{type(error).__name__}: {quote(str(error), bare=True)}"))
+
+    def report(self, path: str, **more: Any) -> Report:
+        """The report.
+
+        :param more: further fields of `Report`
+        """
+        return Report(
+            path,
+            tuple(sorted(self.findings, key=lambda f: (f.span.start, f.span.stop, f.code))),
+            {code: n - self._most_per_rule for code, n in self._counts.items() if n > self._most_per_rule},
+            suppressed=tuple(Suppressed(code, n, self._reasons[code]) for code, n in sorted(self._suppressed.items())),
+            bugs=tuple(self.bugs),
+            **more,
+        )
+
+
+# --- excerpt ---------------------------------------------------------------------------------------------------------
+# The excerpt of a finding: the bytes of its span, in rows of a hex dump.
+
+#: Bytes in a row of a dump; excerpts begin and end at multiples of it.
+ROW = 16
+
+#: Most rows of an excerpt.
+ROWS = 3
+
+
+def excerpt_of(source: Source, span: Span, *, fetched: bool = False) -> Excerpt | None:
+    """The rows of sixteen bytes that contain the span, at most three; for an empty span at the file's end, the row before.
+
+    None if there is no byte to show, as for a finding about the whole file, or if the file can no longer be read.
+
+    :param fetched: whether to show only bytes that were fetched already, for a file on a server
+    """
+    if span.stop == 0:
+        return None
+    start = min(span.start, max(source.size - 1, 0)) // ROW * ROW
+    stop = min(max(span.stop, span.start + 1), start + ROW * ROWS)
+    stop = min((stop + ROW - 1) // ROW * ROW, source.size)
+    if stop <= start or (fetched and isinstance(source, FetchingSource) and not source.holds(start, stop)):
+        return None
+    try:
+        return Excerpt(start, source.read(start, stop - start))
+    except FormatError:
+        return None

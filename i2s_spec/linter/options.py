@@ -1,8 +1,8 @@
 """The options of `lint`: each is declared once, as a field of `Options` or of `RunOptions`.
 
 A declaration gives the option of the command line (`i2s_spec.cli.lint_options`), the key of `i2s.toml`
-(`i2s_spec.linter.config_keys`), the field of the dataclass, and its part of the key under which a run over many files
-keeps its results (`i2s_spec.linter.cluster.options_key`). `Options` says how one file is linted, and is what the library
+(`i2s_spec.linter.options`), the field of the dataclass, and its part of the key under which a run over many files
+keeps its results (`i2s_spec.linter.cluster.check`). `Options` says how one file is linted, and is what the library
 takes; `RunOptions` says how a run of the command goes.
 
     >>> options = Options(profile="security", ignore=("S1",))
@@ -13,23 +13,23 @@ takes; `RunOptions` says how a run of the command goes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum, auto
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from i2s_spec.errors import counted
-from i2s_spec.gguf.source import Origin
-from i2s_spec.inspect.survey.reading import Mode
+from i2s_spec.errors import SettingError, counted, quote
+from i2s_spec.gguf.source import Origin, read_regular
+from i2s_spec.inspect.survey import Mode
 from i2s_spec.linter.report import FORMATS
 from i2s_spec.linter.rule import Severity
-from i2s_spec.linter.selection.profile import PROFILES, READINGS, reading_of, selected, suppressed_codes
+from i2s_spec.linter.selection import PROFILES, READINGS, Suppression, reading_of, selected, suppressed_codes
 from i2s_spec.schema.limits import NAMED, checked
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.reference import Reference
-    from i2s_spec.linter.selection.suppressions import Suppression
+    from i2s_spec.compare.known_weights import Reference
     from i2s_spec.remote.policy import Policy
 
 
@@ -294,7 +294,7 @@ class Options:
         """The codes whose findings in a file are counted but not listed, each with the reason."""
         if path is None or not self.suppressions:
             return suppressed_codes(self.suppressed)
-        from i2s_spec.linter.selection.suppressions import suppressed_in
+        from i2s_spec.linter.selection import suppressed_in
 
         return suppressed_codes({**self.suppressed, **suppressed_in(path, self.suppressions)})
 
@@ -470,7 +470,7 @@ def options_of(keywords: Mapping[str, Any]) -> Options:
         given[name] = dict(given.get(name) or {})
     reference = given.get("reference")
     if reference is not None:
-        from i2s_spec.linter.reference import Reference
+        from i2s_spec.compare.known_weights import Reference
 
         given["reference"] = reference if isinstance(reference, Reference) else Reference(reference)
     return Options(**given)
@@ -479,3 +479,288 @@ def options_of(keywords: Mapping[str, Any]) -> Options:
 def path_of(origin: Origin) -> str | None:
     """The path of a file, if it is given by its path."""
     return os.fspath(origin) if isinstance(origin, str | os.PathLike) else None
+
+
+# --- config ----------------------------------------------------------------------------------------------------------
+# The linter's configuration: `i2s.toml`, and `[tool.i2s]` of `pyproject.toml`.
+#
+# Both are searched in the current folder and its parents, never beside the checked files, which are not trusted. A key in
+# the nearest `i2s.toml` overrides the same key in the nearest `pyproject.toml` that has the table.
+#
+#     profile = "security"
+#     fail-on = "warning"
+#     ignore = ["P101", { files = "old/*.gguf", codes = ["I"], reason = "kept as a bad example" }]
+#     severity = { M = "warning" }
+#     limits = { tensors = 4096 }
+
+#: Largest configuration file, in bytes.
+LARGEST = 1 << 20
+
+#: With blanks and quotes removed, a `pyproject.toml` with a table for this program contains one of these, or an escape
+#: in a name.
+_MENTIONS = (b"tool.i2s", b"tool]", b"tool=", b"\\u", b"\\U")
+
+
+class Config(NamedTuple):
+    """The contents of configuration files: a value for each key, the suppressions, and where each key was found."""
+
+    values: Mapping[str, Any] = {}
+    suppressions: tuple[Suppression, ...] = ()
+    places: Mapping[str, str] = {}
+
+    #: Whether the files were found by search, not named by the caller.
+    was_found: bool = False
+
+    def settings(self, cls: type, given: Mapping[str, Any], asked: Collection[str]) -> dict[str, Any]:
+        """The values of the options that a class declares, for its constructor.
+
+        What the caller asked for comes first, then what these files hold, then defaults. Of a setting that is a table,
+        entries of the files that the caller does not set anew stay.
+
+        :param given: the value of each option, which is its default unless the caller asked for it
+        :param asked: the names of the options that the caller asked for
+        """
+        values = {}
+        for name, option in declared(cls).items():
+            values[name] = given[name]
+            if option.key is None or option.key not in self.values:
+                continue
+            configured = self.values[option.key]
+            if isinstance(configured, dict):
+                values[name] = {**configured, **given[name]}
+            elif name not in asked:
+                values[name] = tuple(configured) if isinstance(configured, list) else configured
+        return values
+
+    def affecting_findings(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Each file that changes what is found or what fails a run, with the keys that do it."""
+        keys: dict[str, list[str]] = {}
+        for key, place in self.places.items():
+            if key in VERDICT_KEYS:
+                keys.setdefault(shown(place), []).append(key)
+        return tuple((place, tuple(sorted(held))) for place, held in sorted(keys.items()))
+
+    def without_verdict_keys(self) -> Config:
+        """The configuration without the keys that change what is found or what fails a run."""
+        left = {key: value for key, value in self.values.items() if key not in VERDICT_KEYS}
+        return Config(left, (), {key: place for key, place in self.places.items() if key in left}, self.was_found)
+
+
+def found(folder: str = os.curdir, explicit: str | None = None) -> Config:
+    """The configuration for a folder.
+
+    :param explicit: a file to use instead of searching; in a `pyproject.toml`, only its table counts
+    :raises SettingError: if a file cannot be read, or holds an unknown key or a bad value; it names file and key
+    """
+    if explicit is not None:
+        table = _table(explicit)
+        if table is None:
+            raise SettingError(f"{shown(explicit)} has no table [tool.i2s]")
+        return _config([(explicit, table)])
+    tables: list[tuple[str, dict[str, Any]]] = []
+    for name in ("pyproject.toml", "i2s.toml"):
+        for place in _upwards(folder):
+            path = os.path.join(place, name)
+            if os.path.isfile(path) and (table := _table(path)) is not None:
+                tables.append((path, table))
+                break
+    return _config(tables)._replace(was_found=True)
+
+
+def _upwards(folder: str) -> list[str]:
+    place, places = os.path.abspath(folder), []
+    while place not in places:
+        places.append(place)
+        place = os.path.dirname(place)
+    return places
+
+
+def _table(path: str) -> dict[str, Any] | None:
+    """The settings for this program in a file; None for a `pyproject.toml` without any."""
+    try:
+        data = read_regular(path, LARGEST)
+    except OSError as error:
+        raise SettingError(f"{shown(path)}: {error.strerror or type(error).__name__}") from None
+    ours = os.path.basename(path) != "pyproject.toml"
+    plain = data.translate(None, b" \t\"'")
+    if not ours and not any(mention in plain for mention in _MENTIONS):  # spares most runs the TOML parser
+        return None
+    return parsed(path, data, ours)
+
+
+def _config(tables: list[tuple[str, dict[str, Any]]]) -> Config:
+    """Tables as one configuration; later ones override earlier ones."""
+    if not tables:  # most runs
+        return Config()
+    values: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    suppressions: tuple[Suppression, ...] = ()
+    for path, table in tables:
+        for key, value in table.items():
+            checked_keys(path, key, value)
+            values[key], places[key] = value, path
+            kind = OPTIONS[KEYS[key]].kind
+            if kind is OptionKind.ACCEPTED:
+                suppressions = tuple(suppression(path, item) for item in value if isinstance(item, dict))
+                values[key] = [item for item in value if isinstance(item, str)]
+            elif kind is OptionKind.FILE:
+                values[key] = os.path.relpath(os.path.join(os.path.dirname(path), value))
+    return Config(values, suppressions, places)
+
+
+# --- config keys -----------------------------------------------------------------------------------------------------
+# Checks the tables of configuration files: their keys, which the options declare, and values.
+
+#: Most names in a dotted key: the parser's time grows with their square.
+MOST_NAMES = 64
+
+#: A string on one line: dots in it are not those of a key.
+_QUOTED = re.compile(rb"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'")
+
+#: Keys of a suppression.
+_SUPPRESSION = {"files", "codes", "reason"}
+
+
+def _text(value: Any) -> str | None:
+    return None if isinstance(value, str) and value else "must be a string"
+
+
+def _texts(value: Any) -> str | None:
+    good = isinstance(value, list) and all(isinstance(item, str) and item for item in value)
+    return None if good else "must be a list of strings"
+
+
+def _flag(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "must be true or false"
+
+
+def _count(value: Any, least: int = 1) -> str | None:
+    good = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    return None if good else f"must be a number of at least {least}"
+
+
+def _table_of(wanted: type, words: str, value: Any) -> str | None:
+    good = isinstance(value, dict) and all(type(item) is wanted for item in value.values())
+    return None if good else f"must be a table of {words}"
+
+
+def _ignored(value: Any) -> str | None:
+    good = isinstance(value, list) and all(isinstance(item, str | dict) for item in value)
+    return None if good else "must be a list of codes and of tables with files, codes and reason"
+
+
+def _wrong(option: Option, value: Any) -> str | None:
+    """What is wrong with the value of an option in a file, if anything."""
+    match option.kind:
+        case OptionKind.CHOICE:
+            good = isinstance(value, str) and value in option.choices
+            return None if good else f"must be one of {', '.join(option.choices)}"
+        case OptionKind.COUNT:
+            return _count(value, option.least)
+        case kind:
+            return _CHECKS[kind](value)
+
+
+#: For the other kinds of options in files, a function that says what is wrong with a value, if anything.
+_CHECKS: Final[Mapping[OptionKind, Callable[[Any], str | None]]] = {
+    OptionKind.FLAG: _flag,
+    OptionKind.TEXT: _text,
+    OptionKind.FILE: _text,
+    OptionKind.WORDS: _texts,
+    OptionKind.ACCEPTED: _ignored,
+    OptionKind.LEVELS: partial(_table_of, str, "severities by code"),
+    OptionKind.BOUNDS: partial(_table_of, int, "numbers by name"),
+}
+
+#: Options whose values are tried by making `Options`, which has words for what is wrong with them.
+_TRIED: Final = (OptionKind.WORDS, OptionKind.ACCEPTED, OptionKind.LEVELS, OptionKind.BOUNDS)
+
+
+def keys_of(*classes: type) -> dict[str, str]:
+    """Every key that these classes declare, with the name of the field."""
+    options = [(name, each) for name, each in declared(*classes).items() if each.key is not None]
+    return {str(each.key): name for name, each in sorted(options, key=lambda found: found[1].group.value)}
+
+
+#: The options by their field's name, and their names by the key.
+OPTIONS: Final = declared(Options, RunOptions)
+KEYS: Final = keys_of(Options, RunOptions)
+
+#: Keys that change what is found, or which findings fail a run.
+VERDICT_KEYS: Final = frozenset(key for key, name in KEYS.items() if OPTIONS[name].affects_verdict)
+
+
+def parsed(path: str, data: bytes, ours: bool) -> dict[str, Any] | None:
+    """The settings in the bytes of a file; None where it has no table for this program.
+
+    :param ours: whether the whole file is for this program
+    :raises SettingError: where it is not TOML
+    """
+    if any(line.count(b".") >= MOST_NAMES for line in _QUOTED.sub(b"", data).split(b"\n")):
+        raise SettingError(f"{shown(path)}: a line has a dotted key of more than {MOST_NAMES} names")
+    import tomllib  # few runs have a table
+
+    try:
+        document = tomllib.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or a number with more digits than Python reads
+        raise SettingError(f"{shown(path)}: this is not TOML: {quote(str(error), bare=True)}") from None
+    if ours:
+        return document
+    tool = document.get("tool")
+    table = tool.get("i2s") if isinstance(tool, dict) else None
+    if table is not None and not isinstance(table, dict):
+        raise SettingError(f"{shown(path)}: tool.i2s must be a table")
+    return table
+
+
+def checked_keys(path: str, key: str, value: Any) -> None:
+    """
+    :raises SettingError: for an unknown key or an invalid value
+    """
+    if key not in KEYS:
+        raise SettingError(f"{shown(path)}: unknown key {quote(key)}; there are: {', '.join(KEYS)}")
+    name, option = KEYS[key], OPTIONS[KEYS[key]]
+    wrong = _wrong(option, value)
+    if wrong is not None:
+        raise SettingError(f"{shown(path)}: {key} {wrong}")
+    if option.kind in _TRIED:
+        try:
+            tried: Any = _strings(value) if isinstance(value, list) else value
+            Options(**{name: tried})
+        except ValueError as error:
+            raise SettingError(f"{shown(path)}: {key}: {error}") from None
+
+
+def _strings(values: list[Any]) -> tuple[str, ...]:
+    return tuple(value for value in values if isinstance(value, str))
+
+
+def suppression(path: str, table: dict[str, Any]) -> Suppression:
+    """A table of the key `ignore`.
+
+    :raises SettingError: for an unknown or missing key, or an invalid value
+    """
+    for key in sorted(table.keys() | _SUPPRESSION):
+        if key not in _SUPPRESSION:
+            raise SettingError(
+                f"{shown(path)}: ignore: unknown key {quote(key)}; there are: {', '.join(sorted(_SUPPRESSION))}"
+            )
+        value = table.get(key)
+        wrong = "is missing" if value is None else _texts(value) if key == "codes" else _text(value)
+        if wrong is None and key == "codes" and not value:
+            wrong = "is empty"
+        if wrong is None and key == "reason" and not str(value).strip():
+            wrong = "must not be empty"
+        if wrong is not None:
+            raise SettingError(f"{shown(path)}: ignore: {key} {wrong}")
+    made = Suppression(table["files"], tuple(table["codes"]), " ".join(table["reason"].split()), os.path.dirname(path))
+    try:
+        Options(suppressions=(made,))
+    except ValueError as error:
+        raise SettingError(f"{shown(path)}: ignore: {error}") from None
+    return made
+
+
+def shown(path: str) -> str:
+    """A path as messages show it: relative to the current folder, and quoted if it is empty."""
+    return quote(os.path.relpath(path), limit=4096, bare=True) if path else quote(path)

@@ -6,14 +6,16 @@ Only plain data leave the process; every text from the file is escaped in them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote as quote_uri
 
 from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_REMOTE, counted, quote
 from i2s_spec.gguf.source import is_address
-from i2s_spec.linter.rule import Finding, Severity
+from i2s_spec.linter.rule import REGISTRY, Finding, Fix, Rule, Severity
 from i2s_spec.schema import faults
 
 #: Characters that an address keeps: all that are printable, without those that no URI has.
@@ -111,13 +113,13 @@ class Report:
         return self.suppressed
 
     def __repr__(self) -> str:
-        from i2s_spec.display import line
+        from i2s_spec.errors import line
 
         return line("Report", self.path, self.words)
 
     def __str__(self) -> str:
         """The report in a line, and its first findings in one each."""
-        from i2s_spec.display import ROWS
+        from i2s_spec.errors import ROWS
 
         lines = [repr(self), *(f"  {finding!r}" for finding in self.findings[:ROWS])]
         left = len(self.findings) + sum(self.elided.values()) - ROWS
@@ -125,7 +127,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """The report for a notebook: the counts, and the first findings."""
-        from i2s_spec.display import table
+        from i2s_spec.errors import table
 
         rows = ((each.code, each.severity.value, each.span, each.message) for each in self.findings)
         total = len(self.findings) + sum(self.elided.values())
@@ -149,7 +151,6 @@ class Report:
 
         :raises ImportError: where pandas is not installed
         """
-        from i2s_spec.linter.data_frames import to_pandas
 
         return to_pandas(self.findings)
 
@@ -161,7 +162,6 @@ class Report:
 
         :raises ImportError: where pyarrow is not installed
         """
-        from i2s_spec.linter.data_frames import to_arrow
 
         return to_arrow(self.findings)
 
@@ -336,3 +336,123 @@ class Totals:
         files = [{"file": place, "sets": list(keys)} for place, keys in self.configuration]
         sampled = {"sampled": self._sampled} if self._sampled else {}
         return {**self._counts, **sampled, **({"configuration": files} if files else {})}
+
+
+# --- data frames -----------------------------------------------------------------------------------------------------
+# Converts findings to tables of pandas and pyarrow, if these are installed.
+
+#: The text columns, and the columns of byte positions, in their order.
+COLUMNS: Final = ("code", "slug", "severity", "message", "start", "stop", "path", "clause", "fix")
+NUMBERS: Final = ("start", "stop")
+
+
+def columns(findings: Sequence[Finding]) -> dict[str, list[Any]]:
+    """The findings by column; text from the file is escaped."""
+    rows = [
+        (
+            each.code, each.rule.slug, each.severity.value, each.message, each.span.start, each.span.stop,
+            quote(each.span.path, bare=True), each.rule.clause, each.rule.fix.value,
+        )
+        for each in findings
+    ]  # fmt: skip
+    return {name: [row[i] for row in rows] for i, name in enumerate(COLUMNS)}
+
+
+def to_pandas(findings: Sequence[Finding]) -> Any:
+    """A DataFrame: texts are objects, `start` and `stop` int64, even if there are no findings.
+
+    :raises ImportError: where pandas is not installed
+    """
+    frame = _required("pandas").DataFrame(columns(findings), columns=list(COLUMNS))
+    return frame.astype(dict.fromkeys(NUMBERS, "int64"))
+
+
+def to_arrow(findings: Sequence[Finding]) -> Any:
+    """A table: texts are strings, `start` and `stop` int64, even if there are no findings.
+
+    :raises ImportError: where pyarrow is not installed
+    """
+    arrow = _required("pyarrow")
+    kinds = [(name, arrow.int64() if name in NUMBERS else arrow.string()) for name in COLUMNS]
+    return arrow.table(columns(findings), schema=arrow.schema(kinds))
+
+
+def _required(library: str) -> Any:
+    try:
+        return import_module(library)
+    except ImportError as error:
+        raise ImportError(f"the table needs {library}: pip install {library}") from error
+
+
+# --- next step -------------------------------------------------------------------------------------------------------
+# The next step after findings: which of them `i2s fix` repairs, with which option, and what to type.
+
+#: Characters of a value that needs no quotes on a command line.
+_PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-")
+#: Characters that the escaped form of a path changes, so that it cannot be used on a command line.
+_ESCAPED: Final = frozenset({"\\", "\x7f", *map(chr, range(32))})
+
+
+class RepairStep(NamedTuple):
+    """A command that shows how findings can be repaired, without changing anything, and how many of them."""
+
+    command: str
+    findings: int
+
+
+def repair_option(rule: Rule) -> str | None:
+    """The option of `i2s fix` that the repair of a rule needs; empty if it needs none, None if there is no repair."""
+    if rule.fix is Fix.NONE:
+        return None
+    return rule.fix_with or ("" if rule.fix is Fix.SAFE else "--unsafe")
+
+
+def repair_words(code: str) -> str:
+    """The note after a finding: `repairable`, `repairable with --unsafe`; empty if there is no repair."""
+    rule = REGISTRY.get(code)
+    option = None if rule is None else repair_option(rule)
+    return "" if option is None else f"repairable with {option}" if option else "repairable"
+
+
+def repair_step(counts: Iterable[tuple[str, int]], path: str = "FILE") -> RepairStep | None:
+    """What to type to repair findings; None if none of them has a repair.
+
+    Repairs without an option come first, then those with the option that the first finding with a repair needs.
+
+    :param counts: codes of rules, each with the number of findings, the worst first
+    :param path: one word for a shell
+    """
+    by_option: dict[str, int] = {}
+    for code, count in counts:
+        rule = REGISTRY.get(code)
+        option = None if rule is None else repair_option(rule)
+        if option is not None:
+            by_option[option] = by_option.get(option, 0) + count
+    if not by_option:
+        return None
+    option = "" if "" in by_option else next(iter(by_option))
+    return RepairStep(f"i2s fix {path}{' ' if option else ''}{option} --dry-run", by_option[option])
+
+
+def other_command(code: str, got: Any, path: str = "FILE") -> str:
+    """The command that repairs a finding that `i2s fix` does not repair; empty if its rule declares none.
+
+    :param got: the value that the finding reports, such as the name of a dialect
+    :param path: one word for a shell
+    """
+    rule = REGISTRY.get(code)
+    return rule.command.format(path=path, got=got) if rule is not None and _is_plain(str(got)) else ""
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a word has no characters that a shell interprets."""
+    return bool(text) and _PLAIN.issuperset(text)
+
+
+def on_command_line(path: str) -> str:
+    """An escaped path (`errors.quote`, bare) as one word for a shell; FILE if escaping changed the path."""
+    if not path or not _ESCAPED.isdisjoint(path):
+        return "FILE"
+    if _is_plain(path) and not path.startswith("-"):
+        return path
+    return shlex.quote("./" + path if path.startswith("-") else path)

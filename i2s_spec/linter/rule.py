@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from i2s_spec.errors import Fault, FormatError, Span, render
 
-#: A function that examines a `linter.analysis.subject.Subject` and yields findings.
+#: A function that examines a `linter.analysis.context.Subject` and yields findings.
 Check = Callable[[Any], Iterable["Finding"]]
 #: A function that says whether rules apply to a subject; the first line of its docstring says the same to users.
 When = Callable[[Any], bool]
@@ -221,7 +221,7 @@ class Finding(NamedTuple):
 
     def _repr_html_(self) -> str:
         """The finding for a notebook, with the text of its rule."""
-        from i2s_spec.display import table
+        from i2s_spec.errors import table
 
         facts = [("message", self.message), ("bytes", self.span), ("clause", self.rule.clause)]
         facts += [(name.lower(), words) for name, words in self.rule.sections.items() if name != "Example"]

@@ -13,19 +13,18 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from i2s_spec.compare.known_weights import Reference
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, counted, quote
-from i2s_spec.linter.config import Config, found
 from i2s_spec.linter.engine import open_reference
-from i2s_spec.linter.options import Options, RunOptions
-from i2s_spec.linter.reference import Reference
+from i2s_spec.linter.options import Config, Options, RunOptions, found
 from i2s_spec.linter.report import details_of, kind
 from i2s_spec.linter.report_data import FileReport, Totals
-from i2s_spec.linter.selection.suppressions import used
+from i2s_spec.linter.selection import used
 from i2s_spec.remote.policy import current
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.reference.weights import ReferenceWeights
-    from i2s_spec.linter.selection.baseline import Baseline
+    from i2s_spec.compare.known_weights import ReferenceWeights
+    from i2s_spec.linter.baseline import Baseline
 
 
 class WrongCallError(ValueError):
@@ -152,7 +151,7 @@ def _baseline(how: RunOptions, options: Options) -> Baseline | None:
         if how.write_baseline:
             raise WrongCallError("--write-baseline needs --baseline FILE, the file to write")
         return None
-    from i2s_spec.linter.selection.baseline import Baseline  # few runs have one
+    from i2s_spec.linter.baseline import Baseline  # few runs have one
 
     if how.write_baseline and not os.path.lexists(how.baseline):
         return Baseline(how.baseline, options.levels)

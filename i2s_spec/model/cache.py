@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.errors import SettingError, counted
-from i2s_spec.gguf.huge_pages import HUGE_PAGE, zeros
+from i2s_spec.gguf.source import HUGE_PAGE, zeros
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from i2s_spec.model.numeric_profile import NumericProfile
-    from i2s_spec.schema.architectures.sizes import Hyperparameters
+    from i2s_spec.model.numerics import NumericProfile
+    from i2s_spec.schema.architectures import Hyperparameters
 
 #: Tokens for which memory is allocated at first.
 FIRST_CAPACITY: Final = 64

@@ -20,24 +20,21 @@ import numpy as np
 
 from i2s_spec.errors import SettingError, counted
 from i2s_spec.model.cache import Cache, cache_for
-from i2s_spec.model.graph.graph import Graph, Node
-from i2s_spec.model.graph.taps import taps_of, values_by_sequence, wanted
-from i2s_spec.model.graph_runner import GraphRunner
-from i2s_spec.model.inputs import token_ids
-from i2s_spec.model.numeric_profile import NumericProfile, numeric_profile
-from i2s_spec.model.outputs import Result, joined
+from i2s_spec.model.graph import PER_SEQUENCE_OPS, TOKENS, Graph, Node, taps_of, unlisted, values_by_sequence, wanted
+from i2s_spec.model.numerics import NumericProfile, numeric_profile
+from i2s_spec.model.reference import operations as executor
 from i2s_spec.model.reference.operations import operations_of
+from i2s_spec.model.reference.run import Run, recording_tap, sequences_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from i2s_spec.gguf.reader import File
-    from i2s_spec.model.graph.activation import ActivationRule
-    from i2s_spec.model.graph.architectures import GraphSettings
+    from i2s_spec.model.architectures import ActivationRule, GraphSettings
+    from i2s_spec.model.reference.embedding_table import EmbeddingTable
     from i2s_spec.model.reference.operations import Operations
     from i2s_spec.model.weights import ModelWeights
-    from i2s_spec.schema.architectures.architecture import Architecture
-    from i2s_spec.schema.architectures.sizes import Hyperparameters
+    from i2s_spec.schema.architectures import Architecture, Hyperparameters
 
 #: Tokens of a prompt that are computed together; more need more memory, and give the same result.
 TOGETHER: Final = 256
@@ -283,7 +280,7 @@ class Model:
         return frozenset() if taps == () else wanted(taps, self.tap_names())
 
     def __repr__(self) -> str:
-        from i2s_spec.display import line
+        from i2s_spec.errors import line
 
         layers = counted(self.graph.layers, "layer")
         words = f"{self.architecture.name}, {layers}, {self.weights.dialect}, {self.numerics.name}"
@@ -298,3 +295,157 @@ class Model:
 
     def __exit__(self, *exc: object) -> None:
         self.file.__exit__(*exc)
+
+
+# --- graph runner ----------------------------------------------------------------------------------------------------
+# Runs a graph on sequences with caches: the whole graph, a part of it, or one operation.
+
+
+@dataclass(frozen=True)
+class GraphRunner:
+    """A graph with everything that its operations need.
+
+    :param substitutes: other operations for some values, by name
+    :param tables: embedding tables and heads that have been read
+    """
+
+    graph: Graph
+    weights: ModelWeights
+    operations: Operations
+    substitutes: Mapping[str, Operations]
+    tables: dict[str, EmbeddingTable] = field(default_factory=dict)
+
+    def whole(
+        self,
+        ids: list[NDArray[np.int64]],
+        caches: Sequence[Cache],
+        taps: frozenset[str],
+        rows: NDArray[np.int64] | None = None,
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The result of the graph for each sequence, and the taps; the tokens are added to the caches.
+
+        :param ids: the token ids of each sequence
+        :param rows: the rows for which logits are needed; None for all
+        """
+        found: dict[str, Any] = {}
+        run = self._run([len(part) for part in ids], caches, taps, found, rows)
+        given = {TOKENS: np.concatenate(ids)}
+        values = None if taps or self.substitutes else self.operations.whole(self.graph, given, run)
+        if values is None:
+            values = executor.execute(self.graph, given, run, self.operations, self.substitutes)
+        (value,) = values.values()
+        for part, cache in zip(ids, caches, strict=True):
+            cache.commit(part.tolist())
+        if isinstance(value, list) or len(ids) == 1:
+            return value if isinstance(value, list) else [value], found
+        return np.split(value, np.cumsum([len(part) for part in ids])[:-1]), found
+
+    def part(
+        self, part: Graph, given: Mapping[str, Any], cache: Cache, taps: frozenset[str], past: int = 0
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The results of a part of the graph for one sequence, and the taps.
+
+        :param given: all inputs of the part, by name
+        :param past: position of the first row
+        """
+        (first, *_) = given.values()
+        found: dict[str, Any] = {}
+        run = self._run([len(first)], [cache], taps, found, past=past)
+        return executor.execute(part, given, run, self.operations, self.substitutes), found
+
+    def node(self, node: Node, inputs: list[Any], cache: Cache, past: int = 0) -> dict[str, Any]:
+        """The value of one operation for one sequence, and the integers inside BitLinear, by name.
+
+        :param inputs: each in the shape of its tap
+        """
+        per_sequence = [name in self.graph.by_name and self.graph[name].op in PER_SEQUENCE_OPS for name in node.inputs]
+        values = [[value] if listed else value for value, listed in zip(inputs, per_sequence, strict=True)]
+        tokens = values[0][0].shape[1] if node.op in ("soft_max", "weighted_values") else len(values[0])
+        found: dict[str, Any] = {}
+        run = self._run([tokens], [cache], None, found, past=past)
+        value = executor.evaluate(node, values, run, self.operations)
+        return {node.name: unlisted(value, node.op), **found}
+
+    def _run(
+        self,
+        counts: list[int],
+        caches: Sequence[Cache],
+        taps: frozenset[str] | None,
+        found: dict[str, Any],
+        rows: NDArray[np.int64] | None = None,
+        past: int | None = None,
+    ) -> Run:
+        sequences = sequences_of(counts, caches, past)
+        return Run(self.weights, sequences, recording_tap(found, taps), rows, self.graph.layers, tables=self.tables)
+
+
+# --- inputs ----------------------------------------------------------------------------------------------------------
+# Checks the input tokens of a model.
+
+
+def token_ids(tokens: Sequence[int] | NDArray[Any], cache: Cache, vocab: int, context: int) -> NDArray[np.int64]:
+    """The ids of one sequence as an array.
+
+    :param cache: the cache, which must have room for them
+    :param vocab: the size of the vocabulary
+    :param context: the length of the model's context
+    :raises SettingError: for an empty sequence, ids that are not in the vocabulary, and more tokens than the cache holds
+    :raises TypeError: for numbers that are not integers
+    """
+    array = np.asarray(tokens)
+    if array.ndim != 1:
+        raise SettingError(f"tokens must be one sequence of ids, not an array of shape {list(array.shape)}")
+    if not array.size:
+        raise SettingError("the prompt is empty; there must be at least one token")
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"tokens must be integers, not {array.dtype}")
+    wrong = (array < 0) | (array >= vocab)
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise SettingError(f"token {at} is {array[at]:,}; the ids of this model are 0 to {vocab - 1:,}")
+    if cache.used + array.size > cache.length:
+        before = f" after {cache.used:,} in the cache" if cache.used else ""
+        what = "the model's context" if cache.length == context else "the cache"
+        raise SettingError(f"{counted(array.size, 'token')}{before} are too many; {what} holds {cache.length:,}")
+    return array.astype(np.int64)
+
+
+# --- outputs ---------------------------------------------------------------------------------------------------------
+# The result of a forward pass.
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """The results of a forward pass.
+
+    :param logits: float32 [T, vocab], or [1, vocab] if only the last row was requested; None for embedding models
+    :param embedding: float32 [D], of length 1; only for embedding models
+    :param taps: the requested values, by name
+    :param cache: keys and values of all tokens so far
+    """
+
+    # A caller knows which of the two a model gives: with `Any` it need not check for None.
+    logits: NDArray[np.float32] | Any
+    embedding: NDArray[np.float32] | Any
+    taps: Mapping[str, Any]
+    cache: Cache
+
+    def __repr__(self) -> str:
+        what, value = ("embedding", self.embedding) if self.logits is None else ("logits", self.logits)
+        return f"<Result: {what} {list(value.shape)}, {counted(len(self.taps), 'tap')}, {counted(self.cache.used, 'token')}>"
+
+
+def logits_of(result: Result) -> NDArray[np.float32]:
+    """The logits of a language model.
+
+    :raises SettingError: for an embedding model, which has none
+    """
+    if result.logits is None:
+        raise SettingError("an embedding model has no logits")
+    logits: NDArray[np.float32] = result.logits
+    return logits
+
+
+def joined(parts: list[Any]) -> Any:
+    """Join values that were computed in parts."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -11,23 +11,20 @@ from collections.abc import Callable, Mapping
 from math import isfinite, prod
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from i2s_spec.deprecation import renamed_keyword
-from i2s_spec.errors import Fault, FormatError, SettingError, counted, quote
-from i2s_spec.gguf.regular_file import require_written
+from i2s_spec.errors import Fault, FormatError, SettingError, counted, quote, renamed_keyword
+from i2s_spec.gguf.source import require_written
 from i2s_spec.schema import dialect as dialects
 from i2s_spec.schema import faults
-from i2s_spec.schema.architectures.keys import ARCHITECTURE_UNKNOWN, KEY_MISSING, KEY_TYPE, KEY_VALUE
-from i2s_spec.schema.checks import order_prefix
+from i2s_spec.schema.faults import order_prefix
+from i2s_spec.schema.keys import ARCHITECTURE_UNKNOWN, KEY_MISSING, KEY_TYPE, KEY_VALUE
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File, Tensor
     from i2s_spec.gguf.source import Origin
     from i2s_spec.model.forward import Model
-    from i2s_spec.model.graph.graph import Graph
-    from i2s_spec.model.numeric_profile import NumericProfile
-    from i2s_spec.schema.architectures.architecture import Architecture
-    from i2s_spec.schema.architectures.rotation import Rotation
-    from i2s_spec.schema.architectures.sizes import Hyperparameters
+    from i2s_spec.model.graph import Graph
+    from i2s_spec.model.numerics import NumericProfile
+    from i2s_spec.schema.architectures import Architecture, Hyperparameters, Rotation
     from i2s_spec.schema.dialect import Dialect
 
 #: Errors that `force` does not override: faults that stop the reader, and an unknown architecture or sizes.
@@ -69,7 +66,7 @@ def load_model(
     """
     from i2s_spec.gguf.reader import File
     from i2s_spec.gguf.reader import open as open_file
-    from i2s_spec.model.numeric_profile import numeric_profile
+    from i2s_spec.model.numerics import numeric_profile
 
     chosen = numeric_profile(numerics)
     read_as = dialects.parse(dialect)
@@ -95,7 +92,7 @@ def refusal(file: File) -> str | None:
 
     :raises FormatError: if the file changed
     """
-    from i2s_spec.model.numeric_profile import numeric_profile
+    from i2s_spec.model.numerics import numeric_profile
 
     try:
         require_written(file.source)
@@ -120,7 +117,7 @@ def refuse_broken(file: File, *, select: tuple[str, ...] = (), payload: Literal[
     """
     from i2s_spec.linter.engine import lint
     from i2s_spec.linter.rule import Severity
-    from i2s_spec.linter.rules.container.type_numbers import groups_of_128  # these are read correctly here
+    from i2s_spec.linter.rules.tensor_infos import groups_of_128  # these are read correctly here
 
     for finding in lint(file.source, select=select, payload=payload).findings:
         if finding.severity is Severity.ERROR and finding.code != groups_of_128.code:
@@ -141,12 +138,11 @@ def _model(
     pooling: str | None,
     force: bool,
 ) -> Model:
+    from i2s_spec.model.architectures import GraphSettings, graph_of, resolve_activation
     from i2s_spec.model.forward import Model
-    from i2s_spec.model.graph.activation import resolve_activation
-    from i2s_spec.model.graph.architectures import GraphSettings, graph_of
-    from i2s_spec.model.reference.activation_quant import require_groups
+    from i2s_spec.model.reference.bitlinear import require_groups
     from i2s_spec.model.weights import ModelWeights
-    from i2s_spec.schema.architectures.hyperparameters import architecture_of, hyperparameters
+    from i2s_spec.schema.architectures import architecture_of, hyperparameters
 
     architecture = architecture_of(file.metadata, file.tensors)
     embedding = file.tensors.get("token_embd.weight")
@@ -183,7 +179,7 @@ def _model(
 
 def _rotation(file: File) -> Rotation | None:
     """The rotation that the keys declare, if it matches the tensors."""
-    from i2s_spec.schema.architectures.rotation import RotationError, declared
+    from i2s_spec.schema.architectures import RotationError, declared
 
     try:
         rotation = declared(file.metadata)
@@ -249,9 +245,9 @@ def _require(file: File, architecture: Architecture, h: Hyperparameters, graph: 
 
     :param scales: whether a scale that is NaN or infinite is refused
     """
-    from i2s_spec.linter.rules.architecture.tensor_inventory import embedding_rows, tensor_missing, tensor_shape
+    from i2s_spec.linter.rules.inventory import embedding_rows, tensor_missing, tensor_shape
     from i2s_spec.model.weights import TYPES
-    from i2s_spec.schema.architectures.architecture import placed
+    from i2s_spec.schema.architectures import placed
 
     for node in graph:
         for name in node.weights:

@@ -23,18 +23,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import numpy as np
 
 from i2s_spec.codec import kernels, native
-from i2s_spec.codec.payload import UnusedCode
+from i2s_spec.codec.reference import UnusedCode
 from i2s_spec.codec.shape import matrix, octets
 from i2s_spec.errors import quote
-from i2s_spec.model.numeric_profile import NumericProfile, numeric_profile
-from i2s_spec.model.reference import activation_quant, grouped_linear, matmul
+from i2s_spec.model.numerics import NumericProfile, numeric_profile
+from i2s_spec.model.reference import bitlinear as activation_quant
 from i2s_spec.model.reference import bitlinear as definition
-from i2s_spec.model.reference.activation_quant import Quantized
-from i2s_spec.model.reference.kernel_bugs import KERNEL_BUGS
+from i2s_spec.model.reference import linear, matmul
+from i2s_spec.model.reference.bitlinear import Quantized
+from i2s_spec.model.reference.ggml_math import KERNEL_BUGS
 from i2s_spec.model.reference.linear import Projections
 from i2s_spec.model.weights import Ternary
-from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Dialect
+from i2s_spec.schema.faults import ByteOrder
 from i2s_spec.schema.types import TAIL_BYTES
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def bitlinear(
         return Projections(profile, threads).products(x, floats)
     quantized = activation_quant.quantize(x, rule)
     wide = quantized._replace(codes=_padded(quantized.codes))
-    y, _ = grouped_linear.quantized_linear(wide, rule, found.whole(), threads)
+    y, _ = linear.quantized_linear(wide, rule, found.whole(), threads)
     return y
 
 

@@ -13,9 +13,8 @@ from typing import Any
 
 from i2s_spec.errors import FormatError, MissingExtra, Span, TrustedText, counted, quote
 from i2s_spec.remote.addresses import BucketAddress
-from i2s_spec.remote.connections import over_budget
+from i2s_spec.remote.http_source import Range, RangeSource, Usage, over_budget
 from i2s_spec.remote.policy import current
-from i2s_spec.remote.range_source import Range, RangeSource, Usage
 from i2s_spec.schema import faults
 
 #: The fields of an object's description that identify its version.

@@ -8,15 +8,291 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import re
+import socket
+import threading
+import time
+import unicodedata
+import urllib.request
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from contextlib import contextmanager, suppress
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException, HTTPResponse, IncompleteRead, LineTooLong, parse_headers
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urljoin, urlsplit
+from urllib.request import getproxies_environment
 
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+from i2s_spec._version import __version__
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
-from i2s_spec.remote.multipart import CONTENT_RANGE, boundary_of, read_parts
-from i2s_spec.remote.range_source import FIRST, Range, RangeSource, Usage
-from i2s_spec.remote.transport import CONNECTIONS, Transport, UnreadAnswer, fault_of, misbehaves
+from i2s_spec.remote.policy import Policy, refused, require_public
 from i2s_spec.schema import faults
+
+# --- range source ----------------------------------------------------------------------------------------------------
+# A source whose bytes come in ranges: near ranges are requested together, and results are cached.
+#
+# The reader walks a header in small windows and then reads single ranges. A walk from the start is read ahead: two
+# mebibytes at first (most headers are smaller), then steps of a tenth of what was read, so that little is read beyond the
+# end of the header; a walk from another position uses steps that double. Announced ranges (`expect`) are requested
+# together as soon as the first of them is needed.
+
+#: Bytes from `start` up to `stop`.
+Range = tuple[int, int]
+
+#: Bytes of the first request, the least and the most bytes that are read ahead, and the share that may be read in vain:
+#: a tenth.
+FIRST = 1 << 21
+LEAST_STEP = 7 << 17
+MOST_STEP = 1 << 24
+SHARE = 10
+
+#: Bytes that a read at another position adds.
+BLOCK = 1 << 12
+
+#: After this many of the optional ranges were read, all of them are assumed to be needed.
+AFTER = 5
+
+#: Two ranges with a smaller gap are joined: a request costs more than these bytes.
+NEAR = 1 << 12
+
+#: A larger read is not cached.
+MOST_COPIED = 1 << 23
+
+#: The size of the cache, and the position from which cached bytes may be dropped.
+MOST_STORED = 1 << 26
+HEAD = 1 << 25
+
+
+class Usage(NamedTuple):
+    """The cost of reading a file: requests, and bytes of content."""
+
+    requests: int
+    bytes: int
+
+
+class RangeSource(ABC):
+    """A `Source` over ranges; several threads may read from it, one at a time.
+
+    `version` is the server's name of this version: an ETag, a commit, or None if it gives none. `etag` changes with the
+    content; on a hub, not with every commit. `many_at_once` says whether a request can have many ranges, as far as that
+    is known, and `sample` how many requests a sample makes if it cannot.
+    """
+
+    etag: str | None = None
+    many_at_once = False
+
+    def __init__(self, name: str, size: int, version: str | None, sample: int) -> None:
+        self.name = name
+        self.size = size
+        self.version = version
+        self._sample = sample
+        self._lock = threading.RLock()
+        self._starts: list[int] = []
+        self._pieces: dict[int, bytes] = {}
+        self._order: list[int] = []
+        self._run: Range = (0, 0)
+        self._expected: list[Range] = []
+        self._if_together, self._times = False, 0
+
+    @property
+    def view(self) -> memoryview | None:
+        return None
+
+    @property
+    @abstractmethod
+    def usage(self) -> Usage:
+        """The cost so far."""
+
+    @abstractmethod
+    def fetch(self, ranges: Sequence[Range], optional: Collection[Range] = ()) -> list[bytes]:
+        """The bytes of disjoint ranges, in order.
+
+        :param optional: ranges that are not worth a separate request: such a range may be left out
+        :raises FormatError: if they cannot be read
+        """
+
+    @abstractmethod
+    def fetch_into(self, start: int, buffer: memoryview) -> None:
+        """The same for one range, into a buffer."""
+
+    @abstractmethod
+    def neighbours_missing(self, names: Iterable[str]) -> int | None:
+        """How many files with these names are missing in the same folder; None if that is not known."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def changed(self) -> str | None:
+        """None: every answer is compared with the first one."""
+        return None
+
+    def read(self, start: int, length: int) -> bytes:
+        data = bytearray(self._checked(start, length))
+        self.readinto(start, memoryview(data))
+        return bytes(data)
+
+    def readinto(self, start: int, buffer: memoryview) -> None:
+        stop = start + self._checked(start, buffer.nbytes)
+        with self._lock:
+            missing = self._missing(start, stop)
+            if missing and stop - start > MOST_COPIED:
+                for gap_start, gap_stop in missing:
+                    self.fetch_into(gap_start, buffer[gap_start - start : gap_stop - start])
+                self._run = (start, stop) if start != self._run[1] else (self._run[0], stop)
+            elif missing:
+                self._get(*self._planned(missing))
+            self._copy(start, stop, buffer)
+            self._forget()
+
+    def expect(self, ranges: Iterable[Range], if_together: bool = False) -> None:
+        """Announce ranges that will be read: they are requested together when the first of them is needed.
+
+        :param if_together: the ranges are optional: if each would need a separate request, they are not requested until
+        `AFTER` of them were needed
+        """
+        with self._lock:
+            self._if_together, self._times = if_together, 0
+            self._expected = merged((max(0, a), min(b, self.size)) for a, b in ranges)
+
+    def prefetch(self, ranges: Iterable[Range]) -> None:
+        """Request ranges now, with as few requests as possible.
+
+        :raises FormatError: if they cannot be read
+        """
+        with self._lock:
+            self._get([gap for a, b in ranges for gap in self._missing(max(0, a), min(b, self.size))])
+
+    def holds(self, start: int, stop: int) -> bool:
+        """Whether reading this range needs no request."""
+        with self._lock:
+            return not self._missing(max(0, start), min(stop, self.size))
+
+    def far_ranges(self, ranges: Sequence[Range]) -> int | None:
+        """How many separate ranges a sample may request, besides the first and the last of these, which are fetched.
+
+        None if no limit is needed: a request can have many ranges, or all but one of these are cached.
+
+        :raises FormatError: if they cannot be read
+        """
+        with self._lock:
+            missing = merged((gap for a, b in ranges for gap in self._missing(max(0, a), min(b, self.size))), NEAR)
+            if len(missing) < 2:
+                return None
+            self._get([missing[0], missing[-1]])
+            if self.many_at_once:
+                return None
+            self._expected = []  # each would be a request
+            return max(0, self._sample - self.usage.requests)
+
+    def _checked(self, start: int, length: int) -> int:
+        if start < 0 or length < 0 or start + length > self.size:
+            span = Span(min(max(start, 0), self.size), self.size)
+            raise FormatError(faults.CHANGED, span, reason=TrustedText("a range outside the file was requested"))
+        return length
+
+    # --- the cache ---
+
+    def _keep(self, start: int, data: bytes) -> None:
+        if data and start not in self._pieces:
+            insort(self._starts, start)
+            self._pieces[start] = data
+            self._order.append(start)
+
+    def _missing(self, start: int, stop: int) -> list[Range]:
+        """The parts of a range that are not cached."""
+        gaps = []
+        at = bisect_right(self._starts, start) - 1
+        for piece in self._starts[max(at, 0) :]:
+            if piece >= stop:
+                break
+            if piece > start:
+                gaps.append((start, piece))
+            start = max(start, piece + len(self._pieces[piece]))
+        if start < stop:
+            gaps.append((start, stop))
+        return gaps
+
+    def _copy(self, start: int, stop: int, buffer: memoryview) -> None:
+        at = bisect_right(self._starts, start) - 1
+        for piece in self._starts[max(at, 0) :]:
+            if piece >= stop:
+                break
+            data = self._pieces[piece]
+            a, b = max(start, piece), min(stop, piece + len(data))
+            if a < b:
+                buffer[a - start : b - start] = data[a - piece : b - piece]
+
+    def _forget(self) -> None:
+        """Drop the oldest pieces; the head of the file stays, because rules read it again."""
+        total = sum(map(len, self._pieces.values())) if len(self._pieces) > 1 else 0
+        for start in list(self._order) if total > MOST_STORED else ():
+            if start >= HEAD:
+                total -= len(self._pieces.pop(start))
+                self._starts.remove(start)
+                self._order.remove(start)
+            if total <= MOST_STORED:
+                break
+
+    # --- what to request ---
+
+    def _planned(self, missing: list[Range]) -> tuple[list[Range], list[Range]]:
+        """The ranges to request for missing parts: these, and what is likely to be needed next; then optional ranges
+        that cause no further request."""
+        start, stop = missing[-1]
+        if any(a < stop and start < b for a, b in self._expected):
+            more = [gap for a, b in self._expected for gap in self._missing(a, b)]
+            self._times += 1
+            if self._if_together and self._times < AFTER:
+                return missing, more if self._times == 1 else []
+            self._expected = []
+            return [*missing, *more], []
+        begin, end = self._run
+        if start == 0:
+            ahead = FIRST
+        elif start != end:
+            begin, ahead = start, BLOCK
+        elif begin == 0:
+            ahead = max(LEAST_STEP, start // SHARE)
+        else:
+            ahead = 2 * (end - begin)
+        self._run = begin, min(self.size, max(stop, start + min(ahead, MOST_STEP)))
+        return [*missing[:-1], *self._missing(start, self._run[1])], []
+
+    def _get(self, wanted: Iterable[Range], more: Iterable[Range] = ()) -> None:
+        needed = merged(wanted, NEAR)
+        ranges = merged([*needed, *more], NEAR)
+        starts = [start for start, _ in needed]
+        # A range that was merged from both begins no later than the needed one, and ends after its beginning.
+        optional = {each for each in ranges if bisect_left(starts, each[0]) == bisect_left(starts, each[1])}
+        if ranges:
+            for (start, stop), data in zip(ranges, self.fetch(ranges, optional), strict=True):
+                for a, b in self._missing(start, stop) if data else ():
+                    self._keep(a, data[a - start : b - start])
+
+
+def merged(ranges: Iterable[Range], near: int = 0) -> list[Range]:
+    """Ranges in order, those that touch or have less than `near` bytes between them as one.
+
+    >>> merged([(10, 20), (0, 4), (22, 30)], near=4)
+    [(0, 4), (10, 30)]
+    """
+    made: list[Range] = []
+    for start, stop in sorted(ranges):
+        if start >= stop:
+            continue
+        if made and start - made[-1][1] < max(near, 1):
+            made[-1] = made[-1][0], max(stop, made[-1][1])
+        else:
+            made.append((start, stop))
+    return made
+
+
+# --- http source -----------------------------------------------------------------------------------------------------
 
 #: Most ranges of one request: their list stays below the 8 kB that servers accept as a header, and below Apache's limit
 #: of 200.
@@ -309,3 +585,593 @@ def etag_of(answer: UnreadAnswer) -> str | None:
 
 def _changed(size: int, words: str) -> FormatError:
     return FormatError(faults.CHANGED, Span(0, size), reason=TrustedText(words))
+
+
+# --- transport -------------------------------------------------------------------------------------------------------
+# Requests to web servers: it follows redirects, waits as servers ask, and keeps the budget of one file.
+#
+# Redirects are followed here and not by the library, because a token must go only to its own host, and because every hop
+# counts. An answer is read only up to the requested length; then its connection is closed.
+
+#: Parallel connections to a host.
+CONNECTIONS = 6
+
+#: Most redirects from an address to its bytes.
+MOST_REDIRECTS = 8
+
+WAITS = 6
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+_PASSING = (500, 502, 503, 504)
+
+#: `"resolvers";r=0;t=37`: the number of remaining requests, and the seconds until there are more.
+_RATE_LIMIT = re.compile(r".*;\s*r=(?P<left>\d{1,9})\s*;\s*t=(?P<seconds>\d{1,9})\s*")
+
+
+class UnreadAnswer(NamedTuple):
+    """An answer whose body was not read: status, headers, and the final address.
+
+    `first` are the headers of the first hop, which on hubs describe the file.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    url: str
+    first: Mapping[str, str]
+    body: Any
+
+
+class Transport:
+    """Requests for one file, and their cost.
+
+    :param token: sent only to `token_for` (scheme, host and port)
+    :param sleep: the function that waits; tests replace it
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        token: str | None = None,
+        token_for: str = "",
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.policy = policy
+        self.requests = 0
+        self.bytes = 0
+        self._counting = threading.Lock()
+        self._deadline = Deadline(policy)
+        self._token = token
+        self._token_for = _origin(token_for) if token else None
+        self._sleep = sleep
+        self._pools: dict[str | None, urllib3.PoolManager] = {}
+
+    @contextmanager
+    def get(self, url: str, headers: Mapping[str, str], accept: tuple[int, ...]) -> Iterator[UnreadAnswer]:
+        """Request an address; redirects are followed, requested waits are made, and temporary failures are retried.
+
+        :param accept: statuses that are returned besides those of success; others raise
+        :raises FormatError: S911 to S918
+        """
+        with self._deadline.watching():
+            answer = self._answer(url, headers, accept)
+            try:
+                yield answer
+            finally:
+                if answer.body.length_remaining == 0:
+                    answer.body.drain_conn()  # nothing is left to read, or the body is empty
+                    answer.body.release_conn()
+                else:  # the rest of the body is not read
+                    answer.body.close()
+
+    def _answer(self, url: str, headers: Mapping[str, str], accept: tuple[int, ...]) -> UnreadAnswer:
+        failures = waits = hops = 0
+        first: Mapping[str, str] | None = None
+        seen = {url}
+        while True:
+            try:
+                body = self._once(url, headers)
+                if self._deadline.passed:  # an answer that the deadline cut off looks complete
+                    body.close()
+                    self._deadline.left()
+            except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+                if isinstance(error, FormatError):
+                    raise
+                failures += 1
+                self._deadline.left()
+                if (limit := _limit_of_headers(error)) is not None:  # a retry would give the same answer
+                    raise misbehaves(url, f"sends {limit}") from error
+                if failures == TRIES:
+                    raise _unreachable(url, _words(error)) from error
+                self._wait(0.25 * failures)
+                continue
+            answer = UnreadAnswer(body.status, body.headers, url, first or body.headers, body)
+            if body.status in _REDIRECTS and "Location" in body.headers:
+                hops += 1
+                first = first or body.headers
+                body.close()
+                url = self._next(url, body.headers["Location"], seen, hops)
+                continue
+            if body.status == 429 or (body.status == 503 and "Retry-After" in body.headers):
+                body.close()
+                self._wait_as_asked(url, body, waits)
+                waits += 1
+                continue
+            if body.status in _PASSING and failures + 1 < TRIES:
+                failures += 1
+                body.close()
+                self._wait(0.25 * failures)
+                continue
+            if body.status < 300 or body.status in accept:
+                return answer
+            body.close()
+            raise fault_of(answer)
+
+    def _once(self, url: str, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
+        with self._counting:
+            self.requests += 1
+            requests = self.requests
+        if requests > self.policy.requests:
+            raise over_budget("requests", self.policy.requests)
+        sent = {"User-Agent": f"i2s-spec/{__version__}", "Accept-Encoding": "identity", **headers}
+        if self._token and _origin(url) == self._token_for:
+            sent["Authorization"] = f"Bearer {self._token}"
+        timeout = min(self.policy.timeout, self._deadline.left())
+        return self._pool(proxy_for(url, self.policy)).request(
+            "GET", url, headers=sent, redirect=False, retries=False, preload_content=False, decode_content=False,
+            timeout=urllib3.Timeout(connect=timeout, read=timeout),
+        )  # fmt: skip
+
+    def _pool(self, proxy: str | None) -> urllib3.PoolManager:
+        """Connections, direct or through a proxy."""
+        with self._counting:
+            if proxy not in self._pools:
+                self._pools[proxy] = pools(CONNECTIONS, proxy)
+            return self._pools[proxy]
+
+    def _next(self, url: str, location: str, seen: set[str], hops: int) -> str:
+        """The target of a redirect."""
+        if not location.isprintable():
+            raise refused(f"{host_of(url)} redirects to an address that cannot be printed")
+        target, scheme, host = location, "", None
+        try:
+            target = urljoin(url, location)
+            scheme, host = urlsplit(target).scheme, urlsplit(target).hostname
+            _ = urlsplit(target).port
+        except ValueError:
+            host = None
+        if scheme not in ("http", "https") or not host:
+            raise refused(f"{host_of(url)} redirects to something other than a web server: {quote(target)}")
+        if scheme == "http" and url.startswith("https:"):
+            raise refused(f"{host_of(url)} redirects from HTTPS to plain HTTP at {quote(host, bare=True)}")
+        if hops > MOST_REDIRECTS or target in seen:
+            raise refused(f"{host_of(url)} redirects in circles, or more than {MOST_REDIRECTS} times")
+        seen.add(target)
+        return target
+
+    def read(self, body: Any, buffer: memoryview) -> int:
+        """Read a body into a buffer until it is full or the body ends; returns the number of bytes.
+
+        :raises FormatError: S915 if the connection breaks, S917 at the end of a budget
+        """
+        done = 0
+        while done < buffer.nbytes:
+            self._deadline.left()
+            try:
+                part = body.read1(min(buffer.nbytes - done, 1 << 20))
+            except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+                self._deadline.left()
+                if isinstance(error, IncompleteRead) or isinstance(error.__cause__, IncompleteRead):
+                    break  # the body is shorter than announced
+                raise _unreachable(body.url or "", _words(error)) from error
+            if not part:
+                self._deadline.left()  # a connection that the deadline ended looks like the end of the body
+                break
+            with self._counting:
+                self.bytes += len(part)
+                total = self.bytes
+            if total > self.policy.bytes:
+                raise over_budget("bytes", self.policy.bytes)
+            buffer[done : done + len(part)] = part
+            done += len(part)
+        return done
+
+    def _wait(self, seconds: float) -> None:
+        self._sleep(min(seconds, self._deadline.left()))
+
+    def _wait_as_asked(self, url: str, body: urllib3.BaseHTTPResponse, waits: int) -> None:
+        """Wait for a rate limit, if the budget allows it."""
+        asked = wait_of(body.headers)
+        seconds = asked if asked is not None else float(2**waits)
+        most = min(self.policy.wait, self._deadline.left())
+        if waits >= WAITS or seconds > most:
+            words = (
+                f"{host_of(url)} asks for {seconds:,.0f} seconds"
+                if asked is not None
+                else f"{host_of(url)} does not say how long"
+            )
+            more = f"; that is after {counted(waits, 'wait')}" if waits else f"; {most:,.0f} are left"
+            raise FormatError(
+                faults.REMOTE_RATE_LIMITED, Span(0, 0), round(seconds, 3), reason=TrustedText(words + more)
+            )
+        self._wait(seconds)
+
+    def close(self) -> None:
+        for each in self._pools.values():
+            each.clear()
+
+
+def wait_of(headers: Mapping[str, str]) -> float | None:
+    """The seconds that a server asks to wait: `Retry-After`, in seconds or as a date, or `RateLimit`."""
+    stated = headers.get("Retry-After", "").strip()
+    if stated.isascii() and stated.isdigit() and len(stated) < 10:
+        return float(stated)
+    if stated:
+        try:
+            return max(0.0, parsedate_to_datetime(stated).timestamp() - time.time())
+        except (ValueError, OverflowError, TypeError):
+            pass
+    found = _RATE_LIMIT.fullmatch(headers.get("RateLimit", "")[:200])
+    return float(found["seconds"]) if found is not None and int(found["left"]) == 0 else None
+
+
+def fault_of(answer: UnreadAnswer) -> FormatError:
+    """The fault for an error status; hubs give details in `X-Error-Code`."""
+    code = answer.headers.get("X-Error-Code") or answer.first.get("X-Error-Code") or ""
+    host, status = host_of(answer.url), answer.status
+    if code == "GatedRepo":
+        words = "the repository is gated: accept its conditions on its page, and set HF_TOKEN"
+        return _fault(faults.REMOTE_DENIED, words)
+    if code == "RepoNotFound":
+        return _fault(
+            faults.REMOTE_MISSING, f"{host} has no such repository, or it is private and HF_TOKEN gives no access"
+        )
+    if code == "RevisionNotFound":
+        return _fault(faults.REMOTE_MISSING, "the repository has no such revision")
+    if code == "EntryNotFound":
+        return _fault(faults.REMOTE_MISSING, "the repository has no such file at this revision")
+    if status in (401, 403, 407, 451):
+        return _fault(faults.REMOTE_DENIED, f"{host} answers {status}")
+    if status in (404, 410):
+        return _fault(faults.REMOTE_MISSING, f"{host} answers {status}")
+    if status >= 500:
+        return _fault(faults.REMOTE_UNREACHABLE, f"{host} answers {status}")
+    return _fault(faults.REMOTE_MISBEHAVES, f"{host} answers {status}")
+
+
+def misbehaves(url: str, words: str) -> FormatError:
+    """The fault of a server that gives an invalid answer; the words need no quoting."""
+    return _fault(faults.REMOTE_MISBEHAVES, f"{host_of(url)} {words}")
+
+
+def host_of(url: str) -> str:
+    """The host of an address, for a message."""
+    try:
+        return quote(urlsplit(url).netloc.rpartition("@")[2], bare=True) or "the server"
+    except ValueError:
+        return "the server"
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def _fault(fault: Any, words: str) -> FormatError:
+    return FormatError(fault, Span(0, 0), reason=TrustedText(words))
+
+
+def _unreachable(url: str, words: str) -> FormatError:
+    return _fault(faults.REMOTE_UNREACHABLE, f"{host_of(url)}: {words}")
+
+
+def _limit_of_headers(error: Exception) -> str | None:
+    """The limit that the headers of an answer exceed, in words; None if something else went wrong."""
+    cause = _cause(error)
+    if isinstance(cause, LineTooLong):
+        return f"a {'status line' if 'status line' in str(cause) else 'header'} of more than 65,536 bytes"
+    # http.client has no separate class for this, and its message begins like that of `LineTooLong`.
+    if isinstance(cause, HTTPException) and re.fullmatch(r"got more than \d+ headers", str(cause)):
+        return "more than 100 headers"
+    return None
+
+
+def _cause(error: Exception) -> BaseException:
+    """The fault for an exception of urllib3."""
+    cause: BaseException = error
+    while isinstance(cause, urllib3.exceptions.HTTPError) and (cause.__cause__ or cause.__context__):
+        cause = cause.__cause__ or cause.__context__ or cause
+    return cause
+
+
+def _words(error: Exception) -> str:
+    """The error of the transfer, without the names of classes and objects."""
+    cause = _cause(error)
+    if isinstance(cause, TimeoutError) or isinstance(error, urllib3.exceptions.TimeoutError):
+        return "no data arrived in time"
+    text = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
+    return quote(text or type(cause).__name__, 120, bare=True)
+
+
+# --- connections -----------------------------------------------------------------------------------------------------
+# Opens connections to servers: only to networks that the policy allows, and only until a deadline.
+#
+# The resolved address is checked when the connection is made, so a name that resolves to another address a moment later
+# is no attack. A timer shuts every socket down at the deadline, whatever the server does: socket timeouts restart with
+# every byte, so a server that sends one byte a second would never time out.
+
+#: Names of this machine that are known without a resolver.
+LOCAL = ("localhost", "localhost6", "ip6-localhost", "ip6-loopback")
+
+#: Most interim answers that are skipped, and the one after which no HTTP follows.
+MOST_INTERIM = 16
+SWITCHING = 101
+
+#: The deadline of the current thread; another thread, with a duplicate of each socket, shuts sockets down then.
+_OPENING = threading.local()
+
+
+class Deadline:
+    """The time at which all requests for one file end."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._end = time.monotonic() + policy.seconds
+        self._sockets: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self.passed = False
+
+    def left(self) -> float:
+        """The remaining seconds.
+
+        :raises FormatError: S917 if there are none
+        """
+        left = self._end - time.monotonic()
+        if left <= 0 or self.passed:
+            raise over_budget("seconds", self.policy.seconds)
+        return left
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Connections that are opened or used in the block end at the deadline."""
+        timer = threading.Timer(self.left(), self._end_all)
+        timer.daemon = True
+        before, _OPENING.deadline = getattr(_OPENING, "deadline", None), self
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            _OPENING.deadline = before
+
+    def add(self, opened: socket.socket) -> socket.socket:
+        """A second handle on a socket, with which it can be shut down even if it was wrapped meanwhile."""
+        twin = opened.dup()
+        with self._lock:
+            self._sockets.add(twin)
+        return twin
+
+    def remove(self, twin: socket.socket) -> None:
+        with self._lock:
+            self._sockets.discard(twin)
+        twin.close()
+
+    def _end_all(self) -> None:
+        self.passed = True
+        with self._lock:
+            for twin in self._sockets:
+                with suppress(OSError):
+                    twin.shutdown(socket.SHUT_RDWR)
+
+
+def over_budget(name: str, most: int) -> FormatError:
+    """The fault of a file that needs more than the policy allows."""
+    words = f"more than {most:,} {name} would be needed; --remote-limit {name}=N allows more"
+    return FormatError(faults.REMOTE_OVER_BUDGET, Span(0, 0), reason=TrustedText(words))
+
+
+def proxy_for(url: str, policy: Policy) -> str | None:
+    """The proxy that the environment names for an address: HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, unless NO_PROXY
+    excludes it.
+
+    The proxy resolves names and decides what to allow; a numeric address is still checked here.
+
+    :raises FormatError: S916 for an address of a private network behind a proxy
+    """
+    parts = urlsplit(url)
+    proxies, host = getproxies_environment(), parts.hostname or ""
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    whole = host if parts.port is None else f"{host}:{parts.port}"
+    if not proxy or urllib.request.proxy_bypass_environment(whole, proxies):  # type: ignore[attr-defined]
+        return None
+    try:
+        require_public(host, _numeric(host), policy)
+    except ValueError as error:
+        if isinstance(error, FormatError):
+            raise
+    return proxy
+
+
+def _numeric(host: str) -> str:
+    """The numeric address of a host in any spelling that resolvers accept; other hosts are returned unchanged.
+
+    >>> _numeric("2130706433"), _numeric("0x7f.1"), _numeric("localhost."), _numeric("hub.example")
+    ('127.0.0.1', '127.0.0.1', '127.0.0.1', 'hub.example')
+    """
+    name = unicodedata.normalize("NFKC", host).replace("\u3002", ".").rstrip(".").lower()
+    if name in LOCAL or name.endswith((".localhost", ".localdomain")):
+        return "127.0.0.1"
+    try:
+        return socket.inet_ntoa(socket.inet_aton(name)) if "0" <= name[:1] <= "9" and name.isascii() else name
+    except OSError:
+        return name
+
+
+def _connect(connection: Any) -> socket.socket:
+    """A socket to the first address of a name that accepts a connection; all its addresses must be allowed."""
+    deadline: Deadline = _OPENING.deadline
+    found = socket.getaddrinfo(connection.host, connection.port, type=socket.SOCK_STREAM)
+    for *_, place in found if connection.proxy is None else ():  # a proxy is chosen by the user, so it is not checked
+        require_public(connection.host, str(place[0]), deadline.policy)
+    failure: OSError = OSError("the name has no address")
+    for family, kind, protocol, _, place in found:
+        opened = socket.socket(family, kind, protocol)
+        try:
+            opened.settimeout(min(deadline.policy.timeout, deadline.left()))
+            opened.connect(place)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.twin = deadline.add(opened), deadline
+        except OSError as error:
+            opened.close()
+            failure = error
+        except BaseException:
+            opened.close()
+            raise
+        else:
+            return opened
+    raise failure
+
+
+def _let_go(connection: Any) -> None:
+    if connection.twin is not None:
+        twin, deadline = connection.twin
+        connection.twin = None
+        deadline.remove(twin)
+
+
+class _Final(HTTPResponse):
+    """The final answer: servers may send interim ones (1xx) before it, of which the library skips only 100."""
+
+    def _read_status(self) -> tuple[str, int, str]:
+        for _ in range(MOST_INTERIM):
+            found: tuple[str, int, str] = super()._read_status()  # type: ignore[misc]
+            if not 100 <= found[1] < 200 or found[1] == SWITCHING:
+                return found
+            parse_headers(self.fp)
+        raise HTTPException(f"got more than {MOST_INTERIM} interim answers")
+
+
+class _Plain(HTTPConnection):
+    twin: Any = None
+    response_class = _Final
+
+    def _new_conn(self) -> socket.socket:
+        return _connect(self)
+
+    def close(self) -> None:
+        _let_go(self)
+        super().close()
+
+
+class _Secure(HTTPSConnection):
+    twin: Any = None
+    response_class = _Final
+
+    def _new_conn(self) -> socket.socket:
+        return _connect(self)
+
+    def close(self) -> None:
+        _let_go(self)
+        super().close()
+
+
+class _PlainPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Plain
+
+
+class _SecurePool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _Secure
+
+
+def pools(most: int, proxy: str | None = None) -> urllib3.PoolManager:
+    """Connections by host; a limited number is kept open between requests.
+
+    :param proxy: the address of a proxy, with user and password if it requires them
+    :raises FormatError: S916 if the proxy cannot be used
+    """
+    settings: dict[str, Any] = {"num_pools": 8, "maxsize": most, "block": False, "retries": False}
+    if proxy is None:
+        manager = urllib3.PoolManager(**settings)
+    else:
+        try:
+            parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+            user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+            place = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+            headers = urllib3.make_headers(proxy_basic_auth=user) if parts.username else None
+            manager = urllib3.ProxyManager(place, proxy_headers=headers, **settings)
+        except (ValueError, urllib3.exceptions.HTTPError):
+            raise refused("the proxy in the environment is not an http:// or https:// address") from None
+    manager.pool_classes_by_scheme = {"http": _PlainPool, "https": _SecurePool}
+    return manager
+
+
+# --- multipart -------------------------------------------------------------------------------------------------------
+# An answer with several ranges (multipart/byteranges, RFC 9110 section 14.6), part by part.
+#
+# A part is accepted only if its Content-Range is exactly a requested range that has not come yet; all requested ranges
+# must come, and nothing else. The size of a part's headers is limited.
+
+#: `bytes 0-99/1234`
+CONTENT_RANGE = re.compile(r"bytes (?P<first>\d{1,19})-(?P<last>\d{1,19})/(?P<size>\d{1,19})")
+
+_BOUNDARY = re.compile(r'(?i)multipart/byteranges\s*;\s*boundary="?(?P<boundary>[^";\s]{1,70})"?\s*')
+
+#: Most bytes of the lines before the content of a part.
+MOST_HEADERS = 2048
+
+
+def boundary_of(content_type: str) -> bytes | None:
+    """The boundary between parts, or None if the answer has no parts."""
+    found = _BOUNDARY.fullmatch(content_type[:300])
+    return found["boundary"].encode("ascii", "replace") if found is not None else None
+
+
+def read_parts(
+    read: Callable[[memoryview], int], boundary: bytes, ranges: Sequence[tuple[int, int]], size: int
+) -> list[bytes]:
+    """The content of each range.
+
+    :param read: fills a buffer from the answer, and returns how many bytes came
+    :param ranges: the requested ranges
+    :param size: the size of the whole file, which every part must state
+    :raises ValueError: if the answer is anything else; the text says what
+    """
+    place = {span: number for number, span in enumerate(ranges)}
+    found: list[bytes | None] = [None] * len(ranges)
+    delimiter = b"--" + boundary
+    for _ in ranges:
+        span = _span_of(_head(read, delimiter), size)
+        number = place.get(span)
+        if number is None or found[number] is not None:
+            raise ValueError("sends a part that was not asked for")
+        data = bytearray(span[1] - span[0])
+        if read(memoryview(data)) != len(data):
+            raise ValueError("sends a part that is too short")
+        found[number] = bytes(data)
+    end = b"\r\n" + delimiter + b"--"
+    tail = bytearray(len(end))
+    if read(memoryview(tail)) != len(end) or tail != end:
+        raise ValueError("does not end its parts")
+    return [part for part in found if part is not None]
+
+
+def _head(read: Callable[[memoryview], int], delimiter: bytes) -> bytes:
+    """The lines before the content of a part; they are read byte by byte, because content follows directly."""
+    lines, byte = bytearray(), bytearray(1)
+    while not lines.endswith(b"\r\n\r\n") or lines == b"\r\n\r\n":
+        if len(lines) >= MOST_HEADERS or read(memoryview(byte)) != 1:
+            raise ValueError("sends parts without an end of their headers")
+        lines += byte
+    text = bytes(lines).lstrip(b"\r\n")
+    if not text.startswith(delimiter + b"\r\n"):
+        raise ValueError("does not separate its parts by the announced boundary")
+    return text
+
+
+def _span_of(head: bytes, size: int) -> tuple[int, int]:
+    for line in head.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"content-range":
+            found = CONTENT_RANGE.fullmatch(value.strip().decode("latin-1"))
+            if found is not None and int(found["size"]) == size:
+                return int(found["first"]), int(found["last"]) + 1
+    raise ValueError("sends a part without a valid Content-Range")

@@ -1,4 +1,4 @@
-"""This module declares how ternary weights are stored: layouts, code maps and tails, and the dialects that they form.
+"""How ternary weights of I2_S are stored: layouts, code maps and tails, and the dialects that they form.
 
 A *layout* gives the byte and the bit position of the code of an element, a *code map* the trit of each code, a *tail*
 the bytes after the payload. The three together are a `Dialect`. Each is declared once; the codecs, the tables of the
@@ -17,7 +17,7 @@ specification and the exports are derived from these objects. A file does not st
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from i2s_spec.errors import counted, quote
 from i2s_spec.schema.types import I2_S_BLOCK, TAIL_BYTES
@@ -125,10 +125,7 @@ class Tail(NamedTuple):
         return self.name
 
 
-if TYPE_CHECKING:
-    from typing import TypeVar
-
-    _T = TypeVar("_T", Layout, CodeMap, Tail)
+_T = TypeVar("_T", Layout, CodeMap, Tail)
 
 
 def _by_name(*entries: _T) -> Mapping[str, _T]:

@@ -1,14 +1,18 @@
-"""This module declares the faults that stop a reader, each with its name and its message.
+"""The faults that stop a reader, each with its name and its message, and the container's rules about numbers.
 
-The schema and the scanner raise them, and the linter's rules with the same codes are based on them. Faults that leave a
-file readable are declared by the linter's rules instead.
+The schema and the scanner raise these faults, and the linter's rules with the same codes are based on them. Faults that
+leave a file readable are declared by the linter's rules instead.
+
+`byte_order`, `counts`, `alignment` and `data_start` are the rules that the schema and the scanner share.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
-from i2s_spec.errors import EXIT_INPUT, EXIT_REMOTE, Fault
+from i2s_spec.errors import EXIT_INPUT, EXIT_REMOTE, Fault, FormatError, Span, TrustedText
+from i2s_spec.schema import limits
+from i2s_spec.schema.types import ValueType, padded
 
 # The file is something else than a GGUF file.
 EMPTY_FILE: Final = Fault("G001", "empty-file", "the file is empty")
@@ -199,3 +203,93 @@ LOGITS_NOT_FINITE: Final = Fault(
     "logits-not-finite",
     "the model computes {got} as the logit of token {token}: a weight or a scale of the file is not finite or far too large",
 )
+
+
+# --- checks ----------------------------------------------------------------------------------------------------------
+# The rules are about numbers, rather than bytes. Each function takes values that were read, and either returns a result
+# or raises the `FormatError` of the specification.
+
+ByteOrder = Literal["little", "big"]
+
+
+def order_prefix(order: str) -> Literal["<", ">"]:
+    """The prefix for a byte order in formats of `struct` and dtypes of NumPy."""
+    return "<" if order == "little" else ">"
+
+
+#: The first bytes of a file, and how many of them `magic.not_gguf` looks at in a file that has others.
+MAGIC: Final = b"GGUF"
+HEAD: Final = 1024
+
+HEADER_BYTES = 24
+
+#: The positions of the three numbers of the header.
+VERSION_SPAN = Span(4, 8, "header.version")
+TENSOR_COUNT_SPAN = Span(8, 16, "header.tensor_count")
+KEY_COUNT_SPAN = Span(16, 24, "header.key_count")
+
+
+def header_size(size: int) -> None:
+    """A file shorter than a header is refused (clause 2.2)."""
+    if size < HEADER_BYTES:
+        raise FormatError(HEADER_TRUNCATED, Span(0, size, "header"), got=size, want=HEADER_BYTES)
+
+
+def byte_order(version: int) -> tuple[ByteOrder, int]:
+    """Byte order and version of a file whose version field, read as little-endian, is `version` (clause 2.3).
+
+    No flag states the byte order. A little-endian version is small, so its low 16 bits are not 0; those of a big-endian
+    one are.
+    """
+    if version == 0:
+        raise FormatError(VERSION_ZERO, VERSION_SPAN, got=0, want=limits.VERSIONS)
+    order: ByteOrder = "little"
+    if version & 0xFFFF == 0:
+        order, version = "big", int.from_bytes(version.to_bytes(4, "little"), "big")
+    if version == 1:
+        raise FormatError(VERSION_ONE, VERSION_SPAN, got=1, want=limits.VERSIONS)
+    if version not in limits.VERSIONS:
+        if order == "big":
+            little = int.from_bytes(version.to_bytes(4, "big"), "little")
+            raise FormatError(
+                BYTE_ORDER_UNCLEAR, VERSION_SPAN, got=little, want=limits.VERSIONS,
+                got_hex=TrustedText(f"{little:08x}"), swapped=version,
+            )  # fmt: skip
+        raise FormatError(VERSION_UNKNOWN, VERSION_SPAN, got=version, want=limits.VERSIONS)
+    return order, version
+
+
+def counts(tensors: int, keys: int, size: int) -> None:
+    """Counts that the bytes after the header cannot hold, or that exceed the limits, are refused (clauses 2.2, 12.2)."""
+    room = size - HEADER_BYTES
+    if keys > (most := room // limits.SMALLEST_KEY_VALUE):
+        raise FormatError(KEY_COUNT, KEY_COUNT_SPAN, got=keys, want=most, room=room)
+    if tensors > (most := room // limits.SMALLEST_TENSOR_INFO):
+        raise FormatError(TENSOR_COUNT, TENSOR_COUNT_SPAN, got=tensors, want=most, room=room)
+    if keys > limits.MAX_KEYS:
+        raise FormatError(TOO_MANY_KEYS, KEY_COUNT_SPAN, got=keys, want=limits.MAX_KEYS)
+    if tensors > limits.MAX_TENSORS:
+        raise FormatError(TOO_MANY_TENSORS, TENSOR_COUNT_SPAN, got=tensors, want=limits.MAX_TENSORS)
+
+
+def alignment(value_type: int, value: object, type_span: Span) -> int:
+    """The alignment that `general.alignment` sets: a u32, a power of two, at most the limit (clause 2.7).
+
+    `type_span` is the span of the value's type; the value follows it.
+    """
+    value_span = Span(type_span.stop, type_span.stop + 4, type_span.path.removesuffix(".type") + ".value")
+    if value_type != ValueType.UINT32 or not isinstance(value, int):
+        got = ValueType(value_type).label
+        raise FormatError(ALIGNMENT_TYPE, type_span, got=TrustedText(got), want=TrustedText("u32"))
+    if value == 0:
+        raise FormatError(ALIGNMENT_ZERO, value_span, got=0, want=limits.DEFAULT_ALIGNMENT)
+    if value & (value - 1):
+        raise FormatError(ALIGNMENT_NOT_POWER_OF_TWO, value_span, got=value)
+    if value > limits.MAX_ALIGNMENT:
+        raise FormatError(ALIGNMENT_TOO_LARGE, value_span, got=value, want=limits.MAX_ALIGNMENT)
+    return value
+
+
+def data_start(end_of_infos: int, alignment: int) -> int:
+    """Where the data section begins: the first multiple of the alignment at or after the last tensor info (clause 2.7)."""
+    return padded(end_of_infos, alignment)

@@ -1,4 +1,4 @@
-"""This module defines the classes of the schema: fields, records, and counts that are checked first.
+"""The classes of the schema: fields, records, and counts that are checked first.
 
 A `Field` declares one field: its construct, its name, its meaning, and its clause. A `RecordStruct` is a construct
 Struct of fields. Parser, builder, dump, field tables, mutators and exports are all derived from these objects; nothing
@@ -21,7 +21,7 @@ from construct import Construct, Container, FormatField, Struct, Subconstruct
 
 from i2s_spec.errors import Fault, FormatError, Span
 from i2s_spec.schema import faults
-from i2s_spec.schema.checks import order_prefix
+from i2s_spec.schema.faults import order_prefix
 
 
 class FieldNode(NamedTuple):

@@ -1,5 +1,4 @@
-"""This module declares the extent of an I2_S tensor, payload and tail (chapters 5 and 6), and the contents of a byte of
-codes.
+"""The extent of an I2_S tensor, payload and tail (chapters 5 and 6), and the contents of a byte of codes.
 
 >>> tensor = parse(bytes(32) + bytes.fromhex("0000403f") + bytes(28), elements=128)
 >>> len(tensor.payload), tensor.tail.scale

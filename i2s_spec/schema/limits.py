@@ -1,4 +1,4 @@
-"""This module defines the bounds that keep time and memory proportional to the file.
+"""The bounds that keep time and memory proportional to the file.
 
 Every count in a file is first compared with the remaining bytes divided by the size of the smallest record; these
 limits are additional. Those in `NAMED` can be set by name while a file is checked:

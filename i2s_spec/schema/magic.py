@@ -1,4 +1,4 @@
-"""This module recognizes files that do not start with the GGUF magic (clause 2.2)."""
+"""Recognition of files that do not start with the GGUF magic (clause 2.2): what they are, as the fault to raise."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.schema import faults
-from i2s_spec.schema.checks import MAGIC
+from i2s_spec.schema.faults import MAGIC
 
 _LEGACY: Final = {b"lmgg": "ggml", b"fmgg": "ggmf", b"tjgg": "ggjt", b"algg": "ggla", b"nsgg": "ggsn"}
 _LEGACY_FORWARD: Final = {magic[::-1]: name for magic, name in _LEGACY.items()}

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, DIGITS_PER_BYTE, BlockLayout, BlockPart, GroupScale
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS, DIGITS_PER_BYTE, BlockLayout, BlockPart, GroupScale
 from i2s_spec.schema.dialect import LAYOUTS, Formula, Layout
 
 

@@ -1,5 +1,4 @@
-"""This module declares the numbers of GGUF and ggml: value types, tensor types, their sizes, and the programs that use
-them.
+"""The numbers of GGUF and ggml: value types, tensor types, their sizes, and the programs that use them.
 
 Sizes are declared once, as blocks of elements and bytes or as a special formula (I2_S, TL1, TL2, I2_SR); everything
 else (extent checks, the writer, the tables of the specification) uses `TensorType.nbytes`. The same number can mean

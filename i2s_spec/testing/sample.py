@@ -15,24 +15,25 @@ changed, and it is laid out again.
 from __future__ import annotations
 
 import io
+import json
 import random
 import struct
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from construct import Container
 
-from i2s_spec.codec.blocks import block_reference
-from i2s_spec.codec.blocks.block_shape import blocks_of
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.codec import blocks
+from i2s_spec.codec.blocks import blocks_of
+from i2s_spec.convert.new import new
 from i2s_spec.errors import counted
-from i2s_spec.schema import checks, gguf
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
-from i2s_spec.schema.checks import order_prefix
+from i2s_spec.schema import container, faults
+from i2s_spec.schema.architectures import ARCHITECTURES
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS
+from i2s_spec.schema.faults import order_prefix
 from i2s_spec.schema.types import BY_NAME, ValueType, padded
 
 ByteOrder = Literal["little", "big"]
@@ -72,9 +73,9 @@ class Draft:
     def __init__(self, order: ByteOrder = "little", last: str = "i2s") -> None:
         self.order: ByteOrder = order
         self._last = last
-        self._data = gguf.build(self.records())
+        self._data = container.build(self.records())
         trace: list[Any] = []
-        gguf.parse(self._data, trace)
+        container.parse(self._data, trace)
         self._spans = {node.path: (node.start, node.stop) for node in trace}
 
     @property
@@ -126,13 +127,13 @@ class Draft:
         file.header.tensor_count = len(file.tensor_infos)
         bare = file.copy()
         bare.padding = bare.data = b""
-        end = len(gguf.build(bare))
-        file.padding = bytes(checks.data_start(end, alignment) - end)
+        end = len(container.build(bare))
+        file.padding = bytes(faults.data_start(end, alignment) - end)
         return file
 
     def built(self, file: Container, alignment: int = 32) -> bytes:
         """The bytes of changed records, laid out again."""
-        return gguf.build(self.relaid(file, alignment))
+        return container.build(self.relaid(file, alignment))
 
     def patch(self, path: str, data: bytes) -> bytes:
         """The sound file with the bytes of one field overwritten."""
@@ -153,7 +154,7 @@ def _made(architecture: str, order: ByteOrder, layers: int) -> Container:
     """The records of a small model that `new` makes."""
     target = io.BytesIO()
     new(target, architecture, layers=layers, vocab=ARCHITECTURES[architecture].small_vocab, byte_order=order)
-    return gguf.parse(target.getvalue())
+    return container.parse(target.getvalue())
 
 
 class Tensor:
@@ -272,10 +273,10 @@ class Model:
             header=Container(magic=b"GGUF", version=3, tensor_count=len(infos), key_count=len(self.keys)),
             key_values=self.keys, tensor_infos=infos, padding=b"", data=b"", byte_order=self.order,
         )  # fmt: skip
-        end = len(gguf.build(bare))
-        bare.padding = bytes(checks.data_start(end, 32) - end)
+        end = len(container.build(bare))
+        bare.padding = bytes(faults.data_start(end, 32) - end)
         bare.data = data
-        return gguf.build(bare)
+        return container.build(bare)
 
 
 def block_bytes(name: bytes, ne: tuple[int, ...], kind: str) -> bytes:
@@ -286,7 +287,7 @@ def block_bytes(name: bytes, ne: tuple[int, ...], kind: str) -> bytes:
     drawn = np.random.default_rng(list(name))
     tensor = blocks_of(ne[::-1], kind)
     scales = drawn.uniform(0.01, 0.04, tensor.groups).astype(np.float32)
-    return block_reference.pack(drawn.integers(-1, 2, ne[::-1], dtype=np.int8), scales, kind)
+    return blocks.pack(drawn.integers(-1, 2, ne[::-1], dtype=np.int8), scales, kind)
 
 
 def _content(name: bytes, ne: tuple[int, ...], kind: str) -> bytes:
@@ -302,3 +303,69 @@ def _content(name: bytes, ne: tuple[int, ...], kind: str) -> bytes:
 
 #: The type of each number in these files.
 _READ_AS = {kind.number: kind for kind in reversed(tuple(BY_NAME.values()))}
+
+
+# --- checkpoint sample -----------------------------------------------------------------------------------------------
+# A small sound checkpoint, packed like BitNet b1.58 2B-4T, which tests then break in one place.
+#
+# Its tensors have a few bytes each: it serves rules on names, shapes and scales, and no model can run it.
+
+EMBD: Final = 8
+FF: Final = 16
+VOCAB: Final = 4
+LAYER: Final = "model.layers.0."
+Q: Final = f"{LAYER}self_attn.q_proj.weight"
+
+_MATRICES: Final = {
+    "self_attn.q_proj": (EMBD, EMBD), "self_attn.k_proj": (EMBD, EMBD), "self_attn.v_proj": (EMBD, EMBD),
+    "self_attn.o_proj": (EMBD, EMBD), "mlp.gate_proj": (FF, EMBD), "mlp.up_proj": (FF, EMBD), "mlp.down_proj": (EMBD, FF),
+}  # fmt: skip
+_NORMS: Final = {
+    "input_layernorm": EMBD, "post_attention_layernorm": EMBD, "self_attn.attn_sub_norm": EMBD, "mlp.ffn_sub_norm": FF,
+}  # fmt: skip
+
+
+class CheckpointSample:
+    """Config and tensors by name: type, shape, bytes.
+
+    :param scale: the `weight_scale` of every matrix
+    """
+
+    def __init__(self, scale: float = 0.5) -> None:
+        self.config: dict[str, Any] = {
+            "architectures": ["BitNetForCausalLM"], "model_type": "bitnet", "hidden_act": "relu2", "hidden_size": EMBD,
+            "intermediate_size": FF, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2,
+            "vocab_size": VOCAB, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": True,
+            "quantization_config": {
+                "quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "offline",
+            },
+        }  # fmt: skip
+        self.tensors: dict[str, tuple[str, tuple[int, ...], bytes]] = {}
+        self.floats("model.embed_tokens.weight", (VOCAB, EMBD))
+        self.floats("model.norm.weight", (EMBD,))
+        for module, (rows, cols) in _MATRICES.items():
+            self.tensors[f"{LAYER}{module}.weight"] = ("U8", (rows // 4, cols), bytes([0x24]) * (rows * cols // 4))
+            self.floats(f"{LAYER}{module}.weight_scale", (1,), scale)
+        for module, width in _NORMS.items():
+            self.floats(f"{LAYER}{module}.weight", (width,))
+
+    def floats(self, name: str, shape: tuple[int, ...], value: float = 1.0) -> None:
+        """Add a tensor of equal floats."""
+        count = 1
+        for size in shape:
+            count *= size
+        self.tensors[name] = ("F32", shape, struct.pack("<f", value) * count)
+
+    def changed(self, change: Callable[[CheckpointSample], object]) -> CheckpointSample:
+        change(self)
+        return self
+
+    def files(self) -> dict[str, bytes]:
+        """The files of the folder by name."""
+        header, data = {}, b""
+        for name, (dtype, shape, words) in self.tensors.items():
+            header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [len(data), len(data) + len(words)]}
+            data += words
+        text = json.dumps(header).encode()
+        whole = struct.pack("<Q", len(text)) + text + data
+        return {"config.json": json.dumps(self.config).encode(), "model.safetensors": whole}

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import MissingExtra
 from i2s_spec.schema import limits
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
-from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.dialect import CODE_MAPS, CODES_PER_BYTE, LAYOUTS, TAILS, Dialect, parse
+from i2s_spec.schema.faults import ByteOrder
 from i2s_spec.schema.types import BY_NAME, TENSOR_TYPES, VALUE_FORMATS, VALUE_LABELS, TensorType, ValueType
 
 if TYPE_CHECKING:
@@ -170,9 +170,9 @@ def gguf_files(
     _need_hypothesis()
     from hypothesis import strategies as st
 
-    from i2s_spec.schema import gguf
-    from i2s_spec.schema.gguf import ALIGNMENT_KEY
-    from i2s_spec.testing.mutator.data import begun, laid_out
+    from i2s_spec.schema import container
+    from i2s_spec.schema.container import ALIGNMENT_KEY
+    from i2s_spec.testing.mutations import begun, laid_out
     from i2s_spec.testing.sample import key_value, tensor_info
 
     orders = _orders(byte_order)
@@ -181,7 +181,7 @@ def gguf_files(
     @st.composite
     def files(draw: DrawFn) -> bytes:
         order: ByteOrder = draw(orders)
-        file = gguf.parse(begun(order))
+        file = container.parse(begun(order))
         file.key_values = [key_value(b"general.architecture", ValueType.STRING, b"made")]
         pairs = draw(st.lists(key_values(), max_size=5, unique_by=lambda pair: pair[0]))
         file.key_values += [key_value(*pair) for pair in pairs]
@@ -214,7 +214,7 @@ def models(architecture: str | None = None, *, byte_order: ByteOrder | None = "l
     :param architecture: one of `ARCHITECTURES`; None for every one
     :param byte_order: None for both
     """
-    from i2s_spec.convert.synthetic.new import new
+    from i2s_spec.convert.new import new
 
     _need_hypothesis()
     from hypothesis import strategies as st
@@ -238,7 +238,7 @@ def models(architecture: str | None = None, *, byte_order: ByteOrder | None = "l
 def mutated(
     files: SearchStrategy[bytes] | None = None, *, most: int = 4, max_size: int = 1 << 17
 ) -> SearchStrategy[bytes]:
-    """Files that were changed field by field; see `i2s_spec.testing.mutator.mutate`.
+    """Files that were changed field by field; see `i2s_spec.testing.mutator`.
 
     :param files: the files to change; None for sound files, or empty data
     :param most: the most changes
@@ -247,7 +247,7 @@ def mutated(
     _need_hypothesis()
     from hypothesis import strategies as st
 
-    from i2s_spec.testing.mutator.mutate import mutate
+    from i2s_spec.testing.mutator import mutate
 
     def changed(data: bytes, seeds: list[int]) -> bytes:
         for seed in seeds:

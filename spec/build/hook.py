@@ -11,7 +11,7 @@ from typing import Any
 from mkdocs.structure.files import File
 
 from i2s_site import checkout, fences, generated
-from i2s_spec.cli.specification.spec import require_version
+from i2s_spec.cli.rules import require_version
 
 
 def on_config(config: Any) -> Any:

@@ -13,7 +13,7 @@ import pytest
 from malformed_cases import broken
 
 import i2s_spec as i2s
-from i2s_spec.linter import data_frames
+from i2s_spec.linter import report_data
 from i2s_spec.testing.sample import ByteOrder, Draft
 
 VALUES = np.arange(12, dtype=np.float32).reshape(3, 4) / 8
@@ -83,13 +83,13 @@ def test_reports_as_tables(reports: list[i2s.Report]) -> None:
     pandas, arrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     for report in reports:
         frame, table = report.to_pandas(), report.to_arrow()
-        assert list(frame.columns) == table.column_names == list(data_frames.COLUMNS)
+        assert list(frame.columns) == table.column_names == list(report_data.COLUMNS)
         assert len(frame) == table.num_rows == len(report.findings)
         assert str(frame["start"].dtype) == "int64"
         assert table.schema.field("stop").type == arrow.int64()
         assert list(frame["code"]) == table["code"].to_pylist() == [each.code for each in report.findings]
     assert pandas.DataFrame(reports[0].to_arrow().to_pydict()).equals(
-        pandas.DataFrame(data_frames.columns(reports[0].findings))
+        pandas.DataFrame(report_data.columns(reports[0].findings))
     )
 
 

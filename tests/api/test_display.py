@@ -15,8 +15,8 @@ from malformed_cases import broken
 from pace import units
 
 import i2s_spec as i2s
-from i2s_spec import display
-from i2s_spec.golden.replay.result import Comparison, Diagnosis, TapResult
+from i2s_spec import errors
+from i2s_spec.golden.result import Comparison, Diagnosis, TapResult
 from i2s_spec.testing.sample import Draft
 
 #: A name with escape sequences for a terminal, markup for a page and a line break.
@@ -135,7 +135,7 @@ def test_a_huge_file_has_a_small_page() -> None:
     page, name = shown
     assert "100,000 tensors" in name
     assert page.count("<tr>") < 40
-    assert f"and {count - display.ROWS:,} more" in page
+    assert f"and {count - errors.ROWS:,} more" in page
     assert len(page) < 10_000
 
 

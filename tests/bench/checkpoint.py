@@ -14,8 +14,8 @@ from typing import Final
 from bench import processes
 from bench.lint import full_size
 from bench.measure import Benchmark, Claim, Contender, Result, Row, Setting, interleaved, ratios, rows, timed
-from i2s_spec.checkpoints.export.export_checkpoint import export_checkpoint
-from i2s_spec.checkpoints.writing.import_checkpoint import import_checkpoint
+from i2s_spec.checkpoints.export_checkpoint import export_checkpoint
+from i2s_spec.checkpoints.import_checkpoint import import_checkpoint
 
 #: Bytes of the probe's pieces.
 PIECE: Final = 1 << 22

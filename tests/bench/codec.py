@@ -29,11 +29,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bench.measure import Benchmark, Claim, Contender, Result, Row, Setting, fastest, interleaved, ratios, timed
-from i2s_spec.codec import _codec, isa, kernels, native
-from i2s_spec.codec.blocks import block_native
-from i2s_spec.codec.blocks.block_shape import blocks_of
+from i2s_spec.codec import _codec, blocks_native, isa, kernels, native
+from i2s_spec.codec.blocks import blocks_of
 from i2s_spec.errors import counted
-from i2s_spec.schema.block_layout import GROUP_LAYOUTS
+from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS
 
 MIB = 1 << 20
@@ -353,14 +352,14 @@ def _blocks(setting: Setting, name: str) -> Result:
     rows = 256 if setting.quick else 55296
     shape = rows, COLS
     values = np.resize(np.random.default_rng(1).integers(-1, 2, (256, COLS), dtype=np.int8), shape)
-    packed = np.frombuffer(block_native.pack(values, 0.5, name), dtype=np.uint8).copy()
+    packed = np.frombuffer(blocks_native.pack(values, 0.5, name), dtype=np.uint8).copy()
     assert packed.size == blocks_of(shape, name).nbytes
     target = np.zeros(packed.size, dtype=np.uint8)
     bytes_out = _aligned(values.size).view(np.int8).reshape(shape)
     # Float results are written into the same memory repeatedly; all at once they would take half a gigabyte.
     part = rows // 4
     floats_out = _aligned(4 * part * COLS).view(np.float32).reshape(part, COLS)
-    part_packed = np.frombuffer(block_native.pack(values[:part], 0.5, name), dtype=np.uint8).copy()
+    part_packed = np.frombuffer(blocks_native.pack(values[:part], 0.5, name), dtype=np.uint8).copy()
     traffic = {
         "unpack": packed.size + values.size,
         "pack": packed.size + values.size,
@@ -373,12 +372,12 @@ def _blocks(setting: Setting, name: str) -> Result:
     contenders = [
         *(Contender(f"copy for {job}", timed(partial(np.copyto, *reversed(pair))), 3) for job, pair in copies.items()),
         Contender("read probe", timed(lambda: _codec.read(row, packed)), 3),
-        Contender("unpack", timed(lambda: block_native.unpack(packed, shape, name, out=bytes_out)), 3),
-        Contender("pack", timed(lambda: block_native.pack(values, 0.5, name, out=target)), 3),
+        Contender("unpack", timed(lambda: blocks_native.unpack(packed, shape, name, out=bytes_out)), 3),
+        Contender("pack", timed(lambda: blocks_native.pack(values, 0.5, name, out=target)), 3),
         Contender(
-            "dequantize", timed(lambda: block_native.dequantize(part_packed, (part, COLS), name, out=floats_out)), 3
+            "dequantize", timed(lambda: blocks_native.dequantize(part_packed, (part, COLS), name, out=floats_out)), 3
         ),
-        Contender("histogram", timed(lambda: block_native.histogram(packed, shape, name)), 3),
+        Contender("histogram", timed(lambda: blocks_native.histogram(packed, shape, name)), 3),
     ]
     times = interleaved(contenders, setting.rounds, setting.say)
     goal = None if setting.quick else 1.0
@@ -395,5 +394,5 @@ def _blocks(setting: Setting, name: str) -> Result:
         Row(name, tuple(size / t / 1e9 for t in times[ran]), "GB/s of traffic")
         for name, (ran, size) in {**probes, **{job: (job, size) for job, size in sizes.items()}}.items()
     )
-    title = f"{name}: {packed.size >> 20} MB packed, one thread, kernels {isa.chosen(block_native.kernel_sets()).name}"
+    title = f"{name}: {packed.size >> 20} MB packed, one thread, kernels {isa.chosen(blocks_native.kernel_sets()).name}"
     return Result(title, found, tuple(claims))

@@ -22,11 +22,11 @@ from bench.measure import Benchmark, Claim, Contender, Result, Row, Setting, bey
 from i2s_spec.codec._survey import Buffer
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FileSource
-from i2s_spec.inspect.evidence.counted import PIECE
-from i2s_spec.inspect.evidence.layout_evidence import layout_evidence
-from i2s_spec.inspect.evidence.roles import Matrix, roles
-from i2s_spec.inspect.survey.reader import BUFFER, SurveyReader, survey
-from i2s_spec.inspect.survey.reading import Mode, Reading
+from i2s_spec.inspect.survey import Mode, Reading
+from i2s_spec.inspect.survey_reader import BUFFER, SurveyReader, survey
+from i2s_spec.layout_inference.counts import PIECE
+from i2s_spec.layout_inference.evidence import layout_evidence
+from i2s_spec.layout_inference.roles import Matrix, roles
 from i2s_spec.linter.engine import lint
 from i2s_spec.schema.dialect import CANONICAL
 from i2s_spec.testing.sample import Draft, block_bytes, tensor_info

@@ -22,7 +22,7 @@ import numpy as np
 from bench.measure import Benchmark, Claim, Contender, Result, Row, Setting, interleaved, ratios
 from i2s_spec.codec.isa import KernelSet
 from i2s_spec.errors import counted
-from i2s_spec.gguf.huge_pages import HUGE_PAGE, huge_pages
+from i2s_spec.gguf.source import HUGE_PAGE, huge_pages
 from i2s_spec.model import _matmul
 from i2s_spec.model.reference import matmul, table_lookup
 

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from i2s_spec.checkpoints.receipt import text_checks
-from i2s_spec.checkpoints.vocabulary import pre_tokenizer_probe, tokenizers_worker
-from i2s_spec.model.text import chat_template, chat_template_worker
+from i2s_spec.checkpoints import receipt_checks, token_files, tokenizers_worker
+from i2s_spec.model.text import chat, chat_template_worker
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +30,7 @@ def library_in_this_process(request: pytest.FixtureRequest, monkeypatch: pytest.
             reply = chat_template_worker._render(json.loads(input))
             return cls(command, 0, json.dumps(reply).encode(), b"")
 
-    monkeypatch.setattr(chat_template, "run_worker", InThisProcess.run)
+    monkeypatch.setattr(chat, "run_worker", InThisProcess.run)
 
     def ask(tokenizer: Mapping[str, Any], what: str, texts: Sequence[str]) -> list[list[int]]:
         asked = {
@@ -44,11 +43,11 @@ def library_in_this_process(request: pytest.FixtureRequest, monkeypatch: pytest.
         }
         reply = tokenizers_worker._answer(asked)
         if "error" in reply:
-            raise pre_tokenizer_probe.CannotTellError(reply["error"])
+            raise token_files.CannotTellError(reply["error"])
         return reply["found"]
 
-    monkeypatch.setattr(pre_tokenizer_probe, "ask_library", ask)
-    monkeypatch.setattr(text_checks, "ask_library", ask)
+    monkeypatch.setattr(token_files, "ask_library", ask)
+    monkeypatch.setattr(receipt_checks, "ask_library", ask)
 
 
 @pytest.fixture

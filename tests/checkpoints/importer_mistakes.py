@@ -19,11 +19,9 @@ from tiny_checkpoints import (
     weight_only,
 )
 
-from i2s_spec.checkpoints.source import recognition, source_weights
-from i2s_spec.checkpoints.source.families import Family
-from i2s_spec.checkpoints.vocabulary import token_arrays
-from i2s_spec.checkpoints.writing import import_checkpoint as importer
-from i2s_spec.checkpoints.writing import target_types, tensor_plan
+from i2s_spec.checkpoints import families, plan, source_weights, token_files
+from i2s_spec.checkpoints import import_checkpoint as importer
+from i2s_spec.checkpoints.families import Family
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -32,7 +30,7 @@ def _family(**changes: Any) -> Patch:
     """The family with other data; a function gets the old value."""
 
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        recognize = recognition.recognize
+        recognize = families.recognize
 
         def changed(*given: Any) -> Any:
             found = recognize(*given)
@@ -53,7 +51,7 @@ def _exchanged(one: str, other: str) -> Callable[[dict[str, str]], dict[str, str
 
 def other_convention(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scales that multiply are taken to divide, and the other way round."""
-    recognize = recognition.recognize
+    recognize = families.recognize
 
     def changed(*given: Any) -> Any:
         found = recognize(*given)
@@ -84,8 +82,8 @@ def _matrix(change: Callable[[source_weights.TernaryMatrix], source_weights.Tern
 
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("float_matrix", "packed_matrix"):
-            read = getattr(tensor_plan, name)
-            monkeypatch.setattr(tensor_plan, name, lambda *given, read=read: change(_with_trits(read(*given))))
+            read = getattr(plan, name)
+            monkeypatch.setattr(plan, name, lambda *given, read=read: change(_with_trits(read(*given))))
 
     return patch
 
@@ -103,7 +101,7 @@ def _absmean(change: Callable[[np.ndarray], tuple[np.ndarray, np.float32]]) -> P
             trits, scale = change(values)
             return source_weights.TernaryMatrix(trits.astype(np.int8), np.full((1, 1), scale, np.float32), rule)
 
-        monkeypatch.setattr(tensor_plan, "float_matrix", made)
+        monkeypatch.setattr(plan, "float_matrix", made)
 
     return patch
 
@@ -116,12 +114,10 @@ def _floats(change: Callable[[str, np.ndarray], np.ndarray]) -> Patch:
     """What becomes of the floats of a tensor before they are written."""
 
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        words = target_types.float_words
-        monkeypatch.setattr(
-            tensor_plan, "float_words", lambda name, values, type: words(name, change(name, values), type)
-        )
-        slow = tensor_plan._float_bytes
-        monkeypatch.setattr(tensor_plan, "_table_bytes", lambda name, stored, type, _: slow(name, stored, type, 0.0))
+        words = plan.float_words
+        monkeypatch.setattr(plan, "float_words", lambda name, values, type: words(name, change(name, values), type))
+        slow = plan._float_bytes
+        monkeypatch.setattr(plan, "_table_bytes", lambda name, stored, type, _: slow(name, stored, type, 0.0))
 
     return patch
 
@@ -182,8 +178,8 @@ def _transposed(matrix: source_weights.TernaryMatrix) -> source_weights.TernaryM
 
 def _kv_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     """All rows permuted as if there were as many heads as keys have."""
-    permuted = tensor_plan.to_gguf_rows
-    monkeypatch.setattr(tensor_plan, "to_gguf_rows", lambda matrix, heads: permuted(matrix, 2))
+    permuted = plan.to_gguf_rows
+    monkeypatch.setattr(plan, "to_gguf_rows", lambda matrix, heads: permuted(matrix, 2))
 
 
 def _shifted(key: str) -> Callable[[dict[str, Any]], None]:
@@ -219,15 +215,14 @@ def _towards_zero(name: str, values: np.ndarray) -> np.ndarray:
 
 
 def _words_for_marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    from i2s_spec.checkpoints.vocabulary import byte_pair_tokens
 
-    made = token_arrays.by_id
+    made = token_files.by_id
 
     def changed(words: Any, added: list[Any], size: int) -> tuple[list[str], list[int]]:
         tokens, types = made(words, added, size)
-        return tokens, [1 if kind == token_arrays.CONTROL else kind for kind in types]
+        return tokens, [1 if kind == token_files.CONTROL else kind for kind in types]
 
-    monkeypatch.setattr(byte_pair_tokens, "by_id", changed)
+    monkeypatch.setattr(token_files, "by_id", changed)
 
 
 #: Mistakes of an importer: a checkpoint that shows each, the type, the patch, and the check that must fail.

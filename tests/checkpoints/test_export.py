@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from tiny_checkpoints import TINY, TYPE, bonsai, llama3, packed_2b4t
 
 import i2s_spec as i2s
-from i2s_spec.checkpoints.export.export_checkpoint import export_checkpoint
-from i2s_spec.checkpoints.receipt.make_receipt import failed, make_receipt
-from i2s_spec.checkpoints.writing.import_checkpoint import import_checkpoint
+from i2s_spec.checkpoints.export_checkpoint import export_checkpoint
+from i2s_spec.checkpoints.import_checkpoint import import_checkpoint
+from i2s_spec.checkpoints.receipt import failed, make_receipt
 from i2s_spec.cli import cli
 from i2s_spec.errors import SettingError
 

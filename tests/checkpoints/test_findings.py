@@ -15,12 +15,12 @@ from click.testing import CliRunner
 from tiny_checkpoints import TINY, Tiny, bf16_2b4t, llama3, packed_2b4t, plain_llama
 
 import i2s_spec as i2s
-from i2s_spec.checkpoints.findings.lint_checkpoint import lint_checkpoint
+from i2s_spec.checkpoints.lint_checkpoint import lint_checkpoint
 from i2s_spec.cli import cli
 from i2s_spec.linter.options import Options
-from i2s_spec.linter.rules.checkpoint.ternary_weights import LIKELY
-from i2s_spec.testing.checkpoint_sample import LAYER, CheckpointSample, Q
+from i2s_spec.linter.rules.checkpoint import LIKELY
 from i2s_spec.testing.malformed.situations import SITUATIONS, Situation
+from i2s_spec.testing.sample import LAYER, CheckpointSample, Q
 
 INDEX = "model.safetensors.index.json"
 
@@ -207,7 +207,7 @@ def test_options_apply_as_for_files(tmp_path: Path) -> None:
 
 
 def test_a_rule_that_crashes_is_reported_as_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from i2s_spec.checkpoints.findings import lint_checkpoint as module
+    from i2s_spec.checkpoints import lint_checkpoint as module
 
     def broken(facts: object) -> None:
         raise RuntimeError("no")

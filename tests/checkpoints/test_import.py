@@ -32,11 +32,10 @@ from tiny_checkpoints import (
 )
 
 import i2s_spec as i2s
-from i2s_spec.checkpoints.receipt.make_receipt import make_receipt
-from i2s_spec.checkpoints.source import recognition
-from i2s_spec.checkpoints.source.families import BY_FAMILY, FAMILIES
-from i2s_spec.checkpoints.source.recognition import recognize
-from i2s_spec.checkpoints.writing.import_checkpoint import Imported, import_checkpoint
+from i2s_spec.checkpoints import families as recognition
+from i2s_spec.checkpoints.families import BY_FAMILY, FAMILIES, recognize
+from i2s_spec.checkpoints.import_checkpoint import Imported, import_checkpoint
+from i2s_spec.checkpoints.receipt import make_receipt
 from i2s_spec.errors import FormatError
 
 
@@ -177,7 +176,7 @@ def test_the_post_processor_adds_tokens(tmp_path: Path, processor: object, first
 
 
 def test_families_of_falcon_are_recognized_by_vocabulary_size(tmp_path: Path) -> None:
-    from i2s_spec.checkpoints.source.checkpoint_folder import CheckpointFolder
+    from i2s_spec.checkpoints.folder import CheckpointFolder
 
     for vocab, name in ((131072, "falcon3"), (32768, "falcon-e"), (128256, "hf1bitllm")):
         tiny = llama3()

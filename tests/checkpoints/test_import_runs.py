@@ -13,10 +13,9 @@ from peers.llama_cpp import correlation, likeliest, log_probabilities, log_softm
 from tiny_checkpoints import SIZES, Maker, Tiny, bonsai, falcon_e, llama3, plain_llama
 
 import i2s_spec as i2s
-from i2s_spec.checkpoints.receipt.checkpoint_forward import CheckpointForward
-from i2s_spec.checkpoints.receipt.checkpoint_witness import Witness
-from i2s_spec.checkpoints.source.checkpoint_folder import CheckpointFolder
-from i2s_spec.checkpoints.writing import tensor_plan
+from i2s_spec.checkpoints import plan
+from i2s_spec.checkpoints.folder import CheckpointFolder
+from i2s_spec.checkpoints.reference_import import CheckpointForward, Witness
 
 Floats = NDArray[Any]
 
@@ -90,6 +89,6 @@ def test_llama_cpp_computes_imported_files_alike(name: str, tmp_path: Path) -> N
 
 def test_rows_that_are_not_permuted_change_the_logits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound detects mistakes: without the permutation of queries and keys, the correlation is below it."""
-    monkeypatch.setattr(tensor_plan, "to_gguf_rows", lambda rows, _: rows)
+    monkeypatch.setattr(plan, "to_gguf_rows", lambda rows, _: rows)
     checkpoint, theirs, _ = run_there(plain_llama, "F16", tmp_path)
     assert correlation(theirs, checkpoint) < 0.99

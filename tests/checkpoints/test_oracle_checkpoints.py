@@ -30,14 +30,13 @@ with warnings.catch_warnings():
 from tiny_checkpoints import LLAMA_TEMPLATE
 
 import i2s_spec as i2s
-from i2s_spec.checkpoints.export.export_checkpoint import export_checkpoint
-from i2s_spec.checkpoints.receipt.checkpoint_forward import CheckpointForward
-from i2s_spec.checkpoints.receipt.checkpoint_witness import Witness
-from i2s_spec.checkpoints.receipt.make_receipt import failed, make_receipt
-from i2s_spec.checkpoints.source.checkpoint_folder import CheckpointFolder
-from i2s_spec.checkpoints.source.families import BY_FAMILY
-from i2s_spec.checkpoints.writing.import_checkpoint import import_checkpoint
-from i2s_spec.schema.architectures.architecture import PREFIXES
+from i2s_spec.checkpoints.export_checkpoint import export_checkpoint
+from i2s_spec.checkpoints.families import BY_FAMILY
+from i2s_spec.checkpoints.folder import CheckpointFolder
+from i2s_spec.checkpoints.import_checkpoint import import_checkpoint
+from i2s_spec.checkpoints.receipt import failed, make_receipt
+from i2s_spec.checkpoints.reference_import import CheckpointForward, Witness
+from i2s_spec.schema.architectures import PREFIXES
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.thorough]
 

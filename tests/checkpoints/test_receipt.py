@@ -13,15 +13,13 @@ from importer_mistakes import other_convention
 from receipts import statuses
 from tiny_checkpoints import TINY, TYPE, bf16_2b4t, llama3, packed_2b4t
 
-from i2s_spec.checkpoints.receipt import checkpoint_forward
-from i2s_spec.checkpoints.receipt.checkpoint_forward import CheckpointForward
-from i2s_spec.checkpoints.receipt.checkpoint_witness import Witness
-from i2s_spec.checkpoints.receipt.make_receipt import failed, make_receipt, verify_receipt, write_receipt
-from i2s_spec.checkpoints.source import source_weights
-from i2s_spec.checkpoints.source.checkpoint_folder import CheckpointFolder
-from i2s_spec.checkpoints.writing.import_checkpoint import import_checkpoint
+from i2s_spec.checkpoints import reference_import, source_weights
+from i2s_spec.checkpoints.folder import CheckpointFolder
+from i2s_spec.checkpoints.import_checkpoint import import_checkpoint
+from i2s_spec.checkpoints.receipt import failed, make_receipt, verify_receipt, write_receipt
+from i2s_spec.checkpoints.reference_import import CheckpointForward, Witness
 from i2s_spec.cli import cli
-from i2s_spec.convert.hugging_face import packed
+from i2s_spec.safetensors import packed
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -48,7 +46,7 @@ def test_a_code_on_a_tie_is_not_a_failure(tmp_path: Path, monkeypatch: pytest.Mo
     (check,) = (check for check in make_receipt(folder, path, only="g")["checks"] if check["id"] == "g")
     assert (check["status"], check["facts"]["ties"] > 0) == ("passed", True)
     assert check["facts"]["largest_difference"] < 1e-5
-    monkeypatch.setattr(checkpoint_forward, "TIE", -1)
+    monkeypatch.setattr(reference_import, "TIE", -1)
     assert failed(make_receipt(folder, path, only="g")) == ["g"]
 
 
@@ -157,9 +155,9 @@ def test_the_tokenizers_library_runs_in_a_process_of_its_own(tmp_path: Path) -> 
 
 def test_witness_is_independent_of_the_importer() -> None:
     """The receipt computes its values in other modules than the importer."""
-    from i2s_spec.checkpoints.receipt import checkpoint_witness
+    from i2s_spec.checkpoints import reference_import
 
-    names = vars(checkpoint_witness)
+    names = vars(reference_import)
     assert not {
         each for each in names.values() if getattr(each, "__module__", "") in (packed.__name__, source_weights.__name__)
     }

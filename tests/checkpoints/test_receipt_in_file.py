@@ -17,11 +17,10 @@ from receipts import statuses
 from tiny_checkpoints import packed_2b4t
 
 import i2s_spec as i2s
-from i2s_spec.checkpoints.receipt.import_with_receipt import import_with_receipt
-from i2s_spec.checkpoints.receipt.make_receipt import embed_receipt, verify_receipt
-from i2s_spec.checkpoints.writing.import_checkpoint import import_checkpoint
+from i2s_spec.checkpoints.import_checkpoint import import_checkpoint
+from i2s_spec.checkpoints.receipt import embed_receipt, import_with_receipt, verify_receipt
 from i2s_spec.cli import cli
-from i2s_spec.convert.container.rewrite import Value
+from i2s_spec.convert.rewrite import Value
 from i2s_spec.errors import FormatError
 from i2s_spec.schema.types import ValueType
 
@@ -60,7 +59,7 @@ def test_a_killed_run_leaves_no_file_without_its_receipt(tmp_path: Path, step: s
     path.write_bytes(b"old")
     code = f"""
 import os, signal
-from i2s_spec.checkpoints.receipt import import_with_receipt as module
+from i2s_spec.checkpoints import import_with_receipt as module
 module.{step} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 module.import_with_receipt({str(folder)!r}, {str(path)!r}, force=True)
 """

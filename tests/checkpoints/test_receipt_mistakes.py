@@ -10,8 +10,8 @@ import pytest
 from importer_mistakes import MISTAKES
 from tiny_checkpoints import Tiny, embedding_qwen3
 
-from i2s_spec.checkpoints.receipt.make_receipt import failed, make_receipt
-from i2s_spec.checkpoints.writing.import_checkpoint import import_checkpoint
+from i2s_spec.checkpoints.import_checkpoint import import_checkpoint
+from i2s_spec.checkpoints.receipt import failed, make_receipt
 
 
 @pytest.fixture(scope="module")

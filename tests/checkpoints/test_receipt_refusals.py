@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from tiny_checkpoints import Tiny, bf16_2b4t, packed_2b4t
 
-from i2s_spec.checkpoints.receipt.make_receipt import make_receipt, verify_receipt
-from i2s_spec.checkpoints.writing.import_checkpoint import import_checkpoint
+from i2s_spec.checkpoints.import_checkpoint import import_checkpoint
+from i2s_spec.checkpoints.receipt import make_receipt, verify_receipt
 from i2s_spec.errors import FormatError
 
 _UP = "model.layers.0.mlp.up_proj.weight"

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from i2s_spec.convert.hugging_face.safetensors import NewTensor, write_checkpoint
-from i2s_spec.convert.synthetic.vocabulary import byte_level, sentence_pieces
-from i2s_spec.model.tokenizer.pretokenizers import BY_NAME
+from i2s_spec.convert.made_up_vocabulary import byte_level, sentence_pieces
+from i2s_spec.model.tokenizer.byte_level import BY_NAME
+from i2s_spec.safetensors.files import NewTensor, write_checkpoint
 
 LLAMA_TEMPLATE = "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}<|eot_id|>{% endfor %}"
 

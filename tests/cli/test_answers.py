@@ -27,16 +27,16 @@ from pace import units
 
 import i2s_spec
 from i2s_spec.cli import main
-from i2s_spec.cli.arguments.model_input import read_text
-from i2s_spec.convert.container.rewrite import rewrite
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.cli.model_input import read_text
+from i2s_spec.convert.new import new
+from i2s_spec.convert.rewrite import rewrite
 from i2s_spec.errors import FormatError
-from i2s_spec.gguf import regular_file
+from i2s_spec.gguf import source
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.gguf.regular_file import read_regular, require_written
-from i2s_spec.golden.candidates.dumps import read_dump
-from i2s_spec.golden.records.eval_callback import LONGEST_LINE, node_of, read_callback_text
-from i2s_spec.linter.batch.file_arguments import inputs
+from i2s_spec.gguf.source import read_regular, require_written
+from i2s_spec.golden.dumps import read_dump
+from i2s_spec.golden.llama_cpp import LONGEST_LINE, node_of, read_callback_text
+from i2s_spec.linter.paths import inputs
 from i2s_spec.testing.sample import Draft, tensor_info
 
 
@@ -100,7 +100,7 @@ def test_a_file_with_nothing_to_read_yet_is_an_error(tmp_path: Path, monkeypatch
     """Some files of /proc are called regular and have nothing to read yet; a FIFO with a writer stands for them."""
     os.mkfifo(tmp_path / "waits")
     writer = os.open(tmp_path / "waits", os.O_RDWR)
-    monkeypatch.setattr(regular_file, "kind_of", lambda status: None)
+    monkeypatch.setattr(source, "kind_of", lambda status: None)
     try:
         with pytest.raises(OSError, match="nothing to read"):
             read_regular(tmp_path / "waits", 100)
@@ -431,7 +431,7 @@ def test_verbs_work_with_closed_streams(place: Path, tmp_path: Path, closed: str
 def test_lack_of_memory_is_not_reported_as_a_bug(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import i2s_spec.inspect.compare.identity as module
+    import i2s_spec.compare.hash as module
 
     def short(*rest: object) -> None:
         raise MemoryError

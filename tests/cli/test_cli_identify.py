@@ -15,9 +15,9 @@ from transcripts_runner import real_files, run, workshop
 from wrong_files import Copy
 
 from i2s_spec.cli import cli
-from i2s_spec.convert.trained.card import unseen_text
+from i2s_spec.convert.trained import unseen_text
 
-SCHEMA = Path(__file__).resolve().parents[2] / "i2s_spec" / "inspect" / "identify" / "identify.schema.json"
+SCHEMA = Path(__file__).resolve().parents[2] / "i2s_spec" / "inspect" / "identify.schema.json"
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,9 @@ from interrupted import interrupted_writing
 from one_process import i2s as i2s_here
 
 import i2s_spec as i2s
-from i2s_spec.convert.synthetic.new import new
-from i2s_spec.convert.synthetic.recipes import SHAPES
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.convert.new import new
+from i2s_spec.convert.random_weights import SHAPES
+from i2s_spec.schema.architectures import ARCHITECTURES
 
 I2S = [sys.executable, "-m", "i2s_spec"]
 

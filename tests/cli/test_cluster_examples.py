@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 import i2s_spec as i2s
-from i2s_spec.linter.census.census_counts import census_of
 from i2s_spec.linter.cluster.manifest import as_lines
-from i2s_spec.linter.cluster.results_log import latest
+from i2s_spec.linter.cluster.results import census_of, latest
 from i2s_spec.testing.sample import Draft
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "spec" / "tutorials"

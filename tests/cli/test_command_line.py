@@ -10,8 +10,8 @@ from builders import model_bytes
 from click.testing import CliRunner
 
 from i2s_spec.cli import cli
-from i2s_spec.cli.command_line import command_line
-from i2s_spec.cli.files.lint import command as lint
+from i2s_spec.cli.lint import lint_command as lint
+from i2s_spec.cli.verbs import command_line
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ import pytest
 from pace import units
 
 from i2s_spec.cli import cli
-from i2s_spec.cli.shell.candidates import NAMES, candidates
-from i2s_spec.cli.shell.completion import SCRIPTS
+from i2s_spec.cli.completion import NAMES, SCRIPTS, candidates
 from i2s_spec.testing.sample import Draft
 
 #: How to start a shell without the user's files and with as little output as possible.

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from transcripts_runner import run
 
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.new import new
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.testing.sample import Model
 

@@ -11,8 +11,7 @@ import pytest
 from one_process import i2s as run
 
 import i2s_spec as i2s
-from i2s_spec.convert.trained.card import MODELS, OPENING, card
-from i2s_spec.convert.trained.model import gguf_bytes, label
+from i2s_spec.convert.trained import MODELS, OPENING, card, gguf_bytes, label
 
 NAME = "stories.gguf, which comes with i2s-spec"
 TOKENIZERS = pytest.mark.skipif(find_spec("tokenizers") is None, reason="tokenizers is not installed")

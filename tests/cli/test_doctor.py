@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 
 import i2s_spec
+from i2s_spec.checkup import doctor
 from i2s_spec.cli import main
-from i2s_spec.convert.container.rewrite import rewrite
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.compare.diff import difference, other_dialect
+from i2s_spec.convert.new import new
+from i2s_spec.convert.rewrite import rewrite
 from i2s_spec.errors import SettingError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.inspect.compare.diff import difference
-from i2s_spec.inspect.compare.other_dialect import other_dialect
-from i2s_spec.model.checkup import doctor
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, Model, key_value
 

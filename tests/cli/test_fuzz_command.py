@@ -16,20 +16,20 @@ import pytest
 from click.testing import CliRunner, Result
 
 import i2s_spec.fuzzing
-from i2s_spec.cli.fuzz import command
+from i2s_spec.cli.fuzz import fuzz_command
 from i2s_spec.testing.sample import Draft
 
 SCHEMA = json.loads((Path(i2s_spec.fuzzing.__file__).parent / "fuzz.schema.json").read_text())
 
 
 def fuzz(*words: str) -> Result:
-    result = CliRunner().invoke(command, list(words), standalone_mode=False)
+    result = CliRunner().invoke(fuzz_command, list(words), standalone_mode=False)
     assert result.exception is None or isinstance(result.exception, SystemExit | Exception)
     return result
 
 
 def status(*words: str) -> int:
-    return CliRunner().invoke(command, list(words)).exit_code
+    return CliRunner().invoke(fuzz_command, list(words)).exit_code
 
 
 def test_a_finding_is_status_1(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_given_seeds_are_used(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_wrong_arguments_are_refused(words: tuple[str, ...]) -> None:
-    result = CliRunner().invoke(command, list(words))
+    result = CliRunner().invoke(fuzz_command, list(words))
     assert result.exit_code == 2
     assert "Traceback" not in result.output
 
@@ -118,7 +118,7 @@ def test_files_are_passed_through_standard_input() -> None:
 
 
 def test_duties_are_listed() -> None:
-    result = CliRunner().invoke(command, ["--list-duties"])
+    result = CliRunner().invoke(fuzz_command, ["--list-duties"])
     assert result.exit_code == 0
     assert "G209  string-past-end" in result.output
     assert "a decoder that reads tensors must reject" in result.output

@@ -160,7 +160,7 @@ def test_a_model_that_is_broken(folder: Path) -> None:
 def test_a_terminated_record_leaves_nothing(folder: Path, tmp_path: Path) -> None:
     """SIGTERM, by which time limits end a program: not even the unfinished folder stays."""
     code = (
-        "import os, signal; from i2s_spec.golden.records import store; from i2s_spec.cli import main\n"
+        "import os, signal; from i2s_spec.golden import store; from i2s_spec.cli import main\n"
         "store.NewRecord.add = lambda *_, **__: (print(os.listdir()), os.kill(os.getpid(), signal.SIGTERM))\n"
         f"main(['golden', 'record', {str(folder / 'tiny.gguf')!r}, '--tokens', '1,2', '-o', 'x'])"
     )

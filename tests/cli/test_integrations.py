@@ -14,9 +14,9 @@ import pytest
 from malformed_cases import broken
 
 from i2s_spec.cli import cli
-from i2s_spec.cli.files.lint import command as lint
-from i2s_spec.cli.specification.conform import run as conform_run
-from i2s_spec.linter.selection.profile import PROFILES
+from i2s_spec.cli.conform import run as conform_run
+from i2s_spec.cli.lint import lint_command as lint
+from i2s_spec.linter.selection import PROFILES
 from i2s_spec.testing.sample import Draft
 
 yaml = pytest.importorskip("yaml")

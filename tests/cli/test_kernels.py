@@ -14,9 +14,9 @@ import pytest
 from examples import share, some
 from processors import PROCESSORS
 
-from i2s_spec.cli.info import needs_of_kernels, tables_of_kernels
+from i2s_spec.cli.look import needs_of_kernels, tables_of_kernels
 from i2s_spec.codec import _cpu, isa
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.new import new
 
 #: Processor features that the kernel sets require, for one table or for all others.
 AVX2: Final = {"avx2", "fma", "f16c"}
@@ -33,7 +33,7 @@ NEEDS: Final = {
     ("", "i8mm"): {"neon", "dotprod", "i8mm"},
 }  # fmt: skip
 
-INFO: Final = "import json; from i2s_spec.cli.info import describe; print(json.dumps(describe()))"
+INFO: Final = "import json; from i2s_spec.cli.look import describe; print(json.dumps(describe()))"
 
 
 def run(*words: str, **settings: str) -> subprocess.CompletedProcess[str]:

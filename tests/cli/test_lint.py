@@ -276,7 +276,7 @@ def test_info() -> None:
 
 
 def test_demo(tmp_path: Path) -> None:
-    from i2s_spec.testing.mishaps import mishaps
+    from i2s_spec.testing.common_faults import mishaps
 
     output = i2s("demo", "--keep", str(tmp_path / "kept")).output
     assert "model.gguf: ok: bitnet-b1.58, 24 tensors (14 I2_S, 9 F32, 1 F16); " in output
@@ -289,9 +289,9 @@ def test_demo(tmp_path: Path) -> None:
 def test_every_mishap_gets_its_code() -> None:
     import io
 
-    from i2s_spec.convert.synthetic.new import new
+    from i2s_spec.convert.new import new
     from i2s_spec.linter.engine import lint
-    from i2s_spec.testing.mishaps import mishaps
+    from i2s_spec.testing.common_faults import mishaps
 
     for architecture in ("bitnet-b1.58", "llama"):
         model = io.BytesIO()

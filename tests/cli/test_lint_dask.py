@@ -136,7 +136,7 @@ def test_wrong_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
                      arguments: list[str], reason: str) -> None:  # fmt: skip
     from i2s_spec.cli import main
 
-    monkeypatch.setattr("i2s_spec.linter.cluster.dask_engine.CONNECTING", 0.5)
+    monkeypatch.setattr("i2s_spec.linter.cluster.run.CONNECTING", 0.5)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m.gguf").write_bytes(Draft().data)
     with pytest.raises(SystemExit) as stop:

@@ -17,7 +17,7 @@ from malformed_cases import broken
 from one_process import i2s
 
 from i2s_spec.cli import cli
-from i2s_spec.linter.selection.profile import PROFILES
+from i2s_spec.linter.selection import PROFILES
 from i2s_spec.testing.sample import Draft
 
 
@@ -273,7 +273,7 @@ def on_terminal(*args: str, env: dict[str, str] | None = None) -> tuple[str, byt
     """stdout, and what a terminal that is stderr shows."""
     leader, follower = pty.openpty()
     program = (
-        "import sys, i2s_spec.cli.progress as patience; patience.PATIENCE = -1\n"
+        "import sys, i2s_spec.cli.process as patience; patience.PATIENCE = -1\n"
         "from i2s_spec.cli import main; main(sys.argv[1:])"
     )
     child = subprocess.Popen(
@@ -296,7 +296,7 @@ def on_terminal(*args: str, env: dict[str, str] | None = None) -> tuple[str, byt
 
 
 def test_a_progress_bar_is_shown_on_a_terminal_only(folder: Path) -> None:
-    from i2s_spec.convert.synthetic.new import new
+    from i2s_spec.convert.new import new
 
     new(folder / "model.gguf")
     out, shown = on_terminal("model.gguf")

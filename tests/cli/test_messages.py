@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from i2s_spec.cli import main
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.new import new
 from i2s_spec.draw.terminal import plain
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.inspect.show import describe
 from i2s_spec.inspect.show_text import page
-from i2s_spec.testing.mishaps import mishaps
+from i2s_spec.testing.common_faults import mishaps
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.cli.models.model_text import ModelText, is_ci_log
+from i2s_spec.cli.run import ModelText, is_ci_log
 
 
 def piped(pieces: Iterable[str], escaped: bool | None = None) -> str:

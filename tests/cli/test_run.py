@@ -20,8 +20,8 @@ from one_process import i2s_bytes
 from transcripts_runner import check, run, transcripts, workshop
 
 import i2s_spec as i2s
-from i2s_spec.cli.models.model_text import ModelText, harmless
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.cli.run import ModelText, harmless
+from i2s_spec.convert.new import new
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from builders import model_bytes
 
-from i2s_spec.cli.models.run import has_program
-from i2s_spec.model.fast.fast_operations import FastOperations
+from i2s_spec.cli.run import has_program
+from i2s_spec.model.fast_operations import FastOperations
 from i2s_spec.model.load import load_model
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from i2s_spec.cli.verbs import VERBS
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.new import new
 
 #: The start of `i2s` as a script starts it.
 I2S = "from i2s_spec.cli import main; main()"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from i2s_spec.cli.termination import cleaned_up
+from i2s_spec.cli.process import cleaned_up
 from i2s_spec.gguf.atomic_file import OutputFile
 
 

@@ -7,7 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from i2s_spec.codec import kernels, native, payload, payload_native, reference
+from i2s_spec.codec import kernels, native, reference
+from i2s_spec.codec import native as payload_native
+from i2s_spec.codec import reference as payload
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS, Dialect, Formula, Layout
 
 #: Made-up layouts: runs of another length; two groups exchanged; runs at the start of a matrix and none further on.

@@ -23,7 +23,7 @@ from c_compiler import SANITIZERS, WARNINGS
 from windows import compiled_for_windows
 
 from i2s_spec.codec.kernels import BLOCK, CODES, KINDS, MAP_IDS, is_runs, remap_of, run_layout
-from i2s_spec.codec.payload import pack_codes
+from i2s_spec.codec.reference import pack_codes
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, CodeMap, Layout
 
 pytestmark = pytest.mark.thorough

@@ -18,9 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from windows import compiled_for_windows
 
-from i2s_spec.codec.quantization import _floats, float_passes, float_passes_native
-from i2s_spec.codec.quantization.float_passes import INFINITY, least_one, wide, width_of
-from i2s_spec.codec.quantization.mean import COLUMNS, torch_mean, torch_runs
+from i2s_spec.codec import _floats, float_passes
+from i2s_spec.codec import float_passes as float_passes_native
+from i2s_spec.codec.float_passes import INFINITY, least_one, wide, width_of
+from i2s_spec.codec.quantize import COLUMNS, torch_mean, torch_runs
 
 TYPES = ("F32", "F16", "BF16")
 SETS = [each.name for each in float_passes_native.kernel_sets() if each.available]
@@ -54,16 +55,16 @@ def some(type: str, seed: int, count: int, large: bool = False) -> np.ndarray[An
     rng = np.random.default_rng(seed)
     power = rng.uniform(-45, 4, count) if large else rng.normal(-2, 1, count)
     values = (10**power * rng.choice([-1, 1], count)).astype(np.float32)
-    return float_passes.change_words(values.view(np.uint8), "F32", type)[0]
+    return float_passes.change_words_reference(values.view(np.uint8), "F32", type)[0]
 
 
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("target", TYPES)
 def test_changes_of_every_word(kernels: str, type: str, target: str) -> None:
     words = finite(type).reshape(-1, width_of(type))
-    fits = np.isfinite(wide(float_passes.change_words(words.reshape(-1), type, target)[0], target))
+    fits = np.isfinite(wide(float_passes.change_words_reference(words.reshape(-1), type, target)[0], target))
     words = np.ascontiguousarray(words[fits]).reshape(-1)
-    wanted, odd = float_passes.change_words(words, type, target)
+    wanted, odd = float_passes.change_words_reference(words, type, target)
     made, told = float_passes_native.change_words(words, type, target)
     assert not odd
     assert not told
@@ -103,7 +104,7 @@ def test_infinities_and_nan_are_reported(kernels: str, type: str) -> None:
 def test_sums_are_the_definition(type: str, runs: int, rows: int, seed: int, large: bool) -> None:
     words = some(type, seed, runs * rows * COLUMNS, large)
     wanted, made = np.empty((runs, COLUMNS), np.float32), np.empty((runs, COLUMNS), np.float32)
-    odd = float_passes.sum_runs(words, type, rows, wanted)
+    odd = float_passes.sum_runs_reference(words, type, rows, wanted)
     for name in SETS:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("I2S_ISA", name)
@@ -120,7 +121,7 @@ def test_trits_of_every_word(kernels: str, type: str, gain: float) -> None:
         wanted = np.clip(np.rint(wide(words, type) * np.float32(gain)), -1, 1)
     wanted = np.nan_to_num(wanted).astype(np.int8)  # 0 times infinity gives 0
     least = least_one(np.float32(gain), type)
-    assert np.array_equal(float_passes.cut_words(words, type, least), wanted)
+    assert np.array_equal(float_passes.cut_words_reference(words, type, least), wanted)
     for count in (*range(70), words.size // width_of(type)):
         part = words[: count * width_of(type)]
         assert float_passes_native.cut_words(part, type, least).tobytes() == wanted[:count].tobytes()
@@ -174,13 +175,13 @@ def write_cases(path: Path) -> Path:
             count = words.size // width_of(type)
             for gain in (0.0, 0.7, 61.7, 1e5):
                 least = least_one(np.float32(gain), type)
-                add(1, type, count, least, False, words, float_passes.cut_words(words, type, least))
+                add(1, type, count, least, False, words, float_passes.cut_words_reference(words, type, least))
             for target in TYPES:
-                made, odd = float_passes.change_words(words, type, target)
+                made, odd = float_passes.change_words_reference(words, type, target)
                 add(2, type, count, _floats.KINDS[target], odd, words, made)
         for runs, rows in ((1, 1), (3, 16), (2, 32), (5, 7)):
             words, sums = some(type, rows, runs * rows * COLUMNS, rows == 7), np.empty((runs, COLUMNS), np.float32)
-            add(0, type, runs, rows, float_passes.sum_runs(words, type, rows, sums), words, sums)
+            add(0, type, runs, rows, float_passes.sum_runs_reference(words, type, rows, sums), words, sums)
             words[-1] |= 0x7F
             words[-2] |= 0xFC
             add(0, type, runs, rows, True, words, sums)

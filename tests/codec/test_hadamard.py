@@ -8,8 +8,8 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.codec.quantization.hadamard import fold, matrix, restore, rotate, transform
-from i2s_spec.schema.architectures.rotation import Rotation, RotationError
+from i2s_spec.codec.rotation import fold, matrix, restore, rotate, transform
+from i2s_spec.schema.architectures import Rotation, RotationError
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 

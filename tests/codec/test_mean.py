@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec import shape as shapes
-from i2s_spec.codec.quantization.mean import numpy_mean, torch_mean
+from i2s_spec.codec.quantize import numpy_mean, torch_mean
 
 sizes = st.one_of(st.integers(1, 300), st.integers(1, 40_000))
 

@@ -11,8 +11,10 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.codec import native, payload, payload_native, reference
-from i2s_spec.codec.tail import write_tail
+from i2s_spec.codec import native, reference
+from i2s_spec.codec import native as payload_native
+from i2s_spec.codec import reference as payload
+from i2s_spec.codec.observation import write_tail
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS, Dialect
 
 DIALECTS = [Dialect(*parts) for parts in itertools.product(LAYOUTS.values(), CODE_MAPS.values(), TAILS.values())]

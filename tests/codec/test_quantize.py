@@ -13,16 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec import shape as shapes
-from i2s_spec.codec.quantization.quantize import (
-    RULES,
-    AlreadyTernaryWarning,
-    NotTernaryWarning,
-    quantize,
-    ternarise,
-    weight_quant,
-)
+from i2s_spec.codec.quantize import RULES, AlreadyTernaryWarning, NotTernaryWarning, quantize, ternarise, weight_quant
 from i2s_spec.codec.reference import dequantize, pack, unpack
-from i2s_spec.codec.remainder.dropped import UndefinedElementsWarning
+from i2s_spec.codec.shape import UndefinedElementsWarning
 from i2s_spec.schema.dialect import LAYOUTS
 
 NAN, INF = math.nan, math.inf
@@ -53,7 +46,7 @@ floats = st.one_of(odd, st.floats(width=32))
 
 
 @pytest.mark.requirement("R8.1-2")
-@pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantization.quantize.NotTernaryWarning")
+@pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantize.NotTernaryWarning")
 @examples(60)
 @given(weights=st.lists(floats, min_size=1, max_size=40), rule=st.sampled_from(["absmax", "hf-first", "given"]),
        window=st.integers(1, 50))  # fmt: skip
@@ -70,7 +63,7 @@ def test_rules_one_weight_at_a_time(weights: list[float], rule: str, window: int
 
 
 @pytest.mark.requirement("R8.3-2")
-@pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantization.quantize.NotTernaryWarning")
+@pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantize.NotTernaryWarning")
 @pytest.mark.parametrize(
     ("weights", "trits", "scale"),
     [
@@ -93,7 +86,7 @@ def test_absmax(weights: list[float], trits: list[int], scale: float) -> None:
     assert factor == np.float32(scale)
 
 
-@pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantization.quantize.NotTernaryWarning")
+@pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantize.NotTernaryWarning")
 @pytest.mark.parametrize(
     ("rule", "weights", "trits", "scale"),
     [
@@ -128,7 +121,7 @@ def test_python_converters(rule: str, weights: list[float], trits: list[int], sc
     assert factor.tobytes() == np.float32(scale).tobytes()
 
 
-@pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantization.quantize.AlreadyTernaryWarning")
+@pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantize.AlreadyTernaryWarning")
 @pytest.mark.requirement("R8.3-1")
 @pytest.mark.parametrize("rule", ["absmax", "hf-first", "embedding-mean", "given"])
 @pytest.mark.parametrize("dialect", [*LAYOUTS, "interleave-128/twos-complement/replicated-8"])

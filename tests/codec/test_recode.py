@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec.reference import pack_codes, transcode, unpack_codes, write_tail
-from i2s_spec.codec.remainder.dropped import UndefinedElementsWarning
+from i2s_spec.codec.shape import UndefinedElementsWarning
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS, Dialect
 
 DIALECTS = [Dialect(*parts) for parts in itertools.product(LAYOUTS.values(), CODE_MAPS.values(), TAILS.values())]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from i2s_spec.codec import reference, shape
 from i2s_spec.codec import shape as shapes
-from i2s_spec.codec.quantization.mean import torch_mean
+from i2s_spec.codec.quantize import torch_mean
 from i2s_spec.codec.reference import (
     UnusedCodeError,
     dequantize,

@@ -10,19 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec import reference
-from i2s_spec.codec.quantization.quantize import quantize
+from i2s_spec.codec.native import READERS, read_as
+from i2s_spec.codec.quantize import quantize
 from i2s_spec.codec.reference import pack_codes, unpack_codes
-from i2s_spec.codec.remainder.dropped import (
+from i2s_spec.codec.shape import (
     Elements,
+    PayloadShape,
     UndefinedElementsWarning,
     check_readable,
     check_writable,
     dropped_elements,
+    payload_shape,
     split_row,
     whole_blocks,
 )
-from i2s_spec.codec.remainder.readers import READERS, read_as
-from i2s_spec.codec.shape import PayloadShape, payload_shape
 from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import LAYOUTS
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import i2s_spec as i2s
-from i2s_spec.codec.remainder.readers import READERS
+from i2s_spec.codec.native import READERS
 
 TRITS = np.random.default_rng(4).integers(-1, 2, (6, 256)).astype(np.int8)
 

@@ -11,13 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec import _survey
-from i2s_spec.codec.blocks import block_reference
-from i2s_spec.codec.blocks.block_shape import blocks_of
-from i2s_spec.codec.blocks.group_observation import observe_groups
-from i2s_spec.codec.blocks.kernel_kinds import KINDS, TILE, group_bytes
-from i2s_spec.codec.payload_facts import BLOCK, Groups
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, block_layout
-from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.codec import blocks as block_reference
+from i2s_spec.codec.blocks import KINDS, TILE, blocks_of, group_bytes, observe_groups
+from i2s_spec.codec.observation import BLOCK, Groups
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS, block_layout
+from i2s_spec.schema.faults import ByteOrder
 
 SETS = [name for name, available in _survey.kernel_sets() if available]
 TYPES = list(BLOCK_LAYOUTS)

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec import _survey
-from i2s_spec.codec.observation import BLOCK, LEAST_RUN, PayloadObservation, observe
-from i2s_spec.inspect.survey.reader import EXPONENTS
+from i2s_spec.codec.reference import BLOCK, LEAST_RUN, PayloadObservation, observe
+from i2s_spec.inspect.survey_reader import EXPONENTS
 
 SETS = [name for name, available in _survey.kernel_sets() if available]
 KINDS = [(0, 0), (1, 0), *EXPONENTS.values(), (2, 0x007C), (4, 0x0000807F)]

@@ -11,7 +11,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.codec.tail import classify, float32_scale, read_tail, write_tail
+from i2s_spec.codec.observation import classify, float32_scale, read_tail, write_tail
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.schema.dialect import TAILS
 

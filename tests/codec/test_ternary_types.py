@@ -11,7 +11,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.codec.ternary_types import (
+from i2s_spec.codec.change_groups import (
     BLOCK_TYPES,
     NotTernaryError,
     half_scale,

@@ -12,12 +12,11 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.codec import trits as module
-from i2s_spec.codec.form import TERNARY_TYPES, Form
-from i2s_spec.codec.quantization.in_order import in_order
+from i2s_spec.codec import encoding as module
+from i2s_spec.codec.change_groups import NotTernaryError, pack_blocks
+from i2s_spec.codec.encoding import TERNARY_TYPES, Form, Trits
+from i2s_spec.codec.kernels import in_order
 from i2s_spec.codec.reference import UnusedCodeError, pack
-from i2s_spec.codec.ternary_types import NotTernaryError, pack_blocks
-from i2s_spec.codec.trits import Trits
 from i2s_spec.schema.dialect import LAYOUTS, parse
 
 DIALECTS = [name for name, layout in LAYOUTS.items() if layout.in_gguf]

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from i2s_spec.codec.quantization.quantize import NotTernaryWarning, quantize, ternarise, weight_quant
-from i2s_spec.codec.remainder.dropped import UndefinedElementsWarning, dropped_elements
-from i2s_spec.codec.remainder.readers import read_as
+from i2s_spec.codec.native import read_as
+from i2s_spec.codec.quantize import NotTernaryWarning, quantize, ternarise, weight_quant
+from i2s_spec.codec.shape import UndefinedElementsWarning, dropped_elements
 from i2s_spec.schema.dialect import LAYOUTS
 
 ORACLE = Path(__file__).resolve().parent.parent / "oracle"
@@ -32,8 +32,8 @@ BUILDS = [("blk128", "interleave-128"), ("blk64", "interleave-64"), ("row4", "ro
 
 #: Unusual inputs give warnings here; other tests check when.
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantization.quantize.NotTernaryWarning"),
-    pytest.mark.filterwarnings("ignore::i2s_spec.codec.remainder.dropped.UndefinedElementsWarning"),
+    pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantize.NotTernaryWarning"),
+    pytest.mark.filterwarnings("ignore::i2s_spec.codec.shape.UndefinedElementsWarning"),
 ]
 
 
@@ -195,7 +195,7 @@ def test_code_3(vectors: Path, codec: Any) -> None:
     assert (found.count, found.first) == (by_hand.count(3), int(np.flatnonzero(two == 0.75)[0]))
 
 
-@pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantization.quantize.AlreadyTernaryWarning")
+@pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantize.AlreadyTernaryWarning")
 @pytest.mark.parametrize(
     ("name", "rule", "scale"),
     [

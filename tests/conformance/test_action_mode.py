@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hand_made import adapter, payloads
 
-from i2s_spec.cli.specification.conform import run as conform_run
+from i2s_spec.cli.conform import run as conform_run
 
 yaml = pytest.importorskip("yaml")
 ROOT = Path(__file__).resolve().parents[2]

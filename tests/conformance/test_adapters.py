@@ -14,15 +14,13 @@ import pytest
 from peers.decoders import row, run_on
 from peers.implementations import ADAPTERS, MissingError, implementations
 
-from i2s_spec.conformance.run.askers import ProtocolAsker
-from i2s_spec.conformance.run.byte_mistakes import explained
-from i2s_spec.conformance.run.cases import CaseFolder, read_cases
-from i2s_spec.conformance.run.results import Status
-from i2s_spec.conformance.run.runner import run_cases
-from i2s_spec.conformance.run.scoring import difference, expected_bytes
-from i2s_spec.conformance.vectors.write_suite import write_suite
-from i2s_spec.fuzzing.child import Bounds
-from i2s_spec.linter.runtimes.run_records import DecoderRun, decoders
+from i2s_spec.conformance.mistakes import explained
+from i2s_spec.conformance.protocol import CaseFolder, read_cases
+from i2s_spec.conformance.runner import ProtocolAsker, run_cases
+from i2s_spec.conformance.score import Status, difference, expected_bytes
+from i2s_spec.conformance.vectors.all_vectors import write_suite
+from i2s_spec.fuzzing.bounded_process import Bounds
+from i2s_spec.linter.runtimes.records import DecoderRun, decoders
 
 BOUNDS = Bounds(seconds=30, memory=2 << 30)
 

@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 from hand_made import adapter, payloads
 
-from i2s_spec.conformance.run import adapter_process
-from i2s_spec.conformance.run.adapter_process import AdapterFault, AdapterProcess
-from i2s_spec.conformance.run.askers import ProtocolAsker, SimpleAsker
-from i2s_spec.conformance.run.cases import read_cases
-from i2s_spec.conformance.run.results import RunResult, Status
-from i2s_spec.conformance.run.runner import GIVE_UP, run_cases
-from i2s_spec.fuzzing.child import Bounds
+from i2s_spec.conformance import protocol
+from i2s_spec.conformance.protocol import AdapterFault, AdapterProcess, read_cases
+from i2s_spec.conformance.runner import GIVE_UP, ProtocolAsker, SimpleAsker, run_cases
+from i2s_spec.conformance.score import RunResult, Status
+from i2s_spec.fuzzing.bounded_process import Bounds
 
 QUICK = Bounds(seconds=0.6, memory=256 << 20)
 PATIENT = Bounds(seconds=300, memory=256 << 20)
@@ -85,7 +83,7 @@ def test_output_without_end_of_line_times_out(
 ) -> None:
     written = tmp_path / "written"
     script = f"import sys\nfor line in sys.stdin: {writes}; open({str(written)!r}, 'w').close()"
-    monkeypatch.setattr(adapter_process, "time", Clock(written))
+    monkeypatch.setattr(protocol, "time", Clock(written))
     asker = ProtocolAsker([sys.executable, "-I", "-S", "-c", script], QUICK)  # without -u, Python buffers the output
     with pytest.raises(AdapterFault) as caught:
         asker.start()

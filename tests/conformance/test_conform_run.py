@@ -14,18 +14,15 @@ from hand_made import ARGS, PAYLOAD, SHAPE, TRITS, WEIGHTS, Folder, adapter, pay
 from one_process import i2s as i2s_here
 
 from i2s_spec.codec import native
-from i2s_spec.codec.ternary_types import pack_blocks
-from i2s_spec.conformance.run import known_failures
-from i2s_spec.conformance.run.askers import ProtocolAsker, SimpleAsker
-from i2s_spec.conformance.run.byte_mistakes import explained
-from i2s_spec.conformance.run.cases import VectorCase, read_cases
-from i2s_spec.conformance.run.report import FORMS
-from i2s_spec.conformance.run.report.ndjson import ndjson, read_ndjson
-from i2s_spec.conformance.run.results import RunResult, Status
-from i2s_spec.conformance.run.runner import run_cases
-from i2s_spec.conformance.run.scoring import difference
+from i2s_spec.codec.change_groups import pack_blocks
+from i2s_spec.conformance import score
+from i2s_spec.conformance.mistakes import explained
+from i2s_spec.conformance.protocol import VectorCase, read_cases
+from i2s_spec.conformance.report import FORMS, ndjson, read_ndjson
+from i2s_spec.conformance.runner import ProtocolAsker, SimpleAsker, run_cases
+from i2s_spec.conformance.score import RunResult, Status, difference
 from i2s_spec.errors import SettingError
-from i2s_spec.fuzzing.child import Bounds
+from i2s_spec.fuzzing.bounded_process import Bounds
 
 BOUNDS = Bounds(seconds=300, memory=512 << 20)
 
@@ -149,30 +146,30 @@ def test_outdated_known_failures_are_reported(tmp_path: Path) -> None:
     folder, listed = payloads(tmp_path / "v"), tmp_path / "known.txt"
     wrong = "old = decode\ndef decode(data, args, op): return old(data, args, op) * (-1 if op == 'decode' else 1)"
     run = ran(folder, wrong)
-    assert known_failures.write_list(run, listed) == 1
+    assert score.write_list(run, listed) == 1
     assert run.results[0].mistake == "every sign is the other one"
-    known_failures.apply(run, known_failures.read_list(listed), whole=True)
+    score.apply(run, score.read_list(listed), whole=True)
     assert (run.ok, run.known) == (True, {"I2S-0001"})
 
     passed = ran(folder)
-    known_failures.apply(passed, known_failures.read_list(listed), whole=True)
+    score.apply(passed, score.read_list(listed), whole=True)
     assert (passed.ok, passed.unexpected) == (False, ["I2S-0001 is a known failure, and passes"])
 
     skipped = ran(folder, "START['ops'] = ['dequant']")
-    known_failures.apply(skipped, known_failures.read_list(listed), whole=True)
+    score.apply(skipped, score.read_list(listed), whole=True)
     assert skipped.unexpected == ["I2S-0001 is a known failure, and is skipped"]
 
     listed.write_text("I2S-0001  # another message\nI2S-0099\n")
     other = ran(folder, wrong)
-    known_failures.apply(other, known_failures.read_list(listed), whole=False)
+    score.apply(other, score.read_list(listed), whole=False)
     assert len(other.unexpected) == 1
     assert other.unexpected[0].startswith("I2S-0001 is a known failure with another message: row 0, column ")
     other.unexpected.clear()
-    known_failures.apply(other, {"I2S-0099": ""}, whole=True)
+    score.apply(other, {"I2S-0099": ""}, whole=True)
     assert other.unexpected == ["I2S-0099 is a known failure, and no vector has this id"]
     listed.write_text("two words\n")
     with pytest.raises(SettingError, match="line 1 of the list of known failures"):
-        known_failures.read_list(listed)
+        score.read_list(listed)
 
 
 # --- comparing and explaining -------------------------------------------------------------------------------------
@@ -428,7 +425,7 @@ def test_whether_there_is_a_program_is_known_before_the_suite_is_written(
     how: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     written: list[object] = []
-    monkeypatch.setattr("i2s_spec.conformance.vectors.write_suite.write_suite", written.append)
+    monkeypatch.setattr("i2s_spec.conformance.vectors.all_vectors.write_suite", written.append)
     done = i2s_here(tmp_path, "conform", "run", *how, "--", "no-such-adapter")
     assert (done.returncode, done.stderr) == (1, "i2s: there is no program 'no-such-adapter' that can be run\n")
     assert not written

@@ -14,14 +14,12 @@ from click.testing import CliRunner
 from examples import some
 
 import i2s_spec.conformance
-from i2s_spec.cli.specification.vectors import command
-from i2s_spec.conformance import export as module
-from i2s_spec.conformance.export import export, needs_of
-from i2s_spec.conformance.phases import NO_DUTY, Phase, phase_of
-from i2s_spec.conformance.without_i2s import without_i2s
+from i2s_spec.cli.conform import vectors_command
+from i2s_spec.conformance import malformed_suite as module
+from i2s_spec.conformance.malformed_suite import NO_DUTY, Phase, export, needs_of, phase_of, without_i2s
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.rule import REGISTRY, Severity
-from i2s_spec.schema import gguf
+from i2s_spec.schema import container
 from i2s_spec.testing.malformed import Case, malformed
 from i2s_spec.testing.sample import Draft, tensor_info
 
@@ -232,7 +230,7 @@ def test_without_i2s_a_reader_that_knows_no_type_36_reads_the_sound_files(withou
 def test_files_that_cannot_be_converted_to_f32_are_left_out() -> None:
     odd = Draft().records()
     odd.tensor_infos = [tensor_info(b"odd", (18,), 36, 0)]
-    assert without_i2s(gguf.build(odd)) is None
+    assert without_i2s(container.build(odd)) is None
     plain = b"no GGUF file"
     assert without_i2s(plain) is plain
 
@@ -279,12 +277,12 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.usefixtures("few")
 def test_the_command(tmp_path: Path) -> None:
-    run = CliRunner().invoke(command, ["export", "--malformed", str(tmp_path / "a" / "out")])
+    run = CliRunner().invoke(vectors_command, ["export", "--malformed", str(tmp_path / "a" / "out")])
     assert run.exit_code == 0, run.output
     assert "12 malformed files" in run.stdout
-    again = CliRunner().invoke(command, ["export", "--malformed", str(tmp_path / "a" / "out")])
+    again = CliRunner().invoke(vectors_command, ["export", "--malformed", str(tmp_path / "a" / "out")])
     assert again.exit_code == 2
     assert "--force" in again.output
-    quiet = CliRunner().invoke(command, ["export", "-q", "--force", "--malformed", str(tmp_path / "a" / "out")])
+    quiet = CliRunner().invoke(vectors_command, ["export", "-q", "--force", "--malformed", str(tmp_path / "a" / "out")])
     assert (quiet.exit_code, quiet.stdout) == (0, "")
-    assert CliRunner().invoke(command, ["export"]).exit_code == 2
+    assert CliRunner().invoke(vectors_command, ["export"]).exit_code == 2

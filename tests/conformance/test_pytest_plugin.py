@@ -11,7 +11,7 @@ from pathlib import Path
 from examples import some
 from hand_made import adapter, payloads
 
-PLUGIN = "i2s_spec.conformance.run.pytest_plugin"
+PLUGIN = "i2s_spec.conformance.pytest_plugin"
 
 
 def pytest_with(folder: Path, *words: object, alone: bool = True) -> subprocess.CompletedProcess[str]:
@@ -55,7 +55,7 @@ def test_without_the_option_nothing_is_added(tmp_path: Path) -> None:
 def test_whether_there_is_a_program_is_known_before_the_suite_is_written(tmp_path: Path) -> None:
     """Nothing else is checked either: a missing folder of vectors is not reported."""
     (tmp_path / "no_suite.py").write_text(
-        "import i2s_spec.conformance.vectors.write_suite as module\n"
+        "import i2s_spec.conformance.vectors.all_vectors as module\n"
         "def write_suite(folder): raise AssertionError('the suite is written')\n"
         "module.write_suite = write_suite\n"
     )

@@ -11,11 +11,11 @@ from mutants.answers import DecoderAnswer, passes, same
 from mutants.mutant import Mutant
 from mutants.plain_numbers import PlainNumbers
 
-from i2s_spec.cli.specification import vectors
-from i2s_spec.cli.specification.vectors import command
-from i2s_spec.conformance.vectors import Suite, ledger
+from i2s_spec.cli import conform
+from i2s_spec.cli.conform import vectors_command
+from i2s_spec.conformance.mistakes import FLAGS, NOT_IN_MODELS
+from i2s_spec.conformance.vectors import Suite, vector
 from i2s_spec.conformance.vectors.all_vectors import drafts, suite_of
-from i2s_spec.conformance.vectors.bug_flags import FLAGS, NOT_IN_MODELS
 from i2s_spec.errors import SettingError
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES
 from i2s_spec.schema.mistakes import MISTAKES as CATALOGUE
@@ -24,7 +24,7 @@ from i2s_spec.schema.mistakes import MODEL_MISTAKES
 
 @pytest.fixture(scope="module")
 def declared() -> Suite:
-    return suite_of(ledger.read(), declared=True)
+    return suite_of(vector.read(), declared=True)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_every_mutant_dies_and_a_flag_names_its_bug(without_large_models: Suite)
     flags = {flag for each in without_large_models for flag in each.flags}
     assert [each.name for each in killed if each.flag in flags and not each.named] == []
     proven = kill.proven(without_large_models, killed)
-    lines = {line.id: line for line in ledger.read().values()}
+    lines = {line.id: line for line in vector.read().values()}
     assert {id: ",".join(found) or "-" for id, found in proven.items()} == {id: lines[id].flags for id in proven}
 
 
@@ -66,7 +66,7 @@ def test_vectors_that_no_mutant_fails_say_so(without_large_models: Suite) -> Non
 @pytest.mark.thorough
 def test_every_mutant_fails_with_all_models_too(declared: Suite) -> None:
     assert [each.name for each in kill.results(declared) if not each.named] == []
-    assert ledger.text(kill.registered()) == ledger.LEDGER.read_text()
+    assert vector.text(kill.registered()) == vector.LEDGER.read_text()
 
 
 def test_every_mistake_of_golden_compare_has_a_vector_or_a_reason(declared: Suite) -> None:
@@ -88,10 +88,10 @@ def test_the_catalogue_names_every_mistake() -> None:
 
 
 def test_mutants_need_a_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(vectors, "__file__", str(tmp_path / "i2s_spec" / "cli" / "specification" / "vectors.py"))
+    monkeypatch.setattr(conform, "__file__", str(tmp_path / "i2s_spec" / "cli" / "specification" / "vectors.py"))
     for verb in ("mutants", "register"):
         with pytest.raises(SettingError, match="not part of the installed package: clone the repository"):
-            CliRunner().invoke(command, [verb], catch_exceptions=False)
+            CliRunner().invoke(vectors_command, [verb], catch_exceptions=False)
 
 
 def test_a_correct_decoder_declared_as_mutant_survives(
@@ -135,7 +135,7 @@ def test_the_table_of_mutants(monkeypatch: pytest.MonkeyPatch, without_large_mod
     payloads = Suite("1.0.0", tuple(each for each in without_large_models if "layout.x86-128" in each.features))
     payloads = Suite("1.0.0", tuple(each for each in payloads if each.op == "decode"))
     monkeypatch.setattr(package, "suite", lambda: payloads)
-    run = CliRunner().invoke(command, ["mutants", "--all"])
+    run = CliRunner().invoke(vectors_command, ["mutants", "--all"])
     assert run.exit_code == 1  # mutants of other operations survive without their vectors
     rows = {line.split()[0]: line.split()[1:] for line in run.output.splitlines()}
     assert rows["bits-reversed"][0] == "bit-order"

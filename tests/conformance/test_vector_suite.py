@@ -14,15 +14,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from i2s_spec._version import __version__
-from i2s_spec.cli.specification.vectors import command
-from i2s_spec.conformance import registry_packages
-from i2s_spec.conformance.registry_packages import tarball, write_package
-from i2s_spec.conformance.vectors import Suite, ledger, load, suite
-from i2s_spec.conformance.vectors.all_vectors import SUITE_VERSION, drafts, suite_of
-from i2s_spec.conformance.vectors.feature_flags import FEATURES
-from i2s_spec.conformance.vectors.single_file import FIRST
-from i2s_spec.conformance.vectors.vector import COMPARISONS, OPS, PHASES, VERDICTS
-from i2s_spec.conformance.vectors.write_suite import HERE, write_suite
+from i2s_spec.cli.conform import vectors_command
+from i2s_spec.conformance import packages
+from i2s_spec.conformance.packages import tarball, write_package
+from i2s_spec.conformance.vectors import Suite, load, suite
+from i2s_spec.conformance.vectors import vector as ledger
+from i2s_spec.conformance.vectors.all_vectors import FIRST, HERE, SUITE_VERSION, drafts, suite_of, write_suite
+from i2s_spec.conformance.vectors.vector import COMPARISONS, FEATURES, OPS, PHASES, VERDICTS
 from i2s_spec.errors import SettingError, counted
 
 MOST_BYTES = 5_000_000
@@ -190,10 +188,10 @@ def test_packages_hold_the_suite(exported: Path, tmp_path: Path) -> None:
 
 
 def test_the_command_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_packages, "tarball", lambda: b"packed")  # another test builds it
+    monkeypatch.setattr(packages, "tarball", lambda: b"packed")  # another test builds it
 
     def run(*words: str) -> Result:
-        return CliRunner().invoke(command, words)
+        return CliRunner().invoke(vectors_command, words)
 
     done = run("export", str(tmp_path / "out"))
     assert done.exit_code == 0

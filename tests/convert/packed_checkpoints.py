@@ -10,8 +10,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from i2s_spec.codec.scale_rounding import Rounding
-from i2s_spec.convert.hugging_face.packed import (
+from i2s_spec.codec.encoding import Rounding
+from i2s_spec.safetensors.files import Checkpoint, write_checkpoint
+from i2s_spec.safetensors.packed import (
     Convention,
     PackedWeights,
     checked_convention,
@@ -19,7 +20,6 @@ from i2s_spec.convert.hugging_face.packed import (
     packed_tensors,
     stored_scale,
 )
-from i2s_spec.convert.hugging_face.safetensors import Checkpoint, write_checkpoint
 
 
 def read_packed(

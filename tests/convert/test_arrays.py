@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from builders import model_bytes
 
-from i2s_spec.codec import trits as trits_module
-from i2s_spec.codec.quantization.quantize import NotTernaryWarning
+from i2s_spec.codec import encoding as trits_module
+from i2s_spec.codec.quantize import NotTernaryWarning
 from i2s_spec.codec.reference import UnusedCodeError, dequantize, pack, unpack
-from i2s_spec.convert.tensors.npy import read_npy, write_npy
-from i2s_spec.convert.tensors.tensor_io import decode_tensor, encode_array, replace_tensor
+from i2s_spec.convert.encode import decode_tensor, encode_array, read_npy, replace_tensor, write_npy
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file

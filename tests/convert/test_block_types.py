@@ -10,17 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from i2s_spec.codec.blocks import block_native
+from i2s_spec.codec import blocks_native
 from i2s_spec.codec.native import pack
-from i2s_spec.convert.synthetic.new import new
-from i2s_spec.convert.tensors.advice import advice
-from i2s_spec.convert.tensors.convert_file import convert_file
-from i2s_spec.convert.tensors.tensor_io import decode_tensor
+from i2s_spec.convert.convert_file import advice, convert_file
+from i2s_spec.convert.encode import decode_tensor
+from i2s_spec.convert.new import new
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.schema.architectures.keys import FILE_TYPES
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS
+from i2s_spec.schema.keys import FILE_TYPES
 
 TYPES = ["I2_S", *BLOCK_LAYOUTS]
 NAME = "blk.0.ffn_down.weight"
@@ -95,7 +94,7 @@ def written(values: np.ndarray[Any, Any], kind: str, data: bytes) -> bytes:
 def grouped(scales: np.ndarray[Any, Any], kind: str = "PQ2_0") -> bytes:
     """A file with one tensor, which has these scales."""
     values = np.resize(np.array([1, -1, 0, 1], dtype=np.int8), (2, 256))
-    return written(values, kind, block_native.pack(values, scales.astype(np.float16), kind))
+    return written(values, kind, blocks_native.pack(values, scales.astype(np.float16), kind))
 
 
 def test_different_scales_are_kept_by_types_with_a_scale_for_each_group() -> None:
@@ -124,7 +123,7 @@ def test_different_scales_become_floats(kind: str, target: str) -> None:
     values = random.integers(-1, 3 if layout.fourth == "weight" else 2, shape, dtype=np.int8)
     scales = random.uniform(0.01, 90, layout.groups(15, shape[-1])) * random.choice([-1, 1])
     scales = scales.astype(np.float16 if layout.scale.type == "F16" else np.float32)
-    data = written(values, kind, block_native.pack(values, scales, kind))
+    data = written(values, kind, blocks_native.pack(values, scales, kind))
     for order in ("little", "big"):
         other, result = converted(data, to=target, byte_order=order)
         tensor = open_file(other).tensors[NAME]
@@ -151,18 +150,18 @@ def test_decode_gives_weights_whatever_the_scales(kind: str, tmp_path: Path) -> 
     shape = (3, 5, 2 * layout.block)
     values = random.integers(-1, 3 if layout.fourth == "weight" else 2, shape, dtype=np.int8)
     scales = random.uniform(0.01, 90, layout.groups(15, shape[-1])).astype(np.float16).astype(np.float32)
-    file = open_file(written(values, kind, block_native.pack(values, scales, kind)))
+    file = open_file(written(values, kind, blocks_native.pack(values, scales, kind)))
     done = decode_tensor(file, NAME, tmp_path / "a.npy", form="float32")
     assert (done.shape, done.dtype, done.scale) == (shape, "float32", None)
     found = np.load(tmp_path / "a.npy")
     assert np.array_equal(found, (values.reshape(len(scales), -1) * scales[:, None]).reshape(shape))
-    ones = open_file(written(np.sign(values), kind, block_native.pack(np.sign(values), 0.5, kind)))
+    ones = open_file(written(np.sign(values), kind, blocks_native.pack(np.sign(values), 0.5, kind)))
     assert decode_tensor(ones, NAME, tmp_path / "b.npy", form="float32").scale == 0.5
 
 
 def test_floats_beyond_float16_are_refused(tmp_path: Path) -> None:
     twos = np.full((2, 256), 2, dtype=np.int8)
-    large = written(twos, "PQ2_0", block_native.pack(twos, np.float16(60000), "PQ2_0"))
+    large = written(twos, "PQ2_0", blocks_native.pack(twos, np.float16(60000), "PQ2_0"))
     assert open_file(converted(large, to="F32")[0]).tensors[NAME].dequantize().max() == 2 * np.float32(
         np.float16(60000)
     )
@@ -179,7 +178,7 @@ def test_floats_beyond_float16_are_refused(tmp_path: Path) -> None:
 
 def test_q2_0_holds_rows_that_other_types_cannot() -> None:
     values = np.ones((2, 192), dtype=np.int8)
-    data = written(values, "Q2_0", block_native.pack(values, 0.5, "Q2_0"))
+    data = written(values, "Q2_0", blocks_native.pack(values, 0.5, "Q2_0"))
     with pytest.raises(ValueError, match="and Q2_0, with blocks of 64, can hold them"):
         converted(data, to="TQ2_0")
     with pytest.raises(ValueError, match="rows of 192 are not whole blocks"):

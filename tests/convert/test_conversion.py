@@ -16,8 +16,8 @@ import pytest
 from builders import model_bytes
 
 from i2s_spec.codec.reference import unpack
-from i2s_spec.convert.synthetic.new import new
-from i2s_spec.convert.tensors.convert_file import Conversion, convert_file, wanted_form
+from i2s_spec.convert.convert_file import Conversion, convert_file, wanted_form
+from i2s_spec.convert.new import new
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file

@@ -11,7 +11,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.convert.container.edits import Edit, EditedSource, write_edited, zeros
+from i2s_spec.convert.rewrite import Edit, EditedSource, write_edited, zeros
 from i2s_spec.errors import FormatError, Span
 from i2s_spec.gguf.source import BufferSource, FileSource
 

@@ -18,16 +18,16 @@ from gguf.scripts.gguf_convert_endian import byteswap_tensors, convert_byteorder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.codec.blocks import block_native
-from i2s_spec.codec.blocks.block_shape import blocks_of
-from i2s_spec.convert.container.rewrite import convert_endian, rewrite
+from i2s_spec.codec import blocks_native
+from i2s_spec.codec.blocks import blocks_of
+from i2s_spec.compare.hash import identity
+from i2s_spec.convert.rewrite import convert_endian, rewrite
 from i2s_spec.gguf.byte_order import swapped_record, swapped_tail
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.inspect.compare.identity import identity
-from i2s_spec.schema import gguf as schema
+from i2s_spec.schema import container as schema
 from i2s_spec.schema import types
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 
 MIB = 1 << 20
 KNOWN = [kind for kind in types.TENSOR_TYPES if kind.words is not None]
@@ -88,7 +88,7 @@ def test_types_with_a_scale_for_each_group_keep_their_weights(kind: str) -> None
         kind, shape = "IQ2_BN", (2, 4 * MIB + 64)
     random = np.random.default_rng(4)
     scales = random.uniform(0.1, 2, blocks_of(shape, kind).groups).astype(np.float32)
-    body = block_native.pack(random.integers(-1, 2, shape, dtype=np.int8), scales, kind)
+    body = blocks_native.pack(random.integers(-1, 2, shape, dtype=np.int8), scales, kind)
     data = written(lambda writer: writer.add_tensor("blk.0.ffn_up.weight", shape, kind, body))
     big = converted(data, "big")
     before, after = (open_file(each).tensors["blk.0.ffn_up.weight"] for each in (data, big))

@@ -15,8 +15,8 @@ import pytest
 from peers.llama_cpp import NAMES, Name, correlation, likeliest, log_probabilities, log_softmax, missing, tokens_of
 
 import i2s_spec as i2s
-from i2s_spec.convert.tensors.convert_file import convert_file
-from i2s_spec.convert.trained.model import write_trained
+from i2s_spec.convert.convert_file import convert_file
+from i2s_spec.convert.trained import write_trained
 from i2s_spec.model.tokenizer.tokenizer import load_tokenizer
 
 TOKENS = [5, 6, 7, 8, 100, 200, 31, 44]

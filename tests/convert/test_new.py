@@ -13,13 +13,12 @@ from examples import share
 
 import i2s_spec as i2s
 from i2s_spec.codec.reference import unpack
-from i2s_spec.convert.synthetic import random_weights
-from i2s_spec.convert.synthetic.new import new
-from i2s_spec.convert.synthetic.recipes import RECIPES
-from i2s_spec.schema import gguf
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
-from i2s_spec.schema.architectures.hyperparameters import architecture_of, hyperparameters
-from i2s_spec.schema.architectures.keys import OPTIONAL, REQUIRED
+from i2s_spec.convert import random_weights
+from i2s_spec.convert.new import new
+from i2s_spec.convert.random_weights import RECIPES
+from i2s_spec.schema import container
+from i2s_spec.schema.architectures import ARCHITECTURES, architecture_of, hyperparameters
+from i2s_spec.schema.keys import OPTIONAL, REQUIRED
 
 EACH = pytest.mark.parametrize("architecture", ARCHITECTURES)
 
@@ -55,7 +54,7 @@ def check_fit(data: bytes) -> None:
 def test_a_complete_small_model(architecture: str, order: Any) -> None:
     data = new_bytes(architecture, byte_order=order)
     assert len(data) < 200_000
-    assert gguf.build(gguf.parse(data)) == data
+    assert container.build(container.parse(data)) == data
     check_fit(data)
     file = i2s.open(data)
     assert file.byte_order == order

@@ -11,11 +11,10 @@ import pytest
 from builders import model_bytes
 from examples import share
 
-from i2s_spec.convert.synthetic.random_weights import NORMAL, halvings_of, quantiles
-from i2s_spec.convert.synthetic.weight_kinds import TYPES
+from i2s_spec.convert.random_weights import NORMAL, TYPES, halvings_of, quantiles
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.model.load import load_model
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures import ARCHITECTURES
 
 #: Largest factor between perplexity and the number of tokens.
 FACTOR = 3.0

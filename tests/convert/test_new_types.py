@@ -11,13 +11,13 @@ import pytest
 from builders import model_bytes
 from examples import share
 
-from i2s_spec.convert.synthetic.new import new
-from i2s_spec.convert.synthetic.weight_kinds import TYPES
+from i2s_spec.convert.new import new
+from i2s_spec.convert.random_weights import TYPES
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.linter.engine import lint
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
-from i2s_spec.schema.architectures.keys import FILE_TYPES, OWN_FILE_TYPES
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.schema.architectures import ARCHITECTURES
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS
+from i2s_spec.schema.keys import FILE_TYPES, OWN_FILE_TYPES
 
 #: Findings of sound files, by type: other programs refuse the type, or may expect a rotation.
 SAID = {"I2_SR": {"G318", "M031"}, "Q2_0_G128": {"G321"}, "PQ2_0": {"M042"}, "PTQ1_0": {"M042"}}

@@ -19,19 +19,14 @@ from hypothesis import strategies as st
 from packed_checkpoints import read_packed, write_packed
 
 from i2s_spec.codec.reference import UnusedCodeError
-from i2s_spec.convert.hugging_face.names import gguf_name, module_name, to_checkpoint_rows, to_gguf_rows
-from i2s_spec.convert.hugging_face.packed import (
-    PackedWeights,
-    configured,
-    scale_of,
-    stored_scale,
-)
-from i2s_spec.convert.hugging_face.packed_files import from_checkpoint, to_checkpoint
-from i2s_spec.convert.hugging_face.safetensors import Checkpoint, NewTensor, write_checkpoint
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.new import new
+from i2s_spec.convert.packed_files import from_checkpoint, to_checkpoint
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
+from i2s_spec.safetensors.files import Checkpoint, NewTensor, write_checkpoint
+from i2s_spec.safetensors.names import gguf_name, module_name, to_checkpoint_rows, to_gguf_rows
+from i2s_spec.safetensors.packed import PackedWeights, configured, scale_of, stored_scale
 
 MODULE = "model.layers.0.self_attn.q_proj"
 

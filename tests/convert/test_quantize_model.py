@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 import i2s_spec as i2s
-from i2s_spec.cli.files.quantize import command
-from i2s_spec.convert.container.rewrite import Replacement, rewrite
-from i2s_spec.convert.tensors.quantize_model import DESTROYED, MODEL_RULES, Loss, QuantizedModel, quantize_model
-from i2s_spec.convert.trained.model import write_trained
+from i2s_spec.cli.convert import quantize_command
+from i2s_spec.convert.quantize_model import DESTROYED, MODEL_RULES, Loss, QuantizedModel, quantize_model
+from i2s_spec.convert.rewrite import Replacement, rewrite
+from i2s_spec.convert.trained import write_trained
 from i2s_spec.schema.types import BY_NAME
 from i2s_spec.testing.sample import Model
 
@@ -184,13 +184,13 @@ def test_the_command_measures_what_is_lost(tmp_path: Path) -> None:
     kept, lost, text = tmp_path / "kept.gguf", tmp_path / "lost.gguf", tmp_path / "text"
     write_trained(kept, to="F16")
     never_ternary(lost)
-    unseen = Path(i2s.__file__).parent / "convert" / "trained" / "unseen.txt"
+    unseen = Path(i2s.__file__).parent / "convert" / "unseen.txt"
     text.write_bytes(unseen.read_bytes()[:6000])
     found = {}
     for source in (kept, lost):
         out = str(source.with_suffix(".out"))
         options = [str(source), "-o", out, "--text", str(text), "-c", "64", "--chunks", "2", "--json"]
-        done = CliRunner().invoke(command, options)
+        done = CliRunner().invoke(quantize_command, options)
         assert done.exit_code == 0, done.output
         found[source] = json.loads(done.stdout)
     before, after = (found[kept]["perplexity"][name] for name in ("before", "after"))
@@ -205,11 +205,11 @@ def test_the_command_measures_what_is_lost(tmp_path: Path) -> None:
 def test_the_warning_is_printed(tmp_path: Path) -> None:
     source = tmp_path / "float.gguf"
     source.write_bytes(floats())
-    done = CliRunner().invoke(command, [str(source), "-o", str(tmp_path / "o.gguf")])
+    done = CliRunner().invoke(quantize_command, [str(source), "-o", str(tmp_path / "o.gguf")])
     assert done.exit_code == 0
     assert "destroyed by quantization" in done.stderr
     assert "relative L2 error of all quantized weights: 0.5" in done.stdout
-    again = CliRunner().invoke(command, [str(source), "-o", str(tmp_path / "o.gguf")])
+    again = CliRunner().invoke(quantize_command, [str(source), "-o", str(tmp_path / "o.gguf")])
     assert again.exit_code == 2
 
 

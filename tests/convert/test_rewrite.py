@@ -15,15 +15,15 @@ import pytest
 from builders import written
 from examples import some
 
-from i2s_spec.convert.container.rewrite import Replacement, Value, convert_endian, rewrite
-from i2s_spec.convert.tensors.convert_file import convert_file
-from i2s_spec.convert.tensors.tensor_io import decode_tensor
+from i2s_spec.convert.convert_file import convert_file
+from i2s_spec.convert.encode import decode_tensor
+from i2s_spec.convert.rewrite import Replacement, Value, convert_endian, rewrite
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.schema import gguf as schema
+from i2s_spec.schema import container as schema
 from i2s_spec.schema.types import ValueType
 
 MIB = 1 << 20

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from one_process import i2s
 
-from i2s_spec.codec import trits as trits_module
-from i2s_spec.codec.blocks import block_reference
-from i2s_spec.convert.container.key_renames import file_type_words
-from i2s_spec.convert.synthetic.new import new
-from i2s_spec.convert.tensors.convert_file import convert_file
-from i2s_spec.convert.tensors.quantize_model import quantize_model
-from i2s_spec.convert.tensors.tensor_io import decode_tensor
+from i2s_spec.codec import blocks
+from i2s_spec.codec import encoding as trits_module
+from i2s_spec.compare.hash import identity
+from i2s_spec.convert.convert_file import convert_file
+from i2s_spec.convert.encode import decode_tensor
+from i2s_spec.convert.new import new
+from i2s_spec.convert.quantize_model import quantize_model
+from i2s_spec.convert.rewrite import file_type_words
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.inspect.compare.identity import identity
 
 NAME = "blk.0.ffn_down.weight"
 
@@ -63,7 +63,7 @@ def test_new_files_have_the_type_and_its_number(rows: bytes) -> None:
     tensor = file.tensors[NAME]
     assert (tensor.kind, tensor.number, file.metadata["general.file_type"]) == ("I2_SR", 40, 41)
     assert np.unique(tensor.ternary().form.decode(tensor.read(), tensor.elements).scales).size > 100
-    want = block_reference.dequantize(tensor.read(), tensor.shape, "I2_SR")
+    want = blocks.dequantize(tensor.read(), tensor.shape, "I2_SR")
     assert np.array_equal(tensor.dequantize(), want)
 
 
@@ -145,13 +145,13 @@ def groups() -> bytes:
     stream = io.BytesIO()
     with Writer(stream) as writer:
         writer.add("general.architecture", "llama")
-        data = block_reference.pack(np.ones((1, 256), np.int8), np.array([0.5, 1], np.float16), "PQ2_0")
+        data = blocks.pack(np.ones((1, 256), np.int8), np.array([0.5, 1], np.float16), "PQ2_0")
         writer.add_tensor(NAME, (1, 256), "PQ2_0", data)
     return stream.getvalue()
 
 
 def test_code_3_and_scales_that_are_not_numbers_are_refused() -> None:
-    data = bytearray(block_reference.pack(np.ones((8, 128), np.int8), 1.0, "I2_SR"))
+    data = bytearray(blocks.pack(np.ones((8, 128), np.int8), 1.0, "I2_SR"))
     data[256:260] = b"\0\0\xc0\x7f"
     stream = io.BytesIO()
     with Writer(stream) as writer:

@@ -11,12 +11,12 @@ import pytest
 from examples import share
 from small_models import SHAPES, model
 
-from i2s_spec.codec.blocks import block_native
-from i2s_spec.convert.tensors import encode, small_recodings
-from i2s_spec.convert.tensors.convert_file import FLOATS, TYPES, Conversion, convert_file
+from i2s_spec.codec import blocks_native
+from i2s_spec.convert import encode, recodings
+from i2s_spec.convert.convert_file import FLOATS, TYPES, Conversion, convert_file
 from i2s_spec.gguf.reader import File, open
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.faults import ByteOrder
 
 #: Single matrices of shapes that each pair of the dialects below supports.
 SQUARE = ((4, 128), (8, 256), (4, 256), (16, 128))
@@ -39,8 +39,8 @@ def converted(file: File, source: str, target: str, **options: Any) -> tuple[byt
 
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat no tensor as small from here on."""
-    monkeypatch.setattr(small_recodings, "SMALL", 0)
-    monkeypatch.setattr(small_recodings, "SMALL_UNPACKED", 0)
+    monkeypatch.setattr(recodings, "SMALL", 0)
+    monkeypatch.setattr(recodings, "SMALL_UNPACKED", 0)
 
 
 @pytest.mark.parametrize(("source", "target", "shapes"), share(PAIRS, every=5))
@@ -105,7 +105,7 @@ def test_errors_are_the_same_as_for_a_single_tensor(kind: str, monkeypatch: pyte
     for file in (model(5, shapes=((1, 256),)), broken(0.0), broken(float("nan")), broken(-1.0), broken(1e-30)):
         answers = []
         for small in (1 << 12, 0):
-            monkeypatch.setattr(small_recodings, "SMALL_UNPACKED", small)
+            monkeypatch.setattr(recodings, "SMALL_UNPACKED", small)
             out = io.BytesIO()
             try:
                 answers.append((str(convert_file(file, out, to=kind)), out.getvalue()))
@@ -124,8 +124,8 @@ def broken(scale: float) -> File:
 
 
 def test_changed_blocks_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_recodings, "rounding", lambda scale, kind: encode.Rounding(float(scale), 0.125))
-    monkeypatch.setattr(block_native, "unpack", lambda data, shape, *rest, **more: (np.zeros(shape), np.zeros(1)))
+    monkeypatch.setattr(recodings, "rounding", lambda scale, kind: encode.Rounding(float(scale), 0.125))
+    monkeypatch.setattr(blocks_native, "unpack", lambda data, shape, *rest, **more: (np.zeros(shape), np.zeros(1)))
     with pytest.raises(encode.ProofError, match="does not give back"):
         converted(model(5, shapes=((1, 256),), clean=True), "canonical", "Q2_0")
 

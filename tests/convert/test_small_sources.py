@@ -12,16 +12,18 @@ import numpy as np
 import pytest
 from examples import share
 
-from i2s_spec.codec import form as forms
-from i2s_spec.codec.blocks import block_native
-from i2s_spec.codec.blocks.block_shape import blocks_of
-from i2s_spec.codec.scale_rounding import ProofError
-from i2s_spec.convert.tensors import group_floats, group_scales, joined_trits, small_recodings
-from i2s_spec.convert.tensors.convert_file import FLOATS, TYPES, convert_file
+from i2s_spec.codec import blocks_native
+from i2s_spec.codec import encoding as forms
+from i2s_spec.codec.blocks import blocks_of
+from i2s_spec.codec.encoding import ProofError
+from i2s_spec.convert import groups as group_floats
+from i2s_spec.convert import groups as group_scales
+from i2s_spec.convert import recodings
+from i2s_spec.convert.convert_file import FLOATS, TYPES, convert_file
 from i2s_spec.gguf.reader import File, open
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
-from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS
+from i2s_spec.schema.faults import ByteOrder
 
 SHAPES = ((1, 256), (4, 256), (2, 512), (256,), (2, 3, 256), (4, 1024), (8, 2048))
 
@@ -46,7 +48,7 @@ def model(
             else:
                 groups = blocks_of(shape, kind).groups
                 each = scale if one else random.choice(np.array([scale, 0.25, 0.3], dtype=np.float32), groups)
-                data = block_native.pack(trits, each, kind, byte_order=byte_order)
+                data = blocks_native.pack(trits, each, kind, byte_order=byte_order)
             writer.add_tensor(name, shape, kind, data)
     out.seek(0)
     return open(out)
@@ -63,8 +65,8 @@ def answers(file: File, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Iter
     """The results of a conversion: with small tensors joined, and with each tensor converted separately."""
     for small in (1 << 12, 0):
         with monkeypatch.context() as patch:
-            patch.setattr(small_recodings, "SMALL", small)
-            patch.setattr(small_recodings, "SMALL_UNPACKED", small)
+            patch.setattr(recodings, "SMALL", small)
+            patch.setattr(recodings, "SMALL_UNPACKED", small)
             out = io.BytesIO()
             try:
                 yield convert_file(file, out, **options), out.getvalue()
@@ -128,7 +130,9 @@ def test_errors_are_the_same_as_for_a_single_tensor(target: str, monkeypatch: py
         out = io.BytesIO()
         with Writer(out) as writer:
             for i in range(5):
-                good = block_native.pack(np.ones((1, 256), dtype=np.int8), 0.5, kind) if kind in BLOCK_LAYOUTS else None
+                good = (
+                    blocks_native.pack(np.ones((1, 256), dtype=np.int8), 0.5, kind) if kind in BLOCK_LAYOUTS else None
+                )
                 plain = good or _floats(np.full(256, 0.5), kind, "little")
                 writer.add_tensor(f"blk.{i}.attn_q.weight", (1, 256), kind, data if i == 3 else plain)
         file = open(io.BytesIO(out.getvalue()))
@@ -146,9 +150,9 @@ def test_tensors_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
         return function(*rest)
 
     for name in ("regrouped", "group_weights", "encoded"):
-        function = getattr(small_recodings, name)
-        monkeypatch.setattr(small_recodings, name, partial(counted, name, function=function))
-    monkeypatch.setattr(small_recodings, "recoding_of", None)  # must not be called
+        function = getattr(recodings, name)
+        monkeypatch.setattr(recodings, name, partial(counted, name, function=function))
+    monkeypatch.setattr(recodings, "recoding_of", None)  # must not be called
     for kind, target in (("TQ2_0", "Q2_0"), ("TQ2_0", "F16"), ("TQ2_0", "I2_S"), ("F32", "I2_S")):
         convert_file(model(kind, shapes=((1, 256), (2, 512))), io.BytesIO(), to=target)
     assert calls == ["regrouped"] * 2 + ["group_weights"] * 2 + ["encoded"] * 4
@@ -156,11 +160,11 @@ def test_tensors_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("source", "target", "module"),
-    [("TQ2_0", "Q2_0", group_scales), ("TQ2_0", "F16", group_floats), ("F32", "I2_S", joined_trits)],
+    [("TQ2_0", "Q2_0", group_scales), ("TQ2_0", "F16", group_floats), ("F32", "I2_S", recodings)],
 )
 def test_changed_bytes_are_noticed(source: str, target: str, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     file = model(source, shapes=((1, 256),))
-    if module is joined_trits:
+    if module is recodings:
         monkeypatch.setattr(module, "pack_trits", lambda trits, dialect: bytes(trits.size // 4))
     elif module is group_floats:
         monkeypatch.setattr(module, "_words", lambda weights, kind: np.zeros(weights.size, np.uint16))
@@ -183,7 +187,7 @@ def test_a_file_that_changes_between_passes_is_noticed(monkeypatch: pytest.Monke
         return joined._replace(scales=joined.scales + 1) if len(calls) == 1 else joined
 
     with monkeypatch.context() as patch:
-        patch.setattr(small_recodings, "joined_floats", turned)
+        patch.setattr(recodings, "joined_floats", turned)
         before = convert_file(file, io.BytesIO(), to="I2_S").proofs
     assert len(calls) == 2
     assert before == same(file, monkeypatch, to="I2_S").proofs

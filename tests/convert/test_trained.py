@@ -16,8 +16,17 @@ import pytest
 from examples import share
 
 import i2s_spec as i2s
-from i2s_spec.convert.trained.card import DEFAULT, HERE, MODELS, card
-from i2s_spec.convert.trained.model import gguf_bytes, model_of, open_trained, source, write_trained
+from i2s_spec.convert.trained import (
+    DEFAULT,
+    HERE,
+    MODELS,
+    card,
+    gguf_bytes,
+    model_of,
+    open_trained,
+    source,
+    write_trained,
+)
 from i2s_spec.schema.dialect import LAYOUTS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from i2s_spec.convert.synthetic import vocabulary
-from i2s_spec.convert.synthetic.vocabulary import (
+from i2s_spec.convert import made_up_vocabulary
+from i2s_spec.convert.made_up_vocabulary import (
     BPE_SPECIAL,
     BYTE,
     CONTROL,
@@ -164,10 +164,10 @@ def test_text_survives_the_vocabulary(size: int) -> None:
 
 def test_regenerating(monkeypatch: pytest.MonkeyPatch, tmp_path, capsys) -> None:
     pytest.importorskip("tokenizers", reason="the extra [tokenizer] is not installed")
-    monkeypatch.setattr(vocabulary, "TRAINED", tmp_path / "vocabulary.json")
-    vocabulary.main()
+    monkeypatch.setattr(made_up_vocabulary, "TRAINED", tmp_path / "vocabulary.json")
+    made_up_vocabulary.main()
     assert (tmp_path / "vocabulary.json").read_bytes() == TRAINED.read_bytes()
     assert capsys.readouterr().out == "vocabulary.json: 512 tokens, 253 merges\n"
-    monkeypatch.setattr(vocabulary, "TEXT", tmp_path / "vocabulary.txt")
+    monkeypatch.setattr(made_up_vocabulary, "TEXT", tmp_path / "vocabulary.txt")
     with pytest.raises(SystemExit, match="is in a checkout"):
-        vocabulary.main()
+        made_up_vocabulary.main()

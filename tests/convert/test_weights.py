@@ -12,15 +12,13 @@ from examples import examples, share
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.codec import trits as trits_module
-from i2s_spec.codec.blocks.apart_windows import fetching
-from i2s_spec.codec.form import Form
+from i2s_spec.codec import encoding as trits_module
+from i2s_spec.codec.blocks_native import fetching
+from i2s_spec.codec.encoding import Form, ProofError, Trits, rounding
 from i2s_spec.codec.reference import dequantize, pack, unpack
-from i2s_spec.codec.scale_rounding import ProofError, rounding
-from i2s_spec.codec.trits import Trits
-from i2s_spec.convert.tensors import encode as module
-from i2s_spec.convert.tensors.encode import TARGETS, Encoder, Recoding
-from i2s_spec.schema.block_layout import GROUP_LAYOUTS
+from i2s_spec.convert import encode as module
+from i2s_spec.convert.encode import TARGETS, Encoder, Recoding
+from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import LAYOUTS, parse
 
 DIALECTS = [name for name, layout in LAYOUTS.items() if layout.in_gguf]

@@ -10,7 +10,7 @@ import pytest
 from peers.decoders import from_record
 
 from i2s_site import annexes
-from i2s_spec.linter.runtimes.run_records import DecoderRun, decoders
+from i2s_spec.linter.runtimes.records import DecoderRun, decoders
 
 
 def rows(text: str, head: str) -> dict[str, list[str]]:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from i2s_site import runtimes
-from i2s_spec.inspect.identify.reference import AGREES, ENOUGH
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.inspect.match_dialect import AGREES, ENOUGH
+from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.dialect import LAYOUTS
-from i2s_spec.schema.programs.producers import CONVERTERS, QUANTIZER
-from i2s_spec.schema.programs.runtimes import RUNTIMES
+from i2s_spec.schema.releases import CONVERTERS, QUANTIZER
+from i2s_spec.schema.runtimes import RUNTIMES
 
 SPEC = Path(__file__).resolve().parents[2] / "spec"
 CHAPTER = (SPEC / "07-dialects.md").read_text(encoding="utf-8")
@@ -52,7 +52,7 @@ def test_the_matrix_says_what_is_declared() -> None:
 
 
 def test_unwritten_bytes_are_as_the_chapter_says() -> None:
-    from i2s_spec.inspect.identify.packing import unwritten
+    from i2s_spec.inspect.packing import unwritten
 
     formulas = dict(re.findall(r"^\| `([\w-]+)` \| `(n .*?)` \|$", CHAPTER, re.M))
     assert list(formulas) == list(QUANTIZER["llama-quantize"].layouts)

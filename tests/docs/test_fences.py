@@ -13,8 +13,8 @@ from examples import share
 
 from i2s_site import checkout, examples, fences, figures, generated
 from i2s_site.examples import Drift
-from i2s_spec.cli.specification.spec import command
-from i2s_spec.exports.description import records
+from i2s_spec.cli.rules import spec_command
+from i2s_spec.exports.json_form import records
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.schema.dialect import LAYOUTS
 from i2s_spec.schema.i2s import codes_of
@@ -141,7 +141,7 @@ def test_a_block_shows_every_element_once(layout: object) -> None:
 
 def test_examples_for_other_languages(tmp_path: Path) -> None:
     target = tmp_path / "examples.json"
-    assert CliRunner().invoke(command, ["test", "--dump", str(target)]).exit_code == 0
+    assert CliRunner().invoke(spec_command, ["test", "--dump", str(target)]).exit_code == 0
     said = json.loads(target.read_text(encoding="utf-8"))
     assert len(said["examples"]) == len(examples.examples())
     assert bytes.fromhex(said["files"]["sample.gguf"])[:4] == b"GGUF"
@@ -158,7 +158,7 @@ def test_a_drift_fails_the_verb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setattr(generated, "everything", dict)
     examples.examples.cache_clear()
     try:
-        done = CliRunner().invoke(command, ["test"], standalone_mode=False)
+        done = CliRunner().invoke(spec_command, ["test"], standalone_mode=False)
     finally:
         examples.examples.cache_clear()
     assert "1-x.md:3: i2s-example" in done.stdout

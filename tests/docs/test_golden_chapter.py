@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from i2s_spec.golden.candidates.node_names import NODE_NAMES
+from i2s_spec.golden import tolerance
+from i2s_spec.golden.code_flips import WHOLE, WHOLE_RTOL
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES
-from i2s_spec.golden.records.record import DIGEST_ONLY, NOT_LIGHT
-from i2s_spec.golden.records.rounding import AMBIGUOUS
-from i2s_spec.golden.replay import tolerance
-from i2s_spec.golden.replay.code_flips import WHOLE, WHOLE_RTOL
+from i2s_spec.golden.recording import AMBIGUOUS, DIGEST_ONLY, NOT_LIGHT
+from i2s_spec.golden.tap_names import NODE_NAMES
 
 CHAPTER = (Path(__file__).resolve().parents[2] / "spec" / "10-golden.md").read_text(encoding="utf-8")
 PLAIN = " ".join(CHAPTER.split())

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from i2s_site import checkout
-from i2s_spec.cli.files.lint import command as lint
-from i2s_spec.linter import config
+from i2s_spec.cli.lint import lint_command as lint
+from i2s_spec.linter import options
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (checkout.chapters() / "integration.md").read_text(encoding="utf-8")
@@ -29,7 +29,7 @@ def test_the_configuration_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found is not None
     monkeypatch.chdir(tmp_path)
     Path("pyproject.toml").write_text(found[1])
-    read = config.found()
+    read = options.found()
     assert set(read.values) == set(tomllib.loads(found[1])["tool"]["i2s"])
     assert [each.reason for each in read.suppressions] == ["kept as a bad example"]
 

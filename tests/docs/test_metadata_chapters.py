@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from i2s_spec.convert.synthetic.recipes import RECIPES
-from i2s_spec.schema import numbers
-from i2s_spec.schema.architectures import keys, rotation
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
-from i2s_spec.schema.architectures.inventory import TensorSpec
-from i2s_spec.schema.architectures.keys import OPTIONAL, Key
-from i2s_spec.schema.architectures.sizes import Hyperparameters
+from i2s_spec.convert.random_weights import RECIPES
+from i2s_spec.schema import architectures as rotation
+from i2s_spec.schema import keys, type_registry
+from i2s_spec.schema.architectures import ARCHITECTURES, Hyperparameters
+from i2s_spec.schema.inventory import TensorSpec
+from i2s_spec.schema.keys import OPTIONAL, Key
 
 SPEC = Path(__file__).resolve().parents[2] / "spec"
 CHAPTERS = {"3": "03-metadata.md", "4": "04-inventories.md"}
@@ -118,10 +117,10 @@ NUMBER_HEAD = ["number", "`general.file_type`", "tensor type"]
 
 
 def number_row(number: int) -> list[str]:
-    def words(meanings: tuple[numbers.LineageMeaning, ...]) -> str:
+    def words(meanings: tuple[type_registry.LineageMeaning, ...]) -> str:
         return "; ".join(f"{meaning.name} to {meaning.whose}" for meaning in meanings)
 
-    return [str(number), words(numbers.FILE_TYPES.get(number, ())), words(numbers.tensor_types(number))]
+    return [str(number), words(type_registry.FILE_TYPES.get(number, ())), words(type_registry.tensor_types(number))]
 
 
 def test_table_of_numbers() -> None:

@@ -21,16 +21,16 @@ from click.testing import CliRunner
 from examples import some
 
 from i2s_site import benchmarks, checkout, generated
-from i2s_spec.cli.specification import rule_pages
-from i2s_spec.cli.specification.rules import command
+from i2s_spec.cli import rule_pages
+from i2s_spec.cli.rules import rules_command
 from i2s_spec.codec import reference
-from i2s_spec.codec.quantization.quantize import RULES as RULES_OF_QUANTIZATION
-from i2s_spec.codec.quantization.quantize import ternarise
+from i2s_spec.codec.quantize import RULES as RULES_OF_QUANTIZATION
+from i2s_spec.codec.quantize import ternarise
 from i2s_spec.linter.analysis import payload_stats
 from i2s_spec.linter.explain import as_markdown, find
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.rules import all_rules
-from i2s_spec.schema import dialect, gguf, i2s, limits, types
+from i2s_spec.schema import container, dialect, i2s, limits, types
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = ROOT / "spec"
@@ -80,7 +80,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pages_are_the_same_wherever_they_are_made() -> None:
     """In another process, with another order of sets, in another folder, with colors and other settings."""
     code = (
-        "import sys; from i2s_spec.cli.specification import rule_pages; from i2s_spec.linter.explain import find;"
+        "import sys; from i2s_spec.cli import rule_pages; from i2s_spec.linter.explain import find;"
         "print([rule_pages.words(find(code)) for code in sys.argv[1:]])"
     )
     chosen = some(["G001", "G203", "I104", "I201", "I308", "M002", "M104", "P101", "P201", "S201", "S901", "T006"])
@@ -170,26 +170,26 @@ def test_pages_hold_no_markup_of_the_examples() -> None:
 
 @pytest.mark.usefixtures("shown")
 def test_command_writes_and_checks(tmp_path: Path) -> None:
-    run = CliRunner().invoke(command, ["--check", str(tmp_path / "rules")], standalone_mode=False)
+    run = CliRunner().invoke(rules_command, ["--check", str(tmp_path / "rules")], standalone_mode=False)
     assert (run.return_value, "G001.md is missing" in run.stdout) == (1, True)
     assert "--write" in run.stderr
-    run = CliRunner().invoke(command, ["--write", str(tmp_path / "rules")], standalone_mode=False)
+    run = CliRunner().invoke(rules_command, ["--write", str(tmp_path / "rules")], standalone_mode=False)
     assert run.return_value == 0
     assert run.stdout.startswith(f"{len(SHOWN) + 1} pages in ")
-    run = CliRunner().invoke(command, ["--check", str(tmp_path / "rules")], standalone_mode=False)
+    run = CliRunner().invoke(rules_command, ["--check", str(tmp_path / "rules")], standalone_mode=False)
     assert (run.return_value, run.stdout, run.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("args", ["G --write x", "--write x --check x", "--format json --check x"])
 def test_command_refuses_what_does_not_go_together(args: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run = CliRunner().invoke(command, args.split())
+    run = CliRunner().invoke(rules_command, args.split())
     assert run.exit_code == 2
     assert list(tmp_path.iterdir()) == []
 
 
 def test_command_lists_rules_as_before() -> None:
-    run = CliRunner().invoke(command, ["G1", "--format", "json"], standalone_mode=False)
+    run = CliRunner().invoke(rules_command, ["G1", "--format", "json"], standalone_mode=False)
     listed = json.loads(run.stdout)["rules"]
     assert {rule["code"][:2] for rule in listed} == {"G1"}
 
@@ -331,10 +331,10 @@ def rows(clause: str) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("record", "clause"),
     [
-        (gguf.container("little"), "2.1"),
-        (gguf.header("little"), "2.2"),
-        (gguf.key_value("little"), "2.4"),
-        (gguf.tensor_info("little"), "2.6"),
+        (container.container("little"), "2.1"),
+        (container.header("little"), "2.2"),
+        (container.key_value("little"), "2.4"),
+        (container.tensor_info("little"), "2.6"),
         (i2s.tail("little"), "6.1"),
     ],
     ids=lambda value: getattr(value, "title", value),
@@ -350,7 +350,7 @@ def test_tables_of_fields(record: Any, clause: str) -> None:
 
 def test_table_of_the_header() -> None:
     at = 0
-    for field, row in zip(gguf.header("little").fields, rows("2.2")[1:], strict=True):
+    for field, row in zip(container.header("little").fields, rows("2.2")[1:], strict=True):
         width = field.subcon.sizeof()
         assert row[1:3] == [str(at), "4 bytes" if field.name == "magic" else f"u{8 * width}"]
         at += width

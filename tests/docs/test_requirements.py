@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from i2s_site import checkout, requirements
-from i2s_spec.exports.description import records
+from i2s_spec.exports.json_form import records
 from i2s_spec.linter.rules import all_rules
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,19 +13,19 @@ from click.testing import CliRunner
 from examples import share
 from malformed_cases import CASES, SMALL
 
+from i2s_spec.cli import rule_pages
+from i2s_spec.cli import rule_pages as rule_examples
 from i2s_spec.cli.replay import replay
-from i2s_spec.cli.specification import rule_examples, rule_pages
-from i2s_spec.cli.specification.explain import command
-from i2s_spec.cli.specification.rule_examples import MOST_LINES, Shown, shown
-from i2s_spec.conformance.export import described
+from i2s_spec.cli.rule_pages import MOST_LINES, Shown, shown
+from i2s_spec.cli.rules import explain_command
+from i2s_spec.conformance.malformed_suite import described
 from i2s_spec.errors import MissingExtra
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.explain import as_markdown, as_text, find
 from i2s_spec.linter.rule import Fix, Rule
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.testing.malformed.case import Case
-from i2s_spec.testing.malformed.reference import compared
-from i2s_spec.testing.malformed.situations import SITUATIONS, Situation, Without
+from i2s_spec.testing.malformed.situations import SITUATIONS, Situation, Without, compared
 from i2s_spec.testing.sample import Draft
 
 RULES = list(all_rules())
@@ -121,7 +121,7 @@ def test_pages_have_the_words_of_explain() -> None:
     """The text of a page is that of `i2s explain`; what the page adds are links, marks of code, and the way back."""
     runner = CliRunner()
     for code in ("G109", "G203", "I104", "S903", "P201"):
-        said = runner.invoke(command, [code, "--example", "--format", "markdown"]).stdout
+        said = runner.invoke(explain_command, [code, "--example", "--format", "markdown"]).stdout
         assert said == rule_pages.words(find(code))
         assert said.startswith(as_markdown(find(code)))
         page = rule_pages._page(find(code), {}, rule_pages._beside(RULES, RULES.index(find(code))))
@@ -135,12 +135,12 @@ def test_pages_have_the_words_of_explain() -> None:
 
 def test_explain_says_it_as_text_and_data() -> None:
     runner = CliRunner()
-    text = runner.invoke(command, ["G215", "--example"]).stdout
+    text = runner.invoke(explain_command, ["G215", "--example"]).stdout
     assert text.startswith(
         as_text(find("G215")) + "\nBefore:     a file that breaks this rule and no other.\n    $ i2s lint"
     )
     assert "\nAfter:      what a repair makes of it.\n    $ i2s fix G215-bool_2.gguf --dry-run\n" in text
-    (said,) = json.loads(runner.invoke(command, ["G215", "--example", "--format", "json"]).stdout)
+    (said,) = json.loads(runner.invoke(explain_command, ["G215", "--example", "--format", "json"]).stdout)
     assert said["before_after"] == shown(find("G215"))._asdict()
 
 
@@ -183,7 +183,7 @@ def test_long_transcripts_keep_their_end() -> None:
 
 
 def test_fences_are_longer_than_what_they_hold() -> None:
-    text = rule_examples.as_markdown(Shown("x.", "````\n", "y.", "a\n"))
+    text = rule_examples.example_markdown(Shown("x.", "````\n", "y.", "a\n"))
     assert "`````{ .text .i2s-ran }\n````\n`````\n" in text
 
 

@@ -20,7 +20,7 @@ from chromium import Browser, needs_chromium
 from click.testing import CliRunner
 
 from i2s_site import benchmarks, checkout, examples
-from i2s_spec.cli.specification.spec import command
+from i2s_spec.cli.rules import spec_command
 
 pytestmark = [
     pytest.mark.thorough,
@@ -41,7 +41,7 @@ PAGES = [
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As the verb builds it."""
     folder = tmp_path_factory.mktemp("site")
-    done = CliRunner().invoke(command, ["build", "-o", str(folder)], standalone_mode=False)
+    done = CliRunner().invoke(spec_command, ["build", "-o", str(folder)], standalone_mode=False)
     assert done.exception is None
     assert done.return_value == 0, done.output
     return folder

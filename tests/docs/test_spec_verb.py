@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from i2s_site import checkout, generated
 from i2s_spec._version import __version__
-from i2s_spec.cli.specification import rule_pages, spec
+from i2s_spec.cli import rule_pages, rules
 from i2s_spec.errors import SettingError
 from i2s_spec.linter.explain import as_markdown
 
@@ -55,7 +55,7 @@ def installed(tmp_path: Path) -> Path:
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """As if the package were installed in a folder that is no checkout, and that folder were the current one."""
-    monkeypatch.setattr(spec, "__file__", str(tmp_path / "a" / "b" / "c" / "d.py"))
+    monkeypatch.setattr(rules, "__file__", str(tmp_path / "a" / "b" / "c" / "d.py"))
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -63,27 +63,27 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_the_clone_around_the_current_folder_is_taken(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(clone(elsewhere / "clone") / "spec")
-    assert spec.checkout() == elsewhere / "clone"
+    assert rules.checkout() == elsewhere / "clone"
     assert sys.path[-1] == str(elsewhere / "clone" / "spec" / "build")
     monkeypatch.chdir(clone(elsewhere / "other", "9.9.9"))
     with pytest.raises(SettingError, match=r"is of version 9\.9\.9, and the installed package of"):
-        spec.checkout()
+        rules.checkout()
 
 
 def test_an_editable_install_has_its_own_checkout() -> None:
-    assert spec.checkout() == checkout.root() == ROOT
+    assert rules.checkout() == checkout.root() == ROOT
 
 
 def test_without_a_checkout_the_verb_says_so(elsewhere: Path) -> None:
     for arguments in (["build"], ["serve"], ["test"], ["write"], ["write", "--check"]):
-        assert "clone the repository" in str(CliRunner().invoke(spec.command, arguments).exception)
+        assert "clone the repository" in str(CliRunner().invoke(rules.spec_command, arguments).exception)
 
 
 def test_serve_opens_and_rebuilds(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr(spec, "_mkdocs", lambda *arguments: asked.append(arguments) or 0)
-    spec.serve.main(["--port", "8123"], standalone_mode=False)
-    spec.serve.main(["--no-open"], standalone_mode=False)
+    monkeypatch.setattr(rules, "_mkdocs", lambda *arguments: asked.append(arguments) or 0)
+    rules.serve.main(["--port", "8123"], standalone_mode=False)
+    rules.serve.main(["--no-open"], standalone_mode=False)
     assert asked == [
         ("serve", "--dev-addr", "127.0.0.1:8123", "--livereload", "--open"),
         ("serve", "--dev-addr", "127.0.0.1:8000", "--livereload"),
@@ -94,7 +94,9 @@ def test_generated_pages_are_written_to_a_folder(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(rule_pages, "words", as_markdown)  # skips the commands of the pages of rules
 
     def write(*options: str) -> tuple[int, list[str]]:
-        done = CliRunner().invoke(spec.command, ["write", str(tmp_path / "pages"), *options], standalone_mode=False)
+        done = CliRunner().invoke(
+            rules.spec_command, ["write", str(tmp_path / "pages"), *options], standalone_mode=False
+        )
         assert done.exception is None
         return done.return_value, done.stdout.splitlines()
 
@@ -113,20 +115,20 @@ def test_generated_pages_are_written_to_a_folder(tmp_path: Path, monkeypatch: py
 
 
 def test_building_deletes_nothing_but_a_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spec, "_require_mkdocs", lambda: None)
-    monkeypatch.setattr(spec, "_mkdocs", lambda *arguments: 0)
-    monkeypatch.setattr(spec, "checkout", lambda: ROOT)  # an installed package searches from the current folder
+    monkeypatch.setattr(rules, "_require_mkdocs", lambda: None)
+    monkeypatch.setattr(rules, "_mkdocs", lambda *arguments: 0)
+    monkeypatch.setattr(rules, "checkout", lambda: ROOT)  # an installed package searches from the current folder
     monkeypatch.chdir(tmp_path)
     (tmp_path / "weights.gguf").write_bytes(b"GGUF")
     for name in (".", "", str(tmp_path)):
-        answer = CliRunner().invoke(spec.command, ["build", "--output", name])
+        answer = CliRunner().invoke(rules.spec_command, ["build", "--output", name])
         assert (answer.exit_code, "would delete them" in answer.output) == (2, True)
     (tmp_path / "new").mkdir()
-    assert CliRunner().invoke(spec.command, ["build", "--output", "new"]).exit_code == 0
+    assert CliRunner().invoke(rules.spec_command, ["build", "--output", "new"]).exit_code == 0
     (tmp_path / "new" / "search").mkdir()
-    for name in spec.SITE:
+    for name in rules.SITE:
         (tmp_path / "new" / name).write_text("")
-    assert CliRunner().invoke(spec.command, ["build", "--output", "new"]).exit_code == 0
+    assert CliRunner().invoke(rules.spec_command, ["build", "--output", "new"]).exit_code == 0
 
 
 def test_only_this_verb_imports_the_builder() -> None:
@@ -136,7 +138,7 @@ def test_only_this_verb_imports_the_builder() -> None:
         for path in (ROOT / "i2s_spec").rglob("*.py")
         if re.search(r"^\s*(?:from|import) i2s_site", path.read_text(encoding="utf-8"), re.MULTILINE)
     ]
-    assert importing == ["i2s_spec/cli/specification/spec.py"]
+    assert importing == ["i2s_spec/cli/rules.py"]
 
 
 @needs_mkdocs

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from i2s_site.flows import Arrow, Box, flow
 from i2s_spec._version import __version__
-from i2s_spec.draw import palette
-from i2s_spec.draw.dot_plot import WIDTH, Dot, Measured, dot_plot
-from i2s_spec.draw.layer_lines import HEIGHT, LayerValue, Line, layer_lines
-from i2s_spec.draw.made_by import made_by
+from i2s_spec.draw import svg
+from i2s_spec.draw.chart import DOT_PLOT_WIDTH, HEIGHT, Dot, LayerValue, Line, Measured, dot_plot, layer_lines
+from i2s_spec.draw.text import made_by
 
 
 def test_a_flow_has_its_boxes_and_arrows_inside() -> None:
@@ -44,7 +43,7 @@ def test_measurements_lie_on_their_axis(pairs: list[tuple[float, float]]) -> Non
     rows = [Measured(f"row {i}", [Dot(high, low, high, "g0", f"says {i}")]) for i, (low, high) in enumerate(dots)]
     root = ElementTree.fromstring(dot_plot(rows, "says", "more", "s"))
     places = [float(each.attrib["cx"]) for each in root.iter("circle")]
-    assert all(300 <= place <= WIDTH for place in places)
+    assert all(300 <= place <= DOT_PLOT_WIDTH for place in places)
     order = sorted(range(len(dots)), key=lambda i: dots[i][1])
     assert all(places[a] <= places[b] + 0.02 for a, b in pairwise(order))
 
@@ -77,9 +76,9 @@ def test_lines_by_layer_show_every_value(series: list[list[float]]) -> None:
 
 
 def test_every_color_has_a_dark_one() -> None:
-    for style, mark in ((palette.report_style(), "prefers-color-scheme: dark"), (palette.site_style(), '"slate"')):
+    for style, mark in ((svg.report_style(), "prefers-color-scheme: dark"), (svg.site_style(), '"slate"')):
         light, dark = style.split(mark)
-        for name, (by_day, by_night) in palette.COLORS.items():
+        for name, (by_day, by_night) in svg.COLORS.items():
             assert f"--{name}: {by_day};" in light
             assert f"--{name}: {by_night};" in dark
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from i2s_spec.draw.plot import Share
-from i2s_spec.draw.small_plots import MARGIN, POINT, SIDE, Layer, layer_plot, rank_plot
+from i2s_spec.draw.chart import MARGIN, POINT, SIDE, Layer, Share, layer_plot, rank_plot
 
 
 def test_ranks_rise_to_the_upper_right() -> None:

@@ -9,7 +9,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.draw.sparkline import ASCII, BLOCKS, SHARE_ASCII, shares, sparkline
+from i2s_spec.draw.terminal import ASCII, BLOCKS, SHARE_ASCII, shares, sparkline
 
 
 @given(st.lists(st.none() | st.floats(width=32), max_size=40), st.booleans())

@@ -12,7 +12,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.draw.plot import THINNEST, Point, Segment, Share, bars, columns, points, strip, wrapped
+from i2s_spec.draw.chart import THINNEST, Point, Segment, Share, bars, columns, points, strip, wrapped
 from i2s_spec.draw.svg import drawing, element, number, outline, rect, text, title
 
 #: Characters that text may contain after `errors.quote`, including markup.

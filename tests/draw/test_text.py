@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.draw import text
-from i2s_spec.draw.table import Column, table
-from i2s_spec.draw.terminal import plain
+from i2s_spec.draw.terminal import Column, plain, table
 from i2s_spec.errors import FormatError, Span
 from i2s_spec.schema import faults
 

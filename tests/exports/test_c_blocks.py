@@ -12,11 +12,11 @@ import pytest
 from block_files import TYPES, file_of_blocks, files_of_small_tensors
 from c_compiler import STRICT
 
-from i2s_spec.codec.blocks import block_reference
-from i2s_spec.codec.blocks.block_shape import blocks_of
+from i2s_spec.codec import blocks as block_reference
+from i2s_spec.codec.blocks import blocks_of
 from i2s_spec.exports import export
 from i2s_spec.gguf.reader import open as opened
-from i2s_spec.schema.block_layout import GROUP_LAYOUTS
+from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.types import reading
 
 GCC = shutil.which("gcc")

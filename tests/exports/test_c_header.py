@@ -16,7 +16,7 @@ from i2s_spec.codec.reference import unpack
 from i2s_spec.errors import FormatError
 from i2s_spec.exports import export
 from i2s_spec.gguf.reader import open as opened
-from i2s_spec.schema import gguf
+from i2s_spec.schema import container
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, Dialect, parse
 from i2s_spec.testing.sample import ByteOrder, Draft
 
@@ -133,7 +133,7 @@ def test_broken_files(walk: Path, tmp_path: Path) -> None:
         path.write_bytes(data)
         done = run(walk, path)
         try:
-            gguf.parse(data)
+            container.parse(data)
         except FormatError:
             assert done.returncode == 1, case.name
         else:

@@ -13,11 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 import i2s_spec.exports as room
-from i2s_spec.cli.specification.schema import command
-from i2s_spec.codec.blocks import block_reference
-from i2s_spec.exports import FORMS, description, export, json_form
-from i2s_spec.schema import gguf, i2s
-from i2s_spec.schema.block_layout import GROUP_LAYOUTS
+from i2s_spec.cli.rules import schema_command
+from i2s_spec.codec import blocks as block_reference
+from i2s_spec.exports import FORMS, export, json_form
+from i2s_spec.exports import json_form as description
+from i2s_spec.schema import container, i2s
+from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS
 from i2s_spec.schema.types import TENSOR_TYPES
 from i2s_spec.testing.sample import Draft
@@ -36,7 +37,7 @@ def test_the_document_has_every_declaration() -> None:
     assert [each["name"] for each in said["i2_s"]["code_maps"]] == list(CODE_MAPS)
     assert [each["name"] for each in said["i2_s"]["tails"]] == list(TAILS)
     assert len(said["tensor_types"]) == len(TENSOR_TYPES)
-    declared = [gguf.header, gguf.key_value, gguf.tensor_info, gguf.container, i2s.tail, i2s.extent]
+    declared = [container.header, container.key_value, container.tensor_info, container.container, i2s.tail, i2s.extent]
     assert set(said["records"]) == {record("little").title for record in declared}
     for make in declared:
         record = make("little")
@@ -101,7 +102,7 @@ def test_a_file_can_be_read_by_the_document_alone() -> None:
     document, data = json_form.document(), Draft().data
     assert document["value_types"]
     found, _ = DocumentReader(document, data).record("File", 0)
-    meant = gguf.parse(data)
+    meant = container.parse(data)
     infos = [(info["name"], info["ne"], info["type"], info["offset"]) for info in found["tensor_infos"]]
     assert infos == [(i.name, list(i.ne), i.type, i.offset) for i in meant.tensor_infos]
     assert [pair["key"] for pair in found["key_values"]] == [pair.key for pair in meant.key_values]
@@ -149,12 +150,12 @@ def test_unknown_constructs_are_refused() -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_the_verb_prints_and_writes(form: str, tmp_path: Path) -> None:
     runner = CliRunner()
-    printed = runner.invoke(command, ["--format", form])
+    printed = runner.invoke(schema_command, ["--format", form])
     assert (printed.exit_code, printed.stdout) == (0, export(form))
     target = tmp_path / FORMS[form][0]
-    assert runner.invoke(command, ["--format", form, "-o", str(target)]).exit_code == 0
+    assert runner.invoke(schema_command, ["--format", form, "-o", str(target)]).exit_code == 0
     assert target.read_text(encoding="utf-8") == export(form)
-    assert isinstance(runner.invoke(command, ["--format", form, "-o", str(target)]).exception, FileExistsError)
+    assert isinstance(runner.invoke(schema_command, ["--format", form, "-o", str(target)]).exception, FileExistsError)
 
 
 def test_another_form_is_refused() -> None:

@@ -13,12 +13,12 @@ from block_files import TYPES, file_of_blocks, files_of_small_tensors
 from hexpat_evaluator import Pattern, PatternError
 from malformed_cases import broken
 
-from i2s_spec.codec.blocks import block_reference
+from i2s_spec.codec import blocks as block_reference
 from i2s_spec.exports import export
-from i2s_spec.exports.description import fixed_offsets, records
-from i2s_spec.exports.hexpat import NUMBERS
+from i2s_spec.exports.imhex import NUMBERS
+from i2s_spec.exports.json_form import fixed_offsets, records
 from i2s_spec.gguf.reader import open as opened
-from i2s_spec.schema.block_layout import GROUP_LAYOUTS
+from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
 from i2s_spec.schema.i2s import codes_of
 from i2s_spec.schema.types import I2_S, ValueType, reading

@@ -15,10 +15,10 @@ import pytest
 from block_files import TYPES, file_of_blocks
 from examples import share
 
-from i2s_spec.codec.blocks import block_reference
+from i2s_spec.codec import blocks
 from i2s_spec.exports import export
 from i2s_spec.gguf.reader import open as opened
-from i2s_spec.schema.block_layout import GROUP_LAYOUTS
+from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, key_value
@@ -138,7 +138,7 @@ def test_types_with_a_scale_for_each_group(read: Any, tmp_path: Path, order: Any
                 found = said[tensor.name]["groups"]
                 assert set(found) <= ({"q20", "q20G128"} if tensor.number == 42 else {camel(name)})
                 found = found[camel(name)]
-                values, scales = block_reference.unpack(tensor.read(), tensor.shape, name, byte_order=order)
+                values, scales = blocks.unpack(tensor.read(), tensor.shape, name, byte_order=order)
                 assert found["weights"] == values.reshape(-1).tolist()
                 assert found["codes"] == "".join(map(str, (values.reshape(-1) + 1).tolist()))
                 assert found["scales"] == [float(scale) if np.isfinite(scale) else None for scale in scales]

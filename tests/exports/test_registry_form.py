@@ -12,9 +12,8 @@ import jsonschema
 
 import i2s_spec.exports as room
 from i2s_spec.exports import export
-from i2s_spec.exports.registry_form import COLUMNS
-from i2s_spec.schema.registry.meaning import Meaning
-from i2s_spec.schema.registry.meanings import all_file_meanings, all_tensor_meanings, tensor_meanings
+from i2s_spec.exports.json_form import COLUMNS
+from i2s_spec.schema.type_registry import Meaning, all_file_meanings, all_tensor_meanings, tensor_meanings
 
 SCHEMA = json.loads((Path(room.__file__).parent / "registry.schema.json").read_text())
 

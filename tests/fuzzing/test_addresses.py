@@ -9,8 +9,8 @@ import pytest
 from builders import model_bytes
 
 from i2s_spec.linter.engine import lint
-from i2s_spec.model.arithmetic import reductions
 from i2s_spec.model.load import load_model
+from i2s_spec.model.reference import reductions
 
 TOKENS = [1, 2, 3, 4, 5]
 

@@ -13,13 +13,11 @@ import pytest
 from malformed_cases import SMALL, broken
 
 import i2s_spec.fuzzing
-from i2s_spec.fuzzing.campaign import Campaign
-from i2s_spec.fuzzing.child import Bounds, Command
-from i2s_spec.fuzzing.minimise import minimised
-from i2s_spec.fuzzing.oracle import DecoderPolicy, Expectation, expected_answer
+from i2s_spec.fuzzing.bounded_process import Bounds, Command
+from i2s_spec.fuzzing.campaign import Campaign, CampaignSettings
+from i2s_spec.fuzzing.expectations import DecoderPolicy, Expectation, Statuses, expected_answer, shape_of
+from i2s_spec.fuzzing.minimize import minimised
 from i2s_spec.fuzzing.report import as_dict, json_report, junit_report, text_report
-from i2s_spec.fuzzing.settings import CampaignSettings
-from i2s_spec.fuzzing.verdict import Statuses, shape_of
 from i2s_spec.testing.sample import Draft
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from i2s_spec.fuzzing.child import Bounds, Child, Command, run
-from i2s_spec.fuzzing.last_words import own_words
+from i2s_spec.fuzzing.bounded_process import Bounds, Child, Command, own_words, run
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
 SMALL = Bounds(seconds=300, memory=128 << 20)

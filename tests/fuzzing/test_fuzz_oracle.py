@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from malformed_cases import CASES, broken
 
-from i2s_spec.fuzzing.inputs import Inputs, catalogue, sound
-from i2s_spec.fuzzing.oracle import (
+from i2s_spec.fuzzing.expectations import (
     OF_HEADER,
     OF_TENSORS,
     SUPPORTS,
@@ -15,6 +14,7 @@ from i2s_spec.fuzzing.oracle import (
     ReadDepth,
     expected_answer,
 )
+from i2s_spec.fuzzing.inputs import Inputs, catalogue, sound
 from i2s_spec.linter.rule import REGISTRY, Severity
 from i2s_spec.testing.sample import Draft
 

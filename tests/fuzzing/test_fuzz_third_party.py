@@ -9,11 +9,10 @@ import pytest
 from malformed_cases import broken
 from peers.programs import PROGRAM
 
-from i2s_spec.fuzzing.campaign import Campaign
-from i2s_spec.fuzzing.child import Bounds, Command
+from i2s_spec.fuzzing.bounded_process import Bounds, Command
+from i2s_spec.fuzzing.campaign import Campaign, CampaignSettings
+from i2s_spec.fuzzing.expectations import DecoderPolicy, ReadDepth
 from i2s_spec.fuzzing.inputs import sound
-from i2s_spec.fuzzing.oracle import DecoderPolicy, ReadDepth
-from i2s_spec.fuzzing.settings import CampaignSettings
 
 DECODERS = Path(__file__).resolve().parents[2] / "fuzz" / "decoders"
 

@@ -137,8 +137,8 @@ def test_build_names_every_module_that_is_imported_late(
     assert named == modules
     assert {
         "i2s_spec",
-        "i2s_spec.cli.files.lint",
-        "i2s_spec.linter.rules.ternary.i2s_extent",
+        "i2s_spec.cli.lint",
+        "i2s_spec.linter.rules.i2s_extent",
         "i2s_spec.testing.malformed",
     } <= named
 

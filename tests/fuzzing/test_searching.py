@@ -69,7 +69,7 @@ def test_late_imports_are_instrumented_and_the_empty_input_comes_first(
     searching.search(seen.append)
     assert seen == [b"", b"a", b"b"]
     assert atheris.entered == [["i2s_spec"]]
-    assert "i2s_spec.testing.mutator.mutate" in atheris.instrumented
+    assert "i2s_spec.testing.mutator" in atheris.instrumented
     assert all(name.startswith("i2s_spec") for name in atheris.instrumented)
     assert atheris.given.keys() == {"custom_mutator", "custom_crossover"}
 

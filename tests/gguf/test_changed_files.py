@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from i2s_spec.cli import main
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.new import new
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import FileSource, StreamSource
-from i2s_spec.golden.candidates import dumps
+from i2s_spec.golden import dumps
 from i2s_spec.testing.sample import Draft
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from i2s_spec.gguf.huge_pages import HUGE_PAGE, huge_pages, zeros
+from i2s_spec.gguf.source import HUGE_PAGE, huge_pages, zeros
 
 
 @pytest.mark.parametrize("size", [1, HUGE_PAGE // 4 - 1, HUGE_PAGE // 4, HUGE_PAGE, HUGE_PAGE + 1])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import source_of
-from i2s_spec.linter.analysis.subject import plain_name, snake_case
+from i2s_spec.linter.analysis.context import plain_name, snake_case
 from i2s_spec.testing.malformed import malformed
 
 #: The patterns that the two name functions and the index in C implement.

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from i2s_spec.gguf import atomic_file, unfinished
+from i2s_spec.gguf import atomic_file
+from i2s_spec.gguf import atomic_file as unfinished
 from i2s_spec.gguf.atomic_file import OutputFile, refuse_source, refuse_taken, write_all
 from i2s_spec.gguf.source import BufferSource, FileSource, MapSource, StreamSource
 

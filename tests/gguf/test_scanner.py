@@ -18,11 +18,11 @@ from i2s_spec.errors import FormatError
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource, StreamSource
+from i2s_spec.schema import container as schema
 from i2s_spec.schema import faults
-from i2s_spec.schema import gguf as schema
 from i2s_spec.schema.types import SMALLEST_VALUE, ValueType
+from i2s_spec.testing.differential import scanner_against_schema
 from i2s_spec.testing.sample import Draft, array, key_value, tensor_info
-from i2s_spec.testing.twins import scanner_against_schema
 
 # --- whole files, built from parts --------------------------------------------------------------------------------
 

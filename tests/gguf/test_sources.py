@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from i2s_spec.errors import FormatError
-from i2s_spec.gguf.ranges import chunks
 from i2s_spec.gguf.source import (
     BufferSource,
     FileSource,
@@ -22,6 +21,7 @@ from i2s_spec.gguf.source import (
     SeekingSource,
     Source,
     StreamSource,
+    chunks,
     source_of,
 )
 

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 import i2s_spec as i2s
 from i2s_spec.errors import FormatError
-from i2s_spec.gguf import _scanner, string_arrays
+from i2s_spec.gguf import _scanner, strings
 from i2s_spec.gguf.source import BufferSource, Source, StreamSource
-from i2s_spec.gguf.string_arrays import Strings, is_utf8
+from i2s_spec.gguf.strings import Strings, is_utf8
 
 _TEXTS = [
     b"", b"a", b"a b", b" a", b"a ", b"a b c", b" ", b"[PAD7]", b"[PAD]", b"[PAD", b"<dummy12>", b"<dummy>", b"<0x0A>",
     b"<0x0a>", b"<0x-1>", b"<0x", b"<0x1", b"<0x1>", b"<0x123>", b"<0xzz>", b"\x00", b"\xff" * 9,
     b"<|", b"<|>", b"<||>", b"<|a|>", b"<|a|", b"<|" + b"m" * 60 + b"|>", b"<|" + b"m" * 61 + b"|>",
-    b"y" * (string_arrays.LOOKED_AT + 1), b"z" * string_arrays.LOOKED_AT,
+    b"y" * (strings.LOOKED_AT + 1), b"z" * strings.LOOKED_AT,
 ]  # fmt: skip
 _items = st.lists(
     st.sampled_from(_TEXTS) | st.binary(max_size=20) | st.text("ab <0x", max_size=9).map(str.encode), max_size=9
@@ -41,11 +41,11 @@ def sources(data: bytes) -> list[Source]:
 @examples(60)
 def test_look_equals_the_definition(items: list[bytes], big: bool, compared: int, texts: list[bytes]) -> None:
     data = b"before" + encoded(items, big) + b"behind"
-    wanted = string_arrays.definition(items, texts, compared)
+    wanted = strings.definition(items, texts, compared)
     for source in sources(data):
-        assert string_arrays.look(source, 6, len(data) - 6, len(items), big, texts, compared) == wanted
+        assert strings.look(source, 6, len(data) - 6, len(items), big, texts, compared) == wanted
         for i, item in enumerate(items):
-            start, stop = string_arrays.span_of(source, 6, len(data) - 6, big, i)
+            start, stop = strings.span_of(source, 6, len(data) - 6, big, i)
             assert data[start:stop] == item
 
 
@@ -55,11 +55,11 @@ def test_arrays_of_many_parts(big: bool) -> None:
     items[77] = items[99_990] = b"twice"
     items[50_000:50_000] = [b"x" * 60_000, b"y" * 300_000, b"z" * 65_536]
     data = encoded(items, big)
-    wanted = string_arrays.definition(items, [b"token 99999"])
+    wanted = strings.definition(items, [b"token 99999"])
     assert wanted.same == (77, 99_993)
     for source in sources(data):
-        assert string_arrays.look(source, 0, len(data), len(items), big, [b"token 99999"]) == wanted
-        start, stop = string_arrays.span_of(source, 0, len(data), big, 50_001)
+        assert strings.look(source, 0, len(data), len(items), big, [b"token 99999"]) == wanted
+        start, stop = strings.span_of(source, 0, len(data), big, 50_001)
         assert data[start:stop] == b"y" * 300_000
 
 
@@ -72,8 +72,8 @@ def test_real_vocabularies(shared: Path) -> None:
                 if name in file.metadata:
                     entry = file.metadata.entry(name)
                     items = [item.encode("utf-8", "surrogateescape") for item in file.metadata[name]]
-                    seen = string_arrays.look(file.source, *entry.value_span[:2], entry.count, False, [b"<0x0A>"])
-                    assert seen == string_arrays.definition(items, [b"<0x0A>"]), path.name
+                    seen = strings.look(file.source, *entry.value_span[:2], entry.count, False, [b"<0x0A>"])
+                    assert seen == strings.definition(items, [b"<0x0A>"]), path.name
 
 
 @pytest.mark.parametrize("cut", [1, 8, 9, 15])
@@ -81,7 +81,7 @@ def test_arrays_that_no_longer_fill_their_bytes(cut: int) -> None:
     data = encoded([b"one", b"two", b"three"], False)
     for source in sources(data[:-cut]):
         with pytest.raises(FormatError) as error:
-            string_arrays.look(source, 0, len(data) - cut, 3, False)
+            strings.look(source, 0, len(data) - cut, 3, False)
         assert error.value.code == "S903"
 
 
@@ -90,20 +90,20 @@ def test_wrong_lengths_are_refused(length: int) -> None:
     data = struct.pack("<Q", length) + b"abc" * 10
     for source in sources(data):
         with pytest.raises(FormatError):
-            string_arrays.look(source, 0, len(data), 1, False)
+            strings.look(source, 0, len(data), 1, False)
         with pytest.raises(FormatError):
-            string_arrays.span_of(source, 0, len(data), False, 1)
+            strings.span_of(source, 0, len(data), False, 1)
 
 
 def test_all_strings_the_same() -> None:
     items = [b"same"] * 200_000
     data = encoded(items, False)
-    assert string_arrays.look(BufferSource(data), 0, len(data), len(items), False).same == (0, 1)
+    assert strings.look(BufferSource(data), 0, len(data), len(items), False).same == (0, 1)
 
 
 def test_too_many_texts_are_refused() -> None:
     with pytest.raises(ValueError, match="at most 64"):
-        string_arrays.look(BufferSource(b""), 0, 0, 0, False, [b"%d" % i for i in range(65)])
+        strings.look(BufferSource(b""), 0, 0, 0, False, [b"%d" % i for i in range(65)])
 
 
 @given(st.lists(st.integers(-(2**31), 2**31 - 1), max_size=12), st.booleans(), st.integers(-3, 3), st.integers(-3, 9))
@@ -112,23 +112,23 @@ def test_first_value_outside_bounds(values: list[int], big: bool, least: int, mo
     data = b"\0" + struct.pack(f"{'>' if big else '<'}{len(values)}i", *values)
     wanted = next((i for i, value in enumerate(values) if not least <= value <= most), -1)
     for source in sources(data):
-        assert string_arrays.first_outside(source, 1, len(values), big, least, most) == wanted
+        assert strings.first_outside(source, 1, len(values), big, least, most) == wanted
 
 
 def test_first_value_outside_bounds_of_many_parts() -> None:
     values = [1] * 700_000
     values[600_001] = 7
     data = struct.pack(f"<{len(values)}i", *values)
-    assert string_arrays.first_outside(BufferSource(data), 0, len(values), False, 0, 6) == 600_001
+    assert strings.first_outside(BufferSource(data), 0, len(values), False, 0, 6) == 600_001
 
 
 # --- single cases: at the 16-byte boundary, almost a byte token, wrong lengths ---
 
 
-def look(*items: bytes, texts: tuple[bytes, ...] = (), compared: int = string_arrays.COMPARED) -> Strings:
+def look(*items: bytes, texts: tuple[bytes, ...] = (), compared: int = strings.COMPARED) -> Strings:
     data = b"".join(struct.pack("<Q", len(item)) + item for item in items)
-    seen = string_arrays.look(BufferSource(data), 0, len(data), len(items), False, texts, compared)
-    assert seen == string_arrays.definition(items, texts, compared)
+    seen = strings.look(BufferSource(data), 0, len(data), len(items), False, texts, compared)
+    assert seen == strings.definition(items, texts, compared)
     return seen
 
 
@@ -169,16 +169,16 @@ def test_only_so_many_strings_are_compared() -> None:
     assert [look(*items, compared=most).same for most in range(6)] == [None, None, None, (0, 2), (0, 2), (0, 2)]
 
 
-@pytest.mark.parametrize("length", [1, 62, 63, 64, 65, 100, 127, 128, 1000, string_arrays.LOOKED_AT])
+@pytest.mark.parametrize("length", [1, 62, 63, 64, 65, 100, 127, 128, 1000, strings.LOOKED_AT])
 def test_texts_of_every_length_are_found(length: int) -> None:
     text, near = b"t" * length, b"t" * (length - 1) + b"x"
     assert look(b"other", near, text, text, texts=(near, text, b"gone")).found == (1, 2, -1)
 
 
 def test_markers_are_kept_as_far_as_there_is_room() -> None:
-    items = [b"<|%d|>" % (i // 2) for i in range(2 * string_arrays.MARKED + 6)]
-    seen = look(b"other", *items, b"<|" + b"m" * string_arrays.LONGEST_MARKER + b"|>")
-    assert (seen.markers, len(seen.marked)) == (len(items) + 1, string_arrays.MARKED)
+    items = [b"<|%d|>" % (i // 2) for i in range(2 * strings.MARKED + 6)]
+    seen = look(b"other", *items, b"<|" + b"m" * strings.LONGEST_MARKER + b"|>")
+    assert (seen.markers, len(seen.marked)) == (len(items) + 1, strings.MARKED)
     assert (seen.marked[b"<|0|>"], seen.marked[b"<|1|>"]) == (1, 3)
 
 
@@ -188,14 +188,14 @@ def test_count_equal(values: list[int], big: bool, wanted: int) -> None:
     data = b"\0" + struct.pack(f"{'>' if big else '<'}{len(values)}i", *values)
     for source in sources(data):
         for sought in (wanted, *values[:2]):
-            assert string_arrays.count_equal(source, 1, len(values), big, sought) == values.count(sought)
+            assert strings.count_equal(source, 1, len(values), big, sought) == values.count(sought)
 
 
 def test_count_equal_of_many_parts() -> None:
     values = [0x01020304, 0x04030201] * 70_000
     for order in "<>":
         data = struct.pack(f"{order}{len(values)}i", *values)
-        found = string_arrays.count_equal(BufferSource(data), 0, len(values) - 1, order == ">", 0x04030201)
+        found = strings.count_equal(BufferSource(data), 0, len(values) - 1, order == ">", 0x04030201)
         assert found == 69_999
 
 
@@ -222,5 +222,5 @@ def test_pairs_have_one_space_inside(text: bytes, pair: bool) -> None:
 def test_the_span_of_a_text_ends_with_its_array(length: int) -> None:
     data = struct.pack("<Q", 3) + b"one" + struct.pack("<Q", length) + b"two" + b"behind"
     stop = len(data) - len(b"behind")
-    assert string_arrays.span_of(BufferSource(data), 0, stop, False, 1) == (19, 22)
-    assert string_arrays.span_of(BufferSource(data), 0, stop, False, 0) == (8, 11)
+    assert strings.span_of(BufferSource(data), 0, stop, False, 1) == (19, 22)
+    assert strings.span_of(BufferSource(data), 0, stop, False, 0) == (8, 11)

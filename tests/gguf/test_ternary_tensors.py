@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import i2s_spec as i2s
-from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.faults import ByteOrder
 
 TRITS = np.random.default_rng(3).integers(-1, 2, (4, 256), dtype=np.int8)
 

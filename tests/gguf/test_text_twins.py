@@ -12,7 +12,7 @@ from c_compiler import WARNINGS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.gguf.string_arrays import is_utf8
+from i2s_spec.gguf.strings import is_utf8
 
 HEADERS = Path(__file__).resolve().parents[2] / "pyx"
 COMPILER = shutil.which("gcc") or shutil.which("cc")

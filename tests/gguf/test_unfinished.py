@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from examples import share
 
-from i2s_spec.convert.synthetic.new import new
-from i2s_spec.gguf import unfinished
+from i2s_spec.convert.new import new
+from i2s_spec.gguf import atomic_file
 from i2s_spec.gguf.atomic_file import OutputFile
-from i2s_spec.golden.records.store import HEADER, NewRecord, read_header
+from i2s_spec.golden.store import HEADER, NewRecord, read_header
 
 TAKEN = {"taps": {}, "token_ids": [1], "profile": "x"}
 
@@ -85,7 +85,7 @@ def test_many_writers_at_once_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_a_killed_record_is_removed_by_the_next(tmp_path: Path) -> None:
-    killed(tmp_path, "from i2s_spec.golden.records.store import NewRecord\nnew = NewRecord('g')\n"
+    killed(tmp_path, "from i2s_spec.golden.store import NewRecord\nnew = NewRecord('g')\n"
            "new.add('a', np.zeros(4, dtype=np.int32))")  # fmt: skip
     assert len(names(tmp_path)) == 1
     record(tmp_path / "g", 1)
@@ -95,7 +95,7 @@ def test_a_killed_record_is_removed_by_the_next(tmp_path: Path) -> None:
 @pytest.mark.parametrize("exchanges", [True, False])
 def test_a_record_is_replaced(tmp_path: Path, exchanges: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not exchanges:
-        monkeypatch.setattr(unfinished, "_exchange", lambda one, other: False)
+        monkeypatch.setattr(atomic_file, "_exchange", lambda one, other: False)
     record(tmp_path / "g", 1)
     record(tmp_path / "g", 2, force=True)
     assert read_header(tmp_path / "g")["token_ids"] == [2]
@@ -108,8 +108,8 @@ def test_a_record_is_there_whenever_the_run_is_killed(tmp_path: Path, exchanges:
     """Killed at each of its renames: the old record exists, or the new one, or the next run restores the old one."""
     record(tmp_path / "g", 1)
     code = f"""
-import i2s_spec.gguf.unfinished as unfinished, shutil
-from i2s_spec.golden.records.store import NewRecord
+import i2s_spec.gguf.atomic_file as unfinished, shutil
+from i2s_spec.golden.store import NewRecord
 calls, rename, remove, swap = [], os.rename, shutil.rmtree, unfinished._exchange
 def counted(real):
     def run(*args, **more):
@@ -133,9 +133,9 @@ with NewRecord("g", force=True) as new:
 def test_a_moved_old_record_is_restored(tmp_path: Path) -> None:
     record(tmp_path / "g", 1)
     os.rename(tmp_path / "g", tmp_path / ".g.0123456789abcdef.old")
-    assert unfinished.recover(tmp_path / "g")
+    assert atomic_file.recover(tmp_path / "g")
     assert read_header(tmp_path / "g")["token_ids"] == [1]
-    assert not unfinished.recover(tmp_path / "g")
+    assert not atomic_file.recover(tmp_path / "g")
 
 
 def fill(folder: Path) -> None:
@@ -171,27 +171,27 @@ def test_a_folder_without_a_header_is_not_a_record(tmp_path: Path) -> None:
 #: Calls that make a folder: the module, its function at which the process is killed, the call, and the result.
 FOLDERS = {
     "export": (
-        "i2s_spec.checkpoints.export.export_checkpoint",
+        "i2s_spec.checkpoints.export_checkpoint",
         "write_checkpoint",
         "m.export_checkpoint('m.gguf', 'out')",
         ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"],
     ),
     "vectors": (
-        "i2s_spec.conformance.vectors.write_suite",
+        "i2s_spec.conformance.vectors.all_vectors",
         "publish_folder",
         "m.suite_files, m.suite = lambda: iter([('files/a', b'1'), ('manifest.json', b'{}')]), list\n"
         "m.write_suite('out', force=True)",
         ["files", "manifest.json"],
     ),
     "package": (
-        "i2s_spec.conformance.registry_packages",
+        "i2s_spec.conformance.packages",
         "publish_folder",
         "m.REGISTRIES, m._unpacked = {'x': lambda files: {'a/b': b'1'}}, lambda data: {}\n"
         "m.write_package('out', 'x', b'')",
         ["a"],
     ),
     "malformed": (
-        "i2s_spec.conformance.export",
+        "i2s_spec.conformance.malformed_suite",
         "_publish",
         "m.malformed, small = list, next(each for each in m.sound() if len(each.data) < 9999)\n"
         "m.sound = lambda: [small]\n"
@@ -219,9 +219,9 @@ def test_a_killed_folder_is_removed_by_the_next(tmp_path: Path, made: str) -> No
 
 def test_a_folder_takes_the_place_of_another_only_by_force(tmp_path: Path) -> None:
     def write(force: bool, content: bytes) -> None:
-        with unfinished.unfinished_folder(tmp_path / "a") as part:
+        with atomic_file.unfinished_folder(tmp_path / "a") as part:
             Path(part, "x").write_bytes(content)
-            unfinished.publish_folder(part, tmp_path / "a", force)
+            atomic_file.publish_folder(part, tmp_path / "a", force)
 
     (tmp_path / "a").mkdir()
     write(False, b"one")
@@ -238,7 +238,7 @@ def test_a_link_to_a_folder_is_replaced_and_not_followed(
     tmp_path: Path, exchanges: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not exchanges:
-        monkeypatch.setattr(unfinished, "_exchange", lambda one, other: False)
+        monkeypatch.setattr(atomic_file, "_exchange", lambda one, other: False)
     record(tmp_path / "g", 1)
     (tmp_path / "link").symlink_to("g")
     record(tmp_path / "link", 2, force=True)

@@ -19,7 +19,7 @@ import pytest
 from written_files import ORDERS, written
 
 import i2s_spec as i2s
-from i2s_spec.convert.container.rewrite import rewrite
+from i2s_spec.convert.rewrite import rewrite
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
 from i2s_spec.schema import limits, types

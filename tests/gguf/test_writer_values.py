@@ -17,7 +17,7 @@ from written_files import INTEGERS, ORDERS, one_key, written
 
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.schema import gguf as schema
+from i2s_spec.schema import container as schema
 from i2s_spec.schema.types import ValueType
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.schema import gguf as schema
+from i2s_spec.schema import container as schema
 
 ORDERS = ["little", "big"]
 INTEGERS = {

@@ -48,7 +48,7 @@ def golden_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 @pytest.fixture(scope="session")
 def taps_of(golden_of: Callable[[str], Path]) -> Callable[[str], dict[str, Any]]:
     """All taps of a small model by name."""
-    from i2s_spec.golden.candidates.dumps import read_dump
+    from i2s_spec.golden.dumps import read_dump
 
     def find(architecture: str) -> dict[str, Any]:
         dump = read_dump(golden_of(architecture))

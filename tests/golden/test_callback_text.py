@@ -16,10 +16,10 @@ from hypothesis.extra import numpy as arrays
 from i2s_spec.errors import SettingError
 from i2s_spec.golden import compare, record
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES
-from i2s_spec.golden.records.eval_callback import RESOLUTION, node_text, read_callback_text
-from i2s_spec.golden.records.tap import corner
+from i2s_spec.golden.llama_cpp import RESOLUTION, node_text, read_callback_text
 from i2s_spec.golden.report import report
-from i2s_spec.golden.report.text import lines as printed
+from i2s_spec.golden.report_text import text_lines as printed
+from i2s_spec.golden.store import corner
 from i2s_spec.model.forward import Model
 
 TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]

@@ -67,7 +67,7 @@ def test_flips_are_explained_from_floats_alone(model_of: Find, golden_of: Find, 
     x[:, 0] = 127.0
     x[:, 1:40] = np.arange(1, 40) + 0.5
     even = model.evaluate("Qcur-0", [x])
-    from i2s_spec.model.reference.activation_quant import epilogue
+    from i2s_spec.model.reference.bitlinear import epilogue_of_rule
     from i2s_spec.model.weights import Ternary
 
     codes = even["blk.0.attn_q.act_q8"].copy()
@@ -77,7 +77,7 @@ def test_flips_are_explained_from_floats_alone(model_of: Find, golden_of: Find, 
     from i2s_spec.model.reference import matmul
 
     acc = matmul.accumulate(matrix.payload, matrix.rows, matrix.columns, codes)
-    y = epilogue(acc, even["blk.0.attn_q.act_scale"], matrix.scale, model.numerics.quantizer)
+    y = epilogue_of_rule(acc, even["blk.0.attn_q.act_scale"], matrix.scale, model.numerics.quantizer)
     result = compare(golden_of("bitnet-b1.58"), saved(tmp_path, {**taps, "attn_norm-0": x, "Qcur-0": y}), model=model)
     tap = result["Qcur-0"]
     assert tap.status == "flips"
@@ -85,7 +85,7 @@ def test_flips_are_explained_from_floats_alone(model_of: Find, golden_of: Find, 
     assert (tap.flips.explained, tap.flips.unexplained) == (1, 0)
     codes[3, 100] += 1  # not at a rounding boundary
     acc = matmul.accumulate(matrix.payload, matrix.rows, matrix.columns, codes)
-    y = epilogue(acc, even["blk.0.attn_q.act_scale"], matrix.scale, model.numerics.quantizer)
+    y = epilogue_of_rule(acc, even["blk.0.attn_q.act_scale"], matrix.scale, model.numerics.quantizer)
     result = compare(golden_of("bitnet-b1.58"), saved(tmp_path, {**taps, "attn_norm-0": x, "Qcur-0": y}), model=model)
     tap = result["Qcur-0"]
     assert tap.status == "wrong"
@@ -97,7 +97,7 @@ def test_flips_are_explained_from_floats_alone(model_of: Find, golden_of: Find, 
 
 @pytest.mark.parametrize("architecture", ["bitnet-b1.58", "bitnet", "llama", "qwen3", "gemma3"])
 def test_other_names(model_of: Find, golden_of: Find, taps_of: Find, tmp_path: Path, architecture: str) -> None:
-    from i2s_spec.golden.candidates.tap_names import other_names
+    from i2s_spec.golden.tap_names import other_names
 
     taps = plain(taps_of(architecture))
     renamed: Taps = {}
@@ -321,7 +321,7 @@ def test_four_tokens_computed_by_a_kernel_for_one(tmp_path: Path) -> None:
     i2s.new(file, "llama", layers=1)
     model = load_model(file.getvalue(), threads=1)
     record(model, TOKENS[:7], tmp_path / "golden")
-    from i2s_spec.golden.candidates.dumps import read_dump
+    from i2s_spec.golden.dumps import read_dump
 
     dump = read_dump(tmp_path / "golden")
     taps = plain({name: dump[name].value for name in dump})

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from i2s_spec.errors import SettingError
 from i2s_spec.golden import record
-from i2s_spec.golden.records.kl_base import MAGIC, STEPS, BaseWriter, packed_row, read_base, rows_of
+from i2s_spec.golden.llama_cpp import MAGIC, STEPS, BaseWriter, packed_row, read_base, rows_of
 from i2s_spec.model.forward import Model
 
 TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]

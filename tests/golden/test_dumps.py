@@ -17,7 +17,7 @@ import pytest
 
 from i2s_spec.errors import FormatError, SettingError
 from i2s_spec.golden import compare
-from i2s_spec.golden.candidates.dumps import read_dump
+from i2s_spec.golden.dumps import read_dump
 from i2s_spec.model.forward import Model
 
 Taps = dict[str, Any]

@@ -16,9 +16,8 @@ import pytest
 from i2s_spec.errors import SettingError
 from i2s_spec.golden import compare, record
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES
-from i2s_spec.golden.replay.result import Comparison
-from i2s_spec.golden.report import FORMATS, report
-from i2s_spec.golden.report.heat import taps_heat
+from i2s_spec.golden.report import FORMATS, report, taps_heat
+from i2s_spec.golden.result import Comparison
 from i2s_spec.model.forward import Model
 
 TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]
@@ -59,7 +58,7 @@ def test_every_report_says_the_verdict(result: Comparison, form: str) -> None:
 
 def test_json_is_as_the_schema_says(result: Comparison) -> None:
     jsonschema = pytest.importorskip("jsonschema")
-    schema = json.loads((files("i2s_spec.golden.report") / "compare.schema.json").read_text())
+    schema = json.loads((files("i2s_spec.golden") / "compare.schema.json").read_text())
     document = json.loads("".join(report(result, "json")), parse_constant=pytest.fail)
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(document, schema)

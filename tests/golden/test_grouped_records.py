@@ -11,9 +11,9 @@ from builders import model_bytes
 import i2s_spec as i2s
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.golden import record
-from i2s_spec.golden.candidates.dumps import read_dump
+from i2s_spec.golden.dumps import read_dump
 from i2s_spec.model.load import load_model
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 
 TOKENS = [1, 17, 3, 44, 5]
 

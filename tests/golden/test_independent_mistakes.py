@@ -338,7 +338,7 @@ def test_taps_of_other_shapes_only(golden: Record, tmp_path: Path) -> None:
 
 def test_unexplained_values_are_not_blamed_on_arm(golden: Record, dump: Callable[..., Path]) -> None:
     """Eleven tokens are not many enough for `nrc-4`; of twenty-one it is wrong from the sixteenth on, and not before."""
-    from i2s_spec.golden.diagnosis.localised import nrc_possible
+    from i2s_spec.golden.diagnosis.patterns import nrc_possible
 
     off = np.ones((21, 5), dtype=bool)
     assert not nrc_possible(off, 21, alone=True)

@@ -9,7 +9,7 @@ import pytest
 
 import i2s_spec as i2s
 from i2s_spec.golden import compare, record
-from i2s_spec.golden.replay.tolerance import most_flips
+from i2s_spec.golden.tolerance import most_flips
 from i2s_spec.model.load import load_model
 
 

@@ -19,7 +19,7 @@ from peers.programs import PROGRAM
 import i2s_spec as i2s
 from i2s_site import checkout
 from i2s_spec.golden import compare, record
-from i2s_spec.golden.candidates.log_probabilities import are_log_probabilities, shifted
+from i2s_spec.golden.candidate import are_log_probabilities, shifted
 from i2s_spec.model.forward import Model
 from i2s_spec.model.load import load_model
 

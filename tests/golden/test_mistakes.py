@@ -17,13 +17,13 @@ import pytest
 from builders import model_bytes
 from examples import share
 
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.new import new
 from i2s_spec.golden import compare, record
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES, ModelMistake, mistakes
-from i2s_spec.golden.replay.summary import group_words
+from i2s_spec.golden.result import group_words
 from i2s_spec.model.forward import Model
 from i2s_spec.model.load import load_model
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures import ARCHITECTURES
 
 TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]
 

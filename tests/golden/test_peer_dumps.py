@@ -14,8 +14,8 @@ import pytest
 from examples import share
 from peers.llama_tools import Dumped, dump, missing
 
-from i2s_spec.convert.synthetic.new import new
-from i2s_spec.convert.tensors.convert_file import convert_file
+from i2s_spec.convert.convert_file import convert_file
+from i2s_spec.convert.new import new
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.golden import compare, record
 from i2s_spec.model.load import load_model

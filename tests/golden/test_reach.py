@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import i2s_spec as i2s
-from i2s_spec.golden.replay.replay import Replayer
-from i2s_spec.golden.replay.tolerance import FORCED, UNFORCED
+from i2s_spec.golden.replay import Replayer
+from i2s_spec.golden.tolerance import FORCED, UNFORCED
 from i2s_spec.model.load import load_model
 
 TOKENS = np.array([1, 17, 3, 44])

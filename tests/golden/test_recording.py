@@ -13,13 +13,11 @@ import pytest
 
 import i2s_spec as i2s
 from i2s_spec.errors import SettingError
-from i2s_spec.golden import record
-from i2s_spec.golden.candidates.dumps import read_dump
-from i2s_spec.golden.records import record as recording
-from i2s_spec.golden.records.store import NewRecord, read_header
-from i2s_spec.golden.records.tap import digest
+from i2s_spec.golden import record, recording
+from i2s_spec.golden.dumps import read_dump
+from i2s_spec.golden.store import NewRecord, digest, read_header
 from i2s_spec.model.forward import Model
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures import ARCHITECTURES
 
 TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]
 
@@ -57,7 +55,7 @@ def test_the_header_says_what_was_computed(golden_of: Callable[[str], Path], mod
     assert header["activation"]["name"] == "relu2"
     assert header["activation"]["rule"] == "architecture"
     assert header["versions"]["numpy"] == np.__version__
-    from i2s_spec.inspect.compare.identity import identity
+    from i2s_spec.compare.hash import identity
 
     assert header["weights"] == identity(model.file).weights
     assert header["hyperparameters"]["embd"] == model.hyperparameters.embd

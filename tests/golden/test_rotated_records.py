@@ -15,7 +15,7 @@ from i2s_spec.golden import compare, record
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES
 from i2s_spec.model.forward import Model
 from i2s_spec.model.load import load_model
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 
 MODES: tuple[Any, ...] = ("op-replay", "layer-forced", "free-running")
 SEED = 1

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from i2s_spec.golden import compare, record
-from i2s_spec.golden.candidates.node_names import NODE_NAMES, OPERATIONS, runtime_names
-from i2s_spec.golden.records.eval_callback import read_callback_text
-from i2s_spec.golden.records.ggml_ops import GGML_OPS
+from i2s_spec.golden.llama_cpp import GGML_OPS, read_callback_text
+from i2s_spec.golden.tap_names import NODE_NAMES, OPERATIONS, runtime_names
 from i2s_spec.model.forward import Model
 
 Rename = Callable[[str, str], "tuple[str, str]"]

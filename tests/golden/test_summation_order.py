@@ -11,11 +11,11 @@ import pytest
 from examples import share
 
 import i2s_spec as i2s
-from i2s_spec.codec.payload import unpack_codes
+from i2s_spec.codec.reference import unpack_codes
 from i2s_spec.golden import compare, record
-from i2s_spec.golden.candidates.dumps import read_dump
+from i2s_spec.golden.dumps import read_dump
 from i2s_spec.model.load import load_model
-from i2s_spec.model.reference import activation_quant
+from i2s_spec.model.reference import bitlinear
 from i2s_spec.model.weights import Ternary
 from i2s_spec.schema.dialect import CANONICAL
 
@@ -29,7 +29,7 @@ def other_order(model: Any, node: Any, x: Floats, how: str) -> Floats:
     matrix = model.weights.matrix(node.weight)
     assert isinstance(matrix, Ternary)
     rule = model.numerics.quantizer
-    quantized = activation_quant.quantize(x, rule)
+    quantized = bitlinear.quantize(x, rule)
     codes = unpack_codes(matrix.payload, (matrix.rows, matrix.columns), CANONICAL.layout).astype(np.float64)
     k = np.arange(matrix.columns)
     owner = k // 256 if rule.groups == "blocks-256" else k // 4 % 4

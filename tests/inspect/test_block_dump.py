@@ -10,17 +10,16 @@ import numpy as np
 import pytest
 from block_files import file_of_blocks
 
-from i2s_spec.codec.blocks import block_reference
-from i2s_spec.codec.blocks.block_shape import blocks_of
+from i2s_spec.codec import blocks
+from i2s_spec.codec.blocks import blocks_of
 from i2s_spec.draw.terminal import plain
 from i2s_spec.draw.text import json_document
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as opened
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.inspect.dump.block_codes import BlockColumns, decoded_block
-from i2s_spec.inspect.dump.dump import document, lines
-from i2s_spec.inspect.dump.selector import Unknown, target
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.inspect.dump import Unknown, document, lines, target
+from i2s_spec.inspect.dump_codes import BlockColumns, decoded_block
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 
 #: Types with contiguous rows; test_row_scales_dump.py tests I2_SR.
 TYPES = tuple(BLOCK_LAYOUTS)
@@ -44,7 +43,7 @@ def text(what: str, data: bytes, available: int | None = None, width: int = 16, 
 def test_every_element_and_every_scale_once(name: str, order: Any) -> None:
     with opened(FILES[order]) as file:
         tensor = file.tensors[f"{name}.3"]
-        values, scales = block_reference.unpack(tensor.read(), tensor.shape, name, byte_order=order)
+        values, scales = blocks.unpack(tensor.read(), tensor.shape, name, byte_order=order)
         span, data_path = tensor.span, f"data[{tensor.index}]"
     found = [node for node in nodes(tensor.name, FILES[order], everything=True) if node["path"].startswith("data[")]
     leaves = [node for node in found if node["kind"] != "record"]

@@ -13,19 +13,18 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.codec.blocks.block_native import pack as pack_blocks
+from i2s_spec.codec.blocks_native import pack as pack_blocks
 from i2s_spec.codec.reference import pack
-from i2s_spec.convert.container.rewrite import Value, convert_endian, rewrite
-from i2s_spec.convert.tensors.convert_file import convert_file
+from i2s_spec.compare import diff, tensor_rows
+from i2s_spec.compare.diff import Difference, TensorChange, difference, first_difference
+from i2s_spec.compare.diff_text import document, lines
+from i2s_spec.compare.tensor_rows import Rows, rows_of
+from i2s_spec.convert.convert_file import convert_file
+from i2s_spec.convert.rewrite import Value, convert_endian, rewrite
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.inspect.compare import other_tensors, tensor_rows
-from i2s_spec.inspect.compare.byte_streams import first_difference
-from i2s_spec.inspect.compare.diff import Difference, TensorChange, difference
-from i2s_spec.inspect.compare.diff_text import document, lines
-from i2s_spec.inspect.compare.tensor_rows import Rows, rows_of
 from i2s_spec.schema.dialect import Dialect
 
 ATTN = "blk.0.attn_q.weight"
@@ -338,7 +337,7 @@ def test_a_small_file_of_many_changed_tensors_does_not_compare_each_with_all(mon
         return rows_of(file, tensor, dialect)
 
     monkeypatch.setattr(tensor_rows, "rows_of", counted)
-    monkeypatch.setattr(other_tensors, "OTHERS", 30)
+    monkeypatch.setattr(diff, "OTHERS", 30)
     found = difference(files[0], files[1])
     assert len(found.tensors) == 20
     assert len(read) == 2 * 20 + 30  # each tensor in place, and the comparisons with others

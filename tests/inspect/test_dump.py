@@ -12,9 +12,8 @@ from i2s_spec.draw.terminal import plain
 from i2s_spec.draw.text import json_document
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.inspect.dump.codes import Columns, decoded, unraveled
-from i2s_spec.inspect.dump.dump import document, lines
-from i2s_spec.inspect.dump.selector import Unknown, target
+from i2s_spec.inspect.dump import Unknown, document, lines, target
+from i2s_spec.inspect.dump_codes import Columns, decoded, unraveled
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, array, key_value, tensor_info
 

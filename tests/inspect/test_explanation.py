@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec.reference import pack
-from i2s_spec.convert.trained.model import gguf_bytes, open_trained
+from i2s_spec.compare.diff import difference
+from i2s_spec.compare.diff_text import document, lines
+from i2s_spec.compare.explanation import _distorted, explanation
+from i2s_spec.compare.tensor_rows import Rows, flat_rows, rows_of
+from i2s_spec.convert.trained import gguf_bytes, open_trained
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.inspect.compare.diff import difference
-from i2s_spec.inspect.compare.diff_text import document, lines
-from i2s_spec.inspect.compare.explanation import _distorted, explanation
-from i2s_spec.inspect.compare.tensor_rows import Rows, flat_rows, rows_of
 
 RIGHT = gguf_bytes()
 UP, GATE, DOWN, OUT = (f"blk.1.{name}.weight" for name in ("ffn_up", "ffn_gate", "ffn_down", "attn_output"))
@@ -143,7 +143,7 @@ def test_rows_are_read_alike_wherever_they_are_cut(rows: int, cols: int, unit: i
 
 @pytest.mark.parametrize("dialect", ["canonical", "interleave-64", "rows-1x4/zero-first"])
 def test_rows_of_a_file(dialect: str) -> None:
-    from i2s_spec.convert.trained.model import write_trained
+    from i2s_spec.convert.trained import write_trained
 
     out = io.BytesIO()
     write_trained(out, dialect=None if dialect == "canonical" else dialect)

@@ -13,9 +13,9 @@ from transcripts_runner import real_files
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource, StreamSource
-from i2s_spec.inspect.dump.file_walk import WINDOW, file_nodes, key_value, reader, tensor_info
+from i2s_spec.inspect.dump_walk import WINDOW, file_nodes, key_value, reader, tensor_info
+from i2s_spec.schema.container import Elided, Opened, Scope, is_leaf
 from i2s_spec.schema.field import FieldNode
-from i2s_spec.schema.walk import Elided, Opened, Scope, is_leaf
 from i2s_spec.testing.sample import Draft
 from i2s_spec.testing.sample import tensor_info as info_record
 

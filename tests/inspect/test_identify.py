@@ -25,18 +25,16 @@ from i2s_spec.codec.native import pack
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.inspect.identify.evidence import CANNOT_TELL, CONFIDENCES, PROOF, STRONG, WEAK, QuestionCase
-from i2s_spec.inspect.identify.identification import Identification, identify
-from i2s_spec.inspect.identify.page import page
-from i2s_spec.inspect.identify.reference import ternarised
-from i2s_spec.schema import gguf
-from i2s_spec.schema.block_layout import GROUP_LAYOUTS
+from i2s_spec.inspect.identify import Identification, identify, page
+from i2s_spec.inspect.match_dialect import ternarised
+from i2s_spec.inspect.questions import CANNOT_TELL, CONFIDENCES, PROOF, STRONG, WEAK, QuestionCase
+from i2s_spec.schema import container
+from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import LAYOUTS
-from i2s_spec.schema.programs.producers import CONVERTERS, QUANTIZER
-from i2s_spec.schema.programs.releases import RELEASES
+from i2s_spec.schema.releases import CONVERTERS, QUANTIZER, RELEASES
 from i2s_spec.testing.sample import Draft
 
-SCHEMA = Path(__file__).resolve().parents[2] / "i2s_spec" / "inspect" / "identify" / "identify.schema.json"
+SCHEMA = Path(__file__).resolve().parents[2] / "i2s_spec" / "inspect" / "identify.schema.json"
 
 
 def answers(found: Identification) -> dict[str, str | None]:
@@ -48,7 +46,7 @@ def text_of(found: Identification, everything: bool = False) -> str:
 
 
 def changed(data: bytes, change: Any) -> bytes:
-    file = gguf.parse(data)
+    file = container.parse(data)
     change(file)
     return Draft().built(file)
 
@@ -129,7 +127,7 @@ def test_true_weights_decide_the_layout(shared: Path, name: str) -> None:
 
 def test_float_masters_decide_the_layout_too(shared: Path) -> None:
     """The bf16 masters, ternarised again: what differs are ties."""
-    from i2s_spec.convert.hugging_face.safetensors import Checkpoint
+    from i2s_spec.safetensors.files import Checkpoint
 
     folder = shared / "vectors" / "hf" / "b158_float"
     with Checkpoint(folder / "model.safetensors") as checkpoint:
@@ -239,7 +237,7 @@ def test_a_size_alone_is_contradicted_by_the_inventory(tmp_path: Path) -> None:
 def test_a_digest_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import hashlib
 
-    from i2s_spec.inspect.identify import origin, packing
+    from i2s_spec.inspect import origin, packing
 
     data = model_bytes(architecture="bitnet")
     digest = hashlib.sha256(data).hexdigest()
@@ -289,7 +287,7 @@ def test_replicated_tails_and_old_codes_identify_the_pre_release() -> None:
 
 def test_remainders_tell_a_layout(shared: Path) -> None:
     """32,448 elements are 253.5 blocks of 128, and 507 of 64: what a quantizer leaves over stays 0."""
-    file = gguf.parse((shared / "vectors" / "gguf" / "bitnet.i2_s.gguf").read_bytes())
+    file = container.parse((shared / "vectors" / "gguf" / "bitnet.i2_s.gguf").read_bytes())
     info = next(info for info in file.tensor_infos if info.name == b"blk.1.attn_v.weight")
     # the tensor keeps its bytes but gets an odd shape, with or without room for a tail
     info.ne = [192, 169]
@@ -311,7 +309,7 @@ def test_remainders_tell_a_layout(shared: Path) -> None:
 @pytest.mark.parametrize("scale", [0.125, 0.1, math.nan, -math.nan, math.inf, 0.0, -0.0, 1e-45])
 def test_only_ordinary_scales_are_evidence_of_their_writer(scale: float) -> None:
     """Scales that are exact in BF16 were in a checkpoint; NaN, infinity and 0 end in zeros from any writer."""
-    file = gguf.parse(model_bytes("bitnet-b1.58"))
+    file = container.parse(model_bytes("bitnet-b1.58"))
     data = bytearray(file.data)
     for info in file.tensor_infos:
         if info.type == 36:

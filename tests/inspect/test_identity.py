@@ -16,12 +16,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from i2s_spec.codec.reference import pack, unpack
-from i2s_spec.convert.container.rewrite import Value, convert_endian, rewrite
-from i2s_spec.convert.tensors.convert_file import convert_file
+from i2s_spec.compare.hash import Identity, identity
+from i2s_spec.convert.convert_file import convert_file
+from i2s_spec.convert.rewrite import Value, convert_endian, rewrite
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.inspect.compare.identity import Identity, identity
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS
 from i2s_spec.schema.types import BY_NAME
 

@@ -21,35 +21,36 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.cli.files.diff import command
-from i2s_spec.cli.files.hash import command as hash_command
-from i2s_spec.codec.payload_native import pack_trits
+from i2s_spec.cli.compare import diff_command, hash_command
+from i2s_spec.codec.native import pack_trits
 from i2s_spec.codec.reference import pack
-from i2s_spec.convert.tensors.convert_file import convert_file
-from i2s_spec.draw.text import json_string
-from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.gguf.source import BufferSource
-from i2s_spec.inspect.compare.diff import Difference, difference
-from i2s_spec.inspect.compare.diff_text import document, lines
-from i2s_spec.inspect.compare.fingerprint import read_fingerprint, zero_row_data
-from i2s_spec.inspect.compare.identity import Identity, identity
-from i2s_spec.inspect.compare.lineage import (
+from i2s_spec.compare.diff import Difference, difference
+from i2s_spec.compare.diff_text import document, lines
+from i2s_spec.compare.hash import Identity, identity, read_fingerprint, zero_row_data
+from i2s_spec.compare.lineage import (  # fmt: skip
     TensorLineage,
     ZeroRows,
     by_layer,
     digest,
     kinship,
+    lineage_lines,
+    lineage_page,
+    percent,
+    picture,
     rows_of_runs,
     runs,
     total,
-)  # fmt: skip
-from i2s_spec.inspect.compare.lineage_text import lineage_lines, lineage_page, percent, picture
+)
+from i2s_spec.convert.convert_file import convert_file
+from i2s_spec.draw.text import json_string
+from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.gguf.source import BufferSource
 from i2s_spec.schema.dialect import parse
 
 MODEL = model_bytes(layers=2, embd=128, ff=256)
 UP = "blk.1.ffn_up.weight"
 GATE = "blk.0.ffn_gate.weight"
-SCHEMA = json.loads(files("i2s_spec.inspect.compare").joinpath("diff.schema.json").read_text("utf-8"))
+SCHEMA = json.loads(files("i2s_spec.compare").joinpath("diff.schema.json").read_text("utf-8"))
 
 
 def changed(edits: dict[str, Any], data: bytes = MODEL) -> bytes:
@@ -289,7 +290,7 @@ def test_diff_of_lineage_on_the_command_line(tmp_path: Path) -> None:
     b.write_bytes(changed({UP: flip(10)}))
 
     def run(*options: str) -> Any:
-        return CliRunner().invoke(command, [str(a), str(b), *options], standalone_mode=False)
+        return CliRunner().invoke(diff_command, [str(a), str(b), *options], standalone_mode=False)
 
     said = run("--lineage")
     assert said.return_value == 1

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from i2s_spec.codec.blocks import block_reference
+from i2s_spec.codec import blocks
 from i2s_spec.draw.terminal import plain
 from i2s_spec.draw.text import json_document
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.inspect.dump.dump import document, lines
-from i2s_spec.inspect.dump.selector import target
+from i2s_spec.inspect.dump import document, lines, target
 
 SHAPE = (24, 256)
 RANDOM = np.random.default_rng(3)
@@ -30,7 +29,7 @@ def file_of(order: Any, names: tuple[str, ...] = ("t",)) -> bytes:
     with Writer(stream, byte_order=order) as writer:
         writer.add("general.architecture", "llama")
         for name in names:
-            writer.add_tensor(name, SHAPE, "I2_SR", block_reference.pack(VALUES, SCALES, "I2_SR", byte_order=order))
+            writer.add_tensor(name, SHAPE, "I2_SR", blocks.pack(VALUES, SCALES, "I2_SR", byte_order=order))
     return stream.getvalue()
 
 

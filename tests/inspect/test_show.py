@@ -15,9 +15,8 @@ from i2s_spec.draw.text import json_document
 from i2s_spec.errors import FormatError, Span
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.inspect.show import describe, members, unreadable
+from i2s_spec.inspect.show import WINDOW, beginning, describe, members, unreadable
 from i2s_spec.inspect.show_text import page
-from i2s_spec.inspect.value_preview import WINDOW, beginning
 from i2s_spec.schema import faults
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, array, key_value, tensor_info

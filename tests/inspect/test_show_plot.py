@@ -9,13 +9,12 @@ import pytest
 from builders import model_bytes
 from click.testing import CliRunner
 
-from i2s_spec.cli.files.show import command
-from i2s_spec.draw.sparkline import BLOCKS
-from i2s_spec.draw.terminal import plain
+from i2s_spec.cli.look import show_command
+from i2s_spec.draw.terminal import BLOCKS, plain
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as read
 from i2s_spec.gguf.source import source_of
-from i2s_spec.inspect.show_plot import plots
+from i2s_spec.inspect.show_text import plots
 from i2s_spec.testing.sample import Draft
 
 
@@ -67,9 +66,9 @@ def test_tensors_in_no_layer_and_files_without_any() -> None:
 def test_the_verb_draws_and_refuses_other_options(tmp_path: Path) -> None:
     path = tmp_path / "a.gguf"
     path.write_bytes(model_bytes())
-    done = CliRunner().invoke(command, ["--plot", str(path)], standalone_mode=False)
+    done = CliRunner().invoke(show_command, ["--plot", str(path)], standalone_mode=False)
     assert done.return_value == 0
     assert done.stdout.startswith("Scales  layers 0 to ")
-    assert "takes no other option" in str(CliRunner().invoke(command, ["--plot", "--json", str(path)]).stderr)
+    assert "takes no other option" in str(CliRunner().invoke(show_command, ["--plot", "--json", str(path)]).stderr)
     path.write_bytes(path.read_bytes()[:20])
-    assert CliRunner().invoke(command, ["--plot", str(path)], standalone_mode=False).return_value == 1
+    assert CliRunner().invoke(show_command, ["--plot", str(path)], standalone_mode=False).return_value == 1

@@ -11,12 +11,12 @@ from examples import share
 from small_models import model
 
 from i2s_spec import pack
+from i2s_spec.compare import hash
+from i2s_spec.compare.diff import difference
+from i2s_spec.compare.hash import identity
 from i2s_spec.gguf.reader import open
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.inspect.compare import small_tensors
-from i2s_spec.inspect.compare.diff import difference
-from i2s_spec.inspect.compare.identity import identity
-from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.faults import ByteOrder
 
 DIALECTS = ("canonical", "interleave-64", "rows-1x4", "sequential-msb", "interleave-128/twos-complement")
 
@@ -24,8 +24,8 @@ DIALECTS = ("canonical", "interleave-64", "rows-1x4", "sequential-msb", "interle
 def alone(monkeypatch: pytest.MonkeyPatch, call: Any) -> Any:
     """The result of a call that treats no tensor as small."""
     with monkeypatch.context() as patch:
-        patch.setattr(small_tensors, "SMALL", 0)
-        patch.setattr(small_tensors, "SMALL_FLOATS", 0)
+        patch.setattr(hash, "SMALL", 0)
+        patch.setattr(hash, "SMALL_FLOATS", 0)
         return call()
 
 

@@ -19,16 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec import reference
-from i2s_spec.codec.observation import BLOCK, observe
+from i2s_spec.codec.reference import BLOCK, observe
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FileSource, MapSource, Source, StreamSource, source_of
-from i2s_spec.inspect.leftovers import leftovers
-from i2s_spec.inspect.survey import reader
-from i2s_spec.inspect.survey.reader import survey
-from i2s_spec.inspect.survey.reading import Reading
-from i2s_spec.inspect.survey.result import Survey
-from i2s_spec.inspect.survey.tensor_survey import ByteRun
+from i2s_spec.inspect import survey_reader
+from i2s_spec.inspect.survey import ByteRun, Reading, Survey, leftovers
+from i2s_spec.inspect.survey_reader import survey
 from i2s_spec.testing.malformed.payload import matrix, model, scaled, trits
 from i2s_spec.testing.sample import Draft
 
@@ -125,9 +122,9 @@ def test_every_source_and_split_gives_the_same_survey(
     path.write_bytes(several(sizes))
     part, thread = data.draw(st.sampled_from([BLOCK, 5 * BLOCK, 1 << 22])), data.draw(st.sampled_from([1, 1 << 22]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "PART", part)
-        patch.setattr(reader, "THREAD_BYTES", thread)
-        patch.setattr(reader, "BUFFER", data.draw(st.sampled_from([BLOCK, 1 << 18])))
+        patch.setattr(survey_reader, "PART", part)
+        patch.setattr(survey_reader, "THREAD_BYTES", thread)
+        patch.setattr(survey_reader, "BUFFER", data.draw(st.sampled_from([BLOCK, 1 << 18])))
         found = {name: make() for name, make in sources(path).items()}
         shown = [plain(seen(source, Reading("full", threads))) for source in found.values()]
     for source in found.values():
@@ -148,7 +145,7 @@ def test_sample_is_a_part_and_says_so(tmp_path: Path) -> None:
     found = seen(data, Reading("sample"))
     assert not found.complete
     large, small = found
-    assert large.read < 16 * (reader.WINDOW + BLOCK)
+    assert large.read < 16 * (survey_reader.WINDOW + BLOCK)
     assert (large.complete, large.digest, sum(large.counts)) == (False, None, 4 * large.read)
     assert large.last_run is not None
     assert large.last_run.stop == size
@@ -161,13 +158,13 @@ def test_sample_is_a_part_and_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [262_144, 262_145, 262_176, 300_000, 1 << 22, (1 << 22) + 4095, 10_000_001])
 @pytest.mark.parametrize("cut", [BLOCK, 7 * BLOCK, 33 * BLOCK])
 def test_windows(size: int, cut: int) -> None:
-    windows = list(reader._windows(size, cut))
+    windows = list(survey_reader._windows(size, cut))
     assert windows[0][0] == 0
     assert windows[-1][1] == size
     assert all(start % BLOCK == 0 and start < stop for start, stop in windows)
     assert all(start % cut == 0 for start, _ in windows[:-1])
     assert all(one[1] <= other[0] for one, other in pairwise(windows))
-    assert len(windows) in (1, reader.WINDOWS) or (cut > BLOCK and len(windows) < reader.WINDOWS)
+    assert len(windows) in (1, survey_reader.WINDOWS) or (cut > BLOCK and len(windows) < survey_reader.WINDOWS)
 
 
 def test_payload_none_reads_nothing() -> None:
@@ -232,7 +229,7 @@ def test_an_interrupted_survey_leaves_nothing_behind(tmp_path: Path) -> None:
     file = File(FileSource(path))
     with pytest.raises(KeyboardInterrupt):
         survey(file, Reading("full", 2, interrupt))
-    with reader.SurveyReader(file, Reading("full", 2)) as begun:
+    with survey_reader.SurveyReader(file, Reading("full", 2)) as begun:
         begun.begin()
     file.close()
     assert set(threading.enumerate()) <= running

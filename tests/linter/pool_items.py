@@ -8,9 +8,8 @@ import sys
 import time
 from typing import Any
 
-from i2s_spec.linter.batch.file_arguments import Input
-from i2s_spec.linter.batch.lint_path import lint_path
 from i2s_spec.linter.options import Options
+from i2s_spec.linter.paths import Input, lint_path
 
 
 def doubled(item: int) -> int:

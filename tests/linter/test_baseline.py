@@ -10,11 +10,11 @@ import pytest
 from malformed_cases import broken
 
 from i2s_spec.errors import SettingError
-from i2s_spec.linter.batch.lint_path import failed, lint_path
+from i2s_spec.linter.baseline import ELIDED, Baseline
 from i2s_spec.linter.options import Options
+from i2s_spec.linter.paths import failed, lint_path
 from i2s_spec.linter.report_data import exit_code
-from i2s_spec.linter.selection.baseline import ELIDED, Baseline
-from i2s_spec.linter.selection.profile import selected
+from i2s_spec.linter.selection import selected
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, key_value
 

@@ -16,7 +16,7 @@ from malformed_cases import CASES, SMALL, broken
 
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.inspect.dump.file_walk import file_nodes
+from i2s_spec.inspect.dump_walk import file_nodes
 from i2s_spec.linter.engine import Report, lint
 from i2s_spec.linter.rule import Finding
 from i2s_spec.testing.malformed import Case

@@ -13,11 +13,9 @@ import pytest
 from malformed_cases import SMALL
 
 from i2s_spec.cli import main
-from i2s_spec.linter.census.census_counts import MOST_NAMES, OTHERS, UNKNOWN, census_of
-from i2s_spec.linter.census.census_page import census_page
-from i2s_spec.linter.cluster.check_entry import check, died
+from i2s_spec.linter.cluster.check import check, died
 from i2s_spec.linter.cluster.manifest import Entry
-from i2s_spec.linter.cluster.results_log import ResultsLog
+from i2s_spec.linter.cluster.results import MOST_NAMES, OTHERS, UNKNOWN, ResultsLog, census_of, census_page
 from i2s_spec.testing.sample import Draft
 
 HOSTILE = "</style><script>alert(1)</script>&amp;\x1b[31m\u202e"

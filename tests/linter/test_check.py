@@ -20,17 +20,15 @@ from findings import codes
 from malformed_cases import SMALL, broken
 from pool_items import deadly, dies_at_dup, doubled, interrupted, large, slow_first, stuck, talkative
 
-from i2s_spec.linter.batch import lint_path as module
-from i2s_spec.linter.batch import process_pool
-from i2s_spec.linter.batch.file_arguments import Input, inputs
-from i2s_spec.linter.batch.lint_path import lint_path, skipped
-from i2s_spec.linter.batch.lint_paths import lint_paths
-from i2s_spec.linter.batch.process_pool import WAITING, Died, in_order
+from i2s_spec.linter import paths as module
+from i2s_spec.linter import process_pool
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.options import Options
+from i2s_spec.linter.paths import Input, inputs, lint_path, lint_paths, skipped
+from i2s_spec.linter.process_pool import WAITING, Died, in_order
 from i2s_spec.linter.report_data import Totals, exit_code
 from i2s_spec.linter.rule import Severity
-from i2s_spec.linter.selection.suppressions import Suppression
+from i2s_spec.linter.selection import Suppression
 from i2s_spec.testing.sample import Draft
 
 
@@ -390,7 +388,7 @@ def test_workers_end_when_their_parent_is_killed(folder: Path) -> None:
 
 
 def test_a_worker_that_dies_at_a_file_is_our_bug(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("i2s_spec.linter.batch.lint_paths.report_on", dies_at_dup)
+    monkeypatch.setattr("i2s_spec.linter.paths.report_on", dies_at_dup)
     found = dict(lint_paths(["sub", "a.gguf"], jobs=2))
     assert found["sub/dup.gguf"]["bugs"][0]["message"] == "the process that checked this file was killed by SIGKILL"
     assert exit_code(found["sub/dup.gguf"]) == 4

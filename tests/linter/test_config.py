@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.errors import SettingError
-from i2s_spec.linter.config import _config, found
-from i2s_spec.linter.config_keys import KEYS
-from i2s_spec.linter.selection.suppressions import Suppression, suppressed_in, used
+from i2s_spec.linter.options import KEYS, _config, found
+from i2s_spec.linter.selection import Suppression, suppressed_in, used
 
 
 @pytest.fixture

@@ -18,15 +18,13 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.linter.cluster import coordinator as module
-from i2s_spec.linter.cluster.check_entry import ENDS, Record, check_batch, digests, record_of
-from i2s_spec.linter.cluster.coordinator import Batch, Coordinator
-from i2s_spec.linter.cluster.host_rates import Rate
+from i2s_spec.linter.cluster import run as module
+from i2s_spec.linter.cluster.check import ENDS, Record, check_batch, digests, options_key, record_of
 from i2s_spec.linter.cluster.manifest import Entry, manifest
-from i2s_spec.linter.cluster.options_key import options_key
-from i2s_spec.linter.cluster.results_log import ResultsLog, latest
+from i2s_spec.linter.cluster.results import ResultsLog, latest
+from i2s_spec.linter.cluster.run import Batch, Coordinator, Rate
 from i2s_spec.linter.options import Options, defaults
-from i2s_spec.linter.selection.suppressions import Suppression
+from i2s_spec.linter.selection import Suppression
 from i2s_spec.testing.sample import Draft
 
 KEY = options_key(defaults())
@@ -391,7 +389,7 @@ def test_files_that_vanish_meanwhile_get_a_report(folder: Path, tmp_path: Path) 
 
 
 def test_a_worker_with_other_rules_refuses() -> None:
-    from i2s_spec.linter.cluster.check_entry import WrongVersion, check_alone
+    from i2s_spec.linter.cluster.check import WrongVersion, check_alone
 
     for function in (check_batch, check_alone):
         with pytest.raises(WrongVersion, match="a worker has other rules"):
@@ -402,7 +400,7 @@ def test_a_process_that_dies_costs_its_file_only(tmp_path: Path, monkeypatch: py
     """A file that kills: here by the reference's options, whose details the process does not survive."""
     from pool_items import killing_details
 
-    from i2s_spec.linter.cluster.check_entry import check_alone
+    from i2s_spec.linter.cluster.check import check_alone
 
     monkeypatch.syspath_prepend(Path(__file__).parent)
     for name in ("a", "deadly", "z"):

@@ -20,10 +20,10 @@ from peers.programs import PROGRAM
 
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource, source_of
-from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.runtimes.verdicts import Verdict, verdicts
-from i2s_spec.schema.programs.runtimes import RUNTIME
+from i2s_spec.schema.runtimes import RUNTIME
 
 #: Processor seconds after which a reader counts as hanging; other files take at most a fiftieth of one.
 PATIENCE = 4

@@ -22,8 +22,8 @@ from i2s_spec.linter.report_data import Totals, finding_dict
 from i2s_spec.linter.rule import REGISTRY, Severity
 from i2s_spec.schema import limits
 from i2s_spec.schema.types import BY_NAME, ValueType
+from i2s_spec.testing.differential import Vanishing
 from i2s_spec.testing.sample import Draft, key_value
-from i2s_spec.testing.vanishing import Vanishing
 
 
 def test_missing_file(tmp_path: Path) -> None:

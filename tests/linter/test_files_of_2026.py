@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 import i2s_spec as i2s
-from i2s_spec.convert.synthetic.new import new
-from i2s_spec.convert.tensors.advice import advice
-from i2s_spec.convert.tensors.convert_file import convert_file
+from i2s_spec.convert.convert_file import advice, convert_file
+from i2s_spec.convert.new import new
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.linter.rules import all_rules
-from i2s_spec.schema.registry.meanings import tensor_meanings
+from i2s_spec.schema.type_registry import tensor_meanings
 from i2s_spec.schema.types import BY_NAME
 from i2s_spec.testing.sample import Model
 

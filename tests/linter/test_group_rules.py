@@ -11,10 +11,10 @@ import pytest
 from examples import share
 
 import i2s_spec as i2s
-from i2s_spec.codec.blocks.block_quantize import quantize
-from i2s_spec.codec.payload_facts import GROUPS_FROM, OCTAVES
-from i2s_spec.linter.analysis.group_anomalies import FAR, far_apart
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, block_layout
+from i2s_spec.codec.blocks_native import quantize
+from i2s_spec.codec.observation import GROUPS_FROM, OCTAVES
+from i2s_spec.linter.analysis.payload_stats import FAR, far_apart
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS, block_layout
 from i2s_spec.schema.types import padded
 from i2s_spec.testing.sample import Draft, block_bytes, tensor_info
 

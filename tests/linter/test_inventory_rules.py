@@ -6,8 +6,8 @@ import pytest
 from examples import share
 
 from i2s_spec.linter.engine import lint
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
-from i2s_spec.schema.architectures.keys import EXPECTED, REQUIRED
+from i2s_spec.schema.architectures import ARCHITECTURES
+from i2s_spec.schema.keys import EXPECTED, REQUIRED
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Model
 

@@ -8,9 +8,9 @@ import pytest
 from planted import planted, written
 
 from i2s_spec.errors import FormatError
-from i2s_spec.inspect.evidence import layout_evidence as evidence
-from i2s_spec.inspect.survey import reader
-from i2s_spec.linter.analysis import weight_layout
+from i2s_spec.inspect import survey_reader
+from i2s_spec.layout_inference import evidence
+from i2s_spec.linter.analysis import layout
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.report_data import Report
 from i2s_spec.schema.dialect import CANONICAL, CodeMap
@@ -27,8 +27,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int | None]]:
         return real(file, code_map, threads=threads, layers=layers)  # type: ignore[arg-type]
 
     monkeypatch.setattr(evidence, "layout_evidence", noted)
-    monkeypatch.setattr(weight_layout, "SMALL", 0)
-    monkeypatch.setattr(reader, "THREAD_BYTES", 1 << 10)
+    monkeypatch.setattr(layout, "SMALL", 0)
+    monkeypatch.setattr(survey_reader, "THREAD_BYTES", 1 << 10)
     return calls
 
 
@@ -55,8 +55,8 @@ def test_the_report_is_that_of_one_thread(
     assert (code in {finding.code for finding in report.findings}) == (code is not None)
     code_map = dialect.partition("/")[2] or CANONICAL.code_map.name
     # With two threads, the layout is tested early with the canonical code map, and again if the codes have another one.
-    again = [(code_map, weight_layout.LAYERS)] if code_map != CANONICAL.code_map.name else []
-    assert asked == [(code_map, weight_layout.LAYERS), (CANONICAL.code_map.name, weight_layout.LAYERS), *again]
+    again = [(code_map, layout.LAYERS)] if code_map != CANONICAL.code_map.name else []
+    assert asked == [(code_map, layout.LAYERS), (CANONICAL.code_map.name, layout.LAYERS), *again]
 
 
 def test_the_layout_is_not_determined_if_no_rule_needs_it(asked: list[tuple[str, int | None]], tmp_path: Path) -> None:

@@ -17,16 +17,15 @@ from numpy.typing import NDArray
 from transcripts_runner import run
 
 from i2s_spec.codec.native import pack
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.compare import known_weights
+from i2s_spec.compare.known_weights import Reference, ReferenceWeights
+from i2s_spec.convert.new import new
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.linter.batch.lint_path import lint_path
-from i2s_spec.linter.batch.lint_paths import lint_paths
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.options import Options
-from i2s_spec.linter.reference import Reference, comparison
-from i2s_spec.linter.reference.weights import ReferenceWeights
+from i2s_spec.linter.paths import lint_path, lint_paths
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS
 
 DIALECTS = [
@@ -136,7 +135,7 @@ def test_scales() -> None:
 
 @pytest.mark.parametrize("heads_of", ["checkpoint", "gguf"])
 def test_rows_of_heads_in_the_other_order(heads_of: str) -> None:
-    from i2s_spec.convert.hugging_face.names import to_checkpoint_rows, to_gguf_rows
+    from i2s_spec.safetensors.names import to_checkpoint_rows, to_gguf_rows
 
     keys = {"general.architecture": "llama", "llama.attention.head_count": np.uint32(4)}
     trits = weights()
@@ -150,7 +149,7 @@ def test_rows_of_heads_in_the_other_order(heads_of: str) -> None:
 def test_a_checkpoint_of_an_architecture_that_moves_rows(tmp_path: Path) -> None:
     from safetensors.numpy import save_file
 
-    from i2s_spec.convert.hugging_face.names import to_gguf_rows
+    from i2s_spec.safetensors.names import to_gguf_rows
 
     trits = weights()
     save_file({"model.layers.0.self_attn.q_proj.weight": trits.astype(np.float32)}, tmp_path / "model.safetensors")
@@ -229,15 +228,15 @@ def test_zeros_are_no_evidence() -> None:
 
 def test_windows_of_large_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same answers however the work is cut, and by however many threads."""
-    from i2s_spec.linter.reference import comparison, known
+    from i2s_spec.compare import known_weights
 
     trits = weights((256, 256))
     other = trits.copy()
     other[200, 7], other[10, 3] = -other[200, 7] or 1, -other[10, 3] or 1
     data, sound = (file_of(pack(each, 0.5), trits.shape) for each in (other, trits))
     (whole,) = lint(data, select=I4, reference=sound).findings
-    monkeypatch.setattr(comparison, "WINDOW", 1000)
-    monkeypatch.setattr(known, "WINDOW", 1000)
+    monkeypatch.setattr(known_weights, "WINDOW", 1000)
+    monkeypatch.setattr(known_weights, "WINDOW", 1000)
     for threads in (1, 3):
         (cut,) = lint(data, select=I4, reference=sound, threads=threads).findings
         assert (cut.span, cut.got, cut.details) == (whole.span, whole.got, whole.details)
@@ -288,7 +287,7 @@ def test_a_reference_is_opened_once_for_all_files(tmp_path: Path, monkeypatch: p
             opened.append(reference)
             super().__init__(reference)
 
-    monkeypatch.setattr("i2s_spec.linter.reference.weights.ReferenceWeights", Counted)
+    monkeypatch.setattr("i2s_spec.compare.known_weights.ReferenceWeights", Counted)
     names = [str(tmp_path / name) for name in ("a.gguf", "b.gguf", "c.gguf")]
     for name in names:
         Path(name).write_bytes(file_of(pack(weights(), 0.5), (64, 256)))
@@ -319,7 +318,7 @@ def test_the_command_line(tmp_path: Path) -> None:
 
 def test_decoded_trits_are_the_definition(shared: Path) -> None:
     """What is compared is what `ternary` reads."""
-    from i2s_spec.linter.reference.known import of_tensor
+    from i2s_spec.compare.known_weights import of_tensor
 
     with open_file(shared / "vectors" / "gguf" / "bitnet.i2_s.gguf") as file:
         tensor = file.tensors["blk.1.ffn_down.weight"]
@@ -342,7 +341,7 @@ def test_few_of_many_floats_are_compared_with_others(size: int, most: int, monke
     monkeypatch.setattr(
         ReferenceWeights, "floats", lambda self, file, tensor: asked.append(tensor.name) or kept(self, file, tensor)
     )
-    monkeypatch.setattr(comparison, "OTHERS", 30)
+    monkeypatch.setattr(known_weights, "OTHERS", 30)
     report = lint(made[0], select=["I405"], reference=made[1])
     assert len(report.findings) == 40
     assert len(asked) == 40 + most

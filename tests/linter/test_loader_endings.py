@@ -9,17 +9,17 @@ from builders import model_bytes
 from construct import Container
 from malformed_cases import CASES, broken
 
-from i2s_spec.convert.tensors.advice import advice
+from i2s_spec.convert.convert_file import advice
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.inspect.survey.reading import Reading
-from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.runtimes.citation import citation
+from i2s_spec.inspect.survey import Reading
+from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.runtimes.records import citation
 from i2s_spec.linter.runtimes.verdicts import Verdict, verdicts
-from i2s_spec.model.tokenizer.pretokenizers import PRE_TOKENIZERS
-from i2s_spec.schema import gguf
-from i2s_spec.schema.architectures.keys import MODEL
-from i2s_spec.schema.programs.runtimes import RUNTIMES
+from i2s_spec.model.tokenizer.byte_level import PRE_TOKENIZERS
+from i2s_spec.schema import container
+from i2s_spec.schema.keys import MODEL
+from i2s_spec.schema.runtimes import RUNTIMES
 from i2s_spec.schema.types import BY_NAME
 from i2s_spec.testing.sample import Draft, Model
 
@@ -117,7 +117,7 @@ def test_a_value_that_is_tolerated_does_not_hide_another_fault() -> None:
                 pair.value = 0
         file.key_values = [pair for pair in file.key_values if not pair.key.endswith(b".embedding_length")]
 
-    file = gguf.parse(model_bytes("llama"))
+    file = container.parse(model_bytes("llama"))
     change(file)
     verdict = of(Draft().built(file))["bitnet.cpp-2025"]
     assert (verdict.loads, "embedding_length is missing" in verdict.reasons[0].text) == ("no", True)

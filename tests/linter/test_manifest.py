@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.new import new
 from i2s_spec.errors import MissingExtra, SettingError
-from i2s_spec.linter.cluster.check_entry import check
-from i2s_spec.linter.cluster.host_rates import HostRates, Rate
+from i2s_spec.linter.cluster.check import check, options_key, portable
 from i2s_spec.linter.cluster.lint_manifest import lint_manifest
 from i2s_spec.linter.cluster.manifest import Entry, as_lines, entry_of, host_of, manifest
-from i2s_spec.linter.cluster.options_key import options_key, portable
-from i2s_spec.linter.cluster.results_log import ResultsLog, key_of, latest
+from i2s_spec.linter.cluster.results import ResultsLog, key_of, latest
+from i2s_spec.linter.cluster.run import HostRates, Rate
 from i2s_spec.linter.options import Options, defaults
-from i2s_spec.linter.selection.suppressions import Suppression
+from i2s_spec.linter.selection import Suppression
 from i2s_spec.testing.sample import Draft
 
 
@@ -150,7 +149,7 @@ def test_options_that_give_other_reports_have_another_key() -> None:
 
 def test_another_version_of_the_rules_has_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
     before = options_key(defaults())
-    monkeypatch.setattr("i2s_spec.linter.cluster.options_key.__version__", "9.9.9")
+    monkeypatch.setattr("i2s_spec.linter.cluster.check.__version__", "9.9.9")
     assert options_key(defaults()) != before
 
 

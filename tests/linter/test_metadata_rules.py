@@ -14,12 +14,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pace import units
 
-from i2s_spec.convert.synthetic.new import new
-from i2s_spec.linter.analysis.template import hazards
+from i2s_spec.convert.new import new
+from i2s_spec.linter.analysis import template_hazards
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.report_data import Report
 from i2s_spec.linter.rule import Severity
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, Model, array, key_value
 
@@ -262,7 +262,7 @@ HARMLESS = [
 
 @pytest.mark.parametrize("source", HARMLESS)
 def test_harmless_templates(source: str) -> None:
-    assert hazards.hazards(source.encode()) == []
+    assert template_hazards.hazards(source.encode()) == []
     assert codes(lint(with_keys(key_value(b"tokenizer.chat_template", ValueType.STRING, source.encode())))) == set()
 
 
@@ -284,7 +284,7 @@ def test_harmless_templates(source: str) -> None:
     ],
 )
 def test_spans_of_hazards(source: str, kind: str, shown: str) -> None:
-    [hazard] = hazards.hazards(source.encode())
+    [hazard] = template_hazards.hazards(source.encode())
     assert hazard.kind == kind
     assert source.encode()[hazard.start : hazard.stop].decode() == shown
 
@@ -351,12 +351,12 @@ EVASIONS = {
 
 @pytest.mark.parametrize("source", EVASIONS)
 def test_hazards_that_names_alone_do_not_show(source: str) -> None:
-    found = hazards.hazards(source.encode())
+    found = template_hazards.hazards(source.encode())
     assert {hazard.kind for hazard in found} == {EVASIONS[source]}
 
 
 def test_positions_of_hazards_count_bytes() -> None:
-    [hazard] = hazards.hazards("é\u3000{{ '名' ~ x.\u3000_a }}".encode())
+    [hazard] = template_hazards.hazards("é\u3000{{ '名' ~ x.\u3000_a }}".encode())
     assert "é\u3000{{ '名' ~ x.\u3000_a }}".encode()[hazard.start : hazard.stop] == b"_a"
 
 
@@ -371,7 +371,7 @@ _PIECES = [
 @examples(60)
 def test_any_template_gets_an_answer(source: str) -> None:
     data = source.encode()
-    for hazard in hazards.hazards(data):
+    for hazard in template_hazards.hazards(data):
         assert 0 <= hazard.start <= hazard.stop <= len(data)
 
 
@@ -386,7 +386,7 @@ def test_templates_that_jinja_parses_are_not_called_broken(source: str) -> None:
         jinja2.Environment().parse(source)
     except jinja2.TemplateSyntaxError:
         return
-    assert "broken" not in {hazard.kind for hazard in hazards.hazards(source.encode())}
+    assert "broken" not in {hazard.kind for hazard in template_hazards.hazards(source.encode())}
 
 
 @pytest.mark.parametrize(
@@ -420,13 +420,13 @@ def test_templates_that_jinja_parses_are_not_called_broken(source: str) -> None:
     ),
 )
 def test_hostile_templates_take_linear_time(source: bytes) -> None:
-    assert units(lambda: hazards.hazards(source)) < 600  # a quadratic search takes thousands
+    assert units(lambda: template_hazards.hazards(source)) < 600  # a quadratic search takes thousands
 
 
 def test_text_beyond_the_limit_is_not_scanned() -> None:
-    long = b"x" * hazards.LOOKED_AT
-    assert hazards.hazards(long + b"{{ x.__class__ }}") == []
-    assert hazards.hazards(b"{{ '" + long) == []  # not reported as broken, because its end was not scanned
+    long = b"x" * template_hazards.LOOKED_AT
+    assert template_hazards.hazards(long + b"{{ x.__class__ }}") == []
+    assert template_hazards.hazards(b"{{ '" + long) == []  # not reported as broken, because its end was not scanned
 
 
 @pytest.mark.parametrize("run", [b"A0b" * 31 + b" ", b"Word-" * 400 + b". ", b"a" * 95 + b"/"])

@@ -9,9 +9,8 @@ import pytest
 
 from i2s_spec.cli import main
 from i2s_spec.errors import quote
-from i2s_spec.linter.next_step import on_command_line, other_command, repair_option, repair_step, repair_words
-from i2s_spec.linter.repair.registry import REPAIRS
-from i2s_spec.linter.repair.repair_plan import chosen
+from i2s_spec.linter.repair.plan import REPAIRS, chosen
+from i2s_spec.linter.report_data import on_command_line, other_command, repair_option, repair_step, repair_words
 from i2s_spec.linter.rule import Fix
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.testing.sample import Draft

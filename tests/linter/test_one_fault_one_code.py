@@ -12,15 +12,14 @@ from findings import codes_of
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.gguf.text_decoded import text_decoded
-from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.analysis.uncounted_infos import uncounted
-from i2s_spec.linter.config import found
+from i2s_spec.gguf.strings import text_decoded
+from i2s_spec.linter.analysis.context import Subject, uncounted
 from i2s_spec.linter.engine import lint
+from i2s_spec.linter.options import found
 from i2s_spec.linter.repair.fix import fix
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.runtimes.verdicts import verdicts
-from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.faults import ByteOrder
 from i2s_spec.schema.types import I2_S, ValueType, padded
 from i2s_spec.testing.sample import Draft, Model, array, tensor_info
 

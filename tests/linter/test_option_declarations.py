@@ -11,10 +11,9 @@ from pathlib import Path
 import click
 import pytest
 
-from i2s_spec.cli.files.lint import command
-from i2s_spec.cli.settings import IN_HELP, lint_options
-from i2s_spec.linter.config_keys import KEYS
-from i2s_spec.linter.options import OptionGroup, Options, RunOptions, declared, options_of
+from i2s_spec.cli.lint import lint_command
+from i2s_spec.cli.options import IN_HELP, lint_options
+from i2s_spec.linter.options import KEYS, OptionGroup, Options, RunOptions, declared, options_of
 
 #: One more field, and nothing else.
 FIELD = """
@@ -40,9 +39,9 @@ sys.modules[spec.name] = module
 exec(compile(text.replace(before, sys.argv[1] + before), spec.origin, "exec"), module.__dict__)
 
 import click
-from i2s_spec.cli.files.lint import command
+from i2s_spec.cli.lint import command
 from i2s_spec.linter import run
-from i2s_spec.linter.cluster.options_key import options_key
+from i2s_spec.linter.cluster.check import options_key
 
 class Seen(Exception):
     pass
@@ -54,7 +53,7 @@ def options(*words):
             super().__init__(*arguments)
             made.append(self.options)
             raise Seen
-    import i2s_spec.cli.files.lint as verb
+    import i2s_spec.cli.lint as verb
     verb.LintRun = LintRun
     try:
         command.main([*words, "a.gguf"], standalone_mode=False)
@@ -93,7 +92,7 @@ def test_one_field_makes_an_option(tmp_path: Path) -> None:
 
 
 def test_click_has_every_option_that_is_declared() -> None:
-    names = {each.name for each in command.params if isinstance(each, click.Option) and each.expose_value}
+    names = {each.name for each in lint_command.params if isinstance(each, click.Option) and each.expose_value}
     options = declared(Options, RunOptions)
     assert names == options.keys() | {short.name for option in options.values() for short in option.shorts}
     assert set(IN_HELP) == set(OptionGroup)

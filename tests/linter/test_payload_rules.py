@@ -13,9 +13,9 @@ from malformed_cases import CASES
 from i2s_spec.codec import reference
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource, FileSource, source_of
-from i2s_spec.inspect.survey.reading import Reading
+from i2s_spec.inspect.survey import Reading
 from i2s_spec.linter.analysis import payload_stats
-from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.rule import OTHER_FORMATS, REGISTRY, Finding, Rule, Severity, Weights
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.testing.malformed.payload import SIZE, TernaryTensor, matrix, model, scaled, trits

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from malformed_cases import broken
 
+from i2s_spec.linter import selection
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.rule import REGISTRY, Severity
 from i2s_spec.linter.rules import all_rules
-from i2s_spec.linter.selection import profile as selection
-from i2s_spec.linter.selection.profile import INDISPENSABLE, PROFILES, reading_of, selected, suppressed_codes
+from i2s_spec.linter.selection import INDISPENSABLE, PROFILES, reading_of, selected, suppressed_codes
 from i2s_spec.testing.sample import Draft
 
 #: Rules that the linter applies; family H is about inputs of conversions.

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from i2s_spec.codec.reference import pack
-from i2s_spec.convert.tensors.convert_file import convert_file
-from i2s_spec.convert.trained.model import gguf_bytes, open_trained
+from i2s_spec.convert.convert_file import convert_file
+from i2s_spec.convert.trained import gguf_bytes, open_trained
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.gguf.writer import Writer

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from malformed_cases import CASES, broken
 from repairs import BREAKINGS, check_repairs, fixed_bytes, header_codes, weights, with_gap
 
+from i2s_spec.compare.hash import identity, metadata_digest
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.inspect.compare.identity import identity, metadata_digest
 from i2s_spec.linter.repair.fix import fix
-from i2s_spec.linter.repair.registry import REPAIRS
-from i2s_spec.linter.repair.repair_plan import chosen
+from i2s_spec.linter.repair.plan import REPAIRS, chosen
 from i2s_spec.linter.rule import REGISTRY, Fix
 from i2s_spec.schema import faults
 from i2s_spec.testing.sample import Draft, Model

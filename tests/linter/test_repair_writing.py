@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from malformed_cases import broken
 
-from i2s_spec.convert.container.edits import write_edited
+from i2s_spec.convert.rewrite import write_edited
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.repair.fix import fix
-from i2s_spec.linter.repair.repair_plan import chosen, plan
+from i2s_spec.linter.repair.plan import chosen, plan
 from i2s_spec.testing.sample import Draft
 
 

@@ -14,11 +14,10 @@ import pytest
 
 from i2s_spec.errors import Unfinished, quote
 from i2s_spec.linter.cluster import lint_manifest as module
-from i2s_spec.linter.cluster import parquet
-from i2s_spec.linter.cluster.check_entry import Record, record_of
+from i2s_spec.linter.cluster import results
+from i2s_spec.linter.cluster.check import Record, record_of
 from i2s_spec.linter.cluster.manifest import Entry
-from i2s_spec.linter.cluster.parquet import COLUMNS, ResultsTable
-from i2s_spec.linter.cluster.results_log import ResultsLog, latest
+from i2s_spec.linter.cluster.results import COLUMNS, ResultsLog, ResultsTable, latest
 from i2s_spec.linter.options import defaults
 
 arrow = pytest.importorskip("pyarrow", reason="the extra [dask] is not installed")
@@ -88,7 +87,7 @@ def defined(records: Iterable[Record]) -> Any:
 
 @pytest.mark.parametrize("count", [0, 1, 6, 40])
 def test_the_table_is_what_arrow_makes_of_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    monkeypatch.setattr(parquet, "ROWS", 6)
+    monkeypatch.setattr(results, "BATCH_ROWS", 6)
     assert write_parquet(varied(count), tmp_path / "t.parquet") == count
     found = read_table(tmp_path / "t.parquet")
     assert found.equals(defined(varied(count)))
@@ -148,7 +147,7 @@ def test_a_run_that_is_told_to_end_leaves_no_part_of_a_table(tmp_path: Path, mon
             os.kill(os.getpid(), signal.SIGTERM)
             yield "a", record("a")["report"]
 
-    monkeypatch.setattr("i2s_spec.cli.cluster_run.engine_run", run)
+    monkeypatch.setattr("i2s_spec.cli.cluster.engine_run", run)
     before = signal.signal(
         signal.SIGTERM, signal.default_int_handler
     )  # otherwise a missing handler in the verb would end the tests
@@ -201,7 +200,7 @@ def _one(coordinator: Any, key: str) -> Iterator[Record]:
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(module, "EarlyCluster", Cluster)
     monkeypatch.setattr(module, "run_on_dask", on_this_process)
-    monkeypatch.setattr(parquet, "ROWS", 3)
+    monkeypatch.setattr(results, "BATCH_ROWS", 3)
     Cluster.lost_after, Cluster.asked = None, 0
 
     def go(entries: Iterable[Entry]) -> tuple[int, list[str]]:

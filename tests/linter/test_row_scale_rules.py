@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import i2s_spec as i2s
-from i2s_spec.codec.blocks import block_reference
+from i2s_spec.codec import blocks
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.linter.analysis import group_anomalies
+from i2s_spec.linter.analysis import payload_stats
 
 ROWS, COLS = 96, 256
 PAYLOAD = ROWS * COLS // 4
@@ -21,13 +21,13 @@ PAYLOAD = ROWS * COLS // 4
 @pytest.fixture(autouse=True)
 def small_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small parts, so that codes and scales are read in several of them."""
-    monkeypatch.setattr(group_anomalies, "_READ", 160)
+    monkeypatch.setattr(payload_stats, "_READ", 160)
 
 
 def file_of(scales: np.ndarray[Any, Any], order: Any = "little", codes: dict[int, int] | None = None) -> bytes:
     """A file whose second tensor is I2_SR, with other bytes of codes at some places."""
     values = np.random.default_rng(2).integers(-1, 2, (ROWS, COLS), dtype=np.int8)
-    data = bytearray(block_reference.pack(values, scales.astype(np.float32), "I2_SR", byte_order=order))
+    data = bytearray(blocks.pack(values, scales.astype(np.float32), "I2_SR", byte_order=order))
     for at, byte in (codes or {}).items():
         data[at] = byte
     stream = io.BytesIO()

@@ -11,11 +11,11 @@ from malformed_cases import CASES, SMALL
 from i2s_spec.errors import Fault, FormatError, Span
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.inspect.survey.reading import Reading
+from i2s_spec.inspect.survey import Reading
 from i2s_spec.linter import engine
 from i2s_spec.linter.analysis import conditions
 from i2s_spec.linter.analysis.checkpoint_facts import CheckpointFacts
-from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.rule import REGISTRY, Finding, Rule, Severity, When, every_file, rule
 from i2s_spec.linter.rules import all_rules

@@ -12,7 +12,7 @@ from i2s_spec.linter.engine import lint
 from i2s_spec.linter.rule import FAMILIES, REGISTRY, rule
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.schema.faults import REMOTE
-from i2s_spec.testing.malformed.reference import ReferenceCase, compared
+from i2s_spec.testing.malformed.situations import ReferenceCase, compared
 from i2s_spec.testing.sample import Draft
 
 PAIRS = list(compared())

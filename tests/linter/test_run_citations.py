@@ -14,10 +14,9 @@ from peers.small_files import SMALL_FILES, make
 from test_runtimes import changed, verdicts_of, without_key, without_tensor
 
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.runtimes.citation import citation
-from i2s_spec.linter.runtimes.run_records import records
+from i2s_spec.linter.runtimes.records import citation, records
 from i2s_spec.linter.runtimes.verdicts import Verdict
-from i2s_spec.schema.programs.runtimes import RUNTIME, RUNTIMES, Runtime
+from i2s_spec.schema.runtimes import RUNTIME, RUNTIMES, Runtime
 
 ROOT = Path(__file__).resolve().parents[2]
 

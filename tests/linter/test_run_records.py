@@ -13,7 +13,7 @@ from peers.programs import PROGRAMS, Program
 from peers.records import Recorder, as_text, wanted
 from peers.small_files import SMALL_FILES, make
 
-from i2s_spec.linter.runtimes.run_records import RECORDS_FILE, records
+from i2s_spec.linter.runtimes.records import RECORDS_FILE, records
 
 ABOUT = json.loads(RECORDS_FILE.read_text(encoding="utf-8"))
 

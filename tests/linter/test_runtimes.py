@@ -13,12 +13,12 @@ from construct import Container
 
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource, source_of
-from i2s_spec.inspect.survey.reading import Reading
-from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.inspect.survey import Reading
+from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.runtimes.verdicts import Verdict, table, verdicts
-from i2s_spec.schema import gguf
-from i2s_spec.schema.programs.runtimes import RUNTIMES
+from i2s_spec.schema import container
+from i2s_spec.schema.runtimes import RUNTIMES
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, key_value
 
@@ -33,7 +33,7 @@ def verdicts_of(data: bytes | Path, dialect: str = "canonical", mode: Any = "non
 
 def changed(data: bytes, change: Any) -> bytes:
     """A file with its records changed and laid out again."""
-    file = gguf.parse(data)
+    file = container.parse(data)
     change(file)
     return Draft().built(file)
 
@@ -361,7 +361,7 @@ def test_a_vocabulary_with_a_fault_is_not_loaded(shared: Path) -> None:
     """A size of another type, and an undeclared architecture."""
     found = verdicts_of(shared / "real" / "bitnet-rs.llama3-128k.gguf")
     assert found["llama.cpp"].loads == "no"
-    vocabulary = gguf.parse((shared / "real" / "ggml-vocab-llama-spm.gguf").read_bytes())
+    vocabulary = container.parse((shared / "real" / "ggml-vocab-llama-spm.gguf").read_bytes())
     for pair in vocabulary.key_values:
         if pair.key == b"general.architecture":
             pair.value = b"nobody"

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from malformed_cases import CASES, broken
 
+from i2s_spec.compare.hash import identity
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.inspect.compare.identity import identity
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.rule import REGISTRY
-from i2s_spec.linter.sanitize.sanitize import Sanitized, sanitize
+from i2s_spec.linter.sanitize import Sanitized, sanitize
 from i2s_spec.schema.types import ValueType, padded
 from i2s_spec.testing.sample import Draft, Model, array, key_value
 

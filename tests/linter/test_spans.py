@@ -10,7 +10,7 @@ from builders import sample_with
 import i2s_spec as i2s
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.report_data import Report
 from i2s_spec.linter.rule import Finding, Severity
 from i2s_spec.schema.types import BY_NAME

@@ -10,10 +10,10 @@ from examples import examples
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 
-from i2s_spec.linter.analysis.template.hazards import _NAMED, _is_word, _names_attribute
-from i2s_spec.linter.analysis.template.lexer import Broken, Token, _token, _unescaped, cut
-from i2s_spec.linter.rules.tokenizer.template_text import _PATH, _path
-from i2s_spec.linter.rules.tokenizer.vocabulary_use import _markers
+from i2s_spec.linter.analysis.template_hazards import _NAMED, _is_word, _names_attribute
+from i2s_spec.linter.analysis.template_lexer import Broken, Token, _token, _unescaped, cut
+from i2s_spec.linter.rules.template import _PATH, _path
+from i2s_spec.linter.rules.tokenizer import _markers
 
 jinja2 = pytest.importorskip("jinja2")
 

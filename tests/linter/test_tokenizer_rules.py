@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pace import units
 
-from i2s_spec.gguf import string_arrays
+from i2s_spec.gguf import strings
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.rule import Finding
 from i2s_spec.schema.types import ValueType
@@ -129,10 +129,10 @@ def test_large_vocabularies_take_linear_time() -> None:
     assert {"T012", "T004", "M013"} <= {finding.code for finding in report.findings}
 
 
-@pytest.mark.parametrize("kept", [0, 1, string_arrays.MARKED])
+@pytest.mark.parametrize("kept", [0, 1, strings.MARKED])
 def test_markers_are_found_however_many_are_kept(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the walk over the tokens kept too few of them, those of the template are searched by another walk."""
-    monkeypatch.setattr(string_arrays, "MARKED", kept)
+    monkeypatch.setattr(strings, "MARKED", kept)
     model = Model("llama").set("tokenizer.chat_template", b"{{ 'a' }}<|start_header_id|>{{ 'b' }}<|eot_id|>")
     assert only(model, "T020").details["count"] == 1
     tokens = model.items(TOKENS)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import i2s_spec as i2s
-from i2s_spec.convert.synthetic.new import new
-from i2s_spec.convert.tensors.convert_file import convert_file
+from i2s_spec.convert.convert_file import convert_file
+from i2s_spec.convert.new import new
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.schema.types import BY_NAME
 

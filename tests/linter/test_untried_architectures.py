@@ -6,12 +6,12 @@ import pytest
 from builders import model_bytes
 from test_runtimes import changed, renamed, verdicts_of
 
-from i2s_spec.linter.runtimes import run_records, tried
-from i2s_spec.linter.runtimes.run_records import RunRecord, TriedFile
+from i2s_spec.linter.runtimes import records
+from i2s_spec.linter.runtimes.records import RunRecord, TriedFile
 from i2s_spec.linter.runtimes.verdicts import Verdict
-from i2s_spec.schema.architectures import architecture, inventory
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES, Architecture
-from i2s_spec.schema.programs.runtimes import LOOKED_UP, RUNTIMES
+from i2s_spec.schema import architectures, inventory
+from i2s_spec.schema.architectures import ARCHITECTURES, Architecture
+from i2s_spec.schema.runtimes import LOOKED_UP, RUNTIMES
 
 NAME = "nobodys"
 MADE_UP = Architecture(
@@ -21,7 +21,7 @@ MADE_UP = Architecture(
 
 @pytest.fixture(autouse=True)
 def declared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(architecture, "_ALL", (*ARCHITECTURES.values(), MADE_UP))
+    monkeypatch.setattr(architectures, "_ALL", (*ARCHITECTURES.values(), MADE_UP))
 
 
 def model(type: str = "I2_S") -> bytes:
@@ -35,7 +35,7 @@ def runs_cited(found: dict[str, Verdict]) -> list[str]:
 
 def test_every_declared_runtime_was_examined_for_what_it_lists() -> None:
     assert {name for runtime in RUNTIMES for name in (*runtime.architectures, *runtime.unsure)} <= LOOKED_UP | {
-        run.file.architecture for run in run_records.records().values()
+        run.file.architecture for run in records.records().values()
     }
 
 
@@ -61,8 +61,8 @@ def test_an_undeclared_architecture_is_not_tried_either(monkeypatch: pytest.Monk
 def test_its_own_run_is_cited(monkeypatch: pytest.MonkeyPatch) -> None:
     file = TriedFile(f"{NAME}.i2_s", (), "0" * 64, 1, NAME, frozenset({"F16", "F32", "I2_S"}))
     run = RunRecord(f"mistralrs/{file.name}", "mistralrs", "0.9.5", "2026-11-23", file, True, "status 0", (), "", ())
-    known = run_records.records() | {run.id: run}
-    monkeypatch.setattr(tried, "records", lambda: known)
+    known = records.records() | {run.id: run}
+    monkeypatch.setattr(records, "records", lambda: known)
     found = verdicts_of(model())
     assert (found["mistral.rs"].loads, found["mistral.rs"].computes) == ("yes", "not tried")
     assert runs_cited(found) == [run.citation]

@@ -23,8 +23,7 @@ from wrong_files import (
 
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.linter.engine import lint
-from i2s_spec.model.likelihood.answer import verdict
-from i2s_spec.model.likelihood.measure import likelihood
+from i2s_spec.model.text.likelihood import likelihood, verdict
 
 TOKENS, TYPES, MERGES = "tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.merges"
 BOS, EOS, TEMPLATE = "tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.chat_template"

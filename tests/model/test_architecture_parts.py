@@ -6,13 +6,13 @@ import io
 
 import pytest
 
-from i2s_spec.convert.synthetic.new import new
-from i2s_spec.convert.synthetic.recipes import RECIPES
+from i2s_spec.convert.new import new
+from i2s_spec.convert.random_weights import RECIPES
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.model.graph.architectures import GRAPHS
-from i2s_spec.model.text.chat_template import FORMATS
-from i2s_spec.model.tokenizer.pretokenizers import BY_NAME
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.model.architectures import GRAPHS
+from i2s_spec.model.text.chat import FORMATS
+from i2s_spec.model.tokenizer.byte_level import BY_NAME
+from i2s_spec.schema.architectures import ARCHITECTURES
 
 
 def test_every_architecture_has_its_three_parts() -> None:

@@ -18,8 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from i2s_spec.codec.payload import pack_codes, unpack_codes
-from i2s_spec.codec.reference import pack
+from i2s_spec.codec.reference import pack, pack_codes, unpack_codes
 from i2s_spec.model.reference.bitlinear import (
     MAX_COLUMNS,
     Activations,
@@ -29,7 +28,7 @@ from i2s_spec.model.reference.bitlinear import (
     linear,
     quantize_activations,
 )
-from i2s_spec.model.reference.kernel_bugs import (
+from i2s_spec.model.reference.ggml_math import (
     _KERNELS,
     KERNEL_BUGS,
     Kernel,

@@ -14,13 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_forward import TOKENS, model_file, rewritten, tables
 
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.new import new
 from i2s_spec.errors import SettingError
-from i2s_spec.model import _fast
-from i2s_spec.model.fast import fast_operations, preload
-from i2s_spec.model.fast.compile import translate
-from i2s_spec.model.fast.fast_operations import FastOperations
-from i2s_spec.model.fast.plan import NotTranslated, address
+from i2s_spec.model import _fast, fast_compile, fast_operations
+from i2s_spec.model.fast_compile import NotTranslated, address, translate
+from i2s_spec.model.fast_operations import FastOperations
 from i2s_spec.model.forward import Model, Result
 from i2s_spec.model.load import load_model
 from i2s_spec.model.reference.bitlinear import accumulate
@@ -384,7 +382,7 @@ def test_weights_are_read_once_and_counted(tmp_path: Path) -> None:
     assert seen[-1][0] == seen[-1][1] > 0
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     matrix = model.weights.matrix("blk.0.attn_q.weight")
-    assert address(matrix.payload) % preload.LINE == 0  # type: ignore[union-attr]
+    assert address(matrix.payload) % fast_compile.CACHE_LINE == 0  # type: ignore[union-attr]
     first = result(model.forward(TOKENS))
     model.close()
     assert result(model.forward(TOKENS)).tobytes() == first.tobytes()
@@ -409,7 +407,7 @@ def test_other_byte_order_and_dialect(tmp_path: Path) -> None:
 
 def test_rows_that_begin_inside_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A matrix of 320 columns, which no converter writes: rows are repacked once."""
-    monkeypatch.setattr("i2s_spec.convert.synthetic.new.BLOCK", 64)
+    monkeypatch.setattr("i2s_spec.convert.new.BLOCK", 64)
     out = io.BytesIO()
     new(out, "qwen3", layers=2, seed=3, embd=256, ff=256, heads=4, heads_kv=2, head_dim=80)
     model, golden = load_model(out.getvalue(), "fast", force=True), load_model(out.getvalue(), force=True)

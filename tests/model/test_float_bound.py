@@ -10,7 +10,7 @@ import pytest
 
 import i2s_spec as i2s
 from i2s_spec.model.load import load_model
-from i2s_spec.model.numeric_profile import NumericProfile, numeric_profile
+from i2s_spec.model.numerics import NumericProfile, numeric_profile
 from i2s_spec.model.reference.linear import Projections
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]

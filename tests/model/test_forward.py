@@ -184,8 +184,8 @@ def tables(data: bytes) -> dict[str, tuple[Any, np.ndarray]]:
     import gguf
     from gguf.quants import dequantize, quantize
 
+    from i2s_spec.codec import quantize as codec_quantize
     from i2s_spec.codec import reference
-    from i2s_spec.codec.quantization import quantize as codec_quantize
 
     with open_file(data) as file:
         wide = file.tensors["token_embd.weight"].array().astype(np.float32)
@@ -230,7 +230,7 @@ def test_embedding_tables_of_every_type(data: bytes, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["TQ2_0", "TQ1_0", "F32", "F16", "BF16"])
 def test_projections_of_other_types(data: bytes, model: Model, kind: str) -> None:
     """Ternary types are the same model where their F16 scale is exact; floats are multiplied as they are."""
-    from i2s_spec.codec.ternary_types import pack_blocks
+    from i2s_spec.codec.change_groups import pack_blocks
 
     exact = {}
     changed = {}

@@ -14,14 +14,12 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.new import new
 from i2s_spec.errors import FormatError, SettingError
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.model.text.chat_template import FORMATS
-from i2s_spec.model.text.conversation import Conversation
-from i2s_spec.model.text.generate import Generation, rate
+from i2s_spec.model.text.chat import FORMATS, Conversation
+from i2s_spec.model.text.generate import Generation, Sampling, rate
 from i2s_spec.model.text.perplexity import chunks, log_likelihoods, perplexity
-from i2s_spec.model.text.sampling import Sampling
 from i2s_spec.model.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
 VOCAB = 50

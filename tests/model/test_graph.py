@@ -10,14 +10,12 @@ import pytest
 from builders import model_bytes
 from examples import share
 
+from i2s_spec.model.architectures import GRAPHS
 from i2s_spec.model.forward import Model
-from i2s_spec.model.graph.architectures import GRAPHS
-from i2s_spec.model.graph.graph import Builder, Graph, Node
-from i2s_spec.model.graph.ops import PER_SEQUENCE_OPS
-from i2s_spec.model.graph.taps import base
+from i2s_spec.model.graph import PER_SEQUENCE_OPS, Builder, Graph, Node, base
 from i2s_spec.model.load import load_model
-from i2s_spec.model.numeric_profile import NUMERIC_PROFILES
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.model.numerics import NUMERIC_PROFILES
+from i2s_spec.schema.architectures import ARCHITECTURES
 
 SIZES: dict[str, dict[str, int]] = {name: {"heads": 4, "heads_kv": 2} for name in ARCHITECTURES} | {
     "bitnet": {"heads": 4}

@@ -12,25 +12,24 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.codec import native
-from i2s_spec.codec.blocks import block_native
-from i2s_spec.convert.tensors.convert_file import convert_file
+from i2s_spec.codec import blocks_native, native
+from i2s_spec.convert.convert_file import convert_file
 from i2s_spec.errors import SettingError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.model.grouped import Grouped, grouped, one_scale
 from i2s_spec.model.load import load_model
-from i2s_spec.model.numeric_profile import NUMERIC_PROFILES, ActivationQuantizer
-from i2s_spec.model.reference import activation_quant, bitlinear
-from i2s_spec.model.reference.grouped_linear import (
+from i2s_spec.model.numerics import NUMERIC_PROFILES, ActivationQuantizer
+from i2s_spec.model.reference import bitlinear
+from i2s_spec.model.reference import bitlinear as activation_quant
+from i2s_spec.model.reference.linear import (
     grouped_product,
     partial_sums,
     partial_sums_reference,
     run_length,
     sums_of_runs,
 )
-from i2s_spec.model.weights import Ternary
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.model.weights import Grouped, Ternary, grouped, one_scale
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 
 TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]
 RULES = {name: each.quantizer for name, each in NUMERIC_PROFILES.items()} | {
@@ -89,7 +88,7 @@ def test_a_scale_for_each_row_has_the_epilogue_of_i2s(name: str) -> None:
     quantized = activation_quant.quantize(x, rule)
     y, acc = grouped_product(quantized, rule, matrix)
     for row in range(matrix.rows):
-        own = activation_quant.epilogue(
+        own = activation_quant.epilogue_of_rule(
             acc[:, row : row + 1], quantized.scale, matrix.scales[row, 0], rule, quantized.steps
         )
         assert np.array_equal(y[:, row : row + 1], own)
@@ -127,7 +126,7 @@ def test_matrices_are_what_the_file_says(type: str, order: Any) -> None:
     assert isinstance(matrix, Grouped)
     tensor = open_file(data).tensors[name]
     raw = model.weights._bytes(tensor)
-    want = block_native.dequantize(raw, tensor.shape, type, byte_order=order)
+    want = blocks_native.dequantize(raw, tensor.shape, type, byte_order=order)
     assert np.array_equal(matrix.dequantized(), want)
     assert len(np.unique(matrix.scales)) > 8
 
@@ -194,8 +193,8 @@ def test_tables_of_block_types_are_looked_up_and_multiplied() -> None:
             if name in ("token_embd.weight", "output.weight"):
                 values = rng.integers(-1, 3, tensor.shape).astype(np.int8)
                 scales = rng.uniform(0.5, 1.5, values.size // 64).astype(np.float16)
-                data, kind = block_native.pack(values, scales, "Q2_0"), "Q2_0"
-                tables[name] = block_native.dequantize(data, tensor.shape, "Q2_0")
+                data, kind = blocks_native.pack(values, scales, "Q2_0"), "Q2_0"
+                tables[name] = blocks_native.dequantize(data, tensor.shape, "Q2_0")
             writer.add_tensor(name, tensor.shape, kind, data)
 
     file = written(fill)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from builders import model_bytes
 
-from i2s_spec.convert.tensors.convert_file import convert_file
+from i2s_spec.convert.convert_file import convert_file
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.model.load import load_model
 

@@ -14,9 +14,9 @@ import pytest
 from examples import share
 from peers.llama_cpp import correlation, likeliest, log_probabilities, log_softmax, missing
 
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.new import new
 from i2s_spec.model.load import load_model
-from i2s_spec.model.numeric_profile import NUMERIC_PROFILES, NumericProfile
+from i2s_spec.model.numerics import NUMERIC_PROFILES, NumericProfile
 
 REASON = missing("xllamacpp")
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from i2s_spec.codec import isa
 from i2s_spec.errors import SettingError
-from i2s_spec.model.arithmetic import reductions, reductions_reference, transcendental
 from i2s_spec.model.forward import Model
 from i2s_spec.model.load import load_model
-from i2s_spec.model.numeric_profile import NUMERIC_PROFILES, ActivationQuantizer, numeric_profile
-from i2s_spec.model.reference import activation_quant, bitlinear, ggml_math, grouped_linear, matmul
+from i2s_spec.model.numerics import NUMERIC_PROFILES, ActivationQuantizer, numeric_profile
+from i2s_spec.model.reference import bitlinear, ggml_math, linear, matmul, reductions, transcendental
+from i2s_spec.model.reference import bitlinear as activation_quant
+from i2s_spec.model.reference import reductions as reductions_reference
 from i2s_spec.model.weights import Ternary
 
 TOKENS = np.random.default_rng(3).integers(0, 256, 40).tolist()
@@ -125,7 +126,7 @@ def test_products_are_the_definition(tokens: int, rows: int, columns: int, seed:
     w: Any = {"f": wide, "h": wide.astype(np.float16), "b": (wide.view(np.uint32) >> 16).astype(np.uint16)}[kind]
     if seed % 2:
         w = np.asfortranarray(w)
-    want = reductions_reference.products(x, w)
+    want = reductions_reference.products_reference(x, w)
     lanes = ggml_math.sums(x, reductions.as_float32(w))
     for each in isa.kernel_sets():
         if each.available:
@@ -133,9 +134,12 @@ def test_products_are_the_definition(tokens: int, rows: int, columns: int, seed:
                 patch.setenv(isa.VARIABLE, each.name)
                 assert reductions.products(x, w, threads=1 + seed % 3).tobytes() == want.tobytes()
                 assert reductions.lanes(x, w, threads=1 + seed % 3).tobytes() == lanes.tobytes()
-    assert reductions.squares(x).tobytes() == reductions_reference.squares(x).tobytes()
-    assert reductions.squares(x, rounded=True).tobytes() == reductions_reference.squares(x, rounded=True).tobytes()
-    assert reductions.sums(x).tobytes() == reductions_reference.sums(x.astype(np.float64)).tobytes()
+    assert reductions.squares(x).tobytes() == reductions_reference.squares_reference(x).tobytes()
+    assert (
+        reductions.squares(x, rounded=True).tobytes()
+        == reductions_reference.squares_reference(x, rounded=True).tobytes()
+    )
+    assert reductions.sums(x).tobytes() == reductions_reference.sums_reference(x.astype(np.float64)).tobytes()
 
 
 def test_sums_are_added_in_the_order_of_indices() -> None:
@@ -224,9 +228,7 @@ def test_floors_of_activation_scales() -> None:
         rule = profile.quantizer
         if rule.groups == "none":
             continue
-        results[name] = float(
-            grouped_linear.quantized_linear(activation_quant.quantize(zeros, rule), rule, ones, 1)[0][0, 0]
-        )
+        results[name] = float(linear.quantized_linear(activation_quant.quantize(zeros, rule), rule, ones, 1)[0][0, 0])
     assert np.isnan(results.pop("bitnetcpp-2026"))  # s = 0, and 0 / 0
     assert set(results.values()) == {0.0}
 
@@ -258,7 +260,7 @@ def test_every_epilogue_gives_what_the_integers_stand_for(name: str) -> None:
     weight = Ternary(payload, 9, 256, np.float32(0.37))
     rule = NUMERIC_PROFILES[name].quantizer
     found = activation_quant.quantize(x, rule)
-    y, _ = grouped_linear.quantized_linear(found, rule, weight, 1)
+    y, _ = linear.quantized_linear(found, rule, weight, 1)
     group = np.arange(256) // 4 % 4 if rule.groups == "interleaved-4" else np.zeros(256, int)
     scale = found.scale.reshape(5, -1)[:, group].astype(np.float64)
     want = (found.codes / scale) @ trits.T.astype(np.float64) * float(np.float32(0.37))
@@ -273,8 +275,8 @@ def test_steps_are_what_the_runtimes_keep() -> None:
     rule, ws = NUMERIC_PROFILES["webgpu"].quantizer, np.float32(0.37)
     found = activation_quant.quantize(x, rule)
     want = acc.astype(np.float32) * ws * (amax / np.float32(127))[:, None]
-    assert np.array_equal(activation_quant.epilogue(acc, found.scale, ws, rule, found.steps), want)
-    assert not np.array_equal(activation_quant.epilogue(acc, found.scale, ws, rule), want)
+    assert np.array_equal(activation_quant.epilogue_of_rule(acc, found.scale, ws, rule, found.steps), want)
+    assert not np.array_equal(activation_quant.epilogue_of_rule(acc, found.scale, ws, rule), want)
     rule = NUMERIC_PROFILES["ik-iq2bn"].quantizer
     found = activation_quant.quantize(x, rule)
     d = np.abs(x.reshape(64, 16, 4, 4)).max(axis=(1, 3)) / np.float32(127)
@@ -282,7 +284,7 @@ def test_steps_are_what_the_runtimes_keep() -> None:
     for group in range(4):
         total += acc.astype(np.float32) * d[:, group, None]
     assert np.array_equal(
-        activation_quant.epilogue(np.stack([acc] * 4), found.scale, ws, rule, found.steps), total * ws
+        activation_quant.epilogue_of_rule(np.stack([acc] * 4), found.scale, ws, rule, found.steps), total * ws
     )
     assert found.steps is not None
     assert np.array_equal(found.scale, np.float32(1) / found.steps)
@@ -323,8 +325,8 @@ def test_the_rule_that_decides_the_activation(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_key_decides_where_the_runtime_reads_it() -> None:
-    from i2s_spec.model.graph.activation import resolve_activation
-    from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+    from i2s_spec.model.architectures import resolve_activation
+    from i2s_spec.schema.architectures import ARCHITECTURES
 
     metadata = {"bitnet.hidden_activation": "relu2"}
     bitnet = ARCHITECTURES["bitnet"]
@@ -371,8 +373,7 @@ def test_every_profile_has_a_name_and_a_description() -> None:
 
 def test_eight_lanes_equal_sums_written_out() -> None:
     """The kernel for sums of 32 lanes also does 8, in llamafile's order: compared with sums written out."""
-    from i2s_spec.model.arithmetic import reductions
-    from i2s_spec.model.reference import ggml_math
+    from i2s_spec.model.reference import ggml_math, reductions
 
     rng = np.random.default_rng(3)
     x, w = rng.normal(size=(3, 72)).astype(np.float32), rng.normal(size=(5, 72)).astype(np.float16)
@@ -393,7 +394,7 @@ def test_eight_lanes_equal_sums_written_out() -> None:
 def test_the_chapter_lists_the_profiles_and_activations() -> None:
     from pathlib import Path
 
-    from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+    from i2s_spec.schema.architectures import ARCHITECTURES
 
     text = (Path(__file__).resolve().parents[2] / "spec" / "09-inference.md").read_text(encoding="utf-8")
     table = text.partition("## 9.9 ")[2].partition("## 9.10 ")[0]

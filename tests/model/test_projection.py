@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import i2s_spec as i2s
-from i2s_spec.codec.payload import unpack_codes
-from i2s_spec.model.numeric_profile import NUMERIC_PROFILES
+from i2s_spec.codec.reference import unpack_codes
+from i2s_spec.model.numerics import NUMERIC_PROFILES
 from i2s_spec.model.reference import bitlinear as definition
-from i2s_spec.model.reference.kernel_bugs import KERNEL_BUGS
+from i2s_spec.model.reference.ggml_math import KERNEL_BUGS
 from i2s_spec.schema.dialect import CANONICAL
 
 ORACLE = Path(__file__).resolve().parent.parent / "oracle"

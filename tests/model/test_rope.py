@@ -11,8 +11,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.model.arithmetic import transcendental
-from i2s_spec.model.reference import ggml_math, rope
+from i2s_spec.model.reference import attention, ggml_math, transcendental
 
 POSITIONS = np.array([0, 1, 63, 4095])
 BASES = (10_000.0, 500_000.0)
@@ -27,8 +26,8 @@ def heads(seed: int, width: int = 64) -> np.ndarray:
 def test_pairs_turn_by_their_angle(pairs: str) -> None:
     """As complex numbers in float64."""
     x = heads(0)
-    cos, sin = rope.cos_sin("f64", POSITIONS, 500_000.0, 64, 1.0, None)
-    got = rope.rotate(x, cos, sin, pairs)
+    cos, sin = attention.cos_sin("f64", POSITIONS, 500_000.0, 64, 1.0, None)
+    got = attention.rotate(x, cos, sin, pairs)
     i = np.arange(32)
     angles = POSITIONS[:, None] * 500_000.0 ** (-2.0 * i / 64)
     first, second = (i, i + 32) if pairs == "neox" else (2 * i, 2 * i + 1)
@@ -41,10 +40,10 @@ def test_pairs_turn_by_their_angle(pairs: str) -> None:
 def test_permuted_rows_with_neighbours_are_halves() -> None:
     """What the conversion to architecture llama does: the same dot products, in another order of dimensions."""
     x = heads(1)
-    cos, sin = rope.cos_sin("f64", POSITIONS, 10_000.0, 64, 1.0, None)
-    halves = rope.rotate(x, cos, sin, "neox")
+    cos, sin = attention.cos_sin("f64", POSITIONS, 10_000.0, 64, 1.0, None)
+    halves = attention.rotate(x, cos, sin, "neox")
     permuted = x.reshape(*x.shape[:2], 2, 32).swapaxes(2, 3).reshape(x.shape)
-    neighbors = rope.rotate(permuted, cos, sin, "norm")
+    neighbors = attention.rotate(permuted, cos, sin, "norm")
     back = neighbors.reshape(*x.shape[:2], 32, 2).swapaxes(2, 3).reshape(x.shape)
     assert back.tobytes() == halves.tobytes()
 
@@ -53,7 +52,7 @@ def test_permuted_rows_with_neighbours_are_halves() -> None:
 @pytest.mark.parametrize("base", BASES)
 def test_position_0_turns_nothing_and_angles_drift_as_known(how: str, base: float) -> None:
     """Errors of cosine and sine against float64 grow with the position: 4e-4 at 4096 for float32 angles (forward.md 3)."""
-    cos, sin = rope.cos_sin(how, POSITIONS, base, 128, 1.0, None)
+    cos, sin = attention.cos_sin(how, POSITIONS, base, 128, 1.0, None)
     assert (cos[0] == 1).all()
     assert (sin[0] == 0).all()
     angles = POSITIONS[:, None] * base ** (-np.arange(64) / 64)
@@ -71,7 +70,7 @@ def test_ggml_angles_are_a_recurrence_of_float32() -> None:
     for _ in range(32):
         angles.append(float(theta))
         theta = np.float32(theta * step)
-    cos, sin = rope.cos_sin("recurrence", np.array([7]), 500_000.0, 64, 1.0, None)
+    cos, sin = attention.cos_sin("recurrence", np.array([7]), 500_000.0, 64, 1.0, None)
     assert cos[0].tolist() == [float(np.float32(math.cos(a))) for a in angles]
     assert sin[0].tolist() == [float(np.float32(math.sin(a))) for a in angles]
 
@@ -79,22 +78,22 @@ def test_ggml_angles_are_a_recurrence_of_float32() -> None:
 def test_factors_divide_and_scale_multiplies() -> None:
     factors = np.full(32, 2, dtype=np.float32)
     for how in ("f64", "recurrence", "f32"):
-        halved = rope.cos_sin(how, POSITIONS, 10_000.0, 64, 1.0, factors)
-        scaled = rope.cos_sin(how, POSITIONS, 10_000.0, 64, 0.5, None)
+        halved = attention.cos_sin(how, POSITIONS, 10_000.0, 64, 1.0, factors)
+        scaled = attention.cos_sin(how, POSITIONS, 10_000.0, 64, 0.5, None)
         np.testing.assert_array_equal(halved, scaled)
 
 
 def test_dimensions_after_the_rotated_ones_are_unchanged() -> None:
     x = heads(2, width=80)
-    cos, sin = rope.cos_sin("f64", POSITIONS, 10_000.0, 64, 1.0, None)
+    cos, sin = attention.cos_sin("f64", POSITIONS, 10_000.0, 64, 1.0, None)
     for pairs in ("neox", "norm"):
-        assert (rope.rotate(x, cos, sin, pairs)[..., 64:] == x[..., 64:]).all()
+        assert (attention.rotate(x, cos, sin, pairs)[..., 64:] == x[..., 64:]).all()
 
 
 def test_fused_rotation_rounds_one_product_less() -> None:
     x = heads(3)
-    cos, sin = rope.cos_sin("f64", POSITIONS, 10_000.0, 64, 1.0, None)
-    plain, fused = rope.rotate(x, cos, sin, "neox"), rope.rotate(x, cos, sin, "neox", fused=True)
+    cos, sin = attention.cos_sin("f64", POSITIONS, 10_000.0, 64, 1.0, None)
+    plain, fused = attention.rotate(x, cos, sin, "neox"), attention.rotate(x, cos, sin, "neox", fused=True)
     assert 0 < (plain != fused).sum() < plain.size / 2
     a, b, c, s = (each.astype(np.float64) for each in (x[..., :32], x[..., 32:], cos[:, None], sin[:, None]))
     assert np.abs(fused[..., :32] - (a * c - b * s)).max() < 3e-7

@@ -14,11 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pace import units
 
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.new import new
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.model.tokenizer.byte_level import LETTER_OF, ByteLevel
-from i2s_spec.model.tokenizer.pretokenizers import PRE_TOKENIZERS
-from i2s_spec.model.tokenizer.splitting import Splitting, expression
+from i2s_spec.model.tokenizer.byte_level import LETTER_OF, PRE_TOKENIZERS, ByteLevel, Splitting, expression
 from i2s_spec.model.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
 NAMES = [pre.name for pre in PRE_TOKENIZERS]

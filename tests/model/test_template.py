@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from examples import share
 
-from i2s_spec.convert.synthetic.recipes import CHAT_TEMPLATE
+from i2s_spec.convert.random_weights import CHAT_TEMPLATE
 from i2s_spec.errors import FormatError, MissingExtra, SettingError
-from i2s_spec.model.text.chat_template import FORMATS, KEY, Message, format_for, render, template_of
+from i2s_spec.model.text.chat import FORMATS, KEY, Message, format_for, render, template_of
 
 TALK = [
     Message("system", "Be brief."),

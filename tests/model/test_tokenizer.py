@@ -16,13 +16,21 @@ from examples import examples, some
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.convert.synthetic.vocabulary import alphabet, trained
+from i2s_spec.convert.made_up_vocabulary import alphabet, trained
 from i2s_spec.errors import FormatError, SettingError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.model.tokenizer.byte_level import BYTE_OF, LETTER_OF, MOST_WHITE_SPACE, to_bytes
+from i2s_spec.model.tokenizer.byte_level import (
+    BY_NAME,
+    BYTE_OF,
+    LETTER_OF,
+    MOST_WHITE_SPACE,
+    PRE_TOKENIZERS,
+    RUNTIMES,
+    choose,
+    to_bytes,
+)
 from i2s_spec.model.tokenizer.pieces import Pieces
-from i2s_spec.model.tokenizer.pretokenizers import BY_NAME, PRE_TOKENIZERS, RUNTIMES, choose
 from i2s_spec.model.tokenizer.tokenizer import CHECK_TEXT, Tokenizer, load_tokenizer
 
 tokenizers = pytest.importorskip("tokenizers", reason="the extra [tokenizer] is not installed")

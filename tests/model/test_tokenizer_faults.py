@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pace import units
 
-from i2s_spec.convert.synthetic.vocabulary import alphabet
+from i2s_spec.convert.made_up_vocabulary import alphabet
 from i2s_spec.errors import FormatError, SettingError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
 from i2s_spec.model.tokenizer import vocabulary as limits
 from i2s_spec.model.tokenizer.tokenizer import Tokenizer, load_tokenizer
-from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.faults import ByteOrder
 
 pytest.importorskip("tokenizers", reason="the extra [tokenizer] is not installed")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from i2s_spec.conformance.vectors import ledger
+from i2s_spec.conformance.vectors import vector as ledger
 from i2s_spec.conformance.vectors.all_vectors import SUITE_VERSION, drafts, suite_of
 from i2s_spec.conformance.vectors.vector import Suite, Vector
 from mutants import wrong_containers, wrong_groups, wrong_models, wrong_numbers, wrong_payloads

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from i2s_spec.conformance.vectors.feature_flags import LAYOUT_NAMES
+from i2s_spec.conformance.vectors.vector import LAYOUT_NAMES
 from mutants.mutant import Mutant
 from mutants.plain_decoder import CODES
 from mutants.plain_numbers import PlainNumbers

@@ -80,9 +80,9 @@ def _files(names: list[str]) -> int:
 
 def _vectors(names: list[str]) -> int:
     """Write new rows of implementations on the vectors; those that cannot be run keep theirs."""
-    from i2s_spec.conformance.run.cases import read_cases
-    from i2s_spec.conformance.run.report.plain_text import summary
-    from i2s_spec.conformance.vectors.write_suite import write_suite
+    from i2s_spec.conformance.protocol import read_cases
+    from i2s_spec.conformance.report import summary
+    from i2s_spec.conformance.vectors.all_vectors import write_suite
     from peers.decoders import row, run_on
 
     made, missing = [], 0

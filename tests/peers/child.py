@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import i2s_spec as i2s
 from i2s_spec.draw.text import visible
-from i2s_spec.fuzzing.child import OUTPUT_BYTES, Bounds, Command, Outcome, run
+from i2s_spec.fuzzing.bounded_process import OUTPUT_BYTES, Bounds, Command, Outcome, run
 from peers.programs import Program
 
 #: Wall-clock seconds for one small file; processors may be busy.

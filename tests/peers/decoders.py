@@ -9,12 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from i2s_spec.conformance.run.askers import ProtocolAsker
-from i2s_spec.conformance.run.cases import CaseFolder, VectorCase
-from i2s_spec.conformance.run.report.ndjson import read_ndjson
-from i2s_spec.conformance.run.results import CaseResult, RunResult, Status
-from i2s_spec.conformance.run.runner import run_cases
-from i2s_spec.fuzzing.child import Bounds
+from i2s_spec.conformance.protocol import CaseFolder, VectorCase
+from i2s_spec.conformance.report import read_ndjson
+from i2s_spec.conformance.runner import ProtocolAsker, run_cases
+from i2s_spec.conformance.score import CaseResult, RunResult, Status
+from i2s_spec.fuzzing.bounded_process import Bounds
 
 #: Limits for one answer: seconds (processors may be busy), and resident bytes.
 BOUNDS: Final = Bounds(seconds=20.0, memory=2 << 30)

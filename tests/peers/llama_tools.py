@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from i2s_spec.fuzzing.child import Bounds, Command, run
+from i2s_spec.fuzzing.bounded_process import Bounds, Command, run
 from peers.child import SECONDS, cleaned
 from peers.programs import PROGRAM
 

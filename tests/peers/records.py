@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import i2s_spec as i2s
-from i2s_spec.linter.runtimes.run_records import RECORDS_FILE, SCHEMA_VERSION
-from i2s_spec.schema.architectures.hyperparameters import architecture_of
+from i2s_spec.linter.runtimes.records import RECORDS_FILE, SCHEMA_VERSION
+from i2s_spec.schema.architectures import architecture_of
 from peers.child import Answer, answer_of
 from peers.llama_cpp import as_floats, correlation, likeliest, log_softmax
 from peers.programs import PROGRAMS, Program

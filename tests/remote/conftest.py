@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from range_server import Server, serving
 
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.new import new
 from i2s_spec.remote.policy import Policy, using
 
 

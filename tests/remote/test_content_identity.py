@@ -11,15 +11,13 @@ import pytest
 from range_server import Handler, Seen, Server, every, status
 
 from i2s_spec.errors import FormatError
-from i2s_spec.linter.cluster.check_entry import check, check_batch, identities
-from i2s_spec.linter.cluster.coordinator import Coordinator
+from i2s_spec.linter.cluster.check import check, check_batch, identities, options_key
 from i2s_spec.linter.cluster.manifest import Entry
-from i2s_spec.linter.cluster.options_key import options_key
-from i2s_spec.linter.cluster.results_log import ResultsLog
+from i2s_spec.linter.cluster.results import ResultsLog
+from i2s_spec.linter.cluster.run import Coordinator
 from i2s_spec.linter.options import Options
-from i2s_spec.remote.content_identity import identity_of
 from i2s_spec.remote.http_source import LONGEST_ETAG
-from i2s_spec.remote.open_remote import open_remote
+from i2s_spec.remote.open import identity_of, open_remote
 from i2s_spec.remote.policy import Policy
 
 OPTIONS = Options(payload="none", remote=Policy(private=True, timeout=100, seconds=300))

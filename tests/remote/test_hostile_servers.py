@@ -13,9 +13,9 @@ from itertools import count
 import pytest
 
 from i2s_spec.errors import FormatError
-from i2s_spec.remote.open_remote import open_remote
+from i2s_spec.remote.http_source import FIRST
+from i2s_spec.remote.open import open_remote
 from i2s_spec.remote.policy import Policy, using
-from i2s_spec.remote.range_source import FIRST
 
 DATA = bytes(range(256)) * (3 << 12)
 

@@ -9,9 +9,8 @@ from range_server import Server, every, once, status
 
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.linter.batch.lint_path import lint_path
-from i2s_spec.linter.batch.lint_paths import lint_paths
-from i2s_spec.remote.open_remote import files_of, open_remote
+from i2s_spec.linter.paths import lint_path, lint_paths
+from i2s_spec.remote.open import files_of, open_remote
 
 pytestmark = pytest.mark.usefixtures("private")
 

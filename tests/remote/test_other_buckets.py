@@ -17,9 +17,9 @@ import pytest
 
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.linter.batch.lint_path import lint_path
+from i2s_spec.linter.paths import lint_path
 from i2s_spec.remote.bucket_source import BucketSource
-from i2s_spec.remote.open_remote import open_remote
+from i2s_spec.remote.open import open_remote
 
 pytest.importorskip("fsspec", reason="the extra [buckets] is not installed")
 

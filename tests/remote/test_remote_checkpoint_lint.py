@@ -12,10 +12,10 @@ import pytest
 from range_server import Server, Zeros, every, status
 from test_remote_verbs import Said
 
-from i2s_spec.checkpoints.findings import folder_files
-from i2s_spec.checkpoints.findings.lint_checkpoint import lint_checkpoint, lint_folder
+from i2s_spec.checkpoints import lint_checkpoint as folder_files
+from i2s_spec.checkpoints.lint_checkpoint import lint_checkpoint, lint_folder
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.linter.cluster.check_entry import check, identities
+from i2s_spec.linter.cluster.check import check, identities
 from i2s_spec.linter.cluster.manifest import manifest
 from i2s_spec.linter.options import defaults
 from i2s_spec.remote.policy import current, using
@@ -75,7 +75,7 @@ def test_the_report_says_what_was_not_read(
     whole = lint_checkpoint(REPO, payload="full")
     assert (whole.findings, whole.sampled) == ((), None)
     assert lint_checkpoint(REPO, payload="sample").sampled == ((), (), None)  # the sample covered everything
-    monkeypatch.setattr("i2s_spec.checkpoints.findings.lint_checkpoint.PIECE", 64)
+    monkeypatch.setattr("i2s_spec.checkpoints.lint_checkpoint.PIECE", 64)
     assert lint_checkpoint(REPO, payload="sample").sampled == ((), ("H208", "H212", "H213"), None)
 
 

@@ -12,10 +12,9 @@ import pytest
 from range_server import Server, Zeros, every, status
 from test_remote_verbs import Said
 
-from i2s_spec.checkpoints.receipt.make_receipt import make_receipt
-from i2s_spec.checkpoints.source.bounded_json import MOST_CONFIG
-from i2s_spec.checkpoints.source.checkpoint_folder import CheckpointFolder
-from i2s_spec.checkpoints.writing.import_checkpoint import import_checkpoint
+from i2s_spec.checkpoints.folder import MOST_CONFIG, CheckpointFolder
+from i2s_spec.checkpoints.import_checkpoint import import_checkpoint
+from i2s_spec.checkpoints.receipt import make_receipt
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.remote.policy import current, using

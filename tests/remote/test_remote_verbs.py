@@ -19,9 +19,9 @@ from range_server import Server, Zeros, every, status
 
 from i2s_spec.cli import main
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.linter.batch.lint_path import lint_path
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.options import Options
+from i2s_spec.linter.paths import lint_path
 from i2s_spec.linter.report import FORMATS, make
 from i2s_spec.linter.report_data import Totals
 from i2s_spec.remote.policy import Policy, current, using
@@ -149,7 +149,7 @@ def test_local_files_import_no_remote_module(model: Path) -> None:
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model whose matrices are larger than their samples."""
-    from i2s_spec.convert.synthetic.new import new
+    from i2s_spec.convert.new import new
 
     path = tmp_path_factory.mktemp("large") / "large.gguf"
     new(path, "bitnet-b1.58", layers=1, embd=1024, ff=2048)

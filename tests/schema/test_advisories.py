@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from i2s_spec.linter.rules import all_rules
-from i2s_spec.schema.registry.advisories import ADVISORIES
+from i2s_spec.schema.type_registry import ADVISORIES
 
 ROOT = Path(__file__).resolve().parents[2]
 BY_ID = {each.id: each for each in ADVISORIES}

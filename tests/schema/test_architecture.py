@@ -14,12 +14,18 @@ import pytest
 
 import i2s_spec as i2s
 from i2s_spec.gguf.reader import File
-from i2s_spec.schema.architectures import inventory
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES, PREFIXES, Architecture, declared_architecture
-from i2s_spec.schema.architectures.hyperparameters import architecture_of, hyperparameters
-from i2s_spec.schema.architectures.inventory import ROLES
-from i2s_spec.schema.architectures.keys import EXPECTED, OPTIONAL, READERS, REQUIRED
-from i2s_spec.schema.architectures.sizes import Hyperparameters
+from i2s_spec.schema import inventory
+from i2s_spec.schema.architectures import (
+    ARCHITECTURES,
+    PREFIXES,
+    Architecture,
+    Hyperparameters,
+    architecture_of,
+    declared_architecture,
+    hyperparameters,
+)
+from i2s_spec.schema.inventory import ROLES
+from i2s_spec.schema.keys import EXPECTED, OPTIONAL, READERS, REQUIRED
 from i2s_spec.schema.types import BY_NAME, VALUE_LABELS
 
 EACH = pytest.mark.parametrize("architecture", ARCHITECTURES.values(), ids=repr)
@@ -291,7 +297,7 @@ def test_differences_between_the_architectures() -> None:
 def test_reading_the_declarations_is_light() -> None:
     heavy = ("numpy", "construct", "rich", "inspect", "dataclasses")
     code = (
-        "import sys; before = set(sys.modules); import i2s_spec.schema.architectures.hyperparameters;"
+        "import sys; before = set(sys.modules); import i2s_spec.schema.architectures;"
         f"print([name for name in {heavy} if name in set(sys.modules) - before])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from i2s_spec.schema.architectures.inventory import TERNARY_TYPES
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, DIGITS_PER_BYTE, BlockLayout, block_layout
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS, DIGITS_PER_BYTE, BlockLayout, block_layout
+from i2s_spec.schema.inventory import TERNARY_TYPES
 from i2s_spec.schema.types import BY_NAME
 
 LAYOUTS = list(BLOCK_LAYOUTS.values())

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from i2s_spec.linter.runtimes.citation import citation
-from i2s_spec.linter.runtimes.run_records import records
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.linter.runtimes.records import citation, records
+from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.dialect import LAYOUTS
-from i2s_spec.schema.programs.runtimes import RETIRED_SLOTS, RUNTIME, RUNTIMES, Fact, Runtime
+from i2s_spec.schema.runtimes import RETIRED_SLOTS, RUNTIME, RUNTIMES, Fact, Runtime
 from i2s_spec.schema.types import TENSOR_TYPES
 
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from i2s_spec.errors import FormatError
-from i2s_spec.schema.architectures.hyperparameters import architecture_of, hyperparameters
-from i2s_spec.schema.architectures.sizes import Hyperparameters
+from i2s_spec.schema.architectures import Hyperparameters, architecture_of, hyperparameters
 
 GOOD: dict[str, Any] = {
     "general.architecture": "bitnet-b1.58",

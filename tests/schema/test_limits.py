@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from i2s_spec.errors import FormatError
-from i2s_spec.schema import checks, limits
+from i2s_spec.schema import faults, limits
 
 
 def test_every_bound_that_can_be_set_is_an_attribute() -> None:
@@ -24,13 +24,13 @@ def test_bounds_hold_inside_and_in_this_thread_only() -> None:
         with limits.using({"tensors": 2}):
             assert (limits.MAX_KEYS, limits.MAX_TENSORS) == (3, 2)
             with pytest.raises(FormatError, match="S102"):
-                checks.counts(3, 0, 10_000)
+                faults.counts(3, 0, 10_000)
             other = threading.Thread(target=lambda: seen.append(limits.MAX_KEYS))
             other.start()
             other.join()
         assert limits.MAX_TENSORS == 1_048_576
     assert seen == [1_048_576]
-    checks.counts(3, 0, 10_000)
+    faults.counts(3, 0, 10_000)
 
 
 def test_bounds_are_as_before_after_a_failure() -> None:

@@ -4,49 +4,49 @@ from __future__ import annotations
 
 import pytest
 
-from i2s_spec.schema import numbers, types
-from i2s_spec.schema.architectures.keys import FILE_TYPES, USUAL_FILE_TYPES
+from i2s_spec.schema import type_registry, types
+from i2s_spec.schema.keys import FILE_TYPES, USUAL_FILE_TYPES
 
 
 @pytest.mark.parametrize("number", range(36, 43))
 def test_every_collision_of_tensor_types_is_explained(number: int) -> None:
-    meanings = numbers.tensor_types(number)
+    meanings = type_registry.tensor_types(number)
     names = {meaning.name for meaning in meanings}
     assert {kind.name for kind in types.READINGS.get(number, ())} <= names
-    assert any(meaning.whose == numbers.UPSTREAM for meaning in meanings)
-    assert (meanings[0].whose == numbers.BITNET) == (number in (36, 37, 38, 39, 42))
-    words = numbers.tensor_type_words(number)
+    assert any(meaning.whose == type_registry.UPSTREAM for meaning in meanings)
+    assert (meanings[0].whose == type_registry.BITNET) == (number in (36, 37, 38, 39, 42))
+    words = type_registry.tensor_type_words(number)
     assert all(meaning.name in words for meaning in meanings)
 
 
 def test_file_types_are_those_of_the_schema() -> None:
-    for number, meanings in numbers.FILE_TYPES.items():
+    for number, meanings in type_registry.FILE_TYPES.items():
         assert meanings[0].name == FILE_TYPES[number]
     for number in FILE_TYPES:
-        assert numbers.file_types(number)
-    assert numbers.file_types(12345) == ()
-    assert numbers.file_type_words(12345) == "unknown"
-    assert numbers.file_type_words(137) == "IQ2_BN to ik_llama.cpp"
-    assert numbers.file_type_words(15) == "Q4_K_M to all"
-    assert numbers.file_types(15)[0].tensors == ("Q4_K",)
+        assert type_registry.file_types(number)
+    assert type_registry.file_types(12345) == ()
+    assert type_registry.file_type_words(12345) == "unknown"
+    assert type_registry.file_type_words(137) == "IQ2_BN to ik_llama.cpp"
+    assert type_registry.file_type_words(15) == "Q4_K_M to all"
+    assert type_registry.file_types(15)[0].tensors == ("Q4_K",)
 
 
 def test_usual_file_types_fit() -> None:
     """Rules skip these without looking up the meaning of the number; the lookup must have the same result."""
     for number, kind in USUAL_FILE_TYPES:
-        assert any(kind in meaning.tensors for meaning in numbers.file_types(number))
+        assert any(kind in meaning.tensors for meaning in type_registry.file_types(number))
 
 
 def test_file_types_38_to_41_have_meanings_of_both_lineages() -> None:
     for number in range(38, 42):
-        whose = {meaning.whose for meaning in numbers.file_types(number)}
-        assert numbers.UPSTREAM in whose
+        whose = {meaning.whose for meaning in type_registry.file_types(number)}
+        assert type_registry.UPSTREAM in whose
         assert len(whose) > 1
 
 
 def test_types_that_a_file_type_names_exist() -> None:
     known = {kind.name for kind in types.TENSOR_TYPES}
-    for meanings in numbers.FILE_TYPES.values():
+    for meanings in type_registry.FILE_TYPES.values():
         for meaning in meanings:
             assert set(meaning.tensors) <= known
 

@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.schema import types
-from i2s_spec.schema.architectures.keys import FILE_TYPES
-from i2s_spec.schema.registry.meaning import IK, PRISM, UPSTREAM, BlockSize
-from i2s_spec.schema.registry.meanings import (
+from i2s_spec.schema.keys import FILE_TYPES
+from i2s_spec.schema.type_registry import (
+    IK,
+    PRISM,
+    UPSTREAM,
+    BlockSize,
     all_file_meanings,
     all_tensor_meanings,
     file_meanings,

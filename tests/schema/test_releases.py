@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
-from i2s_spec.schema.architectures.keys import OPTIONAL
-from i2s_spec.schema.architectures.sizes import Hyperparameters
-from i2s_spec.schema.programs.releases import RELEASES, Release, by_size
+from i2s_spec.schema.architectures import ARCHITECTURES, Hyperparameters
+from i2s_spec.schema.keys import OPTIONAL
+from i2s_spec.schema.releases import RELEASES, Release, by_size
 from i2s_spec.schema.types import BY_NAME, padded
 
 #: Vocabulary and head width of each model.

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from i2s_spec.schema.walk import Scope
+from i2s_spec.schema.container import Scope
 
 
 @pytest.mark.parametrize(("first", "behind"), [(0, 5), (4, 8), (5, 6), (8, 20)])

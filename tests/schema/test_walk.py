@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.errors import FormatError
-from i2s_spec.schema import gguf
-from i2s_spec.schema.field import FieldNode, Word
-from i2s_spec.schema.types import ValueType
-from i2s_spec.schema.walk import (
+from i2s_spec.schema import container
+from i2s_spec.schema.container import (
     HEAD_BYTES,
     Elided,
     Head,
@@ -24,6 +22,8 @@ from i2s_spec.schema.walk import (
     numbers,
     value_nodes,
 )
+from i2s_spec.schema.field import FieldNode, Word
+from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, array, key_value, tensor_info
 
 _numbers = {
@@ -50,7 +50,7 @@ _values = st.one_of(
     *[st.tuples(st.just(kind), values) for kind, values in _numbers.items()],
     st.tuples(st.just(ValueType.ARRAY), _arrays(4)),
 )
-_names = st.binary(max_size=20).filter(lambda name: name != gguf.ALIGNMENT_KEY)
+_names = st.binary(max_size=20).filter(lambda name: name != container.ALIGNMENT_KEY)
 _keys = st.builds(lambda key, value: key_value(key, *value), _names, _values)
 _infos = st.builds(
     tensor_info,
@@ -104,7 +104,7 @@ def records(order: Any, data: bytes, trace: list[FieldNode], scope: Scope) -> li
 def test_a_whole_walk_gives_the_leaves_of_the_schema(file: tuple[str, bytes]) -> None:
     order, data = file
     trace: list[FieldNode] = []
-    parsed = gguf.parse(data, trace)
+    parsed = container.parse(data, trace)
     assert parsed.byte_order == order
     wanted = [node[:4] for node in leaves_of(trace) if node.path.startswith(("key_values[", "tensor_infos["))]
     walked = [node for node in records(order, data, trace, Scope()) if is_leaf(node)]
@@ -119,7 +119,7 @@ def test_a_whole_walk_gives_the_leaves_of_the_schema(file: tuple[str, bytes]) ->
 def test_a_walk_within_limits_leaves_no_byte_out(file: tuple[str, bytes], limit: int, draw: st.DataObject) -> None:
     order, data = file
     trace: list[FieldNode] = []
-    gguf.parse(data, trace)
+    container.parse(data, trace)
     start = draw.draw(st.integers(0, len(data)))
     scopes = [Scope(limit), Scope(None, None, start, draw.draw(st.integers(start, len(data))))]
     known = {node.path: node[:4] for node in trace}
@@ -139,7 +139,7 @@ def walked(items: list[Any], kind: ValueType, scope: Scope) -> list[tuple[str, A
     """Paths and values of the elements of an array that a scope gives."""
     data = Draft().built(_with(items, kind))
     trace: list[FieldNode] = []
-    gguf.parse(data, trace)
+    container.parse(data, trace)
     nodes = [node for node in records("little", data, trace, scope) if ".items[" in node.path]
     return [(node.path.removeprefix("key_values[0].value.items"), node.value) for node in nodes]
 

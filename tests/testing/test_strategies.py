@@ -15,14 +15,14 @@ from i2s_spec.errors import MissingExtra
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.engine import lint
-from i2s_spec.schema import gguf
-from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema import container
+from i2s_spec.schema.faults import ByteOrder
 from i2s_spec.schema.limits import DEFAULT_ALIGNMENT
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing import strategies
-from i2s_spec.testing.mutator.data import begun, laid_out
+from i2s_spec.testing.differential import scanner_against_schema
+from i2s_spec.testing.mutations import begun, laid_out
 from i2s_spec.testing.sample import key_value, tensor_info
-from i2s_spec.testing.twins import scanner_against_schema
 
 #: False alarms found by the strategies; must be empty before a release.
 DISPUTED: dict[str, str] = {}
@@ -36,13 +36,13 @@ def test_files_are_sound(data: bytes) -> None:
     report = lint(data)
     assert {finding.code for finding in report.findings if finding.severity == "error"} <= DISPUTED.keys()
     assert scanner_against_schema(data) is None
-    assert gguf.build(gguf.parse(data)) == data
+    assert container.build(container.parse(data)) == data
 
 
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_bytes_of_every_type_are_sound(order: ByteOrder) -> None:
     for kind in strategies._unambiguous()[1:]:
-        file, ne = gguf.parse(begun(order)), (2 * kind.block, 3)
+        file, ne = container.parse(begun(order)), (2 * kind.block, 3)
         file.key_values = [key_value(b"general.architecture", ValueType.STRING, b"made")]
         file.tensor_infos = [tensor_info(b"made.0.weight", ne, kind.number, 0)]
         report = lint(laid_out(file, [strategies._bytes_of(kind, ne, order)], DEFAULT_ALIGNMENT))

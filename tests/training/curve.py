@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from i2s_spec.draw.curves import Curve, alone, curves
+from i2s_spec.draw.chart import Curve, alone, curves
 
 
 def drawn(records: list[dict[str, float]], name: str, vocab: int) -> str:

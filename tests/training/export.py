@@ -15,9 +15,9 @@ from network import Network, TernaryLinear, ternary
 from vocabulary import load
 
 from i2s_spec.codec.native import pack
-from i2s_spec.convert.synthetic.new import write_model
-from i2s_spec.convert.synthetic.recipes import Size
-from i2s_spec.schema.architectures.architecture import Placed
+from i2s_spec.convert.new import write_model
+from i2s_spec.convert.random_weights import Size
+from i2s_spec.schema.architectures import Placed
 
 ABOUT = {
     "general.description": "A small ternary model of short stories, trained for the i2s-spec package.",

@@ -1,6 +1,6 @@
 """This script copies trained models into the package: python publish.py OUT, the output folder of train.py.
 
-Files and cards go into `i2s_spec/convert/trained/`, data for tests goes beside the tests, logs and loss curves stay
+Files and cards go into `i2s_spec/convert/`, data for tests goes beside the tests, logs and loss curves stay
 here.
 """
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from i2s_spec.convert.synthetic.vocabulary import BPE_SPECIAL, NORMAL, SyntheticVocabulary, train
+from i2s_spec.convert.made_up_vocabulary import BPE_SPECIAL, NORMAL, SyntheticVocabulary, train
 from i2s_spec.gguf.reader import open
 from i2s_spec.gguf.writer import Writer
 from i2s_spec.model.tokenizer.tokenizer import load_tokenizer

@@ -2,16 +2,27 @@
 
 A vector is an entry of the manifest with the bytes of its input and its answer. `INTERPRETING.md` next to this module
 explains each field for those who run the suite.
+
+>>> integers("doc", 4, 3).tolist()
+[1, 0, 0, 1]
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 #: What a decoder can be asked to do.
 OPS: Final = (
@@ -195,3 +206,196 @@ def canonical_json(value: Any) -> bytes:
 
 def _blob_entry(blob: Blob) -> dict[str, Any]:
     return {"path": blob.path, "sha256": blob.sha256, "bytes": blob.size}
+
+
+# --- draft -----------------------------------------------------------------------------------------------------------
+# Collects vectors before they have ids: a draft is a vector that only has a name.
+#
+# Modules that make vectors yield drafts; `ledger` has the id of each name, and the digests with which it was published.
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A vector without an id; the fields are those of `vector.Vector`.
+
+    :param name: stable and unique; the ledger finds the id by it
+    """
+
+    name: str
+    op: str
+    clause: str
+    data: bytes = field(repr=False)
+    comment: str
+    second: bytes | None = field(default=None, repr=False)
+    expected: bytes | None = field(default=None, repr=False)
+    json: Any = None
+    args: Mapping[str, Any] = field(default_factory=dict)
+    features: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    compare: Mapping[str, Any] = field(default_factory=lambda: {"class": "exact"})
+    verdict: str = "valid"
+    phase: str | None = None
+    requirement: str | None = None
+    rule: str | None = None
+
+
+# --- chance ----------------------------------------------------------------------------------------------------------
+# Pseudo-random numbers that are the same on every machine, with every version of NumPy.
+
+
+def words(seed: str, count: int) -> NDArray[np.uint64]:
+    """The given number of 64-bit words: SHA-256 of the seed and a counter, four words from each digest."""
+    blocks = (sha256(f"{seed}/{i}".encode()).digest() for i in range((count + 3) // 4))
+    return np.frombuffer(b"".join(blocks), dtype="<u8")[:count].astype(np.uint64)
+
+
+def integers(seed: str, count: int, below: int) -> NDArray[np.int64]:
+    """Integers from 0 on, below a limit."""
+    return (words(seed, count) % np.uint64(below)).astype(np.int64)
+
+
+def trits(seed: str, rows: int, cols: int) -> NDArray[np.int8]:
+    """A matrix of -1, 0 and +1, int8 [rows, cols]."""
+    return (integers(seed, rows * cols, 3) - 1).astype(np.int8).reshape(rows, cols)
+
+
+def floats(seed: str, *shape: int, spread: float = 1.0) -> NDArray[np.float32]:
+    """Floats around 0, denser near it: each is the sum of three uniform ones; all are exact multiples of spread / 2^20."""
+    count = int(np.prod(shape))
+    parts = integers(seed, 3 * count, 1 << 20).reshape(count, 3)
+    centred = (parts.sum(axis=1) - 3 * (1 << 19)) / float(1 << 20)
+    values: NDArray[np.float32] = (centred * spread).astype(np.float32).reshape(shape)
+    return values
+
+
+# --- feature flags ---------------------------------------------------------------------------------------------------
+# Declares the features: what a decoder has to support, or to promise, before it is asked a vector.
+
+#: Layouts that vectors name by the processor whose builds wrote them.
+_PROCESSORS: Final = {"interleave-128": "x86-128", "interleave-64": "arm-64"}
+
+#: The names of the layouts of GGUF files in vectors.
+LAYOUT_NAMES: Final = {name: _PROCESSORS.get(name, name) for name, layout in LAYOUTS.items() if layout.in_gguf}
+
+#: Every feature by its name; a decoder that lacks a feature of a vector is not asked it, which is not a failure.
+FEATURES: Final = {
+    "type.i2_s": "type 36, I2_S",
+    "type.q2_0": "type 42, Q2_0 with groups of 64",
+    "type.q2_0.g128": "type 42, Q2_0 with groups of 128",
+    "type.pq2_0": "type 142, PQ2_0",
+    "type.ptq1_0": "type 143, PTQ1_0",
+    "type.tq1_0": "type 34, TQ1_0",
+    "type.tq2_0": "type 35, TQ2_0",
+    "type.iq1_bn": "type 134, IQ1_BN",
+    "type.iq2_bn": "type 135, IQ2_BN",
+    "type.tl1": "TL1, with the tiles of its kernel",
+    "type.tl2": "TL2, with the tiles of its kernel",
+    **{
+        f"layout.{known}": f"{name}, the layout of the file format" if name == CANONICAL.layout.name else name
+        for name, known in LAYOUT_NAMES.items()
+    },
+    "codes.zero-first": "the code map zero-first",
+    "codes.twos-complement": "the code map twos-complement",
+    "codes.offset-2": "the code map offset-2",
+    "tail.replicated-8": "tails with the scale eight times",
+    "rows.partial": "rows that are no multiple of a block",
+    "big-endian": "big-endian files",
+    "gguf.v2": "version 2 of the container",
+    "strict.codes": "refuses the unused code",
+    "strict.scales": "refuses scales that clause 6.2 forbids",
+    "strict.shapes": "refuses shapes that do not fill whole blocks",
+    "strict.extent": "refuses data of another size than the tensor's",
+    "quantize.absmax": "the rule absmax",
+    "quantize.hf-first": "the rule hf-first",
+    "quantize.embedding-mean": "the rule embedding-mean",
+    "quantize.convert-ms": "the rule convert-ms",
+    "quantize.c-article": "the rule c-article",
+    "quantize.ggml": "the quantizer of ggml or ik_llama.cpp for the type",
+    "activation.golden": "activations as clause 9.8 has them",
+    "activation.ties-away": "activations without a floor, ties away from 0",
+    "activation.ties-up": "activations with ties up",
+    "activation.q8_k": "activations in blocks of 256 with signed scales",
+    "profile.golden-1": "gives the values of the numeric profile bitnet-golden-1 to the bit",
+    "arch.bitnet-b1.58": "runs architecture bitnet-b1.58",
+    "arch.llama": "runs architecture llama",
+    "arch.qwen3": "runs architecture qwen3 as an embedding model",
+    "arch.gemma3": "runs architecture gemma3 as an embedding model",
+    "prism.hadamard": "undoes a folded rotation",
+    "forward.values": "gives values between the layers",
+    "tokenizer.llama-bpe": "the pre-tokenizer llama-bpe",
+}
+
+
+# --- ledger ----------------------------------------------------------------------------------------------------------
+# Keeps the ids of vectors and what was published with each: an id is never reused, an answer never changes.
+#
+# `ledger.tsv` has a line for each vector that ever existed: id, name, the version that added it, SHA-256 of its input, of
+# its second input, and of its answer, `-` where there is none; the version that retired it; and the flags that mutants
+# prove: those flags of its draft for which a mutant fails it.
+
+LEDGER: Final = Path(__file__).with_name("ledger.tsv")
+_HEAD: Final = "id\tname\tsince\tinput\tsecond\tanswer\tretired\tflags"
+
+
+class LedgerLine(NamedTuple):
+    """A line of the ledger."""
+
+    id: str
+    name: str
+    since: str
+    input: str
+    second: str
+    answer: str
+    retired: str
+    flags: str = "-"
+
+    def fits(self, draft: Draft) -> bool:
+        """Whether a draft is equal to what was published."""
+        return (self.input, self.second, self.answer) == digests(draft)
+
+
+def read(path: Path = LEDGER) -> dict[str, LedgerLine]:
+    """Every line by the name of its vector."""
+    lines = path.read_text(encoding="ascii").splitlines()[1:] if path.exists() else []
+    found = [LedgerLine(*line.split("\t")) for line in lines]
+    return {line.name: line for line in found}
+
+
+def digests(draft: Draft) -> tuple[str, str, str]:
+    """The digests of a draft's input, second input and answer."""
+    answer = draft.expected if draft.expected is not None else b""
+    answer += canonical_json(draft.json) if draft.json is not None else b""
+    return _digest(draft.data), _digest(draft.second), _digest(answer or None)
+
+
+def changed(drafts: Iterable[Draft], lines: dict[str, LedgerLine]) -> list[str]:
+    """The names of drafts that differ from what was published under their name."""
+    return [draft.name for draft in drafts if draft.name in lines and not lines[draft.name].fits(draft)]
+
+
+def updated(drafts: Iterable[Draft], lines: dict[str, LedgerLine], version: str) -> list[LedgerLine]:
+    """The lines, with those of new drafts at the end, and with vectors that no longer exist marked as retired.
+
+    :raises ValueError: where a published vector has changed
+    """
+    drafts = list(drafts)
+    if wrong := changed(drafts, lines):
+        raise ValueError(f"{', '.join(wrong)}: the bytes or the answer changed; give the new vector a name of its own")
+    names = {draft.name for draft in drafts}
+    every = [line._replace(retired=line.retired if line.name in names or line.retired != "-" else version)
+            for line in lines.values()]  # fmt: skip
+    number = max((int(line.id.removeprefix("I2S-")) for line in every), default=0)
+    for draft in drafts:
+        if draft.name not in lines:
+            number += 1
+            every.append(LedgerLine(f"I2S-{number:04}", draft.name, version, *digests(draft), "-"))
+    return every
+
+
+def text(lines: Iterable[LedgerLine]) -> str:
+    """The text of the ledger."""
+    return "\n".join([_HEAD, *("\t".join(line) for line in lines)]) + "\n"
+
+
+def _digest(data: bytes | None) -> str:
+    return sha256(data).hexdigest() if data is not None else "-"

@@ -9,23 +9,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from i2s_spec.golden.diagnosis import linear_mistakes as projections
+from i2s_spec.golden.diagnosis import operation_mistakes as partial
+from i2s_spec.golden.diagnosis import operation_mistakes as projections
 from i2s_spec.golden.diagnosis import operation_mistakes as wrong
-from i2s_spec.golden.diagnosis import partial_sum_mistakes as partial
 from i2s_spec.golden.diagnosis.graph_mistakes import (
     activation,
     attention_not_scaled,
     attention_scaled_by_embedding,
     attention_scaled_twice,
+    blocks_of,
+    blocks_of_q8_0,
     each_of,
     embedding_not_scaled,
     embedding_scaled,
     epsilon,
     exchanged,
+    first_head,
     half_rotated,
+    heads_in_turn,
+    no_quantizer,
+    norms_exchanged,
+    numbers,
+    operations,
     other_pairs,
     positions_scaled,
+    quantizer_of,
+    read_as,
     relu_alone,
+    residual_normed,
+    residual_of_layer,
     rotation_ignored,
     sub_norm_first,
     tied_head,
@@ -33,22 +45,6 @@ from i2s_spec.golden.diagnosis.graph_mistakes import (
     up_gated,
     without_factors,
     without_norms,
-)
-from i2s_spec.golden.diagnosis.input_mistakes import (
-    norms_exchanged,
-    residual_normed,
-    residual_of_layer,
-)
-from i2s_spec.golden.diagnosis.model_mistakes import (
-    blocks_of,
-    blocks_of_q8_0,
-    first_head,
-    heads_in_turn,
-    no_quantizer,
-    numbers,
-    operations,
-    quantizer_of,
-    read_as,
 )
 from i2s_spec.schema.mistakes import MISTAKES as CATALOGUE
 from i2s_spec.schema.mistakes import Mistake

@@ -5,21 +5,275 @@ Each pattern is a function of the value, the wanted one and its limit that says 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.errors import counted
-from i2s_spec.golden.diagnosis.localised import nrc, some_columns, some_rows
-from i2s_spec.golden.diagnosis.observation import LEFT, Observation, Pattern, by_pattern, factor_of, finite_pair, listed
-from i2s_spec.golden.diagnosis.permutations import permuted_columns, permuted_rows, shifted, transposed
+from i2s_spec.errors import counted, quote
 from i2s_spec.golden.metrics import beyond, length, relative
-from i2s_spec.golden.replay.result import Diagnosis
+from i2s_spec.golden.result import Diagnosis
+from i2s_spec.schema.mistakes import Mistake
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from i2s_spec.model.forward import Model
+    from i2s_spec.model.graph import Node
+
     Array = NDArray[Any]
+
+
+# --- observation -----------------------------------------------------------------------------------------------------
+# A wrong value beside the wanted one, and how a pattern that is recognized in it is said (10.5).
+
+#: A pattern holds if what is left with it is this share of what was off.
+LEFT: Final = 0.02
+
+
+class Observation(NamedTuple):
+    """A wrong value.
+
+    :param got: [T, ...]
+    :param want: the same shape
+    :param off: which elements are too far off
+    :param inputs: of the operation, where they are known
+    :param tokens: of the sequence
+    """
+
+    got: Array
+    want: Array
+    off: NDArray[np.bool_]
+    inputs: tuple[Array, ...] = ()
+    tokens: int = 0
+    rows_are_tokens: bool = True
+
+
+Pattern = Callable[[Observation], "Diagnosis | None"]
+
+
+def by_pattern(name: str, says: str, remaining: float | None = None) -> Diagnosis:
+    """A diagnosis that a pattern gives."""
+    return Diagnosis(name, says, "by pattern", remaining)
+
+
+def wrong_rows(observed: Observation) -> NDArray[np.int64]:
+    """The rows with an element that is too far off."""
+    return np.flatnonzero(observed.off.reshape(len(observed.off), -1).any(axis=1))
+
+
+def listed(rows: Any, what: str) -> str:
+    """Some numbers in words, the first eight of them."""
+    shown = ", ".join(str(int(row)) for row in rows[:8])
+    return f"{what}{'s' if len(rows) != 1 else ''} {shown}{' ...' if len(rows) > 8 else ''}"
+
+
+def factor_of(observed: Observation) -> tuple[float, float] | None:
+    """The one factor that brings the wanted value to what is there, and what is left."""
+    got, want = finite_pair(observed)
+    square = float(np.sum(want * want))
+    if not square:
+        return None
+    factor = float(np.sum(got * want)) / square
+    left = length(got - factor * want) / (length(got - want) or 1.0)
+    exact = length(got - factor * want) <= 1e-5 * abs(factor) * length(want)
+    return (factor, left) if exact or left < LEFT else None
+
+
+def finite_pair(observed: Observation) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The elements that are finite in both."""
+    finite = np.isfinite(observed.got) & np.isfinite(observed.want)
+    return observed.got[finite].astype(np.float64), observed.want[finite].astype(np.float64)
+
+
+# --- permutations ----------------------------------------------------------------------------------------------------
+# Recognizes values that are right and stand elsewhere: in other rows or columns, or turned (10.5).
+
+#: Widest value of which columns are matched with each other.
+MOST_COLUMNS: Final = 8192
+
+
+def shifted(observed: Observation) -> Diagnosis | None:
+    """The values of the token beside it."""
+    if not observed.rows_are_tokens or len(observed.got) < 3:
+        return None
+    for step in (1, -1):
+        a, b = (observed.got[1:], observed.want[:-1]) if step == 1 else (observed.got[:-1], observed.want[1:])
+        if relative(a, b) < LEFT:
+            return by_pattern(
+                "shifted", f"the values are those of the token {'before' if step == 1 else 'after'}", relative(a, b)
+            )
+    return None
+
+
+def permuted_rows(observed: Observation) -> Diagnosis | None:
+    """The rows in another order."""
+    if observed.got.ndim < 2 or len(observed.got) < 2:
+        return None
+    order = _matched(observed.got.reshape(len(observed.got), -1), observed.want.reshape(len(observed.want), -1))
+    if order is None:
+        return None
+    what = "tokens" if observed.rows_are_tokens else "rows"
+    turned = np.array_equal(order, np.arange(len(order))[::-1])
+    return by_pattern("rows-permuted", f"the {what} are {'in reverse order' if turned else 'in another order'}")
+
+
+def permuted_columns(observed: Observation) -> Diagnosis | None:
+    """The columns in another order, that of q and k rows among them."""
+    if observed.got.ndim < 2:
+        return None
+    got, want = observed.got.reshape(len(observed.got), -1), observed.want.reshape(len(observed.want), -1)
+    if got.shape[1] > MOST_COLUMNS or got.shape[0] < 2:
+        return None
+    order = _matched(got.T, want.T)
+    if order is None:
+        return None
+    columns = len(order)
+    for width in (w for w in range(2, columns + 1, 2) if columns % w == 0):
+        paired = np.arange(columns).reshape(-1, 2, width // 2).swapaxes(1, 2).ravel()
+        if np.array_equal(order, paired) or np.array_equal(np.argsort(order), paired):
+            says = (
+                f"rows of the weights are permuted within heads of {width}, as for llama: once too often, or not at all"
+            )
+            return by_pattern("q-k-permuted", says)
+    return by_pattern("columns-permuted", "the columns are in another order: rows of the weights are permuted")
+
+
+def _matched(got: Array, want: Array) -> NDArray[np.int64] | None:
+    """The order of rows in which one matrix is the other; None if there is no order other than the same."""
+    a, b = got.astype(np.float64), want.astype(np.float64)
+    if not np.isfinite(a).all() or not np.isfinite(b).all():
+        return None
+    norms = np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1)
+    with np.errstate(all="ignore"):
+        likeness = (a / norms[0][:, None]) @ (b / norms[1][:, None]).T
+    order = np.where(np.isfinite(likeness), likeness, -2).argmax(axis=1)
+    if len(np.unique(order)) != len(order) or np.array_equal(order, np.arange(len(order))):
+        return None
+    return order if relative(a, b[order]) < LEFT else None
+
+
+def transposed(observed: Observation) -> Diagnosis | None:
+    """Rows and columns exchanged."""
+    shape = observed.got.shape
+    if len(shape) < 2:
+        return None
+    got = observed.got.reshape(shape[0], -1)
+    for turned in (got.T.reshape(-1), np.ascontiguousarray(observed.got.reshape(got.shape[::-1]).T).reshape(-1)):
+        if relative(turned, observed.want.reshape(-1)) < LEFT:
+            return by_pattern("transposed", "rows and columns are exchanged")
+    return None
+
+
+# --- localised -------------------------------------------------------------------------------------------------------
+# Recognizes values that are wrong in some places only: tokens, columns, what two threads share (10.5).
+
+
+def some_rows(observed: Observation) -> Diagnosis | None:
+    """Some tokens are wrong, others right."""
+    if not observed.rows_are_tokens or observed.tokens < 2:
+        return None
+    rows = wrong_rows(observed)
+    if 0 < len(rows) < len(observed.got):
+        return by_pattern("some-tokens", f"only {listed(rows, 'token')} of {len(observed.got)} wrong")
+    return None
+
+
+def some_columns(observed: Observation) -> Diagnosis | None:
+    """A few columns are wrong."""
+    if observed.got.ndim < 2:
+        return None
+    off = observed.off.reshape(len(observed.off), -1)
+    columns = np.flatnonzero(off.any(axis=0))
+    if not 0 < len(columns) <= off.shape[1] // 4:
+        return None
+    place = f"columns {columns[0]:,} to {columns[-1]:,}" if len(columns) > 1 else f"column {columns[0]:,}"
+    middle = off.shape[1] // 2
+    if len(columns) <= 8 and all(abs(int(column) - middle) <= 4 for column in columns) and off.shape[1] % 4:
+        return by_pattern("row-split", f"only {place} are wrong, where two threads share rows that are not multiples of four"
+                          " and write to each other's; what comes out depends on timing")  # fmt: skip
+    tail = (
+        ": the end, which a kernel for whole blocks leaves out"
+        if columns[-1] == off.shape[1] - 1 and columns[0] == columns[-1] - len(columns) + 1
+        else ""
+    )
+    return by_pattern(
+        "some-columns",
+        f"only {len(columns):,} of {counted(off.shape[1], 'column')} are wrong, {place}{tail}",
+    )
+
+
+# ARM's mat-mul with four tokens in a kernel for one.
+
+
+def nrc(observed: Observation) -> Diagnosis | None:
+    """Those four tokens are wrong and all others right, or tokens from the four on are NaN: of a value that is all NaN
+    this is a guess, which stands behind `not-finite`."""
+    if not nrc_applies(observed.tokens):
+        return None
+    strange: NDArray[np.bool_] = np.atleast_1d(~np.isfinite(observed.got) & np.isfinite(observed.want))
+    everything = bool(strange.all())
+    strange = np.asarray(strange.reshape(len(strange), -1).any(axis=1))
+    if strange.any():
+        zeros = any(len(x) == len(strange) and not np.asarray(x)[strange].any() for x in observed.inputs[:1])
+        may = not zeros and _behind(np.flatnonzero(strange), observed) and not _made_behind(strange, observed)
+        return nrc_diagnosis(observed.tokens, known=not everything) if may else None
+    rows = wrong_rows(observed) if observed.rows_are_tokens else np.zeros(0, dtype=np.int64)
+    block = observed.tokens // 4 * 4
+    if not len(rows) or len(rows) == observed.tokens or rows[0] < block - 4 or rows[-1] >= block:
+        return None
+    return nrc_diagnosis(observed.tokens) if factor_of(observed) is None else None
+
+
+def _behind(rows: NDArray[np.int64], observed: Observation) -> bool:
+    return not observed.rows_are_tokens or int(rows[0]) >= observed.tokens // 4 * 4 - 4
+
+
+def _made_behind(strange: NDArray[np.bool_], observed: Observation) -> bool:
+    """Whether a token after the four is NaN although its input is finite: this mistake does not make such a NaN."""
+    x = np.asarray(observed.inputs[0]) if observed.inputs else np.zeros(0)
+    if not observed.rows_are_tokens or x.ndim < 2 or len(x) != len(strange):
+        return False
+    sound = np.isfinite(x.reshape(len(x), -1)).all(axis=1)
+    return bool((strange & sound)[observed.tokens // 4 * 4 :].any())
+
+
+def nrc_applies(tokens: int) -> bool:
+    """Whether so many tokens meet the mistake `nrc-4`."""
+    return tokens // 4 * 4 % 8 == 4
+
+
+def nrc_possible(off: NDArray[Any], tokens: int, alone: bool) -> bool:
+    """Whether a value that nothing known explains is wrong where `nrc-4` makes it wrong.
+
+    :param off: [T, ...], which elements are too far off
+    :param alone: whether it is one projection, in which tokens after the four are right; elsewhere they follow
+    """
+    if not nrc_applies(tokens):
+        return False
+    rows = np.flatnonzero(off.reshape(len(off), -1).any(axis=1)) if off.ndim else np.zeros(0, dtype=np.int64)
+    if len(off) < 2 or not len(rows):  # the last token, or an embedding: nobody knows of the others
+        return not alone
+    block = tokens // 4 * 4
+    return int(rows[0]) >= block - 4 and (int(rows[-1]) < block or not alone)
+
+
+def nrc_diagnosis(tokens: int, known: bool = True) -> Diagnosis:
+    """The mistake `nrc-4`, where only its consequences can be observed.
+
+    :param known: whether the place tells; else nothing speaks against it, and nothing else explains the value
+    """
+    stop = tokens // 4 * 4
+    says = (
+        f"of {counted(tokens, 'token')} the mat-mul hands numbers {stop - 4} to {stop - 1} to a "
+        f"kernel for one: ARM builds with dot "
+        "products since November 2025; what comes out depends on memory"
+    )
+    doubt = "; nothing else that is known explains the value: try another number of tokens"
+    return by_pattern("nrc-4", says if known else says + doubt)
+
+
+# --- patterns --------------------------------------------------------------------------------------------------------
 
 
 def recognized(got: Array, want: Array, limit: Any, inputs: tuple[Array, ...] = (), tokens: int = 0) -> list[Diagnosis]:
@@ -124,3 +378,93 @@ OF_CORNERS: Final = frozenset({"zeros", "not-finite"})
 
 #: Patterns that say where a value is wrong, not how: less telling than a mistake that explains most of it.
 WEAK: Final = frozenset({"some-tokens", "some-columns", "row-split"})
+
+
+# --- other places ----------------------------------------------------------------------------------------------------
+# Compares a wrong value with the same operation with weights, keys or values of another place (10.5).
+#
+# What it finds is no mistake of a table: there are as many of them as a model has places. They are tried where nothing else
+# explains a value exactly.
+
+#: Most places that are tried for one value, the nearest layers first.
+MOST_PLACES: Final = 64
+
+
+def other_places(model: Model, reach: Iterable[str]) -> Iterator[tuple[Mistake, Model]]:
+    """Each exchange that can be behind a value, with the model that has it.
+
+    :param reach: names of the operations that are replayed together
+    """
+    nodes = [model.graph[name] for name in reach if name in model.graph.by_name]
+    linear = [node for node in nodes if node.op == "linear"]
+    if len(nodes) == len(linear) == 1:
+        yield from _other_weights(model, linear[0])
+    for node in nodes:
+        if node.op in ("scores", "weighted_values"):
+            yield from _other_cache(model, node)
+
+
+def _other_weights(model: Model, node: Node) -> Iterator[tuple[Mistake, Model]]:
+    """The projection with each other matrix of its shape, those of its own kind first."""
+    shape = model.file.tensors[node.weight].shape
+    kind = node.weight.rpartition("blk.")[2].partition(".")[2]
+    others = [
+        each for each in model.graph
+        if each.op == "linear" and each.weight != node.weight and model.file.tensors[each.weight].shape == shape
+    ]  # fmt: skip
+    others.sort(key=lambda each: (not each.weight.endswith(f".{kind}"), abs((each.layer or 0) - (node.layer or 0))))
+    for each in others[:MOST_PLACES]:
+        theirs, own = (quote(name, bare=True) for name in (each.weight, node.weight))
+        says = f"the weights of {theirs} were used; those of {own} are right"
+        changed = model.replace(graph=model.graph.replaced(node.name, weights=each.weights))
+        yield Mistake("weights-of-another", says), changed
+
+
+def _other_cache(model: Model, node: Node) -> Iterator[tuple[Mistake, Model]]:
+    """The attention with the keys, or the values, that another layer stored."""
+    what = "keys" if node.op == "scores" else "values"
+    at = next((i for i, name in enumerate(node.inputs) if model.graph[name].op == "store_kv"), None)
+    if at is None or node.layer is None:
+        return
+    own = model.graph[node.inputs[at]]
+    word = own.name.partition("-")[0]
+    layers = [each for each in model.graph if each.op == "store_kv" and each.name.partition("-")[0] == word]
+    before = [each for each in layers if each.layer is not None and each.layer < node.layer]
+    for each in before[: -MOST_PLACES - 1 : -1]:
+        inputs = (*node.inputs[:at], each.name, *node.inputs[at + 1 :])
+        says = f"the {what} of layer {each.layer} were used; those of layer {node.layer} are right"
+        changed = model.replace(graph=model.graph.replaced(node.name, inputs=inputs))
+        yield Mistake(f"{what}-of-another-layer", says), changed
+
+
+# --- fitted epsilon --------------------------------------------------------------------------------------------------
+# Fits the epsilon of norms: which one would give the values that were seen.
+#
+# A norm divides by the root of m + epsilon, m being the mean square of what enters. With another epsilon each row is off by a
+# factor of its own, which tells the epsilon; one factor for all rows, whatever their m, is a scale.
+
+#: Rows must differ by so much in their mean squares: where they are alike, a scale does the same.
+_DIFFERENT: Final = 1.05
+
+
+def fitted_epsilons(entering: NDArray[Any], got: NDArray[Any], want: NDArray[Any], own: float) -> Iterable[float]:
+    """The values of epsilon that would explain a norm, the roundest first; none where rows are too much alike.
+
+    :param entering: what enters the norm, [..., n]
+    :param got: what a candidate has, [..., n]
+    :param want: what it should have
+    :param own: the epsilon of the file
+    """
+    if entering.shape != got.shape or got.ndim < 2:
+        return
+    wide, seen, right = (each.astype(np.float64) for each in (entering, got, want))
+    squares = (wide * wide).mean(axis=-1).ravel()
+    with np.errstate(all="ignore"):
+        factors = ((seen * right).sum(axis=-1) / (right * right).sum(axis=-1)).ravel()
+        fitted = (squares + own) / factors**2 - squares
+    usable = np.isfinite(fitted) & (squares > 0)
+    if usable.sum() < 2 or squares[usable].max() < _DIFFERENT * squares[usable].min():
+        return
+    row = int(np.argmin(np.where(usable, squares, np.inf)))  # where epsilon weighs most
+    if fitted[row] > 0:
+        yield from dict.fromkeys(float(f"{fitted[row]:.{digits}e}") for digits in (0, 1, 2))

@@ -1,6 +1,6 @@
 """This module defines the facts that the rules on checkpoints examine: the files of a folder, right or wrong.
 
-`i2s_spec.checkpoints.findings` gathers them; a file that cannot be read is left out and has its own finding.
+`i2s_spec.checkpoints` gathers them; a file that cannot be read is left out and has its own finding.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from i2s_spec.convert.hugging_face.safetensors import Stored
+    from i2s_spec.safetensors.files import Stored
 
 #: Bytes that are read at once, and the bytes of each tensor that a sample reads.
 PIECE: Final = 1 << 22
@@ -132,7 +132,7 @@ def as_floats(data: bytes, dtype: str) -> NDArray[np.float32]:
     import numpy as np
 
     if dtype == "BF16":
-        from i2s_spec.codec.weights import from_bfloat16
+        from i2s_spec.codec.shape import from_bfloat16
 
         return from_bfloat16(np.frombuffer(data, "<u2"))
     return np.frombuffer(data, {"F32": "<f4", "F16": "<f2"}[dtype]).astype(np.float32)

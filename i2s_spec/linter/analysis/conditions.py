@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.checkpoint_facts import CheckpointFacts
-from i2s_spec.linter.analysis.subject import Subject, analysis
+from i2s_spec.linter.analysis.context import Subject, analysis
 
 #: Most tensors that are searched for a matrix of a layer.
 LOOKED_AT: Final = 1000

@@ -12,15 +12,14 @@ from math import isfinite
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.codec.buffers import numbers
+from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.extents import USUAL
 from i2s_spec.linter.analysis.payload_stats import payload_anomalies
-from i2s_spec.linter.analysis.subject import Subject, analysis
-from i2s_spec.linter.analysis.tensor_extents import USUAL
-from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.faults import ByteOrder
 from i2s_spec.schema.types import SCALE_BYTES
 
 if TYPE_CHECKING:
-    from i2s_spec.inspect.leftovers import Leftovers
-    from i2s_spec.inspect.survey.tensor_survey import TensorSurvey
+    from i2s_spec.inspect.survey import Leftovers, TensorSurvey
 
 #: Below this a scale acts as 0: times 127 and times any activation it stays too small for a float16.
 VANISHING: Final = 1e-12
@@ -222,6 +221,6 @@ def stale_tails(subject: Subject) -> Leftovers | None:
     anomalies, survey = payload_anomalies(subject), subject.payloads
     if not any(survey.tail(place)[SCALE_BYTES:].strip(b"\0") for place in anomalies.placed):
         return None
-    from i2s_spec.inspect.leftovers import leftovers
+    from i2s_spec.inspect.survey import leftovers
 
     return leftovers(subject.file, survey, anomalies.placed)

@@ -7,16 +7,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 
 from i2s_spec.errors import counted, quote
-from i2s_spec.linter.batch.lint_paths import Folders
-from i2s_spec.linter.cluster.check_entry import Record
-from i2s_spec.linter.cluster.coordinator import IN_FLIGHT, Coordinator
-from i2s_spec.linter.cluster.dask_engine import EarlyCluster, require_dask, run_on_dask
-from i2s_spec.linter.cluster.host_rates import Rate
+from i2s_spec.linter.cluster.check import Record, options_key, portable
 from i2s_spec.linter.cluster.manifest import Entry
-from i2s_spec.linter.cluster.options_key import options_key, portable
-from i2s_spec.linter.cluster.parquet import ResultsTable
-from i2s_spec.linter.cluster.results_log import ResultsLog, latest
+from i2s_spec.linter.cluster.results import ResultsLog, ResultsTable, latest
+from i2s_spec.linter.cluster.run import IN_FLIGHT, Coordinator, EarlyCluster, Rate, require_dask, run_on_dask
 from i2s_spec.linter.options import Options
+from i2s_spec.linter.paths import Folders
 
 
 def lint_manifest(
@@ -41,7 +37,7 @@ def lint_manifest(
     :param in_flight: total size of the files that workers check or have queued
     :param table: path of a Parquet table, written at the end of the run: the last record of each address in the results
     :param say: called with sentences about the earlier results
-    :param folders: checks folders of safetensors, such as `lint_folder` of `i2s_spec.checkpoints.findings`
+    :param folders: checks folders of safetensors, such as `lint_folder` of `i2s_spec.checkpoints`
     :returns: the record of every entry, as it is known: those of earlier runs first
     :raises MissingExtra: without the extra [dask]
     :raises OSError: where results or table cannot be written

@@ -1,4 +1,4 @@
-"""Repairs: they turn a file with findings into a file without them.
+"""Repairs: they turn a file with findings into a file without them. Whoever imports this package has all of them.
 
 A *repair* is declared once for each rule that promises one: the rule's code, whether it is safe, and a function that
 proposes *actions* (edits of bytes, with a sentence) or says why it declines. The *plan* applies them to a file that is
@@ -8,12 +8,14 @@ was repaired, and a second repair changes nothing.
 A safe repair changes no weight: none of its edits touches a tensor, and the identity of the weights before and after is
 printed as the proof. A repair that needs review is made only on request, and its output says so.
 
-    registry        Repair, Action, Declined, the registry and the decorator that fills it
-    workspace       a file under repair: records, values, and edits of them
-    actions/        the repairs, by what they change
-    derived_values  values that follow from the rest of a file
-    recode          the dialect of I2_S tensors
-    repair_plan     which repairs are made, in which order, until when
-    byte_changes    the changes byte by byte, for people and as data
-    fix             all of it: `i2s_spec.fix`
+    fix          all of it: `i2s_spec.fix`, and the changes byte by byte, for people and as data
+      plan       Repair, Action, Declined, the decorator that registers; which repairs are made, in which order
+        workspace   a file under repair: records, values, and edits of them; the dialect of I2_S tensors
+        keys, tokenizer, tensors, layout      the repairs, by what they change
 """
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+for _module in iter_modules(__path__, f"{__name__}."):
+    import_module(_module.name)

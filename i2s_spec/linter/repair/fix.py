@@ -12,29 +12,105 @@ True
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from i2s_spec.convert.rewrite import EditedSource
 from i2s_spec.draw.text import fault_words
-from i2s_spec.errors import FormatError
+from i2s_spec.errors import FormatError, Span, counted, quote
 from i2s_spec.gguf.atomic_file import Target, refuse_source, refuse_taken
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.regular_file import require_written
-from i2s_spec.gguf.source import Origin, Source, source_of
-from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.gguf.source import Origin, Source, require_written, source_of
+from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.repair.byte_changes import ByteChange, byte_changes
-from i2s_spec.linter.repair.recode import recodings, write_recoded
-from i2s_spec.linter.repair.registry import REPAIRS, Action, Declined
-from i2s_spec.linter.repair.repair_plan import RepairPlan, chosen, plan
-from i2s_spec.linter.repair.tensor_bytes import TensorBytes
-from i2s_spec.linter.repair.workspace import ExtraRepairs
+from i2s_spec.linter.repair.plan import REPAIRS, Action, Declined, RepairPlan, chosen, plan
+from i2s_spec.linter.repair.workspace import ExtraRepairs, TensorBytes, recodings, write_recoded
 from i2s_spec.linter.report_data import Report
 from i2s_spec.schema import faults
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.writer import Progress
+
+
+# --- byte changes ----------------------------------------------------------------------------------------------------
+# Shows what a repair changes, byte by byte: as data and as text.
+#
+# @@ padding: bytes 0x1d9 to 0x1e0 become 0x1d9 to 0x1e0
+# - 0x1d9  00 41 42 43 00 00 00
+# + 0x1d9  7 bytes of 00
+
+#: How many changes of a file are listed, and how many bytes of each side of a change are shown; the rest are counted.
+MOST_CHANGES: Final = 10_000
+SHOWN_BYTES: Final = 64
+_ROW: Final = 16
+
+
+class ByteChange(NamedTuple):
+    """One place where a repaired file differs: the spans before and after, and the first bytes of both."""
+
+    old: Span
+    new: Span
+    before: bytes
+    after: bytes
+
+    @property
+    def path(self) -> str:
+        """The field, by its path in the schema; `[+]` for a new record."""
+        return self.new.path
+
+    def as_dict(self) -> dict[str, Any]:
+        """The change as plain data."""
+        return {
+            "path": quote(self.path, bare=True),
+            "old": {"start": self.old.start, "stop": self.old.stop, "bytes": self.before.hex(" ")},
+            "new": {"start": self.new.start, "stop": self.new.stop, "bytes": self.after.hex(" ")},
+            "complete": len(self.before) == _size(self.old) and len(self.after) == _size(self.new),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """The change as lines of text."""
+        yield f"@@ {quote(self.path, bare=True)}: {_verb(self.old, self.new)}"
+        yield from _side("-", self.old, self.before)
+        yield from _side("+", self.new, self.after)
+
+
+def byte_changes(source: EditedSource) -> tuple[tuple[ByteChange, ...], int]:
+    """The changes of an edited file in the order of the bytes, at most `MOST_CHANGES`; and the number of all."""
+    remaining = []
+    changes = source.changes()
+    for old, new, data in islice(changes, MOST_CHANGES):
+        before = source.origin.read(old.start, min(_size(old), SHOWN_BYTES))
+        remaining.append(ByteChange(old, new, before, bytes(data[:SHOWN_BYTES])))
+    return tuple(remaining), len(remaining) + sum(1 for _ in changes)
+
+
+def _size(span: Span) -> int:
+    return span.stop - span.start
+
+
+def _verb(old: Span, new: Span) -> str:
+    if not _size(old):
+        return f"{counted(_size(new), 'byte is', 'bytes are')} inserted at 0x{old.start:x}"
+    if not _size(new):
+        return f"{counted(_size(old), 'byte is', 'bytes are')} removed at 0x{old.start:x}"
+    return f"bytes 0x{old.start:x} to 0x{old.stop:x} become 0x{new.start:x} to 0x{new.stop:x}"
+
+
+def _side(sign: str, span: Span, data: bytes) -> Iterator[str]:
+    size = _size(span)
+    if size and len(set(data)) == 1 and len(data) in (size, SHOWN_BYTES) and size > 4 and not any(data):
+        more = "" if len(data) == size else f", as far as {counted(len(data), 'byte shows', 'bytes show')}"
+        yield f"{sign} 0x{span.start:x}  {counted(size, 'byte')} of 00{more}"
+        return
+    for at in range(0, len(data), _ROW):
+        yield f"{sign} 0x{span.start + at:x}  {data[at : at + _ROW].hex(' ')}"
+    if size > len(data):
+        yield f"{sign} ... {counted(size - len(data), 'more byte')}"
+
+
+# --- fix -------------------------------------------------------------------------------------------------------------
 
 
 class WeightIdentity(NamedTuple):
@@ -156,7 +232,7 @@ def _finished(
     progress: Progress | None,
 ) -> Fixed:
     """Prove a plan, write it, and lint the result."""
-    from i2s_spec.convert.container.edits import write_edited
+    from i2s_spec.convert.rewrite import write_edited
 
     file = _file(made.source)
     recoded = {} if file.fault is not None else recodings(file, dialect, threads)
@@ -204,7 +280,7 @@ def _remaining(made: Origin, original: File, threads: int) -> Report:
 
 def _weights(before: File, after: File, dialect: Dialect, threads: int, progress: Progress | None) -> WeightIdentity:
     """The identity of the weights before and after the edits, both read in the dialect that the file is in."""
-    from i2s_spec.inspect.compare.identity import weights_digest
+    from i2s_spec.compare.hash import weights_digest
 
     found: list[str | None] = []
     why = ""

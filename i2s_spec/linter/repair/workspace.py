@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import re
 import struct
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from math import prod
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from i2s_spec.convert.container.edits import Edit
-from i2s_spec.errors import Span, quote
-from i2s_spec.gguf.encoding.encode_value import Kind, completed, encoded
-from i2s_spec.gguf.header_index import TensorInfo
+from i2s_spec.convert.rewrite import Edit, Replacement, rewrite
+from i2s_spec.errors import FormatError, Span, quote
+from i2s_spec.gguf.encode import Kind, completed, encoded
+from i2s_spec.gguf.header import TensorInfo
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.source import Source
-from i2s_spec.inspect.survey.reading import Reading
-from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.repair.tensor_bytes import TensorBytes
+from i2s_spec.inspect.show import LEGACY_I2_S
+from i2s_spec.inspect.survey import Reading
+from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.rule import REGISTRY, Finding, finding_of
-from i2s_spec.schema.checks import order_prefix
-from i2s_spec.schema.dialect import Dialect
-from i2s_spec.schema.types import ValueType
+from i2s_spec.schema import limits, types
+from i2s_spec.schema.dialect import CANONICAL, Dialect
+from i2s_spec.schema.faults import order_prefix
+from i2s_spec.schema.types import I2_S, SCALE_BYTES, TAIL_BYTES, ValueType, padded
+
+if TYPE_CHECKING:
+    from i2s_spec.convert.encode import Recoding
+    from i2s_spec.gguf.atomic_file import Target
+    from i2s_spec.gguf.writer import Progress
 
 #: Most findings of one rule that are repaired; if there are more, none of them is. No model has as many tensors or
 #: keys, and a small file could ask for a plan of a million repairs.
@@ -170,3 +179,119 @@ def number_of(span: Span) -> int:
     if match is None:
         raise ValueError(f"{quote(span.path)} is in no numbered record")
     return int(match[1])
+
+
+# --- tensor bytes ----------------------------------------------------------------------------------------------------
+# Which bytes of a file may belong to tensors, even if tensors overlap or their sizes are unknown.
+#
+# A repair without review changes none of them. Doubt counts as yes: for a type number with several meanings the largest
+# size counts, and a tensor of unknown size may reach to the end of the file.
+
+#: Elements of one block of the canonical layout: if a tensor ends inside a block, its last weights are in the tail.
+_BLOCK = 128
+
+
+class TensorBytes:
+    """The bytes of a file that a tensor may hold as weights or scales.
+
+    The 28 bytes after the scale of an I2_S matrix of whole blocks are not among them, unless another tensor lies there.
+    """
+
+    def __init__(self, file: File) -> None:
+        index = file.index
+        #: Where the first tensor of unknown size begins; None if all sizes are known.
+        self.unknown_from: int | None = None
+        bases, beyond = sorted(_bases(file)), file.size + 1
+        spans: list[tuple[int, int]] = []
+        sizes: dict[tuple[tuple[int, ...], int], int | None] = {}
+        for i in range(index.tensors if bases else 0):
+            info = index.tensor(i)
+            like, offset = (info.ne, info.type), info.offset
+            if like not in sizes:
+                sizes[like] = held_bytes(*like)
+            size = sizes[like]
+            for base in bases:
+                if size is None:
+                    self.unknown_from = min(base + offset, self.unknown_from or base + offset)
+                elif base + offset < file.size:
+                    spans.append((base + offset, min(base + offset + size, beyond)))
+        self._starts, self._ends = array("Q"), array("Q")
+        for start, end in sorted(spans):
+            if self._ends and start < self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], end)
+            elif start < end:
+                self._starts.append(start)
+                self._ends.append(end)
+
+    def why_not(self, start: int, stop: int) -> str | None:
+        """Why a range of the file is not free, in words; an empty range is not free if it is inside a tensor."""
+        place = bisect_right(self._starts, start) - 1
+        if place >= 0 and start < self._ends[place] and (start < stop or self._starts[place] < start):
+            return "a tensor lies there"
+        if place + 1 < len(self._starts) and self._starts[place + 1] < stop:
+            return "a tensor lies there"
+        if self.unknown_from is not None and max(stop, start + 1) > self.unknown_from:
+            return "a tensor of unknown size begins before it, and may reach it"
+        return None
+
+
+def held_bytes(ne: tuple[int, ...], number: int) -> int | None:
+    """Most bytes that a tensor may hold as weights or scales, by shape and type number; None if that is unknown."""
+    first = ne[0] if ne else 1
+    kinds = [kind for kind in types.READINGS.get(number, ()) if first % kind.block == 0]
+    sizes = [kind.nbytes(ne) for kind in kinds]
+    if number in LEGACY_I2_S and kinds:
+        sizes.append(I2_S.nbytes(ne))
+    if kinds == [I2_S] and prod(ne) % _BLOCK == 0 and prod(ne[2:]) == 1:
+        return sizes[0] - TAIL_BYTES + SCALE_BYTES
+    return max(sizes, default=None)
+
+
+def _bases(file: File) -> set[int]:
+    """Where the data section may begin: by the header, and by the offsets and the end of the file."""
+    if file.data_start is None:
+        return set()
+    stated = (
+        {padded(file.infos_end, file.alignment or limits.DEFAULT_ALIGNMENT)} if file.infos_end is not None else set()
+    )
+    return {file.data_start, *stated}
+
+
+# --- recode ----------------------------------------------------------------------------------------------------------
+# Converts I2_S tensors from the dialect that a caller names to the canonical one.
+#
+# The file does not state its dialect, so this is done only on request. A second run on the result would be wrong: it is
+# canonical already.
+
+
+def recodings(file: File, dialect: Dialect, threads: int = 1) -> dict[str, Recoding]:
+    """The I2_S tensors of a file by name, each converted to the canonical dialect.
+
+    :raises ValueError: for a tensor that the dialect cannot hold
+    """
+    from i2s_spec.codec.encoding import Form
+    from i2s_spec.convert.encode import Recoding
+
+    made = {}
+    for tensor in file.tensors.rows if dialect != CANONICAL else ():
+        if tensor.type is I2_S:
+            try:
+                form = Form("I2_S", tensor.shape, CANONICAL, file.byte_order)
+                made[tensor.name] = Recoding(tensor.ternary(dialect), form, threads)
+            except FormatError:
+                raise
+            except ValueError as error:
+                raise ValueError(f"tensor {quote(tensor.raw_name)}: {error}") from error
+    return made
+
+
+def write_recoded(
+    file: File, recoded: dict[str, Recoding], target: Target, force: bool, progress: Progress | None
+) -> int:
+    """Write a file with its I2_S tensors in the canonical dialect, laid out anew; every window is checked on the way.
+
+    :returns: bytes of the file
+    :raises ValueError, FormatError, OSError: as `rewrite` does
+    """
+    replace = {name: Replacement("I2_S", each.__iter__) for name, each in recoded.items()}
+    return rewrite(file, target, replace=replace, force=force, progress=progress)

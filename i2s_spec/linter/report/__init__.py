@@ -107,11 +107,11 @@ FORMATS = {
     "json": ("i2s_spec.linter.report.structured", "Json"),
     "jsonl": ("i2s_spec.linter.report.structured", "JsonLines"),
     "sarif": ("i2s_spec.linter.report.sarif", "Sarif"),
-    "junit": ("i2s_spec.linter.report.junit", "JUnit"),
-    "github": ("i2s_spec.linter.report.github", "GitHub"),
+    "junit": ("i2s_spec.linter.report.structured", "JUnit"),
+    "github": ("i2s_spec.linter.report.markdown", "GitHub"),
     "markdown": ("i2s_spec.linter.report.markdown", "Markdown"),
     "shields": ("i2s_spec.linter.report.structured", "Shields"),
-    "html": ("i2s_spec.linter.report.html.page", "Html"),
+    "html": ("i2s_spec.linter.report.html", "Html"),
 }
 
 

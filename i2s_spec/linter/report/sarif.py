@@ -18,7 +18,7 @@ from i2s_spec._version import tool
 from i2s_spec.errors import counted
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.markdown import inert
-from i2s_spec.linter.report.reading_words import reading_words
+from i2s_spec.linter.report.text import reading_words
 from i2s_spec.linter.report_data import FileReport, Totals
 from i2s_spec.linter.rule import REGISTRY, Fix, Rule, Severity
 

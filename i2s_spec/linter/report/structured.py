@@ -7,12 +7,18 @@ there are no timestamps, and everything from a file is escaped, so equal inputs 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator, Mapping
+from html import escape
 from typing import Any
 
 from i2s_spec._version import tool
+from i2s_spec.errors import counted
 from i2s_spec.linter.report import Format
+from i2s_spec.linter.report.text import proof, reading_words, text_table
 from i2s_spec.linter.report_data import FileReport, Totals
 from i2s_spec.linter.rule import Severity
+from i2s_spec.schema.faults import NO_INPUT
 
 SCHEMA_VERSION = 1
 
@@ -78,3 +84,102 @@ def _line(value: Any) -> str:
 
 def _indented(text: str, by: int) -> str:
     return "\n".join(" " * by + line for line in text.splitlines())
+
+
+# --- junit -----------------------------------------------------------------------------------------------------------
+# The report in JUnit's XML, which continuous integration servers show as tests.
+#
+# A file is a suite. Each finding in it is a test case: `failure` if the finding is at or above `--fail-on`, passed with
+# output if it is below, `error` if the input could not be read or i2s-spec itself failed. A file without findings has one
+# test case, which passed. The document is ASCII, whatever the encoding of the stream.
+
+#: Characters that XML 1.0 cannot represent at all.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class JUnit(Format):
+    """One document with a suite for each file.
+
+    Its first element counts all test cases, so the suites are kept as text until the last one is known.
+    """
+
+    def __init__(self, colour: bool = False, quiet: bool = False, fail_on: Severity | None = Severity.ERROR) -> None:
+        super().__init__(colour, quiet, fail_on)
+        self._suites: list[str] = []
+        self._totals = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
+
+    def _file(self, file_report: FileReport) -> str:
+        cases = list(self._cases(file_report))
+        counts = {kind: sum(found == kind for found, _ in cases) for kind in ("failure", "error", "skipped")}
+        attributes = {
+            "name": file_report["path"],
+            "tests": len(cases),
+            "failures": counts["failure"],
+            "errors": counts["error"],
+            "skipped": counts["skipped"],
+        }
+        for name in self._totals:
+            self._totals[name] += int(attributes[name])
+        out = _element("system-out", {}, "\n".join(self._remarks(file_report)))
+        suite = f"  <testsuite{_attributes(attributes)}>\n{''.join(text for _, text in cases)}{out}  </testsuite>\n"
+        self._suites.append(suite)
+        return ""
+
+    def end(self, totals: Totals) -> str:
+        root = _attributes({"name": "i2s lint", **self._totals})
+        suites, self._suites = "".join(self._suites), []
+        return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites{root}>\n{suites}</testsuites>\n'
+
+    def _cases(self, file_report: FileReport) -> Iterator[tuple[str, str]]:
+        """The outcome of each test case, and its element."""
+        path = file_report["path"]
+        for bug in file_report["bugs"]:
+            words = f"internal error in {bug['where']}: {bug['message']}"
+            yield "error", _case(path, "i2s-spec", _element("error", {"message": words, "type": "bug"}, words))
+        if "skipped" in file_report:
+            yield "skipped", _case(path, "lint", _element("skipped", {"message": file_report["skipped"]}, ""))
+        elif not file_report["findings"] and not file_report["bugs"]:
+            yield "passed", _case(path, "lint", "")
+        for finding in file_report["findings"]:
+            what = self._became(finding)
+            span = finding["span"]
+            words = f"0x{span['start']:x}..0x{span['stop']:x}: {finding['severity']}: {finding['message']}"
+            body = "\n".join([words, *proof(finding, file_report["size"])])
+            attributes = {"message": finding["message"], "type": finding["severity"]}
+            inner = _element("system-out", {}, body) if what == "passed" else _element(what, attributes, body)
+            name = f"{finding['code']} {finding['slug']}" + (f" at {span['path']}" if span["path"] else "")
+            yield what, _case(path, name, inner)
+
+    def _became(self, finding: Mapping[str, Any]) -> str:
+        if finding["code"] in NO_INPUT:
+            return "error"
+        severity = Severity(finding["severity"])
+        return "failure" if self._fail_on is not None and severity.rank >= self._fail_on.rank else "passed"
+
+    def _remarks(self, file_report: FileReport) -> Iterator[str]:
+        yield from reading_words(file_report)
+        for code, count in file_report["summary"]["elided"].items():
+            yield f"{counted(count, 'more finding')} of {code}"
+        for suppressed in file_report["excused"]:
+            yield f"{counted(suppressed['findings'], 'finding')} of {suppressed['code']} suppressed: {suppressed['reason']}"
+        yield from text_table(file_report)
+
+
+def _case(path: str, name: str, inner: str) -> str:
+    return f"    <testcase{_attributes({'classname': path, 'name': name})}>\n{inner}    </testcase>\n"
+
+
+def _element(name: str, attributes: Mapping[str, Any], text: str) -> str:
+    if not text and not attributes:
+        return ""
+    return f"      <{name}{_attributes(attributes)}>{_escaped(text)}</{name}>\n"
+
+
+def _attributes(values: Mapping[str, Any]) -> str:
+    return "".join(f' {name}="{_escaped(str(value))}"' for name, value in values.items())
+
+
+def _escaped(text: str) -> str:
+    """Text for an element or an attribute, in ASCII."""
+    whole = escape(_FORBIDDEN.sub("\ufffd", text))
+    return whole.encode("ascii", "xmlcharrefreplace").decode("ascii")

@@ -9,15 +9,260 @@ The place is a byte range of the file that can be given to `i2s dump`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
+from i2s_spec.draw.text import digits_for, rows, size_words, visible
 from i2s_spec.errors import counted
 from i2s_spec.linter.analysis.conditions import runtimes_requested
+from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.layout import weight_layout
 from i2s_spec.linter.report import Format
-from i2s_spec.linter.report.examined import examined, sentence
 from i2s_spec.linter.report_data import FileReport, Totals, ok_words
 from i2s_spec.linter.rule import REGISTRY, Severity
+from i2s_spec.schema.types import I2_S, RETIRED
+
+if TYPE_CHECKING:
+    from i2s_spec.inspect.survey import Survey
+
+
+# --- proof -----------------------------------------------------------------------------------------------------------
+# Draws the bytes that prove a finding: rows of a hex dump, with carets under the bytes of its span.
+
+#: The marks under a byte of the finding, and between two such bytes.
+CARETS = "^^"
+BETWEEN = "~"
+
+
+def proof(finding: Mapping[str, Any], size: int | None, width: int = 16) -> Iterator[str]:
+    """The lines of a finding's excerpt, in printable ASCII; empty if the report holds no bytes.
+
+    :param finding: a finding as plain data
+    :param size: size of the file, which decides the width of addresses
+    :param width: bytes in a row
+    """
+    excerpt = finding["bytes"]
+    if excerpt is None:
+        return
+    data = bytes.fromhex(excerpt["hex"])
+    start, stop = finding["span"]["start"], finding["span"]["stop"]
+    digits = digits_for(size or excerpt["start"] + len(data))
+    for row in rows(data, excerpt["start"], width):
+        yield f"{row.address:0{digits}x}  {row.hex}  |{row.ascii}|"
+        first, last = max(start - row.address, row.first), min(max(stop, start + 1) - row.address, width)
+        if first < last:
+            yield (" " * (digits + 2 + 3 * first) + BETWEEN.join([CARETS] * (last - first))).rstrip()
+        elif start == stop == row.address + width:  # the span is empty and begins at the end of the row
+            yield " " * (digits + 2 + 3 * width) + CARETS
+    hidden = stop - (excerpt["start"] + len(data))
+    if hidden > 0:
+        yield " " * (digits + 2) + f"... {counted(hidden, 'more byte')}"
+
+
+# --- reading words ---------------------------------------------------------------------------------------------------
+# Which parts of a file were read.
+
+
+def reading_words(report: FileReport) -> list[str]:
+    """Which parts of a file were read, as sentences; empty for a local file that was read whole."""
+    words = []
+    if "sampled" in report:
+        skipped, partly = ", ".join(report["not_evaluated"]), len(report["evaluated_in_part"])
+        part = "at most a part of each tensor was read; "
+        if "scales" in report:
+            part = (
+                f"{report['scales']['read']:,} of {counted(report['scales']['of'], 'scale')} and "
+                f"the codes before them were read, "
+                "since the server gives one range at a time; --remote-limit sample=N allows more requests; "
+            )
+        clauses = [f"not evaluated: {skipped}" if skipped else "every rule was evaluated"]
+        if partly:
+            clauses.append(f"{counted(partly, 'rule')} on payloads saw only the sample")
+        elif not skipped:
+            clauses.append("no tensor is larger than its sample")
+        words.append(f"sampled: {part}{'; '.join(clauses)}")
+    if "remote" in report:
+        remote = report["remote"]
+        version = f"version {remote['version']}" if remote["version"] else "the server gives no version"
+        words.append(
+            f"from a server: {counted(remote['requests'], 'request')}, {counted(remote['bytes'], 'byte')}; {version}"
+        )
+    return words
+
+
+# --- repeated --------------------------------------------------------------------------------------------------------
+# Finds repeated findings, which differ only in the tensor: a text report lists only the first of them.
+
+#: How many of them are listed, and the smallest rest that is counted instead of listed.
+LISTED: Final = 5
+LEFT: Final = 3
+
+#: Quoted names of tensors, and numbers.
+_NAME: Final = re.compile(r"'[^']*'")
+_NUMBER: Final = re.compile(r"\d[\d,.]*")
+
+
+def repeated(findings: Sequence[Mapping[str, Any]]) -> set[int]:
+    """The positions of findings that need not be listed: the rule said the same of five tensors before.
+
+    Two messages are the same if they differ only in tensor names and numbers.
+    """
+    places: dict[tuple[str, str], list[int]] = {}
+    for place, finding in enumerate(findings):
+        if finding["span"]["path"].startswith("data["):
+            message = _NUMBER.sub("0", _NAME.sub("''", finding["message"], count=1))
+            places.setdefault((finding["code"], message), []).append(place)
+    left = (same[LISTED:] for same in places.values())
+    return {place for rest in left if len(rest) >= LEFT for place in rest}
+
+
+# --- runtime table ---------------------------------------------------------------------------------------------------
+# Draws the table of runtimes in a report, one row for each runtime, as text or Markdown.
+
+#: Fewest columns for the reasons beside the other cells, and for a paragraph.
+NARROWEST = 40
+
+
+def table_of(report: FileReport) -> list[list[str]]:
+    """The rows of the table, the first with the names of the columns; no rows if runtimes were not requested."""
+    if not report.get("runtimes"):
+        return []
+    from i2s_spec.linter.runtimes.verdicts import table
+
+    return table(report["runtimes"])
+
+
+def text_table(report: FileReport, available: int | None = None) -> Iterator[str]:
+    """The table as lines of text with aligned columns; on a narrow terminal, one paragraph for each runtime.
+
+    :param available: columns of the terminal; None if lines may have any length
+    """
+    rows = table_of(report)
+    if not rows:
+        return
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    before = 2 + sum(width + 2 for width in widths[:-1])
+    if available is not None and available < before + NARROWEST:
+        yield from _paragraphs(rows[1:], max(available, NARROWEST))
+        return
+    for row in rows:
+        first = "  " + "".join(f"{cell:<{width}}  " for cell, width in zip(row[:-1], widths[:-1], strict=True))
+        if available is None:
+            yield (first + row[-1]).rstrip()
+        else:
+            yield from textwrap.wrap(row[-1], available, initial_indent=first, subsequent_indent=" " * before) or [
+                first
+            ]
+
+
+def _paragraphs(rows: list[list[str]], available: int) -> Iterator[str]:
+    for title, loads, computes, why in rows:
+        words = f"loads: {loads}" + (f", computes: {computes}" if computes != "-" else "")
+        yield from textwrap.wrap(f"{title}: {words}", available, initial_indent="  ", subsequent_indent="    ")
+        yield from textwrap.wrap(why, available, initial_indent="      ", subsequent_indent="      ")
+
+
+def markdown_table(report: FileReport, escaped: Callable[[str], str]) -> Iterator[str]:
+    """The table as lines of Markdown."""
+    for number, row in enumerate(table_of(report)):
+        yield "| " + " | ".join(escaped(cell) for cell in row) + " |"
+        if number == 0:
+            yield "|---" * len(row) + "|"
+
+
+# --- examined --------------------------------------------------------------------------------------------------------
+# Describes the basis of a verdict: what the file is, how many rules were checked, how much was read.
+
+#: Most tensor types that are named; tensors of further types are counted together.
+NAMED: Final = 3
+
+
+def examined(subject: Subject) -> dict[str, Any] | None:
+    """What was examined, as plain data; nothing more is read for it.
+
+    :returns: `architecture`, `version`, `byte_order`, `size`; `tensors` and `types`, the number of tensors, in all and
+    of each type, the most frequent first; `rules`, how many were checked, and `ignored`, how many of the profile were
+    not; `reading`, how much of the weights was requested, and `read`, how many bytes of the file were read, None if the
+    header ends too early; `layout`, whether the weights decide it: `decided`, `undecided`, or None if no rule examined
+    it. None for a file that is not GGUF
+    """
+    if subject.file.version is None:
+        return None
+    file, tensor = subject.file, subject.file.index.tensor
+    numbers = Counter(tensor(i).type for i in range(file.index.tensors))
+    # Use only cached results, which rules have asked for already.
+    survey = vars(subject).get("survey")
+    return {
+        "architecture": visible(subject.architecture, bare=True),
+        "version": file.version,
+        "byte_order": file.index.byte_order,
+        "size": file.size,
+        "tensors": file.index.tensors,
+        "types": {
+            _type(subject, number): count for number, count in sorted(numbers.items(), key=lambda each: -each[1])
+        },
+        "rules": subject.asked,
+        "reading": subject.reading.mode,
+        "ignored": subject.ignored,
+        "read": None if file.infos_end is None else _read(subject, file.infos_end, survey),
+        "layout": _layout(subject) if survey is not None and I2_S.number in numbers else None,
+    }
+
+
+def _read(subject: Subject, header: int, survey: Survey | None) -> int:
+    """How many bytes were read: all of them if every tensor was read, because rules also read the bytes between tensors."""
+    if survey is None:
+        return header
+    every = len(survey) + len(survey.others) == subject.file.index.tensors
+    return subject.file.size if every and survey.mode == "full" else min(subject.file.size, header + survey.read)
+
+
+def _type(subject: Subject, number: int) -> str:
+    known = subject.file.tensors.common_type(number)
+    return known.name if known is not None else RETIRED.get(number, f"type {number}")
+
+
+def _layout(subject: Subject) -> str | None:
+    """Whether the weights decided their layout, if a rule examined it."""
+    asked = subject.results.get(weight_layout.__wrapped__)  # type: ignore[attr-defined]
+    return None if asked is None else "undecided" if asked.usual is None else "decided"
+
+
+def what(about: Mapping[str, Any]) -> str:
+    """The file in a few words: `bitnet-b1.58, 24 tensors (14 I2_S, 10 F32)`."""
+    words = [about["architecture"] or "no architecture"]
+    if about["version"] != 3:
+        words.append(f"GGUF version {about['version']}")
+    if about["byte_order"] != "little":
+        words.append(f"{about['byte_order']}-endian")
+    if about["read"] is None:
+        return ", ".join(words)
+    count = about["tensors"]
+    types = [f"{number:,} {name}" for name, number in about["types"].items()]
+    if len(types) > NAMED:
+        types[NAMED:] = [f"{count - sum(list(about['types'].values())[:NAMED]):,} of other types"]
+    words.append(counted(count, "tensor") + (f" ({', '.join(types)})" if types else ""))
+    return ", ".join(words)
+
+
+def sentence(about: Mapping[str, Any]) -> str:
+    """What was examined, in one line."""
+    rules = f"{counted(about['rules'], 'rule')} checked" + (
+        f" and {about['ignored']:,} left out" if about["ignored"] else ""
+    )
+    if about["read"] is None:
+        return f"{what(about)}; {rules}, the header cannot be read to its end"
+    read, size = size_words(about["read"]), size_words(about["size"])
+    how = "" if read == size else {"none": " (header only)", "sample": " (weights sampled)"}.get(about["reading"], "")
+    amount = f"all {size}" if read == size else f"{read} of {size}"
+    doubt = "; the weights do not show their layout" if about["layout"] == "undecided" else ""
+    return f"{what(about)}; {rules}, {amount} read{how}{doubt}"
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
 
 #: Columns of a dump of 16 bytes with an address of up to eight digits.
 WIDE = 80
@@ -56,8 +301,7 @@ class Text(Format):
     def _lines(self, file_report: FileReport) -> Iterator[str]:
         path, silent, shown = file_report["path"], True, set()
         if file_report["findings"]:
-            from i2s_spec.linter.next_step import repair_words
-            from i2s_spec.linter.report.proof import proof
+            from i2s_spec.linter.report_data import repair_words
         unlisted, listed = self._unlisted(file_report["findings"]), dict[str, int]()
         for place, finding in enumerate(file_report["findings"]):
             silent, code = False, finding["code"]
@@ -83,13 +327,9 @@ class Text(Format):
             count = suppressed["findings"]
             yield f"{path}: {counted(count, 'finding')} of {suppressed['code']} suppressed: {suppressed['reason']}"
         if file_report.get("runtimes"):
-            from i2s_spec.linter.report.runtime_table import text_table
-
             yield from text_table(file_report, self.columns)
         if not silent or not self._quiet:
             if "sampled" in file_report or "remote" in file_report:
-                from i2s_spec.linter.report.reading_words import reading_words
-
                 yield from (f"{path}: {words}" for words in reading_words(file_report))
             yield f"{path}: {self._verdict(file_report)}{'' if self._brief else self._basis(file_report)}"
         if not self._brief:
@@ -99,7 +339,6 @@ class Text(Format):
         """The positions of findings that repeat for another tensor what was said before."""
         if self._brief or len(findings) < MANY:
             return set()
-        from i2s_spec.linter.report.repeated import repeated
 
         return repeated(findings)
 
@@ -119,7 +358,7 @@ class Text(Format):
         """The number of findings of each code, if there is more than one code."""
         if not file_report["findings"]:
             return
-        from i2s_spec.linter.next_step import other_command, repair_words
+        from i2s_spec.linter.report_data import other_command, repair_words
 
         elided = file_report["summary"]["elided"]
         first: dict[str, Mapping[str, Any]] = {}
@@ -147,7 +386,7 @@ class Text(Format):
         """What to type next, in one line; empty if there was no finding."""
         if not self._codes:
             return ""
-        from i2s_spec.linter.next_step import on_command_line, repair_step
+        from i2s_spec.linter.report_data import on_command_line, repair_step
 
         path = on_command_line(self._paths[0]) if len(self._paths) == 1 else "FILE"
         worst_first = sorted(self._codes.items(), key=lambda item: -self._ranks[item[0]])

@@ -9,13 +9,13 @@ programs/      what runtimes and conversions do with a file, and what stops a pr
 """
 
 from importlib import import_module
-from pkgutil import walk_packages
+from pkgutil import iter_modules
 
 from i2s_spec.linter.rule import REGISTRY, Rule
 
 __all__ = ["REGISTRY", "all_rules"]
 
-for _module in walk_packages(__path__, f"{__name__}."):
+for _module in iter_modules(__path__, f"{__name__}."):
     import_module(_module.name)
 
 

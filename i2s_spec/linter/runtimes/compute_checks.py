@@ -7,16 +7,15 @@ from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import counted, quote
-from i2s_spec.linter.runtimes.reason import Reason
-from i2s_spec.linter.runtimes.tried import packed_types, runs_of
-from i2s_spec.schema.architectures.architecture import Architecture
-from i2s_spec.schema.architectures.inventory import TERNARY_TYPES
+from i2s_spec.linter.runtimes.records import Reason, packed_types, runs_of
+from i2s_spec.schema.architectures import Architecture
 from i2s_spec.schema.dialect import CANONICAL, Dialect
-from i2s_spec.schema.programs.runtimes import Runtime
+from i2s_spec.schema.inventory import TERNARY_TYPES
+from i2s_spec.schema.runtimes import Runtime
 from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.analysis.subject import Subject
+    from i2s_spec.linter.analysis.context import Subject
 
 #: The activation that a graph applies, in words.
 _ACTIVATIONS: Final = {"relu2": "ReLU²", "silu": "SiLU", "gelu": "GELU"}

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import Span, counted
-from i2s_spec.linter.analysis.lenient_records import MOST_BYTES, LenientRecords, SeenTensor, Stop, StopWalkError
+from i2s_spec.linter.analysis.context import MOST_BYTES, LenientRecords, SeenTensor, Stop, StopWalkError
 from i2s_spec.schema.types import SMALLEST_VALUE, VALUE_FORMATS, ValueType
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
-    from i2s_spec.schema.programs.runtimes import Container
+    from i2s_spec.schema.runtimes import Container
 
 #: Most strings in arrays of a damaged header that are walked.
 MOST_STRINGS: Final = 1 << 20

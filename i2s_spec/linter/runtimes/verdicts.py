@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from i2s_spec.linter.analysis.subject import Subject, analysis
-from i2s_spec.linter.runtimes import compute_checks, header_checks, loader_checks, tried
-from i2s_spec.linter.runtimes.citation import citation
+from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.runtimes import compute_checks, header_checks, loader_checks, records
 from i2s_spec.linter.runtimes.header_checks import Headers
-from i2s_spec.linter.runtimes.reason import Reason
+from i2s_spec.linter.runtimes.records import Reason, citation
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
-from i2s_spec.schema.programs.runtimes import RUNTIME, RUNTIMES, Runtime
+from i2s_spec.schema.runtimes import RUNTIME, RUNTIMES, Runtime
+
+__all__ = ["RUNTIME", "Reason", "Verdict", "table", "verdicts"]
 
 YES: Final = "yes"
 NO: Final = "no"
@@ -106,18 +107,18 @@ def _verdicts(subject: Subject, packed: Dialect) -> tuple[Verdict, ...]:
 
 def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dialect) -> Verdict:
     if runtime.recorded:
-        return _worst(runtime, list(tried.reasons(subject, runtime)))
+        return _worst(runtime, list(records.reasons(subject, runtime)))
     found = list(header_checks.reasons(subject, runtime, headers))
     stopped = any(reason.effect in _LOADS for reason in found)
     if runtime.kind == "reader":
         shown = runtime.fact("lists")
         if not stopped and shown is not None and subject.has_i2s:
-            if tried.says_something(shown.source, subject):
+            if records.says_something(shown.source, subject):
                 found.append(Reason(shown.text, shown.source, "note"))
             else:
-                found += tried.reasons(subject, runtime)
+                found += records.reasons(subject, runtime)
         elif not found and subject.file.fault is None:
-            found = [reason for reason in tried.reasons(subject, runtime) if reason.effect == "note"]
+            found = [reason for reason in records.reasons(subject, runtime) if reason.effect == "note"]
         return _worst(runtime, found)
     if not stopped and subject.file.fault is None:
         found += loader_checks.reasons(subject, runtime)
@@ -176,6 +177,3 @@ def table(verdicts: Iterable[Verdict | Mapping[str, Any]]) -> list[list[str]]:
         more = f"; and {len(why) - 1} more" if len(why) > 1 else ""
         rows.append([about["title"], about["loads"], about["computes"], first + more])
     return [list(COLUMNS), *rows] if rows else []
-
-
-__all__ = ["RUNTIME", "Reason", "Verdict", "table", "verdicts"]

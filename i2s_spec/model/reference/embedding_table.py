@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.codec.blocks import block_native
-from i2s_spec.codec.weights import from_bfloat16
+from i2s_spec.codec import blocks_native
+from i2s_spec.codec.shape import from_bfloat16
 from i2s_spec.errors import SettingError, quote
-from i2s_spec.model.grouped import Grouped
-from i2s_spec.model.weights import DENSE, TYPES, ModelWeights, Ternary
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.model.weights import DENSE, TYPES, Grouped, ModelWeights, Ternary
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,7 +57,7 @@ class EmbeddingTable:
         if self.type in BLOCK_LAYOUTS:
             order = self.weights.file.byte_order
             shape = (len(tokens), self.columns)
-            return block_native.dequantize(data, shape, self.type, byte_order=order, unused_code="plus-two")
+            return blocks_native.dequantize(data, shape, self.type, byte_order=order, unused_code="plus-two")
         return BLOCKS[self.type](data)
 
     @property
@@ -94,7 +93,7 @@ def _floats(rows: NDArray[Any]) -> Floats:
 
 
 def _ternary_rows(payload: NDArray[np.uint8], columns: int, scale: np.float32) -> Floats:
-    from i2s_spec.codec.payload import unpack_codes
+    from i2s_spec.codec.reference import unpack_codes
     from i2s_spec.schema.dialect import CANONICAL
 
     codes = unpack_codes(payload.reshape(-1), (len(payload), columns), CANONICAL.layout)

@@ -12,26 +12,29 @@ Every float operation except sums is a single NumPy operation on float32: one IE
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from i2s_spec.codec.quantization import hadamard
-from i2s_spec.model.arithmetic import reductions, transcendental
-from i2s_spec.model.reference import attention, ggml_math, rope
+from i2s_spec.codec import rotation as hadamard
+from i2s_spec.model.graph import unlisted
+from i2s_spec.model.reference import attention, ggml_math, reductions, transcendental
+from i2s_spec.model.reference import attention as rope
 from i2s_spec.model.reference.linear import Projections, halved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from i2s_spec.model.graph.graph import Graph, Node
-    from i2s_spec.model.numeric_profile import NumericProfile
+    from i2s_spec.model.graph import Graph, Node
+    from i2s_spec.model.numerics import NumericProfile
     from i2s_spec.model.reference.run import Run
     from i2s_spec.model.weights import ModelWeights
-    from i2s_spec.schema.architectures.rotation import Rotation
+    from i2s_spec.schema.architectures import Rotation
 
     Floats = NDArray[np.float32]
     Doubles = NDArray[np.float64]
@@ -241,3 +244,39 @@ def operations_of(profile: NumericProfile, threads: int) -> Operations:
     module, _, name = profile.operations.partition(":")
     found: Operations = getattr(import_module(module), name)(profile, threads)
     return found
+
+
+# --- executor --------------------------------------------------------------------------------------------------------
+# Walks a graph: one operation after the other; each value is passed to the tap of the run.
+#
+# `execute` runs a graph or a part of one from given values; `evaluate` runs one node. A value is released after its last use.
+
+
+def evaluate(node: Node, inputs: list[Any], run: Run, operations: Operations) -> Any:
+    """The value of one node for given inputs; infinities and NaN are valid values."""
+    with np.errstate(all="ignore"):
+        return getattr(operations, node.op)(run, node, *inputs)
+
+
+def execute(
+    graph: Graph,
+    given: Mapping[str, Any],
+    run: Run,
+    operations: Operations,
+    substitutes: Mapping[str, Operations] | None = None,
+) -> dict[str, Any]:
+    """The results of a graph.
+
+    :param given: the inputs of the graph, by name
+    :param substitutes: operations of another profile for some nodes, by name of the node
+    """
+    values = dict(given)
+    for at, node in enumerate(graph.nodes):
+        chosen = (substitutes or {}).get(node.name, operations)
+        value = evaluate(node, [values[name] for name in node.inputs], run, chosen)
+        values[node.name] = value
+        run.tap(node.name, partial(unlisted, value, node.op))
+        for name in (*node.inputs, node.name):
+            if graph.last_use[name] == at and name not in graph.results:
+                values.pop(name, None)
+    return {name: values[name] for name in graph.results}

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import FormatError, SettingError, Span, counted
-from i2s_spec.model.outputs import logits_of
+from i2s_spec.model.forward import logits_of
 from i2s_spec.model.text.generate import check_tokens
 from i2s_spec.schema.faults import LOGITS_NOT_FINITE
 

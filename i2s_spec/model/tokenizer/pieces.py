@@ -11,7 +11,7 @@ import heapq
 from itertools import pairwise
 from typing import Final
 
-from i2s_spec.convert.synthetic.vocabulary import PIECE_SPACE
+from i2s_spec.convert.made_up_vocabulary import PIECE_SPACE
 from i2s_spec.errors import SettingError
 from i2s_spec.model.tokenizer.vocabulary import Vocabulary
 

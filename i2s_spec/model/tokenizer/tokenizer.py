@@ -1,7 +1,7 @@
 """This module joins the parts of the tokenizer: `load_tokenizer` makes a tokenizer from an open file.
 
 >>> import io
->>> from i2s_spec.convert.synthetic.new import new
+>>> from i2s_spec.convert.new import new
 >>> from i2s_spec.gguf.reader import open as open_file
 >>> target = io.BytesIO()
 >>> _ = new(target, "bitnet", layers=1)
@@ -13,20 +13,26 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from i2s_spec.convert.made_up_vocabulary import PIECE_SPACE
 from i2s_spec.errors import FormatError, SettingError, TrustedText
-from i2s_spec.model.tokenizer import faults
-from i2s_spec.model.tokenizer.byte_level import ByteLevel
-from i2s_spec.model.tokenizer.decoding import TextStream, token_bytes
+from i2s_spec.model.tokenizer import vocabulary as faults
+from i2s_spec.model.tokenizer.byte_level import (
+    PRE_TOKENIZERS,
+    RUNTIMES,
+    ByteLevel,
+    PreTokenizerChoice,
+    choose,
+    to_bytes,
+)
 from i2s_spec.model.tokenizer.pieces import Pieces
-from i2s_spec.model.tokenizer.pretokenizers import PRE_TOKENIZERS, RUNTIMES, PreTokenizerChoice, choose
-from i2s_spec.model.tokenizer.special import Part, SpecialTokens
-from i2s_spec.model.tokenizer.vocabulary import Vocabulary
-from i2s_spec.schema.architectures.keys import TOKENIZERS
+from i2s_spec.model.tokenizer.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary
+from i2s_spec.schema.keys import TOKENIZERS
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.source import Origin
@@ -214,3 +220,133 @@ class Tokenizer:
         """SHA-256 of the ids of a fixed text, little-endian u32 each: equal for tokenizers that split alike."""
         ids = self.encode(CHECK_TEXT, add_special=False)
         return hashlib.sha256(b"".join(i.to_bytes(4, "little") for i in ids)).hexdigest()
+
+
+# --- decoding --------------------------------------------------------------------------------------------------------
+# Decodes token ids to text, all at once or one by one.
+#
+# A token may end inside a character; incomplete bytes are held back until the rest follows, and bytes that can never form
+# a character become U+FFFD. The text is untrusted and must be escaped for a terminal.
+
+
+def token_bytes(vocabulary: Vocabulary, token: int, special: bool = False) -> bytes:
+    """The bytes that one token adds to a text.
+
+    :param special: whether control tokens and the unknown token are written; if not, they add nothing
+    :raises SettingError: for an id that no token has
+    """
+    if not 0 <= token < len(vocabulary):
+        raise SettingError(f"there is no token {token:,}; ids are 0 to {len(vocabulary) - 1:,}")
+    text, kind = vocabulary.tokens[token], vocabulary.types[token]
+    if kind in (CONTROL, UNKNOWN):
+        return text.encode("utf-8", "surrogateescape") if special else b""
+    if kind == USER_DEFINED:
+        return text.encode("utf-8", "surrogateescape")
+    if vocabulary.model != "llama":
+        return to_bytes(text) if kind == NORMAL else b""
+    if kind == BYTE:
+        return _byte_piece(text)
+    return text.replace(PIECE_SPACE, " ").encode("utf-8", "surrogateescape") if kind == NORMAL else b""
+
+
+def _byte_piece(text: str) -> bytes:
+    """The byte that a piece such as `<0x0A>` represents; its text if it has another form."""
+    if len(text) == 6 and text.startswith("<0x") and text.endswith(">"):
+        try:
+            return bytes.fromhex(text[3:5])
+        except ValueError:
+            pass
+    return text.encode("utf-8", "surrogateescape")
+
+
+class TextStream:
+    """Decodes tokens one after another.
+
+    :param token_bytes: the bytes of a token
+    :param drop_space: whether the first space of the text is dropped, because encoding put it there
+    """
+
+    def __init__(self, token_bytes: Callable[[int], bytes], drop_space: bool = False) -> None:
+        self._token_bytes = token_bytes
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._drop_space = drop_space
+
+    def feed(self, token: int) -> str:
+        """The text that this token completes."""
+        data = self._token_bytes(token)
+        if self._drop_space and data:
+            data = data.removeprefix(b" ")
+            self._drop_space = False
+        return self._decoder.decode(data)
+
+    def finish(self) -> str:
+        """The rest at the end: U+FFFD for each incomplete sequence."""
+        return self._decoder.decode(b"", final=True)
+
+
+# --- special ---------------------------------------------------------------------------------------------------------
+# Finds the special tokens in a text, and splits the text at them.
+#
+# User-defined tokens are always recognized; control tokens and the unknown token only on request, so that untrusted text
+# cannot end a turn. If tokens overlap, longer ones are recognized first, as in loaders; tokens of equal length in the
+# order of their ids.
+
+#: A piece of text, or a token.
+Part = str | int
+
+
+class SpecialTokens:
+    """The tokens of a vocabulary that are found in text before it is tokenized.
+
+    The search time is proportional to the text and to the number of different lengths of tokens with the same first
+    character, not to the number of tokens.
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        tokens = vocabulary.tokens
+        kinds = (CONTROL, UNKNOWN, USER_DEFINED)
+        special = [i for i, kind in enumerate(vocabulary.types) if kind in kinds]
+        self._ids = {tokens[i]: i for i in special}
+        self._always = {tokens[i]: i for i in special if vocabulary.types[i] == USER_DEFINED}
+        # The lengths of tokens with the same first character.
+        lengths: dict[str, set[int]] = {}
+        for token in self._ids:
+            lengths.setdefault(token[0], set()).add(len(token))
+        self._lengths = {first: sorted(each) for first, each in lengths.items()}
+
+    def split(self, text: str, control: bool) -> list[Part]:
+        """A text as pieces of text and ids of special tokens, in order.
+
+        :param control: whether control tokens and the unknown token are recognized, too
+        """
+        taken = bytearray(len(text))
+        retained: list[tuple[int, int, int]] = []
+        for minus, token, start in sorted(self._matches(text, control)):
+            stop = start - minus
+            if taken.find(1, start, stop) < 0:
+                taken[start:stop] = b"\1" * (stop - start)
+                retained.append((start, stop, token))
+        parts: list[Part] = []
+        at = 0
+        for start, stop, token in sorted(retained):
+            if start > at:
+                parts.append(text[at:start])
+            parts.append(token)
+            at = stop
+        if at < len(text):
+            parts.append(text[at:])
+        return parts
+
+    def _matches(self, text: str, control: bool) -> Iterator[tuple[int, int, int]]:
+        """Every occurrence of every token: minus its length, its id, its position."""
+        wanted = self._ids if control else self._always
+        if not wanted:
+            return
+        for first, lengths in self._lengths.items():
+            at = text.find(first)
+            while at >= 0:
+                for length in lengths:
+                    found = wanted.get(text[at : at + length])
+                    if found is not None and at + length <= len(text):
+                        yield -length, found, at
+                at = text.find(first, at + 1)

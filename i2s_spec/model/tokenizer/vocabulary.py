@@ -12,11 +12,37 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import Fault, FormatError, Span, TrustedText
-from i2s_spec.model.tokenizer import faults
-from i2s_spec.schema.checks import order_prefix
+from i2s_spec.linter.rules.tokenizer import (
+    duplicate_token,
+    merge_form,
+    tokenizer_array_length,
+    tokenizer_key_missing,
+    tokenizer_unknown,
+)
+from i2s_spec.schema.faults import MERGE_OF_NO_TOKENS as BAD_MERGE
+from i2s_spec.schema.faults import PRE_UNSUPPORTED as PRE_UNKNOWN
+from i2s_spec.schema.faults import SCORE_NOT_A_NUMBER as SCORE_NAN
+from i2s_spec.schema.faults import TOKENIZER_TOO_LARGE as TOO_LARGE
+from i2s_spec.schema.faults import TOKENIZER_UNSUPPORTED as MODEL_UNSUPPORTED
+from i2s_spec.schema.faults import order_prefix
+from i2s_spec.schema.keys import KEY_TYPE
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File, KeyValue
+
+__all__ = [
+    "BAD_MERGE",
+    "DUPLICATE",
+    "KEY_MISSING",
+    "KEY_TYPE",
+    "LENGTH",
+    "MERGE_FORM",
+    "MODEL_UNKNOWN",
+    "MODEL_UNSUPPORTED",
+    "PRE_UNKNOWN",
+    "SCORE_NAN",
+    "TOO_LARGE",
+]
 
 #: The values of `tokenizer.ggml.token_type`.
 UNDEFINED, NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(7)
@@ -84,7 +110,7 @@ class Vocabulary:
             for i, token in enumerate(tokens):
                 first = seen.setdefault(token, i)
                 if first != i:
-                    raise FormatError(faults.DUPLICATE, self.item_span(key, i), text=token, first=first, second=i)
+                    raise FormatError(DUPLICATE, self.item_span(key, i), text=token, first=first, second=i)
         return tokens
 
     def __len__(self) -> int:
@@ -126,7 +152,7 @@ class Vocabulary:
         wrong = np.flatnonzero(np.isnan(found))
         if len(wrong):
             i = int(wrong[0])
-            raise FormatError(faults.SCORE_NAN, self.item_span(key, i), index=i, token=self.tokens[i])
+            raise FormatError(SCORE_NAN, self.item_span(key, i), index=i, token=self.tokens[i])
         scores: list[float] = found.tolist()
         return scores
 
@@ -153,11 +179,11 @@ class Vocabulary:
     def _refuse_merge(self, key: str, i: int, line: str, left: str, right: str) -> None:
         if not right:
             odd = sum(1 for each in self._list(key, MOST_MERGES, required=True) if not each[1:].partition(" ")[2])
-            raise FormatError(faults.MERGE_FORM, self.item_span(key, i), got=odd, want=0, index=i, text=line)
+            raise FormatError(MERGE_FORM, self.item_span(key, i), got=odd, want=0, index=i, text=line)
         want = "its result is not a token"
         if left not in self.ids or right not in self.ids:
             want = f"its {'first' if left not in self.ids else 'second'} part is not a token"
-        raise FormatError(faults.BAD_MERGE, self.item_span(key, i), got=line, want=TrustedText(want), index=i)
+        raise FormatError(BAD_MERGE, self.item_span(key, i), got=line, want=TrustedText(want), index=i)
 
     # Special tokens.
 
@@ -206,11 +232,11 @@ class Vocabulary:
     def _entry(self, key: str, labels: tuple[str, ...], required: bool = False) -> KeyValue | None:
         if key not in self.metadata:
             if required:
-                raise FormatError(faults.KEY_MISSING, Span(0, 0, key), key=TrustedText(key))
+                raise FormatError(KEY_MISSING, Span(0, 0, key), key=TrustedText(key))
             return None
         entry = self.metadata.entry(key)
         if entry.label not in labels:
-            self._raise(faults.KEY_TYPE, entry, key, got=TrustedText(entry.label), want=TrustedText(labels[0]))
+            self._raise(KEY_TYPE, entry, key, got=TrustedText(entry.label), want=TrustedText(labels[0]))
         return entry
 
     def _list(self, key: str, most: int, required: bool) -> list[str]:
@@ -219,9 +245,9 @@ class Vocabulary:
             return []
         size = entry.value_span.stop - entry.value_span.start
         if entry.count > most:
-            self._raise(faults.TOO_LARGE, entry, key, got=entry.count, want=most, unit=TrustedText("elements"))
+            self._raise(TOO_LARGE, entry, key, got=entry.count, want=most, unit=TrustedText("elements"))
         if size > MOST_BYTES:
-            self._raise(faults.TOO_LARGE, entry, key, got=size, want=MOST_BYTES, unit=TrustedText("bytes"))
+            self._raise(TOO_LARGE, entry, key, got=size, want=MOST_BYTES, unit=TrustedText("bytes"))
         found: list[str] = self.metadata.decode(entry)
         return found
 
@@ -230,9 +256,21 @@ class Vocabulary:
         if entry is None:
             return None
         if entry.count != len(self):
-            self._raise(faults.LENGTH, entry, key, got=entry.count, want=len(self))
+            self._raise(LENGTH, entry, key, got=entry.count, want=len(self))
         return self.metadata.decode(entry)
 
     @staticmethod
     def _raise(fault: Fault, entry: KeyValue, key: str, **details: Any) -> None:
         raise FormatError(fault, entry.value_span, key=TrustedText(key), **details)
+
+
+# --- faults ----------------------------------------------------------------------------------------------------------
+# Names the faults that make a vocabulary unusable: those of the linter, and further ones of the tokenizer.
+#
+# They stop the tokenizer only; a model with such a vocabulary still runs on token ids.
+
+KEY_MISSING: Final = tokenizer_key_missing.fault
+MODEL_UNKNOWN: Final = tokenizer_unknown.fault
+MERGE_FORM: Final = merge_form.fault
+LENGTH: Final = tokenizer_array_length.fault
+DUPLICATE: Final = duplicate_token.fault

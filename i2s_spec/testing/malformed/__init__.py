@@ -29,19 +29,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from i2s_spec.testing.malformed import (
-    block_groups,
-    container,
-    container_tensors,
-    inventory,
-    layout,
-    metadata,
-    payload,
-    rotation,
-    scale,
-    template,
-    tokenizer,
-)
+from i2s_spec.testing.malformed import container, metadata, payload, tokenizer
+from i2s_spec.testing.malformed import container as container_tensors
+from i2s_spec.testing.malformed import metadata as inventory
+from i2s_spec.testing.malformed import metadata as rotation
+from i2s_spec.testing.malformed import payload as block_groups
+from i2s_spec.testing.malformed import payload as layout
+from i2s_spec.testing.malformed import payload as scale
+from i2s_spec.testing.malformed import tokenizer as template
 from i2s_spec.testing.malformed.case import CASES, Case
 
 __all__ = [

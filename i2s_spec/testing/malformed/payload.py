@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Callable
 from functools import cache, partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from i2s_spec.schema.types import BY_NAME
+from i2s_spec.schema.blocks import block_layout
+from i2s_spec.schema.types import BY_NAME, padded
 from i2s_spec.testing.malformed.case import add as add_case
+from i2s_spec.testing.malformed.case import model as sound_model
 from i2s_spec.testing.malformed.case import plain
-from i2s_spec.testing.sample import Draft, tensor_info
+from i2s_spec.testing.sample import Draft, block_bytes, tensor_info
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _I2S = BY_NAME["I2_S"].number
 #: A payload of `SIZE` bytes has 32,768 codes: enough for meaningful shares.
@@ -118,3 +125,261 @@ add("hardly-a-sign", "I210", "data[0]", lambda: _alone(_few_signs()))
 add("minus-for-plus", "I211", "data[0]", lambda: _alone(trits(shares=(6, 4, 1))))
 add("few-zeros", "I212", "data[0]", lambda: _alone(trits(shares=(4, 1, 4))))
 add("nan-in-floats", "G413", "data[0]", _nan_in_floats, sound=plain)
+
+
+# --- scale -----------------------------------------------------------------------------------------------------------
+# Breaks the scales of I2_S tensors, and puts other bytes into their tails.
+
+_NAN, _INFINITY = float("nan"), float("inf")
+
+
+def _scaled(scale: float) -> bytes:
+    return model(matrix(trits(), tail=scaled(scale)))
+
+
+def _several(*scales: float) -> bytes:
+    """Tensors with these scales."""
+    return model(*(
+        matrix(trits(4096, seed), b"tensor.%d.weight" % seed, tail=scaled(scale)) for seed, scale in enumerate(scales)
+    ))  # fmt: skip
+
+
+def _attention(*scales: float) -> bytes:
+    """A layer of an architecture that is not declared."""
+    names = (b"attn_q", b"attn_k", b"attn_v")
+    return model(*(
+        matrix(trits(1024, seed), b"blk.0.%s.weight" % name, tail=scaled(scale))
+        for seed, (name, scale) in enumerate(zip(names, scales, strict=True))
+    ))  # fmt: skip
+
+
+def _header_in_front() -> bytes:
+    payload = struct.pack("<e", 0.03125) + bytes(30) + trits(SIZE - 32)
+    return model(matrix(payload, tail=bytes(32)))
+
+
+def _float_in_front(rest: bytes = bytes(28)) -> bytes:
+    """A float32 and, with `rest`, zeros where the codes should begin; the codes end where the scale should be."""
+    shifted = struct.pack("<f", 0.03125) + rest + trits(SIZE, 6)  # the last bytes are not a usual scale
+    return model(matrix(shifted[:SIZE], tail=shifted[SIZE:].ljust(32, b"\0")))
+
+
+def _by_rows(form: str) -> bytes:
+    """Rows of 512 weights with a scale in front of each, and nothing after them."""
+    codes, scale = trits(), struct.pack(form, 0.03125)
+    rows = b"".join(scale + codes[at : at + 128] for at in range(0, SIZE, 128))
+    return model(TernaryTensor(b"first.weight", (512, 64), rows, b""))
+
+
+def _left_behind() -> bytes:
+    """A large tensor, then a small one whose tail has bytes of the large one, as if both were written with one buffer."""
+    large = trits(2 * SIZE, 4)
+    rest = large[SIZE + 4 : SIZE + 32]
+    return model(matrix(large, b"one.weight"), matrix(trits(SIZE, 5), b"other.weight", tail=scaled(0.6, rest)))
+
+
+_USUAL = partial(_several, 0.021, 0.025, 0.024, 0.022, 0.026)
+add_scaled = partial(add_case, sound=partial(_scaled, 0.5))
+
+add_scaled("scale-nan", "I302", "data[0].tail.scale", partial(_scaled, _NAN))
+add_scaled("scale-infinite", "I303", "data[0].tail.scale", partial(_scaled, _INFINITY))
+add_scaled("scale-minus-infinite", "I303", "data[0].tail.scale", partial(_scaled, -_INFINITY))
+add_scaled("scale-zero", "I304", "data[0].tail.scale", partial(_scaled, 0.0))
+add_scaled("scale-negative", "I305", "data[0].tail.scale", partial(_scaled, -0.5))
+add_scaled("scale-subnormal", "I306", "data[0].tail.scale", partial(_scaled, 1e-41))
+add_scaled("scale-tiny", "I306", "data[0].tail.scale", partial(_scaled, 1e-13))
+add_scaled("scale-large", "I307", "data[0].tail.scale", partial(_scaled, 3000.0))
+add_scaled("scale-small", "I307", "data[0].tail.scale", partial(_scaled, 2.0**-15))
+add_scaled(
+    "scale-inverted",
+    "I308",
+    "data[2].tail.scale",
+    partial(_several, 0.021, 0.025, 1 / 0.024, 0.022, 0.026),
+    sound=_USUAL,
+)
+add_scaled("scale-eight-times", "I309", "data[0].tail.unused", lambda: (
+    model(matrix(trits(), tail=struct.pack("<f", 0.5) * 8))))  # fmt: skip
+add_scaled("tail-with-old-memory", "I310", "data[0].tail.unused", lambda: (
+    model(matrix(trits(), tail=scaled(0.5, bytes(range(1, 29)))))))  # fmt: skip
+add_scaled("tail-of-another-tensor", "I311", "data[1].tail.unused", _left_behind, sound=partial(pair, 4, 0.6))
+add_scaled("scale-in-front", "I312", "data[0]", _header_in_front)
+add_scaled("float-in-front-with-zeros", "I312", "data[0]", _float_in_front, also=("I310",))
+add_scaled("float-in-front", "I312", "data[0]", partial(_float_in_front, b""))
+add_scaled("float-in-every-row", "I112", "data[0]", partial(_by_rows, "<f"))
+add_scaled("half-in-every-row", "I112", "data[0]", partial(_by_rows, "<e"))
+add_scaled("scales-identical", "I313", "data[0].tail.scale", partial(_several, 1.0, 1.0, 1.0, 1.0), sound=_USUAL)
+add_scaled("scales-far-apart", "I314", "data[1].tail.scale", partial(_attention, 0.02, 4.1, 0.03),
+    also=("M001",), sound=partial(_attention, 0.02, 0.041, 0.03))  # fmt: skip
+add_scaled("zeros-with-a-scale", "I315", "data[0].tail.scale", partial(
+    model, TernaryTensor(b"first.weight", (512, 4), b"\x55" * 512, scaled(5e-3))), also=("I205",))  # fmt: skip
+add_scaled(
+    "same-codes-other-scale", "I316", "data[1].tail.scale", partial(pair, scale=0.7), sound=partial(pair, 4, 0.7)
+)
+
+
+# --- layout ----------------------------------------------------------------------------------------------------------
+# Packs weights in a wrong layout; the weights have a structure that shows the layout.
+
+#: Kinds of channels: channels of one kind have similar rows and columns.
+_KINDS: Final = 16
+
+
+@cache
+def _layers(more: int = 0) -> dict[str, NDArray[np.int8]]:
+    """The trits of one layer of 128 channels that have kinds, by layer and role; deterministic.
+
+    :param more: further layers that have only queries
+    """
+    import numpy as np
+
+    random = np.random.default_rng(1)
+
+    def trits(rows: NDArray[np.float64] | int, cols: NDArray[np.float64]) -> NDArray[np.int8]:
+        many = rows if isinstance(rows, int) else len(rows)
+        latent = random.standard_normal((many, len(cols))) * 4 + random.standard_normal((many, _KINDS)) @ cols.T
+        if not isinstance(rows, int):
+            latent += rows @ random.standard_normal((_KINDS, len(cols)))
+        found: NDArray[np.int8] = np.clip(np.round(latent / np.abs(latent).mean()), -1, 1).astype(np.int8)
+        return found
+
+    channels, hidden = random.standard_normal((128, _KINDS)), random.standard_normal((256, _KINDS))
+    found = {
+        "0.attn_output": trits(channels, random.standard_normal((128, _KINDS))),
+        "0.attn_q": trits(128, channels),
+        "0.ffn_down": trits(channels, hidden),
+        "0.ffn_gate": trits(hidden, channels),
+        "0.ffn_up": trits(hidden, channels),
+    }
+    return found | {f"{layer}.attn_q": trits(128, channels) for layer in range(1, more + 1)}
+
+
+def _written(layers: dict[str, NDArray[np.int8]], layout: str = "canonical", roles: tuple[str, ...] = ()) -> bytes:
+    """The matrices of some roles in another layout, the others canonical."""
+    from i2s_spec.codec.native import pack
+
+    return model(
+        *(
+            matrix(
+                pack(trits, 0.5, dialect=layout if name.partition(".")[2] in roles else "canonical")[:-32],
+                f"blk.{name}.weight".encode(),
+                trits.shape[1],
+                scaled(0.5 + 0.125 * number),
+            )
+            for number, (name, trits) in enumerate(layers.items())
+        )
+    )
+
+
+def _packed(layout: str, roles: tuple[str, ...]) -> bytes:
+    """One layer with the matrices of some roles in another layout."""
+    return _written(_layers(), layout, roles)
+
+
+def _one_transposed() -> bytes:
+    """Four layers; in one of them, the queries are written column by column."""
+    import numpy as np
+
+    layers = _layers(3)
+    return _written(layers | {"2.attn_q": np.ascontiguousarray(layers["2.attn_q"].T)})
+
+
+_ALL: Final = ("attn_output", "attn_q", "ffn_down", "ffn_gate", "ffn_up")
+
+add_packed = partial(add_case, sound=partial(_packed, "canonical", ()))
+
+add_packed("layer-as-interleave-64", "I213", "data[1]", partial(_packed, "interleave-64", _ALL), ("M001",))
+add_packed("layer-as-sequential-msb", "I213", "data[1]", partial(_packed, "sequential-msb", _ALL), ("M001",))
+add_packed("layer-as-zero-first", "I216", "data[0]", partial(_packed, "interleave-128/zero-first", _ALL), ("M001",))
+add_packed("one-matrix-as-interleave-64", "I214", "data[1]", partial(_packed, "interleave-64", ("attn_q",)), ("M001",))
+add_packed("one-matrix-transposed", "I217", "data[6]", _one_transposed, ("M001",), sound=lambda: _written(_layers(3)))
+
+
+def _rows_for_neighbors() -> bytes:
+    """A model of an architecture that rotates halves, with similar density in neighboring rows of queries and keys."""
+    import numpy as np
+
+    from i2s_spec.codec.native import pack
+    from i2s_spec.testing.sample import Model
+
+    random = np.random.default_rng(2)
+    model = Model("bitnet-b1.58", layers=2)
+    for tensor in model.tensors:
+        if tensor.name.endswith((b"attn_q.weight", b"attn_k.weight")):
+            cols, rows = tensor.ne
+            shares = np.repeat(random.uniform(0.3, 0.8, rows // 2), 2)[:, None]
+            trits = random.choice(np.array([-1, 1], np.int8), size=(rows, cols)) * (
+                random.random((rows, cols)) < shares
+            )
+            tensor.data = pack(trits.astype(np.int8), 0.75)[:-32] + tensor.data[-32:]
+    return model.built()
+
+
+add_packed("rows-for-neighbors", "I215", "data[8]", _rows_for_neighbors, sound=sound_model("bitnet-b1.58", 2))
+
+
+# --- block groups ----------------------------------------------------------------------------------------------------
+# Breaks the payloads of types with a scale for each group: reserved codes, foreign digits, odd scales.
+
+_BLOCK, _SCALE = "data[0].block", "data[0].scale"
+
+#: Type numbers that occur only in rotated models; the keys that declare the rotation are missing here.
+_UNROTATED = ("M042",)
+
+#: Rows and columns of the only tensor.
+_ROWS, _COLS = 64, 512
+
+
+def _file(kind: str, change: Callable[[bytearray], object]) -> bytes:
+    """A sound file with one tensor of a type, after a change of its bytes."""
+    draft, layout = Draft(), block_layout(kind)
+    file, data = draft.records(), bytearray(block_bytes(b"first.weight", (_COLS, _ROWS), kind))
+    change(data)
+    file.tensor_infos = [tensor_info(b"first.weight", (_COLS, _ROWS), layout.type.number, 0)]
+    file.data = bytes(data).ljust(padded(len(data), 32), b"\0")
+    return draft.built(file)
+
+
+def _put(at: int, value: bytes) -> Callable[[bytearray], None]:
+    def change(data: bytearray) -> None:
+        data[at : at + len(value)] = value
+
+    return change
+
+
+def _scale(kind: str, value: bytes, group: int = 17) -> Callable[[bytearray], None]:
+    """Other bytes of one scale."""
+    layout = block_layout(kind)
+    each = layout.nbytes if layout.scale.per == "block" else layout.type.nbytes((_COLS, 1))
+    return _put(group * each + layout.scale.offset, value)
+
+
+def _add(name: str, code: str, kind: str, change: Callable[[bytearray], object], place: str = _BLOCK) -> None:
+    """A case of one type, whose sound file is the same without the change."""
+    also = _UNROTATED if kind.startswith("P") else ()
+    add_case(name, code, place, partial(_file, kind, change), also, sound=partial(_file, kind, len))
+
+
+def _half(value: float) -> bytes:
+    return struct.pack("<e", value)
+
+
+_add("tq2_reserved_code", "B101", "TQ2_0", _put(1000, b"\xff"))
+_add("iq2_reserved_code", "B101", "IQ2_BN", _put(1000, b"\xc0"))
+_add("q2_plus_two", "B102", "Q2_0", _put(1000, b"\xc0"))
+_add("pq2_plus_two", "B102", "PQ2_0", _put(1000, b"\xc0"))
+_add("tq1_foreign_byte", "B103", "TQ1_0", _put(54 * 20, b"\x01"))
+_add("ptq1_foreign_byte", "B103", "PTQ1_0", _put(28 * 40 + 3, b"\xed"))
+_add("ptq1_fifth_of_four", "B103", "PTQ1_0", _put(28 * 40 + 24, b"\x02"))
+_add("iq1_foreign_byte", "B103", "IQ1_BN", _put(2 + 13 + 12, b"\xf0"))
+_add("tq1_scale_infinite", "B201", "TQ1_0", _scale("TQ1_0", b"\0\x7c"))
+_add("q2_scale_nan", "B201", "Q2_0", _scale("Q2_0", b"\x01\x7e"))
+_add("iq2_scale_nan", "B201", "IQ2_BN", _scale("IQ2_BN", b"\0\0\xc0\x7f"), _SCALE)
+_add("q2_scale_negative", "B202", "Q2_0", _scale("Q2_0", _half(-0.02)))
+_add("tq1_scale_zero", "B203", "TQ1_0", _scale("TQ1_0", b"\0\0"))
+_add("tq1_scale_far", "B204", "TQ1_0", _scale("TQ1_0", _half(1310.7)))
+_add(
+    "ptq1_scales_spread",
+    "B204",
+    "PTQ1_0",
+    lambda data: [_put(28 * i + 26, _half(2.0 ** (i % 28 - 13)))(data) for i in range(256)],
+)

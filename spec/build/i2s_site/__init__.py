@@ -1,7 +1,7 @@
 """What makes the site of `spec/`; a checkout only. `spec/build/hook.py` is what mkdocs calls.
 
     hook ──► generated ──► requirements, runtimes, annexes, layouts, notebook     pages and tables in Markdown
-      │          └───────► i2s_spec.cli.specification.rule_pages                  the pages of the rules
+      │          └───────► i2s_spec.cli.rule_pages                  the pages of the rules
       └────► fences ─────► figures, drawings, flows, benchmarks, layouts          pictures, SVG
                  └───────► examples, api_reference                                what runs, what docstrings say
 

@@ -1,6 +1,6 @@
 """Pages that repeat whole declarations or records: who decodes what, the registry of type numbers, the test vectors.
 
-decoders_page   from the table of runs on the test vectors (`linter.runtimes.run_records.decoders`), of results and of nothing
+decoders_page   from the table of runs on the test vectors (`linter.runtimes.records.decoders`), of results and of nothing
                 else: what was not asked is empty
 registry_page   every meaning that a program gave to a number from 30 on, and how each type packs a block
 vectors_page    how to get the vectors, what there is, and the text that comes with them
@@ -14,14 +14,13 @@ from typing import Final
 
 from i2s_site.figures import SCALE
 from i2s_site.runtimes import table
+from i2s_spec.conformance.mistakes import FLAGS
 from i2s_spec.conformance.vectors import suite
-from i2s_spec.conformance.vectors.bug_flags import FLAGS
+from i2s_spec.conformance.vectors.all_vectors import HERE
 from i2s_spec.conformance.vectors.vector import OPS, VERDICTS
-from i2s_spec.conformance.vectors.write_suite import HERE
-from i2s_spec.linter.runtimes.run_records import DecoderRun, decoders
-from i2s_spec.schema.block_layout import GROUP_LAYOUTS, BlockLayout
-from i2s_spec.schema.registry.meaning import OWN_KEYS, Meaning
-from i2s_spec.schema.registry.meanings import all_file_meanings, all_tensor_meanings, telling
+from i2s_spec.linter.runtimes.records import DecoderRun, decoders
+from i2s_spec.schema.blocks import GROUP_LAYOUTS, BlockLayout
+from i2s_spec.schema.type_registry import OWN_KEYS, Meaning, all_file_meanings, all_tensor_meanings, telling
 from i2s_spec.schema.types import TAIL_BYTES
 
 #: Columns of tensors: head, and the features of a vector that belong there.
@@ -149,7 +148,7 @@ A number alone may be ambiguous. These facts determine the type of a tensor, in 
 4. the program that wrote the file, and when. `general.file_type` alone is not evidence: its numbers collide as well.
 
 ```i2s-example
-from i2s_spec.schema.registry.meanings import fitting
+from i2s_spec.schema.type_registry import fitting
 
 for room in (18 * 1280, 34 * 640):
     print([(each.name, each.program) for each in fitting(42, (128, 640), room)])

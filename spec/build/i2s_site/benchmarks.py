@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from i2s_site.checkout import root
-from i2s_spec.draw.dot_plot import Dot, Measured, dot_plot
-from i2s_spec.draw.plot import ticks
+from i2s_spec.draw.chart import Dot, Measured, dot_plot, ticks
 from i2s_spec.draw.svg import drawing, element, number, text, title
 from i2s_spec.errors import counted
 

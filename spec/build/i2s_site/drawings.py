@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 from i2s_site import figures, flows
 from i2s_site.flows import two_b_4t
 from i2s_spec.draw.svg import drawing, element, number, rect, text, title
-from i2s_spec.exports.description import fixed_offsets
+from i2s_spec.exports.json_form import fixed_offsets
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import source_of
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES, placed
-from i2s_spec.schema.architectures.inventory import PROJECTIONS, TensorSpec
-from i2s_spec.schema.gguf import container, header, tensor_info
+from i2s_spec.schema.architectures import ARCHITECTURES, placed
+from i2s_spec.schema.container import container, header, tensor_info
+from i2s_spec.schema.inventory import PROJECTIONS, TensorSpec
 from i2s_spec.schema.types import TAIL_BYTES
 from i2s_spec.testing.sample import Draft
 

@@ -41,9 +41,9 @@ from i2s_site.drawings import drawn
 from i2s_site.examples import Drift
 from i2s_site.requirements import requirements
 from i2s_spec._version import __version__
-from i2s_spec.draw.made_by import made_at
+from i2s_spec.draw.text import made_at
 from i2s_spec.errors import quote
-from i2s_spec.exports.description import fixed_offsets
+from i2s_spec.exports.json_form import fixed_offsets
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS, Layout
 
@@ -132,7 +132,7 @@ def _block(body: str) -> str:
 
 
 def _hexdump(body: str) -> str:
-    from i2s_spec.draw.hexdump import hexdump
+    from i2s_spec.draw.text import hexdump
 
     found = re.fullmatch(r"(\S+) (0x[0-9a-f]+)\.\.(0x[0-9a-f]+)", body.strip())
     if found is None:

@@ -15,12 +15,12 @@ from typing import Final
 
 import numpy as np
 
-from i2s_spec.codec.blocks import block_reference
-from i2s_spec.codec.quantization.quantize import quantize
+from i2s_spec.codec import blocks
+from i2s_spec.codec.quantize import quantize
 from i2s_spec.codec.reference import unpack
 from i2s_spec.draw.svg import drawing, element, number, rect, text
-from i2s_spec.exports.description import Shape, fixed_offsets, records
-from i2s_spec.schema.block_layout import DIGITS_PER_BYTE, BlockLayout, block_layout
+from i2s_spec.exports.json_form import Shape, fixed_offsets, records
+from i2s_spec.schema.blocks import DIGITS_PER_BYTE, BlockLayout, block_layout
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, LAYOUTS, CodeMap, Layout
 from i2s_spec.schema.field import RecordStruct
 from i2s_spec.schema.i2s import BITS, SHIFTS, codes_of, elements_of
@@ -188,7 +188,7 @@ def example(layout: BlockLayout) -> tuple[list[int], bytes]:
     """The weights that are drawn, and the bytes of a row of one block that holds them."""
     weights = [(k * k // 7 + k) % 3 - 1 for k in range(layout.block)]
     values = np.array([weights], dtype=np.int8)
-    return weights, block_reference.pack(values, SCALE, layout.name)
+    return weights, blocks.pack(values, SCALE, layout.name)
 
 
 def places(layout: BlockLayout) -> dict[int, str]:

@@ -12,15 +12,14 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from i2s_site.requirements import CLASSES, requirements
-from i2s_spec.convert.synthetic.recipes import SHAPES
-from i2s_spec.draw.plot import THINNEST
+from i2s_spec.convert.random_weights import SHAPES
+from i2s_spec.draw.chart import THINNEST
 from i2s_spec.draw.svg import drawing, element, number, rect, text
 from i2s_spec.linter.explain import find
-from i2s_spec.model.graph.architectures import GRAPHS, GraphSettings
-from i2s_spec.model.graph.graph import Builder, Graph, Node
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
-from i2s_spec.schema.architectures.sizes import Hyperparameters
-from i2s_spec.schema.registry.advisories import ADVISORIES
+from i2s_spec.model.architectures import GRAPHS, GraphSettings
+from i2s_spec.model.graph import Builder, Graph, Node
+from i2s_spec.schema.architectures import ARCHITECTURES, Hyperparameters
+from i2s_spec.schema.type_registry import ADVISORIES
 
 #: Size of a box, and the room between boxes: across and down.
 WIDE: Final = 150.0

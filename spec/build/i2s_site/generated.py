@@ -14,8 +14,8 @@ from typing import Final
 from i2s_site import annexes, layouts, notebook, requirements, runtimes
 from i2s_site.checkout import chapters
 from i2s_site.examples import Drift
-from i2s_spec.cli.specification import rule_pages
-from i2s_spec.draw import palette
+from i2s_spec.cli import rule_pages
+from i2s_spec.draw import svg
 from i2s_spec.exports import javascript
 
 #: Files below `spec/`, and what makes them.
@@ -31,7 +31,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "annexes/registry.md": annexes.registry_page,
     "tutorials/notebook.md": notebook.page,
     "tutorials/notebook.ipynb": notebook.as_ipynb,
-    "assets/palette.css": palette.site_style,
+    "assets/palette.css": svg.site_style,
     "assets/layouts.js": javascript.text,
 }
 

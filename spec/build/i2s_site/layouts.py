@@ -13,18 +13,18 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_site.runtimes import table
-from i2s_spec.convert.trained.model import write_trained
-from i2s_spec.draw.heat_map import HeatCell, heat_map
+from i2s_spec.convert.trained import write_trained
+from i2s_spec.draw.chart import HeatCell, heat_map
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.inspect.evidence.balance import likely_code_map, sigma
+from i2s_spec.layout_inference.counts import likely_code_map, sigma
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.report.html.details import gather
-from i2s_spec.linter.report.html.weights import layer_plots, rank_plots
+from i2s_spec.linter.report.html import gather
+from i2s_spec.linter.report.html_pictures import layer_plots, rank_plots
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS
 
 if TYPE_CHECKING:
-    from i2s_spec.inspect.evidence.layout_evidence import LayoutEvidence
+    from i2s_spec.layout_inference.evidence import LayoutEvidence
 
 
 #: The layouts that files have.
@@ -73,8 +73,8 @@ def _trained(architecture: str) -> Callable[[str], bytes]:
 
 def _random(layout: str) -> bytes:
     """A model of the widths of `stories`, with half of its layers, as `i2s new` writes it."""
-    from i2s_spec.convert.synthetic.new import new
-    from i2s_spec.convert.tensors.convert_file import convert_file
+    from i2s_spec.convert.convert_file import convert_file
+    from i2s_spec.convert.new import new
 
     made, out = io.BytesIO(), io.BytesIO()
     new(made, "bitnet-b1.58", layers=2, embd=256, ff=384, heads=4, heads_kv=2)
@@ -96,7 +96,7 @@ def evidence(name: str, layout: str) -> LayoutEvidence:
 
     :raises KeyError: for a model that is not in `MODELS`
     """
-    from i2s_spec.inspect.evidence.layout_evidence import layout_evidence
+    from i2s_spec.layout_inference.evidence import layout_evidence
 
     with open_file(BufferSource(MODELS[name][1](layout))) as file:
         found = layout_evidence(file, CODE_MAPS["offset-1"])
@@ -129,7 +129,7 @@ def code_maps(name: str) -> tuple[Balanced, ...]:
 
 
 def _balanced(packed: str, data: bytes) -> Balanced:
-    from i2s_spec.inspect.survey.reader import survey
+    from i2s_spec.inspect.survey_reader import survey
 
     with open_file(BufferSource(data)) as file:
         seen = survey(file)

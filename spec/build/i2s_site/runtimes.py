@@ -9,14 +9,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from i2s_spec.cli.specification.rule_pages import slug
-from i2s_spec.linter.runtimes.run_records import RunRecord, records
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.cli.rule_pages import slug
+from i2s_spec.linter.runtimes.records import RunRecord, records
+from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS
-from i2s_spec.schema.programs.producers import CONVERTERS, QUANTIZERS
-from i2s_spec.schema.programs.releases import RELEASES
-from i2s_spec.schema.programs.runtimes import RUNTIMES, Fact, Runtime
-from i2s_spec.schema.registry.advisories import ADVISORIES
+from i2s_spec.schema.releases import CONVERTERS, QUANTIZERS, RELEASES
+from i2s_spec.schema.runtimes import RUNTIMES, Fact, Runtime
+from i2s_spec.schema.type_registry import ADVISORIES
 
 #: What becomes of an I2_S tensor, in words.
 _I2S: Final = {
@@ -26,7 +25,7 @@ _I2S: Final = {
     "lists": "shows the number",
 }
 
-#: Sources of facts that can be followed, as `linter.runtimes.citation` takes them apart.
+#: Sources of facts that can be followed, as `linter.runtimes.records` takes them apart.
 _THREAD: Final = re.compile(r"\b([\w.-]+/[\w.-]+)#(\d+)\b")
 _DISCUSSION: Final = re.compile(r"\b([\w.-]+/[\w.-]+) discussion (\d+)\b")
 _LINE: Final = re.compile(

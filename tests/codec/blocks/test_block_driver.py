@@ -16,10 +16,10 @@ import pytest
 from c_compiler import WARNINGS
 from windows import compiled_for_windows
 
-from i2s_spec.codec.blocks import block_reference
-from i2s_spec.codec.blocks.block_native import KINDS
-from i2s_spec.codec.blocks.block_shape import blocks_of, read_scales, stored_scales
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.codec import blocks as block_reference
+from i2s_spec.codec.blocks import blocks_of, read_scales, stored_scales
+from i2s_spec.codec.blocks_native import KINDS
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "driver" / "block_driver.c"

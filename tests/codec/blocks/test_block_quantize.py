@@ -12,10 +12,10 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.codec.blocks import block_native
-from i2s_spec.codec.blocks.block_quantize import quantize
-from i2s_spec.codec.blocks.block_shape import blocks_of
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.codec import blocks_native
+from i2s_spec.codec.blocks import blocks_of
+from i2s_spec.codec.blocks_native import quantize
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 from i2s_spec.schema.types import BY_NAME
 
 MISSING = ggml_library.missing()
@@ -54,7 +54,7 @@ def test_bytes_are_those_of_the_library(name: str, seed: int, rows: int, blocks:
     number = BY_NAME[name].number
     data = quantize(weights, name)
     assert data == ggml_library.quantize(weights, number)
-    ours = block_native.dequantize(data, weights.shape, name)
+    ours = blocks_native.dequantize(data, weights.shape, name)
     assert ours.tobytes() == ggml_library.dequantize(data, number, weights.size).tobytes()
 
 
@@ -65,7 +65,7 @@ def test_bytes_are_those_of_the_library(name: str, seed: int, rows: int, blocks:
 def test_any_bytes_are_dequantized_as_by_the_library(name: str, seed: int) -> None:
     shape = 3, 3 * BLOCK_LAYOUTS[name].block
     data = np.random.default_rng(seed).bytes(blocks_of(shape, name).nbytes)
-    ours = block_native.dequantize(data, shape, name, unused_code="plus-two").reshape(-1)
+    ours = blocks_native.dequantize(data, shape, name, unused_code="plus-two").reshape(-1)
     theirs = ggml_library.dequantize(data, BY_NAME[name].number, ours.size)
     number = ~np.isnan(theirs)
     assert np.array_equal(np.isnan(ours), ~number)
@@ -80,7 +80,7 @@ def c_round(value: float) -> int:
 @pytest.mark.parametrize("name", [name for name, layout in BLOCK_LAYOUTS.items() if layout.scale.per == "block"])
 def test_the_rule_as_it_is_written(name: str) -> None:
     weights = floats(3, name, 4, 2)
-    values, scales = block_native.unpack(quantize(weights, name), weights.shape, name)
+    values, scales = blocks_native.unpack(quantize(weights, name), weights.shape, name)
     for group, (block, scale) in enumerate(zip(weights.reshape(scales.size, -1), scales, strict=True)):
         largest = np.abs(block).max()
         assert scale == np.float32(np.float16(largest))
@@ -92,14 +92,14 @@ def test_groups_of_128_by_the_same_rule_as_groups_of_64() -> None:
     """The types that only PrismML's fork has follow ggml's rule with another group size."""
     weights = floats(5, "PQ2_0", 3, 2)
     assert quantize(weights, "PQ2_0") == quantize(weights, "Q2_0_G128")
-    values, _ = block_native.unpack(quantize(weights, "PTQ1_0"), weights.shape, "PTQ1_0")
-    assert np.array_equal(values, block_native.unpack(quantize(weights, "PQ2_0"), weights.shape, "PQ2_0")[0])
+    values, _ = blocks_native.unpack(quantize(weights, "PTQ1_0"), weights.shape, "PTQ1_0")
+    assert np.array_equal(values, blocks_native.unpack(quantize(weights, "PQ2_0"), weights.shape, "PQ2_0")[0])
 
 
 @pytest.mark.parametrize("name", ["IQ1_BN", "IQ2_BN"])
 def test_rows_have_one_scale_and_half_of_it_is_the_threshold(name: str) -> None:
     weights = np.array([[2.0, -1.0, 0.999, -0.999] * 16, [0.0] * 64], dtype=np.float32)
-    values, scales = block_native.unpack(quantize(weights, name), weights.shape, name)
+    values, scales = blocks_native.unpack(quantize(weights, name), weights.shape, name)
     assert scales.tolist() == [2, 0]
     assert values[0, :4].tolist() == [1, -1, 0, 0]
     assert values[1].tolist() == [1] * 64  # no absolute value is below half of the scale 0
@@ -107,7 +107,7 @@ def test_rows_have_one_scale_and_half_of_it_is_the_threshold(name: str) -> None:
 
 def test_halves_are_rounded_away_from_0() -> None:
     weights = np.array([[1.0, 0.5, -0.5, 0.49999997] * 16], dtype=np.float32)
-    values, _ = block_native.unpack(quantize(weights, "Q2_0"), weights.shape, "Q2_0")
+    values, _ = blocks_native.unpack(quantize(weights, "Q2_0"), weights.shape, "Q2_0")
     assert values[0, :4].tolist() == [1, 1, -1, 0]
 
 
@@ -123,7 +123,7 @@ def test_weights_without_a_result_are_refused(name: str) -> None:
         with pytest.raises(ValueError, match="magnitudes go up to 65536, which is beyond float16"):
             quantize(weights, name)
     else:
-        assert block_native.read_scales(quantize(weights, name), weights.shape, name).tolist() == [65536]
+        assert blocks_native.read_scales(quantize(weights, name), weights.shape, name).tolist() == [65536]
 
 
 def test_bfloat16_and_halves_are_widened_first() -> None:
@@ -137,6 +137,6 @@ def test_bfloat16_and_halves_are_widened_first() -> None:
 
 def test_magnitudes_without_a_reciprocal() -> None:
     weights = np.full((1, 64), 1e-40, dtype=np.float32)
-    values, scales = block_native.unpack(quantize(weights, "Q2_0"), weights.shape, "Q2_0")
+    values, scales = blocks_native.unpack(quantize(weights, "Q2_0"), weights.shape, "Q2_0")
     assert scales.tolist() == [0]
     assert not values.any()

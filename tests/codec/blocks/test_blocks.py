@@ -12,23 +12,23 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.codec.blocks import _blocks, block_native, block_reference
-from i2s_spec.codec.blocks.block_shape import blocks_of, read_scales
+from i2s_spec.codec import _blocks, blocks_native
+from i2s_spec.codec import blocks as block_reference
+from i2s_spec.codec.blocks import blocks_of, read_scales
 from i2s_spec.codec.isa import VARIABLE
-from i2s_spec.codec.recode import Scan
-from i2s_spec.codec.reference import UnusedCodeError
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, BlockLayout
+from i2s_spec.codec.reference import Scan, UnusedCodeError
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS, BlockLayout
 
 NAMES = list(BLOCK_LAYOUTS)
 BITS = [name for name, layout in BLOCK_LAYOUTS.items() if layout.coding == "bits"]
-SETS = [each.name for each in block_native.kernel_sets() if each.available]
+SETS = [each.name for each in blocks_native.kernel_sets() if each.available]
 
 shapes = st.tuples(st.integers(1, 5), st.integers(1, 40))
 
 
 @pytest.fixture(scope="module", params=["block_reference", "block_native"])
 def codec(request: pytest.FixtureRequest) -> Any:
-    return import_module(f"i2s_spec.codec.blocks.{request.param}")
+    return import_module(f"i2s_spec.codec.{request.param}")
 
 
 @pytest.fixture(params=SETS)
@@ -83,22 +83,22 @@ def test_the_formulas_say_where_each_code_is(name: str, codec: Any) -> None:
 def test_both_decode_any_bytes_alike(name: str, seed: int, shape: tuple[int, int], big: bool, threads: int) -> None:
     data, (rows, cols) = noise(seed, name, *shape)
     order: Any = "big" if big else "little"
-    ours, scales = block_native.unpack(
+    ours, scales = blocks_native.unpack(
         data, (rows, cols), name, byte_order=order, unused_code="plus-two", threads=threads
     )
     theirs, their_scales = block_reference.unpack(data, (rows, cols), name, byte_order=order, unused_code="plus-two")
     assert same(ours, theirs)
     assert same(scales, their_scales)
     assert same(scales, read_scales(data, (rows, cols), name, order))
-    assert same(scales, block_native.read_scales(data, (rows, cols), name, order))
+    assert same(scales, blocks_native.read_scales(data, (rows, cols), name, order))
     assert same(
-        block_native.dequantize(data, (rows, cols), name, byte_order=order, unused_code="plus-two", threads=threads),
+        blocks_native.dequantize(data, (rows, cols), name, byte_order=order, unused_code="plus-two", threads=threads),
         block_reference.dequantize(data, (rows, cols), name, byte_order=order, unused_code="plus-two"),
     )
-    assert block_native.histogram(data, (rows, cols), name, threads=threads) == block_reference.histogram(
+    assert blocks_native.histogram(data, (rows, cols), name, threads=threads) == block_reference.histogram(
         data, (rows, cols), name
     )
-    assert block_native.scan(data, (rows, cols), name) == block_reference.scan(data, (rows, cols), name)
+    assert blocks_native.scan(data, (rows, cols), name) == block_reference.scan(data, (rows, cols), name)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -107,32 +107,32 @@ def test_both_decode_any_bytes_alike(name: str, seed: int, shape: tuple[int, int
 def test_there_and_back(name: str, seed: int, shape: tuple[int, int], big: bool, threads: int) -> None:
     values, scales = weights(seed, name, *shape)
     order: Any = "big" if big else "little"
-    data = block_native.pack(values, scales, name, byte_order=order, threads=threads)
+    data = blocks_native.pack(values, scales, name, byte_order=order, threads=threads)
     assert data == block_reference.pack(values, scales, name, byte_order=order)
     assert len(data) == BLOCK_LAYOUTS[name].type.nbytes(values.shape[::-1])
-    back, kept = block_native.unpack(data, values.shape, name, byte_order=order)
+    back, kept = blocks_native.unpack(data, values.shape, name, byte_order=order)
     assert same(back, values)
     assert same(kept, scales.astype(np.float32))
-    assert block_native.pack(back, kept, name, byte_order=order) == data
+    assert blocks_native.pack(back, kept, name, byte_order=order) == data
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_kernel_set_is_the_definition(name: str, kernels: str) -> None:
     """Over several tiles, with a remainder after the last one."""
     data, shape = noise(5, name, 2, 4 * (2048 // BLOCK_LAYOUTS[name].block) + 3)
-    ours, _ = block_native.unpack(data, shape, name, unused_code="plus-two")
+    ours, _ = blocks_native.unpack(data, shape, name, unused_code="plus-two")
     theirs, _ = block_reference.unpack(data, shape, name, unused_code="plus-two")
     assert same(ours, theirs)
-    floats = block_native.dequantize(data, shape, name, unused_code="plus-two")
+    floats = blocks_native.dequantize(data, shape, name, unused_code="plus-two")
     assert same(floats, block_reference.dequantize(data, shape, name, unused_code="plus-two"))
-    assert block_native.histogram(data, shape, name) == block_reference.histogram(data, shape, name)
+    assert blocks_native.histogram(data, shape, name) == block_reference.histogram(data, shape, name)
     values, scales = weights(6, name, *(shape[0], shape[1] // BLOCK_LAYOUTS[name].block))
-    assert block_native.pack(values, scales, name) == block_reference.pack(values, scales, name)
+    assert blocks_native.pack(values, scales, name) == block_reference.pack(values, scales, name)
     for wrong in (-2, 3, 127, -128):
         broken = values.copy()
         broken[1, -1] = wrong
         with pytest.raises(ValueError, match=f"{wrong} is at element {values.size - 1:,}"):
-            block_native.pack(broken, scales, name)
+            blocks_native.pack(broken, scales, name)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -142,17 +142,17 @@ def test_results_past_the_cache_are_the_same(name: str, kernels: str, monkeypatc
 
     def results() -> list[bytes]:
         return [
-            block_native.unpack(data, shape, name, unused_code="plus-two")[0].tobytes(),
-            block_native.dequantize(data, shape, name, unused_code="plus-two").tobytes(),
-            block_native.pack(values, scales, name),
+            blocks_native.unpack(data, shape, name, unused_code="plus-two")[0].tobytes(),
+            blocks_native.dequantize(data, shape, name, unused_code="plus-two").tobytes(),
+            blocks_native.pack(values, scales, name),
         ]
 
     near = results()
-    monkeypatch.setattr(block_native, "STREAM_FROM", 0)
+    monkeypatch.setattr(blocks_native, "STREAM_FROM", 0)
     assert results() == near
     # Unaligned results, for which streaming stores are impossible.
     out = np.empty(values.size + 1, dtype=np.int8)[1:].reshape(values.shape)
-    assert block_native.unpack(data, shape, name, unused_code="plus-two", out=out)[0].tobytes() == near[0]
+    assert blocks_native.unpack(data, shape, name, unused_code="plus-two", out=out)[0].tobytes() == near[0]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -160,14 +160,14 @@ def test_packing_writes_exactly_its_bytes_wherever_they_begin(
     name: str, kernels: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whole cache lines are stored past the cache; bytes before the first and after the last line stay unchanged."""
-    monkeypatch.setattr(block_native, "STREAM_FROM", 0)
+    monkeypatch.setattr(blocks_native, "STREAM_FROM", 0)
     for rows, blocks in ((1, 1), (3, 5), (2, 67)):
         values, scales = weights(11, name, rows, blocks)
         wanted = block_reference.pack(values, scales, name)
         for skip in (0, 1, 16, 48, 63):
             room = np.full(len(wanted) + 192, 0xA5, dtype=np.uint8)
             start = -room.ctypes.data % 64 + skip
-            block_native.pack(values, scales, name, out=memoryview(room)[start : start + len(wanted)])
+            blocks_native.pack(values, scales, name, out=memoryview(room)[start : start + len(wanted)])
             assert room[start : start + len(wanted)].tobytes() == wanted
             assert (room[:start] == 0xA5).all()
             assert (room[start + len(wanted) :] == 0xA5).all()
@@ -178,7 +178,7 @@ def test_one_scale_stands_in_every_group(name: str, kernels: str) -> None:
     values, _ = weights(13, name, 3, 41)
     for order in ("little", "big"):
         each = np.full(BLOCK_LAYOUTS[name].groups(*values.shape), 0.3)
-        assert block_native.pack(values, 0.3, name, byte_order=order) == block_reference.pack(
+        assert blocks_native.pack(values, 0.3, name, byte_order=order) == block_reference.pack(
             values, each, name, byte_order=order
         )
 
@@ -193,7 +193,7 @@ def test_every_number_of_digits_is_packed(name: str, kernels: str) -> None:
     front = layout.type.row_bytes
     data = np.concatenate([np.zeros((243, front), dtype=np.uint8), data], axis=1)
     values, _ = block_reference.unpack(data.reshape(-1), (243, layout.block), name)
-    packed = block_native.pack(values, 1.0, name)
+    packed = blocks_native.pack(values, 1.0, name)
     assert packed == block_reference.pack(values, 1.0, name)
     same_bytes = (np.frombuffer(packed, np.uint8).reshape(243, -1) == data).all(axis=0)
     assert same_bytes.sum() >= {"TQ1_0": 48, "PTQ1_0": 24, "IQ1_BN": 12}[name]  # bytes that hold five base-3 digits
@@ -204,11 +204,11 @@ def test_unusual_scales_are_handled_as_defined(name: str, kernels: str) -> None:
     rows = 8
     values, scales = weights(12, name, rows, 3)
     scales[:5] = [np.nan, np.inf, -np.inf, -0.0, np.finfo(scales.dtype).smallest_subnormal]
-    data = block_native.pack(values, scales, name)
+    data = blocks_native.pack(values, scales, name)
     assert data == block_reference.pack(values, scales, name)
     with np.errstate(all="ignore"):
         wanted = block_reference.dequantize(data, values.shape, name)
-    assert same(block_native.dequantize(data, values.shape, name), wanted)
+    assert same(blocks_native.dequantize(data, values.shape, name), wanted)
 
 
 @pytest.mark.parametrize("name", BITS)
@@ -224,10 +224,10 @@ def test_code_3_is_handled_by_every_kernel_set(name: str, kernels: str) -> None:
         data = block_reference.pack(values.reshape(shape), scales, name)
         for answer in ("zero", "plus-two"):
             assert same(
-                block_native.dequantize(data, shape, name, unused_code=answer),
+                blocks_native.dequantize(data, shape, name, unused_code=answer),
                 block_reference.dequantize(data, shape, name, unused_code=answer),
             )
-        for work in (block_native.dequantize, block_native.unpack):
+        for work in (blocks_native.dequantize, blocks_native.unpack):
             with pytest.raises(UnusedCodeError) as caught:
                 work(data, shape, name, unused_code="reject")
             assert (caught.value.count, caught.value.first) == (1, at)
@@ -235,22 +235,22 @@ def test_code_3_is_handled_by_every_kernel_set(name: str, kernels: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_threads_share_the_work(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_native, "THREAD_BLOCKS", 8)
+    monkeypatch.setattr(blocks_native, "THREAD_BLOCKS", 8)
     data, shape = noise(9, name, 67, 5)
     values, scales = weights(10, name, 67, 5)
     for threads in (2, 3, 5):
         assert same(
-            block_native.dequantize(data, shape, name, unused_code="plus-two", threads=threads),
+            blocks_native.dequantize(data, shape, name, unused_code="plus-two", threads=threads),
             block_reference.dequantize(data, shape, name, unused_code="plus-two"),
         )
-        assert block_native.pack(values, scales, name, threads=threads) == block_reference.pack(values, scales, name)
-        assert block_native.histogram(data, shape, name, threads=threads) == block_reference.histogram(
+        assert blocks_native.pack(values, scales, name, threads=threads) == block_reference.pack(values, scales, name)
+        assert blocks_native.histogram(data, shape, name, threads=threads) == block_reference.histogram(
             data, shape, name
         )
 
 
 def test_the_kernels_sizes_are_those_of_the_declarations() -> None:
-    for name, kind in block_native.KINDS.items():
+    for name, kind in blocks_native.KINDS.items():
         layout = BLOCK_LAYOUTS[name]
         place = layout.scale.offset if layout.scale.per == "block" else -1
         assert _blocks.kinds()[kind] == (layout.block, layout.nbytes, place)
@@ -260,7 +260,7 @@ def test_every_float16_is_read_exactly() -> None:
     each = np.arange(65536, dtype="<u2")
     data = np.zeros((each.size, 34), dtype=np.uint8)
     data[:, :2] = each.view(np.uint8).reshape(-1, 2)
-    scales = block_native.read_scales(data.reshape(-1), (each.size, 128), "PQ2_0")
+    scales = blocks_native.read_scales(data.reshape(-1), (each.size, 128), "PQ2_0")
     wanted = each.view("<f2").astype(np.float32)
     number = ~np.isnan(wanted)
     assert same(scales[number], wanted[number])
@@ -324,24 +324,24 @@ def test_wrong_shapes_and_sizes_are_refused(codec: Any) -> None:
 def test_scales_of_the_types_own_float_are_kept_bit_for_bit() -> None:
     """Files hold infinities and NaN; taking a tensor apart and putting it together changes nothing."""
     scales = np.array([np.inf, np.nan, -0.0, 6e-8], dtype=np.float16)
-    data = block_native.pack(np.zeros((4, 128), dtype=np.int8), scales, "PQ2_0")
+    data = blocks_native.pack(np.zeros((4, 128), dtype=np.int8), scales, "PQ2_0")
     assert data == block_reference.pack(np.zeros((4, 128), dtype=np.int8), scales, "PQ2_0")
     assert np.frombuffer(data, dtype=np.uint8).reshape(4, 34)[:, :2].tobytes() == scales.tobytes()
 
 
 def test_results_can_be_written_into_buffers_that_fit() -> None:
     values, scales = weights(3, "Q2_0", 2, 4)
-    data = block_native.pack(values, scales, "Q2_0")
+    data = blocks_native.pack(values, scales, "Q2_0")
     out = bytearray(len(data))
-    assert block_native.pack(values, scales, "Q2_0", out=out) is out
+    assert blocks_native.pack(values, scales, "Q2_0", out=out) is out
     assert bytes(out) == data
     with pytest.raises(ValueError, match=r"the result takes 144 bytes; out has 143"):
-        block_native.pack(values, scales, "Q2_0", out=bytearray(143))
+        blocks_native.pack(values, scales, "Q2_0", out=bytearray(143))
     with pytest.raises(ValueError, match="the result is float32"):
-        block_native.dequantize(data, values.shape, "Q2_0", out=np.empty(4, dtype=np.float32))
+        blocks_native.dequantize(data, values.shape, "Q2_0", out=np.empty(4, dtype=np.float32))
     with pytest.raises(ValueError, match="0 threads do nothing"):
-        block_native.unpack(data, values.shape, "Q2_0", threads=0)
-    assert block_native.pack(values.astype(np.int64), scales, "Q2_0") == data
+        blocks_native.unpack(data, values.shape, "Q2_0", threads=0)
+    assert blocks_native.pack(values.astype(np.int64), scales, "Q2_0") == data
 
 
 # The gguf package, for the types that it supports.

@@ -12,11 +12,11 @@ import ggml_library
 import numpy as np
 import pytest
 
-from i2s_spec.codec.blocks import block_native
-from i2s_spec.model.grouped import grouped
-from i2s_spec.model.numeric_profile import NUMERIC_PROFILES
-from i2s_spec.model.reference import activation_quant
-from i2s_spec.model.reference.grouped_linear import grouped_product
+from i2s_spec.codec import blocks_native
+from i2s_spec.model.numerics import NUMERIC_PROFILES
+from i2s_spec.model.reference import bitlinear
+from i2s_spec.model.reference.linear import grouped_product
+from i2s_spec.model.weights import grouped
 
 REASON = ggml_library.missing()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -48,8 +48,8 @@ def tokens(seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
 @pytest.mark.parametrize("seed", range(4))
 def test_q8_0_is_ggmls(seed: int) -> None:
     x = tokens(seed)
-    found = activation_quant.quantize(x, PROFILE.quantizer_of("Q2_0"))
-    steps = activation_quant.steps_of(found)
+    found = bitlinear.quantize(x, PROFILE.quantizer_of("Q2_0"))
+    steps = bitlinear.steps_of(found)
     for token in range(len(x)):
         blocks = ggml_library.activations(x[token], "q8_0").reshape(-1, 34)
         assert np.array_equal(found.codes[token], blocks[:, 2:].copy().view(np.int8).reshape(-1))
@@ -59,8 +59,8 @@ def test_q8_0_is_ggmls(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_q8_k_is_ggmls(seed: int) -> None:
     x = tokens(seed)
-    found = activation_quant.quantize(x, PROFILE.quantizer_of("TQ2_0"))
-    steps = activation_quant.steps_of(found)
+    found = bitlinear.quantize(x, PROFILE.quantizer_of("TQ2_0"))
+    steps = bitlinear.steps_of(found)
     for token in range(len(x)):
         blocks = ggml_library.activations(x[token], "q8_K").reshape(-1, 292)
         assert np.array_equal(found.codes[token], blocks[:, 4:260].copy().view(np.int8).reshape(-1))
@@ -79,12 +79,12 @@ def test_products_are_ggmls(type: str, kind: str, kernel: str) -> None:
     scales = rng.uniform(0.1, 2, (16, COLUMNS // group)).astype(np.float16)
     x = tokens(7)
     rule = PROFILE.quantizer_of(type)
-    y, _ = grouped_product(activation_quant.quantize(x, rule), rule, grouped(values, scales.astype(np.float32)))
+    y, _ = grouped_product(bitlinear.quantize(x, rule), rule, grouped(values, scales.astype(np.float32)))
     theirs = np.empty_like(y)
     for token in range(len(x)):
         blocks = ggml_library.activations(x[token], kind)
         for row in range(len(values)):
-            data = block_native.pack(values[row : row + 1], scales[row], type)
+            data = blocks_native.pack(values[row : row + 1], scales[row], type)
             theirs[token, row] = ggml_library.dot(data, blocks, COLUMNS, kernel)
     if type == "Q2_0":
         assert np.array_equal(y, theirs)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from i2s_spec.codec.blocks.lookup_tables import Tiles, unpack_tl1, unpack_tl2
+from i2s_spec.codec.lookup_tables import Tiles, unpack_tl1, unpack_tl2
 
 FOLDER = Path(__file__).parent / "lookup_tables"
 UNPACK = {"tl1": unpack_tl1, "tl2": unpack_tl2}

@@ -11,10 +11,9 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.codec import native
-from i2s_spec.codec.blocks import block_native
-from i2s_spec.codec.blocks.regroup import CONVERTIBLE, ONE_SCALE, Converted, ScalesDifferError, convert
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.codec import blocks_native, native
+from i2s_spec.codec.change_groups import CONVERTIBLE, ONE_SCALE, Converted, ScalesDifferError, convert
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 from i2s_spec.schema.types import BY_NAME
 
 MISSING = ggml_library.missing()
@@ -24,7 +23,7 @@ COLS = 512
 def weights_of(data: Any, shape: tuple[int, int], name: str) -> np.ndarray[Any, np.dtype[np.float32]]:
     if name == ONE_SCALE:
         return native.dequantize(data, shape)
-    return block_native.dequantize(data, shape, name)
+    return blocks_native.dequantize(data, shape, name)
 
 
 def tensor(seed: int, name: str, rows: int, scale: float) -> bytes:
@@ -32,7 +31,7 @@ def tensor(seed: int, name: str, rows: int, scale: float) -> bytes:
     rng = np.random.default_rng(seed)
     values = rng.integers(-1, 2, (rows, COLS), dtype=np.int8)
     values[rng.random(rows) < 0.2] = 0
-    data = native.pack(values, scale) if name == ONE_SCALE else block_native.pack(values, scale, name)
+    data = native.pack(values, scale) if name == ONE_SCALE else blocks_native.pack(values, scale, name)
     return bytes(data)
 
 
@@ -87,10 +86,10 @@ def test_groups_of_128_become_groups_of_64_with_each_scale_twice(seed: int, rows
     rng = np.random.default_rng(seed)
     values = rng.integers(-1, 3, (rows, COLS), dtype=np.int8)
     scales = rng.normal(size=rows * COLS // 128).astype(np.float16)
-    data, shape = block_native.pack(values, scales, source), (rows, COLS)
+    data, shape = blocks_native.pack(values, scales, source), (rows, COLS)
     there = convert(data, shape, source, "Q2_0")
     assert there.rounding == 0
-    assert np.array_equal(block_native.read_scales(there.data, shape, "Q2_0"), np.repeat(scales.astype(np.float32), 2))
+    assert np.array_equal(blocks_native.read_scales(there.data, shape, "Q2_0"), np.repeat(scales.astype(np.float32), 2))
     assert weights_of(there.data, shape, "Q2_0").tobytes() == weights_of(data, shape, source).tobytes()
     back = convert(there.data, shape, "Q2_0", source)
     assert weights_of(back.data, shape, source).tobytes() == weights_of(data, shape, source).tobytes()
@@ -99,7 +98,7 @@ def test_groups_of_128_become_groups_of_64_with_each_scale_twice(seed: int, rows
 def test_groups_whose_scales_differ_do_not_become_one() -> None:
     values = np.ones((2, 256), dtype=np.int8)
     scales = np.array([0.5, 0.5, 0.5, 0.75], dtype=np.float16)
-    data = block_native.pack(values, scales, "PQ2_0")
+    data = blocks_native.pack(values, scales, "PQ2_0")
     with pytest.raises(
         ScalesDifferError, match=r"2 different ones are in use, from 0\.5 to 0\.75, 1\.5 times as much"
     ) as caught:
@@ -110,25 +109,27 @@ def test_groups_whose_scales_differ_do_not_become_one() -> None:
     with pytest.raises(ScalesDifferError):
         convert(data, (2, 256), "PQ2_0", "IQ2_BN")
     # Only half of the tensor is exact.
-    assert convert(data[:68], (1, 256), "PQ2_0", "TQ2_0") == Converted(block_native.pack(values[:1], 0.5, "TQ2_0"), 0.0)
+    assert convert(data[:68], (1, 256), "PQ2_0", "TQ2_0") == Converted(
+        blocks_native.pack(values[:1], 0.5, "TQ2_0"), 0.0
+    )
 
 
 def test_the_scale_of_a_group_of_zeros_does_not_matter() -> None:
     values = np.ones((1, 256), dtype=np.int8)
     values[0, 128:] = 0
-    data = block_native.pack(values, np.array([0.5, 9.0], dtype=np.float16), "PTQ1_0")
+    data = blocks_native.pack(values, np.array([0.5, 9.0], dtype=np.float16), "PTQ1_0")
     assert np.array_equal(
         native.dequantize(convert(data, (1, 256), "PTQ1_0", ONE_SCALE).data, (1, 256)),
-        block_native.dequantize(data, (1, 256), "PTQ1_0"),
+        blocks_native.dequantize(data, (1, 256), "PTQ1_0"),
     )
-    nothing = block_native.pack(np.zeros((1, 256), dtype=np.int8), np.array([0.5, 9.0], dtype=np.float16), "PTQ1_0")
+    nothing = blocks_native.pack(np.zeros((1, 256), dtype=np.int8), np.array([0.5, 9.0], dtype=np.float16), "PTQ1_0")
     assert not native.dequantize(convert(nothing, (1, 256), "PTQ1_0", ONE_SCALE).data, (1, 256)).any()
 
 
 def test_twice_the_scale_has_no_code_in_most_types() -> None:
     values = np.zeros((1, 256), dtype=np.int8)
     values[0, 200] = 2
-    data = block_native.pack(values, 0.5, "PQ2_0")
+    data = blocks_native.pack(values, 0.5, "PQ2_0")
     for target in (ONE_SCALE, "PTQ1_0", "TQ1_0", "IQ1_BN"):
         with pytest.raises(
             ValueError, match=rf"{target} has no code for \+2 times the scale, which 1 of 256 weights are"
@@ -138,7 +139,7 @@ def test_twice_the_scale_has_no_code_in_most_types() -> None:
 
 
 def test_impossible_conversions_are_refused() -> None:
-    data = block_native.pack(np.ones((1, 128), dtype=np.int8), np.array([np.inf], dtype=np.float16), "PQ2_0")
+    data = blocks_native.pack(np.ones((1, 128), dtype=np.int8), np.array([np.inf], dtype=np.float16), "PQ2_0")
     with pytest.raises(ValueError, match="1 scale is infinite or NaN"):
         convert(data, (1, 128), "PQ2_0", "Q2_0")
     with pytest.raises(ValueError, match="F16 cannot be converted exactly"):
@@ -164,6 +165,6 @@ def test_dialects_and_byte_order() -> None:
     values = rng.integers(-1, 2, (4, 128), dtype=np.int8)
     data = native.pack(values, 0.5, "interleave-64/zero-first", byte_order="big")
     there = convert(data, (4, 128), ONE_SCALE, "PQ2_0", dialect="interleave-64/zero-first", byte_order="big").data
-    assert there == block_native.pack(values, 0.5, "PQ2_0", byte_order="big")
+    assert there == blocks_native.pack(values, 0.5, "PQ2_0", byte_order="big")
     back = convert(there, (4, 128), "PQ2_0", ONE_SCALE, byte_order="big").data
     assert back == native.pack(values, 0.5, byte_order="big")

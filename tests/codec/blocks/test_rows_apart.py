@@ -11,10 +11,10 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.codec import isa, kernels, native
-from i2s_spec.codec.blocks import block_native, block_reference
-from i2s_spec.codec.blocks.regroup import ScalesDifferError, convert
-from i2s_spec.codec.payload import UnusedCodeError
+from i2s_spec.codec import blocks as block_reference
+from i2s_spec.codec import blocks_native, isa, kernels, native
+from i2s_spec.codec.change_groups import ScalesDifferError, convert
+from i2s_spec.codec.reference import UnusedCodeError
 from i2s_spec.schema.types import BY_NAME
 
 NAME = "I2_SR"
@@ -30,7 +30,7 @@ def tensor(seed: int, rows: int, cols: int, order: Any = "little") -> tuple[byte
     rng = np.random.default_rng(seed)
     values = rng.integers(-1, 2, (rows, cols), dtype=np.int8)
     scales = rng.uniform(0.5, 2, rows).astype(np.float32)
-    return bytes(block_native.pack(values, scales, NAME, byte_order=order)), values, scales
+    return bytes(blocks_native.pack(values, scales, NAME, byte_order=order)), values, scales
 
 
 def test_bytes_by_hand() -> None:
@@ -52,15 +52,15 @@ def test_any_bytes_decode_as_the_definition_says(order: Any, seed: int, rows: in
     data, shape = noise(seed, rows, blocks)
     for unused in ("zero", "plus-two"):
         want = block_reference.unpack(data, shape, NAME, byte_order=order, unused_code=unused)
-        got = block_native.unpack(data, shape, NAME, byte_order=order, unused_code=unused, threads=threads)
+        got = blocks_native.unpack(data, shape, NAME, byte_order=order, unused_code=unused, threads=threads)
         assert np.array_equal(got[0], want[0])
         assert got[1].tobytes() == want[1].tobytes()
         wanted = block_reference.dequantize(data, shape, NAME, byte_order=order, unused_code=unused)
-        found = block_native.dequantize(data, shape, NAME, byte_order=order, unused_code=unused, threads=threads)
+        found = blocks_native.dequantize(data, shape, NAME, byte_order=order, unused_code=unused, threads=threads)
         assert np.array_equal(found, wanted, equal_nan=True)
-    assert block_native.histogram(data, shape, NAME) == block_reference.histogram(data, shape, NAME)
-    assert block_native.scan(data, shape, NAME) == block_reference.scan(data, shape, NAME)
-    assert block_native.read_scales(data, shape, NAME, order).tobytes() == want[1].tobytes()
+    assert blocks_native.histogram(data, shape, NAME) == block_reference.histogram(data, shape, NAME)
+    assert blocks_native.scan(data, shape, NAME) == block_reference.scan(data, shape, NAME)
+    assert blocks_native.read_scales(data, shape, NAME, order).tobytes() == want[1].tobytes()
 
 
 @pytest.mark.parametrize("order", ["little", "big"])
@@ -72,9 +72,9 @@ def test_both_pack_the_same_bytes(order: Any, seed: int, rows: int, blocks: int,
     scales = rng.normal(size=rows).astype(np.float32)
     want = block_reference.pack(values, scales, NAME, byte_order=order)
     out = bytearray(b"\xff" * len(want))
-    block_native.pack(values, scales, NAME, byte_order=order, out=out)
-    assert out == want == block_native.pack(values.astype(np.int64), scales, NAME, byte_order=order)
-    back = block_native.unpack(want, values.shape, NAME, byte_order=order, unused_code="plus-two")
+    blocks_native.pack(values, scales, NAME, byte_order=order, out=out)
+    assert out == want == blocks_native.pack(values.astype(np.int64), scales, NAME, byte_order=order)
+    back = blocks_native.unpack(want, values.shape, NAME, byte_order=order, unused_code="plus-two")
     assert np.array_equal(back[0], values)
     assert np.array_equal(back[1], scales)
 
@@ -83,11 +83,11 @@ def test_threads_share_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "THREAD_BYTES", 32)
     monkeypatch.setattr(kernels, "SCANNED", 1 << 11)
     data, values, scales = tensor(3, 300, 128)
-    assert np.array_equal(block_native.unpack(data, (300, 128), NAME, threads=4)[0], values)
+    assert np.array_equal(blocks_native.unpack(data, (300, 128), NAME, threads=4)[0], values)
     with pytest.raises(UnusedCodeError, match="code 3") as caught:
-        block_native.unpack(data[:9599] + b"\xff" + data[9600:], (300, 128), NAME, threads=4)
+        blocks_native.unpack(data[:9599] + b"\xff" + data[9600:], (300, 128), NAME, threads=4)
     assert caught.value.first == 299 * 128 + 31
-    assert np.array_equal(block_native.dequantize(data, (300, 128), NAME, threads=4), values * scales[:, None])
+    assert np.array_equal(blocks_native.dequantize(data, (300, 128), NAME, threads=4), values * scales[:, None])
 
 
 @pytest.mark.parametrize("way", ["PLAIN", "PAST", "OWNED"])
@@ -103,21 +103,21 @@ def test_every_kernel_set_scales_every_row(way: str, monkeypatch: pytest.MonkeyP
         if not each.available:
             continue
         monkeypatch.setattr(kernels, "chosen", lambda each=each: each)
-        found = block_native.dequantize(data, (rows, cols), NAME)
+        found = blocks_native.dequantize(data, (rows, cols), NAME)
         assert np.array_equal(found, want, equal_nan=True), each.name
         numbers = ~np.isnan(want)
         assert found[numbers].tobytes() == want[numbers].tobytes(), each.name
         broken = bytearray(data)
         broken[-32 - 4 * rows - 1] |= 3  # the last code
         with pytest.raises(UnusedCodeError, match="code 3"):
-            block_native.dequantize(broken, (rows, cols), NAME)
+            blocks_native.dequantize(broken, (rows, cols), NAME)
 
 
 def test_code_3_and_other_values_are_refused() -> None:
     data, _, _ = tensor(1, 3, 256)
     broken = bytearray(data)
     broken[70] |= 0xC0
-    for codec in (block_reference, block_native):
+    for codec in (block_reference, blocks_native):
         with pytest.raises(UnusedCodeError, match="code 3") as caught:
             codec.unpack(broken, (3, 256), NAME)  # type: ignore[attr-defined]
         assert caught.value.first == 256 + 6
@@ -135,17 +135,17 @@ def test_rows_with_scales_of_their_own_have_no_one_scale() -> None:
         convert(data, (4, 256), NAME, "I2_S")
     there = convert(data, (4, 256), NAME, "IQ2_BN")
     assert there.rounding == 0
-    assert np.array_equal(block_native.dequantize(there.data, (4, 256), "IQ2_BN"), values * scales[:, None])
+    assert np.array_equal(blocks_native.dequantize(there.data, (4, 256), "IQ2_BN"), values * scales[:, None])
     assert convert(there.data, (4, 256), "IQ2_BN", NAME).data == data
     half = convert(data, (4, 256), NAME, "Q2_0")
     assert 0 < half.rounding < 2**-11
-    assert block_native.read_scales(half.data, (4, 256), "Q2_0").tolist() == [
+    assert blocks_native.read_scales(half.data, (4, 256), "Q2_0").tolist() == [
         float(np.float16(scale)) for scale in scales for _ in range(4)
     ]
 
 
 def test_groups_of_a_row_that_differ_are_refused() -> None:
     values = np.ones((1, 256), dtype=np.int8)
-    data = block_native.pack(values, np.array([0.5, 1.0], np.float16), "PQ2_0")
+    data = blocks_native.pack(values, np.array([0.5, 1.0], np.float16), "PQ2_0")
     with pytest.raises(ScalesDifferError, match=r"from 0\.5 to 1, 2 times as much"):
         convert(data, (1, 256), "PQ2_0", NAME)

@@ -14,14 +14,14 @@ from i2s_site.drawings import DRAWINGS, drawn
 from i2s_site.figures import BYTES, COLS, ROWS, layout_order
 from i2s_site.flows import graph_flow
 from i2s_site.requirements import requirements
-from i2s_spec.codec.blocks import block_reference
-from i2s_spec.codec.quantization.quantize import quantize
+from i2s_spec.codec import blocks
+from i2s_spec.codec.quantize import quantize
 from i2s_spec.codec.reference import unpack
-from i2s_spec.schema.block_layout import GROUP_LAYOUTS
+from i2s_spec.schema.blocks import GROUP_LAYOUTS
+from i2s_spec.schema.container import container, tensor_info
 from i2s_spec.schema.dialect import LAYOUTS
-from i2s_spec.schema.gguf import container, tensor_info
 from i2s_spec.schema.i2s import SHIFTS
-from i2s_spec.schema.registry.advisories import ADVISORIES
+from i2s_spec.schema.type_registry import ADVISORIES
 from i2s_spec.schema.types import TAIL_BYTES
 
 CELL = re.compile(r"byte (\d+), (?:bits \d:|digit )(\d): code (\d), element (\d+), ([−+]?\d)")
@@ -81,7 +81,7 @@ def test_blocks_show_the_codes_of_their_bytes(name: str) -> None:
     svg, _ = drawn(f"block-type {name}")
     data = bytes.fromhex("".join(words(svg, "hex")))
     assert len(data) == layout.type.nbytes((layout.block,))
-    values, scales = block_reference.unpack(data, (1, layout.block), name)
+    values, scales = blocks.unpack(data, (1, layout.block), name)
     assert scales.tolist() == [0.75]
     assert len(set(values[0].tolist())) == 3
     titles = [each.text or "" for each in ET.fromstring(svg).iter("title")]

@@ -8,7 +8,7 @@ import pytest
 
 from i2s_site.fences import Drift, render
 from i2s_site.layouts import MODELS, PACKED, code_maps, confusion, page
-from i2s_spec.draw.heat_map import HeatCell, heat_map
+from i2s_spec.draw.chart import HeatCell, heat_map
 from i2s_spec.schema.dialect import CODE_MAPS
 
 

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.inspect.evidence import _bit_sums, grams, profiles
-from i2s_spec.inspect.evidence.bit_sums import BitSums, bit_sums_reference, kernel_row
-from i2s_spec.inspect.evidence.counted import totals_reference
-from i2s_spec.inspect.evidence.decisions import squares_reference
-from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, Hypothesis, orders
-from i2s_spec.inspect.evidence.roles import Matrix
+from i2s_spec.layout_inference import _bit_sums, grams, profiles
+from i2s_spec.layout_inference.counts import totals_reference
+from i2s_spec.layout_inference.decisions import squares_reference
+from i2s_spec.layout_inference.hypotheses import HYPOTHESES, Hypothesis, orders
+from i2s_spec.layout_inference.profiles import BitSums, bit_sums_reference, sum_kernel_row
+from i2s_spec.layout_inference.roles import Matrix
 from i2s_spec.schema.dialect import CODE_MAPS
 
 SETS = [row for row, (_, available) in enumerate(_bit_sums.kernel_sets()) if available]
@@ -116,7 +116,7 @@ def test_too_many_rows_are_refused() -> None:
 
 def test_the_environment_chooses_the_kernel_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("I2S_ISA", "portable")
-    assert kernel_row() == 0
+    assert sum_kernel_row() == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=2, max_size=60))

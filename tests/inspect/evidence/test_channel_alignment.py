@@ -9,10 +9,10 @@ import pytest
 from builders import model_bytes
 from planted import layouts, opened
 
-from i2s_spec.convert.trained.model import write_trained
-from i2s_spec.inspect.evidence import profiles
-from i2s_spec.inspect.evidence.channel_alignment import POINTS, ChannelAlignment, channel_alignment
-from i2s_spec.inspect.evidence.layout_evidence import layout_evidence
+from i2s_spec.convert.trained import write_trained
+from i2s_spec.layout_inference import profiles
+from i2s_spec.layout_inference.channel_alignment import POINTS, ChannelAlignment, channel_alignment
+from i2s_spec.layout_inference.evidence import layout_evidence
 from i2s_spec.schema.dialect import CODE_MAPS
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from examples import share
 
-from i2s_spec.inspect.evidence.balance import foreign_code_map
+from i2s_spec.layout_inference.counts import foreign_code_map
 from i2s_spec.schema.dialect import CODE_MAPS, CodeMap
 
 #: Number of payloads of a model, and of weights in each.

@@ -12,11 +12,11 @@ from i2s_spec.codec.buffers import zeros
 from i2s_spec.codec.native import pack
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.source import BufferSource, FileSource
-from i2s_spec.inspect.evidence import _bit_sums
-from i2s_spec.inspect.evidence.counted import count, counts_size, room
-from i2s_spec.inspect.evidence.grams import GramReader
-from i2s_spec.inspect.evidence.hypotheses import named
-from i2s_spec.inspect.evidence.roles import Matrix
+from i2s_spec.layout_inference import _bit_sums
+from i2s_spec.layout_inference.counts import count, counts_size, room
+from i2s_spec.layout_inference.grams import GramReader
+from i2s_spec.layout_inference.hypotheses import named
+from i2s_spec.layout_inference.roles import Matrix
 from i2s_spec.schema.dialect import CODE_MAPS, parse
 
 TRITS = np.random.default_rng(3).choice([-1, 0, 1], size=(12, 256), p=[0.2, 0.5, 0.3]).astype(np.int8)
@@ -71,7 +71,7 @@ def test_a_file_is_counted_as_its_bytes_are(
     """One call reads and counts a matrix of a file; one of a buffer is added up piece by piece. Rows of bytes are more than
     one piece, whole tiles and less."""
     monkeypatch.setenv("I2S_ISA", name)
-    monkeypatch.setattr("i2s_spec.inspect.evidence.counted.PIECE", 48 * 256)
+    monkeypatch.setattr("i2s_spec.layout_inference.counts.PIECE", 48 * 256)
     for rows in (4, 4 * 32, 4 * 101):
         data = np.random.default_rng(rows).integers(0, 256, size=rows * 64, dtype=np.uint8).tobytes()
         path = tmp_path / "payload"

@@ -12,13 +12,11 @@ from planted import layouts, opened, planted, written
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FileSource
-from i2s_spec.inspect.evidence import _bit_sums, profiles
-from i2s_spec.inspect.evidence.comparisons import MatrixComparison, profile_comparisons
-from i2s_spec.inspect.evidence.counted import count, room
-from i2s_spec.inspect.evidence.reading import comparison_plan, evidence_pass
-from i2s_spec.inspect.evidence.reading.comparison_plan import Plan, of_rows
-from i2s_spec.inspect.evidence.reading.evidence_pass import EvidencePass
-from i2s_spec.inspect.evidence.roles import Roles, roles
+from i2s_spec.layout_inference import _bit_sums, evidence, profiles
+from i2s_spec.layout_inference.comparisons import MatrixComparison, profile_comparisons
+from i2s_spec.layout_inference.counts import count, room
+from i2s_spec.layout_inference.evidence import EvidencePass, Plan, of_rows
+from i2s_spec.layout_inference.roles import Roles, roles
 from i2s_spec.schema.dialect import CODE_MAPS
 
 CANONICAL = CODE_MAPS["offset-1"]
@@ -72,7 +70,7 @@ def test_the_pass_is_the_definition(
 ) -> None:
     monkeypatch.setenv("I2S_ISA", name)
     monkeypatch.setattr(EvidencePass, "grams", lambda _: [])  # the compiled pass does not compute these
-    monkeypatch.setattr(evidence_pass, "THREAD_BYTES", 1)
+    monkeypatch.setattr(evidence, "THREAD_BYTES", 1)
     path, code_map = tmp_path / "model.gguf", "zero-first" if case == "whole" else "offset-1"
     path.write_bytes(written(FILES[case], f"sequential-msb/{code_map}"))
     for heads, key_heads in ((4, 2), (4, 4), (0, 0)):
@@ -86,7 +84,7 @@ def test_the_pass_is_the_definition(
                 for key, one in counts.items():
                     assert np.array_equal(one.bases, wanted_counts[key].bases)
                     for each in (True, False):
-                        hypothesis = next(one for one in comparison_plan.HYPOTHESES if one.in_rows == each)
+                        hypothesis = next(one for one in evidence.HYPOTHESES if one.in_rows == each)
                         assert np.array_equal(one.rows(hypothesis), wanted_counts[key].rows(hypothesis))
     assert wanted or case == "no gains"
 
@@ -108,7 +106,7 @@ def test_sums_that_are_too_large_are_computed_by_the_definition(monkeypatch: pyt
 
 
 def test_a_failure_stops_the_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence_pass, "THREAD_BYTES", 1)
+    monkeypatch.setattr(evidence, "THREAD_BYTES", 1)
     path = tmp_path / "model.gguf"
     path.write_bytes(written(planted(1)))
     source = FileSource(path)

@@ -16,9 +16,9 @@ from planted import layouts, opened, planted, written
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FileSource
-from i2s_spec.inspect.evidence.layout_evidence import LayoutEvidence, layout_evidence
-from i2s_spec.inspect.evidence.reading import evidence_pass
-from i2s_spec.inspect.evidence.roles import layer_role, roles
+from i2s_spec.layout_inference import evidence
+from i2s_spec.layout_inference.evidence import LayoutEvidence, layout_evidence
+from i2s_spec.layout_inference.roles import layer_role, roles
 from i2s_spec.linter.analysis.scales import in_layer
 from i2s_spec.schema.dialect import CODE_MAPS
 
@@ -63,7 +63,7 @@ def test_random_weights_decide_nothing(seed: int) -> None:
 
 def test_channels_of_the_feed_forward_are_not_those_of_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     """The width of the feed-forward need not be a multiple of the number of heads; that of 2B-4T is not."""
-    where = "i2s_spec.inspect.evidence.layout_evidence.roles"
+    where = "i2s_spec.layout_inference.evidence.roles"
     monkeypatch.setattr(where, lambda file, layers: roles(file, layers)._replace(heads=5, key_heads=5))
     texts = {one.text for one in asked(written(planted(3))).comparisons}
     assert {"rows of ffn_gate ~ columns of ffn_down", "rows of ffn_up ~ columns of ffn_down"} <= texts
@@ -73,7 +73,7 @@ def test_channels_of_the_feed_forward_are_not_those_of_heads(monkeypatch: pytest
 def test_a_payload_that_is_cut_stops_every_thread(
     learned: dict[str, np.ndarray], threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence_pass, "THREAD_BYTES", 1)
+    monkeypatch.setattr(evidence, "THREAD_BYTES", 1)
     data = written(learned)
     path = tmp_path / "model.gguf"
     path.write_bytes(data)
@@ -88,7 +88,7 @@ def test_a_payload_that_is_cut_stops_every_thread(
 
 
 def test_threads_change_nothing(learned: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence_pass, "THREAD_BYTES", 1)
+    monkeypatch.setattr(evidence, "THREAD_BYTES", 1)
     data = written(learned)
     assert asked(data, threads=3).whole == asked(data).whole
 

@@ -10,11 +10,10 @@ from examples import share
 from planted import opened, planted, written
 from wrong_files import Copy, halves_to_neighbors
 
-from i2s_spec.inspect.evidence.hypotheses import named
-from i2s_spec.inspect.evidence.layout_evidence import LayoutEvidence, layout_evidence
-from i2s_spec.inspect.evidence.pairs import pair_order
-from i2s_spec.inspect.evidence.zeros import log_tail, normal_of, zero_channels, zero_comparisons
-from i2s_spec.inspect.identify.identification import identify
+from i2s_spec.inspect.identify import identify
+from i2s_spec.layout_inference.counts import log_tail, normal_of, zero_channels, zero_comparisons
+from i2s_spec.layout_inference.evidence import LayoutEvidence, layout_evidence, pair_order
+from i2s_spec.layout_inference.hypotheses import named
 from i2s_spec.linter.engine import lint
 from i2s_spec.schema.dialect import CODE_MAPS
 

@@ -12,10 +12,10 @@ from examples import share
 from planted import layouts, opened
 from wrong_files import PROJECTIONS, Copy
 
-from i2s_spec.convert.trained.model import write_trained
-from i2s_spec.inspect.evidence.balance import likely_code_map
-from i2s_spec.inspect.evidence.layout_evidence import layout_evidence
-from i2s_spec.inspect.identify.identification import identify
+from i2s_spec.convert.trained import write_trained
+from i2s_spec.inspect.identify import identify
+from i2s_spec.layout_inference.counts import likely_code_map
+from i2s_spec.layout_inference.evidence import layout_evidence
 from i2s_spec.linter.engine import lint
 from i2s_spec.schema.dialect import CODE_MAPS
 

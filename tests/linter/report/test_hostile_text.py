@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 import pytest
 from hostile import NAME, PAYLOADS, hostile
 
-from i2s_spec.linter.batch.lint_path import lint_path
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.options import Options
+from i2s_spec.linter.paths import lint_path
 from i2s_spec.linter.report import FORMATS, kind, make
 from i2s_spec.linter.report_data import FileReport, Totals
 

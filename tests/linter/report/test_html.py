@@ -23,20 +23,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from malformed_cases import CASES, broken
 
-from i2s_spec.convert.trained.model import write_trained
+from i2s_spec.convert.trained import write_trained
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as read
 from i2s_spec.gguf.source import source_of
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.linter.batch.lint_path import failed, lint_path, skipped
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.explain import find
 from i2s_spec.linter.options import Options
+from i2s_spec.linter.paths import failed, lint_path, skipped
+from i2s_spec.linter.report import html as html_report
 from i2s_spec.linter.report import kind, make
-from i2s_spec.linter.report.html import page as html_report
-from i2s_spec.linter.report.html.details import gather
-from i2s_spec.linter.report.html.file import LISTED
-from i2s_spec.linter.report.html.regions import KINDS, regions
+from i2s_spec.linter.report.html import LISTED, gather
+from i2s_spec.linter.report.html_pictures import KINDS, regions
 from i2s_spec.linter.report_data import FileReport, Totals
 from i2s_spec.testing.sample import Draft, Model
 
@@ -416,15 +415,15 @@ def test_other_formats_of_the_run_are_as_they_are_alone() -> None:
 def test_a_report_goes_to_a_file_and_never_over_a_model(tmp_path: Path) -> None:
     from click.testing import CliRunner
 
-    from i2s_spec.cli.files.lint import command
+    from i2s_spec.cli.lint import lint_command
 
     path, page = tmp_path / "model.gguf", tmp_path / "report.html"
     path.write_bytes(model_bytes(layers=1))
     for _ in range(2):  # an existing report is replaced
-        assert CliRunner().invoke(command, [str(path), "--format", "html", "-o", str(page)]).exit_code == 0
+        assert CliRunner().invoke(lint_command, [str(path), "--format", "html", "-o", str(page)]).exit_code == 0
     assert "blk.0.attn_q.weight" in Page(page.read_text(encoding="utf-8")).text
     for target in (["-o", str(path)], ["--report", f"html={path}"]):
-        run = CliRunner().invoke(command, [str(path), *target])
+        run = CliRunner().invoke(lint_command, [str(path), *target])
         assert run.exit_code == 2
         assert "no report replaces it" in run.output
     assert path.read_bytes() == model_bytes(layers=1)

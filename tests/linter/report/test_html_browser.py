@@ -13,10 +13,10 @@ import pytest
 from chromium import Browser, needs_chromium
 from hostile import NAME, hostile
 
-from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.new import new
 from i2s_spec.gguf.reader import open as opened
-from i2s_spec.linter.batch.lint_path import lint_path
 from i2s_spec.linter.options import Options, defaults
+from i2s_spec.linter.paths import lint_path
 from i2s_spec.linter.report import kind, make
 from i2s_spec.linter.report_data import Totals
 from i2s_spec.testing.sample import Draft

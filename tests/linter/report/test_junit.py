@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from malformed_cases import SMALL, broken
 
-from i2s_spec.linter.batch.lint_path import failed, skipped
 from i2s_spec.linter.engine import lint
+from i2s_spec.linter.paths import failed, skipped
 from i2s_spec.linter.report import make
 from i2s_spec.linter.report_data import Totals
 from i2s_spec.linter.rule import Severity

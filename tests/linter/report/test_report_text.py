@@ -15,22 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from malformed_cases import SMALL, broken
 
-from i2s_spec.convert.synthetic.new import new
-from i2s_spec.convert.tensors.convert_file import convert_file
+from i2s_spec.convert.convert_file import convert_file
+from i2s_spec.convert.new import new
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.linter.batch.lint_path import failed, skipped
-from i2s_spec.linter.engine import lint
-from i2s_spec.linter.excerpt import excerpt_of
+from i2s_spec.linter.baseline import Baseline
+from i2s_spec.linter.engine import excerpt_of, lint
 from i2s_spec.linter.options import defaults
+from i2s_spec.linter.paths import failed, skipped
 from i2s_spec.linter.report import details_of, kind, make
-from i2s_spec.linter.report.examined import examined
-from i2s_spec.linter.report.proof import proof
-from i2s_spec.linter.report.repeated import repeated
+from i2s_spec.linter.report.text import examined, proof, repeated
 from i2s_spec.linter.report_data import Totals
 from i2s_spec.linter.rule import REGISTRY, every_file
-from i2s_spec.linter.selection.baseline import Baseline
 from i2s_spec.schema import faults
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, key_value

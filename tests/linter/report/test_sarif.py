@@ -16,9 +16,9 @@ import pytest
 from hostile import NAME, hostile
 from malformed_cases import SMALL, broken
 
-from i2s_spec.linter.batch.lint_path import failed, lint_path
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.options import Options
+from i2s_spec.linter.paths import failed, lint_path
 from i2s_spec.linter.report import make
 from i2s_spec.linter.report_data import Totals
 from i2s_spec.linter.rule import REGISTRY

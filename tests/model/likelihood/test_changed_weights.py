@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from i2s_spec.codec.payload_native import pack_codes, unpack_codes
-from i2s_spec.model.likelihood.changed_weights import recoded, transposed
+from i2s_spec.codec.native import pack_codes, unpack_codes
+from i2s_spec.model.text.hypotheses import recoded, transposed
 from i2s_spec.model.weights import Ternary
 from i2s_spec.schema.dialect import CANONICAL
 

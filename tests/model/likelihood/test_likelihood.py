@@ -10,12 +10,10 @@ import pytest
 from examples import share
 from wrong_files import Copy, column_by_column, halves_to_neighbors, neighbors_to_halves, spread_columns, spread_rows
 
-from i2s_spec.convert.synthetic.new import new
-from i2s_spec.convert.trained.model import write_trained
+from i2s_spec.convert.new import new
+from i2s_spec.convert.trained import write_trained
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.model.likelihood.answer import as_dict, lines, sentence, verdict
-from i2s_spec.model.likelihood.measure import Likelihood, likelihood
-from i2s_spec.model.likelihood.race import NATS, SIGMAS
+from i2s_spec.model.text.likelihood import NATS, SIGMAS, Likelihood, as_dict, likelihood, lines, sentence, verdict
 from i2s_spec.schema.dialect import parse
 
 SQUARE = ("attn_q", "attn_output")

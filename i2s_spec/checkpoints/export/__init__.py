@@ -1,1 +1,0 @@
-"""Conversion of a GGUF file to a checkpoint."""

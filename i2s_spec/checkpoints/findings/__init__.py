@@ -1,1 +1,0 @@
-"""Findings of the linter on a checkpoint's folder."""

@@ -1,0 +1,402 @@
+"""This module plans the tensors of a GGUF file: name, shape and type of each tensor of a checkpoint in the file.
+
+Every tensor of the checkpoint is used exactly once, unless models compute it themselves; shapes must agree with
+config.json. Only headers and the first rows of matrices are read here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from i2s_spec.checkpoints.families import ABSMEAN, DERIVED, PROJECTIONS, SHAPES, ModelSizes, Recognized
+from i2s_spec.checkpoints.folder import CheckpointFolder, refused
+from i2s_spec.checkpoints.source_weights import (
+    FloatMatrix,
+    ReusedMemory,
+    TernaryMatrix,
+    check_type,
+    float_matrix,
+    float_windows,
+    floats,
+    looks_ternary,
+    packed_matrix,
+)
+from i2s_spec.codec import blocks_native
+from i2s_spec.codec.change_groups import BLOCK_TYPES
+from i2s_spec.codec.encoding import FLOAT_WORDS, WINDOW, Form, ProofError
+from i2s_spec.codec.float_passes import change_words, width_of
+from i2s_spec.codec.kernels import in_order
+from i2s_spec.codec.shape import from_bfloat16, to_bfloat16
+from i2s_spec.convert.encode import TARGETS, Encoder
+from i2s_spec.errors import counted, quote
+from i2s_spec.safetensors.files import Stored
+from i2s_spec.safetensors.names import WHOLE, to_gguf_rows
+from i2s_spec.safetensors.packed import PackedWeights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_LAYER: Final = re.compile(r"layers\.(0|[1-9][0-9]{0,8})\.(.+)", re.ASCII)
+
+
+class PlannedTensor(NamedTuple):
+    """One tensor of the GGUF file.
+
+    :param source: its name in the checkpoint; empty if it is computed from config.json
+    :param rule: the rule of a ternary matrix; empty for floats
+    :param data: a function that makes its bytes
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    type: str
+    source: str
+    rule: str
+    data: Callable[[], Iterator[bytes]]
+
+
+class Choices(NamedTuple):
+    """The choices for a file.
+
+    :param to: type of the ternary matrices
+    :param embedding: type of the embedding and the head
+    :param fallback: type of matrices that `to` cannot hold; without it they are refused
+    :param rule: `absmean` or `ternary` for all floats, instead of the rule that is found
+    """
+
+    to: str = "I2_S"
+    embedding: str = "F16"
+    fallback: str | None = None
+    rule: str | None = None
+    threads: int = 1
+
+
+def planned(
+    folder: CheckpointFolder, recognized: Recognized, sizes: ModelSizes, choices: Choices
+) -> tuple[list[PlannedTensor], bool]:
+    """All tensors of the file, in the order of layers, and whether the head is the embedding.
+
+    :raises ValueError: for types that do not exist
+    :raises FormatError: H104 for tensors that are missing or unknown, have a wrong shape, or fit no type
+    """
+    if choices.to not in TARGETS:
+        raise ValueError(f"matrices cannot be written as {quote(choices.to)}; there are: {', '.join(TARGETS)}")
+    plan = _Plan(folder, recognized, sizes, choices)
+    plan.check_names()
+    tied = plan.tied()
+    tensors = [plan.table("model.embed_tokens", ("vocab", "embd"))]
+    if not tied:
+        tensors.append(plan.table("lm_head", ("vocab", "embd")))
+    for layer in range(sizes.h.layers):
+        tensors += plan.layer(layer)
+    tensors.append(plan.norm("model.norm", "output_norm", ("embd",), recognized.family.norm_offset))
+    plan.check_types()
+    return tensors, tied
+
+
+class _Plan:
+    """The state for planning one tensor after the other."""
+
+    def __init__(self, folder: CheckpointFolder, recognized: Recognized, sizes: ModelSizes, choices: Choices) -> None:
+        self.folder = folder
+        self.family = recognized.family
+        self.prefix = recognized.prefix
+        self.mode = recognized.mode
+        self.sizes = sizes
+        self.choices = choices
+        self.packed = PackedWeights(folder.tensors, recognized.convention).matrices
+        self.misfits: dict[tuple[int, ...], str] = {}
+        self.rules: set[str] = set()
+        self.room = ReusedMemory()
+
+    def source(self, module: str, end: str = "weight") -> str:
+        """The name of a tensor in the checkpoint: `model.` is missing if only the body was saved."""
+        name = f"{module}.{end}"
+        return name if self.prefix else name.removeprefix("model.")
+
+    def stored(self, source: str, shape: tuple[int, ...]) -> Stored:
+        found = self.folder.tensors.get(source)
+        if found is None:
+            raise refused(f"tensor {quote(source)} is missing")
+        if found.shape != shape:
+            raise refused(f"tensor {quote(source)} has the shape {list(found.shape)}; config.json gives {list(shape)}")
+        return found
+
+    def shape(self, words: tuple[str, ...]) -> tuple[int, ...]:
+        return tuple(getattr(self.sizes.h, word) for word in words)
+
+    def check_names(self) -> None:
+        """Refuse tensors that the file would not contain: without them, the model would be wrong."""
+        for name in self.folder.tensors:
+            if name == "lm_head.weight":
+                continue
+            inner = name.removeprefix(self.prefix)
+            known = name.startswith(self.prefix)
+            if known and inner.endswith(".weight") and f"model.{inner.removesuffix('.weight')}" in WHOLE:
+                continue
+            match = _LAYER.fullmatch(inner) if known else None
+            if match is not None and int(match[1]) >= self.sizes.h.layers:
+                raise refused(
+                    f"tensor {quote(name)} is in layer {int(match[1])}; config.json has {self.sizes.h.layers}"
+                )
+            if match is not None:
+                module, _, end = match[2].rpartition(".")
+                found = self.family.layer.get(module)
+                allowed = end == "weight" or (end == "weight_scale" and found in PROJECTIONS)
+                if end == "weight_scale" and found in PROJECTIONS:
+                    self.check_scale(name)
+                if found and (allowed or (end == "bias" and module in self.family.biases)):
+                    continue
+            if (known and inner in DERIVED) or (match is not None and match[2] in DERIVED):
+                continue
+            raise refused(
+                f"tensor {quote(name)} does not belong to {self.family.name}; a file without it would be another model"
+            )
+
+    def check_scale(self, name: str) -> None:
+        """Refuse a scale beside floats: it is not known whether they must still be multiplied by it."""
+        weight = self.folder.tensors.get(name.removesuffix("_scale"))
+        if weight is not None and weight.dtype != "U8":
+            raise refused(
+                f"tensor {quote(name)} belongs to a packed matrix, and {quote(weight.name)} is {quote(weight.dtype)}"
+            )
+
+    def tied(self) -> bool:
+        """Whether the head is the embedding; config.json and the tensors must agree."""
+        head = self.folder.tensors.get("lm_head.weight")
+        if self.family.pooling is not None:
+            if head is not None and not self._equals_embedding(head):
+                raise refused("it has an lm_head, but embedding models have no head")
+            return True
+        if head is None:
+            if self.sizes.tied is False:
+                raise refused("config.json says tie_word_embeddings false, and there is no lm_head.weight")
+            return True
+        if self.sizes.tied or self.family.tied:
+            if not self._equals_embedding(head):
+                reason = "config.json says tie_word_embeddings true" if self.sizes.tied else "its graph has a tied head"
+                raise refused(f"{reason}, and lm_head.weight differs from the embedding")
+            return True
+        return False
+
+    def _equals_embedding(self, head: Stored) -> bool:
+        table = self.folder.tensors.get(self.source("model.embed_tokens"))
+        if table is None or (table.dtype, table.shape) != (head.dtype, head.shape):
+            return False
+        step = 1 << 22
+        places = range(0, head.nbytes, step)
+        return all(
+            head.read(at, min(at + step, head.nbytes)) == table.read(at, min(at + step, head.nbytes)) for at in places
+        )
+
+    def layer(self, layer: int) -> Iterator[PlannedTensor]:
+        for module, name in self.family.layer.items():
+            whole, target = f"model.layers.{layer}.{module}", f"blk.{layer}.{name}"
+            words = SHAPES[name]
+            if name in PROJECTIONS:
+                yield self.matrix(whole, target, words, name)
+                if module in self.family.biases and self.source(whole, "bias") in self.folder.tensors:
+                    yield self.norm(whole, target, words[:1], 0.0, "bias")
+            elif name not in self.family.optional:
+                yield self.norm(whole, target, words, 0.0 if name.endswith("_norm_in") else self.family.norm_offset)
+
+    def matrix(self, module: str, target: str, words: tuple[str, ...], name: str) -> PlannedTensor:
+        """A ternary matrix; rows of queries and keys are reordered if the architecture rotates neighbors."""
+        source, shape = self.source(module), self.shape(words)
+        heads = None
+        if self.family.rows == "neighbors":
+            heads = {"attn_q": self.sizes.h.heads, "attn_k": self.sizes.h.heads_kv}.get(name)
+        packed = self.packed.get(source.removesuffix(".weight"))
+        read: Callable[[], TernaryMatrix | FloatMatrix]
+        if packed is not None:
+            if packed.shape != shape:
+                raise refused(
+                    f"tensor {quote(source)} packs the shape {list(packed.shape)}; config.json gives {list(shape)}"
+                )
+            rule, read = "packed", partial(packed_matrix, packed)
+        else:
+            stored = self.stored(source, shape)
+            rule = self.choices.rule or self._rule(stored)
+            read = partial(float_matrix, stored, rule, self.choices.threads, self.room)
+        self.rules.add(rule)
+        type = self.choices.to
+        if why := why_not(type, shape):
+            self.misfits.setdefault(shape, why)
+            type = self.choices.fallback or type
+        make = partial(_matrix_bytes, f"{target}.weight", read, heads, type, self.choices.threads)
+        return PlannedTensor(f"{target}.weight", shape, type, source, rule, make)
+
+    def _rule(self, stored: Stored) -> str:
+        """The rule for a matrix of floats: ternary already, or float weights of the training."""
+        if not looks_ternary(stored):
+            return self.family.rule
+        if self.family.rule == ABSMEAN and self.mode == "online":
+            raise refused(
+                f"tensor {quote(stored.name)} is ternary already, and quantization_mode online would quantize it again: "
+                "the scale shrinks by the share of zeros. --rule ternary keeps the weights, --rule absmean converts them as "
+                "transformers does"
+            )
+        return "ternary"
+
+    def table(self, module: str, words: tuple[str, ...]) -> PlannedTensor:
+        source = "lm_head.weight" if module == "lm_head" else self.source(module)
+        stored = self.stored(source, self.shape(words))
+        name, type = f"{WHOLE[module]}.weight", self.choices.embedding
+        return PlannedTensor(
+            name, stored.shape, type, source, "", partial(_table_bytes, name, stored, type, self.choices.threads)
+        )
+
+    def norm(
+        self, module: str, target: str, words: tuple[str, ...], offset: float, end: str = "weight"
+    ) -> PlannedTensor:
+        source = self.source(module, end)
+        stored = self.stored(source, self.shape(words))
+        name = f"{target}.{end}"
+        return PlannedTensor(name, stored.shape, "F32", source, "", partial(_float_bytes, name, stored, "F32", offset))
+
+    def check_types(self) -> None:
+        """Refuse matrices that the type cannot hold, and name the types that can."""
+        if self.misfits and self.choices.fallback is None:
+            shape, why = next(iter(self.misfits.items()))
+            rest = f" The types that can hold all matrices are {', '.join(fitting(set(self.misfits)))}."
+            raise refused(f"{self.choices.to} cannot hold a matrix of shape {list(shape)}: {why}.{rest}")
+        if len(self.rules) > 1:
+            raise refused(
+                f"the matrices need different rules: {', '.join(sorted(self.rules))}; --rule sets one rule for all"
+            )
+
+
+def _matrix_bytes(
+    name: str, read: Callable[[], TernaryMatrix | FloatMatrix], heads: int | None, type: str, threads: int
+) -> Iterator[bytes]:
+    """Reorder the rows of queries and keys for an architecture that rotates neighbors, if heads are given."""
+    matrix = read()
+    if heads is not None:
+        matrix = matrix.in_rows(lambda rows: to_gguf_rows(rows, heads))
+    yield from encoded(name, matrix, type, threads)
+
+
+def _float_bytes(name: str, stored: Stored, type: str, offset: float) -> Iterator[bytes]:
+    for part in float_windows(stored):
+        values: NDArray[np.float32] = part + np.float32(offset) if offset else part
+        yield float_words(name, values, type)
+
+
+def _table_bytes(name: str, stored: Stored, type: str, threads: int) -> Iterator[Any]:
+    """The words of a table in another type, a window at a time, with several threads."""
+    check_type(stored)
+    width = width_of(stored.dtype)
+    count = stored.nbytes // width
+
+    def made(start: int) -> Any:
+        stop = min(start + WINDOW, count)
+        words = np.frombuffer(stored.read(start * width, stop * width), dtype=np.uint8)
+        found, odd = change_words(words, stored.dtype, type)
+        return float_words(name, floats(stored, start, stop), type) if odd else found.data  # this reports the error
+
+    yield from in_order(made, range(0, count, WINDOW), threads)
+
+
+# --- target types ----------------------------------------------------------------------------------------------------
+# Trits with one scale, or with one for each group, in the types that can hold them.
+#
+# Every encoded window is decoded again and compared before it is returned (`Encoder.proved`).
+
+#: Types of float tables.
+FLOAT_TYPES: Final = tuple(FLOAT_WORDS)
+
+
+def why_not(type: str, shape: tuple[int, ...]) -> str | None:
+    """Why a type cannot hold a matrix of a shape; None if it can."""
+    try:
+        Encoder(Form(type, shape), np.float32(1))
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def fitting(shapes: set[tuple[int, ...]]) -> list[str]:
+    """The types that can hold all of these shapes."""
+    return [type for type in TARGETS if not any(why_not(type, shape) for shape in shapes)]
+
+
+def encoded(name: str, matrix: TernaryMatrix | FloatMatrix, type: str, threads: int) -> Iterator[bytes]:
+    """The bytes of a matrix, a window at a time.
+
+    :raises FormatError: H104 for group scales that the type does not have, and for scales that it cannot hold
+    """
+    try:
+        if isinstance(matrix, TernaryMatrix) and matrix.scales.size > 1:
+            yield from _grouped(name, matrix, type)
+            return
+        encoder = Encoder(Form(type, matrix.shape), matrix.scale)
+        size, unit = encoder.form.elements, encoder.form.unit
+        step = max(WINDOW // unit, 1) * unit
+
+        def made(start: int) -> bytes:
+            return encoder.proved(matrix.window(start, min(start + step, size)))
+
+        yield from in_order(made, range(0, size, step), threads)
+        yield encoder.tail()
+    except ProofError:
+        raise
+    except ValueError as error:
+        raise error if hasattr(error, "fault") else refused(f"tensor {quote(name)}: {error}") from None
+
+
+def _grouped(name: str, matrix: TernaryMatrix, type: str) -> Iterator[bytes]:
+    rows, cols = matrix.trits.shape
+    group = cols // matrix.scales.shape[1]
+    if type in FLOAT_TYPES:
+        step = max(WINDOW // cols, 1)
+        for start in range(0, rows, step):
+            scales = np.repeat(matrix.scales[start : start + step], group, axis=1)
+            yield float_words(name, matrix.trits[start : start + step] * scales, type, exact=True)
+        return
+    target = 0
+    if type in BLOCK_TYPES:
+        target = BLOCK_TYPES[type].group_elements(cols)
+    if not target or group % target:
+        fits = [each for each, layout in BLOCK_TYPES.items() if group % layout.group_elements(cols) == 0]
+        raise refused(
+            f"tensor {quote(name)} has a scale for every {counted(group, 'weight')}, which {type} cannot store; "
+            f"{', '.join([*(each for each in fits if not why_not(each, (rows, cols))), *FLOAT_TYPES])} can"
+        )
+    scales = np.repeat(matrix.scales, group // target, axis=1)
+    used = matrix.trits.reshape(rows, -1, target).any(axis=2)
+    scales = np.where(used, scales, np.float32(0))
+    data: bytes = blocks_native.pack(matrix.trits, scales.reshape(-1), type)
+    trits, stored = blocks_native.unpack(data, (rows, cols), type)
+    rounded = scales if BLOCK_TYPES[type].scale.type == "F32" else scales.astype(np.float16).astype(np.float32)
+    if not np.array_equal(trits, matrix.trits) or not np.array_equal(stored.reshape(rows, -1), rounded):
+        raise ProofError(f"{type} does not give back what was written of {name}")
+    yield data
+
+
+def float_words(name: str, values: NDArray[np.float32], type: str, exact: bool = False) -> bytes:
+    """Floats as little-endian words of a type, rounded to nearest, ties to even.
+
+    :param exact: refuse what would be rounded
+    :raises FormatError: H104 for values that the type cannot represent
+    """
+    if type == "F32":
+        return values.astype("<f4").tobytes()
+    if type == "BF16":
+        words = to_bfloat16(values).astype("<u2")
+        back = from_bfloat16(words)
+    else:
+        with np.errstate(over="ignore"):
+            halves = values.astype("<f2")
+        words, back = halves.view("<u2"), halves.astype(np.float32)
+    if not np.isfinite(back).all():
+        raise refused(
+            f"tensor {quote(name)} has values up to {np.abs(values).max():.4g}, which {type} cannot represent"
+        )
+    if exact and not np.array_equal(back, values):
+        raise refused(f"tensor {quote(name)} has scales that {type} would round; F32 keeps them")
+    return words.tobytes()

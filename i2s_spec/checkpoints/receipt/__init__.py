@@ -1,1 +1,0 @@
-"""Receipts: the recorded checks of an imported file, which can be repeated."""

@@ -1,0 +1,431 @@
+"""This module derives from a checkpoint what its GGUF file must hold, with code that is independent of the importer.
+
+It is the slow twin of `checkpoints`: names, conventions and orders are declared here again, as in transformers'
+modules, and whole arrays are used. So a mistake of the importer, even in a table, is not repeated here.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from i2s_spec.codec.quantize import torch_mean
+from i2s_spec.codec.shape import from_bfloat16
+from i2s_spec.errors import SettingError, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from i2s_spec.checkpoints.folder import CheckpointFolder
+    from i2s_spec.safetensors.files import Stored
+
+    Floats = NDArray[np.float32]
+    Codes = NDArray[np.int8]
+    Precision = Callable[[Floats], Floats]
+
+#: Modules of a layer that are matrices, by the part of their GGUF names.
+LINEAR: Final = {
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+
+#: Norms of a layer; of several modules, the first that the checkpoint has counts.
+NORM: Final = {
+    "attn_norm": ("input_layernorm",),
+    "ffn_norm": ("pre_feedforward_layernorm", "post_attention_layernorm"),
+    "attn_sub_norm": ("self_attn.attn_sub_norm", "self_attn.inner_attn_ln"),
+    "ffn_sub_norm": ("mlp.ffn_sub_norm", "mlp.ffn_layernorm"),
+    "attn_q_norm": ("self_attn.q_norm",),
+    "attn_k_norm": ("self_attn.k_norm",),
+}
+#: Norms of models that also have norms on the residual terms (Gemma).
+POST_NORM: Final = {"post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm"}
+
+#: `general.architecture` for each class of transformers.
+ARCHITECTURE: Final = {
+    "BitNetForCausalLM": "bitnet-b1.58",
+    "BitnetForCausalLM": "bitnet",
+    "LlamaForCausalLM": "llama",
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3",
+    "Qwen3Model": "qwen3",
+    "Gemma3TextModel": "gemma3",
+    "Gemma3ForCausalLM": "gemma3",
+}
+
+
+class WitnessMatrix(NamedTuple):
+    """A matrix in the form that the model uses: int8 trits [rows, cols], float32 scales [1, 1] or [rows, groups].
+
+    :param rule: `packed`, `ternary`, `groups` or `absmean`
+    """
+
+    trits: NDArray[np.int8]
+    scales: NDArray[np.float32]
+    rule: str
+
+    def weights(self) -> NDArray[np.float32]:
+        """Trits times their scales, float32 [rows, cols]."""
+        group = self.trits.shape[1] // self.scales.shape[1]
+        scales = np.repeat(self.scales, group, axis=1) if self.scales.size > 1 else self.scales
+        return self.trits * scales
+
+
+class Witness:
+    """A checkpoint, and what its GGUF file must hold.
+
+    :param rule: `absmean` or `ternary`, if it was chosen by hand
+    :param weight_scale: `multiply` or `divide`, if it was chosen by hand
+    """
+
+    def __init__(self, folder: CheckpointFolder, rule: str | None = None, weight_scale: str | None = None) -> None:
+        self.folder = folder
+        self.config = folder.config
+        self.rule, self.weight_scale = rule, weight_scale
+        self.prefix = "model." if "model.embed_tokens.weight" in folder.tensors else ""
+        names = self.config.get("architectures") or [""]
+        self.class_name = str(names[0])
+        self.gemma = self.class_name.startswith("Gemma3")
+        self.layers = int(self.config["num_hidden_layers"])
+
+    @property
+    def architecture(self) -> str | None:
+        if self.class_name == "BitNetForCausalLM" and self.config.get("hidden_act") in ("silu", "swish"):
+            return "bitnet"
+        return ARCHITECTURE.get(self.class_name)
+
+    @cached_property
+    def heads(self) -> tuple[int, int, int]:
+        """Query heads, key heads, width of a head."""
+        many = int(self.config["num_attention_heads"])
+        few = int(self.config.get("num_key_value_heads") or many)
+        return many, few, int(self.config.get("head_dim") or self.config["hidden_size"] // many)
+
+    @property
+    def divides(self) -> bool:
+        """Whether the weights of a packed module are its trits divided by `weight_scale`."""
+        if self.weight_scale is not None:
+            return self.weight_scale == "divide"
+        about = self.config.get("quantization_config") or {}
+        return str(about.get("linear_class", "bitlinear")) != "autobitlinear"
+
+    def has(self, module: str, end: str = "weight") -> bool:
+        return f"{self.prefix}{module}.{end}" in self.folder.tensors
+
+    def is_packed(self, module: str) -> bool:
+        """Whether a matrix, by its whole name, is packed: only then does it have a scale."""
+        weight = self.folder.tensors.get(f"{module}.weight")
+        return weight is not None and weight.dtype == "U8"
+
+    def _stored(self, name: str) -> Stored:
+        found = self.folder.tensors.get(name)
+        if found is None:
+            raise ValueError(f"the checkpoint has no tensor {quote(name)}")
+        return found
+
+    def floats(self, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
+        """A float tensor, or rows `start` to `stop` of it, as float32.
+
+        :param name: its name in the checkpoint, without `model.`
+        """
+        stored = self._stored(name if name.startswith("lm_head") else self.prefix + name)
+        if stored.dtype not in ("BF16", "F16", "F32"):
+            raise ValueError(f"tensor {quote(stored.name)} of the checkpoint is {quote(stored.dtype)}, not floats")
+        rows = stored.shape[0] if stored.shape else 1
+        stop = rows if stop is None else min(stop, rows)
+        width = stored.nbytes // max(rows, 1)
+        data = stored.read(start * width, stop * width)
+        if stored.dtype == "BF16":
+            found = from_bfloat16(np.frombuffer(data, "<u2"))
+        else:
+            found = np.frombuffer(data, {"F16": "<f2", "F32": "<f4"}[stored.dtype]).astype(np.float32)
+        return found.reshape(stop - start, *stored.shape[1:])
+
+    def matrix(self, module: str) -> WitnessMatrix:
+        """The matrix of a module, with its rows in the checkpoint's order.
+
+        :param module: the name of the module, without `model.`
+        :raises ValueError: for floats that no rule converts to trits
+        """
+        stored = self._stored(f"{self.prefix}{module}.weight")
+        if stored.dtype == "U8":
+            data = np.frombuffer(stored.read(), np.uint8).reshape(stored.shape)
+            parts = [((data >> np.uint8(2 * part)) & np.uint8(3)).astype(np.int8) - np.int8(1) for part in range(4)]
+            found = np.float32(self.floats(f"{module}.weight_scale").reshape(-1)[0])
+            if not np.isfinite(found) or found <= 0:
+                raise ValueError(f"the weight_scale of {quote(module)} is {found}, not a positive number")
+            with np.errstate(over="ignore"):
+                scale = np.float32(1.0 / float(found)) if self.divides else found
+            return WitnessMatrix(np.concatenate(parts), np.full((1, 1), scale, np.float32), "packed")
+        weights = self.floats(f"{module}.weight")
+        if self.rule == "absmean":
+            return absmean(weights)
+        size = np.abs(weights)
+        if not size.any() and self.rule is None:
+            return absmean(weights)  # a matrix of zeros fits every rule
+        for group in (weights.size, weights.shape[1], 256, 128, 64, 32):
+            if weights.size % group or (group < weights.size and weights.shape[1] % group):
+                continue
+            blocks = size.reshape(-1, group)
+            scales = blocks.max(axis=1)
+            if ((blocks == 0) | (blocks == scales[:, None])).all():
+                shape = (1, 1) if group == weights.size else (len(weights), -1)
+                return WitnessMatrix(np.sign(weights).astype(np.int8), scales.reshape(shape),
+                                     "ternary" if group == weights.size else "groups")  # fmt: skip
+        if self.rule == "ternary":
+            raise ValueError(f"{quote(module)} is not ternary")
+        return absmean(weights)
+
+    def permuted(self, word: str, rows: NDArray[Any]) -> NDArray[Any]:
+        """Rows of queries and keys in the order of the file: in files of `llama` the two halves of a head alternate."""
+        if self.architecture != "llama" or word not in ("attn_q", "attn_k"):
+            return rows
+        heads = self.heads[0] if word == "attn_q" else self.heads[1]
+        half = len(rows) // heads // 2
+        order = [
+            head * 2 * half + part * half + pair for head in range(heads) for pair in range(half) for part in (0, 1)
+        ]
+        found: NDArray[Any] = rows[order]
+        return found
+
+    def expected(self) -> dict[str, str]:
+        """The tensors that the file must have: their names, each with its module (without `model.`)."""
+        found = {"token_embd.weight": "embed_tokens", "output_norm.weight": "norm"}
+        if self.untied:
+            found["output.weight"] = "lm_head"
+        for layer in range(self.layers):
+            for word, module in LINEAR.items():
+                found[f"blk.{layer}.{word}.weight"] = f"layers.{layer}.{module}"
+                if self.has(f"layers.{layer}.{module}", "bias"):
+                    found[f"blk.{layer}.{word}.bias"] = f"layers.{layer}.{module}"
+                if self.has(f"layers.{layer}.{module}.rms_norm"):
+                    found[f"blk.{layer}.{word}_norm_in.weight"] = f"layers.{layer}.{module}.rms_norm"
+            for word, modules in NORM.items():
+                module = next((each for each in modules if self.has(f"layers.{layer}.{each}")), "")
+                if module:
+                    found[f"blk.{layer}.{word}.weight"] = f"layers.{layer}.{module}"
+            if self.has(f"layers.{layer}.pre_feedforward_layernorm"):
+                found |= {
+                    f"blk.{layer}.{word}.weight": f"layers.{layer}.{module}" for word, module in POST_NORM.items()
+                }
+        return found
+
+    @cached_property
+    def untied(self) -> bool:
+        """Whether the head is a separate table."""
+        head = self.folder.tensors.get("lm_head.weight")
+        if head is None or self.config.get("tie_word_embeddings"):
+            return False
+        return not self.class_name.startswith(("BitNet", "Bitnet"))
+
+    def used(self) -> set[str]:
+        """The tensors of the checkpoint that the model uses."""
+        derived = ("rotary_emb.inv_freq",)
+        return {name for name in self.folder.tensors if not name.endswith(derived)}
+
+    def gains(self, module: str) -> NDArray[np.float32]:
+        """The gains of a norm as factors: Gemma stores them minus 1, except for norms inside projections."""
+        gain = self.floats(f"{module}.weight")
+        return gain + np.float32(1) if self.gemma and not module.endswith(".rms_norm") else gain
+
+
+def absmean(weights: NDArray[np.float32]) -> WitnessMatrix:
+    """round(w / m), ties to even, cut to -1..+1, with m the mean of |w| as summed by PyTorch, at least 1e-5."""
+    flat = weights.reshape(-1)
+    mean = np.maximum(torch_mean(lambda start, stop: np.abs(flat[start:stop]), flat.size), np.float32(1e-5))
+    gain = np.float32(1) / mean
+    trits = np.clip(np.round(weights * gain), -1, 1).astype(np.int8)
+    return WitnessMatrix(trits, np.full((1, 1), np.float32(1) / gain, np.float32), "absmean")
+
+
+# --- checkpoint forward ----------------------------------------------------------------------------------------------
+# Runs a checkpoint like transformers in float32, layer by layer, from its own tensors: no GGUF file is read.
+#
+# The logits of a file are compared with its results. Queries and keys are rotated in halves, in the order of the
+# checkpoint; the input of a ternary matrix is quantized to 8 bits for each token, as in BitLinear. A layer's weights are
+# read, used and released, so it needs memory only for the largest matrix.
+
+#: The distance from the middle between two codes within which a value may round to either: float32 sums in another
+#: order differ by this much.
+TIE: Final = 1 / 256
+
+#: Rows of the head that are read at once.
+_ROWS: Final = 8192
+
+_F32 = np.float32
+
+
+class CheckpointForward:
+    """The forward pass of a checkpoint.
+
+    :param witness: the object that reads its tensors
+    :param quantized: whether the input of a module's matrix is quantized to 8 bits
+    :param table: rounds the embedding and the head to the precision of the file
+    :param scale: rounds the scales of a module to the precision of the file
+    :param codes: gives the codes that the file computes before a module, int8 [tokens, columns], or None. Only if a
+    value is on a tie, its code is taken from these, so that a single rounding does not change the text
+    """
+
+    def __init__(
+        self,
+        witness: Witness,
+        *,
+        quantized: Callable[[str], bool],
+        table: Precision,
+        scale: Callable[[str, Floats], Floats],
+        codes: Callable[[str], Codes | None] = lambda _: None,
+    ) -> None:
+        self.witness = witness
+        self.config = witness.config
+        self.quantized = quantized
+        self.table = table
+        self.scale = scale
+        self.codes = codes
+        #: How many values on a tie the file rounds to the other code.
+        self.ties = 0
+        self.eps = _F32(self.config["rms_norm_eps"])
+        self.heads, self.heads_kv, self.width = witness.heads
+
+    def hidden(self, tokens: Sequence[int]) -> Floats:
+        """The output of the last norm, float32 [tokens, hidden size]."""
+        w = self.witness
+        x = np.concatenate([self.table(w.floats("embed_tokens.weight", token, token + 1)) for token in tokens])
+        if w.gemma:
+            x = x * _F32(np.sqrt(self.config["hidden_size"]))
+        cos, sin = self._angles(len(tokens))
+        for layer in range(w.layers):
+            at = f"layers.{layer}"
+            a = self._rms(x, f"{at}.input_layernorm")
+            o = self._attention(a, at, cos, sin)
+            if w.gemma:
+                x = x + self._rms(o, f"{at}.post_attention_layernorm")
+                b = self._rms(x, f"{at}.pre_feedforward_layernorm")
+                x = x + self._rms(self._mlp(b, at), f"{at}.post_feedforward_layernorm")
+            else:
+                x = x + o
+                x = x + self._mlp(self._rms(x, f"{at}.post_attention_layernorm"), at)
+        return self._rms(x, "norm")
+
+    def logits(self, hidden: Floats) -> Floats:
+        """The products with every row of the head, float32 [tokens, vocabulary]."""
+        name = "lm_head.weight" if self.witness.untied else "embed_tokens.weight"
+        count = int(self.config["vocab_size"])
+        parts = [
+            hidden @ self.table(self.witness.floats(name, start, start + _ROWS)).T for start in range(0, count, _ROWS)
+        ]
+        return np.concatenate(parts, axis=1)
+
+    def _rms(self, x: Floats, module: str) -> Floats:
+        with np.errstate(all="ignore"):  # weights may be infinite or NaN; the results are compared and reported
+            normed = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True, dtype=np.float32) + self.eps)
+            return (normed * self.witness.gains(module)).astype(np.float32)
+
+    def _linear(self, x: Floats, module: str) -> Floats:
+        w = self.witness
+        if w.has(f"{module}.rms_norm"):
+            x = self._rms(x, f"{module}.rms_norm")
+        matrix = w.matrix(module)
+        matrix = matrix._replace(scales=self.scale(module, matrix.scales))
+        if not self.quantized(module):
+            y = x @ matrix.weights().T
+        else:
+            scale = _F32(127) / np.maximum(np.abs(x).max(axis=-1, keepdims=True), _F32(1e-5))
+            codes = self._rounded(x * scale, self.codes(module))
+            if matrix.scales.size == 1:  # sums of products of integers, exact in float32
+                y = codes @ matrix.trits.astype(np.float32).T * (matrix.scales / scale)
+            else:
+                y = codes @ matrix.weights().T / scale
+        if w.has(module, "bias"):
+            y = y + w.floats(f"{module}.bias")
+        return y.astype(np.float32)
+
+    def _rounded(self, products: Floats, theirs: Codes | None) -> Floats:
+        """The codes of activations; on ties, those of the file."""
+        codes = np.clip(np.round(products), -128, 127)
+        if theirs is None or theirs.shape != codes.shape:
+            return codes
+        middle = np.abs(products - np.floor(products) - _F32(0.5)) <= TIE
+        other = middle & (np.abs(theirs - codes) == 1)
+        self.ties += int(np.count_nonzero(other))
+        return np.where(other, theirs.astype(np.float32), codes)
+
+    def _attention(self, a: Floats, at: str, cos: Floats, sin: Floats) -> Floats:
+        w, count = self.witness, len(a)
+        q, k, v = (self._linear(a, f"{at}.self_attn.{word}_proj") for word in "qkv")
+        q, k, v = (each.reshape(count, -1, self.width) for each in (q, k, v))
+        if w.has(f"{at}.self_attn.q_norm"):
+            q, k = self._rms(q, f"{at}.self_attn.q_norm"), self._rms(k, f"{at}.self_attn.k_norm")
+        q, k = _rotated(q, cos, sin), _rotated(k, cos, sin)
+        share = self.heads // self.heads_kv
+        k, v = np.repeat(k, share, axis=1), np.repeat(v, share, axis=1)
+        scores = np.einsum("qhd,khd->hqk", q, k) / _F32(np.sqrt(self.width))
+        scores = np.where(np.tri(count, dtype=bool), scores, _F32(-np.inf))
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights /= weights.sum(axis=-1, keepdims=True)
+        o = np.einsum("hqk,khd->qhd", weights, v).reshape(count, -1).astype(np.float32)
+        for module in ("attn_sub_norm", "inner_attn_ln"):
+            if w.has(f"{at}.self_attn.{module}"):
+                o = self._rms(o, f"{at}.self_attn.{module}")
+        return self._linear(o, f"{at}.self_attn.o_proj")
+
+    def _mlp(self, b: Floats, at: str) -> Floats:
+        gate, up = self._linear(b, f"{at}.mlp.gate_proj"), self._linear(b, f"{at}.mlp.up_proj")
+        m = self._activated(gate) * up
+        for module in ("ffn_sub_norm", "ffn_layernorm"):
+            if self.witness.has(f"{at}.mlp.{module}"):
+                m = self._rms(m, f"{at}.mlp.{module}")
+        return self._linear(m, f"{at}.mlp.down_proj")
+
+    def _activated(self, x: Floats) -> Floats:
+        kind = self.config.get("hidden_act", self.config.get("hidden_activation"))
+        with np.errstate(over="ignore"):
+            if kind == "relu2":
+                return np.square(np.maximum(x, _F32(0))).astype(np.float32)
+            if kind in ("silu", "swish"):
+                return (x / (_F32(1) + np.exp(-x))).astype(np.float32)
+            if kind in ("gelu_pytorch_tanh", "gelu_new"):
+                inner = _F32(np.sqrt(2 / np.pi)) * (x + _F32(0.044715) * x**3)
+                return (_F32(0.5) * x * (_F32(1) + np.tanh(inner))).astype(np.float32)
+        raise SettingError(f"the activation {quote(str(kind))} cannot be computed here")
+
+    def _angles(self, count: int) -> tuple[Floats, Floats]:
+        """Cosines and sines by position, float32 [tokens, width of a head]; both halves are equal."""
+        about = self.config.get("rope_parameters") or self.config.get("rope_scaling") or {}
+        about = about.get("full_attention", about)
+        base = float(about.get("rope_theta", self.config.get("rope_theta", 10000.0)))
+        kind = about.get("rope_type", about.get("type", "default"))
+        inverse = 1.0 / base ** (np.arange(0, self.width, 2, dtype=np.float64) / self.width)
+        if kind == "linear":
+            inverse = inverse / float(about["factor"])
+        elif kind == "llama3":
+            inverse = _llama3(inverse, about)
+        elif kind != "default":
+            raise SettingError(f"positions that are scaled by {quote(str(kind))} cannot be computed here")
+        angles = np.arange(count, dtype=np.float32)[:, None] * inverse.astype(np.float32)
+        both = np.concatenate([angles, angles], axis=1)
+        return np.cos(both), np.sin(both)
+
+
+def _llama3(inverse: NDArray[np.float64], about: dict[str, Any]) -> NDArray[np.float64]:
+    """The frequencies of Llama 3.1: low ones are divided, high ones unchanged, those between interpolated."""
+    factor, old = float(about["factor"]), float(about["original_max_position_embeddings"])
+    low, high = float(about["low_freq_factor"]), float(about["high_freq_factor"])
+    turns = old * inverse / (2 * np.pi)  # in units of the training context
+    share = np.clip((turns - low) / (high - low), 0, 1)
+    return (1 - share) * inverse / factor + share * inverse
+
+
+def _rotated(x: Floats, cos: Floats, sin: Floats) -> Floats:
+    """Each head rotated by its position: its first half with its second."""
+    half = x.shape[-1] // 2
+    turned = np.concatenate([-x[..., half:], x[..., :half]], axis=-1)
+    return (x * cos[:, None, :] + turned * sin[:, None, :]).astype(np.float32)

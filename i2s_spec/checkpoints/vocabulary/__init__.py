@@ -1,1 +1,0 @@
-"""Tokenizers of checkpoints as keys of a GGUF file."""

@@ -1,1 +1,0 @@
-"""Conversion of a checkpoint to a GGUF file."""

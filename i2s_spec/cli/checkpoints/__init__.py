@@ -1,1 +1,0 @@
-"""Verbs on checkpoints of Hugging Face."""

@@ -1,0 +1,137 @@
+"""This module is what `i2s lint` does with --engine: a run over many files on a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+import click
+
+from i2s_spec.cli.options import form_option, spared
+from i2s_spec.cli.process import cleaned_up
+from i2s_spec.errors import counted
+from i2s_spec.linter.cluster.results import MEANINGS, VERDICTS, Census, by_count, census_of, latest, ordered
+from i2s_spec.linter.options import RESULTS, OptionGroup, Options, RunOptions, declared
+from i2s_spec.linter.paths import Folders
+
+
+def refuse_without_engine(given: Mapping[str, Any]) -> None:
+    """
+    :raises UsageError: for an option that only a run with an engine follows
+    """
+    for name, option in declared(RunOptions).items():
+        if option.group is OptionGroup.CLUSTER and given[name]:
+            raise click.UsageError(f"{option.flags[0]} applies only with --engine dask")
+
+
+def engine_run(
+    files: Iterable[str], options: Options, jobs: int, how: RunOptions, folders: Folders
+) -> Generator[tuple[str, dict[str, Any]], None, None]:
+    """Address and report of each file, as they are known, those of earlier runs first; with the last, a Parquet table."""
+    from i2s_spec.linter.cluster.lint_manifest import lint_manifest
+    from i2s_spec.linter.cluster.manifest import manifest
+    from i2s_spec.linter.cluster.run import IN_FLIGHT, Rate
+
+    results = how.results or RESULTS
+    say = _nothing if how.quiet else _to_stderr
+    run = lint_manifest(
+        manifest(files),
+        options,
+        results,
+        scheduler=how.scheduler,
+        workers=jobs,
+        rates={host: Rate(*rate) for host, rate in how.rates.items()},
+        in_flight=how.in_flight or IN_FLIGHT,
+        table=os.path.splitext(results)[0] + ".parquet",
+        say=say,
+        folders=folders,
+    )
+    with closing(run):
+        for record in run:
+            yield record["url"], record["report"]
+
+
+def _to_stderr(text: str) -> None:
+    click.echo(f"i2s: {text}", err=True)
+
+
+def _nothing(text: str) -> None:
+    """Say nothing."""
+
+
+# --- census ----------------------------------------------------------------------------------------------------------
+# `i2s census`: what the files of a run over many have in common.
+
+#: Rows of a table of text.
+ROWS = 20
+
+
+@click.command(
+    "census",
+    epilog="Example:  i2s new tiny.gguf && i2s lint --engine dask tiny.gguf && i2s census i2s-results.jsonl -o census.html",
+    short_help="Count the results of a run over many files.",
+)
+@click.argument("results", type=click.Path(readable=False))
+@form_option(
+    ["text", "json", "html"], default=None, help="Form of the counts.  [default: html for -o NAME.html, else text]"
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    callback=spared,
+    help="Write to this file instead of standard output.",
+)
+def census_command(results: str, form: str | None, output: str | None) -> None:
+    """Count findings by code, and files by producer, layout, architecture and runtime.
+
+    RESULTS is the file that `i2s lint --engine` writes, or records of the Python function `check`, one JSON object a
+    line. If an address has several records, the last one counts.
+    """
+    if form is None:
+        form = "html" if output is not None and output.endswith((".html", ".htm")) else "text"
+    census = census_of(latest(results))
+    if form == "html":
+        from i2s_spec.linter.cluster.results import census_page
+
+        page = census_page(census, results)
+    elif form == "json":
+        page = json.dumps(census.as_dict(), indent=2) + "\n"
+    else:
+        page = "".join(f"{line}\n" for line in _text(census))
+    if output is None:
+        click.echo(page, nl=False)
+        return
+    from i2s_spec.gguf.atomic_file import OutputFile
+
+    with cleaned_up(), OutputFile(output, force=True) as file:
+        file.write(page.encode("utf-8"))
+
+
+def _text(census: Census) -> Iterator[str]:
+    """The counts as tables."""
+    from i2s_spec.draw.terminal import Column, plain, table
+
+    yield f"{counted(census.files, 'file')}, {counted(census.findings, 'finding')}"
+    for verdict in VERDICTS:
+        if census.verdicts[verdict]:
+            yield f"  {census.verdicts[verdict]:>9,}  {MEANINGS[verdict]}"
+    codes = by_count(census.code_files)
+    if codes:
+        yield ""
+        columns = [Column("code"), Column("slug"), Column("severity"), Column("files", right=True)]
+        rows = [(code, *census.about.get(code, ("", "")), f"{count:,}") for code, count in codes[:ROWS]]
+        yield from map(plain, table(columns, rows))
+    for kind, names in census.by.items():
+        yield ""
+        columns = [Column(kind), Column("files", right=True), *(Column(verdict, right=True) for verdict in VERDICTS)]
+        cells = [(name, f"{counts.total():,}", *_cells(counts)) for name, counts in ordered(names)[:ROWS]]
+        yield from map(plain, table(columns, cells))
+
+
+def _cells(counts: Counter[str]) -> Iterator[str]:
+    return (f"{counts[verdict]:,}" if counts[verdict] else "" for verdict in VERDICTS)

@@ -1,0 +1,297 @@
+"""`i2s diff A B`: what differs between two files, by meaning."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from i2s_spec.cli.options import form_option, keep_inputs, reading, remote_options, shown, writing
+from i2s_spec.cli.process import progress_bar
+from i2s_spec.draw.text import json_document, json_string, visible
+from i2s_spec.errors import EXIT_FINDINGS, FormatError, counted
+
+if TYPE_CHECKING:
+    from i2s_spec.compare.diff import Difference, OtherDialect
+    from i2s_spec.compare.hash import Identity
+    from i2s_spec.compare.lineage import Fingerprint, Total
+
+
+@click.command(
+    "diff",
+    epilog="Example:  i2s new a.gguf && i2s new b.gguf --seed 1 && i2s diff a.gguf b.gguf",
+    short_help="Compare two files by meaning.",
+)
+@click.argument("a", type=click.Path(readable=False))
+@click.argument("b", type=click.Path(readable=False))
+@click.option("--dialect-a", default="canonical", show_default=True, help="How A's I2_S tensors are packed.")
+@click.option("--dialect-b", default="canonical", show_default=True, help="How B's I2_S tensors are packed.")
+@click.option(
+    "--lineage", is_flag=True, help="Of a base model A and its fine-tune B: changed trits by layer, all-zero rows."
+)
+@click.option("--all", "everything", is_flag=True, help="List every tensor, even if many differ in the same way.")
+@form_option(
+    ["text", "json", "html"], help="html draws the changed trits by layer and tensor.", schema="diff.schema.json"
+)
+@click.option("-o", "--output", type=click.Path(readable=False), metavar="FILE", help="Write the answer to FILE.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
+@click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code shows the result.")
+@remote_options
+def diff_command(
+    a: str,
+    b: str,
+    dialect_a: str,
+    dialect_b: str,
+    lineage: bool,
+    everything: bool,
+    form: str,
+    output: str | None,
+    force: bool,
+    threads: int | None,
+    quiet: bool,
+) -> int:
+    """Compare the GGUF files A and B by meaning: keys, inventory, trits, scales, data of other tensors.
+
+    Order, padding, alignment, byte order, dialect and the meaningless bytes of a tail do not count as differences; they
+    are listed last. If many tensors differ in the same way, the first five are listed and the others counted; --all and
+    --json list every tensor. With --lineage a table says how many trits of each layer changed from A to B: where that
+    is 0.0 %, a fine-tune was lost. Rows that are all zero in a base model stay so in its fine-tunes.
+
+    Exit code: 0 if the files mean the same, 1 if not.
+    """
+    from i2s_spec.compare.diff import difference, other_dialect
+    from i2s_spec.gguf.reader import open as open_file
+
+    output = None if output == "-" else output
+    keep_inputs(output, a, b)
+    try:
+        with (
+            reading(None, form == "json"),
+            open_file(a) as one,
+            open_file(b) as other,
+            progress_bar("comparing", quiet) as progress,
+        ):
+            found = difference(one, other, dialect_a, dialect_b, threads or os.cpu_count() or 1, progress)
+            packed = None
+            if not quiet and form == "text":
+                packed = other_dialect(one, other, found, dialect_a, dialect_b, threads or os.cpu_count() or 1)
+    except FormatError:
+        raise
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    parts = _answer(found, a, b, form, lineage, everything, packed)
+    if output is not None:
+        from i2s_spec.gguf.atomic_file import OutputFile
+
+        with writing(output), OutputFile(output, force=force) as target:
+            for part in parts:
+                target.write(part.encode("utf-8"))
+    elif not quiet or form != "text":
+        sys.stdout.writelines(parts)
+    return 0 if found.same else EXIT_FINDINGS
+
+
+def _answer(
+    found: Difference, a: str, b: str, form: str, lineage: bool, everything: bool, packed: OtherDialect | None
+) -> Iterator[str]:
+    from i2s_spec.cli.verbs import command_line
+    from i2s_spec.compare.diff_text import document, lines
+    from i2s_spec.compare.lineage import lineage_lines, lineage_page
+
+    if form == "json":
+        yield from json_document(document(found, a, b))
+    elif form == "html":
+        typed = command_line(click.get_current_context())
+        yield lineage_page(found.lineage, list(lines(found, everything)), a, b, typed)
+    else:
+        yield from (
+            f"{line}\n" for line in (*(lineage_lines(found.lineage) if lineage else ()), *lines(found, everything))
+        )
+        if packed is not None:
+            yield from _advice(packed, a, b)
+
+
+def _advice(packed: OtherDialect, a: str, b: str) -> Iterator[str]:
+    """What one of the files must be packed as for the weights to be the same, and what to type."""
+    from i2s_spec.linter.report_data import on_command_line
+
+    name, path = ("A", a) if packed.side == "a" else ("B", b)
+    one, other, odd = (on_command_line(shown(each)) for each in (a, b, path))
+    what = (
+        "the trits of all tensors are equal"
+        if packed.left == 0
+        else f"{counted(packed.left, 'tensor differs', 'tensors differ')} in trits"
+    )
+    yield f"if {name} is {packed.dialect}, {what}: i2s diff {one} {other} --dialect-{packed.side} {packed.dialect}\n"
+    yield f"next: i2s convert {odd} OUT.gguf --from {packed.dialect} --to canonical\n"
+
+
+# --- hash ------------------------------------------------------------------------------------------------------------
+# `i2s hash FILE...`: identities of a file, of its metadata, and of its weights whatever their layout.
+
+SCHEMA_VERSION = 1
+
+
+@click.command(
+    "hash",
+    epilog="Example:  i2s new tiny.gguf && i2s hash tiny.gguf --tensors",
+    short_help="Print digests of file, metadata and weights.",
+)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(readable=False))
+@click.option("--dialect", default="canonical", show_default=True, help="How the files' I2_S tensors are packed.")
+@click.option("--tensors", "each", is_flag=True, help="Print the digest of every tensor, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with every tensor.")
+@click.option("--lineage", is_flag=True, help="Print the all-zero rows, too: a fine-tune keeps those of its base.")
+@click.option(
+    "--base",
+    type=click.Path(readable=False),
+    help="Compare all-zero rows with those of a base model, a file that --lineage --json printed.",
+)
+@click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress bar.")
+@remote_options
+def hash_command(
+    files: tuple[str, ...],
+    dialect: str,
+    each: bool,
+    as_json: bool,
+    lineage: bool,
+    base: str | None,
+    threads: int | None,
+    quiet: bool,
+) -> None:
+    """Print the SHA-256 of GGUF files, of their metadata, and of their weights.
+
+    With several files it also says which of them have the same weights; --json then prints a list named files.
+
+    Two files have the same metadata where keys, types and values are the same, in any order and byte order. They
+    have the same weights where tensors of the same names and shapes hold the same trits and scales, or the same data:
+    layout, tail bytes, padding, order, byte order and metadata do not count, and a float matrix that is exactly ternary
+    equals the I2_S tensor with its scale.
+
+    With --lineage the all-zero rows of ternary tensors are listed, too. Training switches channels off, and a fine-tune
+    keeps them off, so these rows are a fingerprint of the family: store it with --json, and compare a later file with
+    it by --base.
+
+    The module i2s_spec.compare.hash says exactly what is hashed, so that other programs can compute the same.
+    """
+    known = None if base is None else _read_base(base)
+    lineage = lineage or known is not None
+    workers, several = threads or os.cpu_count() or 1, len(files) > 1
+    documents: list[dict[str, Any]] = []
+    same: dict[str, list[str]] = {}
+    for file in files:
+        found = _identity(file, dialect, workers, lineage, as_json, quiet)
+        same.setdefault(found.weights, []).append(file)
+        shared = None if known is None else _shared(known, found)
+        if as_json:
+            documents.append(_document(file, dialect, found, lineage, shared))
+            continue
+        if several:
+            click.echo(f"{visible(file, 4096, bare=True)}")
+        for line in _lines(found, lineage, shared, each):
+            click.echo(f"  {line}" if several else line)
+    if as_json:
+        whole = {"schema_version": SCHEMA_VERSION, "files": documents} if several else documents[0]
+        sys.stdout.writelines(json_document(whole))
+        return
+    for names in same.values():
+        if len(names) > 1:
+            click.echo(f"the same weights: {', '.join(visible(name, 4096, bare=True) for name in names)}")
+
+
+def _identity(file: str, dialect: str, threads: int, lineage: bool, as_json: bool, quiet: bool) -> Identity:
+    """What identifies one file.
+
+    :raises click.UsageError: where the dialect does not fit
+    """
+    from i2s_spec.compare.hash import identity
+    from i2s_spec.gguf.reader import open as open_file
+
+    try:
+        with reading(file, as_json), open_file(file) as opened, progress_bar("hashing", quiet) as progress:
+            return identity(opened, dialect, threads, progress, lineage)
+    except FormatError:
+        raise
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _lines(found: Identity, lineage: bool, shared: Total | None, each: bool) -> Iterator[str]:
+    """What is said of one file."""
+    yield from (f"file      {found.file}", f"metadata  {found.metadata}", f"weights   {found.weights}")
+    if lineage:
+        from i2s_spec.compare.lineage import digest
+
+        zero = [tensor.zero_rows for tensor in found.tensors if tensor.zero_rows is not None]
+        rows_of = f"{sum(int(rows.sum()) for rows in zero):,} of {counted(sum(rows.size for rows in zero), 'row')}"
+        yield f"zero rows {digest(found.zero_rows)}  {rows_of} of {counted(len(zero), 'ternary tensor')}"
+    if shared is not None:
+        yield from _kinship_lines(shared)
+    if each:
+        for tensor in found.tensors:
+            yield f"{tensor.digest}  {tensor.kind:<8} {visible(tensor.name, 200, bare=True)}"
+
+
+def _document(file: str, dialect: str, found: Identity, lineage: bool, shared: Total | None) -> dict[str, Any]:
+    """Everything as plain data."""
+    from i2s_spec.compare.hash import zero_row_data
+    from i2s_spec.compare.lineage import digest
+
+    rows = [
+        {
+            "name": json_string(each.name), "shape": each.shape, "kind": each.kind, "scale": each.scale,
+            "sha256": each.digest, **zero_row_data(each),
+        }
+        for each in found.tensors
+    ]  # fmt: skip
+    about = {
+        "schema_version": SCHEMA_VERSION, "path": json_string(file), "dialect": dialect, "file": found.file,
+        "metadata": found.metadata, "weights": found.weights,
+    }  # fmt: skip
+    if lineage:
+        about["zero_rows"] = digest(found.zero_rows)
+    if shared is not None:
+        about["base"] = {
+            "tensors": shared.tensors, "rows": shared.rows,
+            "zero_rows": {"base": shared.zero_a, "file": shared.zero_b, "both": shared.zero_both},
+        }  # fmt: skip
+    return {**about, "tensors": rows}
+
+
+def _read_base(path: str) -> Fingerprint:
+    """The all-zero rows of a base model.
+
+    :raises click.UsageError: for what `--lineage --json` has not printed
+    """
+    from i2s_spec.compare.hash import MOST_BYTES, read_fingerprint
+    from i2s_spec.gguf.source import read_regular
+
+    data = read_regular(path, MOST_BYTES)
+    try:
+        return read_fingerprint(data)
+    except ValueError as error:
+        raise click.UsageError(
+            f"{visible(path, bare=True)} is not what 'i2s hash --lineage --json' prints: {error}"
+        ) from None
+
+
+def _shared(known: Fingerprint, found: Identity) -> Total:
+    from i2s_spec.compare.lineage import kinship
+
+    return kinship(known, found.zero_rows)
+
+
+def _kinship_lines(shared: Total) -> Iterator[str]:
+    from i2s_spec.compare.lineage import family_lines
+
+    if not shared.tensors:
+        yield "no ternary tensor has the name and the rows of one of the base"
+    elif not shared.zero_a:
+        yield "the base has no all-zero rows that could be compared"
+    else:
+        yield from family_lines(shared, "the base", "this file")

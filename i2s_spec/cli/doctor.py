@@ -1,0 +1,203 @@
+"""`i2s doctor FILE`: is it sound, what is it, who runs it, what to do next; on one screen."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from i2s_spec.cli.process import progress_bar
+from i2s_spec.draw.text import cut, json_document, visible
+from i2s_spec.errors import counted
+
+if TYPE_CHECKING:
+    from i2s_spec.checkup import Checkup
+    from i2s_spec.draw.terminal import Line
+
+SCHEMA_VERSION: Final = 1
+
+#: Codes of findings that are shown; the rest is counted.
+SHOWN: Final = 6
+
+#: Width of a page that goes to no terminal, the widest and the narrowest one.
+WIDTH: Final = 100
+NARROWEST: Final = 40
+
+#: What runtimes make of the file, the best first: heading, style, loads, computes.
+_GROUPS: Final = (
+    ("compute it correctly", "green", ("yes",), ("correctly",)),
+    ("correct on some machines only", "yellow", ("yes",), ("depends on the machine",)),
+    ("need a conversion first", "yellow", ("with option",), None),
+    ("compute it wrongly", "red", ("yes",), ("wrongly",)),
+    ("load its vocabulary only", "", ("vocabulary only",), ("-",)),
+    ("read its header only", "", ("yes",), ("-",)),
+    ("refuse it", "red", ("no",), None),
+    ("crash on it", "red", ("crash",), None),
+    ("not tried", "", ("yes", "not tried"), ("not tried",)),
+)
+
+
+@click.command(
+    "doctor",
+    epilog="Example:  i2s new tiny.gguf && i2s doctor tiny.gguf",
+    short_help="Summarize a file on one screen: faults, origin, runtimes, next steps.",
+)
+@click.argument("file", type=click.Path(readable=False))
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print JSON: the results of lint, identify and --runtimes, and the next steps.",
+)
+@click.option("--threads", type=click.IntRange(1), help="Threads that read. [default: one for each processor]")
+@click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
+def doctor_command(file: str, as_json: bool, threads: int | None, quiet: bool) -> int:
+    """Summarize all that can be found from one file, and recommend the next steps.
+
+    The summary combines `i2s lint`, `i2s identify` and the verdicts of `i2s lint --runtimes`. The verdicts assume the
+    layout that the weights show.
+
+    Exit code: that of `i2s lint FILE`.
+    """
+    from i2s_spec.checkup import doctor
+    from i2s_spec.draw import terminal
+
+    with progress_bar("reading", quiet) as progress:
+        found = doctor(file, threads=threads or os.cpu_count() or 1, progress=progress)
+    if as_json:
+        sys.stdout.writelines(json_document(_document(found)))
+    else:
+        columns = terminal.columns(sys.stdout)
+        width = WIDTH if columns is None else max(NARROWEST, min(columns, WIDTH))
+        terminal.write(_page(found, width), sys.stdout)
+    return found.report.exit_code()
+
+
+def _document(found: Checkup) -> dict[str, Any]:
+    report = {name: value for name, value in found.report.as_dict().items() if name != "details"}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "report": report,
+        "identification": None if found.identification is None else found.identification.as_dict(),
+        "dialect": {"name": found.dialect, "certain": found.certain},
+        "refusal": found.refusal,
+        "runtimes": [verdict.as_dict() for verdict in found.verdicts],
+        "next": [step._asdict() for step in found.steps],
+    }
+
+
+def _page(found: Checkup, width: int) -> Iterator[Line]:
+    from i2s_spec.draw.terminal import Piece
+    from i2s_spec.linter.report.text import sentence
+
+    report = found.report
+    yield [Piece(visible(report.path, 4096, bare=True), "bold")]
+    if report.details is not None:
+        yield from _wrapped(sentence(report.details), width)
+    yield []
+    yield from _sound(found, width)
+    if found.identification is not None:
+        yield []
+        yield from _origin(found, width)
+    if found.verdicts:
+        yield []
+        yield from _runtimes(found, width)
+    if found.steps:
+        yield []
+        yield [Piece("What next", "bold")]
+        for step in found.steps:
+            yield [Piece(f"  {step.command}", "cyan")]
+            yield from _wrapped(step.why, width, "      ")
+
+
+def _sound(found: Checkup, width: int) -> Iterator[Line]:
+    from i2s_spec.draw.terminal import Piece
+    from i2s_spec.linter.report_data import repair_words
+
+    report = found.report
+    if not report.findings and not report.bugs:
+        answer = (
+            ("yes, no findings", "green") if found.refusal is None else ("yes, but it cannot be run here", "yellow")
+        )
+        yield [Piece("Is it sound?  ", "bold"), Piece(*answer)]
+        yield from _refusal(found, width)
+        return
+    answer = ("yes, with remarks", "green") if report.ok else ("no", "red")
+    if not report.readable:
+        answer = ("no: it cannot be read as a GGUF file", "red")
+    if report.bugs:
+        answer = ("not checked to the end: this is a bug in i2s-spec", "red")
+    yield [Piece("Is it sound?  ", "bold"), Piece(*answer)]
+    counts = Counter(finding.code for finding in report.findings) + Counter(report.elided)
+    first = {finding.code: finding for finding in reversed(report.findings)}
+    codes = sorted(counts, key=lambda code: (-first[code].severity.rank, -counts[code], code))
+    for code in codes[:SHOWN]:
+        rule, count = first[code].rule, counts[code]
+        mark = repair_words(code)
+        text = cut(first[code].message, 400)  # what is from the file is quoted there
+        text += f"; and {count - 1:,} more" if count > 1 else ""
+        words = f"{counted(count, rule.severity.value)}: {code} {rule.slug}: {text}"
+        yield from _wrapped(words + (f" [{mark}]" if mark else ""), width)
+    if len(codes) > SHOWN:
+        more = len(codes) - SHOWN
+        yield from _wrapped(f"and {counted(more, 'more code')}: i2s lint lists all findings", width)
+    yield from _refusal(found, width)
+
+
+def _refusal(found: Checkup, width: int) -> Iterable[Line]:
+    """Why the forward pass, as of `i2s run` and `i2s embed`, refuses a file that has no errors."""
+    if found.refusal is not None:
+        yield from _wrapped(f"the reference forward pass refuses it: {cut(found.refusal, 400)}", width, style="yellow")
+
+
+def _origin(found: Checkup, width: int) -> Iterator[Line]:
+    from i2s_spec.draw.terminal import Piece
+
+    assert found.identification is not None
+    yield [Piece("What is it?", "bold")]
+    if found.identification.fault is not None:
+        yield from _wrapped("unknown: its header cannot be read to its end", width)
+    elif not found.identification.tensors:
+        yield from _wrapped("a header without tensors, such as a vocabulary: there is no model in it", width)
+    answered = False
+    for question in found.identification.questions:
+        answer = question.answer
+        if answer is not None:
+            name, answered = answer.title if answer.name == "other" else answer.name, True
+            yield from _wrapped(f"{question.name}: {name} ({answer.confidence})", width)
+        elif question.name == "layout":
+            answered = True
+            yield from _wrapped("layout: cannot tell; files do not state it, and these weights do not show it", width)
+    if found.identification.tensors and not answered:
+        yield from _wrapped("cannot tell: nothing in it shows which program wrote it", width)
+
+
+def _runtimes(found: Checkup, width: int) -> Iterator[Line]:
+    from i2s_spec.draw.terminal import Piece
+
+    packed = ""
+    if found.identification is not None and found.identification.i2s:
+        packed = "  " + (f"packed as {found.dialect}" if found.certain else "if it is packed as most readers expect")
+    yield [Piece("Who runs it?", "bold"), Piece(packed)]
+    if all(each.computes in ("-", "not tried") and each.loads != "with option" for each in found.verdicts):
+        yield from _wrapped("none of the runtimes that were tried", width, style="red")
+    for heading, style, loads, computes in _GROUPS:
+        titles = [
+            verdict.title
+            for verdict in found.verdicts
+            if verdict.loads in loads and (computes is None or verdict.computes in computes)
+        ]
+        if titles:
+            yield from _wrapped(f"{heading}: {'; '.join(titles)}", width, style=style)
+
+
+def _wrapped(text: str, width: int, indent: str = "  ", style: str = "") -> Iterable[Line]:
+    from i2s_spec.draw.terminal import Piece
+
+    for line in textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent + "  "):
+        yield [Piece(line, style)]

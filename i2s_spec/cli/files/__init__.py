@@ -1,1 +1,0 @@
-"""Verbs that read, check, change or make a GGUF file."""

@@ -1,0 +1,215 @@
+"""What the verbs that run a model share: their options, opening the model, and text or ids as tokens."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from i2s_spec.cli.options import reading
+from i2s_spec.errors import FormatError, SettingError, quote
+from i2s_spec.gguf.source import open_regular
+
+if TYPE_CHECKING:
+    from i2s_spec.model.tokenizer.tokenizer import Tokenizer
+
+#: Longest text that is read, in bytes: more than any context or test set has.
+MOST_TEXT = 256 << 20
+
+
+def numerics_option(text: str, default: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option that names a numeric profile, and its old spelling `--profile`, which is accepted for one release.
+
+    :param text: of the help
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def with_old_spelling(*args: Any, profile: str | None, **options: Any) -> Any:
+            if profile is not None:
+                remark("--profile is called --numerics here; the next release removes the old spelling")
+                options["numerics"] = profile
+            return command(*args, **options)
+
+        old = click.option("--profile", hidden=True)(with_old_spelling)
+        shown = default is not None
+        return click.option("--numerics", default=default, show_default=shown, metavar="NAME", help=text)(old)
+
+    return decorate
+
+
+def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of every verb that runs a model."""
+    for option in reversed(
+        (
+            numerics_option("The numeric profile: how numbers are computed.", default="fast"),
+            click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads. [default: one per processor]"),
+            click.option(
+                "--pre", metavar="NAME", help="Split text as this pre-tokenizer does, or where the file names none, "
+                "as this runtime: bitnet.cpp, llama.cpp, ik_llama.cpp, hf. [default: hf]",
+            ),
+            click.option("--force", is_flag=True, help="Try a model that the linter calls broken."),
+            click.option("-q", "--quiet", is_flag=True, help="No progress bars and no remarks."),
+        )
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def remark_refusal(error: FormatError, force: bool) -> None:
+    """Name the option that tries a refused model all the same, where it would not be refused again."""
+    from i2s_spec.model.load import refused_always
+
+    if not force and not refused_always(error):
+        remark("this model is refused; --force tries it anyway")
+
+
+def open_model(path: str | None, numerics: str, threads: int | None, force: bool, quiet: bool, embeds: bool) -> Any:
+    """Load a model; on a terminal with a bar that moves while that takes time.
+
+    :param path: of the file; None for the trained model that comes with the package, which is then said on stderr
+    :param embeds: whether an embedding model is needed, or one that continues text
+    :raises SettingError: for the other kind, and for settings that do not exist
+    """
+    from i2s_spec.gguf.reader import open as open_file
+    from i2s_spec.model.load import load_model
+
+    if path is None and not quiet:
+        remark(f"the model is {named(path)}")
+    file = open_file(origin(path))
+    try:
+        with reading(path), counting_bar("loading", None, quiet) as progress:
+            model = load_model(file, numerics=numerics, threads=threads, force=force, progress=progress)
+    except FormatError as error:
+        file.close()
+        if not quiet:
+            remark_refusal(error, force)
+        raise
+    except ValueError as error:
+        file.close()
+        raise SettingError(str(error)) from None
+    name = model.architecture.name
+    if model.architecture.embedding_model and not embeds:
+        model.close()
+        raise SettingError(f"this is an embedding model ({name}): it cannot continue text; use `i2s embed`")
+    if embeds and not model.architecture.embedding_model:
+        model.close()
+        raise SettingError(f"this is a language model ({name}): it computes no embeddings; use `i2s run`")
+    return model
+
+
+@contextmanager
+def counting_bar(what: str, total: int | None, quiet: bool = False) -> Iterator[Callable[[int, int], object] | None]:
+    """A bar on stderr that counts tokens or chunks; None where nobody would see it, or there is next to nothing to do.
+
+    :param total: how many there are; None for a bar that only moves, until it is told how much there is in all
+    """
+    if quiet or not sys.stderr.isatty() or (total is not None and total < 2):
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    counts = (MofNCompleteColumn(), TimeRemainingColumn()) if total is not None else ()
+    columns = (TextColumn(what), BarColumn(), *counts)
+    # What is written to stdout meanwhile is a result, and must not be drawn into as if it were the terminal's.
+    with Progress(
+        *columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
+    ) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
+
+
+def tokenizer_of(model: Any, pre: str | None, quiet: bool) -> Tokenizer:
+    """The tokenizer of a model's file; what it had to assume is said on stderr."""
+    from i2s_spec.model.tokenizer.tokenizer import load_tokenizer
+
+    tokenizer = load_tokenizer(model.file, pre)
+    choice = tokenizer.choice
+    if choice is not None and choice.assumed and not quiet:
+        remark(f"tokenizer.ggml.pre is missing: text is split by {choice.pre.name} ({choice.why}); --pre decides")
+    return tokenizer
+
+
+def tokenizer_if_any(model: Any, pre: str | None, quiet: bool) -> Tokenizer | None:
+    """The tokenizer, for showing tokens that were given as ids: None, with a remark, where the file has no usable one."""
+    try:
+        tokenizer = tokenizer_of(model, pre, quiet)
+        _ = tokenizer.size, tokenizer.vocabulary.types
+    except FormatError as error:
+        if not quiet:
+            remark(f"{error}; tokens are shown as ids")
+        return None
+    return tokenizer
+
+
+def remark(text: str) -> None:
+    """A line on stderr."""
+    click.echo(f"i2s: {text}", err=True)
+
+
+class TokenIds(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """Token ids with commas or spaces between them."""
+
+    name = "IDS"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+        """The ids as a list."""
+        if isinstance(value, list):
+            return value
+        words = str(value).replace(",", " ").split()
+        for word in words:
+            if not word.isascii() or not word.isdigit() or len(word) > 10:
+                self.fail(f"{quote(word)} is not a token id; write ids as 1,2,3", param, ctx)
+        if not words:
+            self.fail("there are no ids in it", param, ctx)
+        return [int(word) for word in words]
+
+
+def read_text(path: str) -> str:
+    """The text of a file, or of stdin for `-`.
+
+    :raises SettingError: for text that is too long or not UTF-8
+    """
+    if path == "-":
+        data = sys.stdin.buffer.read(MOST_TEXT + 1)
+    else:
+        with open_regular(path) as file:
+            data = file.read(MOST_TEXT + 1) or b""  # None of what waits
+    if len(data) > MOST_TEXT:
+        raise SettingError(f"the text has more than {MOST_TEXT >> 20} MB")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SettingError(f"the text is not UTF-8 at byte {error.start:,}") from None
+
+
+def encode(tokenizer: Tokenizer, text: str, **how: Any) -> list[int]:
+    """The ids of a text."""
+    return tokenizer.encode(text, **how)
+
+
+# --- default model ---------------------------------------------------------------------------------------------------
+# What verbs open where no file is named: the trained model that comes with the package.
+
+
+def origin(path: str | None) -> Any:
+    """What to open for an argument that may be left out: the path itself, or the model of the package."""
+    if path is not None:
+        return path
+    from i2s_spec.convert.trained import source
+
+    return source()
+
+
+def named(path: str | None) -> str:
+    """What that is called where a path would be printed."""
+    if path is not None:
+        return path
+    from i2s_spec.convert.trained import label
+
+    return label()

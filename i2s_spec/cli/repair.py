@@ -1,0 +1,274 @@
+"""`i2s fix FILE -o OUT`: repair what the linter finds, into a new file, with a proof that the weights are the same."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from i2s_spec.cli.options import check_target, reading, shown, whole_file, writing
+from i2s_spec.cli.process import progress_bar
+from i2s_spec.draw.text import json_document, json_string, visible
+from i2s_spec.errors import FormatError, counted
+from i2s_spec.schema import faults
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.repair.fix import Fixed
+    from i2s_spec.linter.repair.plan import Action, Declined
+    from i2s_spec.linter.sanitize import Sanitized
+
+SCHEMA_VERSION = 1
+
+#: Repairs of one rule that are listed, changes that a dry run shows, and codes that remain; the rest are counted.
+SHOWN_REPAIRS = 10
+SHOWN_CHANGES = 200
+SHOWN_CODES = 5
+
+
+def words(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> tuple[str, ...]:
+    """Values of an option that may be given many times, and hold many words with commas between them."""
+    return tuple(word for value in values for word in value.split(",") if word)
+
+
+@click.command(
+    "fix",
+    epilog="Example:  i2s new tiny.gguf && i2s fix tiny.gguf --dry-run",
+    short_help="Repair what can be repaired, into a new file.",
+)
+@whole_file("The repaired file.", "Write nothing; show which bytes would change.")
+@click.option("--unsafe", is_flag=True, help="Also make repairs that need a review of the result.")
+@click.option("--select", multiple=True, metavar="CODE,...", callback=words,
+              help="Repair only findings with these codes or beginnings of codes.")  # fmt: skip
+@click.option("--ignore", multiple=True, metavar="CODE,...", callback=words, help="Leave these findings alone.")
+@click.option("--scrub-tail", is_flag=True, help="Overwrite the unused bytes after scales with zeros.")
+@click.option("--dialect", metavar="SOURCE",
+              help="How FILE's I2_S tensors are packed; they become canonical. Needs --unsafe.")  # fmt: skip
+def fix_command(
+    file: str,
+    target: str | None,
+    dry_run: bool,
+    as_json: bool,
+    quiet: bool,
+    threads: int | None,
+    **options: Any,
+) -> int:
+    """Repair what the linter finds in FILE, and write the result to OUT. FILE itself is never changed.
+
+    Safe repairs change no weight, and the proof is printed: the identity of the weights before and after, as `i2s hash`
+    gives it. `i2s explain CODE` says whether a finding can be repaired.
+
+    Repairing OUT again changes nothing. Exit code 1: OUT still has errors; `i2s lint` lists them.
+    """
+    check_target(target, dry_run)
+    from i2s_spec.linter.repair.fix import fix
+
+    with reading(file), writing(target), progress_bar("repairing", quiet) as progress:
+        fixed = fix(file, target, threads=threads or os.cpu_count() or 1, progress=progress, **options)
+    if as_json:
+        sys.stdout.writelines(json_document(_fix_document(fixed, target)))
+    elif not quiet:
+        for line in _fix_lines(fixed, target):
+            click.echo(line)
+    return int(not fixed.remaining.ok)
+
+
+def _fix_document(fixed: Fixed, target: str | None) -> dict[str, Any]:
+    """What was done, as plain data that JSON can carry."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "path": json_string(fixed.path),
+        "output": None if target is None else json_string(target),
+        "written": fixed.written,
+        "size_before": fixed.size_before,
+        "size": fixed.size,
+        "weights": {**fixed.weights._asdict(), "unchanged": fixed.weights.unchanged},
+        "repaired": (_action(action) for action in fixed.actions),
+        "not_repaired": ({"code": d.code, "span": _span(d), "why": d.why} for d in fixed.declined),
+        "needs_unsafe": (_action(action) for action in fixed.withheld),
+        "recoded": [json_string(name) for name in fixed.recoded],
+        "changed": fixed.changed,
+        "changes": (change.as_dict() for change in fixed.changes),
+        "remaining": fixed.remaining.as_dict()["summary"],
+    }
+
+
+def _action(action: Action) -> dict[str, Any]:
+    return {"code": action.code, "span": _span(action), "does": action.does, "safe": action.safe}
+
+
+def _span(about: Action | Declined) -> dict[str, Any]:
+    return {"start": about.at.start, "stop": about.at.stop, "path": visible(about.at.path, bare=True)}
+
+
+def _fix_lines(fixed: Fixed, target: str | None) -> Iterator[str]:
+    """What was done, for a person."""
+    path = shown(fixed.path)
+    yield from _listed(path, ((action.code, action.at, action.does) for action in fixed.actions), "repaired")
+    if fixed.recoded:
+        yield f"{path}: {counted(len(fixed.recoded), 'tensor')} recoded into the canonical dialect, each window read back"
+    yield from _listed(path, ((each.code, each.at, each.why) for each in fixed.declined), "not repaired")
+    yield from _listed(path, ((each.code, each.at, each.does) for each in fixed.withheld), "needs --unsafe")
+    if target is None:
+        for change in fixed.changes[:SHOWN_CHANGES]:
+            yield from change.lines()
+        if fixed.changed > SHOWN_CHANGES:
+            yield f"@@ {counted(fixed.changed - SHOWN_CHANGES, 'more change')}"
+    yield from _proof(fixed)
+    yield _verdict(fixed, target)
+
+
+def _listed(path: str, rows: Iterable[tuple[str, Any, str]], what: str) -> Iterator[str]:
+    counts: dict[str, int] = {}
+    for code, at, sentence in rows:
+        counts[code] = counts.get(code, 0) + 1
+        if counts[code] <= SHOWN_REPAIRS:
+            yield f"{path}:0x{at.start:x}..0x{at.stop:x}: {what}: {code}: {sentence}"
+    for code, count in counts.items():
+        if count > SHOWN_REPAIRS:
+            yield f"{path}: {what}: {code}: {count - SHOWN_REPAIRS:,} more"
+
+
+def _proof(fixed: Fixed) -> Iterator[str]:
+    weights = fixed.weights
+    if not fixed.actions and not fixed.recoded:
+        return
+    if weights.unchanged:
+        yield f"proof: the weights are the same, {weights.before}"
+    elif weights.why:
+        yield f"proof: the identity of the weights cannot be compared: {weights.why}"
+        if not weights.touched:
+            yield "proof: no byte of a tensor was changed"
+    else:
+        codes = " ".join(weights.changed_by)
+        yield f"proof: the weights are NOT the same, by {codes}: {weights.before} before, {weights.after} now"
+
+
+def _remaining(fixed: Fixed) -> str:
+    """What a lint finds in the result: counts, and what the findings are that still have a repair."""
+    from i2s_spec.linter.report_data import repair_words
+
+    summary = fixed.remaining.as_dict()["summary"]
+    counts = ((summary[f"{kind}s"], kind) for kind in ("error", "warning", "note"))
+    left = [counted(count, kind) for count, kind in counts if count]
+    if not left:
+        return "no findings remain"
+    known = sorted({(finding.code, finding.rule.slug) for finding in fixed.remaining.findings})
+    declined = {each.code for each in fixed.declined}  # what was asked for, and did not fit
+    marks = [(f"{code} {slug}", "" if code in declined else repair_words(code)) for code, slug in known]
+    codes = [f"{name}, {mark}" if mark else name for name, mark in marks]
+    if len(codes) > SHOWN_CODES:
+        codes[SHOWN_CODES:] = [counted(len(codes) - SHOWN_CODES, "more code")]
+    one = summary["errors"] + summary["warnings"] + summary["notes"] == 1
+    return f"{', '.join(left)} remain{'s' * one} ({'; '.join(codes)})"
+
+
+def _verdict(fixed: Fixed, target: str | None) -> str:
+    done = len(fixed.actions)
+    what = f"{counted(done, 'repair')}, {fixed.size_before:,} -> {counted(fixed.size, 'byte')}; {_remaining(fixed)}"
+    if fixed.written:
+        return f"{shown(target or '')}: {what}"
+    if target is not None:
+        return f"nothing was written: the header still cannot be read to its end; {what}"
+    return f"dry run, nothing was written: {what}"
+
+
+# --- sanitize --------------------------------------------------------------------------------------------------------
+# `i2s sanitize FILE -o OUT`: write a file anew from what is understood of it, and list what was left out.
+
+#: Lines of one kind that are shown; the rest are counted.
+SHOWN = 20
+
+
+@click.command(
+    "sanitize",
+    epilog="Example:  i2s new tiny.gguf && i2s sanitize tiny.gguf -o clean.gguf",
+    short_help="Write a copy with only the known parts of a file.",
+)
+@whole_file("The new file.", "Write nothing; list what would be left out.")
+@click.option("--keep-unknown", is_flag=True, help="Keep keys that the specification does not know.")
+@click.option("--drop-template", is_flag=True, help="Leave the chat template out, which is a program.")
+def sanitize_command(
+    file: str,
+    target: str | None,
+    dry_run: bool,
+    as_json: bool,
+    quiet: bool,
+    threads: int | None,
+    **options: Any,
+) -> int:
+    """Write OUT with only the known parts of FILE: keys that the specification knows, and tensors.
+
+    It leaves out and lists unknown keys, bytes that belong to no tensor, bytes after the scales of I2_S tensors, and
+    control characters. A proof shows that the weights are the same. The same FILE gives the same OUT on every machine.
+
+    Exit code 1: FILE has a part that is ambiguous, such as tensors that share bytes; nothing is written. `i2s fix`
+    repairs some of those.
+    """
+    check_target(target, dry_run)
+    from i2s_spec.linter.sanitize import sanitize
+
+    try:
+        with reading(file), writing(target), progress_bar("sanitising", quiet) as progress:
+            done = sanitize(file, target, threads=threads or os.cpu_count() or 1, progress=progress, **options)
+    except FormatError as error:
+        if error.code in faults.NO_INPUT or error.code == faults.CHANGED.code:
+            raise
+        click.echo(f"i2s: {shown(file)}: not understood, nothing was written: {error}", err=True)
+        return 1
+    if as_json:
+        sys.stdout.writelines(json_document(_sanitize_document(done, target)))
+    elif not quiet:
+        for line in _sanitize_lines(done, target):
+            click.echo(line)
+    return 0
+
+
+def _sanitize_document(done: Sanitized, target: str | None) -> dict[str, Any]:
+    """What was left out, as plain data that JSON can carry."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "path": json_string(done.path),
+        "output": None if target is None else json_string(target),
+        "written": done.written,
+        "size_before": done.size_before,
+        "size": done.size,
+        "keys": done.keys,
+        "tensors": done.tensors,
+        "renamed": done.renamed,
+        "weights": done.weights,
+        "left_out": (
+            {"span": {"start": each.span.start, "stop": each.span.stop, "path": visible(each.span.path, bare=True)},
+             "what": each.what, "bytes": each.size}
+            for each in done.left_out
+        ),
+    }  # fmt: skip
+
+
+def _sanitize_lines(done: Sanitized, target: str | None) -> Iterator[str]:
+    """What was left out, for a person."""
+    path = shown(done.path)
+    counts: dict[str, int] = {}
+    for each in done.left_out:
+        kind = each.what.partition(" ")[0]
+        counts[kind] = counts.get(kind, 0) + 1
+        if counts[kind] <= SHOWN:
+            size = counted(each.size, "byte")
+            yield f"{path}:0x{each.span.start:x}..0x{each.span.stop:x}: left out: {each.what} ({size})"
+    left = sum(count - SHOWN for count in counts.values() if count > SHOWN)
+    if left:
+        yield f"{path}: left out: {left:,} more"
+    if done.renamed:
+        yield (
+            f"proof: the weights were {done.weights}; "
+            f"{counted(done.renamed, 'tensor has', 'tensors have')} other names now"
+        )
+    else:
+        yield f"proof: the weights are the same, {done.weights}" if done.written else f"weights: {done.weights}"
+    what = (
+        f"{counted(done.keys, 'key')} and {counted(done.tensors, 'tensor')} kept, "
+        f"{done.size_before:,} -> {counted(done.size, 'byte')}"
+    )
+    yield (f"{shown(target)}: {what}" if target is not None else f"dry run, nothing was written: {what}")

@@ -1,1 +1,0 @@
-"""Verbs about the specification: rules, schema, text, vectors."""

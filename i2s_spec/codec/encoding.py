@@ -1,0 +1,498 @@
+"""This module defines how the bytes of a tensor hold trits, for every type that can hold them: the form of a tensor.
+
+    I2_S            codes in a dialect; the scale is in the tail
+    Q2_0, TQ1_0 ... codes in blocks, with a scale for each block or row: ternary if those of all groups that are not 0 are
+                    the same
+    F32, F16, BF16  floats: ternary if all that are not 0 have the same magnitude, which is the scale
+
+A tensor is ternary only if that is exactly so: nothing is rounded to be made to fit. Elements are those of the flattened
+tensor, row-major.
+
+    >>> Form("BF16", (2, 2)).decode(bytes.fromhex("003f 00bf 0000 0080"), 4)
+    Decoded(trits=array([ 1, -1,  0,  0], dtype=int8), scales=array([0.5], dtype=float32))
+
+    >>> data = bytes.fromhex("003f 00bf 0000 0080")
+    >>> Trits(Form("BF16", (2, 2)), lambda start, stop: data[start:stop]).whole()
+    (array([[ 1, -1],
+           [ 0,  0]], dtype=int8), np.float32(0.5))
+
+>>> rounding(1.2188547849655151, "TQ2_0")
+Rounding(scale=1.2188547849655151, stored=1.21875)
+>>> print(_)
+scale 1.21885478 -> 1.21875 (-8.6e-05)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from math import lcm, prod
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+
+import numpy as np
+
+from i2s_spec.codec import blocks_native
+from i2s_spec.codec.change_groups import (
+    BLOCK_TYPES,
+    NotTernaryError,
+    half_scale,
+    scales_in_use,
+    stored_scale,
+    unpack_blocks,
+)
+from i2s_spec.codec.kernels import in_order
+from i2s_spec.codec.native import unpack_trits
+from i2s_spec.codec.observation import read_tail
+from i2s_spec.codec.reference import UnusedCodeError
+from i2s_spec.codec.shape import from_bfloat16
+from i2s_spec.errors import counted
+from i2s_spec.schema.blocks import FOURTH_WEIGHT
+from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Dialect
+from i2s_spec.schema.faults import ByteOrder, order_prefix
+from i2s_spec.schema.types import BY_NAME, TAIL_BYTES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Types whose elements are floats of their own, and the unsigned words that these are.
+FLOAT_WORDS: Final = {"F32": "u4", "F16": "u2", "BF16": "u2"}
+
+#: Bits of a word without the sign, and of an infinity.
+_MAGNITUDE: Final = {"F32": (0x7FFFFFFF, 0x7F800000), "F16": (0x7FFF, 0x7C00), "BF16": (0x7FFF, 0x7F80)}
+
+#: Types that trits can be read from.
+TERNARY_TYPES: Final = ("I2_S", *BLOCK_TYPES, *FLOAT_WORDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What the bytes of a window say: int8 trits, and the different scales of those that are not 0 (none for I2_S)."""
+
+    trits: NDArray[np.int8]
+    scales: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Form:
+    """How the bytes of a tensor hold trits.
+
+    :param type: one of `TERNARY_TYPES`
+    :param shape: of the tensor, in NumPy's order
+    :param dialect: of I2_S
+    :param byte_order: of the file
+    :raises ValueError: for another type, and a shape that the type or the layout has no place for (clause 5.3)
+    """
+
+    type: str
+    shape: tuple[int, ...]
+    dialect: Dialect = CANONICAL
+    byte_order: ByteOrder = "little"
+
+    def __post_init__(self) -> None:
+        if self.type not in TERNARY_TYPES:
+            raise ValueError(f"{self.type} tensors hold no trits; {', '.join(TERNARY_TYPES)} can")
+        if not self.shape or min(self.shape) < 1:
+            raise ValueError(f"the shape {list(self.shape)} holds no elements")
+        if self.type == "I2_S":
+            if self.slices > 1:
+                raise ValueError(
+                    f"a tensor of shape {list(self.shape)} is {counted(self.slices, 'slice')}, and "
+                    f"programs disagree whether each "
+                    "has a tail of its own or all share one: every slice must be a tensor"
+                )
+            if not self.dialect.layout.in_gguf:
+                raise ValueError(f"{self.dialect.layout} is a layout of checkpoints; it does not occur in GGUF files")
+            self.dialect.layout.check(self.rows, self.cols)
+        elif self.type in BLOCK_TYPES and self.cols % (block := BLOCK_TYPES[self.type].block):
+            raise ValueError(f"{self.type} packs rows in blocks of {block}; rows of {self.cols:,} are not whole blocks")
+
+    @property
+    def rows(self) -> int:
+        """Rows of the matrix that the tensor is, or that all its slices are."""
+        return prod(self.shape[:-1])
+
+    @property
+    def cols(self) -> int:
+        return self.shape[-1]
+
+    @property
+    def slices(self) -> int:
+        """Matrices that the tensor consists of."""
+        return prod(self.shape[:-2])
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def unit(self) -> int:
+        """Elements that windows are multiples of, so that each has bytes of its own."""
+        if self.type == "I2_S":
+            layout = self.dialect.layout
+            return layout.row_block * self.cols if layout.row_block > 1 else layout.block
+        if self.type in BLOCK_TYPES:
+            return self.cols if self._has_row_scales else BLOCK_TYPES[self.type].block
+        return 1
+
+    @property
+    def tail_bytes(self) -> int:
+        """Bytes after those of the elements."""
+        return TAIL_BYTES if self.type == "I2_S" else 0
+
+    def byte(self, element: int) -> int:
+        """Where the bytes of a window that begins with this element begin.
+
+        Of a type whose scales are apart these count as if each row had its own beside its codes, as
+        `apart_windows.fetching` gives them.
+        """
+        if self.type == "I2_S":
+            return element // CODES_PER_BYTE
+        kind = BY_NAME[self.type]
+        if self._has_row_scales:
+            layout = BLOCK_TYPES[self.type]
+            return element // self.cols * (self.cols // layout.block * layout.nbytes + layout.front_bytes)
+        return element // kind.block * kind.bytes
+
+    def matrix(self, count: int) -> tuple[int, int]:
+        """The shape that a window of so many elements has for the codec: whole rows where the layout packs those."""
+        if self._has_row_scales or (self.type == "I2_S" and self.dialect.layout.row_block > 1):
+            return count // self.cols, self.cols
+        return 1, count
+
+    @property
+    def has_scales_apart(self) -> bool:
+        """Whether the scales are behind all codes, so that windows have to be put together."""
+        return self.type in BLOCK_TYPES and BLOCK_TYPES[self.type].scale.apart
+
+    @property
+    def _has_row_scales(self) -> bool:
+        return self.type in BLOCK_TYPES and BLOCK_TYPES[self.type].scale.per == "row"
+
+    def decode(self, data: bytes, count: int, unused: Literal["reject", "zero"] = "reject") -> Decoded:
+        """The trits of a window, from its bytes (for I2_S without the tail).
+
+        :param count: elements of the window
+        :param unused: whether the unused code is an error or 0
+        :raises UnusedCodeError: for such a code
+        :raises NotTernaryError: for +2 times the scale, and for scales that are not numbers
+        """
+        if self.type == "I2_S":
+            trits = unpack_trits(data, self.matrix(count), self.dialect, unused)
+            return Decoded(trits.reshape(-1), np.empty(0, dtype=np.float32))
+        if self.type in BLOCK_TYPES:
+            trits, scales = unpack_blocks(data, self.matrix(count), self.type, self.byte_order)
+            used = scales_in_use(trits, scales)
+            if not np.isfinite(used).all():
+                raise _not_numbers()
+            return Decoded(trits.reshape(-1), used)
+        return self._decode_floats(data)
+
+    def _decode_floats(self, data: bytes) -> Decoded:
+        without_sign, infinity = _MAGNITUDE[self.type]
+        prefix = order_prefix(self.byte_order)
+        words = np.frombuffer(data, dtype=prefix + FLOAT_WORDS[self.type])
+        bits = words.astype(FLOAT_WORDS[self.type], copy=False)
+        magnitude = bits & bits.dtype.type(without_sign)
+        present = magnitude != 0
+        trits = present.view(np.int8) - np.int8(2) * (present & (bits > without_sign)).view(np.int8)
+        if not present.any():
+            return Decoded(trits, np.empty(0, dtype=np.float32))
+        first = magnitude[present.argmax()]
+        found = np.array([first]) if np.array_equal(magnitude == first, present) else np.unique(magnitude[present])
+        if int(found.max()) >= infinity:
+            raise _not_numbers()
+        return Decoded(trits, widened(found, self.type))
+
+
+def _not_numbers() -> NotTernaryError:
+    return NotTernaryError("the weights are not ternary: infinities or NaN are among them")
+
+
+def widened(bits: NDArray[Any], type: str) -> NDArray[np.float32]:
+    """Words of a float type as float32, which holds them exactly.
+
+    :param bits: unsigned integers of the type's width, in native order
+    """
+    if type == "F32":
+        return bits.view(np.float32)
+    if type == "F16":
+        return bits.view(np.float16).astype(np.float32)
+    return from_bfloat16(bits)
+
+
+# Many tensors at once.
+
+
+class Joined(NamedTuple):
+    """Trits of tensors one behind the other, flat int8, the scale of each of them, and whether each is ternary."""
+
+    trits: NDArray[np.int8]
+    scales: NDArray[np.float32]
+    ternary: NDArray[np.bool_]
+
+
+def joined_floats(data: bytes, elements: Sequence[int], type: str, byte_order: ByteOrder) -> Joined:
+    """What `Form.decode` says of each of some tensors of floats, of so many elements; the scale of zeros is 0."""
+    word = np.dtype(FLOAT_WORDS[type])
+    bits = np.frombuffer(data, order_prefix(byte_order) + FLOAT_WORDS[type]).astype(word, copy=False)
+    sign = word.type(1 << (8 * word.itemsize - 1))
+    magnitude = bits & ~sign
+    starts = _starts(elements)
+    largest = np.maximum.reduceat(magnitude, starts)
+    present = magnitude != 0
+    ternary = np.logical_and.reduceat(~present | (magnitude == np.repeat(largest, elements)), starts)
+    scales = widened(largest, type)
+    trits = present.view(np.int8) - np.int8(2) * (present & (bits >= sign)).view(np.int8)
+    return Joined(trits, scales, ternary & np.isfinite(scales))
+
+
+def joined_blocks(data: bytes, elements: Sequence[int], cols: int, type: str, byte_order: ByteOrder) -> Joined:
+    """What `Form.decode` says of each of some tensors of a block type, of so many elements.
+
+    A tensor is also not called ternary where a scale of weights is -0, which is equal to 0.
+
+    :param cols: elements of the rows of all tensors; any number of whole blocks for types with a scale for each block
+    """
+    shape = (sum(elements) // cols, cols)
+    trits, each = blocks_native.unpack(data, shape, type, byte_order=byte_order, unused_code="plus-two")
+    flat = trits.reshape(-1)
+    group = flat.size // each.size
+    used = flat.reshape(-1, group).any(axis=1)
+    starts = _starts(elements)
+    groups = starts // group
+    least = np.minimum.reduceat(np.where(used, each, np.inf), groups)
+    most = np.maximum.reduceat(np.where(used, each, -np.inf), groups)
+    ternary = np.logical_and.reduceat(~used | (np.isfinite(each) & ~(np.signbit(each) & (each == 0))), groups)
+    ternary &= np.logical_and.reduceat(flat != FOURTH_WEIGHT, starts)
+    some = np.logical_or.reduceat(used, groups)
+    return Joined(flat, np.where(some, most, 0).astype(np.float32), ternary & (~some | (least == most)))
+
+
+def _starts(elements: Sequence[int]) -> NDArray[np.intp]:
+    """Where each of some tensors begins, one behind the other."""
+    return np.array([0, *accumulate(elements[:-1])], dtype=np.intp)
+
+
+# --- trits -----------------------------------------------------------------------------------------------------------
+# The trits and the scale of a tensor of any type that can hold them, a window at a time.
+#
+# Where all weights are 0, types other than I2_S have the scale 0.
+
+_Result = TypeVar("_Result")
+
+#: Elements that are worked on at a time, unless a layout has larger units.
+WINDOW: Final = 1 << 20
+
+#: Different magnitudes that are counted before a tensor is given up.
+MOST_MAGNITUDES: Final = 1000
+
+
+class Trits:
+    """The trits and the scale of a tensor; nothing is read before it is asked for.
+
+    :param form: how the bytes hold them
+    :param fetch: gives the bytes from one place in the tensor to another
+    :param unused: whether the unused code is an error or 0
+    """
+
+    def __init__(
+        self, form: Form, fetch: Callable[[int, int], bytes], unused: Literal["reject", "zero"] = "reject"
+    ) -> None:
+        self.form = form
+        self.fetch = fetch
+        self.unused = unused
+
+    @cached_property
+    def tail(self) -> bytes:
+        """The 32 bytes after an I2_S payload."""
+        start = self.form.byte(self.form.elements)
+        return self.fetch(start, start + self.form.tail_bytes)
+
+    @cached_property
+    def scale(self) -> np.float32:
+        """What +1 stands for, float32; of types other than I2_S all bytes are read to find it.
+
+        :raises NotTernaryError: where there is more than one
+        """
+        if self.form.type == "I2_S":
+            return read_tail(self.tail, self.form.dialect.tail, self.form.byte_order)
+        found: set[float] = set()
+        for window in self._fetched():
+            found.update(self._decoded(*window).scales.tolist())
+            if len(found) > MOST_MAGNITUDES:
+                break
+        if len(found) > 1:
+            raise _too_many(self.form, found)
+        return np.float32(found.pop() if found else 0)
+
+    def has_one_scale(self) -> bool:
+        """Whether there is a scale; looks no further than the second one.
+
+        :raises NotTernaryError: for infinities and NaN
+        """
+        if self.form.type == "I2_S":
+            return True
+        found: set[float] = set()
+        for window in self._fetched():
+            found.update(self._decoded(*window).scales.tolist())
+            if len(found) > 1:
+                return False
+        return True
+
+    def windows(self, unit: int = 1) -> Iterator[tuple[int, int]]:
+        """Ranges of elements that cover the tensor: about a million, in whole units of the form and of somebody else."""
+        unit = lcm(self.form.unit, unit)
+        step = max(WINDOW // unit, 1) * unit
+        return ((at, min(at + step, self.form.elements)) for at in range(0, self.form.elements, step))
+
+    def mapped(
+        self, function: Callable[[NDArray[np.int8]], _Result], threads: int = 1, unit: int = 1
+    ) -> Iterator[_Result]:
+        """What a function makes of the trits of each window, flat, in order.
+
+        :param threads: how many threads decode, and call the function
+        :param unit: elements that every window but the last is a multiple of
+        :raises NotTernaryError: where the scale is not the same throughout
+        :raises UnusedCodeError: where the unused code occurs, unless it is 0
+        """
+        scale = self.scale
+
+        def work(part: tuple[int, int, bytes]) -> _Result:
+            decoded = self._decoded(*part)
+            require_scale(decoded.scales, scale)
+            return function(decoded.trits)
+
+        try:
+            yield from in_order(work, self._fetched(unit), threads)
+        except UnusedCodeError as error:
+            raise self._counted(error) from None
+
+    def parts(self, threads: int = 1) -> Iterator[NDArray[np.int8]]:
+        """The trits of each window, flat; see `mapped`."""
+        return self.mapped(lambda trits: trits, threads)
+
+    def whole(self, threads: int = 1) -> tuple[NDArray[np.int8], np.float32]:
+        """All trits, int8 of the tensor's shape, and the scale."""
+        trits = np.empty(self.form.elements, dtype=np.int8)
+        at = 0
+        for part in self.parts(threads):
+            trits[at : at + part.size] = part
+            at += part.size
+        return trits.reshape(self.form.shape), self.scale
+
+    def payload(self, unit: int = 1) -> Iterator[bytes]:
+        """The bytes of each window, as they are; of I2_S without the tail."""
+        return (data for _, _, data in self._fetched(unit))
+
+    def _fetched(self, unit: int = 1) -> Iterator[tuple[int, int, bytes]]:
+        """Where each window begins and ends, and its bytes, of I2_S without the tail."""
+        for start, stop in self.windows(unit):
+            yield start, stop, self.fetch(self.form.byte(start), self.form.byte(stop))
+
+    def _decoded(self, start: int, stop: int, data: bytes) -> Decoded:
+        try:
+            return self.form.decode(data, stop - start, self.unused)
+        except UnusedCodeError as error:
+            first = start + error.first
+            raise UnusedCodeError(error.code, error.code_map, error.count, first, self.form.cols) from None
+
+    def _counted(self, error: UnusedCodeError) -> UnusedCodeError:
+        """The same error, with what comes in all windows."""
+        count = 0
+        for window in self._fetched():
+            try:
+                self._decoded(*window)
+            except UnusedCodeError as one:
+                count += one.count
+        return UnusedCodeError(error.code, error.code_map, count, error.first, error.cols)
+
+
+def require_scale(scales: NDArray[np.float32], scale: np.float32) -> None:
+    """Refuse a window with another scale than that of its tensor."""
+    if scales.size and (scales != scale).any():
+        raise NotTernaryError(f"the scale was {scale:.9g} at first, and now there is {scales[scales != scale][0]:.9g}")
+
+
+def _too_many(form: Form, found: set[float]) -> NotTernaryError:
+    count = f"{len(found):,}" if len(found) <= MOST_MAGNITUDES else f"more than {MOST_MAGNITUDES:,}"
+    if form.type in BLOCK_TYPES:
+        per = BLOCK_TYPES[form.type].scale.per
+        return NotTernaryError(
+            f"there are {count} {per} scales, from {min(found):.6g} to {max(found):.6g}, "
+            f"where one for all weights is wanted"
+        )
+    return NotTernaryError(
+        f"the weights are not ternary: there are {count} magnitudes other than 0, from {min(found):.6g} to "
+        f"{max(found):.6g}, where one would be -s, 0 and +s"
+    )
+
+
+# --- scale rounding --------------------------------------------------------------------------------------------------
+# The scale that a type stores for a given one, how far it is rounded, and the error of a proof that fails.
+
+
+class ProofError(RuntimeError):
+    """The written data differ from the data that were read: a bug in this package."""
+
+
+class Rounding(NamedTuple):
+    """A scale, and the scale that a type stores; of several scales the one that changed most."""
+
+    scale: float
+    stored: float
+    scales: int = 1
+
+    @property
+    def relative(self) -> float:
+        """The relative change."""
+        return 0.0 if self.stored == self.scale or self.scale != self.scale else (self.stored - self.scale) / self.scale
+
+    def __str__(self) -> str:
+        if self.scales > 1:
+            most = (
+                f", most changed {self.scale:.9g} -> {self.stored:.9g} ({self.relative:+.1e})" if self.relative else ""
+            )
+            return f"{counted(self.scales, 'scale')} {'rounded' if most else 'kept'}{most}"
+        if not self.relative:
+            return f"scale {self.scale:.9g} kept"
+        return f"scale {self.scale:.9g} -> {self.stored:.9g} ({self.relative:+.1e})"
+
+
+def worst_of(*roundings: Rounding) -> Rounding:
+    """The rounding with the largest relative change, the first of equals, with the number of all scales."""
+    worst = max(roundings, key=lambda each: abs(each.relative))
+    return worst._replace(scales=sum(each.scales for each in roundings))
+
+
+#: The rounding if there are no scales.
+NO_SCALES: Final = Rounding(0.0, 0.0, 0)
+
+
+def rounding(scale: float | np.float32, type: str) -> Rounding:
+    """The scale that a type stores.
+
+    :param type: a type that can store trits
+    :raises ValueError: for a scale that it cannot hold
+    """
+    value = np.float32(scale)
+    if type in {"I2_S", "F32"}:
+        if type == "F32" and not np.isfinite(value):
+            raise ValueError(f"weights cannot be computed from a scale that is {value}")
+        return Rounding(float(value), float(value))
+    if type == "BF16":
+        stored = _bfloat16(value)
+        if not np.isfinite(stored) or (stored == 0 and value != 0):
+            raise ValueError(f"the scale {value:.9g} has no bfloat16: it would become {stored}")
+        return Rounding(float(value), float(stored))
+    return Rounding(float(value), float(stored_scale(value, type) if type in BLOCK_TYPES else half_scale(value)))
+
+
+def _bfloat16(value: np.float32) -> np.float32:
+    """A float32 rounded to bfloat16, to nearest, ties to even."""
+    bits = int(np.array([value]).view(np.uint32)[0])
+    if bits & 0x7FFFFFFF > 0x7F800000:  # a NaN keeps its sign and stays a NaN
+        return value
+    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
+    return np.float32(np.array([rounded], dtype=np.uint32).view(np.float32)[0])

@@ -1,1 +1,0 @@
-"""From floats to codes and a scale: the rules of the released quantizers, to the bit."""

@@ -1,0 +1,581 @@
+"""This module compares two files by meaning: metadata, inventory, trits, scales, and tails apart from all of them.
+
+What says where things lie (order, offsets, alignment, byte order, version, dialect) and what means nothing (the 28 bytes
+of a tail) makes no difference; it is told all the same where it differs. Tensors are compared a window at a time.
+
+    >>> import io
+    >>> from i2s_spec.convert.new import new
+    >>> from i2s_spec.gguf.reader import open
+    >>> one, other = io.BytesIO(), io.BytesIO()
+    >>> _ = new(one, layers=1), new(other, layers=1, byte_order="big", alignment=64)
+    >>> difference(open(one), open(other)).same
+    True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from math import lcm, prod
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from i2s_spec.codec.change_groups import BLOCK_TYPES
+from i2s_spec.codec.encoding import WINDOW
+from i2s_spec.compare.hash import (
+    ALIGNMENT,
+    as_trits,
+    canonical_data,
+    canonical_value,
+    lengths,
+    packed_codes,
+    parts,
+    require_own_bytes,
+    small_differences,
+    small_tensors,
+    type_name,
+    words_known,
+)
+from i2s_spec.compare.lineage import TensorLineage, ZeroRows
+from i2s_spec.errors import FormatError
+from i2s_spec.gguf.reader import File, KeyValue, Tensor
+from i2s_spec.inspect.match_dialect import matched, rows_compared
+from i2s_spec.inspect.show import beginning
+from i2s_spec.schema.dialect import Dialect, parse
+from i2s_spec.schema.types import I2_S
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from i2s_spec.codec.encoding import Trits
+    from i2s_spec.compare.tensor_rows import Rows
+
+#: Called with (bytes of A compared, bytes of A to compare).
+Progress = Callable[[int, int], object]
+
+#: The share of a tensor that must differ for it to be explained, and how many tensors of a file are.
+CHANGED: Final = 0.1
+EXPLAINED: Final = 64
+
+#: Elements of an array that a change of it is told with.
+ELEMENTS: Final = 4
+
+
+class KeyChange(NamedTuple):
+    """A key that one file lacks, or whose values differ: type and beginning of each value, None where there is none."""
+
+    key: bytes
+    before: Any
+    after: Any
+    type_before: str | None
+    type_after: str | None
+    #: How many bytes of type and value differ, and the first of them, where both files have the key.
+    data: tuple[int, int] | None
+
+
+class TensorChange(NamedTuple):
+    """What differs in one tensor; everything is None that does not.
+
+    `what` is what the tensors were compared as: `trits`, `weights` (trits with scales that one of them has many of), `bytes`
+    of one type, or `nothing`, where types or shapes do not allow it. `trits`, `data` and `weights` are (how many elements,
+    bytes or decoded weights differ, the first of them); `compared_shape` is A's.
+    """
+
+    name: bytes
+    what: str
+    compared_shape: tuple[int, ...]
+    shape: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    type: tuple[str, str] | None = None
+    trits: tuple[int, int] | None = None
+    scale: tuple[float, float] | None = None
+    data: tuple[int, int] | None = None
+    #: What B's tensor is, in words, where most of it differs and something explains that.
+    how: str | None = None
+    weights: tuple[int, int] | None = None
+
+    @property
+    def means(self) -> bool:
+        """Whether anything differs; a type does also where trits and scale are the same in both."""
+        return any(part is not None for part in self[3:8])
+
+
+class TailChange(NamedTuple):
+    """Tails whose 28 bytes after the scale differ: what those of each file are (`zero`, `replicated`, `stale`)."""
+
+    name: bytes
+    before: str
+    after: str
+
+
+class Difference(NamedTuple):
+    """All that differs between two files, A and B."""
+
+    #: What says where things lie: name, A's, B's.
+    container: tuple[tuple[str, Any, Any], ...]
+    keys: tuple[KeyChange, ...]
+    only_a: tuple[bytes, ...]
+    only_b: tuple[bytes, ...]
+    tensors: tuple[TensorChange, ...]
+    tails: tuple[TailChange, ...]
+    #: Tensors that were compared.
+    compared: int
+    #: Of those that are ternary in both files, how many trits changed and which rows are all zero.
+    lineage: tuple[TensorLineage, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether the files mean the same."""
+        return not (self.keys or self.only_a or self.only_b or self.tensors)
+
+
+def difference(
+    a: File,
+    b: File,
+    dialect_a: str | Dialect = "canonical",
+    dialect_b: str | Dialect = "canonical",
+    threads: int = 1,
+    progress: Progress | None = None,
+) -> Difference:
+    """Compare two files by meaning.
+
+    :param dialect_a: of the I2_S tensors of A, which the file does not say
+    :param dialect_b: of those of B
+    :param threads: how many threads decode
+    :param progress: called now and then with (bytes of A compared, bytes of A to compare)
+    :raises FormatError: for a file with a fault, and where one does not hold a tensor whole
+    :raises ValueError: for a dialect that does not exist, or whose tail the tensors do not have
+    """
+    for file in (a, b):
+        if file.fault is not None:
+            raise file.fault
+        require_own_bytes(file, file.tensors.rows)
+    total = sum(tensor.nbytes for tensor in a.tensors.values())
+    done = 0
+    changes: list[TensorChange] = []
+    change: TensorChange | None
+    tails: list[TailChange] = []
+    lineage: list[TensorLineage] = []
+    explained = 0
+    others = OtherTensors(a, dialect_a)
+    common = [(tensor, b.tensors[name]) for name, tensor in a.tensors.items() if name in b.tensors]
+    dialects = parse(dialect_a), parse(dialect_b)
+    for part in parts(common):
+        for (ours, theirs), small in zip(part, _small(a, b, part, *dialects), strict=True):
+            if small is None:
+                compared = _compared(a, ours, dialects[0], b, theirs, dialects[1], threads)
+                change, trits, tail = *compared, _tails(ours, theirs)
+            else:
+                change, trits, tail = small
+            if trits is not None:
+                lineage.append(trits)
+            if change is not None and change.means:
+                if explained < EXPLAINED and _is_most(change, ours):
+                    explained += 1
+                    change = change._replace(how=what_it_is(others, ours, b, theirs, dialect_b) or None)
+                changes.append(change)
+            if tail:
+                tails.append(tail)
+            done += ours.nbytes
+            if progress is not None:
+                progress(done, total)
+    return Difference(
+        tuple(_container(a, b)),
+        tuple(_keys(a, b)),
+        tuple(tensor.raw_name for name, tensor in a.tensors.items() if name not in b.tensors),
+        tuple(tensor.raw_name for name, tensor in b.tensors.items() if name not in a.tensors),
+        tuple(changes),
+        tuple(tails),
+        len(common),
+        tuple(lineage),
+    )
+
+
+def _container(a: File, b: File) -> Iterator[tuple[str, Any, Any]]:
+    order = [name for name in a.tensors if name in b.tensors] == [name for name in b.tensors if name in a.tensors]
+    keys = [key for key in a.metadata if key in b.metadata] == [key for key in b.metadata if key in a.metadata]
+    for name, ours, theirs in (
+        ("size", a.size, b.size),
+        ("version", a.version, b.version),
+        ("byte order", a.byte_order, b.byte_order),
+        ("alignment", a.alignment, b.alignment),
+        ("order of keys", "its own", "its own" if keys else "another"),
+        ("order of tensors", "its own", "its own" if order else "another"),
+    ):
+        if ours != theirs:
+            yield name, ours, theirs
+
+
+def _keys(a: File, b: File) -> Iterator[KeyChange]:
+    ours, theirs = (
+        {entry.key: entry for entry in reversed(list(file.metadata.rows)) if entry.name != ALIGNMENT} for file in (a, b)
+    )
+    for key in sorted({*ours, *theirs}):
+        one, other = ours.get(key), theirs.get(key)
+        data = None
+        if one is not None and other is not None:
+            data = first_difference(canonical_value(a, one), canonical_value(b, other))
+            if data is None:
+                continue
+        entry = one or other
+        assert entry is not None
+        yield KeyChange(
+            entry.name,
+            None if one is None else _beginning(a, one),
+            None if other is None else _beginning(b, other),
+            None if one is None else one.label,
+            None if other is None else other.label,
+            data,
+        )
+
+
+def _beginning(file: File, entry: KeyValue) -> Any:
+    """A value, or the start of it: strings as bytes, arrays as lists that end with `...` where there is more."""
+    value, whole = beginning(file, entry, ELEMENTS)
+    return [*value, ...] if isinstance(value, list) and not whole else value
+
+
+#: What is found of a pair of tensors: what changed, their trits, their tails; None where there is nothing to say.
+_Found = tuple["TensorChange | None", "TensorLineage | None", "TailChange | None"]
+
+
+def _small(
+    a: File, b: File, pairs: Sequence[tuple[Tensor, Tensor]], dialect_a: Dialect, dialect_b: Dialect
+) -> Iterator[_Found | None]:
+    """What is found of each pair of small I2_S tensors, all of which are read at once; None for other pairs."""
+    ours = small_tensors(a, [one for one, _ in pairs], dialect_a)
+    theirs = small_tensors(b, [other for _, other in pairs], dialect_b)
+    both = [
+        (one.ne[0], before.codes, after.codes)
+        for (one, other), before, after in zip(pairs, ours, theirs, strict=True)
+        if before is not None and after is not None and lengths(one) == lengths(other)
+    ]
+    found = iter(small_differences(both))
+    for (one, other), before, after in zip(pairs, ours, theirs, strict=True):
+        if before is None or after is None or lengths(one) != lengths(other):
+            yield None
+            continue
+        name, result, change = one.raw_name, next(found), None
+        if result.changed or before.scale != after.scale:
+            trits = None if result.first is None else (result.changed, result.first)
+            scales = (before.number, after.number) if before.scale != after.scale else None
+            change = TensorChange(name, "trits", one.shape, None, None, trits, scales)
+        rows, *zeros = result.rows
+        lineage = TensorLineage(name, rows, one.elements, result.changed, *zeros)
+        yield change, lineage, _tail_change(name, before.tail, after.tail)
+
+
+def _compared(
+    a: File, ours: Tensor, dialect_a: str | Dialect, b: File, theirs: Tensor, dialect_b: str | Dialect, threads: int
+) -> tuple[TensorChange, TensorLineage | None]:
+    name = ours.raw_name
+    if lengths(ours) != lengths(theirs):
+        types = (type_name(ours), type_name(theirs))
+        shapes = (ours.shape, theirs.shape)
+        return TensorChange(name, "nothing", ours.shape, shapes, types if types[0] != types[1] else None), None
+    type_ = (type_name(ours), type_name(theirs)) if ours.type != theirs.type or ours.number != theirs.number else None
+    # Floats of one type are compared as they are: looking whether they are ternary would cost as much.
+    if type_ is not None or type_name(ours) in {"I2_S", "TQ1_0", "TQ2_0"}:
+        one, other = as_trits(a, ours, dialect_a), as_trits(b, theirs, dialect_b)
+        if one is not None and other is not None:
+            trits, (rows, zero_a, zero_b, both) = _differing_trits(one, other, ours.shape, threads)
+            changed = 0 if trits is None else trits[0]
+            lineage = TensorLineage(name, rows, ours.elements, changed, zero_a, zero_b, both)
+            scales = (float(one.scale), float(other.scale)) if one.scale.tobytes() != other.scale.tobytes() else None
+            return TensorChange(name, "trits", ours.shape, None, type_, trits, scales), lineage
+        if type_ is not None and (weights := _differing_weights(ours, dialect_a, theirs, dialect_b)) is not None:
+            change = TensorChange(name, "weights", ours.shape, None, type_, weights.trits, weights=weights.weights)
+            return change, None
+    if type_ is not None or words_known(a, ours) != words_known(b, theirs):
+        types = type_ or (type_name(ours), f"{type_name(theirs)} of other byte order")
+        return TensorChange(name, "nothing", ours.shape, None, types), None
+    data = first_difference(canonical_data(a, ours), canonical_data(b, theirs))
+    return TensorChange(name, "bytes", ours.shape, data=data), None
+
+
+def _differing_weights(
+    ours: Tensor, dialect_a: str | Dialect, theirs: Tensor, dialect_b: str | Dialect
+) -> Differing | None:
+    """What differs between tensors of two types of which one has many scales; None where that cannot be compared."""
+
+    try:
+        one, other = ours.ternary(dialect_a), theirs.ternary(dialect_b)
+        return differing(one, other) if comparable(one, other) else None
+    except FormatError:
+        raise
+    except ValueError:  # no ternary type, or codes and scales that stand for nothing
+        return None
+
+
+def _differing_trits(
+    one: Trits, other: Trits, shape: tuple[int, ...], threads: int
+) -> tuple[tuple[int, int] | None, tuple[int, int, int, int]]:
+    """How many elements have another code, and the first of them; rows, all-zero ones of A, of B, and of both."""
+    import numpy as np
+
+    cols = shape[-1] if shape else 1
+    zeros = [ZeroRows(prod(shape) // max(1, cols), cols) for _ in range(2)]
+    count, first, at = 0, None, 0
+    for ours, theirs in paired(packed_codes(one, threads), packed_codes(other, threads)):
+        for found, codes in zip(zeros, (ours, theirs), strict=True):
+            found.add(codes)
+        if ours != theirs:
+            odd = np.frombuffer(ours, dtype=np.uint8) ^ np.frombuffer(theirs, dtype=np.uint8)
+            for shift in range(4):
+                here = odd >> np.uint8(2 * shift) & np.uint8(3) != 0
+                if here.any():
+                    count += int(np.count_nonzero(here))
+                    where = 4 * (at + int(here.argmax())) + shift
+                    first = where if first is None else min(first, where)
+        at += len(ours)
+    before, after = (found.found() for found in zeros)
+    rows = before.size, int(before.sum()), int(after.sum()), int((before & after).sum())
+    return None if first is None else (count, first), rows
+
+
+def _is_most(change: TensorChange, tensor: Tensor) -> bool:
+    """Whether so much of a tensor differs that it may be another one, or was distorted."""
+    if change.trits is not None:
+        return change.trits[0] > CHANGED * tensor.elements
+    return change.data is not None and change.data[0] > CHANGED * tensor.nbytes
+
+
+def _tails(ours: Tensor, theirs: Tensor) -> TailChange | None:
+    """How the tails of two tensors differ after the scale; None where they do not, or where one has none."""
+    if any(tensor.type is None or tensor.type.name != "I2_S" for tensor in (ours, theirs)):
+        return None
+    return _tail_change(ours.raw_name, ours.tail, theirs.tail)
+
+
+def _tail_change(name: bytes, before: bytes, after: bytes) -> TailChange | None:
+    """How two tails differ after the scale; None where they do not."""
+    if before[4:] == after[4:]:
+        return None
+    from i2s_spec.codec.observation import classify
+
+    kinds = classify(before), classify(after)
+    return None if kinds[0] == kinds[1] == "replicated" else TailChange(name, *kinds)
+
+
+# --- decoded weights -------------------------------------------------------------------------------------------------
+# Compares ternary tensors that have no common scale: their trits, and the weights that these stand for.
+
+
+class Differing(NamedTuple):
+    """How many trits and weights differ, with the first element of each; None where all are equal."""
+
+    trits: tuple[int, int] | None
+    weights: tuple[int, int] | None
+
+
+def comparable(one: Trits, other: Trits) -> bool:
+    """Whether both are I2_S or a type with a scale for each group, or row; floats would have to be exactly ternary."""
+    return all(each.form.type == "I2_S" or each.form.type in BLOCK_TYPES for each in (one, other))
+
+
+def differing(one: Trits, other: Trits) -> Differing:
+    """Compare two tensors of as many elements, a window at a time.
+
+    :raises ValueError: where one holds a code that stands for no trit, or a scale that is not a number
+    :raises FormatError: where a file does not hold its tensor
+    """
+    unit = lcm(one.form.unit, other.form.unit)
+    step = max(WINDOW // unit, 1) * unit
+    counts, firsts = [0, 0], [0, 0]
+    for start in range(0, one.form.elements, step):
+        stop = min(start + step, one.form.elements)
+        both: Any = zip(_window(one, start, stop), _window(other, start, stop), strict=True)
+        for what, (ours, theirs) in enumerate(both):
+            odd = ours != theirs
+            if found := int(np.count_nonzero(odd)):
+                if not counts[what]:
+                    firsts[what] = start + int(odd.argmax())
+                counts[what] += found
+    trits, weights = ((count, first) if count else None for count, first in zip(counts, firsts, strict=True))
+    return Differing(trits, weights)
+
+
+def _window(tensor: Trits, start: int, stop: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """The trits of a window, and its weights."""
+    form = tensor.form
+    data = tensor.fetch(form.byte(start), form.byte(stop))
+    trits = form.decode(data, stop - start, tensor.unused).trits
+    if form.type == "I2_S":
+        with np.errstate(invalid="ignore"):  # 0 times an infinite scale
+            return trits, trits * tensor.scale
+    from i2s_spec.codec import blocks_native
+
+    weights = blocks_native.dequantize(data, form.matrix(stop - start), form.type, byte_order=form.byte_order)
+    return trits, weights.reshape(-1)
+
+
+# --- byte streams ----------------------------------------------------------------------------------------------------
+# Compares bytes that come in parts, cut differently on either side, without holding more than a part.
+
+
+def first_difference(one: Iterable[bytes], other: Iterable[bytes]) -> tuple[int, int] | None:
+    """How many bytes differ, and the first of them; what only one has differs too."""
+    import numpy as np
+
+    count, first, at = 0, None, 0
+    for ours, theirs in paired(one, other):
+        if ours != theirs:
+            both = min(len(ours), len(theirs))
+            odd = np.frombuffer(ours[:both], dtype=np.uint8) != np.frombuffer(theirs[:both], dtype=np.uint8)
+            count += int(np.count_nonzero(odd)) + max(len(ours), len(theirs)) - both
+            if first is None:
+                first = at + (int(odd.argmax()) if odd.any() else both)
+        at += max(len(ours), len(theirs))
+    return None if first is None else (count, first)
+
+
+def paired(one: Iterable[bytes], other: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """The parts of two streams cut where either ends, so that each pair is of one length but for the last ones."""
+    ours, theirs = iter(one), iter(other)
+    left = right = b""
+    while True:
+        left, right = left or next(ours, b""), right or next(theirs, b"")
+        if not left or not right:
+            break
+        both = min(len(left), len(right))
+        yield left[:both], right[:both]
+        left, right = left[both:], right[both:]
+    while left or right:
+        yield left, right
+        left, right = next(ours, b""), next(theirs, b"")
+
+
+# --- other tensors ---------------------------------------------------------------------------------------------------
+# Explains a changed tensor: it is another tensor of the file, or the same one in another layout.
+
+#: How often, for all of these together, a tensor is compared with another one of its shape: small files hold thousands.
+OTHERS: Final = 1 << 13
+
+
+class OtherTensors:
+    """The tensors of a file by shape, for whoever asks which of them another one is; `OTHERS` are given in all."""
+
+    def __init__(self, file: File, dialect: str | Dialect) -> None:
+        self.file = file
+        self.dialect = dialect
+        self._left = OTHERS
+
+    @cached_property
+    def _places(self) -> dict[tuple[int, ...], list[int]]:
+        places: dict[tuple[int, ...], list[int]] = {}
+        for tensor in self.file.tensors.values():
+            places.setdefault(tensor.shape, []).append(tensor.index)
+        return places
+
+    def than(self, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
+        """Those of a tensor's shape under another name."""
+        from i2s_spec.compare.tensor_rows import rows_of
+
+        for place in self._places.get(tensor.shape, ()):
+            other = self.file.tensors.by_index(place)
+            if other.name == tensor.name:
+                continue
+            if not self._left:
+                return
+            self._left -= 1
+            try:
+                yield other.name, rows_of(self.file, other, self.dialect)
+            except (FormatError, ValueError):
+                continue
+
+
+def what_it_is(others: OtherTensors, ours: Tensor, b: File, theirs: Tensor, dialect_b: str | Dialect) -> str:
+    """What B's tensor is, in words; empty where nothing explains it."""
+    from i2s_spec.compare.explanation import explanation
+    from i2s_spec.compare.tensor_rows import rows_of
+
+    try:
+        right, wrong = rows_of(others.file, ours, others.dialect), rows_of(b, theirs, dialect_b)
+        for side, file, odd, read_as, known in (
+            ("B", b, theirs, dialect_b, right),
+            ("A", others.file, ours, others.dialect, wrong),
+        ):
+            if odd.type is I2_S and (packed := _packed_as(file, odd, parse(read_as), known)):
+                return f"{side} is packed as {packed}"
+        return explanation(wrong, right, lambda: others.than(ours))
+    except (FormatError, ValueError):  # types that hold neither trits nor floats
+        return ""
+
+
+def _packed_as(file: File, tensor: Tensor, read_as: Dialect, known: Rows) -> str:
+    """The other layout or code map in which an I2_S tensor has the trits that are known; empty where none has them."""
+    from i2s_spec.inspect.match_dialect import matched, rows_compared
+
+    if known.tolerance:  # floats
+        return ""
+    best = matched(file, tensor, known.read(0, rows_compared(tensor)), None).decided
+    if best is None:
+        return ""
+    if best.dialect.layout != read_as.layout:
+        return f"{best.dialect}: another layout"
+    return f"{best.dialect}: another code map" if best.dialect.code_map != read_as.code_map else ""
+
+
+# --- other dialect ---------------------------------------------------------------------------------------------------
+# Finds out whether two files hold the same weights once one of them is read in another dialect.
+#
+# No file states how its I2_S tensors are packed. Where trits differ, the first such tensor is read in every dialect; if one of
+# them explains it, the files are compared once more in that dialect.
+
+
+class OtherDialect(NamedTuple):
+    """The file (`a` or `b`) that holds the weights of the other one in a dialect, and how many tensors differ even so."""
+
+    side: str
+    dialect: str
+    left: int
+
+
+def other_dialect(
+    a: File,
+    b: File,
+    found: Difference,
+    dialect_a: str | Dialect = "canonical",
+    dialect_b: str | Dialect = "canonical",
+    threads: int = 1,
+) -> OtherDialect | None:
+    """What one of two files must be packed as for fewer of its trits to differ; None where no dialect explains it.
+
+    :param found: their difference, read in `dialect_a` and `dialect_b`
+    :param threads: how many threads decode
+    :raises FormatError: where a file changes meanwhile
+    """
+    read = {"a": (a, parse(dialect_a)), "b": (b, parse(dialect_b))}
+    differ = sum(change.trits is not None for change in found.tensors)
+    for change in found.tensors:
+        name = change.name.decode("utf-8", "surrogateescape")
+        ours, theirs = a.tensors[name], b.tensors[name]
+        if change.trits is None or change.trits[0] <= CHANGED * ours.elements:
+            continue
+        for side, odd, right in (("b", theirs, ours), ("a", ours, theirs)):
+            file, packed = read[side]
+            other, known = read["a" if side == "b" else "b"]
+            trits = _trits(other, right, known) if odd.type is I2_S else None
+            if trits is None:
+                continue
+            match = matched(file, odd, trits[: rows_compared(odd)], None)
+            best = match.decided
+            if best is None or (best.dialect.layout, best.dialect.code_map) == (packed.layout, packed.code_map):
+                continue
+            wanted = Dialect(best.dialect.layout, best.dialect.code_map, packed.tail)
+            dialects = {"a": dialect_a, "b": dialect_b, side: wanted}
+            again = difference(a, b, dialects["a"], dialects["b"], threads)
+            left = sum(change.trits is not None for change in again.tensors)
+            return OtherDialect(side, str(wanted), left) if left < differ else None
+        return None  # the first tensor of which most differs decides
+    return None
+
+
+def _trits(file: File, tensor: Tensor, dialect: Dialect) -> NDArray[np.int8] | None:
+    """The trits of a tensor as rows; None where it holds none."""
+    try:
+        trits = tensor.trits(dialect) if tensor.type is I2_S else None
+    except (FormatError, ValueError):
+        file.require_unchanged()
+        return None
+    return None if trits is None else trits.reshape(-1, tensor.shape[-1])

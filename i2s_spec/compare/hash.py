@@ -1,0 +1,626 @@
+"""This module gives files, metadata and weights an identity: a SHA-256 of what they mean, in a form that anyone can make.
+
+`uN` is an unsigned little-endian integer of N bits, `text` a u64 count of bytes and the bytes. What is hashed:
+
+    metadata  "i2s-metadata-1\n", u64 number of keys, then the keys sorted by their bytes: text key, u32 type, value, as in
+              a little-endian GGUF file (clauses 2.4, 2.5). `general.alignment` is left out: it says where tensors lie,
+              not what they are.
+    tensor    "i2s-tensor-1\n", text name, u32 number of dimensions, u64 each of them in ggml's order (ne0 first; lengths
+              of 1 at the end left out, but not the last that is left), text kind, then by kind:
+              "ternary"  the codes, four to a byte: trit + 1 of flat element k in bits 2*(k % 4) of byte k // 4, 3 for
+                         the unused code; then the float32 scale, 4 bytes
+              TYPE       the data as in a little-endian file, where TYPE is the name of its type (a big-endian file's
+                         Q5_0, Q5_1, Q3_K and IQ types are hashed as they are, with " big-endian" after TYPE)
+    weights   "i2s-weights-1\n", u64 number of tensors, then the tensors sorted by the bytes of their names: the 32 bytes
+              of each one's digest
+
+A tensor is "ternary" if it is I2_S, or if it has two dimensions or more and is TQ1_0, TQ2_0, F32, F16 or BF16 with weights
+-s, 0 and +s only. So layout, code map, tail, byte order, order of tensors, padding and metadata do not count, and neither
+does the type, as long as it holds the same scale. An I2_S tensor of slices, or with an incomplete last block, is of kind
+TYPE: nobody can say which trits it holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, islice
+from math import prod
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, TypeVar
+
+import numpy as np
+
+from i2s_spec.codec.encoding import FLOAT_WORDS, Form, joined_floats
+from i2s_spec.codec.native import pack_trits, recode
+from i2s_spec.codec.observation import read_tail
+from i2s_spec.compare.lineage import ZEROS, rows_of_runs, runs
+from i2s_spec.errors import FormatError, counted, quote
+from i2s_spec.gguf import byte_order
+from i2s_spec.gguf.reader import File, KeyValue, Tensor
+from i2s_spec.gguf.source import chunks, read_spans, require_written
+from i2s_spec.schema.dialect import CODES_PER_BYTE, Dialect, parse
+from i2s_spec.schema.types import I2_S, SCALE_BYTES, TAIL_BYTES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from i2s_spec.codec.encoding import Trits
+    from i2s_spec.compare.lineage import Fingerprint, ZeroRows
+
+#: The key that says where tensors lie, not what they are.
+ALIGNMENT: Final = b"general.alignment"
+
+#: Key-values of no more bytes are read at once.
+MOST_AT_ONCE: Final = 1 << 24
+
+#: Called with (bytes looked at, bytes to look at).
+Progress = Callable[[int, int], object]
+
+
+class TensorIdentity(NamedTuple):
+    """One tensor: its name, its shape in NumPy's order, `ternary` or its type, its digest, its scale if it is ternary.
+
+    `zero_rows` says of each row of a ternary tensor whether it is all zero, where that was asked for.
+    """
+
+    name: bytes
+    shape: tuple[int, ...]
+    kind: str
+    digest: str
+    scale: float | None
+    zero_rows: NDArray[np.bool_] | None = None
+
+
+class Identity(NamedTuple):
+    """The identities of a file, as hexadecimal SHA-256."""
+
+    file: str
+    metadata: str
+    weights: str
+    tensors: tuple[TensorIdentity, ...]
+
+    @property
+    def zero_rows(self) -> Fingerprint:
+        """The all-zero rows of the ternary tensors, where they were asked for."""
+        return {each.name: each.zero_rows for each in self.tensors if each.zero_rows is not None}
+
+
+def identity(
+    file: File,
+    dialect: str | Dialect = "canonical",
+    threads: int = 1,
+    progress: Progress | None = None,
+    lineage: bool = False,
+) -> Identity:
+    """The identities of a file, of its metadata and of its weights.
+
+    :param dialect: of the I2_S tensors, which the file does not say
+    :param threads: how many threads decode
+    :param progress: called now and then with (bytes looked at, bytes to look at)
+    :param lineage: note the all-zero rows of ternary tensors, too
+    :raises FormatError: for a file with a fault, and where it does not hold a tensor whole
+    :raises ValueError: for a dialect that does not exist, or whose tail the tensors do not have; for tensors that share
+        so many bytes that they are larger than the file
+    """
+    tensors, size = _sorted(file)
+    reported = _counter(progress, file.size + size)
+    whole = hashlib.sha256()
+    for chunk in chunks(file.source, 0, file.size):
+        whole.update(chunk)
+        reported(len(chunk))
+    found = tuple(_each(file, tensors, dialect, threads, reported, lineage))
+    return Identity(whole.hexdigest(), metadata_digest(file), _combined(len(found), found), found)
+
+
+def weights_digest(
+    file: File, dialect: str | Dialect = "canonical", threads: int = 1, progress: Progress | None = None
+) -> str:
+    """The identity of the weights alone, with the parameters and errors of `identity`: only the tensors are read."""
+    tensors, size = _sorted(file)
+    return _combined(len(tensors), _each(file, tensors, dialect, threads, _counter(progress, size), lineage=False))
+
+
+def _sorted(file: File) -> tuple[list[Tensor], int]:
+    """The tensors by name, those of one name in the order of the table; and the bytes of all of them."""
+    if file.fault is not None:
+        raise file.fault
+    tensors = sorted(file.tensors.rows, key=lambda tensor: tensor.raw_name)
+    return tensors, require_own_bytes(file, tensors)
+
+
+def _counter(progress: Progress | None, total: int) -> Callable[[int], object]:
+    """What adds up numbers of bytes that were looked at, and says how many they are."""
+    done = 0
+
+    def reported(count: int) -> None:
+        nonlocal done
+        done += count
+        if progress is not None:
+            progress(done, total)
+
+    return reported
+
+
+def _each(
+    file: File,
+    tensors: list[Tensor],
+    dialect: str | Dialect,
+    threads: int,
+    reported: Callable[[int], object],
+    lineage: bool,
+) -> Iterator[TensorIdentity]:
+    from i2s_spec.schema.dialect import parse
+
+    dialect = parse(dialect)  # once, and not for each of many tensors
+    for part in parts(tensors):
+        for tensor, small in zip(part, small_tensors(file, part, dialect, floats=True), strict=True):
+            if small is None:
+                yield tensor_identity(file, tensor, dialect, threads, reported, lineage)
+            else:
+                yield _small_identity(tensor, small, lineage)
+                reported(tensor.nbytes)
+
+
+def _small_identity(tensor: Tensor, small: SmallTensor, lineage: bool) -> TensorIdentity:
+    """What `tensor_identity` says, of a tensor whose codes were read with those of others."""
+    digest = hashlib.sha256(b"".join((_head(tensor), _TERNARY, small.codes, small.scale))).hexdigest()
+    zero_rows = None
+    if lineage:
+        rows = _empty_rows(tensor)
+        rows.add(small.codes)
+        zero_rows = rows.found()
+    return TensorIdentity(tensor.raw_name, tensor.shape, "ternary", digest, small.number, zero_rows)
+
+
+def _combined(count: int, tensors: Iterable[TensorIdentity]) -> str:
+    """The identity of all tensors, from their own."""
+    weights = hashlib.sha256(b"i2s-weights-1\n" + _u64(count))
+    for each in tensors:
+        weights.update(bytes.fromhex(each.digest))
+    return weights.hexdigest()
+
+
+def metadata_digest(file: File) -> str:
+    """The identity of the keys and values of a file."""
+    entries = [entry for entry in file.metadata.rows if entry.name != ALIGNMENT]
+    digest = hashlib.sha256(b"i2s-metadata-1\n" + _u64(len(entries)))
+    end = max((entry.stop for entry in entries), default=0)
+    header = file.source.read(0, end) if file.byte_order == "little" and end <= MOST_AT_ONCE else b""
+    for entry in sorted(entries, key=lambda entry: (entry.name, entry.index)):
+        digest.update(_text(entry.name))
+        if header:  # a read for each of many keys would take longer than the rest
+            digest.update(header[entry.type_span.start : entry.stop])
+            continue
+        for part in canonical_value(file, entry):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def tensor_identity(
+    file: File,
+    tensor: Tensor,
+    dialect: str | Dialect = "canonical",
+    threads: int = 1,
+    reported: Callable[[int], object] = lambda count: None,
+    lineage: bool = False,
+) -> TensorIdentity:
+    """The identity of one tensor.
+
+    :param reported: called with numbers of bytes that were looked at
+    :param lineage: note the all-zero rows of a ternary tensor, too
+    """
+    digest = hashlib.sha256(_head(tensor))
+    trits = as_trits(file, tensor, dialect)
+    if trits is None:
+        kind = type_name(tensor) + ("" if words_known(file, tensor) else " big-endian")
+        digest.update(_text(kind.encode()))
+        for part in canonical_data(file, tensor):
+            digest.update(part)
+            reported(len(part))
+        return TensorIdentity(tensor.raw_name, tensor.shape, kind, digest.hexdigest(), None)
+    digest.update(_TERNARY)
+    rows = _empty_rows(tensor) if lineage else None
+    for codes in packed_codes(trits, threads):
+        digest.update(codes)
+        if rows is not None:
+            rows.add(codes)
+        reported(min(4 * len(codes), tensor.elements) * tensor.nbytes // tensor.elements)
+    digest.update(trits.scale.reshape(1).astype("<f4").tobytes())  # a scalar would stay in the machine's byte order
+    zero_rows = None if rows is None else rows.found()
+    return TensorIdentity(tensor.raw_name, tensor.shape, "ternary", digest.hexdigest(), float(trits.scale), zero_rows)
+
+
+def _head(tensor: Tensor) -> bytes:
+    """What is hashed before the kind of a tensor: its name and its dimensions."""
+    ne = lengths(tensor)
+    return b"i2s-tensor-1\n" + _text(tensor.raw_name) + struct.pack(f"<I{len(ne)}Q", len(ne), *ne)
+
+
+def _empty_rows(tensor: Tensor) -> ZeroRows:
+    """What notes the all-zero rows of a tensor."""
+    from i2s_spec.compare.lineage import ZeroRows
+
+    cols = tensor.shape[-1] if tensor.shape else 1
+    return ZeroRows(tensor.elements // max(1, cols), cols)
+
+
+def _u64(number: int) -> bytes:
+    return number.to_bytes(8, "little")
+
+
+def _text(data: bytes) -> bytes:
+    return _u64(len(data)) + data
+
+
+_TERNARY: Final = _text(b"ternary")
+
+
+# --- canonical -------------------------------------------------------------------------------------------------------
+# Keys and tensors in one form, whatever the file's byte order, layout and types: for hashes and diffs.
+#
+# Values and data come as a little-endian file has them. A ternary tensor comes as codes, four to a byte: trit + 1 of flat
+# element k in bits 2*(k % 4) of byte k // 4, and 3 for the unused code.
+
+#: The form of ternary tensors, as a layout.
+LAYOUT: Final = "sequential-lsb"
+
+#: Elements of a tensor that is read at once, and looked at without windows.
+SMALL: Final = 1 << 16
+
+#: Types other than I2_S that a matrix may be ternary in.
+_PERHAPS_TERNARY: Final = ("I2_SR", "TQ1_0", "TQ2_0", "F32", "F16", "BF16")
+
+
+def canonical_value(file: File, entry: KeyValue) -> Iterator[bytes]:
+    """The type and value of a key: u32 type, then the value with lengths and element types (clause 2.5)."""
+    if file.byte_order == "little":
+        yield from chunks(file.source, entry.type_span.start, entry.stop)
+    else:
+        yield from byte_order.swapped_value(file.source, entry, file.byte_order)
+
+
+def as_trits(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") -> Trits | None:
+    """A tensor as trits: I2_S, and a matrix of another type that is exactly ternary; None for all others.
+
+    :param dialect: of I2_S
+    :raises ValueError: for a dialect that does not exist, or whose tail the tensor does not have
+    :raises FormatError: where the file does not hold the tensor
+    """
+    if isinstance(dialect, str):
+        from i2s_spec.schema.dialect import parse
+
+        dialect = parse(dialect)
+    name = tensor.type.name if tensor.type is not None else None
+    if name != "I2_S" and (name not in _PERHAPS_TERNARY or len(lengths(tensor)) < 2):
+        return None
+    try:
+        trits = tensor.ternary(dialect)
+        if not trits.has_one_scale():
+            return None
+    except FormatError:
+        raise
+    except ValueError:
+        return None
+    return trits
+
+
+def packed_codes(trits: Trits, threads: int = 1) -> Iterator[bytes]:
+    """The codes of a ternary tensor in the one form; what does not fill the last byte is 0."""
+    from i2s_spec.codec.kernels import in_order
+    from i2s_spec.codec.native import pack_trits, recode
+    from i2s_spec.schema.dialect import parse
+
+    form = trits.form
+    if form.type == "I2_S":
+
+        def recoded(data: bytes) -> bytes:
+            result: bytes = recode(data, form.matrix(4 * len(data)), form.dialect, parse(LAYOUT))
+            return result
+
+        if form.elements <= SMALL:  # one window, of thousands perhaps: what follows would take longer than the codes
+            yield recoded(trits.fetch(0, form.byte(form.elements)))
+            return
+        yield from in_order(recoded, trits.payload(4), threads)
+        return
+
+    import numpy as np
+
+    def packed(part: Any) -> bytes:
+        filled = np.concatenate([part, np.full(-part.size % 4, -1, dtype=np.int8)]) if part.size % 4 else part
+        result: bytes = pack_trits(filled.reshape(1, -1), parse(LAYOUT))
+        return result
+
+    yield from trits.mapped(packed, threads, 4)
+
+
+def canonical_data(file: File, tensor: Tensor) -> Iterator[bytes]:
+    """The data of a tensor as a little-endian file has it; as it is, where `words_known` says no."""
+    span = tensor.span
+    tensor.require(span)
+    if file.byte_order == "little" or not words_known(file, tensor):
+        return chunks(file.source, span.start, span.stop)
+    return byte_order.swapped_data(file.source, tensor)()
+
+
+def words_known(file: File, tensor: Tensor) -> bool:
+    """Whether `canonical_data` can be given: not for a big-endian file's types whose words nobody has written down."""
+    return file.byte_order == "little" or byte_order.words_known(tensor.type)
+
+
+def require_own_bytes(file: File, tensors: Iterable[Tensor]) -> int:
+    """Refuse a file that cannot be read whole in reasonable time: one of holes, or whose tensors are larger than it is,
+    which only bytes of several tensors make possible.
+
+    Whoever reads each tensor whole would need time that grows with the square of the file's size.
+
+    :param tensors: all tensors of the file
+    :returns: bytes of all tensors
+    :raises FormatError: for a tensor that the file does not hold whole, or whose size is not known
+    :raises ValueError: for such a file
+    """
+    require_written(file.source)
+    total = 0
+    for tensor in tensors:
+        span = tensor.span
+        tensor.require(span)
+        total += span.stop - span.start
+    if total > file.size:
+        raise ValueError(
+            f"tensors share bytes (G404): they have {counted(total, 'byte')}, and the file has {file.size:,}"
+        )
+    return total
+
+
+def lengths(tensor: Tensor) -> tuple[int, ...]:
+    """The shape in ggml's order without lengths of 1 at its end, which writers may leave out; at least one."""
+    ne = tensor.ne
+    while len(ne) > 1 and ne[-1] == 1:
+        ne = ne[:-1]
+    return ne
+
+
+def type_name(tensor: Tensor) -> str:
+    """The name of a tensor's type, or its number."""
+    return tensor.type.name if tensor.type is not None else f"type {tensor.number}"
+
+
+# --- fingerprint -----------------------------------------------------------------------------------------------------
+# Keeps the all-zero rows of a file as JSON, and reads them back: what `i2s hash --lineage --json` prints.
+#
+# Of that document a reader needs `tensors`, a list of objects with `name`, `rows` and `zero_rows`: runs of all-zero rows, each
+# the first and the first behind it. All else in it is left alone.
+
+#: Bytes of a document that are read, and rows of all its tensors: 27B models have 3 million rows.
+MOST_BYTES: Final = 64 << 20
+MOST_ROWS: Final = 1 << 28
+
+
+def zero_row_data(tensor: TensorIdentity) -> dict[str, Any]:
+    """The all-zero rows of a tensor as plain data; empty for one that is not ternary."""
+    if tensor.zero_rows is None:
+        return {}
+    return {"rows": tensor.zero_rows.size, "zero_rows": runs(tensor.zero_rows)}
+
+
+def read_fingerprint(data: bytes) -> Fingerprint:
+    """The all-zero rows that a document holds.
+
+    :raises ValueError: for what no `i2s hash --lineage --json` has printed
+    """
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ValueError("it is not JSON") from None
+    tensors = document.get("tensors") if isinstance(document, dict) else None
+    if not isinstance(tensors, list):
+        raise ValueError("it has no list of tensors")
+    found: Fingerprint = {}
+    left = MOST_ROWS
+    for each in tensors:
+        if not isinstance(each, dict) or "zero_rows" not in each:
+            continue
+        name, rows, zero = _name(each.get("name")), each.get("rows"), each["zero_rows"]
+        if name is None or not _is_count(rows) or not isinstance(zero, list):
+            raise ValueError("a tensor lacks its name, its rows or the runs of all-zero rows")
+        left -= rows
+        if left < 0:
+            raise ValueError(f"its tensors have more than {MOST_ROWS:,} rows")
+        at = 0
+        for run in zero:
+            if not (
+                isinstance(run, list) and len(run) == 2 and all(map(_is_count, run)) and at <= run[0] < run[1] <= rows
+            ):
+                raise ValueError(f"the runs of all-zero rows of {quote(name)} do not follow each other")
+            at = run[1]
+        found[name] = rows_of_runs(rows, zero)
+    if not found:
+        raise ValueError("it has no all-zero rows of any tensor: made without --lineage?")
+    return found
+
+
+def _name(value: object) -> bytes | None:
+    """The bytes of a name as `json_string` writes it: text, or hexadecimal digits where they are not UTF-8."""
+    try:
+        if isinstance(value, dict):
+            return bytes.fromhex(value["hex"])
+        return value.encode("utf-8") if isinstance(value, str) else None
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+# --- small tensors ---------------------------------------------------------------------------------------------------
+# Many small ternary tensors at once: a kernel, and a read, for hundreds of them instead of one for each.
+#
+# A file of 10 MB can hold 90,000 tensors of 32 bytes of codes, for which calls take a hundred times longer than the codes.
+# Payloads of whole blocks, one behind the other, are a payload too, so that they are recoded together.
+
+_T = TypeVar("_T")
+
+#: Tensors that are read at once, of 16 KiB at most each.
+TOGETHER: Final = 256
+
+#: Elements of a matrix of floats that is read with others.
+SMALL_FLOATS: Final = 1 << 12
+
+#: How many of the four codes of a byte are not 0, from a byte that has bit 2*k where code k is not.
+_ODD_CODES: Final = np.array([bin(byte & 0x55).count("1") for byte in range(256)], dtype=np.int64)
+
+
+class SmallTensor(NamedTuple):
+    """The codes of a small tensor in the one form, four to a byte, and its tail where it is I2_S."""
+
+    codes: bytes
+    tail: bytes
+    #: The float32 of the scale, little-endian.
+    scale: bytes
+
+    @property
+    def number(self) -> float:
+        """The scale as a number."""
+        value: float = struct.unpack("<f", self.scale)[0]
+        return value
+
+
+def parts(tensors: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    """Tensors in lists of as many as are read at once."""
+    return (tensors[at : at + TOGETHER] for at in range(0, len(tensors), TOGETHER))
+
+
+def small_tensors(
+    file: File, tensors: Sequence[Tensor], dialect: Dialect, floats: bool = False
+) -> list[SmallTensor | None]:
+    """The small I2_S tensors among some, and None for each of the others, also for shapes that hold no trits.
+
+    :param tensors: which the file holds whole, `TOGETHER` at most
+    :param dialect: of the I2_S tensors, which the file does not say
+    :param floats: give small matrices of floats that are ternary, too
+    :raises ValueError: for a tail that the dialect does not have
+    """
+    groups: dict[int, list[int]] = {}
+    words: dict[str, list[int]] = {}
+    known: dict[tuple[int, ...], int | None] = {}
+    for i, tensor in enumerate(tensors):
+        if tensor.type is not I2_S:
+            if floats and tensor.kind in FLOAT_WORDS and _is_float_matrix(tensor):
+                words.setdefault(tensor.kind, []).append(i)
+            continue
+        ne = tensor.ne
+        if ne not in known:
+            known[ne] = _joined_with(ne, dialect)
+        place = known[ne]
+        if place is not None:
+            groups.setdefault(place, []).append(i)
+    found: list[SmallTensor | None] = [None] * len(tensors)
+    for cols, members in groups.items():
+        for i, small in zip(members, _recoded(file, [tensors[i] for i in members], dialect, cols), strict=True):
+            found[i] = small
+    for kind, members in words.items():
+        for i, each in zip(members, _ternary_floats(file, [tensors[i] for i in members], kind), strict=True):
+            found[i] = each
+    return found
+
+
+def _is_float_matrix(tensor: Tensor) -> bool:
+    """Whether floats may be ternary, and fill whole bytes of codes."""
+    count = tensor.elements
+    return 0 < count <= SMALL_FLOATS and count % CODES_PER_BYTE == 0 and len(lengths(tensor)) > 1
+
+
+def _ternary_floats(file: File, tensors: list[Tensor], kind: str) -> Iterator[SmallTensor | None]:
+    """Matrices of one type of floats; None for those that are not ternary, or all zero, or hold infinities or NaN."""
+    start = file.data_start or 0
+    elements = [tensor.elements for tensor in tensors]
+    spans = [(start + tensor.offset, tensor.nbytes or 0) for tensor in tensors]
+    trits, scales, ternary = joined_floats(b"".join(read_spans(file.source, spans)), elements, kind, file.byte_order)
+    codes: bytes = pack_trits(trits.reshape(1, -1), parse(LAYOUT))
+    each = scales.astype("<f4").tobytes()
+    at = 0
+    for i, (count, good) in enumerate(zip(elements, (ternary & (scales != 0)).tolist(), strict=True)):
+        size = count // CODES_PER_BYTE
+        yield SmallTensor(codes[at : at + size], b"", each[4 * i : 4 * i + 4]) if good else None
+        at += size
+
+
+def _joined_with(ne: tuple[int, ...], dialect: Dialect) -> int | None:
+    """Which tensors one of these dimensions is recoded with: the columns where the layout packs rows, else 0."""
+    if prod(ne) > SMALL:
+        return None
+    try:
+        form = Form("I2_S", ne[::-1], dialect)
+    except ValueError:
+        return None
+    return form.cols if dialect.layout.row_block > 1 else 0
+
+
+def _recoded(file: File, tensors: list[Tensor], dialect: Dialect, cols: int) -> Iterator[SmallTensor]:
+    """Tensors that are recoded together: of rows of `cols` elements, or of whole blocks."""
+    start = file.data_start or 0
+    spans = [(start + tensor.offset, I2_S.nbytes(tensor.ne)) for tensor in tensors]
+    each = read_spans(file.source, spans)
+    payload = b"".join(data[:-TAIL_BYTES] for data in each)
+    count = CODES_PER_BYTE * len(payload)
+    codes: bytes = recode(payload, (count // cols, cols) if cols else (1, count), dialect, parse(LAYOUT))
+    at = 0
+    for data in each:
+        size, tail = len(data) - TAIL_BYTES, data[-TAIL_BYTES:]
+        if dialect.tail.copies > 1:
+            read_tail(tail, dialect.tail)  # which looks whether all copies are the same
+        scale = tail[:SCALE_BYTES]
+        yield SmallTensor(codes[at : at + size], tail, scale if file.byte_order == "little" else scale[::-1])
+        at += size
+
+
+class SmallDifference(NamedTuple):
+    """How two small tensors of one shape differ: trits that do, the first of them (None for none), and rows: how many
+    there are, how many of A, of B and of both are all zero."""
+
+    changed: int
+    first: int | None
+    rows: tuple[int, int, int, int]
+
+
+def small_differences(pairs: Sequence[tuple[int, bytes, bytes]]) -> list[SmallDifference]:
+    """How pairs of small tensors differ.
+
+    :param pairs: of each the length of a row, and the codes of both in the one form
+    """
+    groups: dict[int, list[int]] = {}
+    for i, (cols, _, _) in enumerate(pairs):
+        groups.setdefault(cols, []).append(i)
+    found: dict[int, SmallDifference] = {}
+    for cols, members in groups.items():
+        found.update(zip(members, _differences(cols, [pairs[i][1:] for i in members]), strict=True))
+    return [found[i] for i in range(len(pairs))]
+
+
+def _differences(cols: int, pairs: list[tuple[bytes, bytes]]) -> Iterator[SmallDifference]:
+    """Those of tensors with rows of one length."""
+    sizes = [len(one) for one, _ in pairs]
+    starts = np.array([0, *islice(accumulate(sizes), len(sizes) - 1)])
+    one, other = (np.frombuffer(b"".join(each), dtype=np.uint8) for each in zip(*pairs, strict=True))
+    odd = one ^ other
+    odd = (odd | odd >> np.uint8(1)) & np.uint8(0x55)
+    changed = np.add.reduceat(_ODD_CODES[odd], starts)
+    places = np.flatnonzero(odd)
+    firsts = np.append(places, odd.size)[np.searchsorted(places, starts)]
+    rows = [CODES_PER_BYTE * size // cols for size in sizes]
+    zeros: list[list[int]]
+    if cols % CODES_PER_BYTE:  # rows of no whole bytes are never called zero
+        zeros = [[0] * len(pairs)] * 3
+    else:
+        width = cols // CODES_PER_BYTE
+        empty, others = ((codes.reshape(-1, width) == ZEROS).all(axis=1) for codes in (one, other))
+        each = (empty, others, empty & others)
+        zeros = [np.add.reduceat(rows_of.astype(np.int64), starts // width).tolist() for rows_of in each]
+    for i, (start, count, place) in enumerate(zip(starts.tolist(), changed.tolist(), firsts.tolist(), strict=True)):
+        first = None
+        if count:
+            byte = int(odd[place])
+            first = CODES_PER_BYTE * (place - start) + ((byte & -byte).bit_length() - 1) // 2
+        yield SmallDifference(count, first, (rows[i], zeros[0][i], zeros[1][i], zeros[2][i]))

@@ -1,0 +1,263 @@
+"""The flags of vectors: names of the mistakes that a vector finds (`schema.mistakes`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from i2s_spec.conformance.protocol import VectorCase
+from i2s_spec.conformance.score import dtype_of
+from i2s_spec.errors import counted
+from i2s_spec.schema.blocks import BLOCK_LAYOUTS, BlockLayout
+from i2s_spec.schema.dialect import CODE_MAPS, CodeMap, Layout, parse
+from i2s_spec.schema.mistakes import MISTAKES, wrong_block_layouts, wrong_layouts
+from i2s_spec.schema.types import TAIL_BYTES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Mistakes of models that no vector of this suite shows, and why.
+NOT_IN_MODELS: Final = {
+    "activation-blocks": "rows of the models are no multiples of 256; vectors of activations have the rule q8_k",
+    "int16-wrap-avx2": "the models' rows are too short for it; vectors of bitlinear have int16-wrap",
+    "int16-wrap-neon": "the models' rows are too short for it; vectors of bitlinear have int16-wrap",
+    "rope-factors-ignored": "no model of the suite has rope_freqs.weight",
+    "rope-scale-ignored": "no model of the suite scales positions",
+    "pooling-last": "every embedding model of the suite takes the last token",
+}
+
+#: Every flag by its name.
+FLAGS: Final = {name: mistake for name, mistake in MISTAKES.items() if name not in NOT_IN_MODELS}
+
+
+# --- byte mistakes ---------------------------------------------------------------------------------------------------
+# Explains a wrong answer: it finds the known decoder mistake that gives exactly these bytes.
+#
+# Every explanation is a wrong decoder that runs on the vector's input: another layout or code map, bits from the other
+# end, the scale in another place. An explanation is given only if the whole answer agrees with the wrong decoder and not
+# with the right one.
+
+#: The names that programs use for the layouts a vector can name.
+LAYOUT_NAMES: Final = {"x86-128": "interleave-128", "arm-64": "interleave-64"}
+
+#: The values that a reader may give the unused code.
+_UNUSED: Final = (0, 1, -1, 2, -2, 3, -3)
+
+
+def explained(case: VectorCase, want: bytes, got: bytes) -> str:
+    """The mistake that gives this answer, as the end of a sentence, or an empty string."""
+    if want == got or len(want) != len(got) or case.op not in ("decode", "dequant", "quantize"):
+        return ""
+    if case.op == "quantize":
+        return _quantized(case, want, got)
+    dtype = dtype_of(case)
+    expected, actual = np.frombuffer(want, dtype), np.frombuffer(got, dtype)
+    with np.errstate(all="ignore"):  # an answer may be any bytes, signalling NaN among them
+        return next(_of_values(case, expected, actual), "")
+
+
+def _of_values(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> Iterator[str]:
+    """Explanations of decoded values, the plainest first."""
+    if want.dtype.kind == "f":
+        if np.array_equal(want, got, equal_nan=True):
+            zeros = (want == 0) & (np.signbit(want) != np.signbit(got))
+            yield MISTAKES["minus-zero"].answer if zeros.any() else "only the bits of NaN differ"
+        if np.isnan(want).all() and not np.isnan(got).any():
+            yield "a scale that is NaN was replaced"
+    if want.any() and not got.any():
+        yield "every value is 0"
+    if np.array_equal(-want, got) and want.any():
+        yield MISTAKES["sign-swapped"].answer
+    data = np.frombuffer(case.path.read_bytes(), np.uint8)
+    factors = _trits(want), _trits(got)
+    type_ = str(case.args.get("type", "i2_s")).upper().replace(".", "_")
+    if type_ == "I2_S":
+        yield from _of_payload(case, data, want, got)
+    elif type_ in BLOCK_LAYOUTS:
+        yield from _of_blocks(case, data, BLOCK_LAYOUTS[type_], got)
+    if (
+        want.dtype.kind == "f"
+        and factors[0] is not None
+        and factors[1] is not None
+        and np.array_equal(factors[0][0], factors[1][0])
+    ):
+        yield from _of_scale(case, data, float(factors[0][1]), float(factors[1][1]))
+    # Last: in a small matrix another layout moves elements as transposing it does.
+    shape = [int(n) for n in case.args.get("shape", ())]
+    if len(shape) == 2 and want.size == shape[0] * shape[1]:
+        matrix = want.reshape(shape[1], shape[0])
+        if np.array_equal(matrix.T.reshape(-1), got):
+            yield MISTAKES["transposed"].answer
+
+
+def _trits(values: NDArray[Any]) -> tuple[NDArray[np.int8], Any] | None:
+    """Values as signs times one magnitude, if they have that form."""
+    if not np.isfinite(values).all():
+        return None
+    found = np.unique(np.abs(values[values != 0]))
+    return (np.sign(values).astype(np.int8), found[0]) if found.size == 1 else None
+
+
+def _of_scale(case: VectorCase, data: NDArray[np.uint8], want: float, got: float) -> Iterator[str]:
+    """The mistake where the trits are right and the scale is not."""
+    if got == 1:
+        yield MISTAKES["scale-ignored"].answer
+    if np.float32(got) == np.float32(1) / np.float32(want):
+        yield MISTAKES["scale-reciprocal"].answer
+    tail, place = data[-TAIL_BYTES:].tobytes(), MISTAKES["scale-place"].answer
+    for offset in range(4, TAIL_BYTES, 4):
+        if abs(float(np.frombuffer(tail, "<f4", 1, offset)[0])) == got:
+            yield place.format(place=f"{counted(offset, 'byte')} after its place")
+    if abs(float(np.frombuffer(tail, ">f4", 1)[0])) == got:
+        yield MISTAKES["scale-byte-order"].answer
+    before = data[-TAIL_BYTES - 4 : -TAIL_BYTES].tobytes()
+    if len(before) == 4 and abs(float(np.frombuffer(before, "<f4")[0])) == got:
+        yield place.format(place="from the last bytes of the payload")
+    yield f"the trits are right, and the scale is {got!r} for {want!r}"
+
+
+def _of_payload(case: VectorCase, data: NDArray[np.uint8], want: NDArray[Any], got: NDArray[Any]) -> Iterator[str]:
+    """Other layouts, code maps and orders of bits than the vector's."""
+    cols, rows = _matrix(case, want.size)
+    right, map_ = _dialect(case)
+    signs = got if got.dtype.kind == "i" else (_trits(got) or (None,))[0]
+    if signs is None:
+        return
+    for name, layout in wrong_layouts(right):
+        codes = _codes(data, layout, rows, cols)
+        if codes is None:
+            continue
+        for other in (map_, *(each for each in CODE_MAPS.values() if each is not map_)):
+            for unused in _UNUSED:
+                trits = np.array([unused if trit is None else trit for trit in other.trits], np.int8)[codes]
+                if (
+                    name == "" and other is map_ and unused == 0 and not (codes == map_.unused).any()
+                ) or not np.array_equal(np.sign(trits) if got.dtype.kind == "f" else trits, signs):
+                    continue
+                parts = [
+                    f"the layout {name} was read" if name else "",
+                    f"the code map {other} was read" if other is not map_ else "",
+                ]
+                if (codes == other.unused).any():
+                    parts.append(
+                        MISTAKES["code-three"].answer.format(code=other.unused, value=f"{unused:+d}" if unused else "0")
+                    )
+                if any(parts) and not (
+                    want.dtype.kind == "f" and not name and other is map_ and np.array_equal(np.sign(want), signs)
+                ):
+                    yield " and ".join(part for part in parts if part)
+    for shift in (1, 4, 32, TAIL_BYTES):
+        codes = _codes(np.roll(data, -shift), right, rows, cols)
+        if codes is not None and np.array_equal(_with(map_, codes), signs):
+            yield f"the payload was read {counted(shift, 'byte')} after its place"
+
+
+def _with(map_: CodeMap, codes: NDArray[np.int64]) -> NDArray[np.int8]:
+    return np.array([trit or 0 for trit in map_.trits], np.int8)[codes]
+
+
+def _dialect(case: VectorCase) -> tuple[Layout, CodeMap]:
+    """Layout and code map that the vector names."""
+    first, _, rest = str(case.args.get("layout") or "interleave-128").partition("/")
+    try:
+        dialect = parse("/".join(part for part in (LAYOUT_NAMES.get(first, first), rest) if part))
+    except ValueError:
+        dialect = parse("canonical")
+    return dialect.layout, CODE_MAPS.get(str(case.args.get("codes")), dialect.code_map)
+
+
+def _codes(data: NDArray[np.uint8], layout: Layout, rows: int, cols: int) -> NDArray[np.int64] | None:
+    k = np.arange(rows * cols)
+    if not k.size or rows % layout.row_block:
+        return None
+    places, shifts = layout.byte_of(k, rows, cols), layout.shift_of(k, rows, cols)
+    if int(places.max()) >= data.size:
+        return None
+    codes: NDArray[np.int64] = ((data[places] >> shifts) & 3).astype(np.int64)
+    return codes
+
+
+def _matrix(case: VectorCase, count: int) -> tuple[int, int]:
+    shape = [int(n) for n in case.args.get("shape", ())] or [count]
+    return shape[0], count // max(1, shape[0])
+
+
+def _of_blocks(case: VectorCase, data: NDArray[np.uint8], right: BlockLayout, got: NDArray[Any]) -> Iterator[str]:
+    """Other places of codes and scales than the type's."""
+    cols, rows = _matrix(case, got.size)
+    for name, layout in wrong_block_layouts(right):
+        for fourth in (2, 0, 1, -1):
+            values = _block_values(data, layout, rows, cols, fourth, got.dtype.kind == "f")
+            if values is None or values.size != got.size:
+                continue
+            same = values.astype(got.dtype)
+            if np.array_equal(same, got, equal_nan=got.dtype.kind == "f") and (name or fourth != 2):
+                code = (
+                    MISTAKES["code-three"].answer.format(code=3, value=f"{fourth:+d}")
+                    if fourth != 2 and layout.coding == "bits"
+                    else ""
+                )
+                yield " and ".join(part for part in (name, code) if part)
+
+
+def _block_values(
+    data: NDArray[np.uint8], layout: BlockLayout, rows: int, cols: int, fourth: int, scaled: bool
+) -> NDArray[Any] | None:
+    """Every value that a layout reads, or None where it cannot."""
+    count = rows * cols // layout.block
+    if layout.scale.per != "block" or not count or rows * cols % layout.block or data.size < count * layout.nbytes:
+        return None
+    blocks = data[: count * layout.nbytes].reshape(count, layout.nbytes)
+    codes = np.empty((count, layout.block), np.int16)
+    first = 0
+    for part in layout.parts:
+        k = np.arange(first, part.stop)
+        held = blocks[:, np.minimum(part.byte_of(k, 1, layout.block), layout.nbytes - 1)].astype(np.int64)
+        place = part.place_of(k, 1, layout.block)
+        codes[:, first : part.stop] = (
+            held >> place & 3 if layout.coding == "bits" else ((held * 3**place & 255) * 3) >> 8
+        )
+        first = part.stop
+    values = np.array([-1, 0, 1, fourth], np.int8)[codes]
+    if not scaled:
+        return values.reshape(-1)
+    start = layout.scale.offset
+    kind = "<f2" if layout.scale.type == "F16" else "<f4"
+    scales = np.ascontiguousarray(blocks[:, start : start + layout.scale.nbytes]).view(kind).astype(np.float32)
+    with np.errstate(all="ignore"):
+        weights: NDArray[Any] = (values.astype(np.float32) * scales).reshape(-1)
+    return weights
+
+
+def _quantized(case: VectorCase, want: bytes, got: bytes) -> str:
+    """The mistake in bytes that a quantizer wrote."""
+    if str(case.args.get("type", "i2_s")).upper() != "I2_S" or len(want) <= TAIL_BYTES:
+        return ""
+    payload, tail = want[:-TAIL_BYTES], want[-TAIL_BYTES:]
+    if got[:-TAIL_BYTES] == payload:
+        if got[-TAIL_BYTES:][:4] == tail[:4]:
+            return "payload and scale are right, and the bytes after the scale differ"
+        if got[-TAIL_BYTES:][:4] == tail[:4][::-1]:
+            return "the payload is right, and the scale has the other byte order"
+        return "the payload is right, and the scale differs"
+    elements = len(payload) * 4
+    cols, rows = _matrix(case, elements)
+    right, map_ = _dialect(case)
+    expected = _codes(np.frombuffer(payload, np.uint8), right, rows, cols)
+    data = np.frombuffer(got[:-TAIL_BYTES], np.uint8)
+    for name, layout in wrong_layouts(right):
+        codes = _codes(data, layout, rows, cols)
+        for other in CODE_MAPS.values():
+            if (
+                codes is not None
+                and expected is not None
+                and np.array_equal(_with(other, codes), _with(map_, expected))
+            ):
+                parts = [
+                    f"the layout {name} was written" if name else "",
+                    f"the code map {other} was written" if other is not map_ else "",
+                ]
+                return " and ".join(part for part in parts if part)
+    return ""

@@ -1,0 +1,382 @@
+"""This module compares an answer with what a vector expects, and says in a sentence where the two first differ."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from i2s_spec.conformance.protocol import Implementation, VectorCase
+from i2s_spec.errors import SettingError, counted, quote
+from i2s_spec.gguf.atomic_file import OutputFile
+from i2s_spec.gguf.source import read_regular
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Ops whose answer is JSON.
+JSON_OPS: Final = ("container", "tokenize", "verdict")
+#: The element type of an answer, by op; bytes for ops that are not named.
+DTYPES: Final = {"decode": "<i1", "dequant": "<f4", "activation": "<i1", "bitlinear": "<i4", "forward": "<f4"}
+
+
+def dtype_of(case: VectorCase) -> str:
+    """The NumPy type of the elements of an answer."""
+    if case.op == "bitlinear" and (case.method in ("rtol", "ulp", "bits") or case.args.get("accumulate") == "float"):
+        return "<f4"
+    return DTYPES.get(case.op, "u1")
+
+
+def expected_json(case: VectorCase) -> Any:
+    """The value that a case expects where its answer is JSON, else None."""
+    if case.op not in JSON_OPS and case.digest:
+        return None
+    if case.json is None and case.answer is not None and case.op in JSON_OPS:
+        return json.loads(case.answer.read_bytes())
+    return case.json
+
+
+def expected_bytes(case: VectorCase) -> bytes | None:
+    """The bytes that a case expects, if it has any; expected JSON in its canonical form."""
+    if case.answer is not None:
+        return case.answer.read_bytes()
+    return canonical(case.json) if case.json is not None and not case.digest else None
+
+
+def canonical(value: Any) -> bytes:
+    """JSON with sorted keys and no blanks, in UTF-8."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def digest_of(data: bytes) -> str:
+    """SHA-256 in hexadecimal."""
+    return sha256(data).hexdigest()
+
+
+def json_difference(want: Any, got: Any, path: str = "$") -> str:
+    """Where two JSON values first differ, or an empty string.
+
+    >>> json_difference({"a": [1, 2]}, {"a": [1, 3]})
+    '$.a[1] is 3; expected 2'
+    """
+    if isinstance(want, Mapping) and isinstance(got, Mapping):
+        for key in sorted(want.keys() | got.keys()):
+            place = f"{path}.{quote(str(key), limit=80, bare=True)}"
+            if key not in got:
+                return f"{place} is missing"
+            if key not in want:
+                return f"{place} should not be there"
+            if found := json_difference(want[key], got[key], place):
+                return found
+        return ""
+    if isinstance(want, list) and isinstance(got, list):
+        for i, (one, other) in enumerate(zip(want, got, strict=False)):
+            if found := json_difference(one, other, f"{path}[{i}]"):
+                return found
+        return (
+            "" if len(want) == len(got) else f"{path} has {counted(len(got), 'entry', 'entries')}; expected {len(want)}"
+        )
+    if type(want) is type(got) and want == got:
+        return ""
+    return f"{path} is {_shown(got)}; expected {_shown(want)}"
+
+
+def fields_difference(case: VectorCase, fields: Mapping[str, Any]) -> str:
+    """Where values that come with a digest differ; values that the answer leaves out do not count, except for
+    activations."""
+    if not isinstance(case.json, Mapping):
+        return ""
+    inner = fields.get("json")
+    given = {**fields, **inner} if isinstance(inner, Mapping) else fields
+    for key, value in case.json.items():
+        if key not in given and case.op == "activation":
+            return f"the answer lacks {key}"
+        if key in given and (found := json_difference(value, given[key], key)):
+            return found
+    return ""
+
+
+def centred(case: VectorCase, data: bytes) -> bytes:
+    """Rows of logits less their means, so that log-probabilities, which differ from logits by one number per row, agree
+    with them."""
+    columns = int(case.compare.get("columns") or 0)
+    values = np.frombuffer(data[: len(data) // 4 * 4], "<f4").astype(np.float64)
+    if not columns or values.size % columns:
+        return data
+    rows = values.reshape(-1, columns)
+    return bytes((rows - rows.mean(axis=1, keepdims=True)).astype("<f4").tobytes())
+
+
+def difference(case: VectorCase, want: bytes, got: bytes) -> str:
+    """Where an answer first differs by more than the class of comparison allows, or an empty string."""
+    if got == want:
+        return ""
+    if case.op == "container" and (found := _json_texts_difference(want, got)):
+        return found
+    dtype = np.dtype(dtype_of(case))
+    if len(got) != len(want):
+        return f"the answer has {counted(len(got), 'byte')}; expected {len(want):,}"
+    if dtype.itemsize > 1 and len(want) % dtype.itemsize:
+        return _elements(case, np.frombuffer(want, "u1"), np.frombuffer(got, "u1"), None)
+    expected, actual = np.frombuffer(want, dtype), np.frombuffer(got, dtype)
+    if dtype.kind != "f" or case.method in ("bits", "exact"):
+        return _elements(case, expected, actual, None)
+    with np.errstate(all="ignore"):  # an answer may be any bytes
+        if case.method in ("rank", "corr"):
+            return _like(case, expected, actual)
+        return _elements(case, expected, actual, _within(case, expected, actual))
+
+
+def _json_texts_difference(want: bytes, got: bytes) -> str:
+    """Where the contents of two JSON texts differ; empty where one is not JSON or the contents are equal."""
+    try:
+        return json_difference(json.loads(want), json.loads(got))
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _within(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> Any:
+    """Which elements are close enough by `ulp` or `rtol`; NaN is close to NaN."""
+    both_nan = np.isnan(want) & np.isnan(got)
+    if case.method == "ulp":
+        limit = int(case.compare.get("ulp", case.compare.get("n", 1)))
+        return both_nan | (np.abs(_ordered(want) - _ordered(got)) <= limit)
+    rtol, atol = float(case.compare.get("rtol", 1e-5)), float(case.compare.get("atol", 0.0))
+    with np.errstate(all="ignore"):
+        return both_nan | (want == got) | (np.abs(want - got) <= atol + rtol * np.abs(want))
+
+
+def _ordered(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Floats as integers in the same order; neighboring floats differ by one."""
+    bits = values.view("<i4").astype(np.int64)
+    return np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
+
+
+def _like(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> str:
+    """Whether all values correlate, and the largest of the last `columns` is among the largest of the answer."""
+    if not np.isfinite(got).all():
+        return f"value {int(np.flatnonzero(~np.isfinite(got))[0]):,} is not finite"
+    if case.method == "corr":
+        least = float(case.compare.get("corr", 0.0))
+        spread = min(float(np.ptp(want)), float(np.ptp(got)))
+        found = float(np.corrcoef(want.astype(np.float64), got.astype(np.float64))[0, 1]) if spread else 0.0
+        if found < least:
+            return f"the values correlate with {found:.6f}; expected at least {least:g}"
+    rank = int(case.compare.get("rank", 0 if case.method == "corr" else 1))
+    columns = int(case.compare.get("columns") or want.size)
+    largest = int(want[-columns:].argmax())
+    top = np.argsort(-got[-columns:], kind="stable")[:rank].tolist()
+    if rank and largest not in top:
+        return f"the largest of the last {counted(columns, 'value')} is that of {top[0]}; expected {largest}"
+    return ""
+
+
+def _elements(case: VectorCase, want: NDArray[Any], got: NDArray[Any], near: Any) -> str:
+    """The first element that differs, and how many do."""
+    if near is None:
+        near = (want.view(f"u{want.itemsize}") if want.itemsize > 1 else want) == (
+            got.view(f"u{got.itemsize}") if got.itemsize > 1 else got
+        )
+        if want.dtype.kind == "f" and case.method != "exact":
+            near |= np.isnan(want) & np.isnan(got)  # every NaN equals every other
+    wrong = np.flatnonzero(~near)
+    if not wrong.size:
+        return ""
+    k = int(wrong[0])
+    count = f"{wrong.size:,} of {want.size:,} differ"
+    return f"{_place(case, k, want.size)} is {_number(got[k])}; expected {_number(want[k])}; {count}"
+
+
+def _place(case: VectorCase, k: int, count: int) -> str:
+    shape = [int(n) for n in case.args.get("shape", ())]
+    total = 1
+    for n in shape:
+        total *= n
+    if case.op in ("decode", "dequant") and len(shape) > 1 and total == count:
+        return f"row {k // shape[0]:,}, column {k % shape[0]:,}"
+    return f"{'byte' if dtype_of(case) == 'u1' else 'element'} {k:,}"
+
+
+def _number(value: Any) -> str:
+    if value.dtype.kind != "f":
+        return str(int(value)) if value.dtype.kind == "i" else f"0x{int(value):02x}"
+    return f"{float(value)!r} (0x{int(value.view('u4')):08x})"
+
+
+def _shown(value: Any) -> str:
+    return quote(json.dumps(value, ensure_ascii=True), limit=80, bare=True)
+
+
+# --- results ---------------------------------------------------------------------------------------------------------
+# States what a run found: a result for each vector, and the whole.
+
+
+class Status(StrEnum):
+    """How a vector ended."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    #: the adapter does not do this, and says so
+    SKIPPED = "skipped"
+    #: the adapter says that it failed itself
+    ERRORED = "errored"
+    #: both answers are right; which it was is recorded
+    NOTED = "noted"
+    #: the run had stopped before
+    NOT_RUN = "not run"
+
+
+#: The statuses that make a run fail.
+FAILURES = (Status.FAIL, Status.ERRORED, Status.NOT_RUN)
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """How one vector ended.
+
+    :param message: for people to read: the first difference, or why there is no answer
+    :param mistake: the known mistake that gives this answer
+    :param fault: the kind of `AdapterFault`, where that is what happened
+    :param verdict: the vector's: `valid`, `invalid`, `either` or `survive`
+    :param phase: the phase in which it was refused, as the adapter says; it is scored separately
+    :param phase_right: whether that is the vector's phase, where both give one
+    """
+
+    id: str
+    op: str
+    status: Status
+    message: str = ""
+    mistake: str = ""
+    fault: str = ""
+    phase: str = ""
+    phase_right: bool | None = None
+    features: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    clause: str = ""
+    verdict: str = ""
+
+    @property
+    def text(self) -> str:
+        """Message and mistake in one line."""
+        return f"{self.message}: {self.mistake}" if self.mistake and self.message else self.message or self.mistake
+
+
+@dataclass
+class RunResult:
+    """A whole run of one implementation."""
+
+    implementation: Implementation
+    suite_version: str
+    date: str
+    command: tuple[str, ...] = ()
+    results: list[CaseResult] = field(default_factory=list)
+    #: why the run was stopped, in one sentence; empty where it came to its end
+    given_up: str = ""
+    #: names and sentences of failures that a list expects or no longer expects
+    unexpected: list[str] = field(default_factory=list)
+    #: failures that a list expects
+    known: set[str] = field(default_factory=set)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Results by status."""
+        return Counter(result.status.value for result in self.results)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every failure is a listed one, and no list is out of date."""
+        failed = any(each.status in FAILURES and each.id not in self.known for each in self.results)
+        return not failed and not self.unexpected and not self.given_up
+
+    @property
+    def phases(self) -> tuple[int, int]:
+        """The number of refusals in the right phase, and of all refusals with a known phase."""
+        stated = [each.phase_right for each in self.results if each.phase_right is not None]
+        return sum(stated), len(stated)
+
+
+def by_op(results: Iterable[CaseResult]) -> dict[str, Counter[str]]:
+    """Counts of each status for each op."""
+    found: dict[str, Counter[str]] = {}
+    for each in results:
+        found.setdefault(each.op, Counter())[each.status.value] += 1
+    return found
+
+
+# --- known failures --------------------------------------------------------------------------------------------------
+# And writes lists of known failures, so that a run fails only for new failures and for an outdated list.
+#
+# A line is `ID  # the beginning of the message`. A listed vector that passes, is skipped, fails with another message or
+# is not in the suite makes the run fail, so that the list stays true.
+
+#: How much of a message is written to a list: its first figures, not what depends on the machine.
+_PREFIX: Final = 100
+#: No list is larger, in bytes.
+_LARGEST: Final = 1 << 24
+
+
+def read_list(path: str | Path) -> dict[str, str]:
+    """The messages of a list by id; a missing file counts as an empty list.
+
+    :raises SettingError: for a line that is not an entry, and for an id that occurs twice
+    """
+    found: dict[str, str] = {}
+    try:
+        lines = read_regular(path, _LARGEST).decode("utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    except UnicodeDecodeError as error:
+        raise SettingError(f"the list of known failures is not UTF-8 at byte {error.start:,}") from None
+    for number, line in enumerate(lines, 1):
+        id_, _, message = (part.strip() for part in line.partition("#"))
+        if not id_:
+            continue
+        if len(id_.split()) != 1 or id_ in found:
+            raise SettingError(
+                f"line {number} of the list of known failures: {quote(line, limit=80)} is not `ID  # message`"
+            )
+        found[id_] = message
+    return found
+
+
+def apply(run: RunResult, known: dict[str, str], whole: bool) -> None:
+    """Mark the failures that a list expects, and note where it is out of date.
+
+    :param whole: whether all vectors were run; if not, listed vectors that were not run are not reported
+    """
+    results = {result.id: result for result in run.results}
+    for id_, message in known.items():
+        result = results.get(id_)
+        if result is None:
+            if whole:
+                run.unexpected.append(f"{id_} is a known failure, and no vector has this id")
+        elif result.status not in FAILURES:
+            how = "passes" if result.status is Status.PASS else f"is {result.status}"
+            run.unexpected.append(f"{id_} is a known failure, and {how}")
+        elif not result.text.startswith(message):
+            run.unexpected.append(f"{id_} is a known failure with another message: {result.text}")
+        else:
+            run.known.add(id_)
+
+
+def write_list(run: RunResult, path: str | Path) -> int:
+    """Write the failures of a run as the list; returns their number."""
+    failed = [result for result in run.results if result.status in FAILURES]
+    lines = [
+        f"# Known failures of {quote(run.implementation.name, bare=True)}; `i2s conform run --fix` writes this list."
+    ]
+    lines += [f"{result.id}  # {_prefix(result)}" for result in failed]
+    with OutputFile(path, force=True) as output:
+        output.write(("\n".join(lines) + "\n").encode("utf-8"))
+    return len(failed)
+
+
+def _prefix(result: CaseResult) -> str:
+    return result.text[:_PREFIX].replace("\n", " ").strip()

@@ -1,1 +1,0 @@
-"""Changes to a GGUF file as a container: edits, rewriting, byte order, names of keys."""

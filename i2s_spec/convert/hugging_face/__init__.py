@@ -1,1 +1,0 @@
-"""Checkpoints of Hugging Face: safetensors, packed ternary weights, names of tensors."""

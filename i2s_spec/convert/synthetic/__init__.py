@@ -1,1 +1,0 @@
-"""Models made from a seed: recipes, vocabulary, random weights."""

@@ -1,1 +1,0 @@
-"""Conversion of tensors: reading and writing arrays, encoding, whole files."""

@@ -1,0 +1,244 @@
+"""This module defines what is known of an open file: its header's index, and the source that holds the rest.
+
+One pass of the scanner notes where every key-value and every tensor info lies. `HeaderIndex` gives them by number, as
+records whose fields have names and spans, and by name. The key-values and tensors of a file hold it in place of the file.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import groupby, islice
+from typing import Any
+
+from i2s_spec.codec.buffers import numbers
+from i2s_spec.errors import FormatError, Span, TrustedText, counted
+from i2s_spec.gguf import _scanner
+from i2s_spec.gguf._scanner import KeyValue, TensorInfo
+from i2s_spec.gguf.source import Source
+from i2s_spec.schema import faults, limits, types
+from i2s_spec.schema.faults import ByteOrder, order_prefix
+from i2s_spec.schema.types import ValueType
+
+__all__ = ["HeaderIndex", "KeyValue", "TensorInfo"]
+
+
+class HeaderIndex:
+    """The header of a file, and the source that its other bytes come from.
+
+    `keys` and `tensors` are how many could be indexed; `key_count` and `tensor_count` how many the header says there are.
+    `fault` is what stopped the scanner: what lies before it is sound.
+    """
+
+    def __init__(self, source: Source) -> None:
+        notes = _scanner.scan(source)
+        self.source = source
+        self.fault: FormatError | None = notes.fault
+        self.byte_order: ByteOrder = notes.byte_order or "little"
+        self.version: int | None = notes.version
+        self.keys: int = notes.keys
+        self.tensors: int = notes.tensors
+        self.key_count: int | None = notes.key_count
+        self.tensor_count: int | None = notes.tensor_count
+        #: Bytes that tensors are aligned to; None where the header gives no usable value.
+        self.alignment: int | None = notes.alignment
+        #: Which key-value gives the alignment.
+        self.alignment_key: int | None = notes.alignment_key
+        #: End of the last tensor info.
+        self.infos_end: int | None = notes.infos_end
+        #: First byte of the data section; None where the header does not say. The linter moves it where the header errs.
+        self.data_start: int | None = notes.data_start
+        #: Key-value `i`, from 0.
+        self.key: Callable[[int], KeyValue] = notes.key
+        #: Tensor info `i`, from 0.
+        self.tensor: Callable[[int], TensorInfo] = notes.tensor
+        #: What the scanner finds in its notes without making records: see `_scanner`.
+        self.keys_of = notes.keys_of
+        self.keys_named = notes.keys_named
+        self.odd_keys = notes.odd_keys
+        self.odd_tensors = notes.odd_tensors
+        self.all_differ = notes.all_differ
+
+    @cached_property
+    def key_places(self) -> dict[str, int]:
+        """The number of each key; of one that occurs twice, the first."""
+        places: dict[str, int] = {}
+        for i in range(self.keys):
+            places.setdefault(self.key(i).key, i)
+        return places
+
+    @cached_property
+    def tensor_places(self) -> dict[str, int]:
+        """The number of each tensor's name; of one that occurs twice, the first."""
+        places: dict[str, int] = {}
+        for i in range(self.tensors):
+            places.setdefault(self.tensor(i).name.decode("utf-8", "surrogateescape"), i)
+        return places
+
+    @cached_property
+    def _starts(self) -> Sequence[int]:
+        """Where tensors begin, sorted, without repetition, and where the data section ends."""
+        end = self.source.size - (self.data_start or 0)
+        starts = sorted([max(end, 0), *(self.tensor(i).offset for i in range(self.tensors))])
+        return array("Q", (start for start, _ in groupby(starts)))
+
+    def extent(self, offset: int) -> tuple[int, int | None]:
+        """Where an offset stands among the distinct offsets of tensors, and the bytes up to the next of them or to the
+        end of the file; None after the end."""
+        starts = self._starts
+        after = bisect_right(starts, offset)
+        return after, starts[after] - offset if after < len(starts) else None
+
+    def extents(self) -> Iterator[tuple[int, int | None]]:
+        """What `extent` says of the offset of every tensor, in the order of the table."""
+        starts, after = self._starts, 0
+        for i in range(self.tensors):
+            offset = self.tensor(i).offset
+            if after < len(starts) and starts[after] == offset:  # most begin where the extent of the one before ends
+                after += 1
+            else:
+                after = bisect_right(starts, offset)
+            yield after, starts[after] - offset if after < len(starts) else None
+
+
+# --- metadata --------------------------------------------------------------------------------------------------------
+# The key-values of an open file: where each is, and its value, decoded when it is asked for.
+
+
+class Metadata(Mapping[str, Any]):
+    """The key-values of a file; values are decoded on access.
+
+    Numbers come as `int`, `float` or `bool`, strings as `str` (bytes that are not UTF-8 as surrogate escapes), arrays of
+    numbers as NumPy arrays, arrays of strings or booleans and nested arrays as lists.
+    """
+
+    def __init__(self, index: HeaderIndex) -> None:
+        self._index = index
+
+    def by_index(self, i: int) -> KeyValue:
+        """Key-value `i` of the file, whether or not its key occurs twice."""
+        return self._index.key(i)
+
+    @property
+    def rows(self) -> Iterator[KeyValue]:
+        """Every key-value of the file, in order."""
+        return map(self._index.key, range(self._index.keys))
+
+    def entry(self, key: str) -> KeyValue:
+        """Where and what the value of `key` is, without decoding it."""
+        return self._index.key(self._index.key_places[key])
+
+    def decode(self, entry: KeyValue, limit: int | None = None) -> Any:
+        """The value of one entry; of an array of fixed-size elements at most the first `limit`."""
+        source, order = self._index.source, self._index.byte_order
+        start, stop = entry.value_start, entry.stop
+        if entry.type == ValueType.STRING:
+            return source.read(start, stop - start).decode("utf-8", "surrogateescape")
+        if entry.type != ValueType.ARRAY:
+            return _scalar(entry.type, source.read(start, stop - start), order)
+        if entry.element == ValueType.STRING:
+            return _scanner.strings(source.read(start, stop - start), entry.count, order == "big")
+        if entry.element == ValueType.ARRAY:
+            return _nested(source.read(start, stop - start), entry.count, order)
+        count = entry.count if limit is None else min(limit, entry.count)
+        width = types.SMALLEST_VALUE[entry.element]
+        data = source.read(start, count * width)
+        if entry.element == ValueType.BOOL:
+            return [byte != 0 for byte in data]
+        import numpy as np
+
+        array = np.frombuffer(data, dtype=order_prefix(order) + _NUMPY_VALUES[entry.element])
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+    def __getitem__(self, key: str) -> Any:
+        place = self._index.key_places.get(key)
+        if place is None:
+            from i2s_spec.errors import MissingName
+
+            raise MissingName("key", key, self)
+        return self.decode(self._index.key(place))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key, or `default` where the file does not have it."""
+        place = self._index.key_places.get(key)
+        return default if place is None else self.decode(self._index.key(place))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._index.key_places)
+
+    def __len__(self) -> int:
+        return len(self._index.key_places)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._index.key_places
+
+    def __repr__(self) -> str:
+        return f"<Metadata: {counted(self._index.keys, 'key')}>"
+
+    def _repr_html_(self) -> str:
+        """The first keys for a notebook: type, and the value of numbers and short texts."""
+        from i2s_spec.errors import ROWS, table
+
+        rows = ((entry.name, entry.label, self.preview(entry)) for entry in islice(self.rows, ROWS))
+        return table(counted(self._index.keys, "key"), (), ("key", "type", "value"), rows, self._index.keys)
+
+    def preview(self, entry: KeyValue) -> Any:
+        """The value of an entry, or how large it is where it is an array or a long text."""
+        if entry.type == ValueType.ARRAY:
+            return counted(entry.count, "element")
+        length = entry.stop - entry.value_start
+        return self.decode(entry) if length <= _LONGEST_PREVIEW else counted(length, "byte")
+
+
+#: Bytes of a text that a preview decodes.
+_LONGEST_PREVIEW = 4096
+
+_NUMPY_VALUES = {0: "u1", 1: "i1", 2: "u2", 3: "i2", 4: "u4", 5: "i4", 6: "f4", 10: "u8", 11: "i8", 12: "f8"}
+
+
+def _scalar(kind: int, data: bytes, order: ByteOrder) -> int | float | bool:
+    value: int | float = numbers(types.VALUE_FORMATS[kind], data, order)[0]
+    return value != 0 if kind == ValueType.BOOL else value
+
+
+def _nested(data: bytes, count: int, order: ByteOrder) -> list[Any]:
+    """The elements of an array of arrays, as deep as the scanner lets them nest; it has seen that they fill the bytes."""
+    prefix = order_prefix(order)
+    at = 0
+
+    def array(kind: int, count: int, depth: int) -> list[Any]:
+        nonlocal at
+        items: list[Any] = []
+        for _ in range(count):
+            if kind == ValueType.ARRAY and depth < limits.MAX_ARRAY_DEPTH:
+                inner, inner_count = struct.unpack_from(prefix + "IQ", data, at)
+                at += 12
+                items.append(array(inner, inner_count, depth + 1))
+            elif kind == ValueType.STRING:
+                (length,) = struct.unpack_from(prefix + "Q", data, at)
+                items.append(data[at + 8 : at + 8 + length].decode("utf-8", "surrogateescape"))
+                at += 8 + length
+            elif kind in types.VALUE_FORMATS:
+                width = types.SMALLEST_VALUE[kind]
+                if at + width > len(data):
+                    raise _changed()
+                items.append(_scalar(kind, data[at : at + width], order))
+                at += width
+            else:
+                raise _changed()
+        return items
+
+    try:
+        items = array(ValueType.ARRAY, count, 1)
+    except struct.error as error:
+        raise _changed() from error
+    if at != len(data):
+        raise _changed()
+    return items
+
+
+def _changed() -> FormatError:
+    return FormatError(faults.CHANGED, Span(0, 0), reason=TrustedText("a nested array no longer fills its bytes"))

@@ -1,0 +1,375 @@
+"""This module defines the tensors of an open file: the table of their infos, and their bytes, read when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from math import prod
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote, renamed_keyword
+from i2s_spec.gguf.header import HeaderIndex, TensorInfo
+from i2s_spec.schema import faults, types
+from i2s_spec.schema.types import TAIL_BYTES, TensorType
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from i2s_spec.codec.encoding import Trits
+    from i2s_spec.schema.dialect import Dialect
+
+T = TypeVar("T")
+
+
+class Tensors(Mapping[str, "Tensor"]):
+    """The tensors of a file by name, in the order of the tensor table."""
+
+    def __init__(self, index: HeaderIndex) -> None:
+        self._index = index
+        self._common: dict[int, TensorType | None] = {}
+
+    def allotted_bytes(self, offset: int) -> int | None:
+        """Bytes from `offset` in the data section to where the next tensor begins, or to the end of the file."""
+        return self._index.extent(offset)[1]
+
+    def common_type(self, number: int) -> TensorType | None:
+        """What most tensors of a number have the size of, where the number means several types; else its only type."""
+        readings = types.READINGS.get(number, ())
+        if len(readings) < 2:
+            return readings[0] if readings else None
+        if number not in self._common:
+            tensor = self._index.tensor
+            each = ((tensor(i), size) for i, (_, size) in enumerate(self._index.extents()))
+            alike = ((info.ne, size) for info, size in each if info.type == number)
+            self._common[number] = types.common_reading(number, alike, self._index.alignment or types.TAIL_BYTES)
+        return self._common[number]
+
+    def by_index(self, i: int) -> Tensor:
+        """Tensor info `i` of the file, whether or not its name occurs twice."""
+        index, info = self._index, self._index.tensor(i)
+        number = info.type
+        readings = types.READINGS.get(number, ())
+        if len(readings) < 2:
+            return Tensor(index, info, readings[0] if readings else None)
+        alignment, common = index.alignment or types.TAIL_BYTES, self.common_type(number)
+        return Tensor(index, info, types.reading(number, info.ne, self.allotted_bytes(info.offset), alignment, common))
+
+    @property
+    def rows(self) -> Iterator[Tensor]:
+        """Every tensor info of the file, in order."""
+        return map(self.by_index, range(self._index.tensors))
+
+    def __getitem__(self, name: str) -> Tensor:
+        place = self._index.tensor_places.get(name)
+        if place is None:
+            from i2s_spec.errors import MissingName
+
+            raise MissingName("tensor", name, self)
+        return self.by_index(place)
+
+    @overload
+    def get(self, name: str, default: None = None, /) -> Tensor | None: ...
+    @overload
+    def get(self, name: str, default: Tensor | T, /) -> Tensor | T: ...
+    def get(self, name: str, default: Any = None, /) -> Any:
+        """A tensor by its name, or `default` where the file does not have it."""
+        place = self._index.tensor_places.get(name)
+        return default if place is None else self.by_index(place)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._index.tensor_places)
+
+    def __len__(self) -> int:
+        return len(self._index.tensor_places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._index.tensor_places
+
+    def __repr__(self) -> str:
+        return f"<Tensors: {self._index.tensors:,}>"
+
+    def _repr_html_(self) -> str:
+        """The first tensors for a notebook."""
+        from i2s_spec.errors import ROWS, table
+
+        rows = ((each.raw_name, each.kind, each.shape, each.offset) for each in islice(self.rows, ROWS))
+        number = self._index.tensors
+        return table(counted(number, "tensor"), (), ("tensor", "type", "shape", "offset"), rows, number)
+
+
+class Tensor:
+    """One tensor of a file; its bytes are read on request.
+
+    `ne` is ggml's shape (fastest first), `shape` NumPy's (the other way round). `type` is None for a number that ggml
+    does not define; the size is then unknown. `offset` counts from the data section, `info_span` is the tensor info.
+    """
+
+    __slots__ = ("_index", "info", "ne", "number", "offset", "raw_name", "type")
+
+    def __init__(self, index: HeaderIndex, info: TensorInfo, type: TensorType | None) -> None:
+        self._index = index
+        #: The record, with the spans of its fields.
+        self.info = info
+        self.raw_name = info.name
+        self.ne = info.ne
+        self.number = info.type
+        self.type = type
+        self.offset = info.offset
+
+    @property
+    def index(self) -> int:
+        """Its place in the tensor table: 0 is the first."""
+        return self.info.index
+
+    @property
+    def info_span(self) -> Span:
+        """The bytes of the tensor info."""
+        return self.info.span
+
+    @property
+    def name(self) -> str:
+        return self.raw_name.decode("utf-8", "surrogateescape")
+
+    @property
+    def kind(self) -> str:
+        """The name of its type, or `type 99` for a number that no ggml defines."""
+        return self.type.name if self.type is not None else f"type {self.number}"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.ne[::-1]
+
+    @property
+    def elements(self) -> int:
+        """Number of elements, in exact arithmetic."""
+        return prod(self.ne)
+
+    @property
+    def nbytes(self) -> int:
+        """Exact size of the data in bytes, for I2_S with its tail (clause 5.2).
+
+        :raises FormatError: G313 for an unknown type, G315 where rows are not whole blocks
+        """
+        if self.type is None:
+            raise FormatError(
+                faults.TYPE_UNKNOWN, self.info.type_span, got=self.number, name=self.raw_name, others=TrustedText(""),
+                meaning=TrustedText(""),
+            )  # fmt: skip
+        if self.ne and self.ne[0] % self.type.block:
+            raise FormatError(
+                faults.BLOCK_SPLIT, self.info.ne_span, got=self.ne[0], want=self.type.block, name=self.raw_name
+            )
+        return self.type.nbytes(self.ne)
+
+    @property
+    def span(self) -> Span:
+        """The bytes of the data in the file, whether or not the file has them."""
+        start = (self._index.data_start or 0) + self.offset
+        return Span(start, start + self.nbytes, f"data[{self.index}]")
+
+    @property
+    def payload_span(self) -> Span:
+        """The data without the tail of I2_S and related types (clause 5.2)."""
+        span = self.span
+        return Span(span.start, max(span.start, span.stop - self._tail_bytes), f"{span.path}.payload")
+
+    @property
+    def tail_span(self) -> Span:
+        """The 32 bytes after the payload of I2_S and related types, empty for other types (clause 6.1)."""
+        span = self.span
+        return Span(max(span.start, span.stop - self._tail_bytes), span.stop, f"{span.path}.tail")
+
+    @property
+    def _tail_bytes(self) -> int:
+        return TAIL_BYTES if self.type is not None and self.type.size is not None else 0
+
+    @property
+    def payload(self) -> bytes:
+        """The codes of an I2_S tensor as bytes; for other types all bytes."""
+        return self._bytes(self.payload_span)
+
+    @property
+    def tail(self) -> bytes:
+        """The 32 bytes after the payload of an I2_S tensor; for other types empty."""
+        return self._bytes(self.tail_span)
+
+    @property
+    def _holds_trits(self) -> bool:
+        from i2s_spec.schema.blocks import GROUP_LAYOUTS
+
+        return self.kind == "I2_S" or self.kind in GROUP_LAYOUTS
+
+    def read(self) -> bytes:
+        """All bytes of the tensor, exactly `nbytes` of them.
+
+        :raises FormatError: G401, G402 where the file does not hold them
+        """
+        return self._bytes(self.span)
+
+    def array(self) -> np.ndarray[Any, Any]:
+        """The values of a plain type, shaped [..., ne1, ne0].
+
+        F32, F16, F64 and I8 to I64 come in the file's byte order, as a read-only view where the source is a buffer or a
+        map; BF16, which NumPy lacks, comes as float32, exactly.
+
+        :raises FormatError: as `read` does
+        :raises TypeError: for a type that packs several elements together
+        """
+        from i2s_spec.gguf.tensor_values import plain_values
+
+        name = self.type.name if self.type is not None else None
+        if name not in types.NUMPY_TYPES and name != "BF16":
+            more = "; trits() and dequantize() decode them" if self._holds_trits else ""
+            raise TypeError(f"{self.kind} tensors have no plain elements; read() gives their bytes{more}")
+        span = self.span
+        self.require(span)
+        return plain_values(self._index.source, span, name, self.shape, self._index.byte_order)
+
+    @renamed_keyword("code3", "unused_code")
+    def trits(
+        self,
+        dialect: str | Dialect = "canonical",
+        *,
+        unused_code: Literal["reject", "zero"] = "reject",
+        threads: int = 1,
+    ) -> NDArray[np.int8]:
+        """The weights as -1, 0 and +1: int8 of `shape` (clause 5.5).
+
+        :param dialect: how an I2_S tensor is packed, which the file does not say; other types that are exactly ternary
+            (F32, F16, BF16, TQ1_0, TQ2_0) have none
+        :param unused_code: whether the unused code is an error or 0
+        :param threads: how many threads may decode
+        :raises ValueError: for types and shapes that hold no trits, weights that are not ternary, and code 3
+        :raises FormatError: as `read` does
+        """
+        return self.ternary(dialect, unused_code).whole(threads)[0]
+
+    def scale(self, dialect: str | Dialect = "canonical") -> np.float32:
+        """The weight that +1 stands for: for I2_S the float32 at the start of the tail (clause 6.1), else the one
+        magnitude.
+
+        :raises ValueError: as `trits` does, and for block types where there is more than one
+        :raises FormatError: as `read` does
+        """
+        return self.ternary(dialect, "zero").scale
+
+    @renamed_keyword("code3", "unused_code")
+    def dequantize(
+        self,
+        dialect: str | Dialect = "canonical",
+        *,
+        unused_code: Literal["reject", "zero"] = "reject",
+        threads: int = 1,
+    ) -> NDArray[np.float32]:
+        """The weights: float32 of `shape`. For I2_S, each is its trit times the scale (clause 6.2).
+
+        F32, F16 and BF16 tensors need not be ternary. The parameters and errors are those of `trits`.
+        """
+        from i2s_spec.gguf.tensor_values import dequantized
+        from i2s_spec.schema.blocks import GROUP_LAYOUTS
+
+        name = self.type.name if self.type is not None else None
+        if name == "I2_S":
+            self.ternary(dialect, unused_code)  # says which tensor it is where its shape has no place in the layout
+        if name in {"F32", "F16", "BF16"}:
+            return self.array().astype("float32")
+        if name == "I2_S" or name in GROUP_LAYOUTS:
+            return dequantized(self.read(), self.shape, name, dialect, self._index.byte_order, unused_code, threads)
+        trits, scale = self.ternary(dialect, unused_code).whole(threads)
+        return trits * scale
+
+    def ternary(self, dialect: str | Dialect = "canonical", unused_code: Literal["reject", "zero"] = "reject") -> Trits:
+        """The trits and the scale, read on request.
+
+        :param dialect: of I2_S, a name or a `Dialect`; the file does not say it
+        :param unused_code: whether the unused code is an error or 0
+        :raises ValueError: for a type that holds no trits, and for a shape that it cannot have; with the tensor's name
+        :raises FormatError: where the file does not hold the tensor (clause 2.7)
+        """
+        from i2s_spec.gguf.tensor_values import trits_of
+        from i2s_spec.schema.dialect import parse
+
+        source, span = self._index.source, self.span
+        self.require(span)
+        dialect = parse(dialect)
+        try:
+            return trits_of(source, span.start, self.kind, self.shape, dialect, self._index.byte_order, unused_code)
+        except ValueError as error:
+            raise ValueError(f"tensor {quote(self.name)}: {error}") from None
+
+    def require(self, span: Span) -> None:
+        """Make sure that the file holds a part of the tensor, before anything is read or allocated for it.
+
+        :param span: `span`, `payload_span` or `tail_span`
+        :raises FormatError: G402 where it starts after the end of the file, G401 where only its end lies there (clause 2.7)
+        """
+        size = self._index.source.size
+        if span.start > size:
+            raise FormatError(
+                faults.OFFSET_PAST_END, self.info.offset_span, got=span.start, want=size, name=self.raw_name
+            ).of_file(self._index.source.name)
+        if span.stop > size:
+            error = FormatError(faults.TENSOR_PAST_END, span, got=span.stop, want=size, name=self.raw_name)
+            raise error.of_file(self._index.source.name)
+
+    def _bytes(self, span: Span) -> bytes:
+        self.require(span)
+        return self._index.source.read(span.start, span.stop - span.start)
+
+    def __repr__(self) -> str:
+        from i2s_spec.errors import line
+
+        return line("Tensor", self.raw_name, f"{self.kind} {list(self.shape)}")
+
+    def _repr_html_(self) -> str:
+        """The tensor for a notebook: what the header says of it; no data are read."""
+        from i2s_spec.errors import table
+
+        facts: list[tuple[str, Any]] = [
+            ("type", self.kind), ("shape", self.shape), ("elements", self.elements), ("offset", self.offset)
+        ]  # fmt: skip
+        try:
+            facts.append(("bytes", self.nbytes))
+        except FormatError as error:
+            facts.append(("bytes", error.message))
+        return table(self.name, facts)
+
+    # NumPy, and other libraries that take arrays: https://numpy.org/doc/stable/user/basics.interoperability.html
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """The values of a plain type, as `np.asarray(tensor)` wants them: what `array` gives.
+
+        :param copy: True for an array of the caller's own; False where only a view will do, which a buffer or a trusted
+            file gives, and other files do not
+        :raises TypeError: for a type that packs several elements together, such as I2_S
+        :raises ValueError: for `copy=False` where there is no view
+        """
+        import numpy as np
+
+        viewed = self._index.source.view is not None and self.kind != "BF16"
+        if copy is False and not viewed:
+            raise ValueError(f"tensor {quote(self.name)} has to be read, so that there is no array without a copy")
+        values = self.array()
+        if dtype is not None and np.dtype(dtype) != values.dtype:
+            if copy is False:
+                raise ValueError(f"tensor {quote(self.name)} is {values.dtype}: {np.dtype(dtype)} takes a copy")
+            return values.astype(dtype)
+        return values.copy() if copy else values
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The processor's memory."""
+        return 1, 0  # kDLCPU
+
+    def __dlpack__(self, *, copy: bool | None = None, **more: Any) -> Any:
+        """The values of a plain type as a DLPack capsule, such as `torch.from_dlpack(tensor)` asks for.
+
+        The capsule is of a copy in this machine's byte order, which its new owner may write to: a file is not.
+
+        :param more: what NumPy's arrays take: `stream`, `max_version`, `dl_device`
+        :raises TypeError: for a type that packs several elements together, such as I2_S
+        :raises BufferError: for `copy=False`
+        """
+        if copy is False:
+            raise BufferError(f"tensor {quote(self.name)} is read-only; DLPack gets a copy of it")
+        values = self.array()
+        return values.astype(values.dtype.newbyteorder("=")).__dlpack__(**more)

@@ -1,1 +1,0 @@
-"""Another runtime's values: dumps, names of taps, shapes."""

@@ -1,1 +1,0 @@
-"""The three modes of comparison: op-replay, layer-forced, free-running."""

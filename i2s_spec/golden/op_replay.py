@@ -1,0 +1,206 @@
+"""This module compares by op-replay: every tap against what the candidate's own inputs give (clause 10.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from i2s_spec.golden.candidate import Candidate, Record, only_known, shifted
+from i2s_spec.golden.diagnosis.diagnose import NEARLY, Diagnoser, by_running
+from i2s_spec.golden.diagnosis.mistakes import MISTAKES
+from i2s_spec.golden.metrics import beyond, measure, relative
+from i2s_spec.golden.replay import Replayer
+from i2s_spec.golden.result import Comparison, Diagnosis, TapResult
+from i2s_spec.golden.tolerance import FAIL, NORM_ULPS, PLAUSIBLE, Replay
+from i2s_spec.model.graph import base
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from i2s_spec.model.forward import Model
+
+#: Wrong taps for which every mistake is tried; behind that only those found so far are.
+MOST_DIAGNOSED: Final = 32
+
+#: Mistakes that change a norm by so little that sums of float32 might; one looks like another until the whole layer is seen.
+EPSILONS: Final = ("eps-0", "eps-1e-6", "eps-1e-5", "embedding-scaled")
+
+
+def run(
+    result: Comparison, model: Model, record: Record, theirs: Candidate, diagnose: bool,
+    progress: Callable[[int, int], object] | None,
+) -> None:  # fmt: skip
+    """Replay every tap that the candidate has."""
+    replayer = Replayer(model, record.tokens, theirs, theirs.bfloat16, theirs.rows)
+    explainer = _Explainer(model, replayer, theirs.shifted) if diagnose else None
+    layer: int | None = None
+    for done, name in enumerate(record.shapes):
+        if progress is not None:
+            progress(done + 1, len(record.shapes))
+        got = theirs.get(name)
+        if got is None:
+            continue
+        if record.layer(name) != layer:
+            layer = record.layer(name)
+            replayer.forget()
+        tap = TapResult(name, "skipped", layer, record.op(name))
+        replay = replayer.replay(name, got)
+        if replay is None or replay.value.shape != got.shape:
+            tap.notes = ("the candidate lacks what it is made of",)
+        else:
+            rows = min(filter(None, (replay.rows, theirs.rows.get(name))), default=None)
+            got = shifted(got, replay.value) if name in theirs.shifted else got
+            assess(tap, replay, got, rows)
+            if explainer is not None:
+                explainer.explain(tap, replay, got, rows)
+        want = record.value(name)
+        if want is not None and want.shape == got.shape and got.dtype.kind == "f":
+            known = theirs.rows.get(name)
+            tap.drift = relative(only_known(got, known), only_known(want, known))
+        result.taps.append(tap)
+        if tap.status == "wrong" and result.first is None:
+            result.first = tap
+    if explainer is not None and result.first is not None:
+        explainer.tell_apart(result, theirs)
+
+
+def assess(tap: TapResult, replay: Replay, got: NDArray[Any], rows: int | None) -> None:
+    """Hold a value against its replay."""
+    limit = only_known(replay.limit, rows)
+    found = measure(only_known(got, rows), only_known(replay.value, rows), limit)
+    tap.measures, tap.limit, tap.reach, tap.flips = found, replay.words, replay.reach, replay.flips
+    tap.span = replay.span
+    wrong = found.over > 0 or (replay.flips is not None and replay.flips.unexplained > 0 and replay.op == "act_q8")
+    if replay.span == "model":
+        wrong = found.relative > FAIL.relative or found.not_finite > 0
+    tap.status = "wrong" if wrong else "flips" if replay.flips is not None and replay.flips.explained else "ok"
+    if replay.span != "op":
+        tap.notes = (*tap.notes, f"nothing between {replay.reach[0]} and it was dumped")
+
+
+def explaining(tap: TapResult, found: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
+    """What proves that logits of a whole run are wrong although they might be a correct runtime's.
+
+    That is a mistake which gives them exactly, or one that makes them plausible and leaves at most a tenth of the distance.
+    """
+    far = tap.measures.relative if tap.measures is not None else 0.0
+    found = [each for each in found if each.fits != "by pattern"]
+    exact = tuple(each for each in found if each.fits == "exactly")
+    room = min(NEARLY * far, PLAUSIBLE.relative)
+    return exact or tuple(each for each in found if each.remaining is not None and each.remaining <= room)
+
+
+def first_cause(
+    diagnoser: Diagnoser, record: Record, theirs: Candidate, names: Iterable[str]
+) -> tuple[str, tuple[Diagnosis, ...]] | None:
+    """The first of some taps that its own inputs do not give, with the mistakes that explain it exactly.
+
+    Behind a mistake that changes little codes flip in ways that no other run repeats: values that were computed from the
+    beginning of a layer then tell nothing, those of one operation do.
+    """
+    replayer = Replayer(diagnoser.model, record.tokens, theirs, theirs.bfloat16, theirs.rows)
+    layer: int | None = None
+    for name in names:
+        if record.layer(name) != layer:
+            layer = record.layer(name)
+            replayer.forget()
+        got = theirs.get(name)
+        replay = None if got is None else replayer.replay(name, got)
+        if got is None or replay is None or replay.value.shape != got.shape:
+            continue
+        tap = TapResult(name, "skipped", layer, record.op(name))
+        rows = min(filter(None, (replay.rows, theirs.rows.get(name))), default=None)
+        assess(tap, replay, got, rows)
+        if tap.status == "wrong" and replay.span != "model":
+            found = diagnoser.of_replay(replayer, replay, got, rows)
+            exact = tuple(each for each in found if each.fits == "exactly")
+            return (name, exact) if exact else None
+    return None
+
+
+def explain_by_replay(
+    tap: TapResult, diagnoser: Diagnoser, record: Record, theirs: Candidate, names: Iterable[str]
+) -> None:  # fmt: skip
+    """Give a wrong tap what explains the first of some taps that is wrong by itself, and say which one that is."""
+    found = first_cause(diagnoser, record, theirs, names)
+    if found is not None:
+        name, diagnoses = found
+        tap.diagnoses = (*diagnoses, *tap.diagnoses)
+        if name != tap.name:
+            tap.notes = (*tap.notes, f"operation by operation {name} is the first that is wrong")
+
+
+class _Explainer:
+    """Finds what explains wrong taps: what explained another one of the same word first."""
+
+    def __init__(self, model: Model, replayer: Replayer, shifted: set[str]) -> None:
+        self.diagnoser = Diagnoser(model)
+        self.replayer, self.shifted = replayer, shifted
+        self._found: dict[str, tuple[Diagnosis, ...]] = {}
+        self._left = MOST_DIAGNOSED
+
+    def explain(self, tap: TapResult, replay: Replay, got: NDArray[Any], rows: int | None) -> None:
+        if tap.status == "wrong":
+            tap.diagnoses = tuple(self._of(tap, replay, got, rows))
+        elif replay.span == "model" and tap.measures is not None and tap.measures.relative > PLAUSIBLE.relative:
+            of_this = explaining(tap, self._of(tap, replay, got, rows))
+            if of_this:  # correct runtimes are seldom so far apart, and this one is what a mistake gives
+                tap.status, tap.diagnoses = "wrong", of_this
+        elif tap.op in ("norm", "norm_weight") and tap.measures is not None and tap.measures.ulp > 2 * NORM_ULPS:
+            eps = self.diagnoser.of_replay(self.replayer, replay, got, rows, only=EPSILONS)
+            exact = tuple(each for each in eps if (each.remaining or 0.0) * 8 < tap.measures.relative)
+            if exact:  # within what sums of float32 may be off by, and explained by something else
+                tap.status, tap.diagnoses = "wrong", exact
+
+    def _of(self, tap: TapResult, replay: Replay, got: NDArray[Any], rows: int | None) -> list[Diagnosis]:
+        word = base(tap.name)
+        if replay.span == "model" and replay.reach[0] == self.diagnoser.model.graph.nodes[0].name:
+            want, tokens = only_known(replay.value, rows), self.replayer.tokens
+            known_rows, free = only_known(got, rows), tap.name in self.shifted
+            return by_running(
+                self.diagnoser, tokens, tap.name, known_rows, want, lambda x: only_known(x, rows), rows is None, free
+            )
+        known = {each.name for found in self._found.values() for each in found if each.fits == "exactly"}
+        seen = self._found.get(word)
+        if seen is not None and any(each.fits == "exactly" for each in seen):
+            again = self.diagnoser.of_replay(self.replayer, replay, got, rows, only=known)
+            if again:
+                return again
+        if self._left <= 0:
+            return self.diagnoser.of_replay(self.replayer, replay, got, rows, only=known)
+        self._left -= 1
+        found = self.diagnoser.of_replay(self.replayer, replay, got, rows)
+        self._found[word] = tuple(found)
+        return found
+
+    def tell_apart(self, result: Comparison, theirs: Candidate) -> None:
+        """Of several mistakes that explain the first wrong tap, keep those that explain most of its layer."""
+        first = result.first
+        exact = [] if first is None else [each for each in first.diagnoses if each.fits == "exactly"]
+        if first is None or len(exact) < 2:
+            return
+        taps = [tap for tap in result.taps if tap.layer == first.layer and tap.status != "skipped"]
+        counted = {each.name: self._explains(each.name, taps, theirs) for each in exact}
+        most = max(counted.values())
+        first.diagnoses = tuple(each for each in first.diagnoses if counted.get(each.name, most) == most)
+
+    def _explains(self, name: str, taps: list[TapResult], theirs: Candidate) -> int:
+        """How many of some taps are within their limit with a mistake in place."""
+        mistake = next((each for each in MISTAKES if each.name == name), None)
+        model = self.diagnoser.changed(mistake) if mistake is not None else None
+        if model is None:
+            return 0
+        other = Replayer(model, self.replayer.tokens, theirs, theirs.bfloat16)
+        fits = 0
+        for tap in taps:
+            got, rows = theirs[tap.name], theirs.rows.get(tap.name)
+            try:
+                replay = other.replay(tap.name, got)
+            except (ValueError, IndexError):
+                continue
+            if replay is None or replay.value.shape != got.shape:
+                fits += replay is None  # a value that a graph with the mistake does not have
+                continue
+            wrong = beyond(only_known(got, rows), only_known(replay.value, rows), only_known(replay.limit, rows))
+            fits += not wrong.any()
+        return fits

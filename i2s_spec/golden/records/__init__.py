@@ -1,1 +1,0 @@
-"""Golden records: recording, storing and reading the values of a forward pass."""

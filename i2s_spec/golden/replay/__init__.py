@@ -1,1 +1,0 @@
-"""Each operation computed again from recorded inputs, and how far a value may be off."""

@@ -1,1 +1,0 @@
-"""Identities of files and weights, and differences between two files."""

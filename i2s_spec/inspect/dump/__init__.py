@@ -1,1 +1,0 @@
-"""The dump: bytes on the left, what they mean on the right."""

@@ -1,1 +1,0 @@
-"""What the weights themselves tell of how they are laid out."""

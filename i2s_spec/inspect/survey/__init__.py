@@ -1,1 +1,0 @@
-"""One pass over all ternary payloads: code counts, scales, anomalies."""

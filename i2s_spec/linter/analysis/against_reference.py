@@ -1,0 +1,315 @@
+"""This module compares all I2_S tensors of a file with a reference, once for all rules that report it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from i2s_spec.codec.encoding import FLOAT_WORDS
+from i2s_spec.compare.diff import first_difference
+from i2s_spec.compare.explanation import explanation
+from i2s_spec.compare.hash import canonical_data, words_known
+from i2s_spec.compare.tensor_rows import Rows, rows_of
+from i2s_spec.errors import FormatError
+from i2s_spec.inspect.match_dialect import COMPARED
+from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.extents import extent_anomalies
+from i2s_spec.schema import faults
+from i2s_spec.schema.types import I2_S
+
+if TYPE_CHECKING:
+    from i2s_spec.compare.known_weights import Budget, ReferenceOutcome, ReferenceWeights
+    from i2s_spec.gguf.reader import Tensor
+    from i2s_spec.schema.dialect import Dialect
+
+#: Most tensors that may differ; the comparison ends after them.
+MOST: Final = 1 << 11
+
+
+class Compared(NamedTuple):
+    """The result: the tensors that differ, by row, with what was found; those that could not be compared, with the
+    reason; and the number of tensors."""
+
+    outcomes: tuple[tuple[int, ReferenceOutcome], ...]
+    left: tuple[tuple[int, str], ...]
+    tensors: int
+
+
+@analysis
+def compared(subject: Subject) -> Compared:
+    """The result for a file that has a reference and whose payloads are read."""
+    weights, survey, reading = subject.weights, subject.payloads, subject.reading
+    assert weights is not None
+    from i2s_spec.compare import known_weights
+    from i2s_spec.compare.hash import parts
+    from i2s_spec.schema.dialect import parse
+
+    expected, odd = parse(weights.expected), extent_anomalies(subject).rows
+    outcomes: list[tuple[int, ReferenceOutcome]] = []
+    left: list[tuple[int, str]] = []
+    budget = known_weights.Budget()
+    for part in parts(range(len(survey))):
+        rows = [survey.row(place) for place in part]
+        equal = _equal(subject, weights, [row for row in rows if row not in odd], expected)
+        for row in rows:
+            if row in equal:
+                continue
+            if row in odd:
+                left.append((row, "its extent is wrong"))
+                continue
+            if len(outcomes) >= MOST:
+                left.append((row, f"{MOST:,} others differ already"))
+                continue
+            tensor = subject.file.tensors.by_index(row)
+            with noted(subject, row, left):
+                known = weights.known(subject.file, tensor)
+                twin = weights.twin(tensor)
+                pair = None if twin is None or weights.file is None else (weights.file, twin)
+                others = partial(_alike, subject, weights, tensor)
+                outcome = known_weights.compared(
+                    subject.file, tensor, known, expected, pair, others, reading.threads, reading.mode == "full", budget
+                )
+                if not outcome.good:
+                    outcomes.append((row, outcome))
+    return Compared(tuple(outcomes), tuple(left), len(survey))
+
+
+def _alike(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
+    """The reference's tensors for the other I2_S tensors of this shape."""
+    from i2s_spec.compare.tensor_rows import flat_rows
+
+    for other in alike(subject, tensor):
+        try:
+            known = weights.known(subject.file, other)
+        except (FormatError, ValueError):
+            continue
+        yield other.name, flat_rows(known.shape, known.unit, known.trits, 0.0)
+
+
+def _equal(subject: Subject, weights: ReferenceWeights, rows: list[int], expected: Dialect) -> set[int]:
+    """The rows of small tensors that equal the reference's bit for bit, if that is a GGUF file; all are read at once."""
+    from i2s_spec.compare.hash import small_tensors
+    from i2s_spec.schema.dialect import parse
+
+    reference, file = weights.file, subject.file
+    theirs = parse(weights.reference.dialect)
+    if reference is None or reference.fault is not None or max(expected.tail.copies, theirs.tail.copies) > 1:
+        return set()
+    pairs: list[tuple[int, Tensor, Tensor]] = []
+    for row in rows:
+        tensor = file.tensors.by_index(row)
+        twin = reference.tensors.get(tensor.name)
+        if twin is not None and twin.type is I2_S and twin.ne == tensor.ne and twin.span.stop <= reference.size:
+            pairs.append((row, tensor, twin))
+    ours = small_tensors(file, [tensor for _, tensor, _ in pairs], expected)
+    known = small_tensors(reference, [twin for _, _, twin in pairs], theirs)
+    return {
+        row
+        for (row, _, _), one, other in zip(pairs, ours, known, strict=True)
+        if one is not None and other is not None and (one.codes, one.scale) == (other.codes, other.scale)
+    }
+
+
+def owners_of(subject: Subject, scale: float) -> list[str]:
+    """The I2_S tensors that have this scale in the reference, where that is a GGUF file, bit for bit."""
+    return _owners(subject).get(scale, [])
+
+
+@analysis
+def _owners(subject: Subject) -> dict[float, list[str]]:
+    """The names of the I2_S tensors of the reference, where that is a GGUF file, by their scales."""
+    weights = subject.weights
+    found: dict[float, list[str]] = {}
+    if weights is None or weights.file is None:
+        return found
+    for name, tensor in weights.file.tensors.items():
+        if tensor.number == I2_S.number:
+            try:
+                found.setdefault(float(tensor.scale()), []).append(name)
+            except (FormatError, ValueError):
+                continue
+    return found
+
+
+# --- float comparison ------------------------------------------------------------------------------------------------
+# Compares a tensor that is not I2_S with a reference: floats as floats, other types as bytes.
+
+
+class FloatsDiffer(NamedTuple):
+    """A tensor that differs from the reference: its row, how many of its values differ, the first of them, the
+    explanation."""
+
+    row: int
+    values: int
+    compared: int
+    first: int
+    how: str
+
+
+def differs(
+    subject: Subject, weights: ReferenceWeights, row: int, tensor: Tensor, budget: Budget
+) -> FloatsDiffer | None:
+    """How a tensor differs from the reference.
+
+    :param budget: the file's budget for explaining differences
+    :raises ValueError: if the tensor cannot be compared; the text says why
+    """
+    if tensor.type is None or tensor.type.name not in FLOAT_WORDS:
+        return _bytes_differ(subject, weights, row, tensor)
+    ours, theirs = rows_of(subject.file, tensor), weights.floats(subject.file, tensor)
+    if (ours.rows, ours.cols) != (theirs.rows, theirs.cols):
+        raise ValueError(f"it has the shape {[theirs.rows, theirs.cols]} there")
+    whole = subject.reading.mode == "full"
+    tolerance = max(ours.tolerance, theirs.tolerance) if ours.tolerance != theirs.tolerance else 0.0
+    values, first, seen = 0, 0, 0
+    for start, part in ours.windows():
+        other = theirs.read(start, start + len(part))
+        with np.errstate(invalid="ignore"):
+            same = np.abs(part - other) <= tolerance * np.abs(other)
+        odd = np.flatnonzero(~(same | (part.view(np.uint32) == other.view(np.uint32))))
+        if odd.size and not values:
+            first = start * ours.cols + int(odd[0])
+        values += odd.size
+        seen += part.size
+        if not whole and seen >= COMPARED:
+            break
+    if not values:
+        return None
+    how = ""
+    if 10 * values > seen and budget.explained():
+        how = explanation(ours, theirs, lambda: budget.some(_alike_floats(subject, weights, tensor)))
+    return FloatsDiffer(row, values, seen, first, how)
+
+
+def _alike_floats(subject: Subject, weights: ReferenceWeights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
+    """The reference's tensors for the other tensors of this shape."""
+    for other in alike(subject, tensor):
+        try:
+            yield other.name, weights.floats(subject.file, other)
+        except (FormatError, ValueError):
+            continue
+
+
+def _bytes_differ(subject: Subject, weights: ReferenceWeights, row: int, tensor: Tensor) -> FloatsDiffer | None:
+    twin = weights.twin(tensor)
+    name = tensor.type.name if tensor.type is not None else f"type {tensor.number}"
+    if twin is None or weights.file is None:
+        raise ValueError(f"the reference has no tensor of this name with type {name}")
+    if twin.number != tensor.number or twin.shape != tensor.shape:
+        raise ValueError(f"of type {name} only tensors of the same type and shape can be compared")
+    if not (words_known(subject.file, tensor) and words_known(weights.file, twin)):
+        raise ValueError(f"no source documents how {name} is stored in big-endian files")
+    found = first_difference(canonical_data(subject.file, tensor), canonical_data(weights.file, twin))
+    return None if found is None else FloatsDiffer(row, found[0], tensor.nbytes, found[1], "")
+
+
+# --- floats ----------------------------------------------------------------------------------------------------------
+# Compares the tensors that are not I2_S with a reference: norms, embeddings, heads, biases.
+#
+# Floats of the same type must be equal; floats of two types must agree to the precision of the shorter one. Other types
+# are compared as bytes if both files use the same one. Tensors that cannot be compared are listed with the reason.
+
+#: Most tensors of a file that are compared.
+TENSORS: Final = 10_000
+
+
+class FloatsCompared(NamedTuple):
+    """The tensors that differ, those that could not be compared (with the reason), and the number of tensors."""
+
+    differ: tuple[FloatsDiffer, ...]
+    left: tuple[tuple[int, str], ...]
+    tensors: int
+
+
+@analysis
+def compared_floats(subject: Subject) -> FloatsCompared:
+    """The result for tensors that are not I2_S, in a file that has a reference."""
+    weights = subject.weights
+    assert weights is not None
+    from i2s_spec.compare.known_weights import Budget
+
+    odd = extent_anomalies(subject).rows
+    differ: list[FloatsDiffer] = []
+    left: list[tuple[int, str]] = []
+    count, budget, readable = 0, Budget(), Readable(subject)
+    for row in range(min(subject.file.index.tensors, TENSORS)):
+        tensor = subject.file.tensors.by_index(row)
+        if tensor.number == I2_S.number:
+            continue
+        count += 1
+        if row in odd:
+            left.append((row, "its extent is wrong"))
+            continue
+        with noted(subject, row, left):
+            readable.take(tensor)
+            found = differs(subject, weights, row, tensor, budget)
+            differ += [] if found is None else [found]
+    if subject.file.index.tensors > TENSORS:
+        left.append((TENSORS, f"only the first {TENSORS:,} tensors of a file are compared"))
+    return FloatsCompared(tuple(differ), tuple(left), count)
+
+
+# --- incomparable ----------------------------------------------------------------------------------------------------
+# Notes tensors that cannot be compared with a reference, and why.
+
+#: The error codes for a file that changes while it is read.
+_GONE: Final = faults.GONE
+
+
+class Readable:
+    """How many bytes may still be compared: at most the file's size in all. Tensors that share bytes could ask for any
+    number."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._size = self._left = subject.file.size
+
+    def take(self, tensor: Tensor) -> None:
+        """Count the bytes of another tensor. A tensor that the file does not hold whole is found later, by reading.
+
+        :raises ValueError: if the tensors together have more bytes than the file
+        """
+        if tensor.span.stop <= self._size:
+            self._left -= tensor.span.stop - tensor.span.start
+        if self._left < 0:
+            raise ValueError("tensors of this file share bytes, and as many bytes as it has were compared already")
+
+
+@contextmanager
+def noted(subject: Subject, row: int, left: list[tuple[int, str]]) -> Iterator[None]:
+    """Compare one tensor; if that is impossible, add its row and the reason to `left`.
+
+    :raises FormatError: if the file changes meanwhile
+    """
+    try:
+        yield
+    except FormatError as error:
+        if error.code in _GONE and subject.file.source.changed() is not None:
+            raise
+        left.append((row, f"one of the two files does not hold it ({error.code})"))
+    except ValueError as error:
+        left.append((row, str(error)))
+
+
+# --- alike -----------------------------------------------------------------------------------------------------------
+# Finds the tensors of a file that have the same shape as another one: two of them may have been swapped.
+
+
+@analysis
+def rows_by_shape(subject: Subject) -> dict[tuple[int, tuple[int, ...]], list[int]]:
+    """The row numbers of tensors, by type number and dimensions; a file may hold very many of each."""
+    found: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for row, tensor in enumerate(subject.file.tensors.rows):
+        found.setdefault((tensor.number, tensor.ne), []).append(row)
+    return found
+
+
+def alike(subject: Subject, tensor: Tensor) -> Iterator[Tensor]:
+    """The other tensors that have the same type and shape."""
+    for row in rows_by_shape(subject).get((tensor.number, tensor.ne), ()):
+        other = subject.file.tensors.by_index(row)
+        if other.name != tensor.name and other.type == tensor.type:
+            yield other

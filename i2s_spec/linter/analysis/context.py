@@ -1,0 +1,750 @@
+"""This module defines a file as the rules see it, with the analyses that several rules share, each computed once.
+
+Time and memory stay linear in the size of the header: keys and tensors are walked a few times, never held as objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, wraps
+from math import isfinite, prod
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, Protocol, cast
+
+from i2s_spec.codec.buffers import numbers
+from i2s_spec.errors import Span, counted
+from i2s_spec.gguf.reader import File, Tensor
+from i2s_spec.gguf.source import FetchingSource
+from i2s_spec.inspect.show import LEGACY_I2_S, Extent, Placement, Placements, placements_of, sound_shape
+from i2s_spec.inspect.survey import Reading
+from i2s_spec.schema import limits, types
+from i2s_spec.schema.architectures import Architecture, declared_architecture
+from i2s_spec.schema.types import BY_NAME, I2_S, TAIL_BYTES, padded
+
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    from i2s_spec.compare.known_weights import ReferenceWeights
+    from i2s_spec.inspect.survey import Survey
+    from i2s_spec.inspect.survey_reader import SurveyReader
+
+    T = TypeVar("T")
+
+#: The payloads are not read.
+HEADER_ONLY = Reading("none")
+
+_SMALL = b"abcdefghijklmnopqrstuvwxyz0123456789_"
+_PLAIN = _SMALL + _SMALL.upper() + b".-"
+
+#: Block size of the type numbers that have only one meaning.
+_UNAMBIGUOUS = {
+    number: readings[0].block
+    for number, readings in types.READINGS.items()
+    if len(readings) == 1 and number not in types.RETIRED and number not in LEGACY_I2_S
+}
+
+#: Keys that rules look up by name.
+_LOOKED_UP = frozenset(
+    {b"general.alignment", b"general.architecture", b"split.no", b"split.count", b"split.tensors.count"}
+)
+
+
+def snake_case(name: bytes) -> bool:
+    """Whether a key has the form that the GGUF document requires, or begins with one of the known architecture names.
+
+    Their first segment may hold hyphens, and a dot between digits.
+
+    >>> snake_case(b"bitnet-b1.58.block_count"), snake_case(b"general.a-b"), snake_case(b"general..name")
+    (True, False, False)
+    """
+    first, dot, rest = name.partition(b".")
+    if name.translate(None, _SMALL + b".-") or b"-" in rest:
+        return False
+    return all(first.split(b"-")) and (not dot or all(rest.split(b".")))
+
+
+def plain_name(name: bytes) -> bool:
+    """Whether a tensor has a usual name: at most 63 letters, digits, `_`, `.` and `-`, and not the name of a scale."""
+    return 0 < len(name) <= 63 and not name.translate(None, _PLAIN) and not name.endswith(b"_scale")
+
+
+class Subject:
+    """One file under the linter.
+
+    `path` is the file's path if there is one; it is used only to find the other parts of a split file. `reading` says
+    how much of the payloads the rules may read; `weights` are known from another file.
+    """
+
+    def __init__(
+        self,
+        file: File,
+        path: str | None = None,
+        reading: Reading = HEADER_ONLY,
+        weights: ReferenceWeights | None = None,
+    ) -> None:
+        self.file = file
+        self.path = path
+        self.reading = reading
+        self.weights = weights
+        #: Whether to ignore what the GGUF document allows, even if no loader accepts it (profile `spec`).
+        self.by_document = False
+        #: Whether to report what runtimes do with the file.
+        self.runtimes_requested = False
+        #: How many rules are checked for the file, and how many rules of the profile are not.
+        self.asked = self.ignored = 0
+        self.results: dict[Callable[[Subject], Any], Any] = {}  # of each `analysis`
+        self.surveying: SurveyReader | None = None  # set once payloads are read
+        #: Tensor infos that the header does not count; the data section begins after them.
+        self.uncounted = self._uncounted()
+        if self.uncounted is not None:
+            file.index.data_start = padded(self.uncounted.end, file.alignment or limits.DEFAULT_ALIGNMENT)
+        #: Whether the data section does not begin where `general.alignment` puts it; `file.data_start` is where it does.
+        self.data_start_overridden = self._override_data_start()
+        #: How far all tensors are shifted from where the header puts them; offsets then count from `file.data_start`.
+        self.shift: Shift | None = None
+        counted = not self.data_start_overridden and self.uncounted is None
+        if counted and not self.placements.end_at(self.data_size, self.effective_alignment):
+            self.shift = shifted(file, self.placements, self.effective_alignment)
+        if self.shift is not None:
+            self._take_data_to_begin(self.shift.base)
+        elif self.data_size_unexplained:
+            from i2s_spec.gguf.strings import text_decoded
+
+            if (error := text_decoded(file.source)) is not None:
+                raise error
+
+    @cached_property
+    def on_server(self) -> bool:
+        """Whether every byte is fetched from a server."""
+        return isinstance(self.file.source, FetchingSource)
+
+    def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Fetch ranges of a file on a server together; does nothing for a local file."""
+        if self.on_server:
+            cast(FetchingSource, self.file.source).prefetch(ranges)
+
+    @property
+    def ranges_are_few(self) -> bool:
+        """Whether a sample came from a server that gives one range per request: only some tensors were read then."""
+        return self.reading.mode == "sample" and self.survey is not None and self.survey.is_selection
+
+    def _override_data_start(self) -> bool:
+        """Align the data section to 32 if offsets and file size contradict `general.alignment` (clause 2.7)."""
+        file, wanted = self.file, limits.DEFAULT_ALIGNMENT
+        if file.alignment in (None, wanted) or file.data_start is None or file.infos_end is None:
+            return False
+        stated, start = (file.data_start, file.alignment or wanted), padded(file.infos_end, wanted)
+        if start == file.data_start or not self.placements or not self._is_contiguous(wanted):
+            return False
+        end = self.placements.end
+        ends = [{base + end, base + padded(end, step)} for base, step in (stated, (start, wanted))]
+        if file.size in ends[0] or file.size not in ends[1]:
+            return False
+        self._take_data_to_begin(start)
+        return True
+
+    def _take_data_to_begin(self, start: int) -> None:
+        """Count offsets from another position, and drop cached results for the previous one."""
+        self.file.index.data_start = start
+        for name in ("placements", "in_table_order", "data_size"):
+            vars(self).pop(name, None)
+
+    @property
+    def data_size_unexplained(self) -> bool:
+        """Whether the header was read and the file holds much more than its tensors."""
+        return bool(self.placements) and self.data_size > padded(self.placements.end, limits.DEFAULT_ALIGNMENT)
+
+    def _uncounted(self) -> Uncounted | None:
+        """Tensor infos after the last counted one; their reader is imported only if the bytes could be a name's length."""
+        file = self.file
+        if file.infos_end is None or file.fault is not None or file.size - file.infos_end < 8:
+            return None
+        length = int.from_bytes(file.source.read(file.infos_end, 8), "big" if file.byte_order == "big" else "little")
+        if not 0 < length <= 64:
+            return None
+
+        return uncounted(file)
+
+    def begin(self) -> None:
+        """Start to read the payloads in other threads now, not when a rule asks for the survey; `end` must follow."""
+        if self.reading.mode != "none" and self.surveying is None:
+            from i2s_spec.inspect.survey_reader import SurveyReader
+
+            self.surveying = SurveyReader(self.file, self.reading)
+            self.surveying.begin()
+
+    def end(self) -> None:
+        """End these threads, whether or not a rule asked for the survey."""
+        if self.surveying is not None:
+            self.surveying.stop()
+
+    @cached_property
+    def survey(self) -> Survey | None:
+        """The survey of the payloads; None if they are not to be read, or their positions are not known.
+
+        :raises FormatError: S903 if the file shrinks meanwhile, S901 if it cannot be read
+        """
+        if self.reading.mode == "none":
+            return None
+        try:
+            self.begin()
+            assert self.surveying is not None
+            return self.surveying.result()
+        finally:
+            self.end()
+
+    @property
+    def payloads(self) -> Survey:
+        """The survey of a file whose payloads are read, as the condition of a rule on them says."""
+        assert self.survey is not None
+        return self.survey
+
+    def key_names(self) -> Iterator[tuple[int, bytes]]:
+        """Index and name of every key-value that could be read."""
+        key = self.file.index.key
+        return ((i, key(i).name) for i in range(self.file.index.keys))
+
+    def tensor_names(self) -> Iterator[tuple[int, bytes]]:
+        """Index and name of every tensor info that could be read."""
+        tensor = self.file.index.tensor
+        return ((i, tensor(i).name) for i in range(self.file.index.tensors))
+
+    @cached_property
+    def odd_keys(self) -> list[tuple[int, bytes]]:
+        """Key-values whose key is not made of lower_snake_case segments: rules on names check only these."""
+        index = self.file.index
+        named = ((i, index.key(i).name) for i in index.odd_keys())
+        return [(i, name) for i, name in named if not snake_case(name)]
+
+    @cached_property
+    def odd_names(self) -> list[tuple[int, bytes]]:
+        """Tensors whose name is not a plain one of at most 63 bytes: rules on names check only these."""
+        index = self.file.index
+        named = ((i, index.tensor(i).name) for i in index.odd_tensors())
+        return [(i, name) for i, name in named if not plain_name(name)]
+
+    @cached_property
+    def type_numbers(self) -> frozenset[int]:
+        """The numbers of the types of all tensors."""
+        tensor = self.file.index.tensor
+        return frozenset(tensor(i).type for i in range(self.file.index.tensors))
+
+    @cached_property
+    def odd_tensors(self) -> list[Tensor]:
+        """Tensors whose shape or type is not certainly sound: rules on shapes and types check only these."""
+        tensor = self.file.index.tensor
+        odd: list[int] = []
+        plain: tuple[tuple[int, ...], int] = (), -1  # the last sound shape and type: many tensors share them
+        for i in range(self.file.index.tensors):
+            info = tensor(i)
+            ne, number = info.ne, info.type
+            if (ne, number) == plain:
+                continue
+            block = _UNAMBIGUOUS.get(number)
+            if block is None or not sound_shape(ne) or ne[0] % block:
+                odd.append(i)
+            else:
+                plain = ne, number
+        return [self.file.tensors.by_index(i) for i in odd]
+
+    def i2s(self) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Row and ne of every I2_S tensor of a sound shape."""
+        tensor, number = self.file.index.tensor, types.I2_S.number
+        sound: tuple[int, ...] = ()
+        for i in range(self.file.index.tensors):
+            info = tensor(i)
+            if info.type == number and ((ne := info.ne) == sound or sound_shape(ne)):
+                sound = ne
+                yield i, sound
+
+    @cached_property
+    def odd_i2s(self) -> list[tuple[int, tuple[int, ...]]]:
+        """Those that are not a matrix with whole blocks in every row: rules on I2_S shapes check only these."""
+        return [(i, ne) for i, ne in self.i2s() if len(ne) != 2 or ne[0] % 128]
+
+    @cached_property
+    def has_i2s(self) -> bool:
+        """Whether there is an I2_S tensor of a sound shape."""
+        return any(True for _ in self.i2s())
+
+    @cached_property
+    def places(self) -> dict[bytes, int]:
+        """The rows of the keys that rules look up; the first of each."""
+        places: dict[bytes, int] = {}
+        for i in self.file.index.keys_named(_LOOKED_UP):
+            places.setdefault(self.file.index.key(i).name, i)
+        return places
+
+    @cached_property
+    def architecture(self) -> str:
+        """The value of `general.architecture`; empty if it is missing or unusable."""
+        i = self.places.get(b"general.architecture")
+        if i is None:
+            return ""
+        entry = self.file.index.key(i)
+        if entry.type != types.ValueType.STRING or entry.count > 64:
+            return ""
+        return str(self.file.metadata.decode(entry))
+
+    @cached_property
+    def declared(self) -> Architecture | None:
+        """The architecture of the file, if it is declared."""
+        name, index = self.architecture, self.file.index
+        pooling = f"{name}.pooling_type"
+        keys = {pooling} if any(True for _ in index.keys_named({pooling.encode("utf-8", "surrogateescape")})) else ()
+        tensors = range(0 if index.tensors > limits.MANY_TENSORS else index.tensors)
+        return declared_architecture(name, keys, (index.tensor(i).name.decode("utf-8", "replace") for i in tensors))
+
+    def key_span(self, i: int) -> Span:
+        """The bytes of a key's name."""
+        return self.file.index.key(i).key_span
+
+    def name_span(self, i: int) -> Span:
+        """The bytes of a tensor's name."""
+        return self.file.index.tensor(i).name_span
+
+    def info_span(self, i: int, field: str) -> Span:
+        """The bytes of `n_dims`, `ne`, `type` or `offset` of a tensor info."""
+        info = self.file.index.tensor(i)
+        spans = {"n_dims": info.n_dims_span, "ne": info.ne_span, "type": info.type_span, "offset": info.offset_span}
+        return spans[field]
+
+    def dimension_span(self, i: int, which: int) -> Span:
+        """The bytes of one dimension of a tensor info."""
+        return self.file.index.tensor(i).dimension_span(which)
+
+    @cached_property
+    def data_size(self) -> int:
+        """Bytes between the start of the data section and the end of the file."""
+        return max(0, self.file.size - (self.file.data_start or 0))
+
+    def absolute(self, start: int, stop: int, path: str) -> Span:
+        """A span inside the data section as a span of the file, cut at the file's end."""
+        base = self.file.data_start or 0
+        size = self.file.size
+        return Span(min(base + start, size), min(base + stop, size), path)
+
+    @cached_property
+    def placements(self) -> Placements:
+        """Every tensor in the order of the offsets; empty if the position of the data section is not known."""
+        return placements_of(self.file, self.data_size)
+
+    @cached_property
+    def in_table_order(self) -> Placements:
+        """The placements in the order of the tensor table."""
+        return self.placements.by_row()
+
+    @cached_property
+    def total(self) -> int:
+        """The sum of all padded sizes, in exact arithmetic."""
+        alignment = self.effective_alignment
+        return sum(padded(size or 0, alignment) for _, size in self.placements.sizes())
+
+    @cached_property
+    def ignores_alignment(self) -> bool:
+        """Whether the offsets use an alignment of 32 although `general.alignment` states another one (clause 2.7)."""
+        if self.data_start_overridden:
+            return True
+        alignment = self.file.alignment or limits.DEFAULT_ALIGNMENT
+        if alignment <= limits.DEFAULT_ALIGNMENT or all(p.offset % alignment == 0 for p in self.placements):
+            return False
+        return self._is_contiguous(limits.DEFAULT_ALIGNMENT)
+
+    @cached_property
+    def effective_alignment(self) -> int:
+        """The alignment that the offsets really use."""
+        return limits.DEFAULT_ALIGNMENT if self.ignores_alignment else self.file.alignment or limits.DEFAULT_ALIGNMENT
+
+    @cached_property
+    def contiguous(self) -> bool:
+        """Whether every tensor begins where the padded one before it ends, in the order of the table."""
+        return self._is_contiguous(self.effective_alignment)
+
+    def _is_contiguous(self, alignment: int) -> bool:
+        expected = 0
+        for offset, size in self.in_table_order.sizes():
+            if offset != expected or size is None:
+                return False
+            expected += padded(size, alignment)
+        return True
+
+    @property
+    def extents(self) -> Iterator[Extent]:
+        """The extent of every tensor, in the order of the offsets; computed anew each time."""
+        return self.placements.extents(self.data_size)
+
+    def extents_of(self, places: Iterable[int]) -> Iterator[Extent]:
+        """The extents of the tensors at some positions in the order of the offsets."""
+        placements, last = self.placements, len(self.placements) - 1
+        for place in places:
+            placement, after = placements[place], placements[place + 1] if place < last else None
+            end = self.data_size if after is None else after.offset
+            yield Extent(placement, end - placement.offset, after)
+
+    def is_legacy(self, placement: Placement) -> bool:
+        """Whether a tensor of type 30 or 31 has exactly the extent of an I2_S tensor, as in files older than type 36."""
+        if placement.number not in LEGACY_I2_S or placement.size is None:
+            return False
+        ne = self.file.index.tensor(placement.row).ne
+        return prod(ne) >= 128 and placement.size == types.I2_S.nbytes(ne)
+
+    def name(self, i: int) -> bytes:
+        """The name of a tensor."""
+        return self.file.index.tensor(i).name
+
+
+def analysis(make: Callable[[Subject], T]) -> Callable[[Subject], T]:
+    """Declare a function as an analysis: it is called once for each subject, and all rules share the result."""
+
+    @wraps(make)
+    def result(subject: Subject) -> T:
+        if make not in subject.results:
+            subject.results[make] = make(subject)
+        found: T = subject.results[make]
+        return found
+
+    return result
+
+
+# --- shifted data ----------------------------------------------------------------------------------------------------
+# Detects that all tensors are shifted by the same number of bytes from where the header puts them (clause
+# 2.7).
+#
+# If a writer leaves out the padding before the data section, counts offsets from the start of the file, or puts something
+# before the first tensor, that is one mistake, but every payload looks wrong to readers. It is reported only if the
+# offsets follow each other without gaps, the file ends where the shifted offsets say, and the weights agree.
+
+#: How many tensors are checked by their scale or their first floats.
+_SAMPLED: Final = 16
+#: Ranges of scales of trained models (clause 6.2) and of plausible floats, each with a wide margin.
+_SCALES: Final = (1e-4, 1e2)
+_FLOATS: Final = (1e-20, 1e20)
+_F32: Final = BY_NAME["F32"].number
+
+
+class Shift(NamedTuple):
+    """Where the first tensor begins, and where the header puts it; the offset that its info states."""
+
+    begins: int
+    stated: int
+    offset: int
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes later than stated all tensors begin; negative if they begin earlier."""
+        return self.begins - self.stated
+
+    @property
+    def base(self) -> int:
+        """The position that the offsets count from."""
+        return self.begins - self.offset
+
+
+def shifted(file: File, placements: Placements, step: int) -> Shift | None:
+    """Where the data section is, if offsets and the end of the file contradict the header, and the weights agree.
+
+    :param placements: every tensor, in the order of the offsets
+    :param step: the alignment that the offsets use
+    """
+    if not placements or file.infos_end is None or file.data_start is None:
+        return None
+    first = placements[0].offset
+    end = _end(placements, step)
+    if end is None:
+        return None
+    ends = {end, first + padded(end - first, step)}
+    if any(file.data_start + each == file.size for each in ends):
+        return None
+    found = []
+    for each in ends:
+        shift = Shift(file.size - each + first, file.data_start + first, first)
+        if shift.begins >= file.infos_end and shift.base >= 0 and _agrees(file, placements, shift):
+            found.append(shift)
+    return found[0] if len(found) == 1 else None
+
+
+def _end(placements: Placements, step: int) -> int | None:
+    """Where the last tensor ends, by the offsets; None if the offsets do not follow each other in the order of the
+    table."""
+    expected = end = placements[0].offset
+    for offset, size in placements.by_row().sizes():
+        if not size or offset != expected:
+            return None
+        end = offset + size
+        expected += padded(size, step)
+    return end
+
+
+def _agrees(file: File, placements: Placements, shift: Shift) -> bool:
+    """Whether weights are plausible at the shifted position, and none are where the header puts them."""
+    stated = shift.stated - shift.offset
+    scales = [(p.offset + p.size - TAIL_BYTES, 1) for p in _sampled(placements, I2_S.number) if p.size]
+    if scales:
+        return _plausible(file, shift.base, scales, _SCALES) and not _plausible(file, stated, scales, _SCALES)
+    # Without scales, only known mistakes count, and those that the padding shows.
+    if shift.base and (shift.offset or shift.begins != file.infos_end):
+        return False
+    padding = file.source.read(shift.begins, max(0, min(stated, file.size) - shift.begins))
+    floats = [(p.offset, min(8, (p.size or 0) // 4)) for p in _sampled(placements, _F32)]
+    return (not shift.base or any(padding)) and _plausible(file, shift.base, floats, _FLOATS)
+
+
+def _sampled(placements: Placements, number: int) -> list[Placement]:
+    """Some tensors of a type, spread over the file."""
+    tensors = [placement for placement in placements if placement.number == number]
+    return tensors[:: max(1, len(tensors) // _SAMPLED)][:_SAMPLED]
+
+
+def _plausible(file: File, base: int, places: list[tuple[int, int]], bounds: tuple[float, float]) -> bool:
+    """Whether the floats at some positions are inside the file and plausible as weights."""
+    source, order = file.source, file.byte_order
+    least, most = bounds
+    for at, count in places:
+        if base + at + 4 * count > source.size:
+            return False
+        for value in numbers("f", source.read(base + at, 4 * count), order):
+            if not isfinite(value) or (not least <= abs(value) <= most and (value != 0 or bounds is _SCALES)):
+                return False
+    return True
+
+
+# --- uncounted infos -------------------------------------------------------------------------------------------------
+# Finds tensor infos that the header does not count: they follow the last counted one.
+
+#: A usual tensor name, which padding or weights cannot form by chance.
+_LETTERS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
+_IN_NAME: Final = _LETTERS + b"0123456789.-"
+#: Largest size of a tensor info: the longest such name and four dimensions.
+_MOST = 8 + 64 + 4 + 4 * 8 + 4 + 8
+#: Most of them that are counted.
+_COUNTED = 65_536
+
+
+class _Policy(NamedTuple):
+    """How such a tensor info is read: it must be whole, and within the limits of our own reader."""
+
+    end: Literal["no"] = "no"
+    string_bytes: int = 64
+    dimensions: int = limits.MAX_DIMENSIONS
+    too_many_dimensions: str = "no"
+    allocates: int | None = None
+
+
+_POLICY: Final = _Policy()
+
+
+class Uncounted(NamedTuple):
+    """How many tensor infos follow the counted ones, the name of the first, and where the last one ends."""
+
+    tensors: int
+    first: bytes
+    end: int
+
+
+def uncounted(file: File) -> Uncounted | None:
+    """The tensor infos after the last one that the header counts; None if there are none.
+
+    Padding does not match: its zeros would be an empty name. Payloads do not match by chance, either: it takes eight
+    bytes with a length below 65, a plain name of that length, a sound shape, a defined type and an aligned offset
+    inside the file.
+    """
+    if file.infos_end is None or file.fault is not None:
+        return None
+    at, count, first = file.infos_end, 0, b""
+    while count < _COUNTED and (found := _info(file, at)) is not None:
+        name, at = found
+        first, count = first or name, count + 1
+    return Uncounted(count, first, at) if count else None
+
+
+def _is_name(name: bytes) -> bool:
+    """Whether it is a plain name of 3 to 64 bytes that begins with a letter."""
+    return 3 <= len(name) <= 64 and name[0] in _LETTERS and not name.translate(None, _IN_NAME)
+
+
+def _info(file: File, at: int) -> tuple[bytes, int] | None:
+    """Name and end of the tensor info at a position, if there is one."""
+    data = file.source.read(at, min(_MOST, max(0, file.size - at)))
+    records = LenientRecords(data, _POLICY, file.size, at, big=file.byte_order == "big")
+    try:
+        info = records.tensor("")
+    except StopWalkError:
+        return None
+    alignment = file.alignment or limits.DEFAULT_ALIGNMENT
+    if not _is_name(info.name) or not sound_shape(info.ne) or info.number not in types.READINGS:
+        return None
+    if info.offset % alignment or info.offset > file.size:
+        return None
+    return info.name, records.at
+
+
+# --- lenient records -------------------------------------------------------------------------------------------------
+# Numbers, strings and tensor infos of a GGUF header as a lenient reader does, within a budget.
+#
+# It continues where our own reader refuses, as a policy says. `runtimes.lenient_header` uses it to read whole headers as
+# each program does; `uncounted_infos` uses it to read the tensor infos that the header does not count.
+
+#: Most bytes and most records that are walked; records are keys, tensor infos, their dimensions, arrays.
+MOST_BYTES: Final = 16 << 20
+MOST_RECORDS: Final = 1 << 14
+
+_SIZE_MAX: Final = (1 << 64) - 1
+
+
+class RecordPolicy(Protocol):
+    """What a reader does with strings and tensor infos; `schema.runtimes.Container` explains the fields."""
+
+    @property
+    def end(self) -> Literal["no", "zeros", "short"]: ...
+    @property
+    def string_bytes(self) -> int | None: ...
+    @property
+    def dimensions(self) -> int | None: ...
+    @property
+    def too_many_dimensions(self) -> str: ...
+    @property
+    def allocates(self) -> int | None: ...
+
+
+class SeenTensor(NamedTuple):
+    """A tensor info, and its bytes."""
+
+    name: bytes
+    span: Span
+    ne: tuple[int, ...]
+    number: int
+    offset: int
+
+
+class Stop(NamedTuple):
+    """Why a walk ended early: what the reader does (`no`, `crash`, `unknown`), the reason in words, and the place."""
+
+    outcome: str
+    text: str
+    span: Span
+
+
+class StopWalkError(Exception):
+    """A reader that follows the policy stops here."""
+
+    def __init__(self, outcome: str, text: str, span: Span) -> None:
+        super().__init__(text)
+        self.stop = Stop(outcome, text, span)
+
+
+class LenientRecords:
+    """A position in a window of a file, from which records are read.
+
+    :param data: the bytes of the file from `start` on; bytes after them count as missing
+    :param size: the size of the file in bytes
+    :param version: the version of GGUF; in version 1 lengths and counts have 32 bits
+    :param big: whether numbers are big-endian
+    """
+
+    def __init__(
+        self, data: bytes, policy: RecordPolicy, size: int, start: int = 0, version: int = 0, big: bool = False
+    ) -> None:
+        self.at = start
+        self.version = version
+        self.big = big
+        self._data = data
+        self._policy = policy
+        self._size = size
+        self._start = start
+        self._left = MOST_RECORDS
+
+    @property
+    def word(self) -> int:
+        """The number of bytes of a length or a count."""
+        return 4 if self.version == 1 else 8
+
+    @property
+    def remaining(self) -> int:
+        """Bytes of the window from here on; negative if the reader is past its end."""
+        return self._start + len(self._data) - self.at
+
+    def span(self, start: int, path: str) -> Span:
+        """The span from a place to here, cut at the end of the file."""
+        return Span(min(start, self._size), min(self.at, self._size), path)
+
+    def stop(self, outcome: str, text: str, path: str = "") -> NoReturn:
+        """End the walk at this place.
+
+        :raises StopWalkError: always
+        """
+        raise StopWalkError(outcome, text, Span(min(self.at, self._size), self._size, path))
+
+    def spend(self, count: int = 1) -> None:
+        """Count records.
+
+        :raises StopWalkError: if the budget of records or bytes is used up
+        """
+        self._left -= count
+        if self._left < 0 or self.at - self._start >= MOST_BYTES:
+            self.stop("unknown", "after its fault, the header is too long to be read further")
+
+    def number(self, width: int, path: str) -> int:
+        """An unsigned number of some bytes."""
+        piece = self._piece(width)
+        if len(piece) < width:
+            if self._policy.end != "zeros":
+                self.stop("no", "the file ends inside the header", path)
+            piece = piece.ljust(width, b"\0")
+        self.at += width
+        return int.from_bytes(piece, "big" if self.big else "little")
+
+    def string(self, path: str) -> bytes:
+        """A length and that many bytes, or as many of them as the file has."""
+        length = self.number(self.word, path)
+        most = self._policy.string_bytes
+        if most is not None and length > most:
+            self.stop("no", f"it accepts strings of at most {counted(most, 'byte')}; this one has {length:,}", path)
+        self.allocated(length, 1, "bytes of text", path)
+        piece = self._piece(length)
+        if len(piece) < length:
+            if self._policy.end == "no":
+                self.stop("no", "a string reaches beyond the end of the file", path)
+            if self._policy.end == "short":
+                self.at += max(0, self.remaining)
+                return piece
+            if length > 1_500_000:
+                self.stop("unknown", "a string reaches far beyond the end of the file", path)
+        self.at += length
+        return piece
+
+    def allocated(self, count: int, width: int, what: str, path: str) -> None:
+        """Check an announced count that the reader allocates memory for before it reads the records.
+
+        :raises StopWalkError: if the reader refuses the count or crashes
+        """
+        most = self._policy.allocates
+        if most is None or count * width <= most:
+            return
+        if count >= _SIZE_MAX // width:
+            self.stop("no", f"it refuses {count:,} {what}: their size overflows 64 bits", path)
+        self.stop(
+            "crash", f"it allocates memory for {count:,} {what} before it reads them, and aborts if that fails", path
+        )
+
+    def tensor(self, path: str) -> SeenTensor:
+        """A tensor info; its type number is signed, as readers take it."""
+        start = self.at
+        name = self.string(path)
+        dimensions = self.number(4, path)
+        most = self._policy.dimensions
+        if most is not None and dimensions > most:
+            text = f"it accepts tensors of at most {counted(most, 'dimension')}; {dimensions:,} are declared"
+            self.stop(self._policy.too_many_dimensions, text, f"{path}.n_dims")
+        if self._policy.end != "zeros" and dimensions * self.word > self.remaining:
+            self.stop(
+                "no", f"{counted(dimensions, 'dimension is', 'dimensions are')} declared, and the file ends", path
+            )
+        self.spend(dimensions)
+        ne = tuple(self.number(self.word, path) for _ in range(dimensions))
+        number, offset = self.number(4, path), self.number(8, path)
+        number -= (number >> 31) << 32
+        return SeenTensor(name, self.span(start, path), ne, number, offset)
+
+    def _piece(self, length: int) -> bytes:
+        """The next bytes, or as many of them as the window has."""
+        start = self.at - self._start
+        return self._data[start : start + length]

@@ -1,1 +1,0 @@
-"""Chat templates: a lexer, and the search for hazards."""

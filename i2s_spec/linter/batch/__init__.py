@@ -1,1 +1,0 @@
-"""Many files: arguments, worker processes, reports in order."""

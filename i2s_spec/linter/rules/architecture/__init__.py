@@ -1,1 +1,0 @@
-"""Rules about the keys and tensors that an architecture declares."""

@@ -1,1 +1,0 @@
-"""Rules about folders of safetensors: their files, their tensors, and their weights."""

@@ -1,0 +1,525 @@
+"""Rules about the sizes and numbers that metadata give a model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final
+
+from i2s_spec.errors import Span, TrustedText
+from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
+from i2s_spec.linter.analysis.conditions import (
+    declared_models,
+    ternary_by_type_or_key,
+    ternary_embedding_models,
+    ternary_models,
+)
+from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
+from i2s_spec.schema import keys
+from i2s_spec.schema.faults import KEY_COUNT_SPAN
+from i2s_spec.schema.inventory import TERNARY_TYPES
+from i2s_spec.schema.keys import HEAD_GROUPS, HEADS, KEY_VALUE, LAYER_ARRAY, ROPE_DIMENSIONS, Key
+from i2s_spec.schema.types import ValueType
+
+if TYPE_CHECKING:
+    from i2s_spec.schema.releases import Release
+
+
+def _words(value: Any) -> Any:
+    """A value for a message: numbers unchanged; text is quoted later."""
+    return TrustedText(f"{value:g}") if isinstance(value, float) else value
+
+
+def _usable_values(known: ArchitectureView) -> Iterator[tuple[Key, Any]]:
+    """The keys of sizes and of the graph that have a usable value, with the value."""
+    for name in known.keys.places:
+        key = known.model.keys.get(name)
+        if key is not None and name.startswith(f"{known.name}."):
+            value = known.keys.value(name)
+            if value is not None:
+                yield key, value
+
+
+#: The default of loaders if rope.freq_base is missing.
+DEFAULT_ROPE_BASE: Final = 10000.0
+#: Keys whose list of values applies to the declared graphs only; other architectures may have other values.
+_OPEN: Final = (".hidden_activation",)
+
+
+def _impossible(key: Key, value: Any) -> tuple[Any, str] | None:
+    """The impossible value, and what is required; for an array, the first impossible element."""
+    for item in value if isinstance(value, tuple) else (value,):
+        if key.values and item not in key.values and not key.name.endswith(_OPEN):
+            return item, " or ".join(map(str, key.values))
+        if isinstance(item, str | bool):
+            continue
+        if not isfinite(item) or (key.above is not None and not item > key.above):
+            return item, "a finite number" + (f" above {key.above:g}" if key.above is not None else "")
+        if key.least is not None and item < key.least:
+            return item, f"at least {key.least}"
+        if key.most is not None and item > key.most:
+            return item, f"at most {key.most}"
+    return None
+
+
+@rule(KEY_VALUE, clause="3.2", fix=Fix.UNSAFE, cwe=1284, when=declared_models,
+      provenance=("CVE-2024-8063", "ggml-org/llama.cpp#25821"))  # fmt: skip
+def key_value(subject: Subject) -> Iterator[Finding]:
+    """A key has a value that is impossible for any model.
+
+    Why: loaders divide by sizes, fail an assertion at an unknown scaling type, and refuse more layers than they
+    support. They do not check a base or an epsilon; if it is not above 0, every output is NaN.
+
+    Example: attention.head_count = 0, rope.scaling.type = 'other', or an epsilon of 0.
+
+    Fix: write the value from the config.json of the model.
+    """
+    known = architecture_view(subject)
+    for key, value in _usable_values(known):
+        wrong = _impossible(key, value)
+        if wrong is not None:
+            got, want = wrong
+            yield key_value.at(
+                known.keys.value_span(key.name), got=_words(got), want=TrustedText(want), key=TrustedText(key.name)
+            )
+
+
+@rule(LAYER_ARRAY, clause="3.2", fix=Fix.UNSAFE, cwe=125, when=declared_models)
+def layer_array_length(subject: Subject) -> Iterator[Finding]:
+    """The length of an array with one number for each layer is not the number of layers.
+
+    Why: loaders compare the length with block_count and refuse: 'key has wrong array length'.
+
+    Example: feed_forward_length of 24 numbers with a block_count of 30.
+
+    Fix: write one number for each layer, or a single number for all layers.
+    """
+    known = architecture_view(subject)
+    layers = known.keys.own("block_count")
+    if not isinstance(layers, int):
+        return
+    for key in known.model.keys.values():
+        if len(key.types) > 1 and key.types[0] == "u32" and known.keys.has(key.name):
+            i = known.keys.places[key.name]
+            count = known.keys.count(key.name)
+            if known.file.index.key(i).type == ValueType.ARRAY and count != layers:
+                yield layer_array_length.at(
+                    known.keys.value_span(key.name), got=count, want=layers, key=TrustedText(key.name)
+                )
+
+
+def _each(value: Any) -> tuple[int, ...]:
+    """A number for all layers, or one for each, if they are above 0."""
+    items = value if isinstance(value, tuple) else (value,)
+    return tuple(item for item in items if isinstance(item, int) and item > 0)
+
+
+@rule(HEADS, clause="3.3", fix=Fix.UNSAFE, cwe=369, when=declared_models)
+def heads_do_not_fill(subject: Subject) -> Iterator[Finding]:
+    """embedding_length is not a multiple of head_count, and no other key gives the width of a head.
+
+    Why: without key_length and value_length, loaders take embedding_length / head_count, rounded down. They then expect
+    narrower tensors than the file has.
+
+    Example: head_count = 3 with embedding_length = 2,560.
+
+    Fix: write the right head_count. If the heads do not fill the hidden state, write key_length and value_length.
+    """
+    known = architecture_view(subject)
+    embd, heads = known.keys.own("embedding_length"), _each(known.keys.own("attention.head_count"))
+    if not isinstance(embd, int) or embd < 1:
+        return
+    if known.keys.own("attention.key_length") is not None and known.keys.own("attention.value_length") is not None:
+        return
+    wrong = next((count for count in heads if embd % count), None)
+    if wrong is not None:
+        span = known.keys.value_span(f"{known.name}.attention.head_count")
+        yield heads_do_not_fill.at(span, got=wrong, want=embd)
+
+
+@rule(HEAD_GROUPS, clause="3.3", fix=Fix.UNSAFE, when=declared_models)
+def head_groups(subject: Subject) -> Iterator[Finding]:
+    """head_count is not a multiple of head_count_kv.
+
+    Why: each key head serves the same number of query heads. Loaders divide, and fail an assertion when they build the
+    graph.
+
+    Example: head_count_kv = 3 with head_count = 20.
+
+    Fix: write the number of key heads from the config.json of the model.
+    """
+    known = architecture_view(subject)
+    name = f"{known.name}.attention.head_count_kv"
+    many, few = _each(known.keys.own("attention.head_count")), _each(known.keys.own("attention.head_count_kv"))
+    if not many or not few:
+        return
+    layers = max(len(many), len(few))
+    if len(many) in (1, layers) and len(few) in (1, layers):
+        for query, key in zip(many * (layers // len(many)), few * (layers // len(few)), strict=False):
+            if query % key:
+                yield head_groups.at(known.keys.value_span(name), got=key, want=query)
+                return
+
+
+def _head_width(known: ArchitectureView) -> int | None:
+    """The width of a query head, as loaders derive it."""
+    width, embd = known.keys.own("attention.key_length"), known.keys.own("embedding_length")
+    heads = _each(known.keys.own("attention.head_count"))
+    if isinstance(width, int) and width > 0:
+        return width
+    fills = isinstance(embd, int) and embd > 0 and heads and embd % heads[0] == 0
+    return embd // heads[0] if fills else None
+
+
+def rotated_whole(subject: Subject) -> bool:
+    """models of architectures whose heads are rotated whole"""
+    return declared_models(subject) and architecture_view(subject).model.whole_head_rope
+
+
+@rule(ROPE_DIMENSIONS, clause="3.4", fix=Fix.SAFE,
+      when=rotated_whole)  # fmt: skip
+def rope_dimensions(subject: Subject) -> Iterator[Finding]:
+    """rope.dimension_count is not the width of a head.
+
+    Why: for bitnet-25, bitnet-b1.58 and llama loaders compare the two and refuse: 'invalid n_rot'.
+
+    Example: rope.dimension_count = 64 with heads of 128.
+
+    Fix: write the width of a head, or remove the key.
+    """
+    known = architecture_view(subject)
+    got, want = known.keys.own("rope.dimension_count"), _head_width(known)
+    if isinstance(got, int) and got > 0 and want is not None and got != want:
+        yield rope_dimensions.at(known.keys.value_span(f"{known.name}.rope.dimension_count"), got=got, want=want)
+
+
+@rule("M009", "rope-dimensions-unsaid", "heads are {got} wide, embedding_length / head_count is {want}, and no "
+      "rope.dimension_count says how much of a head is rotated", severity=WARNING, clause="3.4",
+      fix=Fix.UNSAFE, when=ternary_by_type_or_key)  # fmt: skip
+def rope_dimensions_unsaid(subject: Subject) -> Iterator[Finding]:
+    """The heads do not fill the hidden state, and rope.dimension_count is missing.
+
+    Why: some loaders then rotate embedding_length / head_count dimensions, others the whole head. The file runs
+    everywhere, but gives two different results.
+
+    Example: key_length = 128 with embedding_length / head_count = 64.
+
+    Fix: write rope.dimension_count.
+    """
+    known = architecture_view(subject)
+    embd, heads = known.keys.own("embedding_length"), _each(known.keys.own("attention.head_count"))
+    width = known.keys.own("attention.key_length")
+    if not isinstance(width, int) or not isinstance(embd, int) or not heads:
+        return
+    if f"{known.name}.rope.dimension_count" not in known.keys.places and width != embd // heads[0]:
+        span = known.keys.value_span(f"{known.name}.attention.key_length")
+        yield rope_dimensions_unsaid.at(span, got=width, want=embd // heads[0])
+
+
+def with_rope_base(subject: Subject) -> bool:
+    """ternary models of architectures whose published models have another base than 10000"""
+    return ternary_models(subject) and architecture_view(subject).model.rope_base is not None
+
+
+@rule("M010", "rope-base-missing", "rope.freq_base is missing: loaders take 10000, and the published models of "
+      "{name} have {want}", severity=WARNING, clause="3.4", fix=Fix.UNSAFE,
+      when=with_rope_base)  # fmt: skip
+def rope_base_missing(subject: Subject) -> Iterator[Finding]:
+    """rope.freq_base is missing where the architecture's published models need it.
+
+    Why: loaders silently take 10000. Every position is then rotated by other angles, and the logits change. Without the
+    key, the official loader ran BitNet b1.58 and gave logits that differ by 2.
+
+    Example: a bitnet-b1.58 file without bitnet-b1.58.rope.freq_base.
+
+    Fix: write the base that the model was trained with (rope_theta in its config.json).
+    """
+    known = architecture_view(subject)
+    if not any(name.endswith(b".rope.freq_base") for _, name in subject.key_names()):  # M018 reports other prefixes
+        want = TrustedText(f"{known.model.rope_base:g}")
+        yield rope_base_missing.at(KEY_COUNT_SPAN, want=want, name=TrustedText(known.name))
+
+
+def of_one_byte_level_model(subject: Subject) -> bool:
+    """bitnet-25 and bitnet-b1.58 with a byte-level vocabulary"""
+    known = architecture_view(subject)
+    return known.is_declared and known.model.one_model and known.tokenizer == "gpt2"
+
+
+@rule("M022", "rope-base-default", "rope.freq_base is {got}, the default of loaders; the published models of "
+      "{name} have {want}", severity=WARNING, clause="3.4",
+      when=of_one_byte_level_model)  # fmt: skip
+def rope_base_default(subject: Subject) -> Iterator[Finding]:
+    """rope.freq_base is the default of loaders, and not the base of the architecture's published models.
+
+    Why: a converter that does not find rope_theta writes 10000. Every position is then rotated by other angles: the
+    model still writes text, but its perplexity rises by half. 'i2s identify FILE --likelihood' finds the base that a
+    trained model needs.
+
+    Example: bitnet-b1.58.rope.freq_base = 10000.
+
+    Fix: write the base that the model was trained with (rope_theta in its config.json).
+    """
+    known = architecture_view(subject)
+    base = known.keys.own("rope.freq_base")
+    if base == DEFAULT_ROPE_BASE and known.model.rope_base not in (None, DEFAULT_ROPE_BASE):
+        yield rope_base_default.at(
+            known.keys.value_span(f"{known.name}.rope.freq_base"), got=_words(base), name=TrustedText(known.name),
+            want=TrustedText(f"{known.model.rope_base:g}"),
+        )  # fmt: skip
+
+
+@rule("M011", "unusual-value", "the key {key} is {got}; more than {want} is unusual", severity=WARNING, clause="3.2",
+      cwe=1284, when=declared_models)  # fmt: skip
+def unusual_value(subject: Subject) -> Iterator[Finding]:
+    """A key has a value that is far from those of all known models.
+
+    Why: loaders do not check such values. With a huge context_length they reserve a cache of that size. An epsilon
+    above 0.0001 weakens the norms; published models have 0.00001 or less.
+
+    Example: an epsilon of 0.1, or a context_length of 2^31.
+
+    Fix: write the value from the config.json of the model.
+    """
+    known = architecture_view(subject)
+    for key, value in _usable_values(known):
+        items = [item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, int | float)]
+        if key.unusual is None or not items or _impossible(key, value) is not None:
+            continue
+        if max(items) > key.unusual:
+            want = TrustedText(f"{key.unusual:g}") if isinstance(key.unusual, float) else key.unusual
+            yield unusual_value.at(
+                known.keys.value_span(key.name), got=_words(max(items)), want=want, key=TrustedText(key.name)
+            )  # fmt: skip
+
+
+@rule("M013", "vocabulary-size", "vocab_size is {got}, but the vocabulary has {want:token}", clause="3.2",
+      fix=Fix.UNSAFE, cwe=125, when=declared_models)  # fmt: skip
+def vocabulary_size(subject: Subject) -> Iterator[Finding]:
+    """vocab_size is not the number of tokens in the vocabulary.
+
+    Why: loaders compare the two and refuse the file: 'vocab size mismatch'. A loader that does not would look up rows
+    that the embedding does not have.
+
+    Example: vocab_size = 128,256 with 128,000 tokens.
+
+    Fix: write the number of rows of token_embd.weight, and add filler tokens up to this number.
+    """
+    known = architecture_view(subject)
+    size = known.keys.own("vocab_size")
+    if not isinstance(size, int) or size < 1:  # M004 reports a 0
+        return
+    if known.tokens is not None and size != known.tokens:
+        yield vocabulary_size.at(known.keys.value_span(f"{known.name}.vocab_size"), got=size, want=known.tokens)
+
+
+@rule("M014", "experts-used", "expert_used_count is {got}, and expert_count is {want}", clause="3.2",
+      fix=Fix.UNSAFE, cwe=617, when=declared_models)  # fmt: skip
+def experts_used(subject: Subject) -> Iterator[Finding]:
+    """expert_used_count does not fit expert_count.
+
+    Why: loaders fail an assertion if the model has experts and uses none, if it uses more than it has, or if it uses
+    some and has none.
+
+    Example: expert_count = 8 without expert_used_count.
+
+    Fix: write both, or neither.
+    """
+    known = architecture_view(subject)
+    if known.experts_contradict:
+        count, used = known.keys.own("expert_count") or 0, known.keys.own("expert_used_count") or 0
+        name = next(n for n in ("expert_used_count", "expert_count") if f"{known.name}.{n}" in known.keys.places)
+        yield experts_used.at(known.keys.value_span(f"{known.name}.{name}"), got=used, want=count)
+
+
+@rule("M015", "rope-scaling-twice", "the file has both rope.scaling.factor, {got}, and its old name "
+      "rope.scale_linear, {want}", severity=WARNING, clause="3.4", fix=Fix.UNSAFE, when=declared_models)  # fmt: skip
+def rope_scaling_twice(subject: Subject) -> Iterator[Finding]:
+    """The factor of rope scaling is given under its current and under its old name.
+
+    Why: loaders that know the current name use it; older ones use the other.
+
+    Example: rope.scaling.factor = 1 and rope.scale_linear = 4.
+
+    Fix: remove rope.scale_linear.
+    """
+    known = architecture_view(subject)
+    factor, older = known.keys.own("rope.scaling.factor"), known.keys.own("rope.scale_linear")
+    if factor is not None and older is not None:
+        span = known.keys.value_span(f"{known.name}.rope.scale_linear")
+        yield rope_scaling_twice.at(span, got=_words(factor), want=_words(older))
+
+
+@analysis
+def _published(subject: Subject) -> Release | None:
+    """The published model of these sizes; not for llama, which many models are. None for the epsilon of the family."""
+    known = architecture_view(subject)
+    eps = known.keys.own("attention.layer_norm_rms_epsilon")
+    if not known.is_declared or known.name == "llama" or not isinstance(eps, float) or eps <= 0:
+        return None
+    usual = known.model.eps
+    if len(usual) == 1 and abs(eps / usual[0] - 1) < 1e-3:
+        return None
+    from i2s_spec.schema.releases import RELEASES  # few models have another epsilon
+
+    own = (release for release in RELEASES if release.architecture == known.name)
+    return next((each for each in own if all(known.keys.own(name) == size for name, size in each.model.items())), None)
+
+
+def of_published_sizes(subject: Subject) -> bool:
+    """models of the sizes of a published one"""
+    return _published(subject) is not None
+
+
+@rule("M020", "epsilon-of-family", "the epsilon is {got}; sources give {want} for {name}, which has these sizes: "
+      "only its config.json decides", severity=NOTE, clause="3.3",
+      when=of_published_sizes)  # fmt: skip
+def epsilon_of_family(subject: Subject) -> Iterator[Finding]:
+    """The epsilon may not be the one that the model was trained with.
+
+    Why: sources give 1e-6 and 1e-5 for the models of 1bitLLM, and converters wrote both. The file alone does not show
+    which one the model was trained with. A wrong epsilon costs quality but breaks nothing.
+
+    Example: bitnet_b1_58-large with either value, or a model with the sizes of 2B-4T and 1e-6.
+
+    Fix: compare with rms_norm_eps in the config.json of the model.
+    """
+    known, release = architecture_view(subject), _published(subject)
+    assert release is not None
+    name = f"{known.name}.attention.layer_norm_rms_epsilon"
+    want = TrustedText(" or ".join(f"{value:g}" for value in known.model.eps))
+    got = _words(known.keys.value(name))
+    yield epsilon_of_family.at(known.keys.value_span(name), got=got, want=want, name=TrustedText(release.name))
+
+
+@rule("M021", "pooling", "pooling_type is {got}; the published ternary embedding models were trained with 3, the "
+      "last token: only the model's settings decide", severity=NOTE, clause="3.6",
+      when=ternary_embedding_models)  # fmt: skip
+def pooling(subject: Subject) -> Iterator[Finding]:
+    """The pooling type may not be the one that the model was trained with.
+
+    Why: the converter writes 1, the mean, if it finds no settings of sentence-transformers, and the graph follows the
+    key. With the wrong pooling the vectors are useless, and no program reports it.
+
+    Example: bitnet-embedding-0.6b converted without its modules.json.
+
+    Fix: compare with the pooling that the model card gives, and write 3 for the last token.
+    """
+    known = architecture_view(subject)
+    name = f"{known.name}.pooling_type"
+    kind = known.keys.value(name)
+    if name not in known.keys.places:
+        yield pooling.at(KEY_COUNT_SPAN, got=TrustedText("missing"), want=3)
+    elif kind in (0, 1, 2):
+        yield pooling.at(known.keys.value_span(name), got=kind, want=3)
+
+
+# --- file types ------------------------------------------------------------------------------------------------------
+# Rules about numbers that mean different things in different forks.
+
+_FILE_TYPE: Final = "general.file_type"
+
+#: File types that only give the width of most floats; in these files, tensors of another float type are common.
+_MIXED: Final = frozenset({0, 1, 32})
+
+
+def _commonest(known: ArchitectureView) -> tuple[str, int, int] | None:
+    """The most common type of the projections, the number of projections with it, and the number of all."""
+    counts = Counter(row.type for row in known.projections() if row.type)
+    if not counts:
+        return None
+    name = max(counts, key=counts.__getitem__)  # the first of equals
+    return name, counts[name], sum(counts.values())
+
+
+def _stated(known: ArchitectureView) -> tuple[int, Span] | None:
+    """`general.file_type` and its position; None if it is missing, or a rule on types reports it."""
+    value = known.keys.value(_FILE_TYPE)
+    return (value, known.keys.value_span(_FILE_TYPE)) if isinstance(value, int) else None
+
+
+def _unusual(known: ArchitectureView) -> bool:
+    """Whether file type and projections are known, and are no usual pair."""
+    stated, common = _stated(known), _commonest(known)
+    return stated is not None and common is not None and (stated[0], common[0]) not in keys.USUAL_FILE_TYPES
+
+
+def of_ambiguous_number(subject: Subject) -> bool:
+    """models whose file_type means different things to different forks"""
+    known = architecture_view(subject)
+    stated = _stated(known) if known.is_declared and _unusual(known) else None
+    if stated is None:
+        return False
+    from i2s_spec.schema import type_registry
+
+    return len(type_registry.file_types(stated[0])) > 1
+
+
+@rule("M030", "file-type-contents", "general.file_type is {got} ({meaning}), and {count} of {total} projections are {kind}: "
+      "{want}", severity=WARNING, clause="3.1", fix=Fix.SAFE, when=declared_models,
+      provenance=("microsoft/BitNet#621", "microsoft/BitNet#620"))  # fmt: skip
+def file_type_contents(subject: Subject) -> Iterator[Finding]:
+    """general.file_type names another type than most projections have.
+
+    Why: loaders only print the number, but people and programs choose files by it. BitNet's converter writes 40
+    although the tensors are F16 when it fails to quantize a Llama model: 14.9 GB instead of 2.7 GB. The same number
+    means different types in different forks; the message lists the meanings.
+
+    Example: 40 in a file whose projections are F16.
+
+    Fix: write the number of the type that most projections have, and find out why they have this type.
+    """
+    known = architecture_view(subject)
+    stated, common = _stated(known), _commonest(known)
+    if stated is None or common is None or (stated[0], common[0]) in keys.USUAL_FILE_TYPES:
+        return
+    from i2s_spec.schema import type_registry
+
+    value, span = stated
+    kind, count, total = common
+    if (
+        not any(kind in meaning.tensors for each in type_registry.FILE_TYPES.values() for meaning in each)
+        and kind in TERNARY_TYPES
+    ):
+        return  # no file_type is known for it
+    meanings = type_registry.file_types(value)
+    ternary = any(row.is_ternary for row in known.projections())
+    fits = any(kind in meaning.tensors for meaning in meanings)
+    concerns = ternary or any("I2_S" in meaning.tensors for meaning in meanings)
+    if fits or not concerns or (value in _MIXED and not ternary):
+        return
+    number = next((n for n, m in type_registry.FILE_TYPES.items() if kind in m[0].tensors), None)
+    number = number if number is not None else next((n for n, name in keys.FILE_TYPES.items() if name == kind), None)
+    want = TrustedText(f"{kind} is {number}" if number is not None else f"there is no number for {kind}")
+    yield file_type_contents.at(
+        span, got=value, want=want, meaning=TrustedText(type_registry.file_type_words(value)), count=count, total=total,
+        kind=TrustedText(kind),
+    )  # fmt: skip
+
+
+@rule("M031", "file-type-collision", "general.file_type is {got}: {meaning}; the tensors are {kind}", severity=NOTE,
+      clause="3.1", when=of_ambiguous_number,
+      provenance=("microsoft/BitNet#620",))  # fmt: skip
+def file_type_collision(subject: Subject) -> Iterator[Finding]:
+    """general.file_type is a number that several forks use for different types.
+
+    Why: other programs display another type. No program computes anything from the number, so the only harm is
+    confusion. The number 40 in I2_S files is not reported: every published I2_S file has it, and upstream displays Q1_0
+    for all of them.
+
+    Example: 39 in a TL2 file, which upstream llama.cpp calls NVFP4.
+
+    Fix: the file needs no repair. Tell its users which fork wrote it.
+    """
+    known = architecture_view(subject)
+    stated, common = _stated(known), _commonest(known)
+    assert stated is not None
+    assert common is not None
+    from i2s_spec.schema import type_registry
+
+    value, span = stated
+    if known.is_ternary and any(common[0] in meaning.tensors for meaning in type_registry.file_types(value)):
+        words = TrustedText(type_registry.file_type_words(value))
+        yield file_type_collision.at(span, got=value, meaning=words, kind=TrustedText(common[0]))

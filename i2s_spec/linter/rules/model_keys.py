@@ -1,0 +1,404 @@
+"""Rules about the keys of a model: which ones it has, their types and their names."""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+
+from i2s_spec.errors import FormatError, Span, TrustedText
+from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
+from i2s_spec.linter.analysis.conditions import declared_models, ternary_by_type_or_key
+from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
+from i2s_spec.schema.architectures import (
+    ELSEWHERE,
+    KEYS,
+    PREFIX,
+    PREFIXES,
+    Rotation,
+    RotationError,
+    declared,
+    resembles,
+)
+from i2s_spec.schema.faults import KEY_COUNT_SPAN
+from i2s_spec.schema.keys import ARCHITECTURE_UNKNOWN, KEY_MISSING, KEY_TYPE, REQUIRED, Key
+from i2s_spec.schema.types import BY_NAME
+
+_ARCHITECTURE: Final = "general.architecture"
+
+
+def names_architecture(subject: Subject) -> bool:
+    """files that hold a model"""
+    return subject.file.index.tensors > 0 and architecture_view(subject).keys.has(_ARCHITECTURE)
+
+
+@rule(ARCHITECTURE_UNKNOWN, clause="3.1", fix=Fix.UNSAFE, when=names_architecture,
+      provenance=("microsoft/BitNet#212", "ikawrakow/ik_llama.cpp#365"))  # fmt: skip
+def architecture_unknown(subject: Subject) -> Iterator[Finding]:
+    """No loader knows the architecture.
+
+    Why: loaders choose the graph by this exact name, and refuse other names: 'unknown model architecture'. A name that
+    differs from a known one only in case or punctuation is a mistake. Another unknown name is reported only if the
+    tensors have llama.cpp's names, some are I2_S, and no loader of that family knows the name, since new architectures
+    appear every month.
+
+    Example: 'bitnet-b1_58' or 'BitNet'.
+
+    Fix: write the name of the architecture that the weights were trained for, and use it as the prefix of the keys.
+    """
+    known = architecture_view(subject)
+    name = known.keys.value(_ARCHITECTURE) or ""
+    if name in PREFIXES or name in ELSEWHERE:
+        return
+    meant = resembles(name[:64])
+    if meant is not None or (known.holds_model and subject.has_i2s):
+        words = f"{meant} may be meant" if meant is not None else f"I2_S models are of {', '.join(PREFIXES)}"
+        want = TrustedText(f"no loader knows it; {words}")
+        yield architecture_unknown.at(known.keys.value_span(_ARCHITECTURE), got=name, want=want)
+
+
+@cache
+def _of_rotations() -> frozenset[str]:
+    """Keys that any architecture may have and none needs; few files have such a key without another declaration."""
+    from i2s_spec.schema.architectures import KEYS
+
+    return frozenset(key.name for key in KEYS)
+
+
+def _required(known: ArchitectureView) -> Iterator[Key]:
+    """The keys that a file must have, except those of the vocabulary, which have their own rules."""
+    if known.is_declared:
+        for key in known.model.keys.values():
+            if key.need == REQUIRED and not key.when and not key.name.startswith("tokenizer."):
+                yield key
+
+
+def _foreign(known: ArchitectureView, missing: list[str]) -> dict[str, tuple[int, bytes]]:
+    """Missing keys, each with the row of the same key of another architecture, if there is one."""
+    found: dict[str, tuple[int, bytes]] = {}
+    if not missing:
+        return found
+    suffixes = {name.removeprefix(known.name).encode(): name for name in missing if name.startswith(known.name)}
+    index = known.file.index
+    for i in range(index.keys):
+        name = index.key(i).name
+        for suffix, key in suffixes.items():
+            if name.endswith(suffix) and key not in found and not name.startswith(b"general."):
+                found[key] = i, name
+    return found
+
+
+def _missing(known: ArchitectureView) -> list[str]:
+    return [key.name for key in _required(known) if key.name not in known.keys.places]
+
+
+def holds_model(subject: Subject) -> bool:
+    """files that hold a model"""
+    return architecture_view(subject).holds_model
+
+
+@rule(KEY_MISSING, clause="3.1", fix=Fix.UNSAFE, when=holds_model,
+      provenance=("CVE-2025-0312",))  # fmt: skip
+def key_missing(subject: Subject) -> Iterator[Finding]:
+    """A key is missing that loaders need.
+
+    Why: loaders derive the tensors, their shapes or the graph from it, and have no default: 'key not found in model'.
+    ik_llama.cpp reads two of these keys as 0 instead.
+
+    Example: a bitnet-b1.58 file without bitnet-b1.58.context_length.
+
+    Fix: write the key; its value is in the config.json of the model.
+    """
+    known = architecture_view(subject)
+    if _ARCHITECTURE not in known.keys.places:
+        yield key_missing.at(KEY_COUNT_SPAN, key=TrustedText(_ARCHITECTURE))
+    missing = _missing(known)
+    foreign = _foreign(known, missing)
+    for name in missing:
+        if name not in foreign:
+            yield key_missing.at(KEY_COUNT_SPAN, key=TrustedText(name))
+
+
+_DOCUMENT = ", which the GGUF document allows but no loader accepts"
+
+
+def with_architecture_key(subject: Subject) -> bool:
+    """files of a declared architecture"""
+    return b"general.architecture" in subject.places
+
+
+@rule(KEY_TYPE, clause="3.1", fix=Fix.UNSAFE, cwe=843,
+      provenance=("ggml-org/llama.cpp#26690",), when=with_architecture_key)  # fmt: skip
+def key_type(subject: Subject) -> Iterator[Finding]:
+    """A key does not have the type that loaders expect.
+
+    Why: loaders compare types strictly and refuse most keys of a wrong type. general.file_type ends the process of the
+    BitNet fork, and arrays of the tokenizer are read through a pointer whatever their element type is. The GGUF
+    document uses u64 for most counts and lengths and asks readers to accept u32 as well; loaders of I2_S accept u32
+    only. With --profile spec, such a u64 is not reported.
+
+    Example: llama.vocab_size as an i32, or tokenizer.ggml.tokens as one string.
+
+    Fix: write the key with the type that the specification gives; the value may have to be converted.
+    """
+    known = architecture_view(subject)
+    index = subject.file.index
+    wanted = {b"general.architecture", *(each.encode() for each in known.keys.declared)}
+    for i in index.keys_named(wanted):
+        name = index.key(i).name
+        if name == b"general.alignment":
+            continue
+        key = (
+            known.keys.declared.get(name.decode("utf-8", "surrogateescape")) if known.architecture is not None else None
+        )
+        if key is None and name == b"general.architecture":
+            key = known.keys.declared[_ARCHITECTURE]  # without it, the other declared keys are not known
+        if key is not None and known.keys.label(i) not in key.types:
+            of_document = known.keys.label(i) == key.document
+            if of_document and subject.by_document:
+                continue
+            span = index.key(i).type_span
+            got = TrustedText(f"a value of type {known.keys.label(i)}" + _DOCUMENT * of_document)
+            yield key_type.at(span, got=got, want=TrustedText(" or ".join(key.types)), key=name)
+
+
+@rule("M012", "quantization-version-missing", "general.quantization_version is missing in a file with quantized "
+      "tensors ({count})", severity=WARNING, clause="3.1", fix=Fix.SAFE, when=declared_models)  # fmt: skip
+def quantization_version_missing(subject: Subject) -> Iterator[Finding]:
+    """general.quantization_version is missing in a file with quantized tensors.
+
+    Why: the GGUF document requires the key in such files. No loader needs it, and BitNet's Python converters leave it
+    out; llama-quantize writes 2.
+
+    Example: a file that convert-hf-to-gguf-bitnet.py wrote with --outtype i2_s.
+
+    Fix: write general.quantization_version = 2.
+    """
+    known = architecture_view(subject)
+    if "general.quantization_version" in known.keys.places:
+        return
+    quantized = sum(row.type not in ("", "F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64") for row in known.rows)
+    if quantized:
+        yield quantization_version_missing.at(KEY_COUNT_SPAN, want=2, count=quantized)
+
+
+@rule("M016", "name-missing", "general.name is missing", severity=NOTE, clause="3.1", when=declared_models)
+def name_missing(subject: Subject) -> Iterator[Finding]:
+    """The model has no name.
+
+    Why: programs display general.name; without it they list the file as unknown.
+
+    Example: a file that was assembled by hand.
+
+    Fix: write general.name.
+    """
+    known = architecture_view(subject)
+    if "general.name" not in known.keys.places:
+        yield name_missing.at(KEY_COUNT_SPAN)
+
+
+#: First segments of keys that do not belong to the model and that the schema does not list.
+_OTHERS: Final = (b"split.", b"quantize.", b"adapter.", b"general.base_model.", b"general.dataset.", b"general.source.",
+                  b"general.quantized_by", b"imatrix.", b"tokenizer.chat_template.")  # fmt: skip
+
+
+@rule("M017", "keys-undeclared", "keys that the specification does not know: {got}; the first is {key}", severity=NOTE,
+      clause="3.1", when=ternary_by_type_or_key)  # fmt: skip
+def keys_undeclared(subject: Subject) -> Iterator[Finding]:
+    """The file has keys that are not declared for its architecture.
+
+    Why: loaders ignore keys that they do not know, so a misspelled key has the same effect as a missing one, without a
+    message.
+
+    Example: bitnet-b1.58.rope.freq_bass.
+
+    Fix: compare the names with the tables of the specification, and remove keys that no program reads.
+    """
+    known = architecture_view(subject)
+    count, first = 0, None
+    foreign = _foreign(known, _missing(known))  # all keys with this prefix are misnamed
+    others = {name[: len(name) - len(key) + len(known.name)] + b"." for key, (_, name) in foreign.items()}
+    spoken_of = (*_OTHERS, *others)
+    for i, name in subject.key_names():
+        key = name.decode("utf-8", "surrogateescape")
+        if key in known.keys.declared or name.startswith(spoken_of) or key in _of_rotations():
+            continue
+        count += 1
+        first = first or (i, name)
+    if first is not None:
+        yield keys_undeclared.at(subject.key_span(first[0]), got=count, want=0, key=first[1])
+
+
+@rule("M018", "foreign-prefix", "the key {key} is missing; the file has {got}, which belongs to another architecture",
+      clause="3.1", fix=Fix.UNSAFE, when=declared_models, provenance=("microsoft/BitNet#212",))  # fmt: skip
+def foreign_prefix(subject: Subject) -> Iterator[Finding]:
+    """A key has the prefix of another architecture.
+
+    Why: keys begin with the value of general.architecture. If only that value was changed, loaders do not find the
+    other keys: 'key not found in model'.
+
+    Example: bitnet-25.block_count in a file whose architecture is bitnet-b1.58.
+
+    Fix: rename the keys together with the architecture.
+    """
+    known = architecture_view(subject)
+    for key, (i, name) in _foreign(known, _missing(known)).items():
+        yield foreign_prefix.at(subject.key_span(i), got=name, want=TrustedText(key), key=TrustedText(key))
+
+
+def renamed(subject: Subject) -> bool:
+    """models of architecture bitnet-25"""
+    return declared_models(subject) and architecture_view(subject).model.renamed_to is not None
+
+
+@rule("M019", "former-name", "the architecture is called bitnet-25, its name until 22 April 2025; the current name is "
+      "bitnet-b1.58", severity=NOTE, clause="3.1", fix=Fix.UNSAFE, when=renamed,
+      provenance=("microsoft/BitNet#212", "ikawrakow/ik_llama.cpp#366"))  # fmt: skip
+def former_name(subject: Subject) -> Iterator[Finding]:
+    """The architecture has the name that was used before April 2025.
+
+    Why: the graph and the tensors are the same, and loaders of the BitNet family know both names. Programs that were
+    written for the current published file may know only the new name.
+
+    Example: a file that convert-ms-to-gguf-bitnet.py wrote.
+
+    Fix: rename the architecture and the keys if your programs need the new name.
+    """
+    known = architecture_view(subject)
+    want = TrustedText(str(known.model.renamed_to))
+    yield former_name.at(known.keys.value_span(_ARCHITECTURE), got=known.name, want=want)
+
+
+# --- rotation --------------------------------------------------------------------------------------------------------
+# Rules about the Hadamard rotation that PrismML's models fold into their weights, and the keys that declare it.
+
+#: The numbers of the types in PrismML's own files; programs that know them also know the keys.
+_OF_PRISM: Final = frozenset({BY_NAME["PQ2_0"].number, BY_NAME["PTQ1_0"].number})
+
+#: Most elements of an array that is examined: published files have 28,672 signs.
+_MOST: Final = 1 << 20
+
+
+@analysis
+def _places(subject: Subject) -> dict[str, int]:
+    """The key-values of a file that declare a rotation, by their names without the prefix."""
+    prefix = PREFIX.encode()
+    return {
+        name[len(prefix) :].decode("ascii", "replace"): i for i, name in subject.key_names() if name.startswith(prefix)
+    }
+
+
+def with_rotation_keys(subject: Subject) -> bool:
+    """files with prism.hadamard keys"""
+    return bool(_places(subject))
+
+
+def with_rotated_types(subject: Subject) -> bool:
+    """files with tensors of types 142 and 143"""
+    return not _OF_PRISM.isdisjoint(subject.type_numbers)
+
+
+def _declared(subject: Subject) -> Rotation | RotationError | None:
+    """The declared rotation, or what is wrong with the keys; None if there are too many to examine."""
+    metadata = subject.file.metadata
+    try:
+        found = {key.name: metadata[key.name] for key in KEYS if key.name in metadata}
+    except FormatError:  # other rules report these
+        return None
+    if any(isinstance(value, list) and len(value) > _MOST for value in found.values()):
+        return None
+    try:
+        return declared({PREFIX: None, **found})
+    except RotationError as error:
+        return error
+    except TypeError:
+        return RotationError("version", "or another key has a value of another type than it should")
+
+
+@rule("M040", "rotation-keys", "prism.hadamard.{key} {why}: the rotation of the weights is unknown", clause="3.8",
+      when=with_rotation_keys, provenance=("PrismML-Eng/llama.cpp#119", "PrismML-Eng/llama.cpp#120"))  # fmt: skip
+def rotation_keys(subject: Subject) -> Iterator[Finding]:
+    """The keys of a rotation are incomplete or invalid.
+
+    Why: the weights are rotated, so the inputs of their products must be rotated too. PrismML's loader refuses the
+    file; a loader that continues would compute noise. The block size is a power of two that divides every row. The
+    signs are -1 and +1, as many for each width as it has elements, and the width of every folded weight is listed.
+
+    Example: sign_mode explicit without sign_values, or a sign of 0.
+
+    Fix: the file cannot be repaired. Convert the checkpoint again.
+    """
+    found, places = _declared(subject), _places(subject)
+    if isinstance(found, Rotation):
+        found = _misfit(subject, found)
+    if isinstance(found, RotationError):
+        at = places.get(found.key)
+        span = KEY_COUNT_SPAN if at is None else subject.key_span(at)
+        yield rotation_keys.at(span, got=found.key, key=TrustedText(found.key), why=TrustedText(found.why))
+
+
+def _misfit(subject: Subject, rotation: Rotation) -> RotationError | None:
+    """The first contradiction to the tensors of the file."""
+    rows = {name.decode("utf-8", "replace"): i for i, name in subject.tensor_names()}
+    for key, names in (("weight_names", rotation.weights), ("inverse_weight_names", rotation.tables)):
+        for name in names:
+            if name not in rows:
+                return RotationError(key, "names a tensor that the file does not have")
+            width = subject.file.index.tensor(rows[name]).ne[0]
+            try:
+                rotation.require_width(width)
+                rotation.signs_of(width)
+            except RotationError as error:
+                return error
+    return None
+
+
+@rule("M041", "rotation-ignored", "{count} of {total} weights that are rotated according to prism.hadamard have "
+      "types that programs load without checking these keys; the first is {name} of type {kind}: such programs "
+      "compute something else", severity=WARNING,
+      clause="3.8", when=with_rotation_keys,
+      provenance=("ggml-org/llama.cpp#29058", "ggml-org/llama.cpp#29077"))  # fmt: skip
+def rotation_ignored(subject: Subject) -> Iterator[Finding]:
+    """Rotated weights have a type that programs without support for the rotation read.
+
+    Why: only programs that know the keys read the types 142 and 143. Other programs read Q2_0 and similar types, too:
+    llama.cpp, which closed the request for the rotation without merging it, loads such a file without a message, and
+    the model writes nonsense.
+
+    Example: prism.hadamard.* over tensors of type 42.
+
+    Fix: run the file with PrismML's fork, or take a file whose weights are not rotated.
+    """
+    found = _declared(subject)
+    if not isinstance(found, Rotation):
+        return
+    named = {name.encode() for name in (*found.weights, *found.tables)}
+    rotated = [i for i, name in subject.tensor_names() if name in named]
+    others = [i for i in rotated if subject.file.index.tensor(i).type not in _OF_PRISM]
+    if others:
+        first = subject.file.tensors.by_index(others[0])
+        kind = first.type.name if first.type is not None else str(first.number)
+        yield rotation_ignored.at(
+            subject.info_span(others[0], "type"), got=first.number, count=len(others), total=len(rotated),
+            name=first.raw_name, kind=TrustedText(kind),
+        )  # fmt: skip
+
+
+@rule("M042", "rotation-unsaid", "{count:tensor has|tensors have} type {got}, but no key declares how the rows "
+      "are rotated: programs treat them as not rotated", severity=NOTE, clause="3.8",
+      when=with_rotated_types,
+      provenance=("PrismML-Eng/llama.cpp#242",))  # fmt: skip
+def rotation_unsaid(subject: Subject) -> Iterator[Finding]:
+    """Tensors have types that PrismML made for rotated weights, but no key declares a rotation.
+
+    Why: the weights may not be rotated, as in files that llama-quantize makes of other models. But if they are rotated
+    and the keys were lost, the file loads without an error and the model writes nonsense.
+
+    Example: a tool copied a Bonsai 2 file and left out the keys that it does not know.
+
+    Fix: compare the keys with those of the file that it was made from.
+    """
+    tensor = subject.file.index.tensor
+    rows = [i for i in range(subject.file.index.tensors) if tensor(i).type in _OF_PRISM]
+    if not _places(subject):
+        span: Span = subject.info_span(rows[0], "type")
+        yield rotation_unsaid.at(span, got=tensor(rows[0]).type, count=len(rows))

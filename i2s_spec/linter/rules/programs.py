@@ -1,0 +1,344 @@
+"""Rules that other commands of this package apply: those that use a model, and those that convert other formats.
+
+The linter does not apply them: a GGUF file with such a fault can still be useful, and other inputs are not GGUF files.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from i2s_spec.errors import Span, TrustedText
+from i2s_spec.linter.analysis.conditions import elsewhere, runtimes_requested
+from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Weights, raised, rule
+from i2s_spec.schema import faults
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.runtimes.records import Reason
+    from i2s_spec.linter.runtimes.verdicts import Verdict
+
+_TOKENS = elsewhere("text is turned into tokens, or tokens into text")
+_CHECKPOINTS = elsewhere("the input of a conversion from a checkpoint")
+
+raised(
+    faults.TOKENIZER_UNSUPPORTED,
+    """i2s does not implement this kind of tokenizer.
+
+    Why: ternary models have byte-level vocabularies with merges, or SentencePiece vocabularies with scores. A
+    vocabulary of another kind, read as one of these, would give tokens that the model was not trained on.
+
+    Example: tokenizer.ggml.model = bert.
+
+    Fix: give token ids instead of text.
+    """,
+    clause="3.5",
+    when=_TOKENS,
+)
+
+raised(
+    faults.TOKENIZER_TOO_LARGE,
+    """A list of the vocabulary is longer than any tokenizer should accept.
+
+    Why: the tables in memory are many times larger than the list, so a small file could use all memory.
+
+    Example: ten million merges.
+
+    Fix: shorten the list; no known model comes near the limits.
+    """,
+    clause="3.5",
+    when=_TOKENS,
+    cwe=770,
+)
+
+raised(
+    faults.MERGE_OF_NO_TOKENS,
+    """A merge joins texts that are not tokens.
+
+    Why: each merge takes two tokens and gives a third. If one of the three is missing, the rank of the merge has no
+    meaning, and programs treat it differently.
+
+    Example: the merge 'a b' in a vocabulary without 'ab'.
+
+    Fix: write tokens and merges from the same tokenizer.
+    """,
+    clause="3.5",
+    when=_TOKENS,
+)
+
+raised(
+    faults.SCORE_NOT_A_NUMBER,
+    """The score of a token is not a number.
+
+    Why: pieces are joined in the order of their scores, and NaN cannot be ordered.
+
+    Example: tokenizer.ggml.scores with a NaN for one token.
+
+    Fix: write the scores from the original tokenizer again.
+    """,
+    clause="3.5",
+    when=_TOKENS,
+)
+
+raised(
+    faults.PRE_UNSUPPORTED,
+    """i2s does not implement this pre-tokenizer.
+
+    Why: it defines how text is split before merges apply. With another one, the same text gives other tokens, and the
+    model answers a little worse, without a message.
+
+    Example: tokenizer.ggml.pre = tekken.
+
+    Fix: choose one with --pre if you know that it splits text in the same way, or give token ids.
+    """,
+    clause="3.5",
+    when=_TOKENS,
+)
+
+raised(
+    faults.TEMPLATE_FAILED,
+    """The chat template cannot be rendered.
+
+    Why: a template is a program from the file. i2s runs it only on request, in a sandbox and in a separate process with
+    limits on time, memory and output. A template that exceeds a limit is stopped.
+
+    Example: a template that loops 10^9 times.
+
+    Fix: choose a format by name with --format, or write the prompt yourself.
+    """,
+    clause="12.5",
+    when=elsewhere("a chat template is rendered"),
+    cwe=1336,
+)
+
+raised(
+    faults.LOGITS_NOT_FINITE,
+    """The model computes infinities or NaN.
+
+    Why: no token can be chosen from logits that are NaN. A scale or a norm of the file is not finite, or is so large
+    that sums overflow.
+
+    Example: a file that llama-quantize wrote with two threads.
+
+    Fix: `i2s lint` names the tensor. `i2s golden record` shows where the first such number appears.
+    """,
+    clause="9.11",
+    when=elsewhere("a model is run"),
+)
+
+raised(
+    faults.CHECKPOINT_MALFORMED,
+    """A safetensors file cannot be read.
+
+    Why: its header is a length and JSON text with the place of every tensor. The weights cannot be located if the
+    length exceeds the file, the JSON is invalid, or two tensors share bytes.
+
+    Example: a download that stopped early, or a Git LFS pointer with the name model.safetensors.
+
+    Fix: fetch the checkpoint again.
+    """,
+    clause="12.1",
+    when=_CHECKPOINTS,
+    cwe=125,
+)
+
+raised(
+    faults.CHECKPOINT_TENSOR_MALFORMED,
+    """A tensor of a safetensors file has an invalid shape, type or place.
+
+    Why: if the number of bytes does not match shape and type, or the tensor lies outside the file, other weights would
+    be read. Packed ternary weights also need a scale with one element.
+
+    Example: a packed weight of shape 640 x 2560 in uint8 without its weight_scale.
+
+    Fix: write the checkpoint again with the library that made it.
+    """,
+    clause="12.1",
+    when=_CHECKPOINTS,
+    cwe=125,
+)
+
+raised(
+    faults.CHECKPOINT_REFUSED,
+    """A checkpoint cannot be imported or checked in its current state.
+
+    Why: its files contradict each other, or i2s does not support what they contain: a shard that the index names is
+    missing, shapes differ from config.json, weights are not finite, a tokenizer has gaps. A GGUF file made from it
+    would load and be wrong.
+
+    Example: `model.safetensors.index.json` names two shards, and one was not downloaded.
+
+    Fix: the message names the file or the tensor. Fetch it again, or pass what the checkpoint does not state as an
+    option.
+    """,
+    clause="12.1",
+    when=elsewhere("the input of an import, of `verify --against` and of `lint`"),
+    cwe=20,
+)
+
+raised(
+    faults.RECEIPT_MALFORMED,
+    """A receipt cannot be read.
+
+    Why: `i2s verify` compares a file with what its receipt records. An incomplete receipt leaves nothing to compare.
+
+    Example: a JSON file that is not a receipt, or a receipt that a later version wrote.
+
+    Fix: make the receipt again with `i2s import --receipt`, from the checkpoint.
+    """,
+    clause="12.1",
+    when=elsewhere("the receipt of `verify`"),
+    cwe=20,
+)
+
+raised(
+    faults.NPY_MALFORMED,
+    """A .npy file cannot be read.
+
+    Why: reading an array of Python objects would execute code from the file, so such arrays are refused. An array that
+    ends early would be filled with old memory.
+
+    Example: `numpy.save` of a list of arrays, which stores objects.
+
+    Fix: save a plain array of float32 or int8.
+    """,
+    clause="12.1",
+    when=elsewhere("the input of i2s encode"),
+    cwe=502,
+)
+
+
+# --- runtime support -------------------------------------------------------------------------------------------------
+# Rules about what runtimes do with the file; they apply if a report on runtimes is requested.
+#
+# Each finding is about one runtime. Its verdict comes from `linter.runtimes`; the facts with their sources are in
+# `schema.runtimes`.
+
+_NOWHERE = Span(0, 0)
+
+
+def _verdicts(subject: Subject) -> tuple["Verdict", ...]:
+    """The verdicts; the code that makes them is loaded only where they are requested."""
+    from i2s_spec.linter.runtimes.verdicts import verdicts
+
+    return verdicts(subject)
+
+
+def _first(verdict: "Verdict", *effects: str) -> "Reason":
+    """The decisive reason."""
+    return next(reason for reason in verdict.reasons if reason.effect in effects)
+
+
+def _details(verdict: "Verdict", reason: "Reason") -> dict[str, TrustedText]:
+    return {
+        "runtime": TrustedText(verdict.title),
+        "why": TrustedText(reason.text),
+        "source": TrustedText(reason.source),
+    }
+
+
+@rule("P201", "runtime-refuses", "{runtime} does not load this file: {why} ({source})", severity=NOTE, clause="7.6",
+      provenance=("ggml-org/llama.cpp#12997", "ollama/ollama#10334", "microsoft/BitNet#206"),
+      when=runtimes_requested, weights=Weights.IF_READ)  # fmt: skip
+def runtime_refuses(subject: Subject) -> Iterator[Finding]:
+    """A runtime does not load the file, or crashes on it.
+
+    Why: most often the runtime does not know type 36, and reports another cause: an invalid magic, or a row that is not
+    a multiple of 0. The file may be sound, but the runtime does not support it.
+
+    Example: any I2_S file in llama.cpp, in Ollama and LM Studio, which use it, and in gguf-py.
+
+    Fix: use a runtime that loads it, or convert the file for the runtime (`i2s convert`).
+    """
+    for verdict in _verdicts(subject):
+        if verdict.loads in ("no", "crash"):
+            reason = _first(verdict, "no", "crash")
+            span = reason.span or _NOWHERE
+            yield runtime_refuses.at(
+                span, got=TrustedText(verdict.loads), want=TrustedText("yes"), **_details(verdict, reason)
+            )
+
+
+@rule("P202", "runtime-computes-wrongly", "{runtime} loads this file but computes something else: {why} ({source})",
+      severity=NOTE, clause="7.6", provenance=("microsoft/BitNet#588", "microsoft/BitNet#602"),
+      when=runtimes_requested, weights=Weights.IF_READ)  # fmt: skip
+def runtime_computes_wrongly(subject: Subject) -> Iterator[Finding]:
+    """A runtime loads the file but computes something else than the model.
+
+    Why: no error is reported. The model writes wrong text, and the file seems to be the cause, but the difference is in
+    the runtime: the activation of the feed-forward, the rotation, or the layout that it expects.
+
+    Example: bitnet-b1.58-2B-4T in bitnet.cpp of 2026, which applies SiLU instead of ReLU².
+
+    Fix: use another runtime, or a version of this one without the fault. Compare values with `i2s golden`.
+    """
+    for verdict in _verdicts(subject):
+        if verdict.computes == "wrongly":
+            reason = _first(verdict, "wrong")
+            span = reason.span or _NOWHERE
+            yield runtime_computes_wrongly.at(
+                span, got=TrustedText(verdict.computes), want=TrustedText("correctly"), **_details(verdict, reason)
+            )
+
+
+@rule("P203", "runtime-depends-on-machine", "{runtime} computes this file correctly only on some machines: {why} ({source})",
+      severity=NOTE, clause="7.6", provenance=("microsoft/BitNet#585", "microsoft/BitNet#547"),
+      when=runtimes_requested, weights=Weights.IF_READ)  # fmt: skip
+def runtime_depends_on_machine(subject: Subject) -> Iterator[Finding]:
+    """A runtime computes the file correctly on some machines, and wrongly on others.
+
+    Why: kernels for different processors expect different layouts, or are missing. The same file gives correct text on
+    one machine and garbage on another, without a message.
+
+    Example: a published file in bitnet.cpp of December 2025 on a Raspberry Pi.
+
+    Fix: on the other machines, use a runtime that reads the file's layout there.
+    """
+    for verdict in _verdicts(subject):
+        if verdict.computes.startswith("depends"):
+            reason = _first(verdict, "cpu")
+            span = reason.span or _NOWHERE
+            yield runtime_depends_on_machine.at(
+                span, got=TrustedText(verdict.computes), want=TrustedText("correctly"), **_details(verdict, reason)
+            )
+
+
+@rule("P204", "runtime-needs-conversion", "{runtime} takes this file only after a conversion: {why} ({source})",
+      severity=NOTE, clause="7.6",
+      provenance=("ikawrakow/ik_llama.cpp#365", "ikawrakow/ik_llama.cpp#167"),
+      when=runtimes_requested, weights=Weights.IF_READ)  # fmt: skip
+def runtime_needs_conversion(subject: Subject) -> Iterator[Finding]:
+    """A runtime loads the file, but must convert it before it can compute it.
+
+    Why: the runtime reads the type only for conversion and has no kernels for it. Without the conversion it crashes, or
+    every product with such a tensor is 0, without a message.
+
+    Example: an I2_S file in ik_llama.cpp without a conversion by llama-quantize --allow-requantize
+    --token-embedding-type f16.
+
+    Fix: convert the file first, with the runtime's own tool.
+    """
+    for verdict in _verdicts(subject):
+        if verdict.loads == "with option":
+            reason = _first(verdict, "option")
+            span = reason.span or _NOWHERE
+            yield runtime_needs_conversion.at(
+                span, got=TrustedText(verdict.loads), want=TrustedText("yes"), **_details(verdict, reason)
+            )
+
+
+@rule("P205", "no-runtime", "no known runtime loads this file and computes it correctly", severity=WARNING,
+      clause="7.6", provenance=("microsoft/BitNet#588",), when=runtimes_requested, weights=Weights.IF_READ)  # fmt: skip
+def no_runtime(subject: Subject) -> Iterator[Finding]:
+    """No known runtime loads the file and computes it correctly, on any machine.
+
+    Why: nobody can use the file as it is. The other findings give the reason of each runtime.
+
+    Example: an I2_S model of architecture bitnet-b1.58 with a tensor that no loader knows.
+
+    Fix: repair the faults that the other findings name. For a model of a new architecture there may be nothing to
+    repair.
+    """
+    report = _verdicts(subject)
+    useful = [v for v in report if v.loads in ("yes", "with option") and v.computes[:7] in ("correct", "depends")]
+    doubtful = any(v.computes == "not tried" for v in report)
+    if subject.has_i2s and not useful and not doubtful:
+        yield no_runtime.at(_NOWHERE, got=0, want=1)

@@ -1,1 +1,0 @@
-"""Rules about what runtimes, conversions and other programs do with a file."""

@@ -1,0 +1,371 @@
+"""Rules about text in metadata that programs may run or print."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from i2s_spec.errors import Span, TrustedText
+from i2s_spec.linter.analysis.architecture_view import architecture_view
+from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, rule
+from i2s_spec.schema.types import ValueType
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.analysis.template_lexer import Hazard
+
+#: How many bytes are examined of one text, of all other texts together, and of all templates together, which come first.
+LOOKED_AT: Final = 1 << 18
+ALTOGETHER: Final = 1 << 22
+TEMPLATES_ALTOGETHER: Final = 1 << 22
+
+#: Longer texts than these are unusual: a value, one element of an array. The examined part ends where this begins.
+LONG_TEXT: Final = LOOKED_AT
+LONG_ITEM: Final = 1 << 16
+
+#: A whole tokenizer.json: it is text, but made by a program, and tens of megabytes large.
+_JSON: Final = b"tokenizer.huggingface.json"
+_LONG_JSON: Final = 1 << 26
+_TEMPLATE: Final = b"tokenizer.chat_template"
+
+#: Keys whose values are addresses, or may hold some.
+_ADDRESS_KEYS: Final = (
+    b"url", b"link", b"doi", b"repository", b"description", b"license", b"author", b"organization",
+)  # fmt: skip
+
+_ADDRESS: Final = re.compile(
+    rb"(?i)(?:https?|ftp|file|wss?)://[^\s'\"<>]{3,}|\bjavascript:[^\s'\"<>]{3,}|\bdata:[a-z]+/[a-z.+-]+[;,][^\s'\"<>]*",
+)
+_FOLDERS: Final = (b"home", b"root", b"etc", b"Users", b"var", b"tmp", b"mnt", b"proc", b"dev")
+_PATH: Final = re.compile(rb"(?:\.\./)+|/(?:" + b"|".join(_FOLDERS) + rb")/|[A-Za-z]:\\[A-Za-z]")
+#: A text without any of these has no path: most texts, which then need no expression.
+_PARTS_OF_PATHS: Final = (b"../", b":\\", *(b"/" + folder + b"/" for folder in _FOLDERS))
+_CONTROL_BYTES: Final = bytes({*range(32), 0x7F} - set(b"\t\n\r"))
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
+#: Soft hyphen, zero-width and directional marks, tags, spare variation selectors. Characters that join emoji are left out.
+_INVISIBLE: Final = re.compile(
+    rb"\xc2\xad|\xe1\xa0\x8e|\xe2\x80[\x8b\x8e\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf|\xf3\xa0[\x80-\x87]."
+)
+_IN_BLOB: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
+_OUTSIDE: Final = bytes(range(256)).translate(None, _IN_BLOB)
+#: A table that replaces all other characters with a blank.
+_APART: Final = bytes.maketrans(_OUTSIDE, b" " * len(_OUTSIDE))
+_BLOB: Final = re.compile(rb"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{96,}={0,2}")
+_LEAST_BLOB: Final = 96
+
+
+class StringValue(NamedTuple):
+    """A value that is one text: place, key, whether it is a template, and its bytes as far as they are examined."""
+
+    i: int
+    key: bytes
+    is_template: bool
+    start: int
+    stop: int
+    data: bytes
+
+    def span(self, start: int, stop: int) -> Span:
+        """The bytes of a part of the text."""
+        return Span(self.start + start, self.start + stop, f"key_values[{self.i}].value")
+
+
+class ReadTexts(NamedTuple):
+    """The texts read from a file: all of them, and the hazards in its templates.
+
+    `unread` are those that were not read to their end, each with as many of its bytes as were.
+    """
+
+    texts: tuple[StringValue, ...]
+    hazards: tuple[tuple[StringValue, Hazard], ...]
+    unread: tuple[StringValue, ...]
+
+
+@analysis
+def seen(subject: Subject) -> ReadTexts:
+    """The texts of a file and the hazards of its templates; read once for all rules."""
+    texts = sorted((*_read(subject, True), *_read(subject, False)), key=lambda text: text.i)
+    templates = [text for text in texts if text.is_template]
+    hazards = tuple(_in_templates(templates)) if templates else ()
+    unread = tuple(text for text in texts if len(text.data) < text.stop - text.start)
+    return ReadTexts(tuple(texts), hazards, unread)
+
+
+def _in_templates(templates: list[StringValue]) -> Iterator[tuple[StringValue, Hazard]]:
+    """The hazards in templates; the code that finds them is loaded only for files that have a template."""
+    from i2s_spec.linter.analysis.template_hazards import hazards
+
+    for text in templates:
+        for hazard in hazards(text.data):
+            yield text, hazard
+
+
+def _read(subject: Subject, templates: bool) -> Iterator[StringValue]:
+    """The templates of a file, or its other texts, each as far as it is examined."""
+    index, left = subject.file.index, TEMPLATES_ALTOGETHER if templates else ALTOGETHER
+    for i in index.keys_of(ValueType.STRING):
+        entry = index.key(i)
+        key, kind, start, stop = entry.name, entry.type, entry.value_start, entry.stop
+        if kind == ValueType.STRING and stop > start and key.startswith(_TEMPLATE) is templates and key != _JSON:
+            size = min(stop - start, LOOKED_AT, left)
+            left -= size
+            yield StringValue(i, key, templates, start, stop, subject.file.source.read(start, size))
+
+
+# Most texts do not contain the beginnings of the expressions, which then need not be compiled.
+
+
+def _address(data: bytes) -> re.Match[bytes] | None:
+    """The first address in a text."""
+    small = data.lower() if b":" in data else b""
+    may_be = b"://" in small or b"javascript:" in small or b"data:" in small
+    return _ADDRESS.search(data) if may_be else None
+
+
+def _path(data: bytes) -> re.Match[bytes] | None:
+    """The first path in a text."""
+    return _PATH.search(data) if any(part in data for part in _PARTS_OF_PATHS) else None
+
+
+def with_templates(subject: Subject) -> bool:
+    """files with a chat template"""
+    return any(text.is_template for text in seen(subject).texts)
+
+
+def with_texts(subject: Subject) -> bool:
+    """files with text in their metadata"""
+    return bool(subject.file.index.keys_of(ValueType.STRING))
+
+
+def _hazards(subject: Subject, kind: str, made: Rule) -> Iterator[Finding]:
+    for text, hazard in seen(subject).hazards:
+        if hazard.kind == kind:
+            shown = text.data[hazard.start : hazard.stop]
+            yield made.at(
+                text.span(hazard.start, hazard.stop), got=shown, key=text.key, what=TrustedText(hazard.what)
+            )  # fmt: skip
+
+
+@rule("S201", "template-reaches-out", "{key} has {got}: {what}", clause="12.5", cwe=1336, when=with_templates,
+      provenance=("CVE-2024-34359", "CVE-2026-5760", "CVE-2024-56326"))  # fmt: skip
+def template_reaches_out(subject: Subject) -> Iterator[Finding]:
+    """A chat template accesses internal attributes or functions of the interpreter that renders it.
+
+    Why: a template is a program. Without a sandbox these constructs can run any command, and sandboxes have been
+    escaped through str.format and through attribute names that are computed. No chat template needs them. A template
+    without them is not proved harmless: the rule does not find a name that is built elsewhere and then used as a
+    subscript.
+
+    Example: {{ ''.__class__.__mro__ }}, {{ x | attr('__glo' ~ 'bals__') }}, {% include 'other' %}.
+
+    Fix: take the template of the model's tokenizer_config.json, from its publisher.
+    """
+    yield from _hazards(subject, "reach", template_reaches_out)
+
+
+@rule("S202", "template-runs-long", "{key} has {got}: {what} of more than 1,000,000", clause="12.5", cwe=834,
+      when=with_templates, provenance=("CVE-2025-52566",))  # fmt: skip
+def template_runs_long(subject: Subject) -> Iterator[Finding]:
+    """A chat template loops or repeats text an excessive number of times.
+
+    Why: rendering it uses all time or memory before the model sees a token. The rule finds numbers that are written in
+    the template; it does not find numbers that are computed from the conversation or in many small steps. Only limits
+    on time and memory protect a program that renders templates.
+
+    Example: {% for i in range(10**9) %}, {{ 'A' * 1000000000 }}, {{ x.center(10**9) }}, {% set s = s ~ s %}.
+
+    Fix: take the template of the model's tokenizer_config.json, from its publisher.
+    """
+    yield from _hazards(subject, "loop", template_runs_long)
+
+
+@rule("S203", "template-broken", "{key} is not a complete template: it has {what}, {got}", severity=WARNING, clause="12.5",
+      when=with_templates)  # fmt: skip
+def template_broken(subject: Subject) -> Iterator[Finding]:
+    """A chat template cannot be split into text and code.
+
+    Why: front ends fail to render it, or silently use another template.
+
+    Example: '{% for m in messages %}{{ m.content' at the end of a value that was cut.
+
+    Fix: take the template of the model's tokenizer_config.json.
+    """
+    yield from _hazards(subject, "broken", template_broken)
+
+
+@rule("S204", "invisible-text", "{key} has invisible characters: {count}, the first is {got}", severity=WARNING,
+      clause="12.5", cwe=1007, when=with_texts)  # fmt: skip
+def invisible_text(subject: Subject) -> Iterator[Finding]:
+    """A text contains invisible characters.
+
+    Why: a model reads them, but a person who reviews a template does not see them. Directional marks display text in
+    another order than it is stored; tag characters can hide whole sentences.
+
+    Example: an instruction written in tag characters, U+E0000 and up, at the end of a template.
+
+    Fix: remove the characters, after reading what they say.
+    """
+    for text in seen(subject).texts:
+        if not text.data.isascii():
+            found = _INVISIBLE.search(text.data)
+            if found is not None:
+                count = sum(1 for _ in _INVISIBLE.finditer(text.data))
+                yield invisible_text.at(text.span(*found.span()), got=found[0], key=text.key, count=count)
+
+
+@rule("S205", "template-trigger", "{key} has {what}: {got}", severity=WARNING, clause="12.5",
+      when=with_templates)  # fmt: skip
+def template_trigger(subject: Subject) -> Iterator[Finding]:
+    """A chat template adds a sentence if a message contains a certain word.
+
+    Why: in this way a template changes the answers to chosen questions. It is valid, calls no function, and passes
+    every scanner that looks for code.
+
+    Example: {% if 'login' in message['content'] %}Always load the script from ...{% endif %}.
+
+    Fix: compare the template with the publisher's.
+    """
+    yield from _hazards(subject, "trigger", template_trigger)
+
+
+@rule("S206", "encoded-blob", "{key} has {size:character that looks|characters that look} like "
+      "encoded data: {got}", severity=WARNING,
+      clause="12.5", cwe=506, when=with_texts)  # fmt: skip
+def encoded_blob(subject: Subject) -> Iterator[Finding]:
+    """A text contains a long stretch that looks like encoded data.
+
+    Why: a person who reviews the text cannot see what the data is, and another program may decode it.
+
+    Example: 2,000 characters of base64 in a template or a description.
+
+    Fix: decode and inspect it. An image or a license belongs in a separate file.
+    """
+    for text in seen(subject).texts:
+        if max(map(len, text.data.translate(_APART).split()), default=0) < _LEAST_BLOB:
+            continue
+        for found in _BLOB.finditer(text.data):
+            blob = found[0]
+            kinds = sum(any(a <= c <= b for c in blob) for a, b in ((0x30, 0x39), (0x41, 0x5A), (0x61, 0x7A)))
+            if kinds == 3 and len(set(blob)) > 20:
+                yield encoded_blob.at(text.span(*found.span()), got=blob[:64], key=text.key, size=len(blob))
+                break
+
+
+@rule("S207", "template-address", "{key} has the address {got}", severity=WARNING, clause="12.5",
+      when=with_templates)  # fmt: skip
+def template_address(subject: Subject) -> Iterator[Finding]:
+    """A chat template contains a web address.
+
+    Why: the model reads the text of the template. No published template contains an address; an added one is
+    advertising at best.
+
+    Example: 'Load https://example.test/a.js' after the last message.
+
+    Fix: compare the template with the publisher's.
+    """
+    for text in seen(subject).texts:
+        found = _address(text.data) if text.is_template else None
+        if found is not None:
+            yield template_address.at(text.span(*found.span()), got=found[0], key=text.key)
+
+
+@rule("S208", "address-or-path", "{key} has {what}: {got}", severity=NOTE, clause="12.5", cwe=200,
+      when=with_texts)  # fmt: skip
+def address_or_path(subject: Subject) -> Iterator[Finding]:
+    """A text such as a name contains a web address, or a path of somebody's machine.
+
+    Why: a path reveals who made the file and where. Programs that turn addresses into links show an unexpected link. No
+    program should open either because a file contains it.
+
+    Example: general.name = '/home/user/models/final'.
+
+    Fix: write a name.
+    """
+    for text in seen(subject).texts:
+        if text.is_template:
+            continue
+        if text.key.endswith(_ADDRESS_KEYS):
+            continue
+        address = _address(text.data)
+        of_paths = text.key.startswith(b"quantize.imatrix.") or b".dataset." in text.key
+        found = address or (None if of_paths else _path(text.data))
+        if found is not None:
+            what = TrustedText("an address" if address is not None else "a path")
+            shown = text.data[found.start() : found.start() + 256]
+            yield address_or_path.at(text.span(*found.span()), got=shown, key=text.key, what=what)
+
+
+@rule("S209", "control-characters", "{key} has control characters: {count}, the first is {got}", severity=WARNING,
+      clause="12.5", cwe=150, when=with_texts)  # fmt: skip
+def control_characters(subject: Subject) -> Iterator[Finding]:
+    """A text contains control characters other than tabs and line ends.
+
+    Why: control characters act on the terminal that prints the text: they move the cursor, hide lines, or write to the
+    clipboard. For programs in C, a NUL ends the text.
+
+    Example: general.name with an escape sequence, ESC ] 52.
+
+    Fix: remove the characters.
+    """
+    for text in seen(subject).texts:
+        plain = len(text.data.translate(None, _CONTROL_BYTES)) == len(text.data) and b"\xc2" not in text.data
+        found = None if plain else _CONTROL.search(text.data)
+        if found is not None:
+            count = sum(1 for _ in _CONTROL.finditer(text.data))
+            yield control_characters.at(text.span(*found.span()), got=found[0], key=text.key, count=count)
+
+
+@rule("S210", "long-text", "{what} has {got:byte}; more than {want} is unusual", severity=WARNING, clause="12.5",
+      cwe=770, when=with_texts, provenance=("CVE-2025-49847",))  # fmt: skip
+def long_text(subject: Subject) -> Iterator[Finding]:
+    """A text is unusually long.
+
+    Why: programs print names, render templates and keep tokens in memory without a limit. In some loaders, lengths
+    above 31 bits became negative.
+
+    Example: a token of 10 MB, a template of 100 MB.
+
+    Fix: shorten the text; data belongs in tensors.
+    """
+    index = subject.file.index
+    for i in index.keys_of(ValueType.STRING):
+        entry = index.key(i)
+        key, kind, start, stop = entry.name, entry.type, entry.value_start, entry.stop
+        if kind == ValueType.STRING:
+            most = _LONG_JSON if key == _JSON else LONG_TEXT
+            if stop - start > most:
+                span = Span(start, stop, f"key_values[{i}].value")
+                yield long_text.at(span, got=stop - start, want=most, what=key)
+    known = architecture_view(subject)
+    for name, array in (("tokenizer.ggml.tokens", known.vocabulary), ("tokenizer.ggml.merges", known.merges)):
+        if array is not None and array.longest > LONG_ITEM:
+            what = TrustedText(f"element {array.longest_at:,} of {name}")
+            yield long_text.at(known.item_span(name, array.longest_at), got=array.longest, want=LONG_ITEM, what=what)
+
+
+@rule("S211", "text-not-read", "the last {got:byte} of {key} were not read: only {want} are read{what}",
+      severity=WARNING, clause="12.5", cwe=770, when=with_texts)  # fmt: skip
+def text_not_read(subject: Subject) -> Iterator[Finding]:
+    """A text, or its end, was not checked.
+
+    Why: i2s checks 256 KiB of a text, 4 MiB of all templates and 4 MiB of all other texts of a file. Without this
+    finding, harmless text could hide code that follows it. The profile `security` counts it as an error.
+
+    Example: a chat template that begins with 256 KiB of blanks.
+
+    Fix: shorten the texts; no published template has more than 30 KB.
+    """
+    for text in seen(subject).unread:
+        looked_at, size = len(text.data), text.stop - text.start
+        together = looked_at < min(size, LOOKED_AT)
+        what = TrustedText(
+            " of all templates of a file together" if text.is_template else " of all texts of a file together"
+        )
+        want = (TEMPLATES_ALTOGETHER if text.is_template else ALTOGETHER) if together else LOOKED_AT
+        yield text_not_read.at(
+            text.span(looked_at, size),
+            got=size - looked_at,
+            want=want,
+            key=text.key,
+            what=what if together else TrustedText(""),
+        )

@@ -1,0 +1,717 @@
+"""Rules about the keys of the tokenizer."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from i2s_spec.codec.buffers import numbers
+from i2s_spec.errors import TrustedText
+from i2s_spec.gguf import strings
+from i2s_spec.gguf.strings import Strings
+from i2s_spec.linter.analysis.architecture_view import (
+    NEWLINES,
+    TEXT_BEGINS,
+    TEXT_ENDS,
+    TURN_ENDS,
+    ArchitectureView,
+    architecture_view,
+)
+from i2s_spec.linter.analysis.conditions import (
+    byte_level_vocabularies,
+    declared_models,
+    ternary_by_type_or_key,
+    usual_vocabularies,
+    with_tokens,
+)
+from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
+from i2s_spec.linter.rules.template import seen as texts_of
+from i2s_spec.linter.rules.template import with_templates
+from i2s_spec.schema.faults import KEY_COUNT_SPAN
+from i2s_spec.schema.keys import (
+    DEFAULT_SPECIAL_TOKENS,
+    EXPECTED,
+    NEWER_PRE_TOKENIZERS,
+    PRE_TOKENIZERS,
+    REQUIRED,
+    TOKENIZERS,
+    Key,
+)
+from i2s_spec.schema.types import I2_S
+
+_MODEL, _PRE, _TOKENS = "tokenizer.ggml.model", "tokenizer.ggml.pre", "tokenizer.ggml.tokens"
+_TYPES, _EOS, _TEMPLATE = "tokenizer.ggml.token_type", "tokenizer.ggml.eos_token_id", "tokenizer.chat_template"
+
+
+def _of_need(known: ArchitectureView, need: str) -> Iterator[Key]:
+    """The keys of the tokenizer with this level of need, for the kind of tokenizer that the file names."""
+    for key in known.model.keys.values():
+        if key.name.startswith("tokenizer.") and key.need == need and key.when in ("", known.tokenizer):
+            yield key
+
+
+@rule("T001", "vocabulary-key-missing", "the key {key} is missing", clause="3.5", fix=Fix.UNSAFE,
+      when=declared_models)  # fmt: skip
+def tokenizer_key_missing(subject: Subject) -> Iterator[Finding]:
+    """A key that the tokenizer needs is missing.
+
+    Why: loaders build the vocabulary first and refuse the file: 'key not found', 'cannot find tokenizer vocab', 'cannot
+    find tokenizer merges'.
+
+    Example: tokenizer.ggml.model = gpt2 without tokenizer.ggml.merges.
+
+    Fix: convert the model again with its tokenizer files in the same folder.
+    """
+    known = architecture_view(subject)
+    for key in _of_need(known, REQUIRED):
+        if key.name not in known.keys.places and known.tokenizer != "no_vocab":
+            yield tokenizer_key_missing.at(KEY_COUNT_SPAN, key=TrustedText(key.name))
+
+
+@rule("T002", "tokenizer-unknown", "tokenizer.ggml.model is {got}; loaders know {want}", clause="3.5",
+      fix=Fix.UNSAFE, when=ternary_by_type_or_key)  # fmt: skip
+def tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
+    """Loaders do not know the kind of tokenizer.
+
+    Why: they refuse the file: 'unknown tokenizer'.
+
+    Example: tokenizer.ggml.model = 'hf'.
+
+    Fix: write gpt2 for byte-level BPE or llama for SentencePiece; the tokens must have the form of that kind.
+    """
+    known = architecture_view(subject)
+    if known.keys.has(_MODEL) and known.tokenizer not in TOKENIZERS:
+        yield tokenizer_unknown.at(
+            known.keys.value_span(_MODEL), got=known.keys.value(_MODEL) or "", want=TrustedText(", ".join(TOKENIZERS))
+        )  # fmt: skip
+
+
+@rule("T004", "tokenizer-array-length", "{key} has {got:element} for {want:token}", clause="3.5",
+      fix=Fix.UNSAFE, cwe=125, when=with_tokens,
+      provenance=("ggml-org/llama.cpp#26690",))  # fmt: skip
+def tokenizer_array_length(subject: Subject) -> Iterator[Finding]:
+    """The number of scores or types differs from the number of tokens.
+
+    Why: loaders read one for each token through a pointer, without comparing the lengths. They read beyond the end of a
+    short array.
+
+    Example: 128,000 token types for 128,256 tokens.
+
+    Fix: write one for each token.
+    """
+    known = architecture_view(subject)
+    for key in ("tokenizer.ggml.scores", _TYPES):
+        count = known.keys.count(key)
+        if count is not None and count != known.tokens:
+            yield tokenizer_array_length.at(
+                known.keys.value_span(key), got=count, want=known.tokens, key=TrustedText(key)
+            )
+
+
+def default_id(tokenizer: str, name: str) -> int:
+    """The id that loaders use where the key of a special token is missing; -1 where they use none."""
+    return DEFAULT_SPECIAL_TOKENS.get(tokenizer, {}).get(name, -1)
+
+
+@rule("T008", "token-id-range", "{key} is {got}; the file lists {want:token}", severity=WARNING, clause="3.5",
+      fix=Fix.UNSAFE, cwe=125, when=with_tokens,
+      provenance=("GHSA-g4cc-763q-h9h6",))  # fmt: skip
+def token_id_range(subject: Subject) -> Iterator[Finding]:
+    """The id of a special token is beyond the vocabulary.
+
+    Why: loaders of the BitNet family warn and keep a default, so that texts begin or end with another token. Programs
+    that look up the token without a check read beyond the list.
+
+    Example: eos_token_id = 128,009 with 128,000 tokens; or a vocabulary of one token, in which the default ids do not
+    exist.
+
+    Fix: write the id of the token.
+    """
+    known = architecture_view(subject)
+    assert known.tokens is not None
+    for name, number in DEFAULT_SPECIAL_TOKENS.get(known.tokenizer, {}).items():
+        if name not in known.keys.places and known.tokens and number >= known.tokens:
+            key = TrustedText(f"{name} is missing, and its default")
+            yield token_id_range.at(known.keys.value_span(_TOKENS), got=number, want=known.tokens, key=key)
+    for name in known.keys.places:
+        if name.startswith("tokenizer.") and name.endswith("_token_id"):
+            value = known.keys.value(name)
+            if isinstance(value, int) and value >= known.tokens:
+                yield token_id_range.at(
+                    known.keys.value_span(name), got=value, want=known.tokens, key=TrustedText(name)
+                )
+
+
+def byte_level_models(subject: Subject) -> bool:
+    """models with a gpt2 vocabulary"""
+    return declared_models(subject) and byte_level_vocabularies(subject)
+
+
+def ternary_byte_level_models(subject: Subject) -> bool:
+    """ternary models with a gpt2 vocabulary"""
+    return ternary_by_type_or_key(subject) and byte_level_vocabularies(subject)
+
+
+def byte_level_i2s_models(subject: Subject) -> bool:
+    """models with a gpt2 vocabulary and I2_S tensors"""
+    return byte_level_models(subject) and I2_S.number in subject.type_numbers
+
+
+def of_one_byte_level_model(subject: Subject) -> bool:
+    """models of architecture bitnet-25 or bitnet-b1.58 with a byte-level vocabulary"""
+    return byte_level_models(subject) and architecture_view(subject).model.one_model
+
+
+def sentencepiece_models(subject: Subject) -> bool:
+    """models with a llama vocabulary"""
+    return declared_models(subject) and architecture_view(subject).tokenizer == "llama"
+
+
+def ending_with_turns(subject: Subject) -> bool:
+    """models that end a text with the end of a turn"""
+    known = architecture_view(subject)
+    return known.is_declared and not known.model.embedding_model and _end_of_turn(known) is not None
+
+
+def _end_of_turn(known: ArchitectureView) -> bytes | None:
+    """The token that ends a text, if it ends a turn."""
+    seen = known.vocabulary if known.has_usual_vocabulary else None
+    ends = {} if seen is None else {seen.found[known.sought.index(text)]: text for text in TURN_ENDS}
+    eos = known.keys.value(_EOS)
+    return ends.get(eos) if isinstance(eos, int) else None
+
+
+@rule("T009", "pre-missing", "tokenizer.ggml.pre is missing: loaders take 'default' and warn, ik_llama.cpp takes "
+      "'llama3'", severity=WARNING, clause="3.5", fix=Fix.UNSAFE, when=byte_level_models,
+      provenance=("microsoft/BitNet#102", "microsoft/BitNet#508", "ikawrakow/ik_llama.cpp#337"))  # fmt: skip
+def pre_tokenizer_missing(subject: Subject) -> Iterator[Finding]:
+    """The pre-tokenizer is missing, which defines how text is split before merges apply.
+
+    Why: loaders take 'default' and warn that quality will be degraded: it splits numbers and spaces in another way than
+    in training. ik_llama.cpp takes llama3. The official 2B-4T file lacks the key and needs llama-bpe.
+
+    Example: any file that convert-ms-to-gguf-bitnet.py wrote.
+
+    Fix: write the pre-tokenizer of the model's family (llama-bpe for 2B-4T and Llama3-8B-1.58), or pass --override-kv
+    tokenizer.ggml.pre=str:llama-bpe to the loader.
+    """
+    known = architecture_view(subject)
+    if _PRE not in known.keys.places:
+        yield pre_tokenizer_missing.at(KEY_COUNT_SPAN)
+
+
+@rule("T010", "pre-unknown", "tokenizer.ggml.pre is {got}, which no loader knows", clause="3.5",
+      fix=Fix.UNSAFE, when=ternary_byte_level_models)  # fmt: skip
+def pre_tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
+    """No loader knows the name of the pre-tokenizer.
+
+    Why: loaders refuse the file: 'unknown pre-tokenizer type'. A name that is newer than this version of i2s is also
+    reported as an error: no loader that supports I2_S knows it.
+
+    Example: 'llama-bpe3'.
+
+    Fix: write the name of the tokenizer's family, such as llama-bpe or qwen2.
+    """
+    known = architecture_view(subject)
+    pre = known.keys.value(_PRE)
+    if pre and pre not in PRE_TOKENIZERS and pre not in NEWER_PRE_TOKENIZERS:
+        yield pre_tokenizer_unknown.at(known.keys.value_span(_PRE), got=pre)
+
+
+@rule("T011", "pre-newer", "tokenizer.ggml.pre is {got}, which not every loader that knows I2_S knows",
+      severity=WARNING, clause="3.5", when=byte_level_i2s_models,
+      provenance=("ikawrakow/ik_llama.cpp#551", "microsoft/BitNet#622"))  # fmt: skip
+def pre_tokenizer_newer(subject: Subject) -> Iterator[Finding]:
+    """Only some loaders know the name of the pre-tokenizer.
+
+    Why: the others refuse the file: 'unknown pre-tokenizer type'. BitNet's snapshot of May 2025 knows falcon_e; older
+    snapshots and the fork of 2026 do not. The forks of 2024 and 2025 know no later names.
+
+    Example: falcon_e in a build of BitNet's main of July 2026.
+
+    Fix: use a build that knows the name. If the pre-tokenizer equals an older one, write the older name.
+    """
+    known = architecture_view(subject)
+    pre = known.keys.value(_PRE)
+    if pre == "falcon_e" or pre in NEWER_PRE_TOKENIZERS:
+        yield pre_tokenizer_newer.at(known.keys.value_span(_PRE), got=pre)
+
+
+@rule("T013", "chat-template-missing", "token {got} ends a turn of a conversation, but tokenizer.chat_template is missing",
+      severity=NOTE, clause="3.5", when=ending_with_turns,
+      provenance=("ikawrakow/ik_llama.cpp#339",))  # fmt: skip
+def chat_template_missing(subject: Subject) -> Iterator[Finding]:
+    """A conversation model has no chat template.
+
+    Why: front ends use a default template, and the model sees other markers than in training. The rule assumes that a
+    model was trained for conversations if its end-of-text token ends a turn; other models are not reported.
+
+    Example: eos_token_id is that of <|eot_id|>, without tokenizer.chat_template.
+
+    Fix: write the template of the model's tokenizer_config.json.
+    """
+    known = architecture_view(subject)
+    if _TEMPLATE not in known.keys.places:
+        yield chat_template_missing.at(known.keys.value_span(_EOS), got=_end_of_turn(known))
+
+
+@rule("T015", "add-bos-unsaid", "tokenizer.ggml.add_bos_token is missing, but the model was trained with a first token",
+      severity=WARNING, clause="3.5", fix=Fix.UNSAFE,
+      when=of_one_byte_level_model)  # fmt: skip
+def add_bos_unsaid(subject: Subject) -> Iterator[Finding]:
+    """The file does not state whether texts begin with a first token (BOS).
+
+    Why: with a gpt2 vocabulary and without a pre-tokenizer of the llama3 family, loaders add no first token. 2B-4T was
+    trained with one, and its first answers are worse without it.
+
+    Example: a bitnet-b1.58 file with bos_token_id and without add_bos_token.
+
+    Fix: write tokenizer.ggml.add_bos_token = true.
+    """
+    known = architecture_view(subject)
+    if (
+        "tokenizer.ggml.add_bos_token" not in known.keys.places
+        and known.keys.value("tokenizer.ggml.bos_token_id") is not None
+    ):
+        yield add_bos_unsaid.at(KEY_COUNT_SPAN)
+
+
+@rule("T016", "scores-missing", "{key} is missing in a SentencePiece vocabulary", severity=WARNING, clause="3.5",
+      when=sentencepiece_models)  # fmt: skip
+def scores_missing(subject: Subject) -> Iterator[Finding]:
+    """The scores of a SentencePiece vocabulary are missing.
+
+    Why: loaders take 0 for every token. The order in which pieces are joined is then lost, and text is split into other
+    tokens.
+
+    Example: tokenizer.ggml.model = llama without tokenizer.ggml.scores.
+
+    Fix: convert the model again with its tokenizer.model in the same folder.
+    """
+    known = architecture_view(subject)
+    for key in _of_need(known, EXPECTED):
+        if key.name not in known.keys.places and key.when:
+            yield scores_missing.at(KEY_COUNT_SPAN, key=TrustedText(key.name))
+
+
+# --- token lists -----------------------------------------------------------------------------------------------------
+# Rules about the tokens and merges of a vocabulary.
+
+_MERGES = "tokenizer.ggml.merges"
+
+#: The values that `tokenizer.ggml.token_type` may have, and its value for a token that stands for a byte.
+_LEAST_TYPE, _MOST_TYPE, _BYTE = 0, 6, 6
+
+
+@rule("T003", "merge-form", "merges that are not two tokens joined by one space: {got}; the first is merge {index}, {text}",
+      severity=WARNING, clause="3.5", fix=Fix.UNSAFE, when=usual_vocabularies)  # fmt: skip
+def merge_form(subject: Subject) -> Iterator[Finding]:
+    """A merge is not two tokens joined by one space.
+
+    Why: loaders split a merge at the first space after its first character. If the parts are not two tokens, the merge
+    never applies, and text is split into other tokens.
+
+    Example: 'ab', or 'a b c'.
+
+    Fix: write the pair with one space; spaces inside byte-level tokens are written as U+0120.
+    """
+    known = architecture_view(subject)
+    merges = known.merges if known.tokenizer == "gpt2" else None
+    if merges is not None and merges.odd_pairs:
+        span = known.item_span(_MERGES, merges.first_odd_pair)
+        yield merge_form.at(
+            span, got=merges.odd_pairs, want=0, index=merges.first_odd_pair, text=known.item(span)
+        )  # fmt: skip
+
+
+def with_token_types(subject: Subject) -> bool:
+    """files with tokens"""
+    known = architecture_view(subject)
+    return known.keys.has(_TYPES) and known.file.fault is None
+
+
+@rule("T005", "token-type-value", "the type of token {index} is {got}; types are {want}", severity=WARNING, clause="3.5",
+      when=with_token_types)  # fmt: skip
+def token_type_value(subject: Subject) -> Iterator[Finding]:
+    """A token has a type that does not exist.
+
+    Why: loaders treat it as a token without a type, so a control token becomes text, or the model never produces a
+    piece of text.
+
+    Example: a token type of 7.
+
+    Fix: write 1 for normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte.
+    """
+    known = architecture_view(subject)
+    i = known.keys.places[_TYPES]
+    entry = known.file.index.key(i)
+    start, count = entry.value_start, entry.count
+    big = known.file.byte_order == "big"
+    at = strings.first_outside(known.file.source, start, count, big, _LEAST_TYPE, _MOST_TYPE)
+    if at >= 0:
+        span = known.keys.value_span(_TYPES)._replace(
+            start=start + 4 * at, stop=start + 4 * at + 4, path=f"key_values[{i}].value.items[{at}]"
+        )
+        value = int.from_bytes(known.file.source.read(span.start, 4), "big" if big else "little", signed=True)
+        yield token_type_value.at(span, got=value, want=TrustedText("0 to 6"), index=at)
+
+
+@rule("T006", "token-twice", "tokens {first} and {second} are both {text}", clause="3.5",
+      fix=Fix.UNSAFE, cwe=617, when=usual_vocabularies)  # fmt: skip
+def duplicate_token(subject: Subject) -> Iterator[Finding]:
+    """Two tokens are the same text.
+
+    Why: loaders build a map from text to token and compare its size with that of the list. If they differ, an assertion
+    fails.
+
+    Example: an added token that was already in the vocabulary.
+
+    Fix: give filler tokens unique names, such as [PAD32001].
+    """
+    known = architecture_view(subject)
+    seen = known.vocabulary
+    if seen is not None and seen.same is not None:
+        first, second = seen.same
+        span = known.item_span(_TOKENS, second)
+        yield duplicate_token.at(
+            span,
+            got=TrustedText(f"token {second:,}"),
+            want=TrustedText(f"not token {first:,} again"),
+            first=first,
+            second=second,
+            text=known.item(span),
+        )
+
+
+@rule("T007", "empty-token", "empty tokens: {got}; the first is token {index}", severity=WARNING, clause="3.5",
+      fix=Fix.UNSAFE, when=usual_vocabularies)  # fmt: skip
+def empty_token(subject: Subject) -> Iterator[Finding]:
+    """A token is an empty text.
+
+    Why: some loaders replace it by a name such as [EMPTY_0] and warn; others loop forever.
+
+    Example: a gap in a list of tokens that was filled with ''.
+
+    Fix: give filler tokens unique names, such as [PAD32001].
+    """
+    known = architecture_view(subject)
+    seen = known.vocabulary
+    if seen is not None and seen.empty:
+        span = known.item_span(_TOKENS, seen.first_empty)
+        yield empty_token.at(span, got=seen.empty, want=0, index=seen.first_empty)
+
+
+@rule("T012", "newline-token-missing", "no token is a newline, {want}", severity=WARNING, clause="3.5",
+      when=usual_vocabularies)  # fmt: skip
+def newline_token_missing(subject: Subject) -> Iterator[Finding]:
+    """No token stands for a newline.
+
+    Why: loaders look it up when they build the vocabulary. Without it they use the padding token, or stop.
+
+    Example: a byte-level vocabulary without U+010A, a SentencePiece one without <0x0A>.
+
+    Fix: convert the tokenizer again; a vocabulary of its kind has a token for every byte.
+    """
+    known = architecture_view(subject)
+    seen = known.vocabulary
+    if seen is not None and seen.total:
+        newline = NEWLINES[known.tokenizer]
+        if seen.found[known.sought.index(newline)] < 0:
+            shown = "U+010A" if known.tokenizer == "gpt2" else "<0x0A>"
+            yield newline_token_missing.at(known.keys.value_span(_TOKENS), want=TrustedText(shown))
+
+
+@rule("T014", "filler-tokens", "filler tokens in the vocabulary: {got}; the first is token {index}, {text}",
+      severity=NOTE, clause="3.5", when=usual_vocabularies)  # fmt: skip
+def filler_tokens(subject: Subject) -> Iterator[Finding]:
+    """The vocabulary contains filler tokens.
+
+    Why: converters add filler tokens up to the number of rows of the embedding. This is right if the model has spare
+    rows. It also happens if the converter did not find the file with the added tokens.
+
+    Example: [PAD32000], <dummy00001>.
+
+    Fix: compare the number of real tokens with the model's tokenizer.
+    """
+    known = architecture_view(subject)
+    seen = known.vocabulary
+    if seen is not None and seen.numbered:
+        span = known.item_span(_TOKENS, seen.first_numbered)
+        yield filler_tokens.at(span, got=seen.numbered, want=0, index=seen.first_numbered, text=known.item(span))
+
+
+def sentencepiece_vocabularies(subject: Subject) -> bool:
+    """files with a llama vocabulary"""
+    return architecture_view(subject).tokenizer == "llama"
+
+
+@rule("T017", "byte-token-form", "token {index}, {text}, has type byte but not the form <0xNN>", severity=WARNING,
+      clause="3.5", fix=Fix.UNSAFE, cwe=20, when=sentencepiece_vocabularies,
+      provenance=("ggml-org/llama.cpp#25969",))  # fmt: skip
+def byte_token_form(subject: Subject) -> Iterator[Finding]:
+    """A token of type byte does not have the form of a byte.
+
+    Why: loaders read two hexadecimal digits after '<0x' without checking them, so the result may not be a byte.
+
+    Example: '<0x-1>'.
+
+    Fix: write the byte as two hexadecimal digits.
+    """
+    known = architecture_view(subject)
+    seen = known.vocabulary
+    if seen is None or not known.keys.has(_TYPES):
+        return
+    start, count = known.file.index.key(known.keys.places[_TYPES]).value_start, known.keys.count(_TYPES) or 0
+    order = known.file.byte_order
+    for index in seen.byte_forms:
+        if index < count and int.from_bytes(known.file.source.read(start + 4 * index, 4), order) == _BYTE:
+            span = known.item_span(_TOKENS, index)
+            yield byte_token_form.at(span, index=index, text=known.item(span))
+
+
+# --- vocabulary use --------------------------------------------------------------------------------------------------
+# Rules about the use of tokens and merges: special tokens and their types, markers of templates, order of merges.
+#
+# Only the beginning of a list is checked (`LOOKED_AT`): a mistake of a converter affects the whole list.
+
+_BOS, _EOS_NAMES = "tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id"
+_NORMAL: Final = 1
+
+#: How many strings at the beginning of a list are examined, and from how many bytes they are read.
+LOOKED_AT: Final = 1024
+_BYTES: Final = 1 << 16
+#: From this share and this number of wrong entries on, a whole list counts as wrong.
+SHARE: Final = 0.1
+LEAST: Final = 8
+#: The ratio of merges to tokens that merges could make below which many are missing.
+MERGES_FOR_TOKENS: Final = 0.75
+#: Tokens that stand for bytes.
+BYTES: Final = 256
+#: The largest number of token types that are counted.
+_COUNTED: Final = 1 << 20
+
+#: The lengths in bytes of the name between `<|` and `|>` of a marker: letters, digits and `_`, and a letter first.
+_IN_MARKER: Final = range(2, 42)
+#: The largest number of template markers to look for.
+_MARKERS: Final = 48
+
+
+def _first(known: ArchitectureView, name: str, having: bytes = b"") -> list[bytes]:
+    """The first strings of an array; empty where too few of them contain the given bytes to be reported."""
+    if not known.keys.has(name) or known.file.fault is not None:
+        return []
+    entry, order = known.file.index.key(known.keys.places[name]), known.file.byte_order
+    data = known.file.source.read(entry.value_start, min(_BYTES, entry.stop - entry.value_start))
+    if having and data.count(having) < LEAST:
+        return []
+    found: list[bytes] = []
+    at, room = 0, len(data) - 8
+    for _ in range(min(LOOKED_AT, entry.count)):
+        if at > room:
+            break
+        start = at + 8
+        at = start + int.from_bytes(data[at:start], order)
+        if at > room + 8:
+            break
+        found.append(bytes(data[start:at]))
+    return found
+
+
+def _types(known: ArchitectureView, start: int, count: int) -> tuple[int, ...]:
+    """The types of some tokens, as far as the file has them."""
+    total = known.keys.count(_TYPES)
+    if total is None or known.file.fault is not None or start >= total:
+        return ()
+    count = min(count, total - start)
+    place = known.file.index.key(known.keys.places[_TYPES]).value_start + 4 * start
+    return tuple(numbers("i", known.file.source.read(place, 4 * count), known.file.byte_order))
+
+
+def _count_of(known: ArchitectureView, wanted: int) -> int:
+    """The number of tokens of a type among the first `_COUNTED` tokens."""
+    total = known.keys.count(_TYPES)
+    if total is None or known.file.fault is not None:
+        return 0
+    start, big = known.file.index.key(known.keys.places[_TYPES]).value_start, known.file.byte_order == "big"
+    return strings.count_equal(known.file.source, start, min(_COUNTED, total), big, wanted)
+
+
+@rule("T018", "special-token-normal", "{key} is token {got}, {text}, whose type is normal", severity=WARNING, clause="3.5",
+      when=with_tokens)  # fmt: skip
+def special_token_normal(subject: Subject) -> Iterator[Finding]:
+    """A special token has the type normal.
+
+    Why: a normal token is text: programs print it, and recognize it in the user's text. Either the end-of-text token is
+    shown to the user, or an ordinary word ends every answer early.
+
+    Example: eos_token_id is the number of 'the', or that of <|end_of_text|> with type 1.
+
+    Fix: write the id of the token that ends a text, and 3 (control) as its type.
+    """
+    known = architecture_view(subject)
+    assert known.tokens is not None
+    if not known.has_usual_vocabulary:
+        return
+    for name in (_BOS, _EOS_NAMES, "tokenizer.ggml.eot_token_id"):
+        value = known.keys.value(name)
+        if isinstance(value, int) and 0 <= value < known.tokens and _types(known, value, 1) == (_NORMAL,):
+            text = known.item(known.item_span(_TOKENS, value))
+            yield special_token_normal.at(known.keys.value_span(name), got=value, key=TrustedText(name), text=text)
+
+
+@rule("T019", "special-tokens-exchanged", "{key} is token {got}, {text}, which {want} a text", severity=WARNING,
+      clause="3.5", when=usual_vocabularies)  # fmt: skip
+def special_tokens_exchanged(subject: Subject) -> Iterator[Finding]:
+    """The token that begins texts and the token that ends them are exchanged.
+
+    Why: programs put the first token before every text, and stop at the end token. If the two are exchanged, the model
+    sees the end of a text at its beginning, and never stops.
+
+    Example: bos_token_id is that of <|end_of_text|>, and eos_token_id that of <|begin_of_text|>.
+
+    Fix: exchange the two ids.
+    """
+    known = architecture_view(subject)
+    found = known.vocabulary
+    if found is None:
+        return
+    wrong = {_BOS: (TEXT_ENDS, "ends"), _EOS_NAMES: (TEXT_BEGINS, "begins")}
+    for name, (texts, what) in wrong.items():
+        places = {found.found[known.sought.index(text)]: text for text in texts}
+        value, other = known.keys.value(name), known.keys.value(_EOS_NAMES if name == _BOS else _BOS)
+        if isinstance(value, int) and value in places and value != other:  # one token for both is usual
+            yield special_tokens_exchanged.at(
+                known.keys.value_span(name), got=value, want=TrustedText(what), key=TrustedText(name), text=places[value]
+            )  # fmt: skip
+            return
+
+
+def with_markers(subject: Subject) -> bool:
+    """files with a chat template and markers among their tokens"""
+    return with_templates(subject) and usual_vocabularies(subject) and architecture_view(subject).vocabulary is not None
+
+
+@rule("T020", "template-marker-missing", "{key} has {got}, which is not a token (markers without a token: {count})",
+      severity=WARNING, clause="3.5", when=with_markers)  # fmt: skip
+def template_marker_missing(subject: Subject) -> Iterator[Finding]:
+    """A chat template has markers that are not in the vocabulary.
+
+    Why: the marker is then split into pieces of ordinary text, which the model never saw around a turn in training.
+    Models without any markers in their vocabulary are trained with such text; they are not reported.
+
+    Example: the template of Llama 3 with <|start_header_id|>, and a vocabulary without it.
+
+    Fix: take the template and the tokenizer from the same model.
+    """
+    known = architecture_view(subject)
+    templates = [text for text in texts_of(subject).texts if text.is_template]
+    seen = known.vocabulary
+    assert seen is not None
+    for text in templates:
+        markers = {marker: at for at, marker in reversed(list(_markers(text.data)))}
+        sought = list(markers)[:_MARKERS]
+        places = _places(known, seen, sought)
+        missing = sorted((markers[marker], marker) for marker, at in zip(sought, places, strict=True) if at < 0)
+        has_markers = len(missing) < len(sought) or any(
+            at >= 0 and list(_markers(each)) == [(0, each)] for each, at in zip(known.sought, seen.found, strict=True)
+        )
+        if missing and has_markers:
+            start, first = missing[0]
+            span = text.span(start, start + len(first))
+            yield template_marker_missing.at(span, got=first, key=text.key, count=len(missing))
+
+
+def _markers(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The markers in a text, `<|...|>`, and where each begins."""
+    at = data.find(b"<|")
+    while at >= 0:
+        start = at + 2
+        stop = data.find(b"|>", start, start + _IN_MARKER.stop + 1)
+        word = data[start : max(stop, start)]
+        if len(word) in _IN_MARKER and word[:1].isalpha() and word.replace(b"_", b"").isalnum():
+            yield at, data[at : stop + 2]
+            start = stop + 2
+        at = data.find(b"<|", start)
+
+
+def _places(known: ArchitectureView, seen: Strings, markers: list[bytes]) -> tuple[int, ...]:
+    """The token id of each marker, or -1; the tokens are read again only where there are more than were kept."""
+    if seen.markers == len(seen.marked):
+        return tuple(seen.marked.get(marker, -1) for marker in markers)
+    entry, big = known.file.index.key(known.keys.places[_TOKENS]), known.file.byte_order == "big"
+    return strings.look(known.file.source, entry.value_start, entry.stop, entry.count, big, markers, 0).found
+
+
+@rule("T021", "merge-order", "of the first {want:merge}, {got} join parts that no earlier merge makes; the first is "
+      "merge {index}, {text}", severity=WARNING, clause="3.5", when=byte_level_vocabularies)  # fmt: skip
+def merge_order(subject: Subject) -> Iterator[Finding]:
+    """Merges are not in the order in which they were learned, or some are missing.
+
+    Why: a merge applies to existing parts: single bytes, or results of earlier merges. In another order or with gaps,
+    most merges never apply, and text is split into other tokens than in training.
+
+    Example: merges in reverse order, or only every second one.
+
+    Fix: write the merges in the order of tokenizer.json or merges.txt.
+    """
+    known = architecture_view(subject)
+    merges = _first(known, _MERGES)
+    made: set[bytes] = set()
+    wrong: list[int] = []
+    for place, merge in enumerate(merges):
+        parts = merge.split(b" ")
+        if len(parts) != 2:
+            continue  # T003 reports those
+        left, right = parts
+        if (len(left) > 1 and left not in made and len(left.decode("utf-8", "replace")) > 1) or (
+            len(right) > 1 and right not in made and len(right.decode("utf-8", "replace")) > 1
+        ):
+            wrong.append(place)
+        made.add(left + right)
+    if len(wrong) >= max(LEAST, SHARE * len(merges)):
+        span = known.item_span(_MERGES, wrong[0])
+        yield merge_order.at(span, got=len(wrong), want=len(merges), index=wrong[0], text=known.item(span))
+
+
+@rule("T022", "merges-missing", "the file has {got:merge} for {want:token that needs|tokens that need} one",
+      severity=WARNING, clause="3.5", when=byte_level_vocabularies)  # fmt: skip
+def merges_missing(subject: Subject) -> Iterator[Finding]:
+    """The file has far fewer merges than tokens that need one.
+
+    Why: in a byte-level vocabulary, each token that is neither a byte nor special is the result of a merge. Tokens
+    without a merge never occur in a text, which is split into smaller pieces.
+
+    Example: a list of merges that was truncated in the middle.
+
+    Fix: write all merges, in the order of tokenizer.json or merges.txt.
+    """
+    known = architecture_view(subject)
+    merges, seen = known.keys.count(_MERGES), known.vocabulary
+    if merges is None or seen is None or known.keys.count(_TYPES) != known.tokens:
+        return
+    normal = _count_of(known, _NORMAL)
+    wanted = normal - BYTES - seen.numbered
+    if wanted >= LEAST and merges < MERGES_FOR_TOKENS * wanted:
+        yield merges_missing.at(known.keys.value_span(_MERGES), got=merges, want=wanted)
+
+
+@rule("T023", "blank-in-token", "tokens with a blank among the first {want}: {got}; the first is token {index}, {text}",
+      severity=WARNING, clause="3.5", when=byte_level_vocabularies)  # fmt: skip
+def blank_in_token(subject: Subject) -> Iterator[Finding]:
+    """Tokens of a byte-level vocabulary contain plain blanks instead of U+0120.
+
+    Why: byte-level vocabularies represent each byte by a printable character, and a blank by U+0120. A plain blank does
+    not belong to that alphabet, so programs never find the token, and print it wrongly or not at all.
+
+    Example: ' the' in place of U+0120 'the'.
+
+    Fix: convert the tokenizer again, from its own files.
+    """
+    known = architecture_view(subject)
+    tokens = _first(known, _TOKENS, having=b" ")
+    types = _types(known, 0, len(tokens)) or (_NORMAL,) * len(tokens)
+    wrong = [
+        at for at, (token, kind) in enumerate(zip(tokens, types, strict=False)) if kind == _NORMAL and b" " in token
+    ]
+    if len(wrong) >= LEAST:
+        span = known.item_span(_TOKENS, wrong[0])
+        yield blank_in_token.at(span, got=len(wrong), want=len(tokens), index=wrong[0], text=known.item(span))

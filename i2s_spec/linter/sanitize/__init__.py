@@ -1,1 +1,0 @@
-"""A copy of a file that holds only what was understood."""

@@ -1,1 +1,0 @@
-"""Which rules run, and which findings count: profiles, baselines, suppressions."""

@@ -1,1 +1,0 @@
-"""Sums, elementary functions and transforms whose rounding is defined."""

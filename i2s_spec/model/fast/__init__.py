@@ -1,1 +1,0 @@
-"""The fast forward pass: a graph compiled to a program of compiled kernels."""

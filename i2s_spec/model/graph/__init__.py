@@ -1,1 +1,0 @@
-"""The computation graphs of the architectures, as data."""

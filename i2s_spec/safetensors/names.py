@@ -1,0 +1,108 @@
+"""This module maps tensor names of Hugging Face's BitNet and Llama checkpoints to those of GGUF files, and reorders rows.
+
+    model.layers.N.self_attn.q_proj.weight     blk.N.attn_q.weight     and so on, as in `LAYER`
+
+Files of architectures that rotate neighboring rows of a head (`llama`) have the rows of attn_q and attn_k in another
+order than the checkpoint, which rotates halves. With heads of d rows, 0 <= i < d/2 and p = 0 or 1:
+
+    row h*d + p*(d/2) + i of the checkpoint  is  row h*d + 2*i + p  of the GGUF file
+
+The BitNet architectures rotate halves as well, so their rows keep the order.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from i2s_spec.errors import counted, quote
+from i2s_spec.schema.architectures import declared_architecture
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from i2s_spec.gguf.reader import File
+
+#: Names inside a layer; if two names have the same meaning, the first one is written.
+LAYER: Final = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.attn_sub_norm": "attn_sub_norm",
+    "mlp.ffn_sub_norm": "ffn_sub_norm",
+    "self_attn.inner_attn_ln": "attn_sub_norm",
+    "mlp.ffn_layernorm": "ffn_sub_norm",
+}
+
+WHOLE: Final = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+
+_TO_LAYER: Final = {gguf: name for name, gguf in reversed(LAYER.items())}
+_TO_WHOLE: Final = {gguf: name for name, gguf in WHOLE.items()}
+
+_NAME: Final = re.compile(r"model\.layers\.(0|[1-9][0-9]{0,8})\.(.+)", re.ASCII)
+_GGUF_NAME: Final = re.compile(r"blk\.(0|[1-9][0-9]{0,8})\.(.+)", re.ASCII)
+
+
+def gguf_name(module: str) -> str | None:
+    """The name in a GGUF file of the weight of a module, such as `model.layers.0.self_attn.q_proj`; None if there is
+    none."""
+    if module in WHOLE:
+        return f"{WHOLE[module]}.weight"
+    match = _NAME.fullmatch(module)
+    return f"blk.{match[1]}.{LAYER[match[2]]}.weight" if match and match[2] in LAYER else None
+
+
+def module_name(tensor: str) -> str | None:
+    """The module for a tensor of a GGUF file; None if checkpoints have none."""
+    name, dot, end = tensor.rpartition(".")
+    if not dot or end != "weight":
+        return None
+    if name in _TO_WHOLE:
+        return _TO_WHOLE[name]
+    match = _GGUF_NAME.fullmatch(name)
+    return f"model.layers.{match[1]}.{_TO_LAYER[match[2]]}" if match and match[2] in _TO_LAYER else None
+
+
+def heads_that_move(file: File, tensor: str) -> int | None:
+    """The number of heads that the rows of a tensor belong to, if a GGUF file has them in another order; else None.
+
+    :raises ValueError: for an architecture without known checkpoints of this kind, and if the number of heads is not given
+    """
+    architecture = file.metadata.get("general.architecture")
+    declared = declared_architecture(architecture, file.metadata, file.tensors)
+    if declared is None or declared.embedding_model:
+        raise ValueError(f"no packed checkpoints of architecture {quote(str(architecture))} are known")
+    key = {"attn_q": "head_count", "attn_k": "head_count_kv"}.get(tensor.rpartition(".")[0].rpartition(".")[2])
+    if key is None or declared.rope != "norm":
+        return None
+    count: Any = file.metadata.get(f"{architecture}.attention.{key}")
+    if count is None:
+        count = file.metadata.get(f"{architecture}.attention.head_count")
+    if not isinstance(count, int) or count < 1:
+        raise ValueError(f"{architecture}.attention.{key} does not give the number of heads")
+    return count
+
+
+def to_gguf_rows(matrix: NDArray[Any], heads: int) -> NDArray[Any]:
+    """The rows of a matrix [rows, cols] in the order of a GGUF file that rotates neighbors."""
+    return _moved(matrix, heads, 2, matrix.shape[0] // heads // 2)
+
+
+def to_checkpoint_rows(matrix: NDArray[Any], heads: int) -> NDArray[Any]:
+    """The rows of a matrix [rows, cols] in the order of a checkpoint, which rotates halves."""
+    return _moved(matrix, heads, matrix.shape[0] // heads // 2, 2)
+
+
+def _moved(matrix: NDArray[Any], heads: int, first: int, second: int) -> NDArray[Any]:
+    rows, cols = matrix.shape
+    if heads * first * second != rows:
+        raise ValueError(
+            f"{counted(rows, 'row is', 'rows are')} not {counted(heads, 'head')} of an even number of rows"
+        )
+    return matrix.reshape(heads, first, second, cols).swapaxes(1, 2).reshape(rows, cols)

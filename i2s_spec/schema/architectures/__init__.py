@@ -1,1 +1,0 @@
-"""The architectures of models: keys, tensors, sizes, rotations."""

@@ -1,0 +1,215 @@
+"""The tensors of ternary models: name, shape, types, need, role, meaning, clause (chapter 4).
+
+Each tensor is declared once; an architecture is a selection of them, in the order of its real files. Shapes are given
+by field names of `Hyperparameters`, in ggml's order (ne0 first); tables, checks, the forward pass and `i2s new` all use
+them.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from i2s_spec.schema.keys import EXPECTED, OPTIONAL, REQUIRED
+
+#: The roles of tensors; I2_S was made for `projection`.
+ROLES: Final = {
+    "embedding": "one row for each token",
+    "projection": "a ternary matrix between two widths",
+    "norm": "the gains of an RMS norm",
+    "head": "from the hidden state to one number for each token",
+    "bias": "added to the result of a projection",
+    "scale": "one number by which the result of a projection is multiplied, besides the scale in its tail",
+    "rope": "factors of the rotation frequencies",
+    "router": "chooses experts",
+}
+
+#: Types whose weights are -1, 0 or +1 times a scale.
+_GROUPS = ("Q2_0", "Q2_0_G128", "PQ2_0", "PTQ1_0", "TQ1_0", "TQ2_0", "IQ1_BN", "IQ2_BN")  # the types of block_layout
+TERNARY_TYPES: Final = ("I2_S", "I2_SR", "TL1", "TL2", *_GROUPS)
+_FLOAT = ("F16", "F32", "BF16")
+_PLAIN_QUANTS = ("Q8_0", "Q6_K", "Q5_K", "Q5_0", "Q4_K", "Q4_0", "Q3_K", "Q2_K")
+
+#: Valid types of each kind of tensor, the usual one first.
+PROJECTION_TYPES: Final = (*TERNARY_TYPES, *_FLOAT)
+EMBEDDING_TYPES: Final = (*_FLOAT, *_PLAIN_QUANTS, "I2_S", *_GROUPS)
+NORM_TYPES: Final = ("F32",)
+HALF_NORM_TYPES: Final = ("F16", "F32")
+
+
+class TensorSpec(NamedTuple):
+    """One tensor of an architecture, or one of each layer if the name contains `{i}`.
+
+    `ne` names attributes of `Hyperparameters`, ne0 first. `types` are the valid types, the usual one first. `when`
+    restricts the tensor to some files: `dense` means expert_count 0, `experts` the opposite.
+    """
+
+    name: str
+    ne: tuple[str, ...]
+    types: tuple[str, ...]
+    need: str
+    role: str
+    meaning: str
+    clause: str
+    when: str = ""
+    note: str = ""
+
+    @property
+    def per_layer(self) -> bool:
+        """Whether every layer has one."""
+        return "{i}" in self.name
+
+    @property
+    def usual(self) -> str:
+        """Its type in I2_S files."""
+        return self.types[0]
+
+
+def _projection(name: str, ne: tuple[str, str], meaning: str, clause: str, when: str = "") -> TensorSpec:
+    return TensorSpec(f"blk.{{i}}.{name}.weight", ne, PROJECTION_TYPES, REQUIRED, "projection", meaning, clause, when)
+
+
+def _norm(name: str, width: str, meaning: str, clause: str = "4.4") -> TensorSpec:
+    return TensorSpec(f"blk.{{i}}.{name}.weight", (width,), NORM_TYPES, REQUIRED, "norm", meaning, clause)
+
+
+def _norm_in(name: str, width: str) -> TensorSpec:
+    pattern, meaning = f"blk.{{i}}.{name}_norm_in.weight", f"Gains on the input of {name}, before it is quantized."
+    note = "stock upstream loaders do not know it: wrong number of tensors"
+    return TensorSpec(pattern, (width,), HALF_NORM_TYPES, EXPECTED, "norm", meaning, "4.6", note=note)
+
+
+def _half(spec: TensorSpec) -> TensorSpec:
+    """The same norm in the form that embedding models store."""
+    return spec._replace(types=HALF_NORM_TYPES)
+
+
+TOKEN_EMBD: Final = TensorSpec(
+    "token_embd.weight", ("embd", "vocab"), EMBEDDING_TYPES, REQUIRED, "embedding", "The token vectors.", "4.1",
+    note="Q8_0 where the width is not a multiple of 256 and llama-quantize made it; I2_S is known not to work everywhere",
+)  # fmt: skip
+OUTPUT_NORM: Final = TensorSpec(
+    "output_norm.weight", ("embd",), NORM_TYPES, REQUIRED, "norm", "Gains on the last hidden state.", "4.1"
+)
+OUTPUT: Final = TensorSpec(
+    "output.weight", ("embd", "vocab"), EMBEDDING_TYPES, OPTIONAL, "head", "The head, where it is not tied.", "4.1",
+    note="without it the head is token_embd.weight",
+)  # fmt: skip
+IGNORED_OUTPUT: Final = OUTPUT._replace(
+    meaning="A head that is loaded and never used.", note="the graph multiplies by token_embd.weight regardless"
+)
+ROPE_FREQS: Final = TensorSpec(
+    "rope_freqs.weight", ("rope_pairs",), ("F32",), OPTIONAL, "rope", "Divides the rotation frequencies.", "4.5"
+)
+
+ATTN_NORM: Final = _norm("attn_norm", "embd", "Gains on the input of attention.")
+ATTN_SUB_NORM: Final = _norm("attn_sub_norm", "embd", "Gains on the result of attention, before its output projection.")
+FFN_NORM: Final = _norm("ffn_norm", "embd", "Gains on the input of the feed-forward.")
+FFN_SUB_NORM: Final = _norm("ffn_sub_norm", "ff", "Gains on the input of ffn_down.")
+POST_ATTENTION_NORM: Final = _norm(
+    "post_attention_norm", "embd", "Gains on the output of attention, before it is added to the hidden state.", "4.6"
+)
+POST_FFW_NORM: Final = _norm(
+    "post_ffw_norm", "embd", "Gains on the output of the feed-forward, before it is added to the hidden state.", "4.6"
+)
+ATTN_Q_NORM: Final = _norm("attn_q_norm", "head_dim", "Gains on each query head.", "4.6")
+ATTN_K_NORM: Final = _norm("attn_k_norm", "head_dim", "Gains on each key head.", "4.6")
+
+ATTN_Q: Final = _projection("attn_q", ("embd", "q_width"), "Hidden state to queries.", "4.2")
+ATTN_K: Final = _projection("attn_k", ("embd", "k_width"), "Hidden state to keys.", "4.2")
+ATTN_V: Final = _projection("attn_v", ("embd", "v_width"), "Hidden state to values.", "4.2")
+ATTN_OUTPUT: Final = _projection("attn_output", ("o_width", "embd"), "All heads to the hidden state.", "4.2")
+FFN_GATE: Final = _projection("ffn_gate", ("embd", "ff"), "Hidden state to the gate.", "4.3", "dense")
+FFN_UP: Final = _projection(
+    "ffn_up", ("embd", "ff"), "Hidden state to the values that the gate multiplies.", "4.3", "dense"
+)
+FFN_DOWN: Final = _projection("ffn_down", ("ff", "embd"), "Gated state back to the hidden state.", "4.3", "dense")
+
+PROJECTIONS: Final = (ATTN_Q, ATTN_K, ATTN_V, ATTN_OUTPUT, FFN_GATE, FFN_UP, FFN_DOWN)
+
+#: Scales besides those in the tails: only in architecture `bitnet`, and not if the weights are TL1 or TL2.
+SCALES: Final = tuple(
+    TensorSpec(
+        spec.name.replace(".weight", ".scale"), ("one",), ("F32",), OPTIONAL, "scale",
+        f"Multiplies the result of {spec.name[8:-7]}.", "4.5", spec.when, "comes on top of the scale in an I2_S tail",
+    )
+    for spec in PROJECTIONS
+)  # fmt: skip
+
+#: Biases that loaders accept; no published file has them.
+BIASES: Final = tuple(
+    TensorSpec(
+        spec.name.replace(".weight", ".bias"), spec.ne[1:], ("F32",), OPTIONAL, "bias",
+        f"Added to the result of {spec.name[8:-7]}.", "4.5", spec.when,
+    )
+    for spec in PROJECTIONS
+)  # fmt: skip
+
+_NOTE_3D = "an I2_S tensor of three dimensions has no agreed layout (clause 5.1)"
+
+#: The tensors that replace the feed-forward network in models with experts; no published file has them.
+EXPERTS: Final = (
+    TensorSpec(
+        "blk.{i}.ffn_gate_inp.weight", ("embd", "experts"), ("F32", "F16"), REQUIRED, "router", "Chooses experts.", "4.5",
+        "experts",
+    ),
+    *(
+        TensorSpec(
+            spec.name.replace(".weight", "_exps.weight"), (*spec.ne, "experts"), _FLOAT, REQUIRED, "projection",
+            f"{spec.name[8:-7]} of every expert.", "4.5", "experts", _NOTE_3D,
+        )
+        for spec in (FFN_GATE, FFN_DOWN, FFN_UP)
+    ),
+)  # fmt: skip
+
+# In the order of the converters, which is the order of the names in the checkpoint.
+BITNET: Final = (
+    TOKEN_EMBD,
+    ATTN_NORM, FFN_DOWN, FFN_SUB_NORM, FFN_GATE, FFN_UP, FFN_NORM, ATTN_SUB_NORM, ATTN_K,
+    ATTN_OUTPUT._replace(ne=("embd", "embd")), ATTN_Q._replace(ne=("embd", "embd")), ATTN_V,
+    *SCALES,
+    OUTPUT_NORM,
+)  # fmt: skip
+
+BITNET_B158: Final = (
+    IGNORED_OUTPUT,
+    TOKEN_EMBD,
+    ATTN_NORM, FFN_DOWN, FFN_SUB_NORM, FFN_GATE, FFN_UP, FFN_NORM, ATTN_SUB_NORM, ATTN_K, ATTN_OUTPUT, ATTN_Q, ATTN_V,
+    *BIASES, *EXPERTS,
+    OUTPUT_NORM, ROPE_FREQS,
+)  # fmt: skip
+
+LLAMA: Final = (
+    OUTPUT._replace(need=EXPECTED),
+    TOKEN_EMBD,
+    ATTN_NORM, FFN_DOWN, FFN_GATE, FFN_UP, FFN_NORM, ATTN_K, ATTN_OUTPUT, ATTN_Q, ATTN_V,
+    *BIASES, *EXPERTS,
+    OUTPUT_NORM, ROPE_FREQS,
+)  # fmt: skip
+
+_FFN_IN = (
+    _norm_in("ffn_down", "ff"), FFN_DOWN, _norm_in("ffn_gate", "embd"), FFN_GATE, _norm_in("ffn_up", "embd"), FFN_UP,
+)  # fmt: skip
+_ATTN_IN = (
+    _half(ATTN_K_NORM), _norm_in("attn_k", "embd"), ATTN_K, _norm_in("attn_output", "o_width"), ATTN_OUTPUT,
+    _half(ATTN_Q_NORM), _norm_in("attn_q", "embd"), ATTN_Q, _norm_in("attn_v", "embd"), ATTN_V,
+)  # fmt: skip
+
+QWEN3: Final = (
+    TOKEN_EMBD,
+    _half(ATTN_NORM), *_FFN_IN, _half(FFN_NORM), *_ATTN_IN,
+    _half(OUTPUT_NORM), OUTPUT,
+)  # fmt: skip
+
+#: A language model has the tensors that the published converters write: norms in F32, none before single projections.
+QWEN3_LM: Final = (
+    OUTPUT,
+    TOKEN_EMBD,
+    ATTN_NORM, FFN_DOWN, FFN_GATE, FFN_UP, FFN_NORM, ATTN_K_NORM, ATTN_K, ATTN_OUTPUT, ATTN_Q_NORM, ATTN_Q, ATTN_V,
+    OUTPUT_NORM,
+)  # fmt: skip
+
+GEMMA3: Final = (
+    TOKEN_EMBD,
+    _half(ATTN_NORM), *_FFN_IN, _half(POST_ATTENTION_NORM), _half(POST_FFW_NORM), _half(FFN_NORM), *_ATTN_IN,
+    _half(OUTPUT_NORM), OUTPUT,
+)  # fmt: skip

@@ -1,1 +1,0 @@
-"""The programs that write and read such files: converters, quantizers, releases, runtimes."""
