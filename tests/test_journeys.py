@@ -40,7 +40,7 @@ PLACES: Final = {
     "graph name": Place("i2s_spec/model/architectures.py", "}\n\n\ndef graph_of("),
     "record": Place("i2s_spec/linter/runtimes/records.json", '\n],\n"decoders": ['),
     "runtime": Place("i2s_spec/schema/runtimes.py", ")  # fmt: skip\n\nRUNTIME: Final"),
-    "rule": Place("i2s_spec/linter/rules/tensor_infos.py"),
+    "rule": Place("i2s_spec/linter/rules/keys.py"),
     "broken copy": Place("i2s_spec/testing/malformed/container.py"),
     "message": Place("i2s_spec/linter/rules/placement.py", "the file ends at byte {got}, but its"),
     "option": Place("i2s_spec/linter/options.py", "    suppressed: Mapping[str, str] = "),
@@ -425,11 +425,11 @@ def test_an_option(copy: Copy) -> None:
     (copy.work / "i2s.toml").write_text("test-level = 7\n", encoding="utf-8")
     copy.i2s("lint", "x.gguf")
     program = """\
-        from i2s_spec.linter.options import found
-        from i2s_spec.linter.options import Options
+        from i2s_spec.linter.options import Options, found
         from i2s_spec.linter.cluster.check import options_key
         import i2s_spec as i2s
-        print(found().values["test-level"], Options().test_level, options_key(Options(test_level=4)) != options_key(Options()))
+        print(found().values["test-level"], Options().test_level)
+        print(options_key(Options(test_level=4)) != options_key(Options()))
         print(i2s.lint("x.gguf", test_level=4).ok)
     """
     assert copy.python("-c", dedent(program)).split() == ["7", "3", "True", "True"]
