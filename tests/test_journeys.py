@@ -217,7 +217,8 @@ ARCHITECTURE: Final = """\
 """
 RECIPE: Final = """\
     "tinyllama-x": Recipe(
-        (*_LLAMA_KEYS, "{arch}.rope.scaling.type"), Size(2, 128, 128, 4, 2, 272, 512), vocabulary.byte_level, 10000.0, 1e-5,
+        (*_LLAMA_KEYS, "{arch}.rope.scaling.type"), Size(2, 128, 128, 4, 2, 272, 512),
+        made_up_vocabulary.byte_level, 10000.0, 1e-5,
         "gpt2", "llama-bpe",
     ),
 """

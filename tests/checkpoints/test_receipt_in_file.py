@@ -59,7 +59,7 @@ def test_a_killed_run_leaves_no_file_without_its_receipt(tmp_path: Path, step: s
     path.write_bytes(b"old")
     code = f"""
 import os, signal
-from i2s_spec.checkpoints import import_with_receipt as module
+from i2s_spec.checkpoints import receipt as module
 module.{step} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 module.import_with_receipt({str(folder)!r}, {str(path)!r}, force=True)
 """

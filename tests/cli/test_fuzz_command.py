@@ -136,7 +136,7 @@ def test_must_reject_and_may_accept_change_the_policy() -> None:
 @pytest.mark.thorough
 def test_a_progress_bar_is_shown_on_a_terminal_only() -> None:
     leader, follower = pty.openpty()
-    code = "from i2s_spec.cli.fuzz import command; command(['--runs', '4', '--', 'true'])"
+    code = "from i2s_spec.cli.fuzz import fuzz_command; fuzz_command(['--runs', '4', '--', 'true'])"
     run = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=follower, env={**os.environ, "TERM": "xterm"}
     )

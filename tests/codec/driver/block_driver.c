@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "blocks.h"
-#include "../../../pages.h"
+#include "../../pages.h"
 
 enum { UNPACK, PACK, FLOATS, COUNT, SCALES, WHATS };
 static const char *const NAMES[WHATS] = {"unpack", "pack", "floats", "count", "scales"};
