@@ -217,8 +217,8 @@ ARCHITECTURE: Final = """\
 """
 RECIPE: Final = """\
     "tinyllama-x": Recipe(
-        (*_LLAMA_KEYS, "{arch}.rope.scaling.type"), Size(2, 128, 128, 4, 2, 272, 512), vocabulary.byte_level, 10000.0, 1e-5,
-        "gpt2", "llama-bpe",
+        (*_LLAMA_KEYS, "{arch}.rope.scaling.type"), Size(2, 128, 128, 4, 2, 272, 512),
+        made_up_vocabulary.byte_level, 10000.0, 1e-5, "gpt2", "llama-bpe",
     ),
 """
 GRAPH: Final = '''\
@@ -264,6 +264,11 @@ def test_an_architecture(copy: Copy) -> None:
     assert list((copy.work / "record").iterdir())
     _rules_of_metadata_apply(copy)
     _generators_pick_it_up(copy)
+    for page, row in (
+        ("03-metadata.md", "| `tinyllama-x` | a made-up decoder | gpt2 | silu |"), ("03-metadata.md", "| `tinyllama-x.tiny` |"),
+        ("04-inventories.md", "| `tinyllama-x` | attn_norm, ffn_down,"), ("09-inference.md", "`tinyllama-x` | silu |"),
+    ):  # fmt: skip
+        assert row in copy.page(page)
     copy.tests(
         "tests/model/test_architecture_parts.py", "tests/schema/test_architecture.py",
         "tests/linter/test_untried_architectures.py", "tests/linter/test_run_citations.py",
