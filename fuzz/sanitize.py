@@ -35,10 +35,11 @@ FLAGS: Final = (
 #: Tests and replays that call compiled code. Programs in C under tests/ have sanitizers of their own.
 TESTS: Final = (
     "fuzz/fuzz_container.py", "fuzz/fuzz_command_line.py", "fuzz/fuzz_lint.py", "fuzz/fuzz_round_trips.py",
-    "fuzz/fuzz_payload.py", "tests/gguf/test_scanner.py", "tests/gguf/test_strings.py", "tests/codec/test_recode.py",
-    "tests/codec/test_vectors.py", "tests/codec/test_survey_kernels.py", "tests/codec/test_native.py",
+    "fuzz/fuzz_payload.py", "tests/gguf/test_scanner.py", "tests/gguf/test_strings.py",
+    "tests/codec/test_reference_recode.py", "tests/codec/test_quantize_vectors.py",
+    "tests/codec/test_reference_survey_kernels.py", "tests/codec/test_native.py",
     "tests/inspect/test_survey.py", "tests/fuzzing/test_addresses.py", "tests/model/test_matmul.py",
-    "tests/model/test_panels.py", "tests/model/test_fast.py", "tests/model/test_profiles.py",
+    "tests/model/test_panels.py", "tests/model/test_fast_compile.py", "tests/model/test_numerics_profiles.py",
 )  # fmt: skip
 
 #: A fork while threads start may inherit a lock of AddressSanitizer that is never released.

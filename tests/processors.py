@@ -30,11 +30,11 @@ BELOW: Final = {"avx2": "portable", "skylake-sp": "portable or avx2", "cascade-l
 
 #: Modules that choose kernels or test the available ones. `all` stands for every other test.
 TESTS: Final = (
-    "tests/codec/test_native.py", "tests/codec/test_float_passes.py", "tests/codec/blocks/test_blocks.py",
-    "tests/codec/test_survey_kernels.py", "tests/codec/test_survey_groups.py",
-    "tests/inspect/evidence/test_bit_sums.py", "tests/inspect/evidence/test_evidence_pass.py",
-    "tests/model/test_matmul.py", "tests/model/test_panels.py", "tests/model/test_fast.py",
-    "tests/model/test_profiles.py::test_products_are_the_definition", "tests/cli/test_kernels.py",
+    "tests/codec/test_native.py", "tests/codec/test_float_passes.py", "tests/codec/test_blocks.py",
+    "tests/codec/test_reference_survey_kernels.py", "tests/codec/test_blocks_survey_groups.py",
+    "tests/layout_inference/test_profiles_bit_sums.py", "tests/layout_inference/test_evidence_pass.py",
+    "tests/model/test_matmul.py", "tests/model/test_panels.py", "tests/model/test_fast_compile.py",
+    "tests/model/test_numerics_profiles.py::test_products_are_the_definition", "tests/cli/test_kernels.py",
 )  # fmt: skip
 
 

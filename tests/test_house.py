@@ -46,7 +46,6 @@ def test_the_drawing_of_the_layers_is_current() -> None:
     assert [floors[room] for room in drawn] == sorted(floors.values())
 
 
-@pytest.mark.xfail(reason="folders are still to be merged; remove this mark then")
 def test_folders_say_what_is_in_them() -> None:
     """The docstring of each folder's `__init__` names every module and folder in it; that of the package names what is
     public."""

@@ -155,10 +155,10 @@ def test_a_layout(copy: Copy) -> None:
     assert "| `swapped-32` | **`swapped-32`** |" in copy.page("layouts.md")
     assert "| layout | `swapped-32` | byte `k // 32 * 8 + k % 8`" in copy.page("05-payload.md")
     copy.tests(
-        "tests/schema/test_dialect.py", "tests/codec/test_native.py", "tests/codec/test_payload.py",
-        "tests/codec/test_recode.py", "tests/codec/test_any_layout.py", "tests/exports/test_exports.py",
-        "tests/testing/test_mutator.py", "tests/testing/test_strategies.py",
-        "tests/inspect/evidence/test_channel_alignment.py", "tests/linter/test_lint_reference.py",
+        "tests/schema/test_dialect.py", "tests/codec/test_native.py", "tests/codec/test_reference_payload.py",
+        "tests/codec/test_reference_recode.py", "tests/codec/test_native_any_layout.py",
+        "tests/exports/test_json_form_exports.py", "tests/testing/test_mutator.py", "tests/testing/test_strategies.py",
+        "tests/layout_inference/test_channel_alignment.py", "tests/compare/test_known_weights_lint_reference.py",
     )  # fmt: skip
 
 
@@ -270,8 +270,8 @@ def test_an_architecture(copy: Copy) -> None:
     ):  # fmt: skip
         assert row in copy.page(page)
     copy.tests(
-        "tests/model/test_architecture_parts.py", "tests/schema/test_architecture.py",
-        "tests/linter/test_untried_architectures.py", "tests/linter/test_run_citations.py",
+        "tests/model/test_architecture_parts.py", "tests/schema/test_architectures_architecture.py",
+        "tests/linter/test_untried_architectures.py", "tests/linter/test_records_run_citations.py",
         "tests/linter/test_metadata_rules.py", "tests/linter/test_inventory_rules.py", "tests/testing/test_strategies.py",
     )  # fmt: skip
 
@@ -328,7 +328,7 @@ def test_the_record_of_a_run(copy: Copy) -> None:
     page = copy.page("runtimes.md")
     assert "engine-x, 1.0" in page
     assert "2026-12-01" in page
-    copy.tests("tests/linter/test_run_citations.py", "tests/schema/test_declared_runtimes.py")
+    copy.tests("tests/linter/test_records_run_citations.py", "tests/schema/test_runtimes_declared.py")
 
 
 # A rule, and its message.
@@ -372,7 +372,9 @@ def test_a_rule(copy: Copy) -> None:
     assert "G998" in {result["ruleId"] for result in sarif["runs"][0]["results"]}
     before = _text_files(copy.root)
     assert "a test wants to see it" in copy.page("rules/G998.md")
-    copy.tests("tests/linter/test_rules.py", "tests/linter/test_broken_copies.py", "tests/cli/test_transcripts.py")
+    copy.tests(
+        "tests/linter/test_rules.py", "tests/linter/test_engine_broken_copies.py", "tests/cli/test_transcripts.py"
+    )
     changed = {name for name, text in _text_files(copy.root).items() if before.get(name) != text}
     assert not changed, "the text of another file says something about all rules"
 
@@ -440,7 +442,7 @@ def test_an_option(copy: Copy) -> None:
     assert copy.python("-c", dedent(program)).split() == ["7", "3", "True", "True"]
     (copy.work / "i2s.toml").write_text("test-level = 0\n", encoding="utf-8")
     copy.i2s("lint", "x.gguf", status=2)
-    copy.tests("tests/linter/test_option_declarations.py", "tests/linter/test_config.py")
+    copy.tests("tests/linter/test_option_declarations.py", "tests/linter/test_options_config.py")
 
 
 # A report format.

@@ -20,7 +20,7 @@ TESTS = [
     "tests/codec/test_reference.py",
     "tests/gguf/test_sources.py",
     "tests/linter/test_engine.py",
-    "tests/linter/test_run_records.py",
+    "tests/linter/test_records_run.py",
     "tests/model/test_matmul.py",
 ]
 

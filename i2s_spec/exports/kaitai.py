@@ -234,7 +234,7 @@ _KEY_VALUE_MORE = f"""\
         value: "before != 0 ? before : (is_alignment ? value.value.as<u4> : 0.as<u4>)"
       alignment_or_default:
         value: "alignment == 0 ? {limits.DEFAULT_ALIGNMENT} : alignment"
-"""
+"""  # noqa: E501
 
 _VALUES = """\
   value:

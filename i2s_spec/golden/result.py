@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from i2s_spec.errors import counted, quote
+from i2s_spec.errors import counted, line, quote, table
 from i2s_spec.golden.code_flips import Flips
 from i2s_spec.golden.metrics import Measures
 from i2s_spec.model.graph import base
@@ -141,8 +141,6 @@ class Comparison:
         return self.first.diagnoses if self.first is not None else ()
 
     def __repr__(self) -> str:
-        from i2s_spec.errors import line
-
         state = "ok" if self.ok else "not ok"
         return line(
             "Comparison", self.candidate, f"{state}, {counted(len(self.taps), 'tap')}, {self.mode}; {self.verdict}"
@@ -150,8 +148,6 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """The comparison for a notebook: the verdict, and the first taps that are not right."""
-        from i2s_spec.errors import table
-
         facts: list[tuple[str, Any]] = [
             ("record", self.golden), ("candidate", self.candidate), ("mode", self.mode), ("profile", self.profile),
             ("taps that are right", self.counted("ok", "flips")), *(("note", each) for each in self.notes[:5]),

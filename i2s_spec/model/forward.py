@@ -20,7 +20,7 @@ from warnings import warn
 
 import numpy as np
 
-from i2s_spec.errors import SettingError, counted
+from i2s_spec.errors import SettingError, counted, line
 from i2s_spec.model.cache import Cache, cache_for
 from i2s_spec.model.graph import PER_SEQUENCE_OPS, TOKENS, Graph, Node, taps_of, unlisted, values_by_sequence, wanted
 from i2s_spec.model.numerics import NumericProfile, numeric_profile
@@ -282,8 +282,6 @@ class Model:
         return frozenset() if taps == () else wanted(taps, self.tap_names())
 
     def __repr__(self) -> str:
-        from i2s_spec.errors import line
-
         layers = counted(self.graph.layers, "layer")
         words = f"{self.architecture.name}, {layers}, {self.weights.dialect}, {self.numerics.name}"
         return line("Model", self.file.name, words)

@@ -9,7 +9,6 @@ A policy applies to the code in a `using` block; otherwise the defaults apply.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -91,6 +90,7 @@ def require_public(host: str, numeric: str, policy: Policy) -> None:
     :param host: the name of the host, for the message
     :raises FormatError: S916
     """
+    import ipaddress  # large, and every lint imports this module
 
     def within(*networks: str) -> bool:
         return any(address in ipaddress.ip_network(each) for each in networks)

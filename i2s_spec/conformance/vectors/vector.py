@@ -5,7 +5,7 @@ explains each field for those who run the suite. Beside `Vector` and `Suite`, he
 `Draft`, pseudo-random numbers, the features, and the ledger.
 
     >>> integers("doc", 4, 3).tolist()
-    [1, 0, 0, 1]
+    [1, 2, 0, 2]
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from i2s_spec.schema.types import BY_NAME, padded
 from i2s_spec.testing.malformed.case import add as add_case
 from i2s_spec.testing.malformed.case import model as sound_model
 from i2s_spec.testing.malformed.case import plain
-from i2s_spec.testing.sample import Draft, block_bytes, tensor_info
+from i2s_spec.testing.sample import Draft, Model, block_bytes, tensor_info
 
 if TYPE_CHECKING:
     import numpy as np
@@ -301,7 +301,6 @@ def _rows_for_neighbors() -> bytes:
     import numpy as np
 
     from i2s_spec.codec.native import pack
-    from i2s_spec.testing.sample import Model
 
     random = np.random.default_rng(2)
     model = Model("bitnet-b1.58", layers=2)

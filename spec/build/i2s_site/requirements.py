@@ -202,7 +202,7 @@ def clauses() -> set[str]:
 
 
 #: The test that every rule finds its broken copies; it has a case for each.
-BROKEN_COPIES: Final = "tests/linter/test_broken_copies.py::test_case_gets_its_code"
+BROKEN_COPIES: Final = "tests/linter/test_engine_broken_copies.py::test_case_gets_its_code"
 
 #: Columns of the table, in this order.
 COLUMNS: Final = ("requirement", "level", "binds", "clause", "rules", "vectors", "tests", "person")

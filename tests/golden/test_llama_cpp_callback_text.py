@@ -54,7 +54,7 @@ ggml_debug:                   Qcur-0 = (f32)    MUL_MAT(blk.0.attn_q.weight{4, 2
                                        [      3.0000],
                                       ],
                                      ]
-"""
+"""  # noqa: E501
 
 
 def test_text_of_programs_is_read() -> None:

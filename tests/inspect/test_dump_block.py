@@ -21,7 +21,7 @@ from i2s_spec.inspect.dump import Unknown, document, lines, target
 from i2s_spec.inspect.dump_codes import BlockColumns, decoded_block
 from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 
-#: Types with contiguous rows; test_row_scales_dump.py tests I2_SR.
+#: Types with contiguous rows; test_dump_row_scales.py tests I2_SR.
 TYPES = tuple(BLOCK_LAYOUTS)
 FILES = {order: file_of_blocks(TYPES, order) for order in ("little", "big")}
 

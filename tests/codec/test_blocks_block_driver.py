@@ -23,7 +23,7 @@ from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "driver" / "block_driver.c"
-HEADERS = HERE.parent.parent.parent / "pyx"
+HEADERS = HERE.parent.parent / "pyx"
 WHATS = ("unpack", "pack", "floats", "count", "scales")
 
 

@@ -164,7 +164,7 @@ def test_another_form_is_refused() -> None:
 
 
 def test_imhex_pattern_has_every_declaration() -> None:
-    """What the pattern finds in files is held in test_hexpat.py."""
+    """What the pattern finds in files is held in test_imhex_hexpat.py."""
     text = export("hexpat")
     for layout in LAYOUTS.values():
         name = layout.name.replace("-", "_")
