@@ -159,6 +159,7 @@ def test_a_layout(copy: Copy) -> None:
         "tests/codec/test_reference_recode.py", "tests/codec/test_native_any_layout.py",
         "tests/exports/test_json_form_exports.py", "tests/testing/test_mutator.py", "tests/testing/test_strategies.py",
         "tests/layout_inference/test_channel_alignment.py", "tests/compare/test_known_weights_lint_reference.py",
+        "tests/linter/report/test_html.py", "tests/cli/test_transcripts.py",
     )  # fmt: skip
 
 
@@ -265,7 +266,7 @@ def test_an_architecture(copy: Copy) -> None:
     _rules_of_metadata_apply(copy)
     _generators_pick_it_up(copy)
     for page, row in (
-        ("03-metadata.md", "| `tinyllama-x` | a made-up decoder | gpt2 | silu |"), ("03-metadata.md", "| `tinyllama-x.tiny` |"),
+        ("03-metadata.md", "| `tinyllama-x` | a made-up decoder | gpt2 |"), ("03-metadata.md", "| `tinyllama-x.tiny` |"),
         ("04-inventories.md", "| `tinyllama-x` | attn_norm, ffn_down,"), ("09-inference.md", "`tinyllama-x` | silu |"),
     ):  # fmt: skip
         assert row in copy.page(page)

@@ -20,10 +20,11 @@ from subprocess import CompletedProcess
 _WIDTH = "100"
 
 #: What every new rule or layout changes in the output of commands that are not about it, and what stands for it: how many
-#: rules there are, the layouts that random weights may have, and the score of the one that comes next to the right one.
+#: rules there are, which layouts there are or random weights may have, and the score of the one next to the right one.
 _DECLARED = (
     (re.compile(r"\b[\d,]+ rules checked"), "N rules checked"),
-    (re.compile(r"(?<=possible: )interleave-128, .*"), "LAYOUTS"),
+    (re.compile(r"(?<=possible: )interleave-128, .*|(?<=there are )interleave-128, .*"), "LAYOUTS"),
+    (re.compile(r'(?<="hypotheses": )\[\{"name": "interleave-128".*\](?=, "would_tell")'), "LAYOUTS"),
     (re.compile(r"[\d,]+ (?=in the next best layout)"), "N "),
     (re.compile(r"(?<=score of the best layout leads by )[\d,]+"), "N"),
 )
