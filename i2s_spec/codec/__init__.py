@@ -17,8 +17,7 @@
     encoding       the trits and scales of a tensor of any type that can hold them, a window at a time
 
     quantize       the rules by which released programs make weights ternary, bit for bit
-    float_passes   passes over the words of float weights
-    rotation       the Walsh-Hadamard transform of rotated weights
+    float_passes   passes over the words of float weights, and the Walsh-Hadamard transform of rotated ones
 
 `_codec` and `_cpu` are compiled from `pyx/`. Fast paths are held to the definition by laws, bit for bit.
 """

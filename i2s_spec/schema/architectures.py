@@ -441,7 +441,7 @@ class Hyperparameters(NamedTuple):
 #
 # In the tables in `inverse_weight_names`, rows are rotated; after the lookup, a row z becomes h = s * (H z). There is a
 # vector of signs for each width; without one (`identity`) all signs are +1. A program that does not know the keys loads
-# such a file and computes something else. `codec.rotation` computes the transform.
+# such a file and computes something else. `codec.float_passes` computes the transform.
 #
 # Sources: PrismML-Eng/llama.cpp #119, #120, #121; ggml-org/llama.cpp#29058; the metadata of Ternary-Bonsai-2-27B.
 

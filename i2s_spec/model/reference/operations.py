@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from i2s_spec.codec import rotation as hadamard
+from i2s_spec.codec.float_passes import restore as unrotated
+from i2s_spec.codec.float_passes import rotate as rotated
 from i2s_spec.model.graph import unlisted
 from i2s_spec.model.reference import attention, ggml_math, reductions, transcendental
 from i2s_spec.model.reference.linear import Projections, halved
@@ -102,12 +103,12 @@ class Operations:
     def rotate(self, run: Run, node: Node, x: Floats) -> Floats:
         """x' = H (s * x), block by block, before a product with a folded weight (clause 3.8)."""
         rotation: Rotation = node.settings["rotation"]
-        return hadamard.rotate(x, rotation.block, rotation.signs_of(x.shape[-1]))
+        return rotated(x, rotation.block, rotation.signs_of(x.shape[-1]))
 
     def restore(self, run: Run, node: Node, x: Floats) -> Floats:
         """h = s * (H z): the rows of a rotated table as they were (clause 3.8)."""
         rotation: Rotation = node.settings["rotation"]
-        return hadamard.restore(x, rotation.block, rotation.signs_of(x.shape[-1]))
+        return unrotated(x, rotation.block, rotation.signs_of(x.shape[-1]))
 
     def heads(self, run: Run, node: Node, x: Floats) -> Floats:
         """Split the columns into heads: [T, heads, d]."""

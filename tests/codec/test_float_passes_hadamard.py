@@ -8,7 +8,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.codec.rotation import fold, matrix, restore, rotate, transform
+from i2s_spec.codec.float_passes import fold, matrix, restore, rotate, transform
 from i2s_spec.schema.architectures import Rotation, RotationError
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
