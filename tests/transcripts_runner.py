@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pytest
 
-from i2s_spec.cli.replay import ran, same_output, without_rule_counts
+from i2s_spec.cli.replay import ran, same_output, without_counts
 from i2s_spec.testing.sample import Draft
 
 FOLDER = Path(__file__).resolve().parent / "transcripts"
@@ -131,7 +131,7 @@ def check(transcript: Path, folder: Path, write: bool) -> None:
     if write:
         transcript.write_text(now, encoding="utf-8")
     else:
-        kept, now = map(without_rule_counts, (kept, now))
+        kept, now = map(without_counts, (kept, now))
         difference = unified_diff(kept.splitlines(), now.splitlines(), transcript.name, "now", lineterm="", n=1)
         advice = "if that is meant: pytest --write-transcripts, and read git diff"
         pytest.fail("\n".join([*difference, advice]), pytrace=False)

@@ -19,8 +19,15 @@ from subprocess import CompletedProcess
 #: Columns of the output on pages.
 _WIDTH = "100"
 
-#: How many rules there are: every new one changes it, and no example is about it.
-_RULE_COUNT = re.compile(r"\b[\d,]+ rules checked")
+#: What every new rule or layout changes in the output of commands that are not about it, and what stands for it: how many
+#: rules there are, which layouts there are or random weights may have, and the score of the one next to the right one.
+_DECLARED = (
+    (re.compile(r"\b[\d,]+ rules checked"), "N rules checked"),
+    (re.compile(r"(?<=possible: )interleave-128, .*|(?<=there are )interleave-128, .*"), "LAYOUTS"),
+    (re.compile(r'(?<="hypotheses": )\[\{"name": "interleave-128".*\](?=, "would_tell")'), "LAYOUTS"),
+    (re.compile(r"[\d,]+ (?=in the next best layout)"), "N "),
+    (re.compile(r"(?<=score of the best layout leads by )[\d,]+"), "N"),
+)
 
 
 def ran(arguments: Sequence[str], folder: Path, typed: str = "") -> CompletedProcess[bytes]:
@@ -62,17 +69,19 @@ def replay(command: str, folder: Path) -> str:
 
 
 def same_output(shown: str, printed: str) -> bool:
-    """Whether what a page shows is what was printed, but for the number of rules that there are."""
-    return without_rule_counts(shown) == without_rule_counts(printed)
+    """Whether what a page shows is what was printed, but for what every new rule or layout changes."""
+    return without_counts(shown) == without_counts(printed)
 
 
-def without_rule_counts(text: str) -> str:
-    """A text in which the number of rules that were checked is a letter.
+def without_counts(text: str) -> str:
+    """A text in which letters stand for what every new rule or layout changes.
 
-    >>> without_rule_counts("864 bytes, 1,223 rules checked")
+    >>> without_counts("864 bytes, 1,223 rules checked")
     '864 bytes, N rules checked'
     """
-    return _RULE_COUNT.sub("N rules checked", text)
+    for changing, letters in _DECLARED:
+        text = changing.sub(letters, text)
+    return text
 
 
 def _written(stream: io.TextIOWrapper) -> bytes:

@@ -358,8 +358,8 @@ def write(folder: Path | None, check: bool) -> int:
     """Write what is generated when the site is built to DIR, to read it without the site; by default to build/spec.
 
     These are the pages of the rules with what their commands print, the requirements and their register, the pages of
-    runtimes, decoders, type numbers, test vectors, and layouts found from weights, the notebook, chapters 5, 7, 11 and
-    12 with their tables, and the script and colors of the interactive page.
+    runtimes, decoders, type numbers, test vectors, and layouts found from weights, the notebook, the chapters that have
+    generated tables, and the script and colors of the interactive page.
     """
     root = checkout()
     from i2s_site import generated

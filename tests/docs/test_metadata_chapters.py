@@ -1,4 +1,4 @@
-"""The chapters on metadata and tensors agree with the schema: every key, every tensor, every number."""
+"""The chapters on metadata and tensors have a table of every key, every tensor and every number of the schema."""
 
 from __future__ import annotations
 
@@ -7,19 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from i2s_site import generated, inventories
 from i2s_spec.convert.recipes import RECIPES
-from i2s_spec.schema import architectures as rotation
 from i2s_spec.schema import keys, type_registry
 from i2s_spec.schema.architectures import ARCHITECTURES, Hyperparameters
-from i2s_spec.schema.inventory import TensorSpec
-from i2s_spec.schema.keys import OPTIONAL, Key
 
 SPEC = Path(__file__).resolve().parents[2] / "spec"
 CHAPTERS = {"3": "03-metadata.md", "4": "04-inventories.md"}
-
-GROUPS = (*keys.GENERAL, *keys.MODEL, *keys.EMBEDDING_MODEL, *keys.TOKENIZER, *rotation.KEYS)
-KEY_HEAD = ["key", "type", "need", "without it", "read by", "meaning"]
-TENSOR_HEAD = ["tensor", "ne", "types", "need", "architectures", "meaning"]
 
 
 def section(clause: str) -> str:
@@ -44,73 +38,67 @@ def code(words: object) -> str:
     return f"`{words}`"
 
 
-def key_row(key: Key) -> list[str]:
-    """A key as a row of its table."""
-    need = key.need + {"gpt2": ", for gpt2", "llama": ", for llama", "quantized": ", where a tensor is quantized"}.get(
-        key.when, ""
-    )
-    default = key.otherwise or (str(key.default).lower() if isinstance(key.default, bool) else "")
-    if not default and key.default is not None:
-        default = f"{key.default:g}" if isinstance(key.default, float) else str(key.default)
-    meaning = key.meaning + (f" ({key.note})" if key.note else "")
-    return [code(key.name), ", ".join(key.types), need, default, ", ".join(key.readers), meaning]
+def in_fence(clause: str, name: str) -> list[list[str]]:
+    """The rows of a generated table, which a section must have."""
+    assert f"```i2s-table\n{name} (" in section(clause)
+    lines = generated.table(name).splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 
-def shape(ne: tuple[str, ...]) -> str:
-    return ", ".join(ne)
-
-
-def tensors(clause: str) -> list[tuple[TensorSpec, list[str]]]:
-    """The tensors of a section, each once, with the architectures that have it as it is declared."""
-    found: dict[tuple[object, ...], tuple[TensorSpec, list[str]]] = {}
-    for architecture in ARCHITECTURES.values():
-        for spec in architecture.inventory:
-            if spec.clause == clause:
-                key = (spec.name, spec.ne, spec.types, spec.need, spec.meaning)
-                found.setdefault(key, (spec, []))[1].append(architecture.name)
-    return list(found.values())
-
-
-def tensor_row(spec: TensorSpec, architectures: list[str]) -> list[str]:
-    """A tensor as a row of its table."""
-    when = {"dense": ", without experts", "experts": ", with experts"}.get(spec.when, "")
-    meaning = spec.meaning + (f" ({spec.note})" if spec.note else "")
-    return [
-        code(spec.name), shape(spec.ne), ", ".join(spec.types), spec.need + when, ", ".join(architectures), meaning,
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("clause", ["3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.8"])
+@pytest.mark.parametrize("clause", inventories.KEY_CLAUSES)
 def test_tables_of_keys(clause: str) -> None:
-    assert table(clause, KEY_HEAD) == [key_row(key) for key in GROUPS if key.clause == clause]
+    names = [row[0] for row in in_fence(clause, f"keys {clause}")]
+    assert names == [code(key.name) for key in inventories.declared_keys() if key.clause == clause]
 
 
 def test_every_key_is_in_a_table() -> None:
-    assert {key.clause for key in GROUPS} == {"2.7", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.8"}
-    assert [key.name for key in GROUPS if key.clause == "2.7"] == ["general.alignment"]
+    found = inventories.declared_keys()
+    assert {key.clause for key in found} == {"2.7", *inventories.KEY_CLAUSES}
+    assert [key.name for key in found if key.clause == "2.7"] == ["general.alignment"]
+    assert {name for each in ARCHITECTURES.values() for name in each.keys} <= {
+        key.of(each.prefix).name for each in ARCHITECTURES.values() for key in found
+    }
 
 
-@pytest.mark.parametrize("clause", ["4.1", "4.2", "4.3", "4.4", "4.5", "4.6"])
+def test_a_row_of_a_table_of_keys() -> None:
+    rows = {row[0]: row[1:] for row in in_fence("3.4", "keys 3.4")}
+    assert rows["`{arch}.rope.freq_base`"] == [
+        "f32", "optional", "10000", "graph",
+        "Base of the rotation frequencies. (2B-4T needs 500000: without the key it runs, with other numbers)",
+    ]  # fmt: skip
+    rows = {row[0]: row[1:] for row in in_fence("3.1", "keys 3.1")}
+    assert rows["`general.quantization_version`"][1:3] == ["expected, where a tensor is quantized", "2"]
+
+
+@pytest.mark.parametrize("clause", inventories.TENSOR_CLAUSES)
 def test_tables_of_tensors(clause: str) -> None:
-    assert table(clause, TENSOR_HEAD) == [tensor_row(*found) for found in tensors(clause)]
+    found = {row[0] for row in in_fence(clause, f"tensors {clause}")}
+    assert found == {
+        code(spec.name) for each in ARCHITECTURES.values() for spec in each.inventory if spec.clause == clause
+    }
 
 
 def test_every_tensor_is_in_a_table() -> None:
     clauses = {spec.clause for architecture in ARCHITECTURES.values() for spec in architecture.inventory}
-    assert clauses == {"4.1", "4.2", "4.3", "4.4", "4.5", "4.6"}
+    assert clauses == set(inventories.TENSOR_CLAUSES)
 
 
-def architecture_row(name: str) -> list[str]:
-    a = ARCHITECTURES[name]
-    base = f"{a.rope_base:g}" if a.rope_base is not None else "10000"
-    return [code(name), a.title, a.tokenizer, a.activation, a.rope, a.head, base, " or ".join(f"{e:g}" for e in a.eps)]
-
-
-ARCHITECTURE_HEAD = ["architecture", "models", "tokenizer", "activation", "rotated pairs", "head", "base", "epsilon"]
+def test_rows_of_tables_of_tensors() -> None:
+    rows = {tuple(row[:2]): row[3:] for row in in_fence("4.4", "tensors 4.4")}
+    need, names, meaning = rows["`blk.{i}.ffn_sub_norm.weight`", "ff"]
+    assert (need, meaning) == ("required", "Gains on the input of ffn_down.")
+    assert names.split(", ")[:3] == ["bitnet-b1.58", "bitnet-25", "bitnet"]
+    assert "llama" not in names.split(", ")
+    rows = {tuple(row[:2]): row[3:] for row in in_fence("4.3", "tensors 4.3")}
+    assert rows["`blk.{i}.ffn_gate.weight`", "embd, ff"][0] == "required, without experts"
 
 
 def test_table_of_architectures() -> None:
-    assert table("3.1", ARCHITECTURE_HEAD) == [architecture_row(name) for name in ARCHITECTURES]
+    rows = {row[0]: row[1:] for row in in_fence("3.1", "architectures")}
+    assert list(rows) == [code(name) for name in ARCHITECTURES]
+    assert rows["`bitnet`"] == [
+        "bitnet_b1_58-large and -3B", "llama", "silu", "neox", "tied", "10000", "1e-06 or 1e-05"
+    ]  # fmt: skip
 
 
 NUMBER_HEAD = ["number", "`general.file_type`", "tensor type"]
@@ -138,26 +126,16 @@ def test_words_of_shapes_are_those_of_hyperparameters() -> None:
     assert all(hasattr(h, word) for word in shown)
 
 
-ORDER_HEAD = ["architecture", "order of the keys"]
-TENSOR_ORDER_HEAD = ["architecture", "in each layer", "tensors of a layer", "before the layers", "after them"]
-
-
-def test_table_of_the_order_of_keys() -> None:
-    wanted = [[code(name), ", ".join(map(code, recipe.keys))] for name, recipe in RECIPES.items()]
-    assert table("3.7", ORDER_HEAD) == wanted
-
-
-def tensor_order_row(name: str) -> list[str]:
-    specs = [spec for spec in ARCHITECTURES[name].inventory if spec.need != OPTIONAL and spec.when != "experts"]
-    layer = [spec.name[8:].removesuffix(".weight") for spec in specs if spec.per_layer]
-    first = next(i for i, spec in enumerate(specs) if spec.per_layer)
-    before = [code(spec.name) for spec in specs[:first]]
-    behind = [code(spec.name) for spec in specs[first:] if not spec.per_layer]
-    return [code(name), ", ".join(layer), str(len(layer)), ", ".join(before), ", ".join(behind)]
-
-
-def test_table_of_the_order_of_tensors() -> None:
-    assert table("4.7", TENSOR_ORDER_HEAD) == [tensor_order_row(name) for name in ARCHITECTURES]
+def test_tables_of_orders() -> None:
+    rows = {row[0]: row[1] for row in in_fence("3.7", "order of keys")}
+    assert list(rows) == [code(name) for name in RECIPES]
+    assert rows["`llama`"].startswith("`general.architecture`, `general.name`, `{arch}.block_count`")
+    layers = {row[0]: row[1:] for row in in_fence("4.7", "order of tensors")}
+    assert list(layers) == [code(name) for name in ARCHITECTURES]
+    assert layers["`llama`"] == [
+        "attn_norm, ffn_down, ffn_gate, ffn_up, ffn_norm, attn_k, attn_output, attn_q, attn_v", "9",
+        "`output.weight`, `token_embd.weight`", "`output_norm.weight`",
+    ]  # fmt: skip
 
 
 def test_pre_tokenizers_are_listed() -> None:

@@ -12,7 +12,7 @@ from transcripts_runner import run
 
 from i2s_spec._version import __version__
 from i2s_spec.cli import cli, main
-from i2s_spec.cli.replay import without_rule_counts
+from i2s_spec.cli.replay import without_counts
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ def test_sessions_are_what_is_printed(session: str, folder: Path) -> None:
         output = "".join(
             line for line in run(command, folder).splitlines(True) if not line.startswith(("stderr: ", "[exit "))
         )
-        printed, shown = map(without_rule_counts, (output, wanted))
+        printed, shown = map(without_counts, (output, wanted))
         expression = ".*".join(re.escape(part) for part in re.split(r"^\.\.\.\n", shown, flags=re.MULTILINE))
         assert re.fullmatch(expression, printed, re.DOTALL), output
 

@@ -104,7 +104,10 @@ def test_generated_pages_are_written_to_a_folder(tmp_path: Path, monkeypatch: py
         *generated.PAGES,
         *generated.rules(),
         "05-payload.md",
+        "03-metadata.md",
+        "04-inventories.md",
         "07-dialects.md",
+        "09-inference.md",
         "11-conformance.md",
         "12-security.md",
     }

@@ -394,13 +394,15 @@ def test_eight_lanes_equal_sums_written_out() -> None:
 def test_the_chapter_lists_the_profiles_and_activations() -> None:
     from pathlib import Path
 
+    from i2s_site import generated
     from i2s_spec.schema.architectures import ARCHITECTURES
 
     text = (Path(__file__).resolve().parents[2] / "spec" / "09-inference.md").read_text(encoding="utf-8")
     table = text.partition("## 9.9 ")[2].partition("## 9.10 ")[0]
     listed = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
     assert listed == [name for name in NUMERIC_PROFILES if name not in (NORMATIVE, "fast")]
-    table = text.partition("## 9.6 ")[2].partition("## 9.7 ")[0]
-    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
+    assert "```i2s-table\nactivations (" in text.partition("## 9.6 ")[2].partition("## 9.7 ")[0]
+    rows = [line.split("|")[1:3] for line in generated.table("activations").splitlines()[2:]]
     found = {name: value.strip() for names, value in rows for name in names.split("`")[1::2]}
+    assert (found["bitnet-b1.58"], found["llama"], found["gemma3"]) == ("relu2", "silu", "gelu")
     assert found == {name: architecture.activation for name, architecture in ARCHITECTURES.items()}

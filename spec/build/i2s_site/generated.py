@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from i2s_site import annexes, layouts, notebook, requirements, runtimes
+from i2s_site import annexes, inventories, layouts, notebook, requirements, runtimes
 from i2s_site.checkout import chapters
 from i2s_site.examples import Drift
 from i2s_spec.cli import rule_pages
@@ -37,6 +37,12 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
 
 #: Tables of chapters by the names that their fences have.
 TABLES: Final[dict[str, Callable[[], str]]] = {
+    "architectures": inventories.architectures_declared,
+    "order of keys": inventories.order_of_keys,
+    "order of tensors": inventories.order_of_tensors,
+    "activations": inventories.activations,
+    **{f"keys {clause}": partial(inventories.keys_of, clause) for clause in inventories.KEY_CLAUSES},
+    **{f"tensors {clause}": partial(inventories.tensors_of, clause) for clause in inventories.TENSOR_CLAUSES},
     "dialects": runtimes.dialects,
     "quantizers": runtimes.quantizers,
     "converters": runtimes.converters,
