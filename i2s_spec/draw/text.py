@@ -26,9 +26,7 @@ from i2s_spec._version import __version__
 from i2s_spec.errors import FormatError, counted, quote
 
 #: Characters that Python calls printable although they are invisible: they could hide text.
-_INVISIBLE: Final = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
+_INVISIBLE: Final = "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 
 _ELLIPSIS: Final = "…"
 
@@ -42,7 +40,7 @@ def visible(text: str | bytes, limit: int = 60, bare: bool = False) -> str:
     if isinstance(text, bytes) and len(text) <= 4 * limit:
         text = text.decode("utf-8", "surrogateescape")
     shown = quote(text, limit, bare)
-    return shown if shown.isascii() else _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", shown)
+    return shown if shown.isascii() else re.sub(_INVISIBLE, lambda match: f"\\u{ord(match[0]):04x}", shown)
 
 
 def width(text: str) -> int:
@@ -176,13 +174,13 @@ def _strict(value: Any) -> Any:
 COMMAND = 400
 
 #: Seconds up to the year 5138.
-_SECONDS = re.compile(r"[0-9]{1,11}")
+_SECONDS: Final = r"[0-9]{1,11}"
 
 
 def made_at() -> datetime:
     """The current time, or that of the environment variable `SOURCE_DATE_EPOCH`, so that equal input gives equal pages."""
     given = os.environ.get("SOURCE_DATE_EPOCH", "")
-    return datetime.fromtimestamp(int(given), UTC) if _SECONDS.fullmatch(given) else datetime.now(UTC)
+    return datetime.fromtimestamp(int(given), UTC) if re.fullmatch(_SECONDS, given) else datetime.now(UTC)
 
 
 def made_by(command: str = "") -> str:

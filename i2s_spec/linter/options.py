@@ -621,7 +621,7 @@ def _config(tables: list[tuple[str, dict[str, Any]]]) -> Config:
 MOST_NAMES = 64
 
 #: A string on one line: dots in it are not those of a key.
-_QUOTED = re.compile(rb"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'")
+_QUOTED: Final = rb"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'"
 
 #: Keys of a suppression.
 _SUPPRESSION = {"files", "codes", "reason"}
@@ -702,7 +702,7 @@ def parsed(path: str, data: bytes, ours: bool) -> dict[str, Any] | None:
     :param ours: whether the whole file is for this program
     :raises SettingError: where it is not TOML
     """
-    if any(line.count(b".") >= MOST_NAMES for line in _QUOTED.sub(b"", data).split(b"\n")):
+    if any(line.count(b".") >= MOST_NAMES for line in re.sub(_QUOTED, b"", data).split(b"\n")):
         raise SettingError(f"{shown(path)}: a line has a dotted key of more than {MOST_NAMES} names")
     import tomllib  # few runs have a table
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote as quote_uri
 
 from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_REMOTE, ROWS, counted, line, quote, table
 from i2s_spec.gguf.source import is_address
@@ -231,6 +230,8 @@ def _plain(value: Any) -> Any:
 
 def uri_of(path: str) -> str:
     """A path as a URI reference (RFC 3986), without loss: bytes that are not unreserved characters become `%NN`."""
+    from urllib.parse import quote as quote_uri  # imports `ipaddress`, and few reports have addresses
+
     if is_address(path):
         return quote_uri(path, safe=_IN_ADDRESSES, errors="surrogateescape")
     if path.startswith("/"):

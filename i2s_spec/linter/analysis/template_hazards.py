@@ -32,9 +32,7 @@ _INTERPRETER: Final = frozenset(
 #: Parts of dangerous attribute names that are searched in texts, in any case (filters change it) and also reversed.
 #: Subscripts reach attributes, too; and a generator, which many filters return, leads to the interpreter without
 #: underscores.
-_NAMED: Final = re.compile(
-    r"(?i)__[A-Z]\w{0,28}?__|(?:gi|cr|ag|tb)_frame|f_(?:globals|builtins|locals)|func_(?:globals|code)"
-)
+_NAMED: Final = r"(?i)__[A-Z]\w{0,28}?__|(?:gi|cr|ag|tb)_frame|f_(?:globals|builtins|locals)|func_(?:globals|code)"
 #: Texts of ASCII without any of these, in small letters, name none of them: most texts, which then need no expression.
 _PARTS_OF_NAMES: Final = ("__", "_frame", "f_globals", "f_builtins", "f_locals", "func_")
 #: No such name is longer, so no more of a joined text must be remembered.
@@ -46,7 +44,7 @@ _PAIRS: Final = {"for": "endfor", "if": "endif", "macro": "endmacro"}
 _SEARCHES: Final = frozenset({"find", "index", "count", "startswith", "endswith", "rfind"})
 #: Keywords that end the condition on one message.
 _ENDS: Final = frozenset({"and", "or", "not", "else", "is", "if"})
-_SENTENCE: Final = re.compile(r"(?<![A-Za-z'])(?:(?:[A-Za-z']{2,}|[AIa])[ ,]+){5,}[A-Za-z']{2,}")
+_SENTENCE: Final = r"(?<![A-Za-z'])(?:(?:[A-Za-z']{2,}|[AIa])[ ,]+){5,}[A-Za-z']{2,}"
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _OF_WORDS: Final = _LETTERS + " .'-"
 
@@ -135,7 +133,7 @@ def _names_attribute(text: str) -> bool:
     small = text.lower()
     if text.isascii() and not any(part in small for part in _PARTS_OF_NAMES):
         return False
-    return _NAMED.search(text) is not None
+    return re.search(_NAMED, text) is not None
 
 
 def _is_word(text: str) -> bool:
@@ -196,7 +194,7 @@ def _triggers(source: str, parts: list[Part]) -> Iterator[Hazard]:
             texts = [source[part.start : part.stop]] if part.kind == "text" else [
                 token.value for token in part.tokens if token.kind == "text"
             ]  # fmt: skip
-            if any(_SENTENCE.search(text[:4096]) for text in texts):
+            if any(re.search(_SENTENCE, text[:4096]) for text in texts):
                 stated += 1
                 where = asked[-1][1]
                 yield Hazard(
@@ -233,7 +231,7 @@ _WIDENS: Final = frozenset(
 _MOST: Final = 64
 _OPEN: Final = {"[": "]", "(": ")", "{": "}"}
 #: A width or precision of a format that is given by another argument.
-_STARRED: Final = re.compile(r"%[#0 +.\d-]*\*")
+_STARRED: Final = r"%[#0 +.\d-]*\*"
 
 
 def computed_names(part: Part) -> Iterator[Hazard]:
@@ -356,7 +354,7 @@ def grown(part: Part) -> Iterator[Hazard]:
         if called and tokens[i - 1].value in (".", "|", "filter") and _largest(_inner(tokens, i + 1)) > MANY:
             yield Hazard("loop", token.start, token.stop, "a width")
         if token.kind == "text" and "%" in token.value:
-            starred = _value(tokens, i + 1) in ("|", "%") and _STARRED.search(token.value)
+            starred = _value(tokens, i + 1) in ("|", "%") and re.search(_STARRED, token.value)
             if _width(token.value) > MANY or (starred and _largest(list(tokens[i + 2 : i + 2 + _MOST])) > MANY):
                 yield Hazard("loop", token.start, token.stop, "a width")
     if part.word == "set":

@@ -24,7 +24,7 @@ HEAD: Final = "lm_head.weight"
 
 _CONFIG: Final = Span(0, 0, "config.json")
 #: The file names of the shards of a model.
-_NUMBERED: Final = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.safetensors", re.ASCII)
+_NUMBERED: Final = r"(?a)(.*)-(\d{5})-of-(\d{5})\.safetensors"
 
 
 @rule("H201", "checkpoint-index", "the shards of the checkpoint do not fit: {reason}", clause="12.1",
@@ -79,7 +79,7 @@ def _index_reasons(facts: CheckpointFacts) -> Iterator[str]:
 def _numbered(facts: CheckpointFacts) -> Iterator[str]:
     """Numbered shards of which some are missing."""
     for shard in sorted(facts.files):
-        match = _NUMBERED.fullmatch(shard)
+        match = re.fullmatch(_NUMBERED, shard)
         if match is None or int(match[3]) < 2:
             continue
         yield f"{quote(shard)} is one of {counted(int(match[3]), 'shard')}, and there is no {INDEX}"

@@ -6,7 +6,7 @@ Faults of servers are the reasons why the bytes of a remote file cannot be fetch
 import os
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from i2s_spec.errors import Span, TrustedText, counted
 from i2s_spec.linter.analysis.context import Subject
@@ -15,7 +15,7 @@ from i2s_spec.schema import faults
 from i2s_spec.schema.types import ValueType
 
 #: How loaders name the parts of a model: a prefix, the number of the part (from 1), the number of parts.
-_PART = re.compile(r"(?s)(?P<prefix>.*)-(?P<no>\d{5})-of-(?P<count>\d{5})\.gguf")
+_PART: Final = r"(?s)(?P<prefix>.*)-(?P<no>\d{5})-of-(?P<count>\d{5})\.gguf"
 _WANTED = {
     b"split.no": ValueType.UINT16,
     b"split.count": ValueType.UINT16,
@@ -104,7 +104,7 @@ def _what_is_missing(subject: Subject, number: int, count: int) -> str:
     if path is None:
         return "the other parts were not given"
     folder, name = os.path.split(path)
-    part = _PART.fullmatch(name)
+    part = re.fullmatch(_PART, name)
     if part is None:
         return "its name is not of the form NAME-00001-of-00003.gguf by which loaders find the others"
     if (int(part["no"]), int(part["count"])) != (number + 1, count):

@@ -34,24 +34,24 @@ _ADDRESS_KEYS: Final = (
     b"url", b"link", b"doi", b"repository", b"description", b"license", b"author", b"organization",
 )  # fmt: skip
 
-_ADDRESS: Final = re.compile(
-    rb"(?i)(?:https?|ftp|file|wss?)://[^\s'\"<>]{3,}|\bjavascript:[^\s'\"<>]{3,}|\bdata:[a-z]+/[a-z.+-]+[;,][^\s'\"<>]*",
+_ADDRESS: Final = (
+    rb"(?i)(?:https?|ftp|file|wss?)://[^\s'\"<>]{3,}|\bjavascript:[^\s'\"<>]{3,}|\bdata:[a-z]+/[a-z.+-]+[;,][^\s'\"<>]*"
 )
 _FOLDERS: Final = (b"home", b"root", b"etc", b"Users", b"var", b"tmp", b"mnt", b"proc", b"dev")
-_PATH: Final = re.compile(rb"(?:\.\./)+|/(?:" + b"|".join(_FOLDERS) + rb")/|[A-Za-z]:\\[A-Za-z]")
+_PATH: Final = rb"(?:\.\./)+|/(?:" + b"|".join(_FOLDERS) + rb")/|[A-Za-z]:\\[A-Za-z]"
 #: A text without any of these has no path: most texts, which then need no expression.
 _PARTS_OF_PATHS: Final = (b"../", b":\\", *(b"/" + folder + b"/" for folder in _FOLDERS))
 _CONTROL_BYTES: Final = bytes({*range(32), 0x7F} - set(b"\t\n\r"))
-_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
+_CONTROL: Final = rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]"
 #: Soft hyphen, zero-width and directional marks, tags, spare variation selectors. Characters that join emoji are left out.
-_INVISIBLE: Final = re.compile(
+_INVISIBLE: Final = (
     rb"\xc2\xad|\xe1\xa0\x8e|\xe2\x80[\x8b\x8e\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf|\xf3\xa0[\x80-\x87]."
 )
 _IN_BLOB: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
 _OUTSIDE: Final = bytes(range(256)).translate(None, _IN_BLOB)
 #: A table that replaces all other characters with a blank.
 _APART: Final = bytes.maketrans(_OUTSIDE, b" " * len(_OUTSIDE))
-_BLOB: Final = re.compile(rb"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{96,}={0,2}")
+_BLOB: Final = rb"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{96,}={0,2}"
 _LEAST_BLOB: Final = 96
 
 
@@ -119,12 +119,12 @@ def _address(data: bytes) -> re.Match[bytes] | None:
     """The first address in a text."""
     small = data.lower() if b":" in data else b""
     may_be = b"://" in small or b"javascript:" in small or b"data:" in small
-    return _ADDRESS.search(data) if may_be else None
+    return re.search(_ADDRESS, data) if may_be else None
 
 
 def _path(data: bytes) -> re.Match[bytes] | None:
     """The first path in a text."""
-    return _PATH.search(data) if any(part in data for part in _PARTS_OF_PATHS) else None
+    return re.search(_PATH, data) if any(part in data for part in _PARTS_OF_PATHS) else None
 
 
 def with_templates(subject: Subject) -> bool:
@@ -207,9 +207,9 @@ def invisible_text(subject: Subject) -> Iterator[Finding]:
     """
     for text in seen(subject).texts:
         if not text.data.isascii():
-            found = _INVISIBLE.search(text.data)
+            found = re.search(_INVISIBLE, text.data)
             if found is not None:
-                count = sum(1 for _ in _INVISIBLE.finditer(text.data))
+                count = sum(1 for _ in re.finditer(_INVISIBLE, text.data))
                 yield invisible_text.at(text.span(*found.span()), got=found[0], key=text.key, count=count)
 
 
@@ -243,7 +243,7 @@ def encoded_blob(subject: Subject) -> Iterator[Finding]:
     for text in seen(subject).texts:
         if max(map(len, text.data.translate(_APART).split()), default=0) < _LEAST_BLOB:
             continue
-        for found in _BLOB.finditer(text.data):
+        for found in re.finditer(_BLOB, text.data):
             blob = found[0]
             kinds = sum(any(a <= c <= b for c in blob) for a, b in ((0x30, 0x39), (0x41, 0x5A), (0x61, 0x7A)))
             if kinds == 3 and len(set(blob)) > 20:
@@ -309,9 +309,9 @@ def control_characters(subject: Subject) -> Iterator[Finding]:
     """
     for text in seen(subject).texts:
         plain = len(text.data.translate(None, _CONTROL_BYTES)) == len(text.data) and b"\xc2" not in text.data
-        found = None if plain else _CONTROL.search(text.data)
+        found = None if plain else re.search(_CONTROL, text.data)
         if found is not None:
-            count = sum(1 for _ in _CONTROL.finditer(text.data))
+            count = sum(1 for _ in re.finditer(_CONTROL, text.data))
             yield control_characters.at(text.span(*found.span()), got=found[0], key=text.key, count=count)
 
 
