@@ -228,7 +228,7 @@ def start() -> Iterator[tuple[str, object]]:
         Path(folder, "run.py").write_text("import bare")  # so that the byte code of the program is compiled, too
         bare = instructions([sys.executable, "run.py"], folder)
         yield "bare click program", f"{bare / 1e6:.1f} M"
-        program = "import sys; sys.argv[0] = 'i2s'; from i2s_spec.cli import program; program()"
+        program = "import sys; sys.argv[0] = 'i2s'; from i2s_spec.cli import main; main()"
         for words in (
             "--version",
             "--help",
@@ -254,7 +254,7 @@ def batch() -> Iterator[tuple[str, object]]:
                 i2s_spec.lint(name)
             times.append(time.process_time() - begun)
         yield "seconds of processor time for lint() of 200 small files", round(min(times), 3)
-        program = "import sys; sys.argv[0] = 'i2s'; from i2s_spec.cli import program; program()"
+        program = "import sys; sys.argv[0] = 'i2s'; from i2s_spec.cli import main; main()"
         count = instructions([sys.executable, "-c", program, "lint", "-q", *names], folder, runs=1)
         yield "instructions of `i2s lint -q` of 200 small files", f"{count / 1e6:.0f} M"
 

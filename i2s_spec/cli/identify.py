@@ -81,11 +81,9 @@ def identify_command(
 
     Exit code: 0; 1 if a fault stops the reading (the part before it is used); 3 if FILE is not a GGUF file.
     """
-    from i2s_spec.draw import terminal
     from i2s_spec.gguf.reader import File
     from i2s_spec.gguf.source import source_of
-    from i2s_spec.inspect.identify import identify, page
-    from i2s_spec.model.text import likelihood as answer
+    from i2s_spec.inspect.identify import identify
 
     if tensor is not None and reference is None:
         raise click.UsageError("--tensor says what to compare with --reference")
@@ -117,13 +115,7 @@ def identify_command(
         except (KeyError, ValueError, TypeError) as error:
             raise click.UsageError(str(error.args[0] if isinstance(error, KeyError) else error)) from None
         outcome = None if likelihood is None else _likelihood(opened, found, text, threads, quiet)
-    if as_json:
-        likelihood_dict = None if outcome is None else answer.as_dict(outcome)
-        sys.stdout.writelines(json_document({**found.as_dict(), "likelihood": likelihood_dict}))
-    else:
-        terminal.write(page(found, verbose), sys.stdout)
-        if outcome is not None:
-            terminal.write([[], *answer.lines(outcome, verbose)], sys.stdout)
+    _write(found, outcome, as_json, verbose)
     if found.fault is None:
         return 0
     sys.stdout.flush()
@@ -142,6 +134,25 @@ def _text(path: str) -> str:
                     f"{quote(path, 4096, bare=True)} is a GGUF file: --likelihood takes a text; write FILE before it"
                 )
     return read_text(path)
+
+
+def _write(found: Identification, outcome: Likelihood | None, as_json: bool, verbose: bool) -> None:
+    """Print the answers, and what a text says of the file if that was asked: only then NumPy and the model are imported."""
+    from i2s_spec.draw import terminal
+    from i2s_spec.inspect.identify import page
+
+    answer: list[Any] = []
+    likelihood: dict[str, Any] | None = None
+    if outcome is not None:
+        from i2s_spec.model.text.likelihood import as_dict, lines
+
+        answer, likelihood = [[], *lines(outcome, verbose)], as_dict(outcome)
+    if as_json:
+        sys.stdout.writelines(json_document({**found.as_dict(), "likelihood": likelihood}))
+    else:
+        terminal.write(page(found, verbose), sys.stdout)
+        if answer:
+            terminal.write(answer, sys.stdout)
 
 
 def _likelihood(file: File, found: Identification, text: str | None, threads: int | None, quiet: bool) -> Likelihood:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
-from i2s_spec.cli.options import asked_for, lint_options, remote_options
+from i2s_spec.cli.options import Command, limits_of, pairs_of, remote_options, spared, words
 from i2s_spec.cli.process import Bar, cleaned_up
 from i2s_spec.cli.verbs import command_line
-from i2s_spec.linter.options import OptionGroup, Options, RunOptions, declared
+from i2s_spec.errors import quote
+from i2s_spec.linter.options import Option, OptionGroup, OptionKind, Options, RunOptions, declared
 from i2s_spec.linter.paths import lint_paths
-from i2s_spec.linter.report import Format
+from i2s_spec.linter.report import FORMATS, Format
 from i2s_spec.linter.run import LintRun, WrongCallError
 
 if TYPE_CHECKING:
@@ -24,6 +27,120 @@ if TYPE_CHECKING:
 
 #: A report that is being written, and what takes its text: the terminal, or a file that appears when all is well.
 Sheet = tuple[Format, Callable[[str], None]]
+
+
+# --- the declared options, for click ----------------------------------------------------------------------------------
+
+
+def files_of(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> dict[str, str]:
+    """Values of the form FORM=FILE: the form of each file."""
+    files = {}
+    for value in values:
+        form, _, path = value.partition("=")
+        if form not in FORMATS or not path:
+            wanted = f"{parameter.metavar}, with one of {', '.join(sorted(FORMATS))}"
+            raise click.BadParameter(f"{quote(value)} is not of the form {wanted}", ctx, parameter)
+        spared(ctx, parameter, path)
+        files[path] = form
+    return files
+
+
+def rates_of(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> dict[str, tuple[float, float]]:
+    """Values of the form HOST=REQUESTS/SECONDS as a table."""
+    rates = {}
+    for value in values:
+        host, _, rate = value.rpartition("=")
+        requests, sign, seconds = rate.partition("/")
+        try:
+            numbers = float(requests), float(seconds) if sign else 1.0
+        except ValueError:
+            numbers = math.nan, math.nan
+        if not host or not all(0 < number < 1e9 for number in numbers):
+            raise click.BadParameter(f"{quote(value)} is not of the form {parameter.metavar}", ctx, parameter)
+        rates[host] = numbers
+    return rates
+
+
+#: The groups of options in the order of the help.
+IN_HELP: Final = (
+    OptionGroup.REPORT,
+    OptionGroup.RULES,
+    OptionGroup.SPEED,
+    OptionGroup.CLUSTER,
+    OptionGroup.COMPARISON,
+    OptionGroup.VERDICT,
+    OptionGroup.FILES,
+)
+
+#: What click must know about an option of each kind.
+_KINDS: Final[Mapping[OptionKind, dict[str, Any]]] = {
+    OptionKind.FLAG: {"is_flag": True},
+    OptionKind.TEXT: {},
+    OptionKind.FILE: {"type": click.Path(dir_okay=False)},
+    OptionKind.INPUT: {"type": click.Path(readable=False)},
+    OptionKind.WORDS: {"multiple": True, "callback": words},
+    OptionKind.ACCEPTED: {"multiple": True, "callback": words},
+    OptionKind.LEVELS: {"multiple": True, "callback": pairs_of},
+    OptionKind.BOUNDS: {"multiple": True, "callback": limits_of},
+    OptionKind.REPORT: {"type": click.Path(dir_okay=False), "callback": spared},
+    OptionKind.REPORTS: {"multiple": True, "callback": files_of},
+    OptionKind.RATES: {"multiple": True, "callback": rates_of},
+}
+
+#: Where values come from that whoever runs the program sets.
+_ASKED: Final = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+
+
+def lint_options(*classes: type) -> Callable[[Command], Command]:
+    """Add the options that these classes declare to a command."""
+
+    def decorate(command: Command) -> Command:
+        options = sorted(declared(*classes).items(), key=lambda found: IN_HELP.index(found[1].group))
+        for name, option in reversed(options):
+            for short in reversed(option.shorts):
+                command = click.option(short.flag, short.name, is_flag=True, help=short.help)(command)
+            command = _click_option(name, option)(command)
+        return command
+
+    return decorate
+
+
+def _click_option(name: str, option: Option) -> Callable[[Command], Command]:
+    more: dict[str, Any] = {"help": option.help, "envvar": option.env, "metavar": option.metavar}
+    if option.kind is OptionKind.CHOICE:
+        more["type"] = click.Choice(sorted(option.choices) if option.sorted_help else option.choices)
+    elif option.kind is OptionKind.COUNT:
+        more["type"] = click.IntRange(option.least)
+    else:
+        more |= _KINDS[option.kind]
+    if option.kind in (OptionKind.CHOICE, OptionKind.COUNT) and option.default is not None:
+        more |= {"default": option.default, "show_default": True}
+    return click.option(*option.flags, name, **more)
+
+
+def asked_for(ctx: click.Context, given: dict[str, Any], *classes: type) -> set[str]:
+    """The names of the declared options that the command line or a variable sets.
+
+    Short flags are taken out of the values, and set the options that they stand for.
+
+    :raises UsageError: where flags exclude each other
+    """
+    sources = {name: ctx.get_parameter_source(name) for name in given}
+    asked = {name for name, source in sources.items() if source in _ASKED}
+    for name, option in declared(*classes).items():
+        flags = [short for short in option.shorts if given.pop(short.name)]
+        on_line = sources[name] is ParameterSource.COMMANDLINE
+        wrong = len(flags) > 1 or (flags and on_line and given[name] != flags[0].value)
+        if wrong and option.exclusive:
+            names = ", ".join(short.flag for short in option.shorts)
+            raise click.UsageError(f"{names} and {option.flags[0]} exclude each other")
+        if flags:
+            given[name] = flags[0].value
+            asked.add(name)
+    return asked
+
+
+# --- the verb --------------------------------------------------------------------------------------------------------
 
 
 @click.command(

@@ -9,7 +9,6 @@ import json
 import os
 import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import click
@@ -167,6 +166,8 @@ _LIBRARIES = {"numpy": "", "construct": "", "click": "", "rich": "", "gguf": "gg
 
 def describe() -> dict[str, Any]:
     """Versions, processor features and the code paths in use, as plain data."""
+    from importlib.metadata import PackageNotFoundError, version  # imports `email` and `zipfile`
+
     libraries: dict[str, str | None] = {}
     for name in _LIBRARIES:
         try:

@@ -11,8 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from i2s_spec.cli.lint import lint_command
-from i2s_spec.cli.options import IN_HELP, lint_options
+from i2s_spec.cli.lint import IN_HELP, lint_command, lint_options
 from i2s_spec.linter.options import KEYS, OptionGroup, Options, RunOptions, declared, options_of
 
 #: One more field, and nothing else.
