@@ -42,6 +42,10 @@ class Severity(StrEnum):
 _RANKS: Final = {Severity.NOTE: 0, Severity.WARNING: 1, Severity.ERROR: 2}
 
 
+def _rank(severity: Severity) -> int:
+    return severity.rank
+
+
 class Fix(StrEnum):
     """Whether a repair exists: one that cannot be wrong, one that needs a review, or none."""
 
@@ -205,6 +209,8 @@ class Finding(NamedTuple):
     want: Any
     details: dict[str, Any]
     excerpt: Excerpt | None = None
+    #: The most severe that this finding can be, where it is milder than its rule: what an old table says, for example.
+    ceiling: Severity | None = None
 
     @property
     def code(self) -> str:
@@ -212,12 +218,16 @@ class Finding(NamedTuple):
 
     @property
     def severity(self) -> Severity:
-        return self.rule.severity
+        return self.rule.severity if self.ceiling is None else min(self.rule.severity, self.ceiling, key=_rank)
 
     @property
     def message(self) -> str:
         """One plain sentence; everything from the file in it is quoted."""
         return render(self.rule.fault.message, got=self.got, want=self.want, **self.details)
+
+    def at_most(self, ceiling: Severity | None) -> Finding:
+        """The same finding, not more severe than this."""
+        return self._replace(ceiling=ceiling)
 
     def __repr__(self) -> str:
         return f"<Finding {self.severity.value} {self.code} {self.rule.slug} at {self.span}: {self.message}>"

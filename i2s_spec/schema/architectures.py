@@ -341,25 +341,6 @@ def declared_architecture(value: object, keys: Container[str] = (), tensors: Ite
     return next(architecture for architecture in sharing if architecture.embedding_model == embeds)
 
 
-#: Further architectures that loaders of llama.cpp's family know; they are not declared here.
-ELSEWHERE: Final = frozenset((
-    "afmoe", "apertus", "arcee", "arctic", "arwkv7", "baichuan", "bailingmoe", "bailingmoe2", "bert", "bloom",
-    "chameleon", "chatglm", "clip", "codeshell", "cogvlm", "cohere2", "command-r", "controlvector", "dbrx", "deci",
-    "deepseek", "deepseek2", "deepseek2-ocr", "dots1", "dream", "ernie4_5", "ernie4_5-moe", "eurobert", "exaone",
-    "exaone-moe", "exaone4", "falcon", "falcon-h1", "gemma", "gemma-embedding", "gemma2", "gemma3n", "gemma4",
-    "glm-dsa", "glm4", "glm4moe", "gpt-oss", "gpt2", "gptj", "gptneox", "granite", "granitehybrid", "granitemoe",
-    "grok", "grovemoe", "hunyuan-dense", "hunyuan-moe", "hunyuan_vl", "internlm2", "jais", "jais2", "jamba",
-    "jina-bert-v2", "jina-bert-v3", "kimi-linear", "lfm2", "lfm2moe", "llada", "llada-moe", "llama-embed", "llama4",
-    "maincoder", "mamba", "mamba2", "mimo2", "minicpm", "minicpm3", "minimax-m2", "mistral3", "mistral4",
-    "modern-bert", "mpt", "nemotron", "nemotron_h", "nemotron_h_moe", "neo-bert", "nomic-bert", "nomic-bert-moe",
-    "olmo", "olmo2", "olmoe", "openelm", "orion", "paddleocr", "pangu-embedded", "phi2", "phi3", "phimoe", "plamo",
-    "plamo2", "plamo3", "plm", "qwen", "qwen2", "qwen2moe", "qwen2vl", "qwen35", "qwen35moe", "qwen3moe",
-    "qwen3next", "qwen3vl", "qwen3vlmoe", "refact", "rnd1", "rwkv6", "rwkv6qwen2", "rwkv7", "seed_oss",
-    "smallthinker", "smollm3", "stablelm", "starcoder", "starcoder2", "step35", "t5", "t5encoder",
-    "wavtokenizer-dec", "whisper", "xverse",
-))  # fmt: skip
-
-
 def names_a_bitnet(name: str) -> bool:
     """Whether a value of `general.architecture` belongs to the BitNet lineage, declared or not."""
     return name.startswith("bitnet")
@@ -369,12 +350,18 @@ def _plain(name: str) -> str:
     return "".join(char for char in name.lower() if char.isascii() and char.isalnum())
 
 
-def resembles(name: str) -> str | None:
-    """The declared architecture that a name seems to mean: one that differs only in case and punctuation, or a bitnet."""
+def resembles(name: str, others: Iterable[str] = ()) -> str | None:
+    """The architecture that a name seems to mean: one that differs only in case and punctuation, or a bitnet.
+
+    :param others: names besides the declared ones
+
+    >>> resembles("QWEN-2", ["qwen2", "qwen2moe"]), resembles("BitNet"), resembles("foo")
+    ('qwen2', 'bitnet', None)
+    """
     plain = _plain(name)
-    for declared in PREFIXES:
-        if plain == _plain(declared):
-            return declared
+    for known in (*PREFIXES, *sorted(others)):
+        if plain == _plain(known):
+            return known
     return "bitnet-b1.58" if names_a_bitnet(plain) else None
 
 
@@ -679,7 +666,7 @@ class _Reader:
         if key not in self.metadata:
             declared = self.architecture.keys[key] if self.architecture else None
             if declared is None or declared.need == REQUIRED or declared.default is None:
-                raise FormatError(KEY_MISSING, self.span(key), key=TrustedText(key))
+                raise FormatError(KEY_MISSING, self.span(key), key=TrustedText(key), by=TrustedText(""))
             return declared.default
         value = self.metadata[key]
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):

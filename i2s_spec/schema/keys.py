@@ -25,8 +25,11 @@ READERS: Final = {
     "graph": "the forward pass: another value gives other numbers",
     "tokenizer": "tokenizers, in both directions",
     "chat": "front ends that hold a conversation",
+    "log": "loaders, which only print it, but refuse another type",
     "people": "only people; it has no effect",
 }
+#: Those of them that make a loader refuse a value of another type.
+READ_BY_LOADERS: Final = frozenset({"container", "loader", "graph", "tokenizer", "log"})
 
 
 class Key(NamedTuple):
@@ -38,7 +41,7 @@ class Key(NamedTuple):
     key; `otherwise` says it in words if it is not a constant. `values` lists the known values, if there is a fixed
     list; `above`, `least` and `most` bound a number; a value beyond `unusual` is legal but suspicious. For an array,
     these apply to its elements. `document` is a type that the GGUF document gives the key but no loader of I2_S
-    accepts.
+    accepts. `tolerated` are types that llama.cpp takes and forks of it do not.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Key(NamedTuple):
     unusual: float | None = None
     note: str = ""
     document: str = ""
+    tolerated: tuple[str, ...] = ()
 
     def of(self, architecture: str) -> Key:
         """The name of the key in a file of that architecture."""
@@ -97,9 +101,9 @@ _PER_LAYER = ("u32", "arr[u32]", "arr[i32]")
 
 GENERAL: Final[tuple[Key, ...]] = (
     Key("general.architecture", _STR, REQUIRED, ("loader", "graph"), "Which graph the tensors belong to.", "3.1"),
-    Key("general.name", _STR, OPTIONAL, ("people",), "The model's name.", "3.1"),
+    Key("general.name", _STR, OPTIONAL, ("log", "people"), "The model's name.", "3.1"),
     Key(
-        "general.file_type", _U32, OPTIONAL, ("people",), "The type of most tensors; 40 is I2_S.", "3.1",
+        "general.file_type", _U32, OPTIONAL, ("log", "people"), "The type of most tensors; 40 is I2_S.", "3.1",
         otherwise="guessed from the most common tensor type", values=tuple(FILE_TYPES),
         note="upstream llama.cpp reads 38 to 40 as MXFP4_MOE, NVFP4 and Q1_0; another value type ends the fork's process",
     ),
@@ -267,7 +271,7 @@ TOKENIZER: Final[tuple[Key, ...]] = (
     ),
     Key(
         "tokenizer.ggml.scores", ("arr[f32]",), EXPECTED, ("tokenizer",), "The priority of each piece.", "3.5",
-        when="llama", note="read through a pointer without a check of length or type",
+        when="llama", tolerated=("arr[i32]",), note="read through a pointer without a check of length or type",
     ),
     Key(
         "tokenizer.ggml.token_type", ("arr[i32]",), OPTIONAL, ("tokenizer",), "The kind of each token.", "3.5",
@@ -284,7 +288,7 @@ TOKENIZER: Final[tuple[Key, ...]] = (
     _token_id("unknown", "Replaces text that has no token."),
     _token_id("seperator", "Separates two texts; the format spells the key this way."),
     _token_id("padding", "Pads a batch."),
-    _token_id("cls", "Begins a text that is classified."),
+    Key("tokenizer.ggml.cls_token_id", _U32, OPTIONAL, ("people",), "Begins a text that is classified.", "3.5"),
     _token_id("mask", "Marks a token to be predicted."),
     _token_id("fim_pre", "Precedes the text before a gap."),
     _token_id("fim_suf", "Precedes the text after a gap."),
@@ -305,7 +309,7 @@ TOKENIZER: Final[tuple[Key, ...]] = (
         "tokenizer.ggml.precompiled_charsmap", ("arr[u8]", "arr[i8]"), OPTIONAL, ("tokenizer",),
         "How characters are normalized (T5).", "3.5",
     ),
-    Key("tokenizer.huggingface.json", _STR, OPTIONAL, ("tokenizer",), "A whole tokenizer.json.", "3.5"),
+    Key("tokenizer.huggingface.json", _STR, OPTIONAL, ("people",), "A whole tokenizer.json.", "3.5"),
     Key(
         "tokenizer.chat_template", _STR, OPTIONAL, ("chat",), "Template of conversations, in Jinja.", "3.5",
         note="a program from an untrusted file: render it in a sandbox or not at all",
@@ -320,7 +324,7 @@ DEFAULT_SPECIAL_TOKENS: Final = {
 
 # Why the sizes of a model cannot be derived from its keys.
 ARCHITECTURE_UNKNOWN: Final = Fault("M001", "architecture-unknown", "the architecture is {got}; {want}")
-KEY_MISSING: Final = Fault("M002", "key-missing", "the key {key} is missing")
+KEY_MISSING: Final = Fault("M002", "key-missing", "the key {key} is missing{by}")
 KEY_TYPE: Final = Fault("M003", "key-type", "the key {key} holds {got}; {want} is needed")
 KEY_VALUE: Final = Fault("M004", "key-value", "the key {key} is {got}; {want} is needed")
 LAYER_ARRAY: Final = Fault(

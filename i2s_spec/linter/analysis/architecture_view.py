@@ -97,10 +97,34 @@ class ArchitectureView:
         names = (name for i in range(count) if (name := tensor(i).name).startswith(_BEGINNINGS))
         return any(MODEL_NAME.match(name) for name in names)
 
+    @property
+    def is_text_model(self) -> bool:
+        """Whether the file says that it is a model, or does not say what it is."""
+        return self.file.index.tensors > 0 and self.keys.value("general.type") in (None, "model")
+
     @cached_property
     def is_declared(self) -> bool:
         """Whether the file is a model of a declared architecture."""
         return self.architecture is not None and self.holds_model
+
+    def declares(self, name: str) -> bool:
+        """Whether the declared architecture, if there is one, has a tensor of this name in this file."""
+        spec = self.declaration(name)
+        return spec is not None and spec.when != ("dense" if self.has_experts else "experts")
+
+    def declaration(self, name: str) -> TensorSpec | None:
+        """The declaration of a tensor's name; None if the architecture is not declared, or has no such tensor."""
+        found = self.architecture.match(name) if self.architecture is not None else None
+        return None if found is None else found[0]
+
+    @cached_property
+    def undeclared_tensors(self) -> list[int]:
+        """Rows of the tensors that the declared architecture does not have in this file."""
+        return [row.i for row in self.ternary_model_rows if not self.declares(row.name)]
+
+    def name_of(self, i: int) -> str:
+        """The name of a tensor by its row."""
+        return self.file.index.tensor(i).name.decode("utf-8", "surrogateescape")
 
     @property
     def model(self) -> Architecture:
@@ -177,7 +201,10 @@ class ArchitectureView:
     @cached_property
     def layers(self) -> set[int]:
         """The layer numbers that occur in names of tensors."""
-        return {row.layer for row in self.rows if row.layer is not None}
+        if not self.holds_model:
+            return set()
+        names = map(self.name_of, range(self.file.index.tensors))
+        return {layer for name in names if (layer := layer_of(name)) is not None}
 
     def projections(self) -> Iterator[Row]:
         """The projections, which are the matrices that I2_S was made for."""
@@ -288,6 +315,19 @@ class ArchitectureView:
         return self.file.source.read(span.start, min(span.stop - span.start, 512))
 
 
+_LAYER: Final = re.compile(r"blk\.(0|[1-9]\d{0,8})\.")
+
+
+def layer_of(name: str) -> int | None:
+    """The number of the layer in a tensor's name.
+
+    >>> layer_of("blk.10.attn_q.weight"), layer_of("blk.01.attn_q.weight")
+    (10, None)
+    """
+    found = _LAYER.match(name)
+    return int(found[1]) if found else None
+
+
 @analysis
 def architecture_view(subject: Subject) -> ArchitectureView:
     """The file of a subject with the declarations of its architecture."""
@@ -318,7 +358,8 @@ class DeclaredKeys:
         """The declared keys by name; for an architecture that is not declared, the keys that all share."""
         if self.architecture is not None:
             return dict(self.architecture.keys)
-        return {key.name: key for key in (*keys.GENERAL, *keys.TOKENIZER)}
+        model = (key.of(self.prefix) for key in keys.MODEL) if self.prefix else ()
+        return {key.name: key for key in (*keys.GENERAL, *model, *keys.TOKENIZER)}
 
     @cached_property
     def places(self) -> dict[str, int]:

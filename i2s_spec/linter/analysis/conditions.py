@@ -13,6 +13,7 @@ from typing import Any, Final
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.checkpoint_facts import CheckpointFacts
 from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.loader_view import loader_view
 
 #: Most tensors that are searched for a matrix of a layer.
 LOOKED_AT: Final = 1000
@@ -52,6 +53,11 @@ def checkpoints(examined: object) -> bool:
 def declared_models(subject: Subject) -> bool:
     """models of a declared architecture"""
     return architecture_view(subject).is_declared
+
+
+def known_models(subject: Subject) -> bool:
+    """models of an architecture that llama.cpp has, or that is declared here"""
+    return ternary_by_type_or_key(subject) or loader_view(subject) is not None
 
 
 def ternary_by_type_or_key(subject: Subject) -> bool:

@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
-from i2s_spec.errors import Span, TrustedText
+from i2s_spec.errors import Span, TrustedText, quote
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.conditions import (
     declared_models,
+    known_models,
     ternary_by_type_or_key,
     ternary_embedding_models,
     ternary_models,
 )
 from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.loader_view import ceiling, loader_view, refuses
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema import keys
 from i2s_spec.schema.faults import KEY_COUNT_SPAN
@@ -42,10 +44,16 @@ def _usable_values(known: ArchitectureView) -> Iterator[tuple[Key, Any]]:
                 yield key, value
 
 
+_ROPE_BASE: Final = ".rope.freq_base"
 #: The default of loaders if rope.freq_base is missing.
 DEFAULT_ROPE_BASE: Final = 10000.0
 #: Keys whose list of values applies to the declared graphs only; other architectures may have other values.
 _OPEN: Final = (".hidden_activation",)
+
+
+def models_with_sizes(subject: Subject) -> bool:
+    """models of an architecture that llama.cpp has, or that is declared here"""
+    return declared_models(subject) or known_models(subject)
 
 
 def _impossible(key: Key, value: Any) -> tuple[Any, str] | None:
@@ -64,7 +72,7 @@ def _impossible(key: Key, value: Any) -> tuple[Any, str] | None:
     return None
 
 
-@rule(KEY_VALUE, clause="3.2", fix=Fix.UNSAFE, cwe=1284, when=declared_models,
+@rule(KEY_VALUE, clause="3.2", fix=Fix.UNSAFE, cwe=1284, when=models_with_sizes,
       provenance=("CVE-2024-8063", "ggml-org/llama.cpp#25821"))  # fmt: skip
 def key_value(subject: Subject) -> Iterator[Finding]:
     """A key has a value that is impossible for any model.
@@ -77,16 +85,25 @@ def key_value(subject: Subject) -> Iterator[Finding]:
     Fix: write the value from the config.json of the model.
     """
     known = architecture_view(subject)
-    for key, value in _usable_values(known):
+    told = set()
+    for key, value in _usable_values(known) if known.is_declared else ():
         wrong = _impossible(key, value)
         if wrong is not None:
+            told.add(key.name)
             got, want = wrong
             yield key_value.at(
                 known.keys.value_span(key.name), got=_words(got), want=TrustedText(want), key=TrustedText(key.name)
             )
+    loader = loader_view(subject)
+    for name in () if loader is None else loader.keys:
+        value = loader.number(name) if loader is not None and name not in told else None
+        if isinstance(value, float) and (not isfinite(value) or (name.endswith(_ROPE_BASE) and value <= 0)):
+            want = TrustedText("a finite number" + " above 0" * name.endswith(_ROPE_BASE))
+            span = subject.file.metadata.entry(name).value_span
+            yield key_value.at(span, got=_words(value), want=want, key=TrustedText(name)).at_most(ceiling(subject))
 
 
-@rule(LAYER_ARRAY, clause="3.2", fix=Fix.UNSAFE, cwe=125, when=declared_models)
+@rule(LAYER_ARRAY, clause="3.2", fix=Fix.UNSAFE, cwe=125, when=models_with_sizes)
 def layer_array_length(subject: Subject) -> Iterator[Finding]:
     """The length of an array with one number for each layer is not the number of layers.
 
@@ -96,7 +113,14 @@ def layer_array_length(subject: Subject) -> Iterator[Finding]:
 
     Fix: write one number for each layer, or a single number for all layers.
     """
-    known = architecture_view(subject)
+    known, loader = architecture_view(subject), loader_view(subject)
+    if loader is not None:
+        for each in loader.wrong_lengths:
+            span = subject.file.metadata.entry(each.name).value_span
+            yield layer_array_length.at(
+                span, got=each.got, want=each.want, key=TrustedText(each.name)
+            ).at_most(ceiling(subject))  # fmt: skip
+        return
     layers = known.keys.own("block_count")
     if not isinstance(layers, int):
         return
@@ -114,6 +138,47 @@ def _each(value: Any) -> tuple[int, ...]:
     """A number for all layers, or one for each, if they are above 0."""
     items = value if isinstance(value, tuple) else (value,)
     return tuple(item for item in items if isinstance(item, int) and item > 0)
+
+
+@rule("M023", "condition-broken", "{condition} does not hold: {values}{by}", clause="3.2", when=known_models, cwe=617)
+def condition_broken(subject: Subject) -> Iterator[Finding]:
+    """The numbers of the metadata contradict each other, or what the loader supports.
+
+    Why: llama.cpp checks such conditions when it loads a model, and refuses the file or ends the process; some it
+    checks only when it builds the graph for the first token. A condition whose keys another rule reports is not
+    repeated.
+
+    Example: expert_used_count is greater than expert_count.
+
+    Fix: write the values from the config.json of the model.
+    """
+    known, loader = architecture_view(subject), loader_view(subject)
+    broken = [] if loader is None else loader.contradictions
+    if not broken:
+        return
+    told = set()
+    for other in (key_value, heads_do_not_fill, head_groups, rope_dimensions, experts_used):
+        told |= {finding.details.get("key") or finding.span.path for finding in other.findings(subject)}
+        told |= {finding.span for finding in other.findings(subject)}
+    metadata = subject.file.metadata
+    for each in broken:
+        spans = [metadata.entry(key).value_span for key in each.keys if key in metadata]
+        if told.intersection(each.keys) or told.intersection(spans):
+            continue
+        values = [f"{key} is {_told(known, key)}" for key in each.keys if key in metadata]
+        yield condition_broken.at(
+            spans[0] if spans else KEY_COUNT_SPAN, condition=TrustedText(each.words),
+            values=TrustedText(", ".join(values) or "its keys are missing"), by=refuses(subject),
+        ).at_most(ceiling(subject))  # fmt: skip
+
+
+def _told(known: ArchitectureView, key: str) -> str:
+    """The value of a key, for a message."""
+    entry = known.file.metadata.entry(key)
+    if entry.label.startswith("arr"):
+        return f"an array of {entry.count:,}"
+    value = known.keys.decoded(entry.index)
+    return quote(value, 40) if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else f"{value:,}"
 
 
 @rule(HEADS, clause="3.3", fix=Fix.UNSAFE, cwe=369, when=declared_models)

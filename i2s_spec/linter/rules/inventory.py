@@ -7,18 +7,21 @@ whether they were converted correctly.
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from i2s_spec.codec.buffers import numbers
-from i2s_spec.errors import TrustedText, counted
-from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view
+from i2s_spec.errors import TrustedText, counted, quote
+from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view, layer_of
 from i2s_spec.linter.analysis.conditions import (
     declared_models,
+    known_models,
     ternary_by_type_or_key,
     ternary_embedding_models,
     ternary_models,
 )
 from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.loader_view import LoaderView, Missing, ceiling, loader_view, refuses, stripped
+from i2s_spec.linter.analysis.root_cause import root_cause
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, WeightUse, rule
 from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.faults import TENSOR_COUNT_SPAN, order_prefix
@@ -26,7 +29,44 @@ from i2s_spec.schema.inventory import ROLES, TensorSpec
 from i2s_spec.schema.keys import EXPECTED, FILE_TYPE_I2_S, REQUIRED
 
 
-@rule("M101", "tensor-missing", "tensor {name} is missing ({meaning})", clause="4.1", when=ternary_by_type_or_key,
+def with_one_cause(subject: Subject) -> bool:
+    """models most of whose tensors do not fit for one reason"""
+    return root_cause(subject) is not None
+
+
+@rule("M123", "tensors-misnamed", "{what}; {count:tensor is|tensors are} concerned, and missing and unknown tensors are not "
+      "listed one by one", clause="4.1", when=with_one_cause,
+      provenance=("ggml-org/llama.cpp#9893", "ggml-org/llama.cpp#27349"))  # fmt: skip
+def tensors_misnamed(subject: Subject) -> Iterator[Finding]:
+    """Many tensors do not fit the architecture, all for one reason.
+
+    Why: loaders look tensors up by name and count them. One cause makes many of them missing or unknown: names of a
+    checkpoint, a prefix that a training program left, a missing expert_count, or an encoder for pictures in the file of
+    the language model. Each loader stops at the first, with a message that does not name the cause.
+
+    Example: every name begins with 'model.', as in model.blk.0.attn_q.weight.
+
+    Fix: convert the checkpoint again with a converter that knows the model; or correct what the message names.
+    """
+    cause = root_cause(subject)
+    assert cause is not None
+    yield tensors_misnamed.at(cause.span, what=TrustedText(cause.what), count=cause.count)
+
+
+@analysis
+def _missing(subject: Subject) -> list[Missing]:
+    """The tensors that are missing in layers of which the file has any: what is missing with its whole layer, and what
+    follows from another cause, has its own rule."""
+    known, loader = architecture_view(subject), loader_view(subject)
+    if root_cause(subject) is not None:
+        return []
+    if loader is not None:
+        return [each for each in loader.missing if each.layer is None or each.layer in known.layers]
+    absent = (name for name, spec in known.wanted if spec.need == REQUIRED and name not in known.present)
+    return [Missing(name, None, None) for name in absent]
+
+
+@rule("M101", "tensor-missing", "tensor {name} is missing{meaning}{by}", clause="4.1", when=known_models,
       provenance=("microsoft/BitNet#226",))  # fmt: skip
 def tensor_missing(subject: Subject) -> Iterator[Finding]:
     """A tensor that the architecture's graph needs is missing.
@@ -39,11 +79,17 @@ def tensor_missing(subject: Subject) -> Iterator[Finding]:
     Fix: convert the model again. If the tensors belong to another architecture, write the name of that one.
     """
     known = architecture_view(subject)
-    for name, spec in known.wanted:
-        if spec.need == REQUIRED and name not in known.present:
-            yield tensor_missing.at(
-                TENSOR_COUNT_SPAN, name=TrustedText(name), meaning=TrustedText(spec.meaning.rstrip(".").lower())
-            )
+    for each in _missing(subject):
+        spec = known.declaration(each.name)
+        meaning = f" ({spec.meaning.rstrip('.').lower()})" if spec is not None else ""
+        shape = TrustedText(f" of shape {_shape(each.ne)}" if each.ne is not None and spec is None else "")
+        yield tensor_missing.at(
+            TENSOR_COUNT_SPAN, name=TrustedText(each.name), meaning=TrustedText(meaning + shape), by=refuses(subject)
+        ).at_most(ceiling(subject))
+
+
+def _shape(ne: tuple[int, ...]) -> str:
+    return " x ".join(map(str, ne))
 
 
 def _absent(known: ArchitectureView) -> str:
@@ -51,39 +97,77 @@ def _absent(known: ArchitectureView) -> str:
     return "dense" if known.has_experts else "experts"
 
 
-def _others(name: str, known: ArchitectureView) -> str:
-    """The other architectures with a tensor of this name, in words."""
-    others = [other.prefix for other in ARCHITECTURES.values() if other.match(name) and other.prefix != known.name]
-    names = list(dict.fromkeys(others))
-    return f"; {' and '.join(names)} have it" if names else "; no declared architecture has it"
-
-
 @rule("M102", "tensor-unknown", "tensor {name} does not exist in architecture {arch}{others}", clause="4.1",
-      fix=Fix.UNSAFE, when=ternary_by_type_or_key, provenance=("microsoft/BitNet#226",))  # fmt: skip
+      fix=Fix.UNSAFE, when=known_models, provenance=("microsoft/BitNet#226",))  # fmt: skip
 def tensor_unknown(subject: Subject) -> Iterator[Finding]:
     """A tensor does not belong to the architecture.
 
     Why: loaders compare the number of tensors that they know with the number in the file, and refuse the file: 'wrong
     number of tensors'. Typical cases are sub-norms in a llama file, separate scale tensors in a file of any
-    architecture but bitnet, and output.weight in a bitnet file.
+    architecture but bitnet, and output.weight in a bitnet file. A tensor that another architecture has is a warning in
+    files that are not ternary, since a newer loader may take it.
 
     Example: blk.0.attn_sub_norm.weight in a file of architecture llama.
 
     Fix: write the name of the architecture that has these tensors, or remove the tensor.
     """
-    known = architecture_view(subject)
-    absent = _absent(known)
-    for row in known.ternary_model_rows:
-        out_of_place = row.spec is not None and row.spec.when == absent
-        if (row.spec is None or out_of_place) and not row.name.endswith("_scale"):  # these have their own rule
-            others = _others(row.name, known) if row.spec is None else "; expert_count excludes it"
-            yield tensor_unknown.at(
-                subject.name_span(row.i), name=row.name, arch=TrustedText(known.name), others=TrustedText(others)
-            )  # fmt: skip
+    known, loader = architecture_view(subject), loader_view(subject)
+    if root_cause(subject) is not None:
+        return
+    layers = known.keys.own("block_count")
+    for i in known.undeclared_tensors if loader is None else loader.unknown:
+        name = known.name_of(i)
+        layer = layer_of(name)
+        if name.endswith("_scale") or (layer is not None and isinstance(layers, int) and layer >= layers):
+            continue  # these have their own rules
+        mild = ceiling(subject)
+        if loader is not None and not known.is_bitnet and loader.table.knows_tensor(name):
+            mild = WARNING
+        yield tensor_unknown.at(
+            subject.name_span(i), name=name, arch=TrustedText(quote(known.name, bare=True)),
+            others=TrustedText(_others(name, known, loader)),
+        ).at_most(mild)  # fmt: skip
 
 
-def _shapes(known: ArchitectureView) -> Iterator[tuple[Row, tuple[int, ...]]]:
-    """The tensors whose shape is declared, with the declared shape in their layer."""
+def _others(name: str, known: ArchitectureView, loader: LoaderView | None) -> str:
+    """Why a tensor is unknown, in words: what has it, or what rules it out."""
+    spec = known.declaration(name)
+    if spec is not None and spec.when == _absent(known):
+        return "; expert_count excludes it"
+    others = [other.prefix for other in ARCHITECTURES.values() if other.match(name) and other.prefix != known.name]
+    names = list(dict.fromkeys(others))
+    if names:
+        return f"; {' and '.join(names)} have it"
+    if loader is not None and loader.table.knows_tensor(name):
+        return f"; other architectures of {loader.table.loader} have it"
+    return "; no declared architecture has it" if loader is None else f"; {loader.table.loader} refuses the file"
+
+
+class _Wrong(NamedTuple):
+    """A tensor of a wrong shape: its row, its name, its shape, the shapes that it may have, whether tokens decide."""
+
+    i: int
+    name: str
+    got: tuple[int, ...]
+    want: tuple[tuple[int, ...], ...]
+    by_vocabulary: bool
+
+
+@analysis
+def _wrong_shapes(subject: Subject) -> list[_Wrong]:
+    known, loader = architecture_view(subject), loader_view(subject)
+    found = [] if loader is None else [_Wrong(*each) for each in loader.wrong_shapes]
+    named = {each.name for each in found}
+    checked = set() if loader is None else loader.shapes_known
+    for row, ne in _declared_shapes(known):
+        if row.name not in named and row.name not in checked and stripped(row.ne) != stripped(ne):
+            assert row.spec is not None
+            found.append(_Wrong(row.i, row.name, row.ne, (ne,), "vocab" in row.spec.ne))
+    return found
+
+
+def _declared_shapes(known: ArchitectureView) -> Iterator[tuple[Row, tuple[int, ...]]]:
+    """The tensors of a ternary model whose shape is declared, with the declared shape in their layer."""
     h = known.h
     if h is None:
         return
@@ -101,15 +185,8 @@ def _shapes(known: ArchitectureView) -> Iterator[tuple[Row, tuple[int, ...]]]:
             yield row, ne
 
 
-def _stripped(ne: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape without trailing dimensions of 1, which writers may omit."""
-    while len(ne) > 1 and ne[-1] == 1:
-        ne = ne[:-1]
-    return ne
-
-
 @rule("M103", "tensor-shape", "tensor {name} has the shape {got}; the metadata require {want}{hint}", clause="4.2",
-      when=ternary_by_type_or_key, cwe=1284)  # fmt: skip
+      when=known_models, cwe=1284)  # fmt: skip
 def tensor_shape(subject: Subject) -> Iterator[Finding]:
     """A tensor's shape does not follow from the metadata.
 
@@ -120,44 +197,55 @@ def tensor_shape(subject: Subject) -> Iterator[Finding]:
 
     Fix: correct the metadata, or convert the model again.
     """
-    known = architecture_view(subject)
-    for row, ne in _shapes(known):
-        got, want = _stripped(row.ne), _stripped(ne)
-        vocabulary = row.spec is not None and "vocab" in row.spec.ne and got[:1] == want[:1] and len(got) == len(want)
-        if got != want and not vocabulary:
+    for each in _wrong_shapes(subject):
+        got, want = stripped(each.got), stripped(each.want[0])
+        if not (each.by_vocabulary and _rows_only(each)):
             hint = ", transposed" if got == want[::-1] else ""
             yield tensor_shape.at(
-                subject.info_span(row.i, "ne"), got=row.ne, want=ne, name=row.name, hint=TrustedText(hint)
-            )  # fmt: skip
+                subject.info_span(each.i, "ne"), got=each.got, want=each.want[0], name=each.name, hint=TrustedText(hint)
+            ).at_most(ceiling(subject))  # fmt: skip
+
+
+def _rows_only(each: _Wrong) -> bool:
+    """Whether only the number of rows is wrong."""
+    got, want = stripped(each.got), stripped(each.want[0])
+    return got[:1] == want[:1] and len(got) == len(want)
 
 
 @rule("M104", "block-count", "block_count is {want}, but the file has tensors of {got:layer}{which}",
-      clause="4.1", when=ternary_by_type_or_key,
+      clause="4.1", when=known_models,
       provenance=("ggml-org/llama.cpp#25821", "ggml-org/llama.cpp#26051"))  # fmt: skip
 def block_count(subject: Subject) -> Iterator[Finding]:
     """The layers that have tensors do not match block_count.
 
     Why: loaders expect the tensors of the layers 0 to block_count - 1, and no others. They refuse a missing tensor
-    ('not found') and an additional one ('wrong number of tensors').
+    ('not found') and an additional one ('wrong number of tensors'). Layers that only predict further tokens may be
+    missing in llama.cpp, if nothing of them is there.
 
     Example: block_count = 30 with tensors up to blk.27, or with none for blk.3.
 
     Fix: write the number of layers that the file has, or convert the model again.
     """
-    known = architecture_view(subject)
-    if known.h is None or known.in_parts:
+    known, loader = architecture_view(subject), loader_view(subject)
+    layers = known.keys.own("block_count")
+    if not isinstance(layers, int) or known.in_parts or (loader is None and known.h is None):
         return
-    wanted = set(range(known.h.layers))
-    missing, extra = sorted(wanted - known.layers), sorted(known.layers - wanted)
+    if root_cause(subject) is not None:
+        return
+    if loader is None:
+        missing = sorted(set(range(layers)) - known.layers)
+    else:
+        missing = sorted({each.layer for each in loader.missing if each.layer is not None} - known.layers)
+    extra = sorted(layer for layer in known.layers if layer >= layers)
     if missing or extra:
         which = "; the first missing layer is blk.{:,}" if missing else "; the first additional layer is blk.{:,}"
         span = known.keys.value_span(f"{known.name}.block_count")
         words = TrustedText(which.format((missing or extra)[0]))
-        yield block_count.at(span, got=len(known.layers), want=known.h.layers, which=words)
+        yield block_count.at(span, got=len(known.layers), want=layers, which=words).at_most(ceiling(subject))
 
 
 @rule("M105", "embedding-rows", "tensor {name} has {got:row}; the vocabulary has {want:token}", clause="4.1",
-      fix=Fix.UNSAFE, when=ternary_by_type_or_key, cwe=125)  # fmt: skip
+      fix=Fix.UNSAFE, when=known_models, cwe=125)  # fmt: skip
 def embedding_rows(subject: Subject) -> Iterator[Finding]:
     """The embedding, or the head, has another number of rows than there are tokens.
 
@@ -169,12 +257,15 @@ def embedding_rows(subject: Subject) -> Iterator[Finding]:
     Fix: add filler tokens, or convert the model again with its added tokens.
     """
     known = architecture_view(subject)
-    size = known.keys.own("vocab_size")
-    for row, ne in _shapes(known):
-        if row.spec is not None and "vocab" in row.spec.ne and len(row.ne) == len(ne) == 2 and row.ne[0] == ne[0]:
+    size = known.keys.own("vocab_size") if known.is_bitnet else None
+    for each in _wrong_shapes(subject):
+        if each.by_vocabulary and _rows_only(each):
+            got, want = stripped(each.got)[-1], stripped(each.want[0])[-1]
             disagreed = None not in (size, known.tokens) and size != known.tokens
-            if row.ne[1] != ne[1] and not (disagreed and row.ne[1] in (size, known.tokens)):
-                yield embedding_rows.at(subject.info_span(row.i, "ne"), got=row.ne[1], want=ne[1], name=row.name)
+            if not (disagreed and got in (size, known.tokens)):
+                yield embedding_rows.at(
+                    subject.info_span(each.i, "ne"), got=got, want=want, name=each.name
+                ).at_most(ceiling(subject))  # fmt: skip
 
 
 def with_expected_head(subject: Subject) -> bool:
@@ -322,26 +413,38 @@ _FLOAT_ROLES: Final = frozenset({"norm", "bias", "scale", "rope", "router"})
 
 
 @rule("M106", "float-type", "tensor {name} is {got}; as {role}, it is read as {want}", clause="4.4",
-      fix=Fix.UNSAFE, when=ternary_by_type_or_key, provenance=("microsoft/BitNet#468",))  # fmt: skip
+      fix=Fix.UNSAFE, when=known_models, provenance=("microsoft/BitNet#468",))  # fmt: skip
 def float_type(subject: Subject) -> Iterator[Finding]:
     """A norm, a bias or another float tensor has a type that runtimes cannot use for it.
 
     Why: the BitNet fork loads norms that are not F32, and ends the process at the first token. Other runtimes read
-    F16 values as F32, or take zeros. Only the loaders of the embedding models read F16 norms.
+    F16 values as F32, or take zeros. Only the loaders of the embedding models read F16 norms. ggml's operations for
+    products take no integers, no F64 and no types of activations.
 
     Example: blk.0.attn_norm.weight as F16 in a bitnet-b1.58 file.
 
     Fix: convert the tensor to F32, which is lossless.
     """
-    known = architecture_view(subject)
+    known, told = architecture_view(subject), set[str]()
     for row in known.ternary_model_rows:
         if row.spec is None or row.spec.role not in _FLOAT_ROLES or not row.type or row.type in row.spec.types:
             continue
         if row.type != "I2_S" or len(row.ne) > 1:  # tensors of one dimension have their own rule
+            told.add(row.name)
             yield float_type.at(
                 subject.info_span(row.i, "type"), got=TrustedText(row.type), want=TrustedText(" or ".join(row.spec.types)),
                 name=row.name, role=TrustedText(ROLES[row.spec.role]),
             )  # fmt: skip
+    loader = loader_view(subject)
+    for each in () if loader is None else loader.wrong_types:
+        spec = known.declaration(each.name)
+        half = spec is not None and each.got in spec.types and known.is_bitnet
+        vector = each.got == "I2_S" and len(subject.file.index.tensor(each.i).ne) < 2
+        if each.name not in told and not half and not vector:
+            yield float_type.at(
+                subject.info_span(each.i, "type"), got=TrustedText(each.got), want=TrustedText(each.want), name=each.name,
+                role=TrustedText(f"an operand of ggml's {each.operation}"),
+            ).at_most(ceiling(subject))  # fmt: skip
 
 
 def _has_groups(kind: str) -> bool:

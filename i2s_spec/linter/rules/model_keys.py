@@ -6,11 +6,12 @@ from typing import Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
-from i2s_spec.linter.analysis.conditions import declared_models, ternary_by_type_or_key
+from i2s_spec.linter.analysis.conditions import declared_models, known_models, ternary_by_type_or_key
 from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.loader_view import ceiling, is_old, loader_view, refuses
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
+from i2s_spec.schema import llama_cpp
 from i2s_spec.schema.architectures import (
-    ELSEWHERE,
     KEYS,
     PREFIX,
     PREFIXES,
@@ -20,7 +21,14 @@ from i2s_spec.schema.architectures import (
     resembles,
 )
 from i2s_spec.schema.faults import KEY_COUNT_SPAN
-from i2s_spec.schema.keys import ARCHITECTURE_UNKNOWN, KEY_MISSING, KEY_TYPE, REQUIRED, Key
+from i2s_spec.schema.keys import (
+    ARCHITECTURE_UNKNOWN,
+    GENERAL,
+    KEY_MISSING,
+    KEY_TYPE,
+    READ_BY_LOADERS,
+    REQUIRED,
+)
 from i2s_spec.schema.types import BY_NAME
 
 _ARCHITECTURE: Final = "general.architecture"
@@ -34,12 +42,11 @@ def names_architecture(subject: Subject) -> bool:
 @rule(ARCHITECTURE_UNKNOWN, clause="3.1", fix=Fix.UNSAFE, when=names_architecture,
       provenance=("microsoft/BitNet#212", "ikawrakow/ik_llama.cpp#365"))  # fmt: skip
 def architecture_unknown(subject: Subject) -> Iterator[Finding]:
-    """No loader knows the architecture.
+    """The architecture is not known, so its keys, tensors and shapes are not checked.
 
     Why: loaders choose the graph by this exact name, and refuse other names: 'unknown model architecture'. A name that
-    differs from a known one only in case or punctuation is a mistake. Another unknown name is reported only if the
-    tensors have llama.cpp's names, some are I2_S, and no loader of that family knows the name, since new architectures
-    appear every month.
+    differs from a known one only in case or punctuation is a mistake. Another unknown name is a warning, since new
+    architectures appear every month: the message says from which day the list of known ones is.
 
     Example: 'bitnet-b1_58' or 'BitNet'.
 
@@ -47,13 +54,17 @@ def architecture_unknown(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     name = known.keys.value(_ARCHITECTURE) or ""
-    if name in PREFIXES or name in ELSEWHERE:
+    if name in PREFIXES:
         return
-    meant = resembles(name[:64])
-    if meant is not None or (known.holds_model and subject.has_i2s):
-        words = f"{meant} may be meant" if meant is not None else f"I2_S models are of {', '.join(PREFIXES)}"
-        want = TrustedText(f"no loader knows it; {words}")
-        yield architecture_unknown.at(known.keys.value_span(_ARCHITECTURE), got=name, want=want)
+    table = llama_cpp.table()
+    if name in table.names or name in table.named_only or not known.is_text_model:
+        return
+    meant = resembles(name[:64], table.names)
+    why = f"neither bitnet.cpp nor {table.version} knows it"
+    words = f"{meant} may be meant" if meant is not None else "its keys, tensors and shapes are not checked"
+    yield architecture_unknown.at(
+        known.keys.value_span(_ARCHITECTURE), got=name, want=TrustedText(f"{why}; {words}")
+    ).at_most(None if meant is not None and not is_old(table) else WARNING)  # fmt: skip
 
 
 @cache
@@ -62,12 +73,6 @@ def _of_rotations() -> frozenset[str]:
     return frozenset(key.name for key in KEYS)
 
 
-def _required(known: ArchitectureView) -> Iterator[Key]:
-    """The keys that a file must have, except those of the vocabulary, which have their own rules."""
-    if known.is_declared:
-        for key in known.model.keys.values():
-            if key.need == REQUIRED and not key.when and not key.name.startswith("tokenizer."):
-                yield key
 
 
 def _foreign(known: ArchitectureView, missing: list[str]) -> dict[str, tuple[int, bytes]]:
@@ -85,8 +90,18 @@ def _foreign(known: ArchitectureView, missing: list[str]) -> dict[str, tuple[int
     return found
 
 
-def _missing(known: ArchitectureView) -> list[str]:
-    return [key.name for key in _required(known) if key.name not in known.keys.places]
+@analysis
+def _missing(subject: Subject) -> list[str]:
+    """The required keys that a file does not have, except those of the vocabulary, which have their own rules."""
+    known, loader = architecture_view(subject), loader_view(subject)
+    missing = []
+    if known.is_declared:
+        declared = (key for key in known.model.keys.values() if key.need == REQUIRED and not key.when)
+        names = (key.name for key in declared if not key.name.startswith("tokenizer."))
+        missing = [name for name in names if name not in known.keys.places]
+    if loader is not None:
+        missing += [name for name in loader.missing_keys if not name.startswith("tokenizer.")]
+    return list(dict.fromkeys(missing))
 
 
 def holds_model(subject: Subject) -> bool:
@@ -108,19 +123,23 @@ def key_missing(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     if _ARCHITECTURE not in known.keys.places:
-        yield key_missing.at(KEY_COUNT_SPAN, key=TrustedText(_ARCHITECTURE))
-    missing = _missing(known)
+        yield key_missing.at(KEY_COUNT_SPAN, key=TrustedText(_ARCHITECTURE), by=TrustedText(""))
+    missing, loader = _missing(subject), loader_view(subject)
     foreign = _foreign(known, missing)
     for name in missing:
         if name not in foreign:
-            yield key_missing.at(KEY_COUNT_SPAN, key=TrustedText(name))
+            by = refuses(subject) if loader is not None and name in loader.missing_keys else TrustedText("")
+            yield key_missing.at(KEY_COUNT_SPAN, key=TrustedText(name), by=by).at_most(ceiling(subject))
 
+
+#: What is declared for files whose architecture is not known.
+_NAMING: Final = {key.name: key for key in GENERAL if key.name == _ARCHITECTURE}
 
 _DOCUMENT = ", which the GGUF document allows but no loader accepts"
 
 
 def with_architecture_key(subject: Subject) -> bool:
-    """files of a declared architecture"""
+    """files that name an architecture"""
     return b"general.architecture" in subject.places
 
 
@@ -132,31 +151,36 @@ def key_type(subject: Subject) -> Iterator[Finding]:
     Why: loaders compare types strictly and refuse most keys of a wrong type. general.file_type ends the process of the
     BitNet fork, and arrays of the tokenizer are read through a pointer whatever their element type is. The GGUF
     document uses u64 for most counts and lengths and asks readers to accept u32 as well; loaders of I2_S accept u32
-    only. With --profile spec, such a u64 is not reported.
+    only. With --profile spec, such a u64 is not reported. A key that no loader reads is a warning.
 
     Example: llama.vocab_size as an i32, or tokenizer.ggml.tokens as one string.
 
     Fix: write the key with the type that the specification gives; the value may have to be converted.
     """
-    known = architecture_view(subject)
+    known, loader = architecture_view(subject), loader_view(subject)
     index = subject.file.index
-    wanted = {b"general.architecture", *(each.encode() for each in known.keys.declared)}
-    for i in index.keys_named(wanted):
+    told: set[int] = set()
+    declared = known.keys.declared if known.architecture is not None or loader is not None else _NAMING
+    for i in index.keys_named({each.encode() for each in declared}):
         name = index.key(i).name
-        if name == b"general.alignment":
+        key = declared.get(name.decode("utf-8", "surrogateescape"))
+        if key is None or name == b"general.alignment" or known.keys.label(i) in key.types:
             continue
-        key = (
-            known.keys.declared.get(name.decode("utf-8", "surrogateescape")) if known.architecture is not None else None
-        )
-        if key is None and name == b"general.architecture":
-            key = known.keys.declared[_ARCHITECTURE]  # without it, the other declared keys are not known
-        if key is not None and known.keys.label(i) not in key.types:
-            of_document = known.keys.label(i) == key.document
-            if of_document and subject.by_document:
-                continue
-            span = index.key(i).type_span
-            got = TrustedText(f"a value of type {known.keys.label(i)}" + _DOCUMENT * of_document)
-            yield key_type.at(span, got=got, want=TrustedText(" or ".join(key.types)), key=name)
+        if known.architecture is None and key.name.startswith(f"{known.name}."):
+            continue  # the table knows these
+        of_document = known.keys.label(i) == key.document
+        told.add(i)
+        if of_document and subject.by_document:
+            continue
+        got = TrustedText(f"a value of type {known.keys.label(i)}" + _DOCUMENT * of_document)
+        finding = key_type.at(index.key(i).type_span, got=got, want=TrustedText(" or ".join(key.types)), key=name)
+        tolerated = known.keys.label(i) in key.tolerated and not subject.has_i2s
+        yield finding.at_most(WARNING if tolerated or not READ_BY_LOADERS.intersection(key.readers) else None)
+    for wrong in () if loader is None else loader.wrong_keys:
+        if wrong.i not in told:
+            got = TrustedText(f"a value of type {wrong.got}")
+            span = index.key(wrong.i).type_span
+            yield key_type.at(span, got=got, want=TrustedText(wrong.want), key=wrong.name).at_most(ceiling(subject))
 
 
 @rule("M012", "quantization-version-missing", "general.quantization_version is missing in a file with quantized "
@@ -213,7 +237,7 @@ def keys_undeclared(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     count, first = 0, None
-    foreign = _foreign(known, _missing(known))  # all keys with this prefix are misnamed
+    foreign = _foreign(known, _missing(subject))  # all keys with this prefix are misnamed
     others = {name[: len(name) - len(key) + len(known.name)] + b"." for key, (_, name) in foreign.items()}
     spoken_of = (*_OTHERS, *others)
     for i, name in subject.key_names():
@@ -227,7 +251,7 @@ def keys_undeclared(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M018", "foreign-prefix", "the key {key} is missing; the file has {got}, which belongs to another architecture",
-      clause="3.1", fix=Fix.UNSAFE, when=declared_models, provenance=("microsoft/BitNet#212",))  # fmt: skip
+      clause="3.1", fix=Fix.UNSAFE, when=known_models, provenance=("microsoft/BitNet#212",))  # fmt: skip
 def foreign_prefix(subject: Subject) -> Iterator[Finding]:
     """A key has the prefix of another architecture.
 
@@ -239,7 +263,7 @@ def foreign_prefix(subject: Subject) -> Iterator[Finding]:
     Fix: rename the keys together with the architecture.
     """
     known = architecture_view(subject)
-    for key, (i, name) in _foreign(known, _missing(known)).items():
+    for key, (i, name) in _foreign(known, _missing(subject)).items():
         yield foreign_prefix.at(subject.key_span(i), got=name, want=TrustedText(key), key=TrustedText(key))
 
 

@@ -21,14 +21,16 @@ from i2s_spec.linter.analysis.architecture_view import (
 from i2s_spec.linter.analysis.conditions import (
     byte_level_vocabularies,
     declared_models,
-    ternary_by_type_or_key,
+    known_models,
     usual_vocabularies,
     with_tokens,
 )
 from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.loader_view import ceiling
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.linter.rules.template import seen as texts_of
 from i2s_spec.linter.rules.template import with_templates
+from i2s_spec.schema import llama_cpp
 from i2s_spec.schema.faults import KEY_COUNT_SPAN
 from i2s_spec.schema.keys import (
     DEFAULT_SPECIAL_TOKENS,
@@ -47,13 +49,18 @@ _TYPES, _EOS, _TEMPLATE = "tokenizer.ggml.token_type", "tokenizer.ggml.eos_token
 
 def _of_need(known: ArchitectureView, need: str) -> Iterator[Key]:
     """The keys of the tokenizer with this level of need, for the kind of tokenizer that the file names."""
-    for key in known.model.keys.values():
+    for key in known.keys.declared.values():
         if key.name.startswith("tokenizer.") and key.need == need and key.when in ("", known.tokenizer):
             yield key
 
 
+def models_with_vocabularies(subject: Subject) -> bool:
+    """models of an architecture that llama.cpp has, or that is declared here"""
+    return declared_models(subject) or known_models(subject)
+
+
 @rule("T001", "vocabulary-key-missing", "the key {key} is missing", clause="3.5", fix=Fix.UNSAFE,
-      when=declared_models)  # fmt: skip
+      when=models_with_vocabularies)  # fmt: skip
 def tokenizer_key_missing(subject: Subject) -> Iterator[Finding]:
     """A key that the tokenizer needs is missing.
 
@@ -65,13 +72,22 @@ def tokenizer_key_missing(subject: Subject) -> Iterator[Finding]:
     Fix: convert the model again with its tokenizer files in the same folder.
     """
     known = architecture_view(subject)
-    for key in _of_need(known, REQUIRED):
-        if key.name not in known.keys.places and known.tokenizer != "no_vocab":
-            yield tokenizer_key_missing.at(KEY_COUNT_SPAN, key=TrustedText(key.name))
+    needed = [key.name for key in _of_need(known, REQUIRED)]
+    if not known.is_bitnet:
+        table = llama_cpp.table()
+        if known.tokenizer in table.without_tokens:
+            needed = [_MODEL]
+        elif known.tokenizer in table.with_merges:
+            needed = [*(name for name in needed if name != _MERGES), _MERGES]
+        if known.keys.value(_PRE) in table.pre_without_merges:
+            needed = [name for name in needed if name != _MERGES]
+    for name in needed:
+        if name not in known.keys.places and known.tokenizer != "no_vocab":
+            yield tokenizer_key_missing.at(KEY_COUNT_SPAN, key=TrustedText(name))
 
 
 @rule("T002", "tokenizer-unknown", "tokenizer.ggml.model is {got}; loaders know {want}", clause="3.5",
-      fix=Fix.UNSAFE, when=ternary_by_type_or_key)  # fmt: skip
+      fix=Fix.UNSAFE, when=models_with_vocabularies)  # fmt: skip
 def tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
     """Loaders do not know the kind of tokenizer.
 
@@ -83,9 +99,11 @@ def tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     if known.keys.has(_MODEL) and known.tokenizer not in TOKENIZERS:
-        yield tokenizer_unknown.at(
-            known.keys.value_span(_MODEL), got=known.keys.value(_MODEL) or "", want=TrustedText(", ".join(TOKENIZERS))
-        )  # fmt: skip
+        names = TOKENIZERS if known.is_bitnet else llama_cpp.table().tokenizers
+        if known.tokenizer not in names:
+            yield tokenizer_unknown.at(
+                known.keys.value_span(_MODEL), got=known.keys.value(_MODEL) or "", want=TrustedText(", ".join(names))
+            ).at_most(ceiling(subject))  # fmt: skip
 
 
 @rule("T004", "tokenizer-array-length", "{key} has {got:element} for {want:token}", clause="3.5",
@@ -149,9 +167,10 @@ def byte_level_models(subject: Subject) -> bool:
     return declared_models(subject) and byte_level_vocabularies(subject)
 
 
-def ternary_byte_level_models(subject: Subject) -> bool:
-    """ternary models with a gpt2 vocabulary"""
-    return ternary_by_type_or_key(subject) and byte_level_vocabularies(subject)
+def models_with_merges(subject: Subject) -> bool:
+    """models whose vocabulary is made of merges"""
+    known = architecture_view(subject)
+    return known_models(subject) and (known.tokenizer == "gpt2" or known.tokenizer in llama_cpp.table().with_merges)
 
 
 def byte_level_i2s_models(subject: Subject) -> bool:
@@ -203,7 +222,7 @@ def pre_tokenizer_missing(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("T010", "pre-unknown", "tokenizer.ggml.pre is {got}, which no loader knows", clause="3.5",
-      fix=Fix.UNSAFE, when=ternary_byte_level_models)  # fmt: skip
+      fix=Fix.UNSAFE, when=models_with_merges)  # fmt: skip
 def pre_tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
     """No loader knows the name of the pre-tokenizer.
 
@@ -217,7 +236,8 @@ def pre_tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     pre = known.keys.value(_PRE)
     if pre and pre not in PRE_TOKENIZERS and pre not in NEWER_PRE_TOKENIZERS:
-        yield pre_tokenizer_unknown.at(known.keys.value_span(_PRE), got=pre)
+        if known.is_bitnet or pre not in llama_cpp.table().pre_tokenizers:
+            yield pre_tokenizer_unknown.at(known.keys.value_span(_PRE), got=pre).at_most(ceiling(subject))
 
 
 @rule("T011", "pre-newer", "tokenizer.ggml.pre is {got}, which not every loader that knows I2_S knows",

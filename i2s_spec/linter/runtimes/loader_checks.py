@@ -169,7 +169,7 @@ def _hyperparameters(
             continue
         if key.name not in metadata:
             if key.need == REQUIRED and not key.when:
-                return FormatError(KEY_MISSING, Span(0, 0, key.name), key=TrustedText(key.name))
+                return FormatError(KEY_MISSING, Span(0, 0, key.name), key=TrustedText(key.name), by=TrustedText(""))
             continue
         entry = metadata.entry(key.name)
         typed = "loader" in key.readers or "graph" in key.readers or key.name == "general.file_type"

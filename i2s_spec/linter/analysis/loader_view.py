@@ -1,0 +1,342 @@
+"""A file against what llama.cpp's loader asks of its architecture: each difference once, for several rules and runtimes.
+
+`schema.llama_cpp` has the demands of all architectures; here they are held against one file. Declarations of forks
+(`schema.architectures`) are laid over them: a tensor that a declared architecture has is not unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from i2s_spec.errors import TrustedText
+from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view, layer_of
+from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.rule import WARNING, Severity
+from i2s_spec.schema import limits, llama_cpp
+from i2s_spec.schema.llama_cpp import Condition, Demands, KeyRow, LoaderArchitecture, Table, Value, takes, types_taken
+
+#: Operations of ggml that take F32 only on one side; and those whose weights may have any type but a few.
+_FLOAT_ONLY: Final = frozenset({"MUL", "ADD", "ROPE", "SSM_CONV"})
+_NOT_IN: Final = {
+    "MUL_MAT": frozenset({"F64", "I8", "I16", "I32", "I64", "Q8_1", "Q8_K"}),
+    "MUL_MAT_ID": frozenset({"F64", "I8", "I16", "I32", "I64", "Q8_1", "Q8_K"}),
+    "GET_ROWS": frozenset({"F64", "I8", "I16", "I64", "Q8_1", "Q8_K"}),
+}  # fmt: skip
+
+class WrongKey(NamedTuple):
+    """A key that the loader refuses: its row in the file, what it holds, and what the loader takes."""
+
+    i: int
+    name: str
+    got: str
+    want: str
+
+
+class WrongLength(NamedTuple):
+    """An array of another length than the loader takes."""
+
+    i: int
+    name: str
+    got: int
+    want: int
+
+
+class Contradiction(NamedTuple):
+    """A condition on the metadata that does not hold: in words, the keys in it, and whether it is checked only at the first
+    token."""
+
+    words: str
+    keys: tuple[str, ...]
+    at_first_token: bool
+
+
+class Missing(NamedTuple):
+    """A tensor that the loader requires, with its shape if that is known, and the layer of its name."""
+
+    name: str
+    ne: tuple[int, ...] | None
+    layer: int | None
+
+
+class WrongShape(NamedTuple):
+    """A tensor of another shape than the loader takes; `by_vocabulary` says that it depends on the number of tokens."""
+
+    i: int
+    name: str
+    got: tuple[int, ...]
+    want: tuple[tuple[int, ...], ...]
+    by_vocabulary: bool
+
+
+class WrongType(NamedTuple):
+    """A tensor whose type ggml's operation for it does not take."""
+
+    i: int
+    name: str
+    got: str
+    operation: str
+    want: str
+
+
+class _Contents:
+    """What the demands are evaluated on: keys and tensors of a file."""
+
+    def __init__(self, known: ArchitectureView) -> None:
+        self._known = known
+        self._metadata = known.file.metadata
+        self._values: dict[str, Value | None] = {}
+        self.tokens = known.tokens
+
+    def value(self, key: str) -> Value | None:
+        if key not in self._values:
+            self._values[key] = self._read(key)
+        return self._values[key]
+
+    def _read(self, key: str) -> Value | None:
+        if key not in self._metadata:
+            return None
+        entry = self._metadata.entry(key)
+        value: Any = None
+        if not entry.label.startswith(("arr[str]", "arr[arr")):
+            value = self._known.keys.decoded(entry.index)
+        return Value(entry.label, entry.count, value)
+
+    def ne(self, tensor: str) -> tuple[int, ...] | None:
+        index = self._known.file.index
+        i = index.tensor_places.get(tensor)
+        return None if i is None else index.tensor(i).ne
+
+
+class LoaderView:
+    """One file against the demands of llama.cpp's loader on its architecture."""
+
+    def __init__(self, known: ArchitectureView, architecture: LoaderArchitecture, table: Table) -> None:
+        self.table = table
+        self.architecture = architecture
+        self.known = known
+        self._contents = _Contents(known)
+        self._demands = Demands(architecture, self._contents, known.tokenizer or None)
+        self._demands.unusable.update(each.name for each in self.wrong_keys)
+        self._demands.unusable.update(each.name for each in self.wrong_lengths)
+
+    # --- keys ---
+
+    @cached_property
+    def keys(self) -> dict[str, KeyRow]:
+        """The keys that the loader reads, by name."""
+        return {key.name: key for key in self._demands.keys_read()}
+
+    @cached_property
+    def missing_keys(self) -> list[str]:
+        """Required keys that the file does not have."""
+        return [
+            key.name
+            for key in self.keys.values()
+            if self._contents.value(key.name) is None
+            and (required := self._demands.evaluate(key.required)) is not llama_cpp.Unknown
+            and required
+        ]
+
+    @cached_property
+    def wrong_keys(self) -> list[WrongKey]:
+        """Keys whose type the loader does not take."""
+        found = []
+        for key in self.keys.values():
+            value = self._contents.value(key.name)
+            if value is not None and not takes(key, value):
+                entry = self.known.file.metadata.entry(key.name)
+                found.append(WrongKey(entry.index, key.name, value.label, " or ".join(types_taken(key))))
+        return found
+
+    @cached_property
+    def wrong_lengths(self) -> list[WrongLength]:
+        """Arrays whose length is not the one that the loader takes."""
+        found = []
+        for key in self.keys.values():
+            value = self._contents.value(key.name)
+            if value is None or key.length is None or not value.label.startswith("arr") or not takes(key, value):
+                continue
+            want = self._demands.evaluate(key.length)
+            if want is not llama_cpp.Unknown and value.count != want:
+                entry = self.known.file.metadata.entry(key.name)
+                found.append(WrongLength(entry.index, key.name, value.count, int(want)))
+        return found
+
+    def number(self, key: str) -> Any:
+        """The value of a key that is no array; None if there is none, or it is not looked at."""
+        value = self._contents.value(key)
+        return None if value is None or value.label.startswith("arr") else value.value
+
+    @cached_property
+    def contradictions(self) -> list[Contradiction]:
+        """Conditions on the metadata that do not hold: those of the loader, and two of the graph that it builds."""
+        found = [Contradiction(*self._words(each), at_first_token=each.at_first_token) for each in self._demands.broken()]
+        return [*found, *self._of_graph()]
+
+    def _words(self, condition: Condition) -> tuple[str, tuple[str, ...]]:
+        words = llama_cpp.in_words(condition.holds.text)
+        keys = dict.fromkeys(re.findall(r"'~([\w.]+)'", f"{condition.holds.text} {condition.guard.text}"))
+        return words, tuple(f"{self.architecture.name}.{key}" for key in keys)
+
+    def _of_graph(self) -> Iterator[Contradiction]:
+        """Rotated dimensions come in pairs and are at most as many as a head has; attn_q has the rows of all heads, or, with
+        a gate, twice as many."""
+        demands, prefix = self._demands, self.architecture.name
+        keys = tuple(f"{prefix}.{name}" for name in ("rope.dimension_count", "attention.key_length", "attention.head_count",
+                                                     "embedding_length"))  # fmt: skip
+        for rotated, width in (("n_rot_full", "n_embd_head_k_full"), ("n_rot_swa", "n_embd_head_k_swa")):
+            odd = demands.evaluate(llama_cpp.compiled(f"{rotated}%2!=0 or {rotated}>{width}"))
+            if odd is not llama_cpp.Unknown and odd:
+                words = "the number of rotated dimensions is even and at most the width of a head"
+                yield Contradiction(words, keys, at_first_token=True)
+                return
+        for name, i in self.known.file.index.tensor_places.items():
+            layer = layer_of(name) if name.endswith(".attn_q.weight") else None
+            ne = self.known.file.index.tensor(i).ne
+            if layer is None or len(ne) != 2 or layer >= 2 * llama_cpp.MAX_LAYERS:
+                continue
+            width = f"n_head_arr[{layer}]*(n_embd_head_k_swa if is_swa_impl[{layer}] else n_embd_head_k_full)"
+            rows = demands.evaluate(llama_cpp.compiled(width))
+            if rows is not llama_cpp.Unknown and rows and ne[1] not in (rows, 2 * rows):
+                yield Contradiction(f"{name} has {rows:,} rows, all heads", keys, at_first_token=True)
+                return
+
+    # --- tensors ---
+
+    @cached_property
+    def _compared(self) -> tuple[list[Missing], list[int], list[WrongShape]]:
+        missing: list[Missing] = []
+        shapes: list[WrongShape] = []
+        taken: set[str] = set()
+        index, demands = self.known.file.index, self._demands
+        there = index.tensor_places
+        for demand in demands.tensors():
+            at = there.get(demand.name)
+            if at is None:
+                flags = demands.flags(demand) if demand.certain else None
+                if flags is not None and not flags & llama_cpp.OPTIONAL:
+                    ne = next(iter(demands.shapes(demand)), None)
+                    missing.append(Missing(demand.name, ne, layer_of(demand.name)))
+                continue
+            taken.add(demand.name)
+            flags = demands.flags(demand) if demand.certain else None
+            wanted = demands.shapes(demand) if flags is not None else []
+            if wanted and flags is not None:
+                self.shapes_known.add(demand.name)
+                ne = index.tensor(at).ne
+                if not any(_fits(ne, each, flags) for each in wanted):
+                    by_vocabulary = "n_vocab" in demand.row.shapes.names and len(ne) == len(wanted[0])
+                    shapes.append(WrongShape(at, demand.name, ne, tuple(wanted), by_vocabulary))
+        rest = [(i, name) for name, i in there.items() if name not in taken]
+        patterns = demands.uncertain_names if rest else []
+        unknown = [i for i, name in rest if not self._taken_elsewhere(i, name, patterns, shapes)]
+        named: dict[str, Missing] = {}
+        for each in missing:  # rows that exclude each other may ask for the same tensor
+            named.setdefault(each.name, each)
+        return list(named.values()), unknown, list({each.name: each for each in shapes}.values())
+
+    def _taken_elsewhere(self, i: int, name: str, patterns: list[re.Pattern[str]], shapes: list[WrongShape]) -> bool:
+        """Whether a name is taken although no row asks for it: scales of weights, rows that are not resolved, and what forks
+        that are declared have."""
+        if any(pattern.fullmatch(name) for pattern in patterns):
+            return True
+        scale = self.table.scale_of(name)
+        index = self.known.file.index
+        if scale is not None and f"{scale[0]}.weight" in index.tensor_places:
+            want, ne = self._demands.evaluate(llama_cpp.compiled(scale[1])), index.tensor(i).ne
+            if want is not llama_cpp.Unknown and not _fits(ne, (int(want),), 0):
+                shapes.append(WrongShape(i, name, ne, ((int(want),),), False))
+            return True
+        return self.known.declares(name)
+
+    @cached_property
+    def shapes_known(self) -> set[str]:
+        """Names of the tensors whose shape was compared; complete once `wrong_shapes` was asked for."""
+        return set()
+
+    @property
+    def missing(self) -> list[Missing]:
+        """Required tensors that the file does not have."""
+        return self._compared[0]
+
+    @property
+    def unknown(self) -> list[int]:
+        """Rows of the tensors that neither the loader nor a declared fork knows in this architecture."""
+        return self._compared[1]
+
+    @property
+    def wrong_shapes(self) -> list[WrongShape]:
+        """Tensors of another shape than the loader takes."""
+        return self._compared[2]
+
+    @cached_property
+    def wrong_types(self) -> list[WrongType]:
+        """Tensors whose type the operation that uses them does not take."""
+        return list(self._wrong_types())
+
+    def _wrong_types(self) -> Iterator[WrongType]:
+        for tensor in self.known.file.tensors.rows:
+            kind = tensor.type.name if tensor.type is not None else ""
+            if not kind or kind == "F32":
+                continue
+            name = tensor.name
+            used = self.table.operation(name)
+            if used in _FLOAT_ONLY:
+                yield WrongType(tensor.index, name, kind, used, "F32")
+            elif used is not None and kind in _NOT_IN.get(used, ()):
+                yield WrongType(tensor.index, name, kind, used, "floats or a quantized type of weights")
+
+
+def _fits(got: tuple[int, ...], want: tuple[int, ...], flags: int) -> bool:
+    """Whether a shape is taken for another; trailing dimensions of 1 do not count."""
+    if flags & llama_cpp.ELEMENTS_ONLY:
+        from math import prod
+
+        return prod(got) == prod(want)
+    return stripped(got) == stripped(want)
+
+
+def stripped(ne: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape without trailing dimensions of 1, which writers may omit."""
+    while len(ne) > 1 and ne[-1] == 1:
+        ne = ne[:-1]
+    return ne
+
+
+@analysis
+def loader_view(subject: Subject) -> LoaderView | None:
+    """The file of a subject against the demands on its architecture; None if it is no model, or of an architecture that
+    llama.cpp does not have."""
+    known = architecture_view(subject)
+    if not known.holds_model or known.in_parts or subject.file.index.keys > limits.MANY_KEYS:
+        return None
+    table = llama_cpp.table()
+    architecture = table.architecture(known.name)
+    return None if architecture is None else LoaderView(known, architecture, table)
+
+
+def refuses(subject: Subject) -> TrustedText:
+    """Who refuses a file for this, as the end of a sentence; empty for architectures that llama.cpp does not have."""
+    loader = loader_view(subject)
+    return TrustedText("" if loader is None else f"; {loader.table.loader} refuses the file")
+
+
+#: Days after which the table is old: loaders change, and what it says is then a warning.
+OLD_AFTER: Final = 365
+
+
+@analysis
+def ceiling(subject: Subject) -> Severity | None:
+    """The most severe that a finding from the table can be: a warning once the table is a year old."""
+    loader = loader_view(subject)
+    return WARNING if loader is not None and is_old(loader.table) else None
+
+
+def is_old(table: Table) -> bool:
+    """Whether the table is so old that loaders may have changed."""
+    from datetime import date
+
+    return (date.today() - date.fromisoformat(table.date)).days > OLD_AFTER

@@ -1,0 +1,98 @@
+"""The one cause of many findings about tensors: names with a prefix, names of a checkpoint, experts that no key counts, a
+vision encoder inside a language model. The rules on missing and unknown tensors are silent where there is one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from os.path import commonprefix
+from typing import Final, NamedTuple
+
+from i2s_spec.errors import Span, quote
+from i2s_spec.linter.analysis.architecture_view import architecture_view
+from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.loader_view import loader_view
+from i2s_spec.schema import limits
+
+#: What tensors of llama.cpp's models are called, after a prefix that does not belong there.
+_OF_GGUF: Final = re.compile(r"(blk\.\d+\.|token_embd\.|output_norm\.|output\.)")
+#: What tensors of checkpoints are called, with or without the prefixes of training programs.
+_OF_CHECKPOINTS: Final = re.compile(
+    r"(?:[A-Za-z_]\w*\.)*(?:layers|h|blocks)\.\d+\.(?:self_attn|mlp|attention|input_layernorm|post_attention_layernorm"
+    r"|attn\.c_|ln_1|block_sparse_moe|feed_forward)[.\w]*|(?:[A-Za-z_]\w*\.)*(?:embed_tokens|wte|lm_head)\.weight"
+)
+#: Tensors of encoders for pictures and sound, which have a file of their own.
+_OF_ENCODERS: Final = re.compile(r"(?:v|a|mm)\.[\w.]+")
+_EXPERTS: Final = re.compile(r"blk\.\d+\.ffn_(?:gate|up|down|gate_up)_exps\.weight")
+
+
+class RootCause(NamedTuple):
+    """Why the tensors of a file do not fit its architecture: in words, for how many tensors, and where it is seen first."""
+
+    what: str
+    count: int
+    span: Span
+
+
+@analysis
+def root_cause(subject: Subject) -> RootCause | None:
+    """The one cause, if there is one; only for files that name an architecture and hold tensors as models do."""
+    known = architecture_view(subject)
+    count = subject.file.index.tensors
+    if not known.name or not 0 < count <= limits.MANY_TENSORS or subject.file.fault is not None:
+        return None
+    if known.keys.value("general.type") not in (None, "model"):
+        return None
+    names = [known.name_of(i) for i in range(count)]
+    return _checkpoint(subject, names) or _prefix(subject, names) or _experts(subject, names) or _encoder(subject, names)
+
+
+def _checkpoint(subject: Subject, names: Sequence[str]) -> RootCause | None:
+    found = [i for i, name in enumerate(names) if _OF_CHECKPOINTS.fullmatch(name)]
+    if not found or 2 * len(found) < len(names) or any(_OF_GGUF.match(name) for name in names):
+        return None
+    words = (
+        "the tensors have the names of a Hugging Face checkpoint (transformers), such as "
+        f"{quote(names[found[0]], 64)}, and loaders know those of llama.cpp, such as blk.0.attn_q.weight: convert the "
+        "checkpoint with a converter that renames them"
+    )
+    return RootCause(words, len(found), subject.name_span(found[0]))
+
+
+def _prefix(subject: Subject, names: Sequence[str]) -> RootCause | None:
+    common = commonprefix(list(names))
+    prefix = common[: common.rfind(".") + 1]
+    while prefix and not all(_OF_GGUF.match(name[len(prefix) :]) for name in names):
+        prefix = prefix[: prefix.rfind(".", 0, -1) + 1]
+    if not prefix or any(_OF_GGUF.match(name) for name in names):
+        return None
+    words = f"the name of every tensor begins with {quote(prefix, 64)}, which no loader expects: remove this prefix"
+    return RootCause(words, len(names), subject.name_span(0))
+
+
+def _experts(subject: Subject, names: Sequence[str]) -> RootCause | None:
+    known = architecture_view(subject)
+    key = f"{known.name}.expert_count"
+    found = [i for i, name in enumerate(names) if _EXPERTS.fullmatch(name)]
+    if not found or known.keys.own("expert_count") or not _unknown(subject, found):
+        return None
+    state = "is 0" if key in known.keys.places else "is missing"
+    words = f"the layers have tensors of experts, such as {quote(names[found[0]], 64)}, but the key {key} {state}"
+    return RootCause(words, len(found), subject.name_span(found[0]))
+
+
+def _unknown(subject: Subject, rows: Sequence[int]) -> bool:
+    """Whether the architecture does not have the first of some tensors, as far as that is known."""
+    loader = loader_view(subject)
+    return rows[0] in (architecture_view(subject).undeclared_tensors if loader is None else loader.unknown)
+
+
+def _encoder(subject: Subject, names: Sequence[str]) -> RootCause | None:
+    found = [i for i, name in enumerate(names) if _OF_ENCODERS.fullmatch(name)]
+    if not found or len(found) == len(names) or not _unknown(subject, found):
+        return None
+    words = (
+        f"the file of a language model also holds the tensors of an encoder for pictures or sound, such as "
+        f"{quote(names[found[0]], 64)}: llama.cpp wants those in a file of their own, a projector (mmproj)"
+    )
+    return RootCause(words, len(found), subject.name_span(found[0]))

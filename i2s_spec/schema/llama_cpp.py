@@ -1,0 +1,552 @@
+"""What llama.cpp's loader asks of a file of each architecture: keys, tensors, shapes, conditions.
+
+`table` reads `llama_cpp.json.gz`, which a script made from the loader's C++ sources (`tests/peers/arch_tables`): names of
+tensors with shapes as expressions of the hyperparameters, what is required and when, the types of keys, and what makes the
+loader refuse a file. `Demands` evaluates the rows of one architecture for one file. What the script could not resolve stays
+unknown, and nothing is said about it.
+
+    >>> llama = table().architecture("llama")
+    >>> llama.rows[0].name, llama.rows[0].shapes.text
+    ('token_embd.weight', '(n_embd,n_vocab,)')
+
+Source: ggml-org/llama.cpp, `src/llama-model.cpp`, `src/llama-vocab.cpp` and `src/models/*.cpp`, at the commit that the table
+names. The judge of the table was libllama itself: see `tests/peers`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from typing import Any, Final, NamedTuple, Protocol
+
+from i2s_spec.schema.expressions import Expression, Scope, Unknown, compiled
+from i2s_spec.schema.keys import MAX_LAYERS
+
+_FILE: Final = "llama_cpp.json.gz"
+
+#: What the loader does with a tensor, as bits of `flags`: it may be missing; it is used a second time, and stored once; it is
+#: skipped, but has to fit; only its number of elements counts.
+OPTIONAL, AGAIN, SKIPPED, ELEMENTS_ONLY = 1, 2, 4, 16
+
+_ONE: Final = compiled("1")
+
+#: Types whose elements the loader takes for each other in arrays.
+_LIKE: Final = {"u32": ("u32", "i32", "bool"), "i32": ("i32", "u32", "bool")}
+
+
+class Loop(NamedTuple):
+    """A loop around rows: its variable, and from where to where (exclusive) it counts."""
+
+    variable: str
+    first: Expression
+    end: Expression
+
+
+class Row(NamedTuple):
+    """A tensor, or one for each pass of the loops around it.
+
+    :param parts: the name, in which each second part is an expression
+    :param shapes: the shapes that the loader takes, in ggml's order; an expression for each
+    :param flags: what the loader does with it (`OPTIONAL` and so on)
+    :param guard: when the loader asks for it
+    """
+
+    parts: tuple[str, ...]
+    shapes: Expression
+    others: tuple[Expression, ...]
+    flags: Expression
+    guard: Expression
+    loops: tuple[Loop, ...]
+
+    @property
+    def name(self) -> str:
+        """The name, with expressions in braces."""
+        return "".join(part if place % 2 == 0 else f"{{{part}}}" for place, part in enumerate(self.parts))
+
+    @property
+    def pattern(self) -> str:
+        """A regular expression for the names that it can make."""
+        return "".join(re.escape(part) if place % 2 == 0 else r"\d+" for place, part in enumerate(self.parts))
+
+
+class KeyRow(NamedTuple):
+    """A key that the loader reads.
+
+    :param name: with the architecture's prefix
+    :param type: of the value, or of the elements of an array; empty if the table does not know
+    :param form: `scalar`, `array`, `either`, `length` (only how long an array is) or `scalar-or-ignored`
+    :param required: whether the file is refused without it
+    :param guard: when the loader reads it
+    :param length: of an array, where it is fixed
+    """
+
+    name: str
+    type: str
+    form: str
+    required: Expression
+    guard: Expression
+    length: Expression | None
+
+
+class Condition(NamedTuple):
+    """What has to hold, or the file is refused: at once, or (`at_first_token`) when a graph is built."""
+
+    holds: Expression
+    guard: Expression
+    loops: tuple[Loop, ...]
+    at_first_token: bool
+
+
+#: The forms of keys, by their short names in the table.
+_FORMS: Final = {"v": "scalar", "a": "array", "va": "either", "n": "length", "v?": "scalar-or-ignored"}
+
+
+class LoaderArchitecture:
+    """The rows of one architecture."""
+
+    def __init__(self, name: str, rows: Sequence[Row], keys: Sequence[KeyRow], conditions: Sequence[Condition],
+                 definitions: Mapping[str, str]) -> None:  # fmt: skip
+        self.name = name
+        self.rows = rows
+        self.keys = keys
+        self.conditions = conditions
+        #: Hyperparameters by name, as expressions; those of arrays end in `[]`.
+        self.definitions = definitions
+
+    def __repr__(self) -> str:
+        return f"<LoaderArchitecture {self.name!r}>"
+
+
+class Table:
+    """The table of all architectures; rows are read when they are asked for."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self._data = data
+        self.source: str = data["source"]
+        self.commit: str = data["commit"]
+        #: The day of the commit, as `YYYY-MM-DD`.
+        self.date: str = data["date"]
+        #: The values of `general.architecture` that the loader knows, and those that it knows by name and loads no model of.
+        self.names = frozenset(data["arch"])
+        self.named_only = frozenset(name for name in data["none"] if not name.startswith("("))
+        vocabulary = data["vocab"]
+        #: The values of `tokenizer.ggml.model`; those that need no tokens; those that need merges; those of
+        #: `tokenizer.ggml.pre`, and those of them that need no merges.
+        self.tokenizers = tuple(vocabulary["models"])
+        self.without_tokens = frozenset(vocabulary["none"])
+        self.with_merges = frozenset(vocabulary["merges"])
+        self.pre_tokenizers = frozenset(vocabulary["pre"])
+        self.pre_without_merges = frozenset(vocabulary["no_merges"])
+        self._architectures: dict[str, LoaderArchitecture] = {}
+
+    @property
+    def version(self) -> str:
+        """The loader in words: the commit, and its day."""
+        return f"llama.cpp at {self.commit[:7]} ({self.date})"
+
+    @property
+    def loader(self) -> str:
+        """The loader in a few words: the commit alone."""
+        return f"llama.cpp at {self.commit[:7]}"
+
+    def architecture(self, name: str) -> LoaderArchitecture | None:
+        """The rows of an architecture; None if the loader loads no such model."""
+        entry = self._data["arch"].get(name)
+        if entry is None:
+            return None
+        if name not in self._architectures:
+            data, common = self._data, self._data["common"]
+            self._architectures[name] = LoaderArchitecture(
+                name,
+                [self._row(data["rows"][i]) for i in entry["t"]],
+                [_key(name, row) for row in (*common["k"], *(data["keys"][i] for i in entry["k"]))],
+                [_condition(row) for row in (*common["a"], *(data["asserts"][i] for i in entry["a"]))],
+                {**common["d"], **entry["d"]},
+            )
+        return self._architectures[name]
+
+    def _row(self, row: Sequence[Any]) -> Row:
+        name, shapes, flags, guard, loops = row
+        first, *others = (compiled(f"({shape},)") if shape else compiled("(1,)") for shape in shapes.split("|"))
+        return Row(
+            tuple(re.split(r"\{([^}]*)\}", name)), first, tuple(others), compiled(str(flags)),
+            compiled(self._data["guards"][guard]), _loops(self._data["loops"][loops]),
+        )  # fmt: skip
+
+    @cached_property
+    def _scales(self) -> tuple[re.Pattern[str], Mapping[str, str]]:
+        """A pattern for the names of scale tensors, and for each weight how many elements its scale has."""
+        rows = self._data["common"]["scales"]
+        elements = {_numbered(name): count for name, _, count in rows}
+        suffixes = "|".join(sorted({suffix for _, suffix, _ in rows}))
+        return re.compile(rf"(?s)(.*)\.({suffixes})"), elements
+
+    def scale_of(self, name: str) -> tuple[str, str] | None:
+        """The weight that a scale tensor belongs to, without `.weight`, and how many elements it has, as an expression.
+
+        >>> table().scale_of("blk.1.ffn_up.scale"), table().scale_of("blk.1.attn_norm.scale")
+        (('blk.1.ffn_up', '1'), None)
+        """
+        pattern, elements = self._scales
+        found = pattern.fullmatch(name)
+        count = elements.get(_numbered(found[1])) if found else None
+        return (found[1], count) if found and count is not None else None
+
+    def operation(self, name: str) -> str | None:
+        """ggml's operation that uses a tensor, such as `MUL_MAT`; None if the table does not say.
+
+        >>> table().operation("blk.3.attn_norm.weight"), table().operation("blk.3.attn_q.bias")
+        ('MUL', 'ADD')
+        """
+        stem, _, kind = name.rpartition(".")
+        if kind not in ("weight", "bias"):
+            stem = name
+        used: str | None = self._data["common"]["ops"].get(_numbered(stem).replace("{i}", "%d"))
+        return "ADD" if kind == "bias" and used is not None else used
+
+    @cached_property
+    def _everywhere(self) -> frozenset[str]:
+        return frozenset(_numbered(re.sub(r"\{[^}]*\}", "0", row[0])) for row in self._data["rows"])
+
+    def knows_tensor(self, name: str) -> bool:
+        """Whether any architecture has a tensor of this name, whatever the number of the layer."""
+        return _numbered(name) in self._everywhere
+
+
+def _numbered(name: str) -> str:
+    """A tensor's name with `{i}` for the number of a layer."""
+    return re.sub(r"(?<=\.)\d+(?=\.)", "{i}", name, count=1)
+
+
+def _loops(loops: Sequence[Sequence[str]]) -> tuple[Loop, ...]:
+    return tuple(Loop(variable, compiled(first), compiled(end)) for variable, first, end in loops)
+
+
+def _key(architecture: str, row: Sequence[str]) -> KeyRow:
+    name, kind, form, required, guard, length = row
+    return KeyRow(
+        name.replace("~", f"{architecture}.", 1) if name.startswith("~") else name, "" if kind == "?" else kind, _FORMS[form],
+        compiled(required), compiled(guard), compiled(length) if length else None,
+    )  # fmt: skip
+
+
+def _condition(row: Sequence[Any]) -> Condition:
+    holds, guard, loops, kind = row
+    if holds == "0":  # it only says when the file is refused
+        return Condition(compiled(f"not ({guard})"), _ONE, _loops(loops), kind == "graph")
+    return Condition(compiled(holds), compiled(guard), _loops(loops), kind == "graph")
+
+
+@cache
+def table() -> Table:
+    """The table, read once."""
+    import gzip
+    import json
+    from importlib.resources import files
+
+    return Table(json.loads(gzip.decompress(files("i2s_spec.schema").joinpath(_FILE).read_bytes())))
+
+
+# --- one file --------------------------------------------------------------------------------------------------------
+
+
+class Value(NamedTuple):
+    """A key's value: the type in the usual notation, such as `u32` or `arr[u32]`; how many elements an array has; and the
+    value itself, None if it is not looked at."""
+
+    label: str
+    count: int
+    value: Any
+
+
+class Contents(Protocol):
+    """What a file holds: `tokens` is how many tokens it lists, None if it lists none."""
+
+    tokens: int | None
+
+    def value(self, key: str) -> Value | None:
+        """A key's value; None if there is none."""
+
+    def ne(self, tensor: str) -> tuple[int, ...] | None:
+        """The shape of a tensor in ggml's order; None if there is none."""
+
+
+class Demand(NamedTuple):
+    """A tensor that the loader asks for.
+
+    :param certain: whether it does; otherwise that could not be told, and only the name is meant
+    :param row: where it is declared
+    :param layer: the value of the first loop's variable, None outside loops
+    """
+
+    name: str
+    certain: bool
+    row: Row
+    layer: int | None
+
+
+class Demands(Scope):
+    """What the loader asks of one file of an architecture.
+
+    Whatever a file's numbers are, no loop has more than `MAX_LAYERS` passes for each of its two levels.
+    """
+
+    lazy = frozenset({"D", "DA", "DR"})
+
+    def __init__(self, architecture: LoaderArchitecture, contents: Contents, tokenizer: str | None = None) -> None:
+        super().__init__()
+        self.architecture = architecture
+        self._contents = contents
+        self._prefix = f"{architecture.name}."
+        #: Keys whose values the loader cannot use, so that nothing follows from them.
+        self.unusable: set[str] = set()
+        self._names: dict[str, Any] = {}
+        self._elements: dict[tuple[str, int], Any] = {}
+        self._constant: dict[Expression, Any] = {}
+        vocabulary = contents.tokens
+        if vocabulary is None and tokenizer in table().without_tokens:
+            size = contents.value(f"{self._prefix}vocab_size")
+            vocabulary = size.value if size is not None and isinstance(size.value, int) else None
+        if vocabulary is not None:
+            self._names["n_vocab"] = vocabulary
+        kinds = contents.value("tokenizer.ggml.token_type_count")
+        self._names["n_token_types"] = kinds.value if kinds is not None and isinstance(kinds.value, int) else 0
+        self._functions: Mapping[str, Callable[..., Any]] = {
+            "K": self._scalar, "KA": self._element, "hask": self._has_key, "isarr": self._is_array, "klen": self._length,
+            "D": lambda key, default: self._scalar(key) if self._has_key(key) else default(),
+            "DA": lambda key, i, default: self._element(key, i) if self._has_key(key) else default(),
+            "DR": lambda key, i, default: self._element(key, i) if self._is_array(key) else default(),
+            "has": lambda name: int(contents.ne(name) is not None), "ne": self._dimension,
+            "amax": lambda call, count: max(map(call, range(min(count, MAX_LAYERS))), default=0), "max": max, "min": min,
+        }  # fmt: skip
+
+    # --- the scope of expressions ---
+
+    def name(self, name: str) -> Any:
+        if name not in self._names:
+            text = self.architecture.definitions.get(name)
+            if text is None:
+                raise Unknown(name)
+            self._names[name] = Unknown  # a definition that leads back to itself has no value
+            self._names[name] = self._without_variables(text)
+        value = self._names[name]
+        if value is Unknown:
+            raise Unknown(name)
+        return value
+
+    def _without_variables(self, text: str, **variables: int) -> Any:
+        outside, self.variables = self.variables, variables
+        try:
+            return compiled(text)(self)
+        except Unknown:
+            return Unknown
+        finally:
+            self.variables = outside
+
+    def element(self, name: str, index: int) -> Any:
+        at = name, index
+        if at not in self._elements:
+            text = self.architecture.definitions.get(f"{name}[]")
+            if text is None or not 0 <= index < 2 * MAX_LAYERS:
+                raise Unknown(name)
+            self._elements[at] = Unknown
+            self._elements[at] = self._without_variables(text, i=index)
+        value = self._elements[at]
+        if value is Unknown:
+            raise Unknown(name)
+        return value
+
+    def function(self, name: str) -> Callable[..., Any]:
+        if name not in self._functions:
+            raise Unknown(name)
+        return self._functions[name]
+
+    def _full(self, key: str) -> str:
+        return key.replace("~", self._prefix, 1) if key.startswith("~") else key
+
+    def _value(self, key: str) -> Value:
+        name = self._full(key)
+        found = self._contents.value(name)
+        if found is None or name in self.unusable:
+            raise Unknown(name)
+        return found
+
+    def _scalar(self, key: str) -> Any:
+        found = self._value(key)
+        if found.label.startswith("arr") or found.value is None:
+            raise Unknown(key)
+        return found.value
+
+    def _element(self, key: str, index: int) -> Any:
+        found = self._value(key)
+        if found.value is None:
+            raise Unknown(key)
+        if isinstance(found.value, tuple | list):
+            return found.value[index] if index < len(found.value) else 0
+        return found.value
+
+    def _has_key(self, key: str) -> bool:
+        return self._contents.value(self._full(key)) is not None
+
+    def _is_array(self, key: str) -> bool:
+        found = self._contents.value(self._full(key))
+        return found is not None and found.label.startswith("arr")
+
+    def _length(self, key: str) -> int:
+        return self._value(key).count
+
+    def _dimension(self, name: str, axis: int) -> int:
+        ne = self._contents.ne(name)
+        if ne is None:
+            raise Unknown(name)
+        return ne[axis] if axis < len(ne) else 1
+
+    # --- what is asked ---
+
+    def evaluate(self, expression: Expression, loops: Iterable[Loop] = ()) -> Any:
+        """The value of an expression inside loops, `Unknown` (the class) if it is not known.
+
+        An expression without the variable of a loop is evaluated once.
+        """
+        varying = any(loop.variable in expression.names for loop in loops)
+        if not varying and expression in self._constant:
+            return self._constant[expression]
+        try:
+            value = expression(self)
+        except Unknown:
+            value = Unknown
+        if not varying:
+            self._constant[expression] = value
+        return value
+
+    def passes(self, loops: Sequence[Loop]) -> Iterator[int | None]:
+        """The passes of loops, while whose variables are set; each gives the value of the first variable.
+
+        :raises Unknown: if it is not known how many there are
+        """
+        if not loops:
+            yield None
+            return
+        variable, first, end = loops[0]
+        for value in range(max(0, int(first(self))), min(int(end(self)), 2 * MAX_LAYERS)):
+            self.variables[variable] = value
+            for _ in self.passes(loops[1:]):
+                yield value
+        self.variables.pop(variable, None)
+
+    def tensors(self) -> Iterator[Demand]:
+        """The tensors that the loader asks for, or takes if they are there, in its order.
+
+        While the caller has one, `flags` and `shapes` of it can be asked.
+        """
+        for row in self.architecture.rows:
+            try:
+                for layer in self.passes(row.loops):
+                    certain = self.evaluate(row.guard, row.loops)
+                    if certain is Unknown or certain:
+                        yield Demand(self._named(row), certain is not Unknown, row, layer)
+            except Unknown:
+                self.variables.clear()
+
+    def _named(self, row: Row) -> str:
+        parts = row.parts
+        return "".join(part if place % 2 == 0 else str(compiled(part)(self)) for place, part in enumerate(parts))
+
+    @property
+    def uncertain_names(self) -> list[re.Pattern[str]]:
+        """Patterns of names that rows may make whose loops or names are not known."""
+        found = []
+        for row in self.architecture.rows:
+            try:
+                for _ in self.passes(row.loops):
+                    self._named(row)
+            except Unknown:
+                self.variables.clear()
+                found.append(re.compile(row.pattern))
+        return found
+
+    def flags(self, demand: Demand) -> int | None:
+        """What the loader does with a tensor; None if that is not known."""
+        value = self.evaluate(demand.row.flags, demand.row.loops)
+        return None if value is Unknown else int(value)
+
+    def shapes(self, demand: Demand) -> list[tuple[int, ...]]:
+        """The shapes that the loader takes, in ggml's order; none if they are not known."""
+        row, shapes = demand.row, []
+        for expression in (row.shapes, *row.others):
+            value = self.evaluate(expression, row.loops)
+            if value is Unknown:
+                return []
+            shapes.append(tuple(map(int, value)))
+        return shapes
+
+    def keys_read(self) -> Iterator[KeyRow]:
+        """The keys that the loader reads in this file."""
+        for key in self.architecture.keys:
+            guard = self.evaluate(key.guard)
+            if guard is not Unknown and guard:
+                yield key
+
+    def broken(self) -> Iterator[Condition]:
+        """The conditions that do not hold; each once. A number of layers beyond the most that any loader supports is one."""
+        for condition in self.architecture.conditions:
+            try:
+                for _ in self.passes(condition.loops):
+                    asked = self.evaluate(condition.guard, condition.loops)
+                    if asked is Unknown or not asked:
+                        continue
+                    holds = self.evaluate(condition.holds, condition.loops)
+                    if holds is not Unknown and not holds:
+                        yield condition
+                        break
+            except Unknown:
+                pass
+            self.variables.clear()
+
+
+def takes(key: KeyRow, value: Value) -> bool:
+    """Whether the loader takes a value of this type for a key."""
+    if not key.type or key.form == "length":
+        return True
+    array, element = value.label.startswith("arr["), value.label.removeprefix("arr[").removesuffix("]")
+    if array:
+        if key.form == "scalar":
+            return False
+        return key.form == "scalar-or-ignored" or element in _LIKE.get(key.type, (key.type,))
+    return key.form not in ("array",) and value.label == key.type
+
+
+def types_taken(key: KeyRow) -> tuple[str, ...]:
+    """The types that the loader takes for a key, in the usual notation, the plain one first."""
+    scalar = () if key.form == "array" else (key.type,)
+    elements = _LIKE.get(key.type, (key.type,))[:2] if key.form in ("array", "either") else ()
+    return (*scalar, *(f"arr[{element}]" for element in elements))
+
+
+#: How expressions read aloud: keys by their names, functions by what they compute.
+_READ: Final = (
+    (r"amax\(lambda \w+:\s*(.*?),\s*K\('~block_count'\)\)", r"the greatest \1"),
+    (r"\(?K\('~([\w.]+)'\)==('\w+') if hask\('~\1'\) else [01]\)?", r"\1 is \2"),
+    (r"\bD[AR]?\('~([\w.]+)',[^()']*?\)", r"\1"),
+    (r"\bD\('~([\w.]+)',.*?\)(?=[^\w)]|$)", r"\1"),
+    (r"\bK\('~([\w.]+)'\)", r"\1"),
+    (r"\bKA\('~([\w.]+)',[^()]*\)", r"\1"),
+    (r"hask\('~?([\w.]+)'\)", r"\1 exists"),
+    (r"isarr\('~?([\w.]+)'\)", r"\1 is an array"),
+    (r"klen\('~?([\w.]+)'\)", r"the length of \1"),
+    (r"\s*(==|<=|>=|!=|//|[<>%])\s*", r" \1 "),
+)
+
+
+def in_words(text: str) -> str:
+    """A condition with the names of keys in place of the calls that look them up.
+
+    >>> in_words("D('~expert_group_count',0)<D('~expert_count',0)")
+    'expert_group_count < expert_count'
+    >>> in_words("amax(lambda i:DA('~expert_used_count',i,0),K('~block_count'))<=D('~expert_count',0)")
+    'the greatest expert_used_count <= expert_count'
+    """
+    for pattern, instead in _READ:
+        text = re.sub(pattern, instead, text)
+    return text
