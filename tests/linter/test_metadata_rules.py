@@ -106,9 +106,25 @@ def with_keys(*pairs: object) -> bytes:
     return draft.built(file)
 
 
-def test_other_architectures_are_left_alone() -> None:
+def test_architectures_of_llama_cpp_are_checked_by_its_table() -> None:
+    """A llama that says it is a falcon lacks the keys and the tensors of one, and has others."""
     model = Model("llama").set("general.architecture", b"falcon").without("output_norm.weight")
-    assert ours(lint(model.built())) == set()
+    assert ours(lint(model.built())) == {"M002", "M018", "M101", "M102"}
+
+
+def test_unknown_architectures_are_a_warning_unless_they_hold_i2s() -> None:
+    model = Model("llama").set("general.architecture", b"foo")
+    for pair in model.keys:
+        pair.key = pair.key.replace(b"llama.", b"foo.")
+    assert [f.severity for f in lint(model.built()).findings if f.code == "M001"] == [Severity.ERROR]
+    for tensor in list(model.tensors):
+        if tensor.number == 36:
+            model.like(tensor.name.decode(), tensor.ne, "F16")
+    (finding,) = lint(model.built()).findings
+    assert (finding.code, finding.severity) == ("M001", Severity.WARNING)
+    assert "its keys, tensors and shapes are not checked" in finding.message
+    model.set("general.architecture", b"Qwen-2")
+    assert [f.severity for f in lint(model.built()).findings if f.code == "M001"] == [Severity.ERROR]
 
 
 def test_files_with_other_tensor_names_are_not_models() -> None:
@@ -133,18 +149,22 @@ def test_a_part_of_a_split_model_lacks_tensors() -> None:
 
 
 def test_plain_models_of_shared_architectures() -> None:
-    """A llama or qwen3 model without ternary weights is no concern of rules about ternary ones."""
+    """A llama or qwen3 model without ternary weights is no concern of rules about ternary ones; loaders' names are."""
     for architecture in ("llama", "qwen3"):
         model = Model(architecture).without("output.weight").set("general.file_type", 1)
         for tensor in list(model.tensors):
-            if tensor.number == 36:
+            if len(tensor.ne) == 1:
+                model.like(tensor.name.decode(), tensor.ne, "F32")
+            elif tensor.number == 36:
                 model.like(tensor.name.decode(), tensor.ne, "F16")
         model.tensors = [tensor for tensor in model.tensors if b"_norm_in." not in tensor.name]
         model.drop("general.quantization_version", "{arch}.rope.freq_base", "{arch}.pooling_type")
         model.drop("{arch}.rope.dimension_count").add("{arch}.taste", ValueType.UINT8, 1)
-        model.set("tokenizer.ggml.pre", b"of next year").like("cls.output.weight", (128, 2), "F32")
         model.add("{arch}.hidden_activation", ValueType.STRING, b"swiglu")
         assert ours(lint(model.built())) == set(), architecture
+        model.set("tokenizer.ggml.pre", b"of next year").like("cls.weight", (128, 2), "F32")
+        found = {finding.code: finding.severity for finding in lint(model.built()).findings}
+        assert found == {"T010": Severity.ERROR, "M102": Severity.WARNING}, architecture  # others have a cls.weight
 
 
 @pytest.mark.parametrize(

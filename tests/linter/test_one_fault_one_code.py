@@ -192,19 +192,19 @@ def test_zeros_of_floats_are_not_called_weights_of_minus_one() -> None:
 
 
 def test_architectures_that_are_new_are_not_wrong() -> None:
-    """Ollama has some of its own, and llama.cpp new ones every month; of I2_S models all are known."""
+    """Ollama has some of its own, and llama.cpp new ones every month; of I2_S models all are known. Not checked is said."""
 
     def named(model: Model) -> bytes:
         for pair in model.keys:
-            pair.key = pair.key.replace(b"llama.", b"gptoss.")
-        return model.set("general.architecture", b"gptoss").built()
+            pair.key = pair.key.replace(b"llama.", b"nobodys.")
+        return model.set("general.architecture", b"nobodys").built()
 
     model = Model("llama")
     assert codes_of(named(model)) == {"M001"}
     for tensor in Model("llama").tensors:
         if tensor.number == I2_S.number:
             model.like(tensor.name.decode(), tensor.ne, "F16")
-    assert codes_of(named(model)) == set()
+    assert [(f.code, f.severity.value) for f in lint(named(model)).findings] == [("M001", "warning")]
 
 
 @pytest.mark.parametrize("order", ["little", "big"])

@@ -364,7 +364,8 @@ class DeclaredKeys:
     @cached_property
     def places(self) -> dict[str, int]:
         """The rows of the declared keys, the first of each; and of the keys about split files."""
-        wanted = {name.encode(): name for name in (*self.declared, "split.no", "split.count")}
+        names = (*self.declared, "split.no", "split.count")
+        wanted = {name.encode("utf-8", "surrogateescape"): name for name in names}
         places: dict[str, int] = {}
         index = self.file.index
         for i in index.keys_named(wanted):

@@ -19,12 +19,16 @@ from i2s_spec.schema import limits, llama_cpp
 from i2s_spec.schema.llama_cpp import Condition, Demands, KeyRow, LoaderArchitecture, Table, Value, takes, types_taken
 
 #: Operations of ggml that take F32 only on one side; and those whose weights may have any type but a few.
-_FLOAT_ONLY: Final = frozenset({"MUL", "ADD", "ROPE", "SSM_CONV"})
+_FLOAT_ONLY: Final = frozenset({"MUL", "ADD", "ROPE", "SSM_CONV", "SCALE"})
 _NOT_IN: Final = {
     "MUL_MAT": frozenset({"F64", "I8", "I16", "I32", "I64", "Q8_1", "Q8_K"}),
     "MUL_MAT_ID": frozenset({"F64", "I8", "I16", "I32", "I64", "Q8_1", "Q8_K"}),
     "GET_ROWS": frozenset({"F64", "I8", "I16", "I64", "Q8_1", "Q8_K"}),
 }  # fmt: skip
+
+#: Tables of vectors, whose rows are looked up; tables of numbers may be I32.
+_EMBEDDING: Final = re.compile(r"(?:token_embd|position_embd|token_types|embed_tokens)\.weight\Z")
+
 
 class WrongKey(NamedTuple):
     """A key that the loader refuses: its row in the file, what it holds, and what the loader takes."""
@@ -193,10 +197,11 @@ class LoaderView:
                 words = "the number of rotated dimensions is even and at most the width of a head"
                 yield Contradiction(words, keys, at_first_token=True)
                 return
+        misshapen = {each.name for each in self.wrong_shapes}
         for name, i in self.known.file.index.tensor_places.items():
             layer = layer_of(name) if name.endswith(".attn_q.weight") else None
             ne = self.known.file.index.tensor(i).ne
-            if layer is None or len(ne) != 2 or layer >= 2 * llama_cpp.MAX_LAYERS:
+            if layer is None or len(ne) != 2 or layer >= 2 * llama_cpp.MAX_LAYERS or name in misshapen:
                 continue
             width = f"n_head_arr[{layer}]*(n_embd_head_k_swa if is_swa_impl[{layer}] else n_embd_head_k_full)"
             rows = demands.evaluate(llama_cpp.compiled(width))
@@ -286,7 +291,7 @@ class LoaderView:
             used = self.table.operation(name)
             if used in _FLOAT_ONLY:
                 yield WrongType(tensor.index, name, kind, used, "F32")
-            elif used is not None and kind in _NOT_IN.get(used, ()):
+            elif used is not None and (kind in _NOT_IN.get(used, ()) or (kind == "I32" and _EMBEDDING.search(name))):
                 yield WrongType(tensor.index, name, kind, used, "floats or a quantized type of weights")
 
 

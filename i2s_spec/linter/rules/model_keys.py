@@ -45,8 +45,9 @@ def architecture_unknown(subject: Subject) -> Iterator[Finding]:
     """The architecture is not known, so its keys, tensors and shapes are not checked.
 
     Why: loaders choose the graph by this exact name, and refuse other names: 'unknown model architecture'. A name that
-    differs from a known one only in case or punctuation is a mistake. Another unknown name is a warning, since new
-    architectures appear every month: the message says from which day the list of known ones is.
+    differs from a known one only in case or punctuation is a mistake. Another unknown name of a file with llama.cpp's
+    tensors is a warning, since new architectures appear every month: the message says from which day the list is. With
+    I2_S tensors it is an error: the few loaders that know this type know a few architectures.
 
     Example: 'bitnet-b1_58' or 'BitNet'.
 
@@ -60,11 +61,14 @@ def architecture_unknown(subject: Subject) -> Iterator[Finding]:
     if name in table.names or name in table.named_only or not known.is_text_model:
         return
     meant = resembles(name[:64], table.names)
+    if meant is None and not known.holds_model:  # no model of llama.cpp's family; the verdict says what was not checked
+        return
     why = f"neither bitnet.cpp nor {table.version} knows it"
     words = f"{meant} may be meant" if meant is not None else "its keys, tensors and shapes are not checked"
+    certain = subject.has_i2s or (meant is not None and not is_old(table))
     yield architecture_unknown.at(
         known.keys.value_span(_ARCHITECTURE), got=name, want=TrustedText(f"{why}; {words}")
-    ).at_most(None if meant is not None and not is_old(table) else WARNING)  # fmt: skip
+    ).at_most(None if certain else WARNING)  # fmt: skip
 
 
 @cache
@@ -161,7 +165,7 @@ def key_type(subject: Subject) -> Iterator[Finding]:
     index = subject.file.index
     told: set[int] = set()
     declared = known.keys.declared if known.architecture is not None or loader is not None else _NAMING
-    for i in index.keys_named({each.encode() for each in declared}):
+    for i in index.keys_named({each.encode("utf-8", "surrogateescape") for each in declared}):
         name = index.key(i).name
         key = declared.get(name.decode("utf-8", "surrogateescape"))
         if key is None or name == b"general.alignment" or known.keys.label(i) in key.types:
@@ -236,13 +240,14 @@ def keys_undeclared(subject: Subject) -> Iterator[Finding]:
     Fix: compare the names with the tables of the specification, and remove keys that no program reads.
     """
     known = architecture_view(subject)
-    count, first = 0, None
+    count, first, loader = 0, None, loader_view(subject)
+    read = () if loader is None else loader.keys
     foreign = _foreign(known, _missing(subject))  # all keys with this prefix are misnamed
     others = {name[: len(name) - len(key) + len(known.name)] + b"." for key, (_, name) in foreign.items()}
     spoken_of = (*_OTHERS, *others)
     for i, name in subject.key_names():
         key = name.decode("utf-8", "surrogateescape")
-        if key in known.keys.declared or name.startswith(spoken_of) or key in _of_rotations():
+        if key in known.keys.declared or name.startswith(spoken_of) or key in _of_rotations() or key in read:
             continue
         count += 1
         first = first or (i, name)

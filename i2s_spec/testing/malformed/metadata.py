@@ -49,11 +49,26 @@ def _other_prefix() -> bytes:
     return model.built()
 
 
+def _prefixed(prefix: bytes) -> bytes:
+    """A llama model with something before the name of every tensor."""
+    made = Model("llama")
+    for tensor in made.tensors:
+        tensor.name = prefix + tensor.name
+    return made.built()
+
+
 # --- which architecture -------------------------------------------------------------------------------------------
 
 _ARCHITECTURE = "key_values[0].value"
 add("architecture_typo", "M001", _ARCHITECTURE, lambda: _renamed(b"bitnet-b1_58"))
 add("architecture_case", "M001", _ARCHITECTURE, lambda: _renamed(b"BitNet"), ("G207",))
+add(
+    "expert_groups_without_experts",
+    "M023",
+    lambda: f"key_values[{len(Model('llama').keys)}].value",
+    lambda: Model("llama").add("{arch}.expert_group_count", U32, 2).built(),
+    sound=_LLAMA,
+)
 add("architecture_foo", "M001", _ARCHITECTURE, lambda: _renamed(b"foo"))
 add("architecture_missing", "M002", _COUNT, lambda: _b158().drop("general.architecture").built())
 add("architecture_number", "M003", "key_values[0].type",
@@ -220,6 +235,7 @@ add(
     _like("bitnet", "output.weight", (128, 272), "F16"),
     sound=_BITNET,
 )
+add("names_with_prefix", "M123", "tensor_infos[0].name", lambda: _prefixed(b"model."), sound=_LLAMA)
 add("sub_norm_of_llama", "M102", "tensor_infos[12].name",
     _like("llama", "blk.0.attn_sub_norm.weight", (128,), "F32"), ("M119",), sound=_LLAMA)  # fmt: skip
 add("permutation_uncertain", "M119", _row("blk.0.attn_q.weight", "name", "llama"),
