@@ -105,9 +105,11 @@ _FORMS: Final = {"v": "scalar", "a": "array", "va": "either", "n": "length", "v?
 class LoaderArchitecture:
     """The rows of one architecture."""
 
-    def __init__(self, name: str, rows: Sequence[Row], keys: Sequence[KeyRow], conditions: Sequence[Condition],
+    def __init__(self, name: str, file: str, rows: Sequence[Row], keys: Sequence[KeyRow], conditions: Sequence[Condition],
                  definitions: Mapping[str, str]) -> None:  # fmt: skip
         self.name = name
+        #: Its source file in `src/models`.
+        self.file = file
         self.rows = rows
         self.keys = keys
         self.conditions = conditions
@@ -159,6 +161,7 @@ class Table:
             data, common = self._data, self._data["common"]
             self._architectures[name] = LoaderArchitecture(
                 name,
+                entry["f"],
                 [self._row(data["rows"][i]) for i in entry["t"]],
                 [_key(name, row) for row in (*common["k"], *(data["keys"][i] for i in entry["k"]))],
                 [_condition(row) for row in (*common["a"], *(data["asserts"][i] for i in entry["a"]))],

@@ -163,6 +163,7 @@ class Runtime(NamedTuple):
     :param programs: packages that are this runtime, or contain it, and whose runs are recorded
     (`linter.runtimes.records`)
     :param recorded: whether everything known about it comes from these runs
+    :param loader_table: whether its loader is the one of the table `schema.llama_cpp`
     :param block_bytes: types whose blocks have another size in its table: number, elements, bytes
     """
 
@@ -198,6 +199,7 @@ class Runtime(NamedTuple):
     block_bytes: tuple[tuple[int, int, int], ...] = ()
     programs: tuple[str, ...] = ()
     recorded: bool = False
+    loader_table: bool = False
     refusal: Fact | None = None
     facts: tuple[tuple[str, Fact], ...] = ()
 
@@ -328,7 +330,7 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         "llama.cpp", "llama.cpp (ggml-org), August to October 2026", "engine",
         "ggml d99724f, and the releases that were run", _UPSTREAM_CONTAINER, _COMMON | {34, 35, 39, 40, 41, 42},
         "ggml-org/ggml@d99724f:src/gguf.cpp:462", "rejects", ("bitnet", "llama", "qwen3", "gemma3"),
-        vocabularies=_VOCABULARIES, norm_in="no",
+        vocabularies=_VOCABULARIES, norm_in="no", loader_table=True,
         bitnet_names="run xllamacpp/bitnet-b1.58.f32",
         programs=("xllamacpp", "node-llama-cpp", "@node-llama-cpp/linux-x64"), loader=_loader(FAMILY_LOADER),
         refusal=Fact("type 36 is its retired IQ4_NL_4_4: \"not a multiple of block size (0)\"", "run xllamacpp/llama.i2_s"),

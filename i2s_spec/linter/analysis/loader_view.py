@@ -7,15 +7,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from i2s_spec.errors import TrustedText
+from i2s_spec.errors import Span, TrustedText, counted, quote
+from i2s_spec.gguf.header import Metadata
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view, layer_of
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.rule import WARNING, Severity
 from i2s_spec.schema import limits, llama_cpp
+from i2s_spec.schema.keys import GENERAL, READ_BY_LOADERS, TOKENIZER
 from i2s_spec.schema.llama_cpp import Condition, Demands, KeyRow, LoaderArchitecture, Table, Value, takes, types_taken
 
 #: Operations of ggml that take F32 only on one side; and those whose weights may have any type but a few.
@@ -293,6 +295,74 @@ class LoaderView:
                 yield WrongType(tensor.index, name, kind, used, "F32")
             elif used is not None and (kind in _NOT_IN.get(used, ()) or (kind == "I32" and _EMBEDDING.search(name))):
                 yield WrongType(tensor.index, name, kind, used, "floats or a quantized type of weights")
+
+    # --- what stops the loader ---
+
+    @cached_property
+    def vocabulary_faults(self) -> list[tuple[str, str]]:
+        """What is wrong with the vocabulary's keys, as the loader says it: the key, and why."""
+        keys, table = self.known.keys, self.table
+        found = []
+        for key in (*GENERAL, *TOKENIZER):
+            i = keys.places.get(key.name)
+            if i is None or key.name == "general.alignment" or not READ_BY_LOADERS.intersection(key.readers):
+                continue
+            if keys.label(i) not in (*key.types, *key.tolerated):
+                found.append((key.name, f"is {keys.label(i)}, and {' or '.join(key.types)} is needed"))
+        model, pre = self.known.tokenizer, keys.value("tokenizer.ggml.pre")
+        if "tokenizer.ggml.model" not in keys.places:
+            found.append(("tokenizer.ggml.model", "is missing"))
+        elif model and model not in table.tokenizers:
+            found.append(("tokenizer.ggml.model", f"is {quote(model, 40)}: unknown tokenizer"))
+        elif model not in table.without_tokens:
+            if "tokenizer.ggml.tokens" not in keys.places:
+                found.append(("tokenizer.ggml.tokens", "is missing"))
+            if model in table.with_merges:
+                if "tokenizer.ggml.merges" not in keys.places and pre not in table.pre_without_merges:
+                    found.append(("tokenizer.ggml.merges", "is missing"))
+                if isinstance(pre, str) and pre and pre not in table.pre_tokenizers:
+                    found.append(("tokenizer.ggml.pre", f"is {quote(pre, 40)}: unknown pre-tokenizer type"))
+        return found
+
+    def refusal(self) -> tuple[str, Span | None, bool] | None:
+        """Why the loader refuses the file, in the order of its checks: in words, where, and whether it only stops at the
+        first token; None if nothing stops it."""
+        return next(self._refusals(), None)
+
+    def _refusals(self) -> Iterator[tuple[str, Span | None, bool]]:
+        metadata, index = self.known.file.metadata, self.known.file.index
+        for name in self.missing_keys:
+            yield f"key not found in model: {name}", None, False
+        for wrong in self.wrong_keys:
+            yield f"key {wrong.name} has type {wrong.got}, and {wrong.want} is needed", index.key(wrong.i).type_span, False
+        for length in self.wrong_lengths:
+            words = f"key {length.name} has {counted(length.got, 'element')}, and {length.want:,} are needed"
+            yield words, index.key(length.i).value_span, False
+        for each in self.contradictions:
+            if not each.at_first_token:
+                yield f"{each.words} does not hold", _first_span(metadata, each.keys), False
+        for name, why in self.vocabulary_faults:
+            yield f"the loader stops at the vocabulary: {name} {why}", _first_span(metadata, (name,)), False
+        for missing in self.missing:
+            yield f"tensor {quote(missing.name, 64)} is not found", None, False
+        for shape in self.wrong_shapes:
+            got, want = (", ".join(map(str, ne)) for ne in (shape.got, shape.want[0]))
+            words = f"tensor {quote(shape.name, 64)} has wrong shape; expected {want}, got {got}"
+            yield words, index.tensor(shape.i).ne_span, False
+        for i in self.unknown:
+            words = f"wrong number of tensors: it does not know {quote(self.known.name_of(i), 64)}"
+            yield words, index.tensor(i).name_span, False
+        for kind in self.wrong_types:
+            words = f"tensor {quote(kind.name, 64)} is {kind.got}, which ggml's {kind.operation} does not take"
+            yield words, index.tensor(kind.i).type_span, True
+        for each in self.contradictions:
+            if each.at_first_token:
+                yield f"{each.words} does not hold", _first_span(metadata, each.keys), True
+
+
+def _first_span(metadata: Metadata, keys: Iterable[str]) -> Span | None:
+    """The value of the first of some keys that the file has."""
+    return next((metadata.entry(key).value_span for key in keys if key in metadata), None)
 
 
 def _fits(got: tuple[int, ...], want: tuple[int, ...], flags: int) -> bool:

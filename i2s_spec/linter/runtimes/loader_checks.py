@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.linter.analysis.architecture_view import architecture_view
+from i2s_spec.linter.analysis.loader_view import loader_view
 from i2s_spec.linter.runtimes import records
 from i2s_spec.linter.runtimes.records import Reason
 from i2s_spec.schema.architectures import ARCHITECTURES, Architecture, Hyperparameters, hyperparameters, names_a_bitnet
@@ -62,6 +63,10 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
         text = f"the file is no model: its general.type is {quote(kind, 64)}, which is used together with a model"
         yield Reason(text, source, "unknown", _key_span(subject, "general.type"))
         return
+    if "split.count" in subject.file.metadata and (label := subject.file.metadata.entry("split.count").label) != "u16":
+        text = f"key split.count has type {label}, and u16 is needed"
+        yield Reason(text, "", "no", subject.file.metadata.entry("split.count").type_span, "keys")
+        return
     parts = _value(subject, "split.count")
     if isinstance(parts, int) and parts > 1:
         text = f"the file is one of the {counted(parts, 'part')} of a model; the other parts were not checked"
@@ -77,6 +82,18 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
     if is_vocabulary(subject):
         yield _vocabulary(subject, runtime, name)
         return
+    if runtime.loader_table and (view := loader_view(subject)) is not None:
+        source = f"{view.table.source}@{view.table.commit[:8]}:src/models/{view.architecture.file}"
+        stopped = view.refusal()
+        if stopped is not None:
+            words, where, at_first_token = stopped
+            yield Reason(words + "; it stops at the first token" * at_first_token, source, "no", where)
+            return
+        if name not in runtime.architectures:
+            text = f"the file has the keys and tensors that it asks of architecture {quote(name, 64)}"
+            yield Reason(text, source, "note", span)
+            yield Reason("not tried: what it computes", "", "doubt")
+            return
     if name not in runtime.architectures:
         source = _architecture_source(runtime, name) if records.was_examined(subject) else ""
         if (name in LOOKED_UP or (subject.declared is None and names_a_bitnet(name))) and name not in runtime.unsure:
