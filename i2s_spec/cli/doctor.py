@@ -121,13 +121,18 @@ def _sound(found: Checkup, width: int) -> Iterator[Line]:
 
     report = found.report
     if not report.findings and not report.bugs:
-        answer = (
-            ("yes, no findings", "green") if found.refusal is None else ("yes, but it cannot be run here", "yellow")
-        )
+        answer = ("yes, no findings", "green")
+        if found.refusal is not None:
+            answer = ("no findings, but it cannot be run here", "yellow")
+        if report.not_judged:
+            answer = "no findings in what was checked", "yellow"
         yield [Piece("Is it sound?  ", "bold"), Piece(*answer)]
+        yield from _left_out(found, width)
         yield from _refusal(found, width)
         return
     answer = ("yes, with remarks", "green") if report.ok else ("no", "red")
+    if report.ok and report.not_judged:
+        answer = "no errors in what was checked", "yellow"
     if not report.readable:
         answer = ("no: it cannot be read as a GGUF file", "red")
     if report.bugs:
@@ -141,12 +146,19 @@ def _sound(found: Checkup, width: int) -> Iterator[Line]:
         mark = repair_words(code)
         text = cut(first[code].message, 400)  # what is from the file is quoted there
         text += f"; and {count - 1:,} more" if count > 1 else ""
-        words = f"{counted(count, rule.severity.value)}: {code} {rule.slug}: {text}"
+        words = f"{counted(count, first[code].severity.value)}: {code} {rule.slug}: {text}"
         yield from _wrapped(words + (f" [{mark}]" if mark else ""), width)
     if len(codes) > SHOWN:
         more = len(codes) - SHOWN
         yield from _wrapped(f"and {counted(more, 'more code')}: i2s lint lists all findings", width)
+    yield from _left_out(found, width)
     yield from _refusal(found, width)
+
+
+def _left_out(found: Checkup, width: int) -> Iterable[Line]:
+    """What no rule examined."""
+    if found.report.not_judged:
+        yield from _wrapped(f"not checked: {'; '.join(found.report.not_judged)}", width, style="yellow")
 
 
 def _refusal(found: Checkup, width: int) -> Iterable[Line]:

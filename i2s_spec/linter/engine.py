@@ -21,6 +21,7 @@ from i2s_spec.gguf.source import FetchingSource, Origin, Source, is_address, sou
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.linter.analysis.conditions import layers_read
 from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.coverage import not_judged
 from i2s_spec.linter.options import Options, defaults, options_of, path_of
 from i2s_spec.linter.report_data import Bug, Remote, Report, Sample, Suppressed
 from i2s_spec.linter.rule import Excerpt, Finding, Rule, Severity, WeightUse, When, every_file, finding_of
@@ -126,6 +127,7 @@ class _Run:
         self._runtimes: tuple[Any, ...] = ()
         self._details: Any = None
         self._sample: Sample | None = None
+        self._not_judged: tuple[str, ...] = ()
         self._remote: Remote | None = None
 
     def file(self, source: Source) -> None:
@@ -140,7 +142,7 @@ class _Run:
             subject = Subject(file, place, self._reading, self._weights)
             ignored = self._options.ignored
             fetched = subject.on_server
-            subject.asked = _asked(self._codes, fetched)
+            subject.asked = _by_the_reader(self._codes, fetched)
             if ignored:
                 subject.ignored = sum(_is_asked(REGISTRY[code], fetched) for code in ignored)
             subject.by_document = profile_named(self._options.profile).by_document
@@ -197,6 +199,7 @@ class _Run:
                     met[when] = False  # if the condition fails, its first rule reports that
                     met[when] = when(subject)
                 if met[when]:
+                    subject.asked += 1
                     self.add(check(subject))
             except FormatError as error:
                 self.add([finding_of(error)])
@@ -246,8 +249,9 @@ class _Run:
             self._remote = Remote(version, usage.requests, usage.bytes, etag)
 
     def _more(self, subject: Subject) -> None:
-        """Add what was requested besides the findings."""
+        """Add what was requested besides the findings, and what they do not cover."""
         try:
+            self._not_judged = not_judged(subject)
             if self._options.runtimes:
                 from i2s_spec.linter.runtimes.verdicts import verdicts
 
@@ -267,6 +271,7 @@ class _Run:
             runtimes=self._runtimes,
             details=self._details,
             sampled=self._sample,
+            not_judged=self._not_judged,
             remote=self._remote,
         )
 
@@ -281,9 +286,9 @@ def _in_order(codes: tuple[str, ...]) -> tuple[Rule, ...]:
 
 
 @lru_cache(maxsize=8)
-def _asked(codes: tuple[str, ...], fetched: bool) -> int:
-    """How many of them are checked for a file."""
-    return sum(_is_asked(rule, fetched) for rule in _in_order(codes))
+def _by_the_reader(codes: tuple[str, ...], fetched: bool) -> int:
+    """How many of them the reader checks in every file; the others are counted when they are."""
+    return sum(rule.check is None and _is_asked(rule, fetched) for rule in _in_order(codes))
 
 
 # --- the findings of a run -------------------------------------------------------------------------------------------

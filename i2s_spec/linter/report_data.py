@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_REMOTE, ROWS, counted, line, quote, table
 from i2s_spec.gguf.source import is_address
+from i2s_spec.linter.analysis.coverage import CONTENTS
 from i2s_spec.linter.rule import Finding, Fix, Rule, Severity
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import faults
@@ -73,7 +74,8 @@ class Report:
 
     `elided` counts the findings beyond that number, by code. `size` is the size of the file in bytes, or None if it
     could not be opened. `runtimes` has the verdicts on loading and computing, and `details` the additional data of a
-    report format; both exist only if they were requested. `sampled` exists if a sample was requested, and `remote` if
+    report format; both exist only if they were requested. `not_judged` says which parts of the file no rule examined.
+    `sampled` exists if a sample was requested, and `remote` if
     the file is on a server. A report is immutable; `replaced` makes a changed copy.
     """
 
@@ -87,6 +89,7 @@ class Report:
     details: Any = None
     sampled: Sample | None = None
     remote: Remote | None = None
+    not_judged: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -144,7 +147,7 @@ class Report:
         hidden = sum(each.findings for each in self.suppressed)
         found += [f"{hidden:,} suppressed"] if hidden else []
         found += [counted(len(self.bugs), "internal error")] if self.bugs else []
-        return ", ".join([*(["ok"] if self.ok else []), *found])
+        return ", ".join([*([_OK if not examined_in_part(self.not_judged) else _IN_PART] if self.ok else []), *found])
 
     def to_pandas(self) -> Any:
         """The findings as a `pandas.DataFrame`, a row for each; columns as `to_arrow`.
@@ -190,6 +193,7 @@ class Report:
             "findings": [finding_dict(finding) for finding in self.findings],
             "excused": [suppressed._asdict() for suppressed in self.suppressed],
             "bugs": [bug._asdict() for bug in self.bugs],
+            "not_judged": list(self.not_judged),
             **more,
             "summary": {
                 "readable": self.readable,
@@ -271,8 +275,20 @@ def _exit_code(
 
 
 def ok_words(report: FileReport) -> str:
-    """The words for a file without errors: `ok`, or a phrase that says so if only a part was read."""
-    return "sampled, no error in what was read" if "sampled" in report else "ok"
+    """The words for a file without errors: `ok`, or a phrase that says so if only a part was read or examined."""
+    if "sampled" in report:
+        return "sampled, no error in what was read"
+    return _IN_PART if examined_in_part(report.get("not_judged", ())) else _OK
+
+
+#: The words for files without errors.
+_OK: Final = "ok"
+_IN_PART: Final = "no error in what was checked"
+
+
+def examined_in_part(not_judged: Sequence[str]) -> bool:
+    """Whether something was not examined besides the contents of tensors, which only a run on headers leaves out."""
+    return any(each != CONTENTS for each in not_judged)
 
 
 #: Exit codes from the worst to the best: our bug, unreadable, not given by a server, findings, nothing.
@@ -298,7 +314,7 @@ class Totals:
             "skipped": 0,
             "bugs": 0,
         }
-        self._sampled = 0
+        self._sampled = self._in_part = 0
         self.codes: dict[str, int] = {}
         self.exit_code = 0
 
@@ -315,6 +331,7 @@ class Totals:
         counts["skipped"] += "skipped" in report
         counts["bugs"] += len(report["bugs"])
         self._sampled += "sampled" in report
+        self._in_part += bool(report["ok"]) and examined_in_part(report.get("not_judged", ()))
         for finding in report["findings"]:
             self.codes[finding["code"]] = self.codes.get(finding["code"], 0) + 1
         for code, elided in summary["elided"].items():
@@ -326,7 +343,8 @@ class Totals:
         self.exit_code = min(self.exit_code, code, key=WORST.index)
 
     def __getitem__(self, name: str) -> int:
-        return self._sampled if name == "sampled" else self._counts[name]
+        more = {"sampled": self._sampled, "in part": self._in_part}
+        return more[name] if name in more else self._counts[name]
 
     @property
     def remarks(self) -> list[str]:

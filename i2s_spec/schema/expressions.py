@@ -1,9 +1,9 @@
 """Expressions over the hyperparameters of a model, as declarations hold them: text, evaluated without `eval`.
 
 The text has Python's form, but only what is listed here is understood: constants, names, comparisons, `and`, `or`, `not`,
-`x if c else y`, integer arithmetic, subscripts of arrays, tuples, f-strings and the functions that a scope offers. Anything else is
-refused when the text is read. A value that is missing or does not fit makes the whole expression `Unknown`, which says
-nothing about a file: it is neither true nor false.
+`x if c else y`, integer arithmetic, subscripts of arrays, tuples, f-strings and the functions that a scope offers.
+Anything else is refused when the text is read. A value that is missing or does not fit makes the whole expression
+`Unknown`, which says nothing about a file: it is neither true nor false.
 
     >>> class Sizes(Scope):
     ...     def name(self, name):

@@ -25,8 +25,8 @@ from i2s_spec.schema.keys import MAX_LAYERS
 
 _FILE: Final = "llama_cpp.json.gz"
 
-#: What the loader does with a tensor, as bits of `flags`: it may be missing; it is used a second time, and stored once; it is
-#: skipped, but has to fit; only its number of elements counts.
+#: What the loader does with a tensor, as bits of `flags`: it may be missing; it is used a second time, and stored once; it
+#: is skipped, but has to fit; only its number of elements counts.
 OPTIONAL, AGAIN, SKIPPED, ELEMENTS_ONLY = 1, 2, 4, 16
 
 _ONE: Final = compiled("1")
@@ -105,11 +105,21 @@ _FORMS: Final = {"v": "scalar", "a": "array", "va": "either", "n": "length", "v?
 class LoaderArchitecture:
     """The rows of one architecture."""
 
-    def __init__(self, name: str, file: str, rows: Sequence[Row], keys: Sequence[KeyRow], conditions: Sequence[Condition],
-                 definitions: Mapping[str, str]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        name: str,
+        file: str,
+        unresolved: int,
+        rows: Sequence[Row],
+        keys: Sequence[KeyRow],
+        conditions: Sequence[Condition],
+        definitions: Mapping[str, str],
+    ) -> None:
         self.name = name
         #: Its source file in `src/models`.
         self.file = file
+        #: How many of its rows have something that could not be read from the sources.
+        self.unresolved = unresolved
         self.rows = rows
         self.keys = keys
         self.conditions = conditions
@@ -162,6 +172,7 @@ class Table:
             self._architectures[name] = LoaderArchitecture(
                 name,
                 entry["f"],
+                entry["n"][1],
                 [self._row(data["rows"][i]) for i in entry["t"]],
                 [_key(name, row) for row in (*common["k"], *(data["keys"][i] for i in entry["k"]))],
                 [_condition(row) for row in (*common["a"], *(data["asserts"][i] for i in entry["a"]))],
@@ -228,10 +239,10 @@ def _loops(loops: Sequence[Sequence[str]]) -> tuple[Loop, ...]:
 
 def _key(architecture: str, row: Sequence[str]) -> KeyRow:
     name, kind, form, required, guard, length = row
-    return KeyRow(
-        name.replace("~", f"{architecture}.", 1) if name.startswith("~") else name, "" if kind == "?" else kind, _FORMS[form],
-        compiled(required), compiled(guard), compiled(length) if length else None,
-    )  # fmt: skip
+    if name.startswith("~"):
+        name = f"{architecture}.{name[1:]}"
+    known, needed = "" if kind == "?" else kind, compiled(length) if length else None
+    return KeyRow(name, known, _FORMS[form], compiled(required), compiled(guard), needed)
 
 
 def _condition(row: Sequence[Any]) -> Condition:

@@ -179,7 +179,9 @@ class LoaderView:
     @cached_property
     def contradictions(self) -> list[Contradiction]:
         """Conditions on the metadata that do not hold: those of the loader, and two of the graph that it builds."""
-        found = [Contradiction(*self._words(each), at_first_token=each.at_first_token) for each in self._demands.broken()]
+        found = [
+            Contradiction(*self._words(each), at_first_token=each.at_first_token) for each in self._demands.broken()
+        ]
         return [*found, *self._of_graph()]
 
     def _words(self, condition: Condition) -> tuple[str, tuple[str, ...]]:
@@ -334,7 +336,11 @@ class LoaderView:
         for name in self.missing_keys:
             yield f"key not found in model: {name}", None, False
         for wrong in self.wrong_keys:
-            yield f"key {wrong.name} has type {wrong.got}, and {wrong.want} is needed", index.key(wrong.i).type_span, False
+            yield (
+                f"key {wrong.name} has type {wrong.got}, and {wrong.want} is needed",
+                index.key(wrong.i).type_span,
+                False,
+            )
         for length in self.wrong_lengths:
             words = f"key {length.name} has {counted(length.got, 'element')}, and {length.want:,} are needed"
             yield words, index.key(length.i).value_span, False

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from os.path import commonprefix
 from typing import Final, NamedTuple
 
 from i2s_spec.errors import Span, quote
@@ -44,7 +43,9 @@ def root_cause(subject: Subject) -> RootCause | None:
     if known.keys.value("general.type") not in (None, "model"):
         return None
     names = [known.name_of(i) for i in range(count)]
-    return _checkpoint(subject, names) or _prefix(subject, names) or _experts(subject, names) or _encoder(subject, names)
+    return (
+        _checkpoint(subject, names) or _prefix(subject, names) or _experts(subject, names) or _encoder(subject, names)
+    )
 
 
 def _checkpoint(subject: Subject, names: Sequence[str]) -> RootCause | None:
@@ -60,7 +61,9 @@ def _checkpoint(subject: Subject, names: Sequence[str]) -> RootCause | None:
 
 
 def _prefix(subject: Subject, names: Sequence[str]) -> RootCause | None:
-    common = commonprefix(list(names))
+    first, last = min(names), max(names)  # what both begin with, all begin with
+    length = next((i for i, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    common = first[:length]
     prefix = common[: common.rfind(".") + 1]
     while prefix and not all(_OF_GGUF.match(name[len(prefix) :]) for name in names):
         prefix = prefix[: prefix.rfind(".", 0, -1) + 1]

@@ -22,6 +22,7 @@ from i2s_spec.draw.text import digits_for, rows, size_words, visible
 from i2s_spec.errors import counted
 from i2s_spec.linter.analysis.conditions import runtimes_requested
 from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.coverage import CONTENTS, not_judged
 from i2s_spec.linter.analysis.layout import weight_layout
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report_data import (
@@ -78,7 +79,13 @@ def proof(finding: Mapping[str, Any], size: int | None, width: int = 16) -> Iter
 
 
 def reading_words(report: FileReport) -> list[str]:
-    """Which parts of a file were read, as sentences; empty for a local file that was read whole."""
+    """Which parts of a file were read and examined, as sentences; empty for a local file of which everything was."""
+    words = _read_words(report)
+    left = report.get("not_judged")
+    return [*words, f"not checked: {'; '.join(left)}"] if left else words
+
+
+def _read_words(report: FileReport) -> list[str]:
     words = []
     if "sampled" in report:
         skipped, partly = ", ".join(report["not_evaluated"]), len(report["evaluated_in_part"])
@@ -198,7 +205,7 @@ def examined(subject: Subject) -> dict[str, Any] | None:
     of each type, the most frequent first; `rules`, how many were checked, and `ignored`, how many of the profile were
     not; `reading`, how much of the weights was requested, and `read`, how many bytes of the file were read, None if the
     header ends too early; `layout`, whether the weights decide it: `decided`, `undecided`, or None if no rule examined
-    it. None for a file that is not GGUF
+    it; `not_judged`, what no rule examined. None for a file that is not GGUF
     """
     if subject.file.version is None:
         return None
@@ -220,6 +227,7 @@ def examined(subject: Subject) -> dict[str, Any] | None:
         "ignored": subject.ignored,
         "read": None if file.infos_end is None else _read(subject, file.infos_end, survey),
         "layout": _layout(subject) if survey is not None and I2_S.number in numbers else None,
+        "not_judged": [each for each in not_judged(subject) if each != CONTENTS],
     }
 
 
@@ -270,7 +278,8 @@ def sentence(about: Mapping[str, Any]) -> str:
     how = "" if read == size else {"none": " (header only)", "sample": " (weights sampled)"}.get(about["reading"], "")
     amount = f"all {size}" if read == size else f"{read} of {size}"
     doubt = "; the weights do not show their layout" if about["layout"] == "undecided" else ""
-    return f"{what(about)}; {rules}, {amount} read{how}{doubt}"
+    left = f"; not checked: {'; '.join(about['not_judged'])}" if about["not_judged"] else ""
+    return f"{what(about)}; {rules}, {amount} read{how}{doubt}{left}"
 
 
 # --- the formats -----------------------------------------------------------------------------------------------------
@@ -339,7 +348,7 @@ class Text(Format):
             yield from text_table(file_report, self.columns)
         if not silent or not self._quiet:
             if "sampled" in file_report or "remote" in file_report:
-                yield from (f"{path}: {words}" for words in reading_words(file_report))
+                yield from (f"{path}: {words}" for words in _read_words(file_report))
             yield f"{path}: {self._verdict(file_report)}{'' if self._brief else self._basis(file_report)}"
         if not self._brief:
             yield from self._summary(file_report)
@@ -409,7 +418,9 @@ class Text(Format):
         if totals["files"] < 2 or self._quiet:
             return ""
         sound = "without errors in a sample" if totals["sampled"] else "ok"
-        words = [f"{totals['ok'] - totals['skipped']:,} {sound}", f"{totals['files'] - totals['ok']:,} not"]
+        good = totals["ok"] - totals["skipped"]
+        part = f" ({totals['in part']:,} of them checked in part)" if totals["in part"] else ""
+        words = [f"{good:,} {sound}{part}", f"{totals['files'] - totals['ok']:,} not"]
         words += [f"{totals['skipped']:,} skipped"] if totals["skipped"] else []
         counts = _counts(totals)
         return f"{counted(totals['files'], 'file')}: {', '.join(words)}" + (f"; {counts}" if counts else "") + "\n"

@@ -77,8 +77,6 @@ def _of_rotations() -> frozenset[str]:
     return frozenset(key.name for key in KEYS)
 
 
-
-
 def _foreign(known: ArchitectureView, missing: list[str]) -> dict[str, tuple[int, bytes]]:
     """Missing keys, each with the row of the same key of another architecture, if there is one."""
     found: dict[str, tuple[int, bytes]] = {}

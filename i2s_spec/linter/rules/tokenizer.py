@@ -235,9 +235,9 @@ def pre_tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     pre = known.keys.value(_PRE)
-    if pre and pre not in PRE_TOKENIZERS and pre not in NEWER_PRE_TOKENIZERS:
-        if known.is_bitnet or pre not in llama_cpp.table().pre_tokenizers:
-            yield pre_tokenizer_unknown.at(known.keys.value_span(_PRE), got=pre).at_most(ceiling(subject))
+    elsewhere = () if known.is_bitnet else llama_cpp.table().pre_tokenizers
+    if pre and not any(pre in names for names in (PRE_TOKENIZERS, NEWER_PRE_TOKENIZERS, elsewhere)):
+        yield pre_tokenizer_unknown.at(known.keys.value_span(_PRE), got=pre).at_most(ceiling(subject))
 
 
 @rule("T011", "pre-newer", "tokenizer.ggml.pre is {got}, which not every loader that knows I2_S knows",

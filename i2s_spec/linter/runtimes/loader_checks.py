@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.linter.analysis.architecture_view import architecture_view
-from i2s_spec.linter.analysis.loader_view import loader_view
+from i2s_spec.linter.analysis.loader_view import LoaderView, loader_view
 from i2s_spec.linter.runtimes import records
 from i2s_spec.linter.runtimes.records import Reason
 from i2s_spec.schema.architectures import ARCHITECTURES, Architecture, Hyperparameters, hyperparameters, names_a_bitnet
@@ -83,16 +83,9 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
         yield _vocabulary(subject, runtime, name)
         return
     if runtime.loader_table and (view := loader_view(subject)) is not None:
-        source = f"{view.table.source}@{view.table.commit[:8]}:src/models/{view.architecture.file}"
-        stopped = view.refusal()
-        if stopped is not None:
-            words, where, at_first_token = stopped
-            yield Reason(words + "; it stops at the first token" * at_first_token, source, "no", where)
-            return
-        if name not in runtime.architectures:
-            text = f"the file has the keys and tensors that it asks of architecture {quote(name, 64)}"
-            yield Reason(text, source, "note", span)
-            yield Reason("not tried: what it computes", "", "doubt")
+        told = list(_by_table(view, name in runtime.architectures, span))
+        yield from told
+        if told:
             return
     if name not in runtime.architectures:
         source = _architecture_source(runtime, name) if records.was_examined(subject) else ""
@@ -122,6 +115,19 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
             yield stopped
             return
     yield from of_evaluation(subject, runtime, architecture)
+
+
+def _by_table(view: LoaderView, examined: bool, span: Span | None) -> Iterator[Reason]:
+    """What the table of the loader says of a model; nothing if it loads and more is known of its architecture."""
+    source = f"{view.table.source}@{view.table.commit[:8]}:src/models/{view.architecture.file}"
+    stopped = view.refusal()
+    if stopped is not None:
+        words, where, at_first_token = stopped
+        yield Reason(words + "; it stops at the first token" * at_first_token, source, "no", where)
+    elif not examined:
+        text = f"the file has the keys and tensors that it asks of architecture {quote(view.architecture.name, 64)}"
+        yield Reason(text, source, "note", span)
+        yield Reason("not tried: what it computes", "", "doubt")
 
 
 def is_vocabulary(subject: Subject) -> bool:

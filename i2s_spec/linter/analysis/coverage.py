@@ -1,0 +1,45 @@
+"""What a verdict does not cover: parts of a file that no rule examined, in words for people."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from i2s_spec.errors import counted, quote
+from i2s_spec.linter.analysis.architecture_view import architecture_view
+from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.loader_view import loader_view
+
+#: Said of a run that reads only headers.
+CONTENTS: Final = "the contents of tensors (only the header was read)"
+_MODEL: Final = "keys, tensors and shapes"
+
+
+def not_judged(subject: Subject) -> tuple[str, ...]:
+    """What no rule examined; empty if everything that there is a rule for was examined.
+
+    Only what follows from the file is said here, not which rules a profile leaves out.
+    """
+    file = subject.file
+    if file.fault is not None:
+        return ("what follows the fault in the header",)
+    if not file.index.tensors:
+        return ()
+    return tuple(filter(None, (_of_model(subject), CONTENTS if subject.reading.mode == "none" else "")))
+
+
+def _of_model(subject: Subject) -> str:
+    known = architecture_view(subject)
+    kind = known.keys.value("general.type")
+    if kind not in (None, "model"):
+        return f"{_MODEL} (general.type is {quote(str(kind), 40)}: no text model)"
+    if not known.name:
+        return f"{_MODEL} (the file names no architecture)"
+    if known.in_parts:
+        return "tensors of the other parts"
+    loader = loader_view(subject)
+    if loader is not None:
+        open_rows = loader.architecture.unresolved
+        return f"{counted(open_rows, 'row')} of the table of {loader.table.loader}" if open_rows else ""
+    if known.is_declared:
+        return ""
+    return f"{_MODEL} (architecture {quote(known.name, 40)} is not known)"
