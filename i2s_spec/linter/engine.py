@@ -140,11 +140,8 @@ class _Run:
             # An address is no path: other parts of a split file are then never searched on this machine.
             place = self._path if self._path is None or not is_address(self._path) else getattr(source, "path", None)
             subject = Subject(file, place, self._reading, self._weights)
-            ignored = self._options.ignored
             fetched = subject.on_server
             subject.asked = _by_the_reader(self._codes, fetched)
-            if ignored:
-                subject.ignored = sum(_is_asked(REGISTRY[code], fetched) for code in ignored)
             subject.by_document = profile_named(self._options.profile).by_document
             subject.runtimes_requested = self._options.runtimes
         except FormatError as error:  # one of the very first reads failed
@@ -185,7 +182,7 @@ class _Run:
         fault = subject.file.fault
         if fault is not None and fault.code == faults.TEXT_DECODED.code:  # nothing was read from the right position
             return True
-        met: dict[When, bool] = {}  # whether the file meets each condition
+        met: dict[When, bool] = {every_file: True}  # whether the file meets each condition
         waits = False
         for rule in self._rules:
             check, when = rule.check, rule.when
@@ -207,6 +204,11 @@ class _Run:
                     return False
             except Exception as error:  # an exception in a rule is our bug; the other rules still run
                 self._collection.bug(rule.code, error)
+        for rule in (REGISTRY[code] for code in self._options.ignored if _is_asked(REGISTRY[code], subject.on_server)):
+            if rule.when not in met:
+                with suppress(Exception):  # nobody asked for the rule
+                    met[rule.when] = rule.when(subject)
+            subject.ignored += met.get(rule.when, False)
         return True
 
     def _ahead(self, subject: Subject) -> None:

@@ -59,7 +59,7 @@ def test_findings_come_with_their_repair(tmp_path: Path, capsys: pytest.CaptureF
     path.write_bytes(Draft().number("key_values[4].value", 2))
     code, page = called(capsys, "doctor", str(path))
     assert code == 0
-    assert "Is it sound?  yes, with remarks\n  1 warning: G215 odd-bool: " in page
+    assert "Is it sound?  no errors in what was checked\n  1 warning: G215 odd-bool: " in page
     assert f"  i2s fix {path} --dry-run\n" in page
     path.write_bytes(Draft().data[:200])
     code, page = called(capsys, "doctor", str(path))
@@ -85,7 +85,7 @@ def test_the_reason_that_run_refuses_a_file_is_shown(tmp_path: Path, capsys: pyt
     code, page = called(capsys, "doctor", str(odd))
     assert code == 0
     reason = "positions are scaled by 'yarn'; only linear scaling can be run here"
-    assert "Is it sound?  yes, but it cannot be run here\n  the reference forward pass refuses it: " in page
+    assert "Is it sound?  no findings, but it cannot be run here\n  the reference forward pass refuses it: " in page
     assert reason in " ".join(page.split())
     assert f"i2s run {odd}" not in page
     assert json.loads(called(capsys, "doctor", str(odd), "--json")[1])["refusal"] == reason

@@ -134,7 +134,7 @@ def test_reports_to_files_are_complete_with_quiet(folder: Path) -> None:
     (folder / "sound.gguf").write_bytes(Draft().data)
     assert i2s("lint", "-q", "--report", "html=a.html", "--report", "markdown=a.md", "sound.gguf").output == ""
     assert "sound.gguf" in (folder / "a.html").read_text()
-    assert "`sound.gguf`: ok" in (folder / "a.md").read_text()
+    assert "`sound.gguf`: no error in what was checked" in (folder / "a.md").read_text()
     i2s("lint", "-q", "--format", "html", "-o", "b.html", "sound.gguf")
     assert 'id="f1-' not in (folder / "b.html").read_text()
 
@@ -153,7 +153,7 @@ def test_elided_findings_are_counted(folder: Path) -> None:
     (folder / "many.gguf").write_bytes(draft.built(file))
     output = i2s("lint", "many.gguf").output
     assert "many.gguf: 50 more findings of G207" in output
-    assert "\nmany.gguf: ok (150 notes): sample, 3 tensors" in output
+    assert "\nmany.gguf: no error in what was checked (150 notes): sample, 3 tensors" in output
     assert "\n  150 notes: G207 " in output
 
 
