@@ -15,6 +15,7 @@ names. The judge of the table was libllama itself: see `tests/peers`.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
@@ -24,6 +25,7 @@ from i2s_spec.schema.expressions import Expression, Scope, Unknown, compiled
 from i2s_spec.schema.keys import MAX_LAYERS
 
 _FILE: Final = "llama_cpp.json.gz"
+_GZIP: Final = 31  # zlib's word for its form
 
 #: What the loader does with a tensor, as bits of `flags`: it may be missing; it is used a second time, and stored once; it
 #: is skipped, but has to fit; only its number of elements counts.
@@ -255,11 +257,11 @@ def _condition(row: Sequence[Any]) -> Condition:
 @cache
 def table() -> Table:
     """The table, read once."""
-    import gzip
     import json
-    from importlib.resources import files
+    import zlib
 
-    return Table(json.loads(gzip.decompress(files("i2s_spec.schema").joinpath(_FILE).read_bytes())))
+    with open(os.path.join(os.path.dirname(__file__), _FILE), "rb") as stream:
+        return Table(json.loads(zlib.decompress(stream.read(), _GZIP)))
 
 
 # --- one file --------------------------------------------------------------------------------------------------------

@@ -93,6 +93,12 @@ BROKEN: dict[str, tuple[Callable[[], Tiny], Callable[[Tiny], object], list[str],
     "size is text": (packed_2b4t, lambda tiny: tiny.config.update(hidden_size="x"), ["H104"], "hidden_size"),
     "untied without a head": (
         packed_2b4t, lambda tiny: tiny.config.update(tie_word_embeddings=False), ["H212"], "there is no lm_head"),
+    "wrapped by an adapter": (
+        packed_2b4t, lambda tiny: setattr(tiny, "tensors", {f"base_model.model.{k}": v for k, v in tiny.tensors.items()}),
+        ["H214"], "'base_model.model.'"),
+    "wrapped by a compiler": (
+        llama3, lambda tiny: setattr(tiny, "tensors", {f"_orig_mod.{k}": v for k, v in tiny.tensors.items()}),
+        ["H214"], "'_orig_mod.'"),
     "layer too many": (
         packed_2b4t, lambda tiny: tiny.config.update(num_hidden_layers=1), ["H205"], "layers.1"),
     "infinite weights of a ternary model": (

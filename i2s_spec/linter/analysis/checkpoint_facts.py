@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -94,6 +94,23 @@ class CheckpointFacts:
                 found.setdefault(name, shard)
         return found
 
+    @cached_property
+    def prefix(self) -> str:
+        """What the names of all tensors begin with, if they are those of the family without it; empty if they are not."""
+        family, names = self.family, list(self.tensors)
+        if family is None or not names or any(name in family.expected for name in names):
+            return ""
+        common = common_prefix(names)
+        prefix = common[: common.rfind(".") + 1]
+        while prefix:
+            inner = (name.removeprefix(prefix) for name in names)
+            fitting = sum(name in family.expected or name.removeprefix("model.") in family.expected for name in inner)
+            if 2 * fitting > len(names):  # "model." before the layers is transformers' own
+                own = not any(name.startswith("model.") for name in family.expected)
+                return prefix.removesuffix("model.") if own else prefix
+            prefix = prefix[: prefix.rfind(".", 0, -1) + 1]
+        return ""
+
     @property
     def quantization(self) -> Mapping[str, Any]:
         """`quantization_config`; empty if there is none, or it is no object."""
@@ -125,6 +142,17 @@ class CheckpointFacts:
         if stored is None or stored.nbytes != WORDS.get(stored.dtype):
             return None
         return float(as_floats(stored.read(), stored.dtype)[0])
+
+
+def common_prefix(names: Iterable[str]) -> str:
+    """What all names begin with.
+
+    >>> common_prefix(["model.a", "model.b.c"]), common_prefix(["a"])
+    ('model.', 'a')
+    """
+    names = list(names)
+    first, last = min(names), max(names)  # what these two begin with, all between them begin with
+    return first[: next((i for i, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))]
 
 
 def as_floats(data: bytes, dtype: str) -> NDArray[np.float32]:

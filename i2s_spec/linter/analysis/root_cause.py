@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from i2s_spec.errors import Span, quote
 from i2s_spec.linter.analysis.architecture_view import architecture_view
+from i2s_spec.linter.analysis.checkpoint_facts import common_prefix
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.loader_view import loader_view
 from i2s_spec.schema import limits
@@ -61,9 +62,7 @@ def _checkpoint(subject: Subject, names: Sequence[str]) -> RootCause | None:
 
 
 def _prefix(subject: Subject, names: Sequence[str]) -> RootCause | None:
-    first, last = min(names), max(names)  # what both begin with, all begin with
-    length = next((i for i, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
-    common = first[:length]
+    common = common_prefix(names)
     prefix = common[: common.rfind(".") + 1]
     while prefix and not all(_OF_GGUF.match(name[len(prefix) :]) for name in names):
         prefix = prefix[: prefix.rfind(".", 0, -1) + 1]

@@ -115,11 +115,30 @@ def tensor_missing(facts: CheckpointFacts) -> Iterator[Finding]:
     Fix: save the model again, or fetch the shard that has the tensor.
     """
     family = facts.family
-    if family is None:
+    if family is None or facts.prefix:
         return
     for name in family.expected:
         if name not in facts.tensors and name not in family.sub_norms:
             yield tensor_missing.at(_CONFIG, name=name, family=TrustedText(family.name))
+
+
+@rule("H214", "checkpoint-prefix", "the name of every tensor begins with {prefix}, which no model class expects; "
+      "{count:tensor is|tensors are} concerned, and missing and unknown tensors are not listed one by one", clause="12.1",
+      when=checkpoints, provenance=("ServeurpersoCom/acestep.cpp#31",))  # fmt: skip
+def checkpoint_prefix(facts: CheckpointFacts) -> Iterator[Finding]:
+    """Every tensor's name has a prefix that a training program left.
+
+    Why: wrappers of training programs put themselves before all names. transformers then finds none of the tensors,
+    fills the model with random values and only warns; converters find nothing to convert.
+
+    Example: `base_model.model.model.layers.0.mlp.up_proj.weight`, or `_orig_mod.` after `torch.compile`.
+
+    Fix: save the unwrapped model, after adapters are merged; or rename the tensors.
+    """
+    if facts.prefix:
+        first = next(iter(facts.tensors))
+        span = Span(0, 0, facts.shard_of[first])
+        yield checkpoint_prefix.at(span, prefix=facts.prefix, count=len(facts.tensors))
 
 
 @rule("H204", "checkpoint-sub-norm-missing", "the checkpoint has no {name}, which {family} models need", clause="12.1",
@@ -135,7 +154,7 @@ def sub_norm_missing(facts: CheckpointFacts) -> Iterator[Finding]:
     Fix: take the gains from the model that the checkpoint was made from.
     """
     family = facts.family
-    if family is None:
+    if family is None or facts.prefix:
         return
     for name in family.expected:
         if name not in facts.tensors and name in family.sub_norms:
@@ -155,7 +174,7 @@ def tensor_unknown(facts: CheckpointFacts) -> Iterator[Finding]:
     Fix: merge adapters before the model is saved; correct `num_hidden_layers` in config.json.
     """
     family = facts.family
-    if family is None:
+    if family is None or facts.prefix:
         return
     for name in facts.tensors:
         if name != HEAD and name not in family.expected and name not in family.optional:
@@ -202,7 +221,7 @@ def head(facts: CheckpointFacts) -> Iterator[Finding]:
     Fix: set `tie_word_embeddings` to the value that the model was trained with, and save it again.
     """
     family = facts.family
-    if family is None:
+    if family is None or facts.prefix:
         return
     tied, stored = facts.config.get("tie_word_embeddings"), facts.tensors.get(HEAD)
     if stored is None:

@@ -82,7 +82,7 @@ def tensor_missing(subject: Subject) -> Iterator[Finding]:
     for each in _missing(subject):
         spec = known.declaration(each.name)
         meaning = f" ({spec.meaning.rstrip('.').lower()})" if spec is not None else ""
-        shape = TrustedText(f" of shape {_shape(each.ne)}" if each.ne is not None and spec is None else "")
+        shape = f" (of shape {_shape(each.ne)})" if each.ne is not None and spec is None else ""
         yield tensor_missing.at(
             TENSOR_COUNT_SPAN, name=TrustedText(each.name), meaning=TrustedText(meaning + shape), by=refuses(subject)
         ).at_most(ceiling(subject))

@@ -92,6 +92,11 @@ _OBJECTS: Final = b"{'descr': '|O', 'fortran_order': False, 'shape': (1, 128), }
 _NPY: Final = b"\x93NUMPY\1\0" + struct.pack("<H", 118) + _OBJECTS.ljust(117) + b"\n" + bytes(128)
 
 
+def _prefixed(sample: CheckpointSample) -> None:
+    """The names that `torch.compile` leaves."""
+    sample.tensors = {f"_orig_mod.{name}": tensor for name, tensor in sample.tensors.items()}
+
+
 def _folder(change: Callable[[CheckpointSample], object], scale: float = 0.5, index: bytes = b"") -> Situation:
     """A checkpoint in which one thing is broken; the form without bytes, since the files have no excerpts."""
 
@@ -153,6 +158,7 @@ SITUATIONS: Final[Mapping[str, Situation | Without]] = {
     "H211": _folder(_twice),
     "H212": _folder(lambda sample: sample.floats("lm_head.weight", (VOCAB, 8), 2.0)),
     "H213": _folder(lambda sample: sample.floats("model.norm.weight", (8,), math.inf)),
+    "H214": _folder(_prefixed),
     "H103": Situation("i2s encode weights.npy weights.i2s --scale 1", {"weights.npy": lambda: _NPY}),
     "P201": _with_runtimes(lambda: Draft("big").data, "P201"),
     "P202": _with_runtimes(lambda: Model("bitnet-b1.58").built(), "P202"),
