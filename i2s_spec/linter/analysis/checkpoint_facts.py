@@ -152,7 +152,9 @@ def common_prefix(names: Iterable[str]) -> str:
     """
     names = list(names)
     first, last = min(names), max(names)  # what these two begin with, all between them begin with
-    return first[: next((i for i, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))]
+    return first[
+        : next((i for i, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    ]
 
 
 def as_floats(data: bytes, dtype: str) -> NDArray[np.float32]:

@@ -394,6 +394,8 @@ def loader_view(subject: Subject) -> LoaderView | None:
     known = architecture_view(subject)
     if not known.holds_model or known.in_parts or subject.file.index.keys > limits.MANY_KEYS:
         return None
+    if known.architecture is not None and known.architecture.one_model:
+        return None  # bitnet.cpp's own; the table need not be read
     table = llama_cpp.table()
     architecture = table.architecture(known.name)
     return None if architecture is None else LoaderView(known, architecture, table)

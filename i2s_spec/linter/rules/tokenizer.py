@@ -170,7 +170,9 @@ def byte_level_models(subject: Subject) -> bool:
 def models_with_merges(subject: Subject) -> bool:
     """models whose vocabulary is made of merges"""
     known = architecture_view(subject)
-    return known_models(subject) and (known.tokenizer == "gpt2" or known.tokenizer in llama_cpp.table().with_merges)
+    if not known_models(subject) or known.tokenizer == "gpt2" or known.is_bitnet:
+        return known_models(subject) and known.tokenizer == "gpt2"
+    return known.tokenizer in llama_cpp.table().with_merges
 
 
 def byte_level_i2s_models(subject: Subject) -> bool:
