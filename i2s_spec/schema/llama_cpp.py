@@ -272,7 +272,7 @@ class Value(NamedTuple):
     value itself, None if it is not looked at."""
 
     label: str
-    count: int
+    length: int
     value: Any
 
 
@@ -410,7 +410,7 @@ class Demands(Scope):
         return found is not None and found.label.startswith("arr")
 
     def _length(self, key: str) -> int:
-        return self._value(key).count
+        return self._value(key).length
 
     def _dimension(self, name: str, axis: int) -> int:
         ne = self._contents.ne(name)

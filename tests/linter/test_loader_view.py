@@ -113,7 +113,7 @@ def test_what_may_load_is_no_error(name: str) -> None:
 
 
 def fused(architecture: str, kind: str) -> bytes:
-    """A ternary model whose queries, keys and values are one matrix, as `--fuse-qkv` of llama.cpp's converter writes them."""
+    """A ternary model whose queries, keys and values are one matrix, as llama.cpp's `--fuse-qkv` writes them."""
     model = Model(architecture)
     for tensor in list(model.tensors):
         if tensor.number == 36 and kind != "I2_S":

@@ -1,4 +1,4 @@
-"""Expressions of declarations: computed like Python computes them, refused where they are more, unknown where values misfit."""
+"""Expressions of declarations: computed as Python does, refused where they are more, unknown where values misfit."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import pytest
 from i2s_spec.schema import llama_cpp
 from i2s_spec.schema.architectures import ARCHITECTURES, Hyperparameters
 from i2s_spec.schema.keys import REQUIRED
-from i2s_spec.schema.llama_cpp import Demands, Unknown, Value, in_words, table, takes, types_taken
+from i2s_spec.schema.llama_cpp import Demands, Value, in_words, table, takes, types_taken
 
 
 class Held:
@@ -171,7 +171,7 @@ def test_it_agrees_with_our_own_declarations(name: str) -> None:
     for each in placed:
         if each.name in theirs:
             shapes, flags = theirs[each.name]
-            if not name == "bitnet" or each.spec.role != "scale":
+            if name != "bitnet" or each.spec.role != "scale":
                 assert each.ne in shapes, each.name
             assert flags is not None
             assert (each.spec.need == REQUIRED) == (not flags & llama_cpp.OPTIONAL), each.name
@@ -187,4 +187,3 @@ def test_operations_and_scales() -> None:
     assert table().scale_of("blk.3.ffn_norm.scale") is None
     assert table().knows_tensor("blk.31.attn_sub_norm.weight")
     assert not table().knows_tensor("blk.0.attn_zzz.weight")
-    assert Unknown is llama_cpp.Unknown

@@ -17,7 +17,8 @@ from i2s_spec.linter.analysis.architecture_view import ArchitectureView, archite
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.rule import WARNING, Severity
 from i2s_spec.schema import limits, llama_cpp
-from i2s_spec.schema.keys import GENERAL, READ_BY_LOADERS, TOKENIZER
+from i2s_spec.schema.expressions import Unknown, compiled
+from i2s_spec.schema.keys import GENERAL, MAX_LAYERS, READ_BY_LOADERS, TOKENIZER
 from i2s_spec.schema.llama_cpp import Condition, Demands, KeyRow, LoaderArchitecture, Table, Value, takes, types_taken
 
 #: Operations of ggml that take F32 only on one side; and those whose weights may have any type but a few.
@@ -142,7 +143,7 @@ class LoaderView:
             key.name
             for key in self.keys.values()
             if self._contents.value(key.name) is None
-            and (required := self._demands.evaluate(key.required)) is not llama_cpp.Unknown
+            and (required := self._demands.evaluate(key.required)) is not Unknown
             and required
         ]
 
@@ -166,9 +167,9 @@ class LoaderView:
             if value is None or key.length is None or not value.label.startswith("arr") or not takes(key, value):
                 continue
             want = self._demands.evaluate(key.length)
-            if want is not llama_cpp.Unknown and value.count != want:
+            if want is not Unknown and value.length != want:
                 entry = self.known.file.metadata.entry(key.name)
-                found.append(WrongLength(entry.index, key.name, value.count, int(want)))
+                found.append(WrongLength(entry.index, key.name, value.length, int(want)))
         return found
 
     def number(self, key: str) -> Any:
@@ -196,8 +197,8 @@ class LoaderView:
         keys = tuple(f"{prefix}.{name}" for name in ("rope.dimension_count", "attention.key_length", "attention.head_count",
                                                      "embedding_length"))  # fmt: skip
         for rotated, width in (("n_rot_full", "n_embd_head_k_full"), ("n_rot_swa", "n_embd_head_k_swa")):
-            odd = demands.evaluate(llama_cpp.compiled(f"{rotated}%2!=0 or {rotated}>{width}"))
-            if odd is not llama_cpp.Unknown and odd:
+            odd = demands.evaluate(compiled(f"{rotated}%2!=0 or {rotated}>{width}"))
+            if odd is not Unknown and odd:
                 words = "the number of rotated dimensions is even and at most the width of a head"
                 yield Contradiction(words, keys, at_first_token=True)
                 return
@@ -205,11 +206,11 @@ class LoaderView:
         for name, i in self.known.file.index.tensor_places.items():
             layer = layer_of(name) if name.endswith(".attn_q.weight") else None
             ne = self.known.file.index.tensor(i).ne
-            if layer is None or len(ne) != 2 or layer >= 2 * llama_cpp.MAX_LAYERS or name in misshapen:
+            if layer is None or len(ne) != 2 or layer >= 2 * MAX_LAYERS or name in misshapen:
                 continue
             width = f"n_head_arr[{layer}]*(n_embd_head_k_swa if is_swa_impl[{layer}] else n_embd_head_k_full)"
-            rows = demands.evaluate(llama_cpp.compiled(width))
-            if rows is not llama_cpp.Unknown and rows and ne[1] not in (rows, 2 * rows):
+            rows = demands.evaluate(compiled(width))
+            if rows is not Unknown and rows and ne[1] not in (rows, 2 * rows):
                 yield Contradiction(f"{name} has {rows:,} rows, all heads", keys, at_first_token=True)
                 return
 
@@ -255,8 +256,8 @@ class LoaderView:
         scale = self.table.scale_of(name)
         index = self.known.file.index
         if scale is not None and f"{scale[0]}.weight" in index.tensor_places:
-            want, ne = self._demands.evaluate(llama_cpp.compiled(scale[1])), index.tensor(i).ne
-            if want is not llama_cpp.Unknown and not _fits(ne, (int(want),), 0):
+            want, ne = self._demands.evaluate(compiled(scale[1])), index.tensor(i).ne
+            if want is not Unknown and not _fits(ne, (int(want),), 0):
                 shapes.append(WrongShape(i, name, ne, ((int(want),),), False))
             return True
         return self.known.declares(name)

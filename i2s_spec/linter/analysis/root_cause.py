@@ -30,7 +30,7 @@ class RootCause(NamedTuple):
     """Why the tensors of a file do not fit its architecture: in words, for how many tensors, and where it is seen first."""
 
     what: str
-    count: int
+    tensors: int
     span: Span
 
 

@@ -50,7 +50,7 @@ def tensors_misnamed(subject: Subject) -> Iterator[Finding]:
     """
     cause = root_cause(subject)
     assert cause is not None
-    yield tensors_misnamed.at(cause.span, what=TrustedText(cause.what), count=cause.count)
+    yield tensors_misnamed.at(cause.span, what=TrustedText(cause.what), count=cause.tensors)
 
 
 @analysis
