@@ -124,14 +124,14 @@ def _sound(found: Checkup, width: int) -> Iterator[Line]:
         answer = ("yes, no findings", "green")
         if found.refusal is not None:
             answer = ("no findings, but it cannot be run here", "yellow")
-        if report.not_judged:
+        if report.unchecked:
             answer = "no findings in what was checked", "yellow"
         yield [Piece("Is it sound?  ", "bold"), Piece(*answer)]
         yield from _left_out(found, width)
         yield from _refusal(found, width)
         return
     answer = ("yes, with remarks", "green") if report.ok else ("no", "red")
-    if report.ok and report.not_judged:
+    if report.ok and report.unchecked:
         answer = "no errors in what was checked", "yellow"
     if not report.readable:
         answer = ("no: it cannot be read as a GGUF file", "red")
@@ -157,8 +157,8 @@ def _sound(found: Checkup, width: int) -> Iterator[Line]:
 
 def _left_out(found: Checkup, width: int) -> Iterable[Line]:
     """What no rule examined."""
-    if found.report.not_judged:
-        yield from _wrapped(f"not checked: {'; '.join(found.report.not_judged)}", width, style="yellow")
+    if found.report.unchecked:
+        yield from _wrapped(f"not checked: {'; '.join(found.report.unchecked)}", width, style="yellow")
 
 
 def _refusal(found: Checkup, width: int) -> Iterable[Line]:

@@ -21,7 +21,7 @@ from i2s_spec.gguf.source import FetchingSource, Origin, Source, is_address, sou
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.linter.analysis.conditions import layers_read
 from i2s_spec.linter.analysis.context import Subject
-from i2s_spec.linter.analysis.coverage import not_judged
+from i2s_spec.linter.analysis.coverage import unchecked
 from i2s_spec.linter.options import Options, defaults, options_of, path_of
 from i2s_spec.linter.report_data import Bug, Remote, Report, Sample, Suppressed
 from i2s_spec.linter.rule import Excerpt, Finding, Rule, Severity, WeightUse, When, every_file, finding_of
@@ -127,7 +127,7 @@ class _Run:
         self._runtimes: tuple[Any, ...] = ()
         self._details: Any = None
         self._sample: Sample | None = None
-        self._not_judged: tuple[str, ...] = ()
+        self._unchecked: tuple[str, ...] = ()
         self._remote: Remote | None = None
 
     def file(self, source: Source) -> None:
@@ -253,7 +253,7 @@ class _Run:
     def _more(self, subject: Subject) -> None:
         """Add what was requested besides the findings, and what they do not cover."""
         try:
-            self._not_judged = not_judged(subject)
+            self._unchecked = unchecked(subject)
             if self._options.runtimes:
                 from i2s_spec.linter.runtimes.verdicts import verdicts
 
@@ -273,7 +273,7 @@ class _Run:
             runtimes=self._runtimes,
             details=self._details,
             sampled=self._sample,
-            not_judged=self._not_judged,
+            unchecked=self._unchecked,
             remote=self._remote,
         )
 

@@ -74,7 +74,7 @@ class Report:
 
     `elided` counts the findings beyond that number, by code. `size` is the size of the file in bytes, or None if it
     could not be opened. `runtimes` has the verdicts on loading and computing, and `details` the additional data of a
-    report format; both exist only if they were requested. `not_judged` says which parts of the file no rule examined.
+    report format; both exist only if they were requested. `unchecked` says which parts of the file no rule examined.
     `sampled` exists if a sample was requested, and `remote` if
     the file is on a server. A report is immutable; `replaced` makes a changed copy.
     """
@@ -89,7 +89,7 @@ class Report:
     details: Any = None
     sampled: Sample | None = None
     remote: Remote | None = None
-    not_judged: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -147,7 +147,7 @@ class Report:
         hidden = sum(each.findings for each in self.suppressed)
         found += [f"{hidden:,} suppressed"] if hidden else []
         found += [counted(len(self.bugs), "internal error")] if self.bugs else []
-        return ", ".join([*([_OK if not examined_in_part(self.not_judged) else _IN_PART] if self.ok else []), *found])
+        return ", ".join([*([_OK if not examined_in_part(self.unchecked) else _IN_PART] if self.ok else []), *found])
 
     def to_pandas(self) -> Any:
         """The findings as a `pandas.DataFrame`, a row for each; columns as `to_arrow`.
@@ -193,7 +193,7 @@ class Report:
             "findings": [finding_dict(finding) for finding in self.findings],
             "excused": [suppressed._asdict() for suppressed in self.suppressed],
             "bugs": [bug._asdict() for bug in self.bugs],
-            "not_judged": list(self.not_judged),
+            "unchecked": list(self.unchecked),
             **more,
             "summary": {
                 "readable": self.readable,
@@ -278,7 +278,7 @@ def ok_words(report: FileReport) -> str:
     """The words for a file without errors: `ok`, or a phrase that says so if only a part was read or examined."""
     if "sampled" in report:
         return "sampled, no error in what was read"
-    return _IN_PART if examined_in_part(report.get("not_judged", ())) else _OK
+    return _IN_PART if examined_in_part(report.get("unchecked", ())) else _OK
 
 
 #: The words for files without errors.
@@ -286,9 +286,9 @@ _OK: Final = "ok"
 _IN_PART: Final = "no error in what was checked"
 
 
-def examined_in_part(not_judged: Sequence[str]) -> bool:
+def examined_in_part(unchecked: Sequence[str]) -> bool:
     """Whether something was not examined besides the contents of tensors, which only a run on headers leaves out."""
-    return any(each != CONTENTS for each in not_judged)
+    return any(each != CONTENTS for each in unchecked)
 
 
 #: Exit codes from the worst to the best: our bug, unreadable, not given by a server, findings, nothing.
@@ -331,7 +331,7 @@ class Totals:
         counts["skipped"] += "skipped" in report
         counts["bugs"] += len(report["bugs"])
         self._sampled += "sampled" in report
-        self._in_part += bool(report["ok"]) and examined_in_part(report.get("not_judged", ()))
+        self._in_part += bool(report["ok"]) and examined_in_part(report.get("unchecked", ()))
         for finding in report["findings"]:
             self.codes[finding["code"]] = self.codes.get(finding["code"], 0) + 1
         for code, elided in summary["elided"].items():

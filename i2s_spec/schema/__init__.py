@@ -19,6 +19,9 @@ Everything else in the package is derived from these declarations. From the grou
     inventory      tensors
     architectures  the keys and tensors of each architecture, the sizes that follow from them, and the rotation
 
+    llama_cpp      what llama.cpp's loader asks of each architecture, as a table of expressions
+    expressions    such expressions, read and evaluated without `eval`
+
     runtimes       the programs that read I2_S files
     releases       the published files, and the programs that wrote them
     mistakes       the known mistakes of programs

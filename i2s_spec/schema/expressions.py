@@ -3,9 +3,9 @@
 The text has Python's form, but only what is listed here is understood: constants, names, comparisons, `and`, `or`, `not`,
 `x if c else y`, integer arithmetic, subscripts of arrays, tuples, f-strings and the functions that a scope offers.
 Anything else is refused when the text is read. A value that is missing or does not fit makes the whole expression
-`Unknown`, which says nothing about a file: it is neither true nor false.
+`UnknownValue`, which says nothing about a file: it is neither true nor false.
 
-    >>> class Sizes(Scope):
+    >>> class Sizes(ExpressionScope):
     ...     def name(self, name):
     ...         return {"n_embd": 64, "n_head": 4}[name]
     >>> compiled("n_embd // n_head * 2 if n_head > 0 else 0")(Sizes())
@@ -25,11 +25,11 @@ _ONLY_TREE: Final = 0x400
 _BITS: Final = 128
 
 
-class Unknown(Exception):
+class UnknownValue(Exception):
     """The value of an expression is not known."""
 
 
-class Scope:
+class ExpressionScope:
     """What names and functions in an expression stand for.
 
     `variables` are those of loops. Functions get their arguments evaluated, but for the last one of `lazy` functions, which
@@ -45,26 +45,26 @@ class Scope:
     def name(self, name: str) -> Any:
         """The value of a name.
 
-        :raises Unknown: if there is none
+        :raises UnknownValue: if there is none
         """
-        raise Unknown(name)
+        raise UnknownValue(name)
 
     def element(self, name: str, index: int) -> Any:
         """The value of an element of an array.
 
-        :raises Unknown: if there is none
+        :raises UnknownValue: if there is none
         """
-        raise Unknown(name)
+        raise UnknownValue(name)
 
     def function(self, name: str) -> Callable[..., Any]:
         """A function by its name.
 
-        :raises Unknown: if there is none
+        :raises UnknownValue: if there is none
         """
-        raise Unknown(name)
+        raise UnknownValue(name)
 
 
-Evaluate = Callable[[Scope], Any]
+Evaluate = Callable[[ExpressionScope], Any]
 
 _BINARY: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "Add": operator.add, "Sub": operator.sub, "Mult": operator.mul, "Div": operator.truediv,
@@ -98,17 +98,17 @@ class Expression:
         self._call = _read(tree.body, names, frozenset())
         self.names = frozenset(names)
 
-    def __call__(self, scope: Scope) -> Any:
+    def __call__(self, scope: ExpressionScope) -> Any:
         """The value in a scope.
 
-        :raises Unknown: if it is not known
+        :raises UnknownValue: if it is not known
         """
         try:
             value = self._call(scope)
         except _MISFITS as error:
-            raise Unknown(self.text) from error
+            raise UnknownValue(self.text) from error
         if isinstance(value, int) and value.bit_length() > _BITS:
-            raise Unknown(self.text)
+            raise UnknownValue(self.text)
         return value
 
     def __repr__(self) -> str:
@@ -149,7 +149,7 @@ def _name(node: Any, names: set[str], bound: frozenset[str]) -> Evaluate:
     if name not in bound:
         names.add(name)
 
-    def value(scope: Scope) -> Any:
+    def value(scope: ExpressionScope) -> Any:
         variables = scope.variables
         return variables[name] if name in variables else scope.name(name)
 
@@ -180,10 +180,10 @@ def _binary(node: Any, names: set[str], bound: frozenset[str]) -> Evaluate:
     if kind != "LShift":
         return lambda scope: _bounded(call(left(scope), right(scope)))
 
-    def shifted(scope: Scope) -> Any:
+    def shifted(scope: ExpressionScope) -> Any:
         places = right(scope)
         if not 0 <= places < _BITS:
-            raise Unknown
+            raise UnknownValue
         return _bounded(left(scope) << places)
 
     return shifted
@@ -192,7 +192,7 @@ def _binary(node: Any, names: set[str], bound: frozenset[str]) -> Evaluate:
 def _bounded(value: Any) -> Any:
     """A value, unless it is an integer beyond all sizes: factors of a file could make it grow without end."""
     if isinstance(value, int) and value.bit_length() > _BITS:
-        raise Unknown
+        raise UnknownValue
     return value
 
 
@@ -209,7 +209,7 @@ def _all_or_any(node: Any, names: set[str], bound: frozenset[str]) -> Evaluate:
     parts = [_read(value, names, bound) for value in node.values]
     stop = type(node.op).__name__ == "Or"
 
-    def value(scope: Scope) -> Any:
+    def value(scope: ExpressionScope) -> Any:
         result: Any = not stop
         for part in parts:
             result = part(scope)
@@ -229,7 +229,7 @@ def _compare(node: Any, names: set[str], bound: frozenset[str]) -> Evaluate:
             raise ValueError(f"{kind} is not allowed in an expression")
         rest.append((call, _read(operand, names, bound)))
 
-    def value(scope: Scope) -> bool:
+    def value(scope: ExpressionScope) -> bool:
         left = first(scope)
         for call, operand in rest:
             right = operand(scope)
@@ -251,7 +251,7 @@ def _call(node: Any, names: set[str], bound: frozenset[str]) -> Evaluate:
         raise ValueError("only plain functions can be called in an expression")
     name, arguments = node.func.id, [_read(argument, names, bound) for argument in node.args]
 
-    def value(scope: Scope) -> Any:
+    def value(scope: ExpressionScope) -> Any:
         call = scope.function(name)
         if name in scope.lazy:
             *first, last = arguments
@@ -266,7 +266,7 @@ def _function(node: Any, names: set[str], bound: frozenset[str]) -> Evaluate:
     (parameter,) = (argument.arg for argument in node.args.args)
     body = _read(node.body, names, bound | {parameter})
 
-    def value(scope: Scope) -> Callable[[int], Any]:
+    def value(scope: ExpressionScope) -> Callable[[int], Any]:
         def call(index: int) -> Any:
             outside = scope.variables
             scope.variables = {**outside, parameter: index}

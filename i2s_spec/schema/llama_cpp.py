@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, Final, NamedTuple, Protocol
 
-from i2s_spec.schema.expressions import Expression, Scope, Unknown, compiled
+from i2s_spec.schema.expressions import Expression, ExpressionScope, UnknownValue, compiled
 from i2s_spec.schema.keys import MAX_LAYERS
 
 _FILE: Final = "llama_cpp.json.gz"
@@ -45,7 +45,7 @@ class Loop(NamedTuple):
     end: Expression
 
 
-class Row(NamedTuple):
+class TensorRow(NamedTuple):
     """A tensor, or one for each pass of the loops around it.
 
     :param parts: the name, in which each second part is an expression
@@ -91,7 +91,7 @@ class KeyRow(NamedTuple):
     length: Expression | None
 
 
-class Condition(NamedTuple):
+class LoaderCondition(NamedTuple):
     """What has to hold, or the file is refused: at once, or (`at_first_token`) when a graph is built."""
 
     holds: Expression
@@ -112,9 +112,9 @@ class LoaderArchitecture:
         name: str,
         file: str,
         unresolved: int,
-        rows: Sequence[Row],
+        rows: Sequence[TensorRow],
         keys: Sequence[KeyRow],
-        conditions: Sequence[Condition],
+        conditions: Sequence[LoaderCondition],
         definitions: Mapping[str, str],
     ) -> None:
         self.name = name
@@ -182,10 +182,10 @@ class Table:
             )
         return self._architectures[name]
 
-    def _row(self, row: Sequence[Any]) -> Row:
+    def _row(self, row: Sequence[Any]) -> TensorRow:
         name, shapes, flags, guard, loops = row
         first, *others = (compiled(f"({shape},)") if shape else compiled("(1,)") for shape in shapes.split("|"))
-        return Row(
+        return TensorRow(
             tuple(re.split(r"\{([^}]*)\}", name)), first, tuple(others), compiled(str(flags)),
             compiled(self._data["guards"][guard]), _loops(self._data["loops"][loops]),
         )  # fmt: skip
@@ -247,11 +247,11 @@ def _key(architecture: str, row: Sequence[str]) -> KeyRow:
     return KeyRow(name, known, _FORMS[form], compiled(required), compiled(guard), needed)
 
 
-def _condition(row: Sequence[Any]) -> Condition:
+def _condition(row: Sequence[Any]) -> LoaderCondition:
     holds, guard, loops, kind = row
     if holds == "0":  # it only says when the file is refused
-        return Condition(compiled(f"not ({guard})"), _ONE, _loops(loops), kind == "graph")
-    return Condition(compiled(holds), compiled(guard), _loops(loops), kind == "graph")
+        return LoaderCondition(compiled(f"not ({guard})"), _ONE, _loops(loops), kind == "graph")
+    return LoaderCondition(compiled(holds), compiled(guard), _loops(loops), kind == "graph")
 
 
 @cache
@@ -267,7 +267,7 @@ def table() -> Table:
 # --- one file --------------------------------------------------------------------------------------------------------
 
 
-class Value(NamedTuple):
+class KeyContents(NamedTuple):
     """A key's value: the type in the usual notation, such as `u32` or `arr[u32]`; how many elements an array has; and the
     value itself, None if it is not looked at."""
 
@@ -281,7 +281,7 @@ class Contents(Protocol):
 
     tokens: int | None
 
-    def value(self, key: str) -> Value | None:
+    def value(self, key: str) -> KeyContents | None:
         """A key's value; None if there is none."""
 
     def ne(self, tensor: str) -> tuple[int, ...] | None:
@@ -298,11 +298,11 @@ class Demand(NamedTuple):
 
     name: str
     certain: bool
-    row: Row
+    row: TensorRow
     layer: int | None
 
 
-class Demands(Scope):
+class Demands(ExpressionScope):
     """What the loader asks of one file of an architecture.
 
     Whatever a file's numbers are, no loop has more than `MAX_LAYERS` passes for each of its two levels.
@@ -343,20 +343,20 @@ class Demands(Scope):
         if name not in self._names:
             text = self.architecture.definitions.get(name)
             if text is None:
-                raise Unknown(name)
-            self._names[name] = Unknown  # a definition that leads back to itself has no value
+                raise UnknownValue(name)
+            self._names[name] = UnknownValue  # a definition that leads back to itself has no value
             self._names[name] = self._without_variables(text)
         value = self._names[name]
-        if value is Unknown:
-            raise Unknown(name)
+        if value is UnknownValue:
+            raise UnknownValue(name)
         return value
 
     def _without_variables(self, text: str, **variables: int) -> Any:
         outside, self.variables = self.variables, variables
         try:
             return compiled(text)(self)
-        except Unknown:
-            return Unknown
+        except UnknownValue:
+            return UnknownValue
         finally:
             self.variables = outside
 
@@ -365,39 +365,39 @@ class Demands(Scope):
         if at not in self._elements:
             text = self.architecture.definitions.get(f"{name}[]")
             if text is None or not 0 <= index < 2 * MAX_LAYERS:
-                raise Unknown(name)
-            self._elements[at] = Unknown
+                raise UnknownValue(name)
+            self._elements[at] = UnknownValue
             self._elements[at] = self._without_variables(text, i=index)
         value = self._elements[at]
-        if value is Unknown:
-            raise Unknown(name)
+        if value is UnknownValue:
+            raise UnknownValue(name)
         return value
 
     def function(self, name: str) -> Callable[..., Any]:
         if name not in self._functions:
-            raise Unknown(name)
+            raise UnknownValue(name)
         return self._functions[name]
 
     def _full(self, key: str) -> str:
         return key.replace("~", self._prefix, 1) if key.startswith("~") else key
 
-    def _value(self, key: str) -> Value:
+    def _value(self, key: str) -> KeyContents:
         name = self._full(key)
         found = self._contents.value(name)
         if found is None or name in self.unusable:
-            raise Unknown(name)
+            raise UnknownValue(name)
         return found
 
     def _scalar(self, key: str) -> Any:
         found = self._value(key)
         if found.label.startswith("arr") or found.value is None:
-            raise Unknown(key)
+            raise UnknownValue(key)
         return found.value
 
     def _element(self, key: str, index: int) -> Any:
         found = self._value(key)
         if found.value is None:
-            raise Unknown(key)
+            raise UnknownValue(key)
         if isinstance(found.value, tuple | list):
             return found.value[index] if index < len(found.value) else 0
         return found.value
@@ -415,13 +415,13 @@ class Demands(Scope):
     def _dimension(self, name: str, axis: int) -> int:
         ne = self._contents.ne(name)
         if ne is None:
-            raise Unknown(name)
+            raise UnknownValue(name)
         return ne[axis] if axis < len(ne) else 1
 
     # --- what is asked ---
 
     def evaluate(self, expression: Expression, loops: Iterable[Loop] = ()) -> Any:
-        """The value of an expression inside loops, `Unknown` (the class) if it is not known.
+        """The value of an expression inside loops, `UnknownValue` (the class) if it is not known.
 
         An expression without the variable of a loop is evaluated once.
         """
@@ -430,8 +430,8 @@ class Demands(Scope):
             return self._constant[expression]
         try:
             value = expression(self)
-        except Unknown:
-            value = Unknown
+        except UnknownValue:
+            value = UnknownValue
         if not varying:
             self._constant[expression] = value
         return value
@@ -439,7 +439,7 @@ class Demands(Scope):
     def passes(self, loops: Sequence[Loop]) -> Iterator[int | None]:
         """The passes of loops, while whose variables are set; each gives the value of the first variable.
 
-        :raises Unknown: if it is not known how many there are
+        :raises UnknownValue: if it is not known how many there are
         """
         if not loops:
             yield None
@@ -460,12 +460,12 @@ class Demands(Scope):
             try:
                 for layer in self.passes(row.loops):
                     certain = self.evaluate(row.guard, row.loops)
-                    if certain is Unknown or certain:
-                        yield Demand(self._named(row), certain is not Unknown, row, layer)
-            except Unknown:
+                    if certain is UnknownValue or certain:
+                        yield Demand(self._named(row), certain is not UnknownValue, row, layer)
+            except UnknownValue:
                 self.variables.clear()
 
-    def _named(self, row: Row) -> str:
+    def _named(self, row: TensorRow) -> str:
         parts = row.parts
         return "".join(part if place % 2 == 0 else str(compiled(part)(self)) for place, part in enumerate(parts))
 
@@ -477,7 +477,7 @@ class Demands(Scope):
             try:
                 for _ in self.passes(row.loops):
                     self._named(row)
-            except Unknown:
+            except UnknownValue:
                 self.variables.clear()
                 found.append(re.compile(row.pattern))
         return found
@@ -485,14 +485,14 @@ class Demands(Scope):
     def flags(self, demand: Demand) -> int | None:
         """What the loader does with a tensor; None if that is not known."""
         value = self.evaluate(demand.row.flags, demand.row.loops)
-        return None if value is Unknown else int(value)
+        return None if value is UnknownValue else int(value)
 
     def shapes(self, demand: Demand) -> list[tuple[int, ...]]:
         """The shapes that the loader takes, in ggml's order; none if they are not known."""
         row, shapes = demand.row, []
         for expression in (row.shapes, *row.others):
             value = self.evaluate(expression, row.loops)
-            if value is Unknown:
+            if value is UnknownValue:
                 return []
             shapes.append(tuple(map(int, value)))
         return shapes
@@ -501,27 +501,27 @@ class Demands(Scope):
         """The keys that the loader reads in this file."""
         for key in self.architecture.keys:
             guard = self.evaluate(key.guard)
-            if guard is not Unknown and guard:
+            if guard is not UnknownValue and guard:
                 yield key
 
-    def broken(self) -> Iterator[Condition]:
+    def broken(self) -> Iterator[LoaderCondition]:
         """The conditions that do not hold; each once. A number of layers beyond the most that any loader supports is one."""
         for condition in self.architecture.conditions:
             try:
                 for _ in self.passes(condition.loops):
                     asked = self.evaluate(condition.guard, condition.loops)
-                    if asked is Unknown or not asked:
+                    if asked is UnknownValue or not asked:
                         continue
                     holds = self.evaluate(condition.holds, condition.loops)
-                    if holds is not Unknown and not holds:
+                    if holds is not UnknownValue and not holds:
                         yield condition
                         break
-            except Unknown:
+            except UnknownValue:
                 pass
             self.variables.clear()
 
 
-def takes(key: KeyRow, value: Value) -> bool:
+def takes(key: KeyRow, value: KeyContents) -> bool:
     """Whether the loader takes a value of this type for a key."""
     if not key.type or key.form == "length":
         return True

@@ -74,7 +74,7 @@ REFUSED: Mapping[str, tuple[Callable[[Model], object], str]] = {
 def test_the_sound_file_is_sound() -> None:
     report = lint(floats().built())
     assert errors(report) == warnings(report) == set()
-    assert report.not_judged == ()
+    assert report.unchecked == ()
     row = next(verdict for verdict in lint(floats().built(), runtimes=True).runtimes if verdict.runtime == "llama.cpp")
     assert row.loads == "yes"
 

@@ -323,7 +323,7 @@ def test_alignment_of_another_type_is_not_a_bug_of_ours() -> None:
         (((b"split.no", ValueType.UINT16, 2), (b"split.count", ValueType.UINT16, 3)), "one of the 3 parts of a model"),
     ],
 )
-def test_parts_of_models_are_not_judged_as_whole_models(keys: Any, words: str) -> None:
+def test_parts_of_models_are_unchecked_as_whole_models(keys: Any, words: str) -> None:
     def change(file: Container) -> None:
         file.key_values += [key_value(*key) for key in keys]
 

@@ -9,10 +9,10 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.schema.expressions import Expression, Scope, Unknown, compiled
+from i2s_spec.schema.expressions import Expression, ExpressionScope, UnknownValue, compiled
 
 
-class Names(Scope):
+class Names(ExpressionScope):
     lazy = frozenset({"D"})
 
     def __init__(self, **values: Any) -> None:
@@ -23,7 +23,7 @@ class Names(Scope):
     def name(self, name: str) -> Any:
         self.asked.append(name)
         if name not in self.values:
-            raise Unknown(name)
+            raise UnknownValue(name)
         return self.values[name]
 
     def element(self, name: str, index: int) -> Any:
@@ -53,7 +53,7 @@ def test_they_compute_what_python_computes(text: str, a: int, b: int) -> None:
     try:
         want = eval(text, {"__builtins__": {}}, {"a": a, "b": b})
     except ZeroDivisionError:
-        with pytest.raises(Unknown):
+        with pytest.raises(UnknownValue):
             compiled(text)(Names(a=a, b=b))
         return
     assert compiled(text)(Names(a=a, b=b)) == want
@@ -91,19 +91,19 @@ def test_what_is_not_listed_is_refused_or_unknown(text: str) -> None:
         made = Expression(text)
     except ValueError:
         return
-    with pytest.raises(Unknown):
-        made(Scope())
+    with pytest.raises(UnknownValue):
+        made(ExpressionScope())
 
 
 @pytest.mark.parametrize("text", ["missing", "a + missing", "heads[9]", "'x' * 2 + 1", "1 << 500", "a << -1", "9 // 0"])
 def test_what_misfits_is_unknown(text: str) -> None:
-    with pytest.raises(Unknown):
+    with pytest.raises(UnknownValue):
         compiled(text)(Names(a=3, heads=[1]))
 
 
 def test_numbers_of_a_file_cannot_make_them_grow() -> None:
     huge = 2**64 - 1
-    with pytest.raises(Unknown):
+    with pytest.raises(UnknownValue):
         compiled("*".join(["a"] * 64))(Names(a=huge))
 
 

@@ -15,7 +15,7 @@ import pytest
 from i2s_spec.schema import llama_cpp
 from i2s_spec.schema.architectures import ARCHITECTURES, Hyperparameters
 from i2s_spec.schema.keys import REQUIRED
-from i2s_spec.schema.llama_cpp import Demands, Value, in_words, table, takes, types_taken
+from i2s_spec.schema.llama_cpp import Demands, KeyContents, in_words, table, takes, types_taken
 
 
 class Held:
@@ -26,12 +26,12 @@ class Held:
     ) -> None:
         self.values, self.tensors, self.tokens = values, tensors, tokens
 
-    def value(self, key: str) -> Value | None:
+    def value(self, key: str) -> KeyContents | None:
         if key not in self.values:
             return None
         value = self.values[key]
         label = {bool: "bool", int: "u32", float: "f32", str: "str", tuple: "arr[u32]"}[type(value)]
-        return Value(label, len(value) if isinstance(value, tuple) else 1, value)
+        return KeyContents(label, len(value) if isinstance(value, tuple) else 1, value)
 
     def ne(self, tensor: str) -> tuple[int, ...] | None:
         return self.tensors.get(tensor)
@@ -149,12 +149,12 @@ def test_types_of_keys() -> None:
     assert architecture is not None
     keys = {key.name: key for key in architecture.keys}
     heads, epsilon = keys["llama.attention.head_count_kv"], keys["llama.attention.layer_norm_rms_epsilon"]
-    assert takes(heads, Value("u32", 1, 2))
-    assert takes(heads, Value("arr[i32]", 2, (2, 2)))
-    assert not takes(heads, Value("arr[u64]", 2, (2, 2)))
-    assert not takes(heads, Value("u64", 1, 2))
+    assert takes(heads, KeyContents("u32", 1, 2))
+    assert takes(heads, KeyContents("arr[i32]", 2, (2, 2)))
+    assert not takes(heads, KeyContents("arr[u64]", 2, (2, 2)))
+    assert not takes(heads, KeyContents("u64", 1, 2))
     assert types_taken(epsilon) == ("f32",)
-    assert not takes(epsilon, Value("f64", 1, 1e-5))
+    assert not takes(epsilon, KeyContents("f64", 1, 1e-5))
 
 
 @pytest.mark.parametrize("name", ["bitnet", "llama", "qwen3-lm"])

@@ -3,6 +3,9 @@
 context             Subject: a file as the rules see it; data sections that are shifted, tensor infos not counted
 conditions          which files a rule applies to
 architecture_view   the file beside the declarations of its architecture
+loader_view         the file beside what llama.cpp's loader asks of its architecture
+root_cause          the one cause of many findings on tensors
+coverage            what no rule examined
 extents             the bytes from each tensor to the next
 payload_stats       oddities of codes, groups and whole payloads
 scales              oddities of scales

@@ -14,7 +14,7 @@ CONTENTS: Final = "the contents of tensors (only the header was read)"
 _MODEL: Final = "keys, tensors and shapes"
 
 
-def not_judged(subject: Subject) -> tuple[str, ...]:
+def unchecked(subject: Subject) -> tuple[str, ...]:
     """What no rule examined; empty if everything that there is a rule for was examined.
 
     Only what follows from the file is said here, not which rules a profile leaves out.

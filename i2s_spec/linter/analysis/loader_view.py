@@ -17,9 +17,18 @@ from i2s_spec.linter.analysis.architecture_view import ArchitectureView, archite
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.rule import WARNING, Severity
 from i2s_spec.schema import limits, llama_cpp
-from i2s_spec.schema.expressions import Unknown, compiled
+from i2s_spec.schema.expressions import UnknownValue, compiled
 from i2s_spec.schema.keys import GENERAL, MAX_LAYERS, READ_BY_LOADERS, TOKENIZER
-from i2s_spec.schema.llama_cpp import Condition, Demands, KeyRow, LoaderArchitecture, Table, Value, takes, types_taken
+from i2s_spec.schema.llama_cpp import (
+    Demands,
+    KeyContents,
+    KeyRow,
+    LoaderArchitecture,
+    LoaderCondition,
+    Table,
+    takes,
+    types_taken,
+)
 
 #: Operations of ggml that take F32 only on one side; and those whose weights may have any type but a few.
 _FLOAT_ONLY: Final = frozenset({"MUL", "ADD", "ROPE", "SSM_CONV", "SCALE"})
@@ -94,22 +103,22 @@ class _Contents:
     def __init__(self, known: ArchitectureView) -> None:
         self._known = known
         self._metadata = known.file.metadata
-        self._values: dict[str, Value | None] = {}
+        self._values: dict[str, KeyContents | None] = {}
         self.tokens = known.tokens
 
-    def value(self, key: str) -> Value | None:
+    def value(self, key: str) -> KeyContents | None:
         if key not in self._values:
             self._values[key] = self._read(key)
         return self._values[key]
 
-    def _read(self, key: str) -> Value | None:
+    def _read(self, key: str) -> KeyContents | None:
         if key not in self._metadata:
             return None
         entry = self._metadata.entry(key)
         value: Any = None
         if not entry.label.startswith(("arr[str]", "arr[arr")):
             value = self._known.keys.decoded(entry.index)
-        return Value(entry.label, entry.count, value)
+        return KeyContents(entry.label, entry.count, value)
 
     def ne(self, tensor: str) -> tuple[int, ...] | None:
         index = self._known.file.index
@@ -143,7 +152,7 @@ class LoaderView:
             key.name
             for key in self.keys.values()
             if self._contents.value(key.name) is None
-            and (required := self._demands.evaluate(key.required)) is not Unknown
+            and (required := self._demands.evaluate(key.required)) is not UnknownValue
             and required
         ]
 
@@ -167,7 +176,7 @@ class LoaderView:
             if value is None or key.length is None or not value.label.startswith("arr") or not takes(key, value):
                 continue
             want = self._demands.evaluate(key.length)
-            if want is not Unknown and value.length != want:
+            if want is not UnknownValue and value.length != want:
                 entry = self.known.file.metadata.entry(key.name)
                 found.append(WrongLength(entry.index, key.name, value.length, int(want)))
         return found
@@ -185,7 +194,7 @@ class LoaderView:
         ]
         return [*found, *self._of_graph()]
 
-    def _words(self, condition: Condition) -> tuple[str, tuple[str, ...]]:
+    def _words(self, condition: LoaderCondition) -> tuple[str, tuple[str, ...]]:
         words = llama_cpp.in_words(condition.holds.text)
         keys = dict.fromkeys(re.findall(r"'~([\w.]+)'", f"{condition.holds.text} {condition.guard.text}"))
         return words, tuple(f"{self.architecture.name}.{key}" for key in keys)
@@ -198,7 +207,7 @@ class LoaderView:
                                                      "embedding_length"))  # fmt: skip
         for rotated, width in (("n_rot_full", "n_embd_head_k_full"), ("n_rot_swa", "n_embd_head_k_swa")):
             odd = demands.evaluate(compiled(f"{rotated}%2!=0 or {rotated}>{width}"))
-            if odd is not Unknown and odd:
+            if odd is not UnknownValue and odd:
                 words = "the number of rotated dimensions is even and at most the width of a head"
                 yield Contradiction(words, keys, at_first_token=True)
                 return
@@ -210,8 +219,8 @@ class LoaderView:
                 continue
             width = f"n_head_arr[{layer}]*(n_embd_head_k_swa if is_swa_impl[{layer}] else n_embd_head_k_full)"
             rows = demands.evaluate(compiled(width))
-            if rows is not Unknown and rows and ne[1] not in (rows, 2 * rows):
-                yield Contradiction(f"{name} has {rows:,} rows, all heads", keys, at_first_token=True)
+            if rows is not UnknownValue and rows and ne[1] not in (rows, 2 * rows):
+                yield Contradiction(f"{name} has {counted(rows, 'row')}, all heads", keys, at_first_token=True)
                 return
 
     # --- tensors ---
@@ -257,7 +266,7 @@ class LoaderView:
         index = self.known.file.index
         if scale is not None and f"{scale[0]}.weight" in index.tensor_places:
             want, ne = self._demands.evaluate(compiled(scale[1])), index.tensor(i).ne
-            if want is not Unknown and not _fits(ne, (int(want),), 0):
+            if want is not UnknownValue and not _fits(ne, (int(want),), 0):
                 shapes.append(WrongShape(i, name, ne, ((int(want),),), False))
             return True
         return self.known.declares(name)

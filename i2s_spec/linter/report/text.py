@@ -22,7 +22,7 @@ from i2s_spec.draw.text import digits_for, rows, size_words, visible
 from i2s_spec.errors import counted
 from i2s_spec.linter.analysis.conditions import runtimes_requested
 from i2s_spec.linter.analysis.context import Subject
-from i2s_spec.linter.analysis.coverage import CONTENTS, not_judged
+from i2s_spec.linter.analysis.coverage import CONTENTS, unchecked
 from i2s_spec.linter.analysis.layout import weight_layout
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report_data import (
@@ -81,7 +81,7 @@ def proof(finding: Mapping[str, Any], size: int | None, width: int = 16) -> Iter
 def reading_words(report: FileReport) -> list[str]:
     """Which parts of a file were read and examined, as sentences; empty for a local file of which everything was."""
     words = _read_words(report)
-    left = report.get("not_judged")
+    left = report.get("unchecked")
     return [*words, f"not checked: {'; '.join(left)}"] if left else words
 
 
@@ -205,7 +205,7 @@ def examined(subject: Subject) -> dict[str, Any] | None:
     of each type, the most frequent first; `rules`, how many were checked, and `ignored`, how many of the profile were
     not; `reading`, how much of the weights was requested, and `read`, how many bytes of the file were read, None if the
     header ends too early; `layout`, whether the weights decide it: `decided`, `undecided`, or None if no rule examined
-    it; `not_judged`, what no rule examined. None for a file that is not GGUF
+    it; `unchecked`, what no rule examined. None for a file that is not GGUF
     """
     if subject.file.version is None:
         return None
@@ -227,7 +227,7 @@ def examined(subject: Subject) -> dict[str, Any] | None:
         "ignored": subject.ignored,
         "read": None if file.infos_end is None else _read(subject, file.infos_end, survey),
         "layout": _layout(subject) if survey is not None and I2_S.number in numbers else None,
-        "not_judged": [each for each in not_judged(subject) if each != CONTENTS],
+        "unchecked": [each for each in unchecked(subject) if each != CONTENTS],
     }
 
 
@@ -278,7 +278,7 @@ def sentence(about: Mapping[str, Any]) -> str:
     how = "" if read == size else {"none": " (header only)", "sample": " (weights sampled)"}.get(about["reading"], "")
     amount = f"all {size}" if read == size else f"{read} of {size}"
     doubt = "; the weights do not show their layout" if about["layout"] == "undecided" else ""
-    left = f"; not checked: {'; '.join(about['not_judged'])}" if about["not_judged"] else ""
+    left = f"; not checked: {'; '.join(about['unchecked'])}" if about["unchecked"] else ""
     return f"{what(about)}; {rules}, {amount} read{how}{doubt}{left}"
 
 

@@ -86,7 +86,7 @@ def test_github_reads_each_line_as_our_command(file_report: FileReport) -> None:
         assert command, line
         assert "%0A" not in command[2].upper().replace("%250A", "")
     assert lines[-1].startswith("i2s: ")
-    assert len(lines) == len(file_report["findings"]) + len(file_report["not_judged"]) + 1
+    assert len(lines) == len(file_report["findings"]) + len(file_report["unchecked"]) + 1
 
 
 def test_xml_says_what_the_report_says(file_report: FileReport) -> None:
