@@ -165,14 +165,14 @@ def condition_broken(subject: Subject) -> Iterator[Finding]:
         spans = [metadata.entry(key).value_span for key in each.keys if key in metadata]
         if told.intersection(each.keys) or told.intersection(spans):
             continue
-        values = [f"{key} is {_told(known, key)}" for key in each.keys if key in metadata]
+        values = [f"{key} is {_value_words(known, key)}" for key in each.keys if key in metadata]
         yield condition_broken.at(
             spans[0] if spans else KEY_COUNT_SPAN, condition=TrustedText(each.words),
             values=TrustedText(", ".join(values) or "its keys are missing"), by=refuses(subject),
         ).at_most(ceiling(subject))  # fmt: skip
 
 
-def _told(known: ArchitectureView, key: str) -> str:
+def _value_words(known: ArchitectureView, key: str) -> str:
     """The value of a key, for a message."""
     entry = known.file.metadata.entry(key)
     if entry.label.startswith("arr"):
