@@ -85,18 +85,18 @@ def key_value(subject: Subject) -> Iterator[Finding]:
     Fix: write the value from the config.json of the model.
     """
     known = architecture_view(subject)
-    told = set()
+    reported = set()
     for key, value in _usable_values(known) if known.is_declared else ():
         wrong = _impossible(key, value)
         if wrong is not None:
-            told.add(key.name)
+            reported.add(key.name)
             got, want = wrong
             yield key_value.at(
                 known.keys.value_span(key.name), got=_words(got), want=TrustedText(want), key=TrustedText(key.name)
             )
     loader = loader_view(subject)
     for name in () if loader is None else loader.keys:
-        value = loader.number(name) if loader is not None and name not in told else None
+        value = loader.number(name) if loader is not None and name not in reported else None
         if isinstance(value, float) and (not isfinite(value) or (name.endswith(_ROPE_BASE) and value <= 0)):
             want = TrustedText("a finite number" + " above 0" * name.endswith(_ROPE_BASE))
             span = subject.file.metadata.entry(name).value_span
@@ -156,14 +156,14 @@ def condition_broken(subject: Subject) -> Iterator[Finding]:
     broken = [] if loader is None else loader.contradictions
     if not broken:
         return
-    told = set()
+    reported = set()
     for other in (key_value, heads_do_not_fill, head_groups, rope_dimensions, experts_used):
-        told |= {finding.details.get("key") or finding.span.path for finding in other.findings(subject)}
-        told |= {finding.span for finding in other.findings(subject)}
+        reported |= {finding.details.get("key") or finding.span.path for finding in other.findings(subject)}
+        reported |= {finding.span for finding in other.findings(subject)}
     metadata = subject.file.metadata
     for each in broken:
         spans = [metadata.entry(key).value_span for key in each.keys if key in metadata]
-        if told.intersection(each.keys) or told.intersection(spans):
+        if reported.intersection(each.keys) or reported.intersection(spans):
             continue
         values = [f"{key} is {_value_words(known, key)}" for key in each.keys if key in metadata]
         yield condition_broken.at(

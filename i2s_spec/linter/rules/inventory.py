@@ -425,12 +425,12 @@ def float_type(subject: Subject) -> Iterator[Finding]:
 
     Fix: convert the tensor to F32, which is lossless.
     """
-    known, told = architecture_view(subject), set[str]()
+    known, reported = architecture_view(subject), set[str]()
     for row in known.ternary_model_rows:
         if row.spec is None or row.spec.role not in _FLOAT_ROLES or not row.type or row.type in row.spec.types:
             continue
         if row.type != "I2_S" or len(row.ne) > 1:  # tensors of one dimension have their own rule
-            told.add(row.name)
+            reported.add(row.name)
             yield float_type.at(
                 subject.info_span(row.i, "type"), got=TrustedText(row.type), want=TrustedText(" or ".join(row.spec.types)),
                 name=row.name, role=TrustedText(ROLES[row.spec.role]),
@@ -440,7 +440,7 @@ def float_type(subject: Subject) -> Iterator[Finding]:
         spec = known.declaration(each.name)
         half = spec is not None and each.got in spec.types and known.is_bitnet
         vector = each.got == "I2_S" and len(subject.file.index.tensor(each.i).ne) < 2
-        if each.name not in told and not half and not vector:
+        if each.name not in reported and not half and not vector:
             yield float_type.at(
                 subject.info_span(each.i, "type"), got=TrustedText(each.got), want=TrustedText(each.want), name=each.name,
                 role=TrustedText(f"an operand of ggml's {each.operation}"),

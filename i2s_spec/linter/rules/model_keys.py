@@ -161,7 +161,7 @@ def key_type(subject: Subject) -> Iterator[Finding]:
     """
     known, loader = architecture_view(subject), loader_view(subject)
     index = subject.file.index
-    told: set[int] = set()
+    reported: set[int] = set()
     declared = known.keys.declared if known.architecture is not None or loader is not None else _NAMING
     for i in index.keys_named({each.encode("utf-8", "surrogateescape") for each in declared}):
         name = index.key(i).name
@@ -171,7 +171,7 @@ def key_type(subject: Subject) -> Iterator[Finding]:
         if known.architecture is None and key.name.startswith(f"{known.name}."):
             continue  # the table knows these
         of_document = known.keys.label(i) == key.document
-        told.add(i)
+        reported.add(i)
         if of_document and subject.by_document:
             continue
         got = TrustedText(f"a value of type {known.keys.label(i)}" + _DOCUMENT * of_document)
@@ -179,7 +179,7 @@ def key_type(subject: Subject) -> Iterator[Finding]:
         tolerated = known.keys.label(i) in key.tolerated and not subject.has_i2s
         yield finding.at_most(WARNING if tolerated or not READ_BY_LOADERS.intersection(key.readers) else None)
     for wrong in () if loader is None else loader.wrong_keys:
-        if wrong.i not in told:
+        if wrong.i not in reported:
             got = TrustedText(f"a value of type {wrong.got}")
             span = index.key(wrong.i).type_span
             yield key_type.at(span, got=got, want=TrustedText(wrong.want), key=wrong.name).at_most(ceiling(subject))

@@ -83,9 +83,9 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
         yield _vocabulary(subject, runtime, name)
         return
     if runtime.loader_table and (view := loader_view(subject)) is not None:
-        told = list(_by_table(view, name in runtime.architectures, span))
-        yield from told
-        if told:
+        found = list(_by_table(view, name in runtime.architectures, span))
+        yield from found
+        if found:
             return
     if name not in runtime.architectures:
         source = _architecture_source(runtime, name) if records.was_examined(subject) else ""
