@@ -24,6 +24,7 @@ from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.faults import TENSOR_COUNT_SPAN, order_prefix
 from i2s_spec.schema.inventory import ROLES, TensorSpec
 from i2s_spec.schema.keys import EXPECTED, FILE_TYPE_I2_S, REQUIRED
+from i2s_spec.schema.types import BY_NAME
 
 
 @rule("M101", "tensor-missing", "tensor {name} is missing ({meaning})", clause="4.1", when=ternary_by_type_or_key,
@@ -228,8 +229,8 @@ def head_ignored(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     row = known.present.get("output.weight")
     if row is not None and row.spec is not None:
-        size = subject.file.tensors.by_index(row.i)
-        got = size.nbytes if size.type is not None and size.ne and size.ne[0] % size.type.block == 0 else 0
+        kind = BY_NAME.get(row.type)
+        got = kind.nbytes(row.ne) if kind is not None and row.ne and row.ne[0] % kind.block == 0 else 0
         yield head_ignored.at(subject.name_span(row.i), got=got, want=0, name=row.name)
 
 
@@ -469,9 +470,9 @@ _LEAST_MEAN: Final = 0.25
 def _mean(known: ArchitectureView, row: Row) -> float | None:
     """The mean of the first values of a norm, or None if the file does not have them."""
     code = {"F16": "e", "F32": "f"}.get(row.type)
-    tensor = known.file.tensors.by_index(row.i)
-    if code is None or len(row.ne) != 1 or not row.ne[0]:
+    if code is None or len(row.ne) != 1 or not row.ne[0] or row.i < 0:
         return None
+    tensor = known.file.tensors.by_index(row.i)
     count = min(row.ne[0], 1024)
     start, size = tensor.span.start, count * (4 if code == "f" else 2)
     if start + size > known.file.size:
@@ -628,7 +629,8 @@ def _norms(subject: Subject) -> list[tuple[Row, tuple[float, ...]]]:
     known = architecture_view(subject)
     if subject.ranges_are_few:
         return []
-    rows = [row for row in known.ternary_model_rows if row.type == "F32" and len(row.ne) == 1 and _is_norm(row)]
+    own = (row for row in known.ternary_model_rows if row.i >= 0)  # other parts are not read
+    rows = [row for row in own if row.type == "F32" and len(row.ne) == 1 and _is_norm(row)]
     step = max(1, len(rows) // NORMS)
     chosen = []
     for row in rows[::step][:NORMS]:
