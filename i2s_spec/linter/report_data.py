@@ -12,13 +12,16 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_REMOTE, ROWS, counted, line, quote, table
 from i2s_spec.gguf.source import is_address
 from i2s_spec.linter.rule import Finding, Fix, Rule, Severity
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import faults
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.split_set import SplitSet
 
 #: Characters that an address keeps: all that are printable, without those that no URI has.
 _IN_ADDRESSES: Final = "".join(c for c in map(chr, range(0x21, 0x7F)) if c not in '"<>\\^`{|}')
@@ -67,14 +70,36 @@ class Remote(NamedTuple):
     etag: str | None = None
 
 
+class Split(NamedTuple):
+    """Which part of a split model a file is, from 1, and of how many.
+
+    `complete` says whether the whole set was checked with it: it is the first part, the others are beside it in their
+    order, and their headers were read. `tensors` is then the number of tensors of all parts, else that of the file.
+    `unread` says what was not looked at, in words.
+    """
+
+    part: int
+    of: int
+    complete: bool
+    tensors: int
+    unread: str
+
+
+def split_of(whole: SplitSet) -> Split:
+    """What a report says of the model that a file is a part of."""
+    assert whole.number is not None
+    return Split(whole.number + 1, whole.count, whole.complete, sum(1 for _ in whole.tensors), whole.unread)
+
+
 @dataclass(frozen=True, repr=False)
 class Report:
     """The result of linting one file: its findings in the order of the bytes, at most `FINDINGS_PER_RULE` of each rule.
 
     `elided` counts the findings beyond that number, by code. `size` is the size of the file in bytes, or None if it
     could not be opened. `runtimes` has the verdicts on loading and computing, and `details` the additional data of a
-    report format; both exist only if they were requested. `sampled` exists if a sample was requested, and `remote` if
-    the file is on a server. A report is immutable; `replaced` makes a changed copy.
+    report format; both exist only if they were requested. `sampled` exists if a sample was requested, `remote` if the
+    file is on a server, and `split` if it is a part of a split model. A report is immutable; `replaced` makes a changed
+    copy.
     """
 
     path: str
@@ -87,6 +112,7 @@ class Report:
     details: Any = None
     sampled: Sample | None = None
     remote: Remote | None = None
+    split: Split | None = None
 
     @property
     def ok(self) -> bool:
@@ -178,6 +204,8 @@ class Report:
             names = {"version": self.remote.version, "etag": self.remote.etag}
             shown = {key: None if name is None else quote(name, 512, bare=True) for key, name in names.items()}
             more["remote"] = {**self.remote._asdict(), **shown}
+        if self.split is not None:
+            more["split"] = self.split._asdict()
         if self.runtimes:
             more["runtimes"] = [verdict.as_dict() for verdict in self.runtimes]
         if self.details is not None:
