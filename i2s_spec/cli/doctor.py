@@ -190,7 +190,7 @@ def _runtimes(found: Checkup, width: int) -> Iterator[Line]:
     yield [Piece("Who runs it?", "bold"), Piece(packed)]
     part = found.identification is not None and found.identification.part is not None
     if part:
-        yield from _wrapped("not tried: it is a part of a split model", width)
+        yield from _wrapped("only this part of a split model was tried, not the model", width)
     elif all(each.computes in ("-", "not tried") and each.loads != "with option" for each in found.verdicts):
         yield from _wrapped("none of the runtimes that were tried", width, style="red")
     for heading, style, loads, computes in _GROUPS:

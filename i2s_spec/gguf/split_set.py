@@ -268,6 +268,20 @@ class SplitSet:
             self.bytes += usage.bytes
         return file
 
+    def files(self) -> Iterator[File]:
+        """Every part, opened one after another, from the first on; each is closed when the next one is asked for.
+
+        :raises FormatError: if one cannot be opened, or has a fault
+        """
+        for number in range(self.count):
+            if number == self.number:
+                yield self.file
+                continue
+            with self.open(number) as file:
+                if file.fault is not None:
+                    raise file.fault
+                yield file
+
     @property
     def tensors(self) -> Iterator[PartTensor]:
         """The tensors of all parts, in order; those of the file alone if the set is not `complete`."""
@@ -286,6 +300,14 @@ class SplitSet:
             first = met.setdefault(tensor.name, tensor.part)
             if first != tensor.part:
                 yield tensor.name, first, tensor.part
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the set is `complete`, and its parts have the tensors that the first part announces, each once."""
+        if not self.complete:
+            return False
+        names = [tensor.name for tensor in self.tensors]
+        return len(set(names)) == len(names) == self.keys.tensors
 
     def foreign(self) -> Iterator[tuple[int, bytes, str, str]]:
         """Parts of another model, by keys that they share: number, key, its value, that of the first part."""

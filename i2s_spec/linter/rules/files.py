@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.gguf.split_set import TYPES, SplitSet, part_keys
+from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.context import Subject, split_set
 from i2s_spec.linter.rule import Finding, Fix, raised, rule
 from i2s_spec.schema import faults
@@ -190,7 +191,7 @@ def _is_whole(subject: Subject, whole: SplitSet) -> bool:
         not whole.number
         and file.fault is None
         and 0 < file.index.tensors == whole.keys.tensors
-        and b"general.architecture" in subject.places
+        and architecture_view(subject).holds_model
         and bool(whole.incomplete)
     )
 
