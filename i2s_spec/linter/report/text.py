@@ -346,7 +346,7 @@ class Text(Format):
         self._parts, self._held = [], []
         if not parts or len(parts) < parts[0]["split"]["of"]:
             yield from held
-        elif not self._quiet:
+        elif not self._quiet and not (self._brief and len(held) < len(parts)):  # a part has said it already
             whole = _as_one(parts)
             yield f"{whole['path']}: {self._verdict(whole)}{'' if self._brief else self._basis(whole)}"
 
