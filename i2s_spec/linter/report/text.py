@@ -344,9 +344,10 @@ class Text(Format):
         """The verdict on a split model of which all parts were reported, else those that were held."""
         parts, held = self._parts, self._held
         self._parts, self._held = [], []
-        if not parts or len(parts) < parts[0]["split"]["of"]:
+        said = self._brief and len(held) < len(parts)  # a part has said that the set is not sound
+        if not parts or len(parts) < parts[0]["split"]["of"] or said:
             yield from held
-        elif not self._quiet and not (self._brief and len(held) < len(parts)):  # a part has said it already
+        elif not self._quiet:
             whole = _as_one(parts)
             yield f"{whole['path']}: {self._verdict(whole)}{'' if self._brief else self._basis(whole)}"
 
