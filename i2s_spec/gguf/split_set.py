@@ -36,14 +36,15 @@ TYPES: Final[Mapping[bytes, ValueType]] = {
     b"split.tensors.count": ValueType.INT32,
 }
 
-#: Keys by which parts of different models are told apart, where they have them.
-IDENTITY: Final = (b"general.architecture", b"general.name")
+#: Keys that tell parts of different models apart, where they have them.
+ARCHITECTURE: Final = b"general.architecture"
+NAME: Final = b"general.name"
 
 #: Most names that are looked up without success, and most headers that are fetched from a server.
 MOST_MISSING: Final = 1024
 MOST_FETCHED: Final = 256
 
-_NAME: Final = r"(?s)(?P<prefix>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf"
+_NAME: Final = r"(?s)(?P<prefix>.*)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.gguf"
 #: Longest value that tells models apart.
 _LONGEST: Final = 512
 
@@ -113,7 +114,7 @@ class Part(NamedTuple):
 
     :param number: its place in the set, from 0
     :param name: its path or address
-    :param identity: its values of the keys in `IDENTITY`
+    :param identity: its values of `ARCHITECTURE` and `NAME`
     :param problem: why its header cannot be used, in words; empty if it can
     """
 
@@ -309,15 +310,17 @@ class SplitSet:
         names = [tensor.name for tensor in self.tensors]
         return len(set(names)) == len(names) == self.keys.tensors
 
-    def foreign(self) -> Iterator[tuple[int, bytes, str, str]]:
-        """Parts of another model, by keys that they share: number, key, its value, that of the first part."""
+    def differing(self, key: bytes) -> Iterator[tuple[int, str, str]]:
+        """Parts with another value of a key than the first part: number, its value, that of the first part.
+
+        :param key: `ARCHITECTURE` or `NAME`
+        """
         parts = self.parts if self.complete else []
         for part in parts[1:]:
-            for key, value in part.identity.items():
-                ours = parts[0].identity.get(key, value)
-                if value != ours:
-                    yield part.number, key, value, ours
-                    break
+            ours = parts[0].identity.get(key)
+            theirs = part.identity.get(key, ours)
+            if ours is not None and theirs is not None and theirs != ours:
+                yield part.number, theirs, ours
 
 
 def split_set(file: File, path: str | None = None) -> SplitSet | None:
@@ -333,7 +336,7 @@ def split_set(file: File, path: str | None = None) -> SplitSet | None:
 
 def _part(file: File, number: int, name: str) -> Part:
     identity: dict[bytes, str] = {}
-    for i in file.index.keys_named(frozenset(IDENTITY)):
+    for i in file.index.keys_named(frozenset((ARCHITECTURE, NAME))):
         entry = file.index.key(i)
         if entry.type == ValueType.STRING and entry.count <= _LONGEST:
             identity.setdefault(entry.name, str(file.metadata.decode(entry)))

@@ -6,10 +6,10 @@ Faults of servers are the reasons why the bytes of a remote file cannot be fetch
 from collections.abc import Iterator
 
 from i2s_spec.errors import Span, TrustedText
-from i2s_spec.gguf.split_set import TYPES, SplitSet, part_keys
+from i2s_spec.gguf.split_set import ARCHITECTURE, NAME, TYPES, SplitSet, part_keys
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.context import Subject, split_set
-from i2s_spec.linter.rule import Finding, Fix, raised, rule
+from i2s_spec.linter.rule import WARNING, Finding, Fix, raised, rule
 from i2s_spec.schema import faults
 
 
@@ -26,7 +26,7 @@ def split_number(subject: Subject) -> Iterator[Finding]:
     """
     if b"split.no" in subject.places and b"split.count" in subject.places:
         keys = part_keys(subject.file)
-        if keys.number is not None and keys.count and keys.number >= keys.count:
+        if keys.is_part and keys.number is not None and keys.count is not None and keys.number >= keys.count:
             yield split_number.at(_span(subject, b"split.no"), got=keys.number, want=keys.count)
 
 
@@ -120,31 +120,53 @@ def split_tensor_repeated(subject: Subject) -> Iterator[Finding]:
             yield split_tensor_repeated.at(_span(subject, b"split.count"), got=other + 1, want=first + 1, name=name)
 
 
-@rule(
-    "G235",
-    "split-part-foreign",
-    "part {part} is of another model: its {key} is {got}, that of part 1 {want}",
-    clause="2.8",
-)
+@rule("G235", "split-part-foreign", "part {part} is of another model: its {key} is {got}, that of part 1 {want}",
+      clause="2.8")  # fmt: skip
 def split_part_foreign(subject: Subject) -> Iterator[Finding]:
     """A part of another model is among the parts of a split model.
 
     Why: loaders read the keys of the first part only, and take tensors from every part that has the right name. If
     those of another model fit, the result is computed with weights that do not belong together.
 
-    Example: parts 1 and 2 say that general.name is 'A', and part 3 says 'B'.
+    Example: parts 1 and 2 say that general.architecture is 'llama', and part 3 says 'qwen3'.
 
     Fix: download or split the model again.
     """
+    for number, theirs, ours in _others(subject, ARCHITECTURE):
+        yield split_part_foreign.at(
+            _span(subject, b"split.count"),
+            got=theirs,
+            want=ours,
+            part=number + 1,
+            key=TrustedText("general.architecture"),
+        )
+
+
+@rule("G238", "split-name-differs", "part {part} may be of another model: its {key} is {got}, that of part 1 {want}",
+      severity=WARNING, clause="2.8")  # fmt: skip
+def split_name_differs(subject: Subject) -> Iterator[Finding]:
+    """The parts of a split model do not have the same name.
+
+    Why: loaders read the keys of the first part only. Perhaps only that part was renamed; perhaps a part of another
+    model is among them, whose tensors have the same names and shapes: then the result is computed with weights that do
+    not belong together.
+
+    Example: parts 1 and 2 say that general.name is 'A', and part 3 says 'B'.
+
+    Fix: compare the part with the published one. If it is of another model, download or split the model again.
+    """
+    for number, theirs, ours in _others(subject, NAME):
+        yield split_name_differs.at(
+            _span(subject, b"split.count"), got=theirs, want=ours, part=number + 1, key=TrustedText("general.name")
+        )
+
+
+def _others(subject: Subject, key: bytes) -> Iterator[tuple[int, str, str]]:
     whole = split_set(subject)
-    if whole is not None:
-        for number, key, theirs, ours in whole.foreign():
-            yield split_part_foreign.at(
-                _span(subject, b"split.count"), got=theirs, want=ours, part=number + 1, key=TrustedText(key.decode())
-            )
+    return iter(()) if whole is None else whole.differing(key)
 
 
-@rule("G236", "split-key-missing", "split.count is {got}, and {key} is missing", clause="2.8")
+@rule("G236", "split-key-missing", "split.count is {got}, and {keys} missing", clause="2.8")
 def split_key_missing(subject: Subject) -> Iterator[Finding]:
     """A part of a split model does not say which part it is, or how many tensors all parts have.
 
@@ -159,11 +181,10 @@ def split_key_missing(subject: Subject) -> Iterator[Finding]:
     if whole is None or _is_whole(subject, whole):
         return
     wanted = (b"split.no",) if whole.number else (b"split.no", b"split.tensors.count")
-    for key in wanted:
-        if key not in subject.places:
-            yield split_key_missing.at(
-                _span(subject, b"split.count"), got=whole.count, want=1, key=TrustedText(key.decode())
-            )
+    missing = [key.decode() for key in wanted if key not in subject.places]
+    if missing:
+        words = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
+        yield split_key_missing.at(_span(subject, b"split.count"), got=whole.count, keys=TrustedText(words))
 
 
 @rule("G237", "split-leftover", "split.count is {got}, but all {want:tensor} that split.tensors.count announces are in "

@@ -151,6 +151,10 @@ SITUATIONS: Final[Mapping[str, Situation | Without]] = {
         "tensor_infos[0].name",
     ),
     "G235": _set(
+        lambda: [_two_parts()[0], _two_parts(lambda model: model.set("general.architecture", b"mamba"))[1]], 1,
+        _value("general.architecture"),
+    ),
+    "G238": _set(
         lambda: [_two_parts()[0], _two_parts(lambda model: model.set("general.name", b"another"))[1]], 1,
         _value("general.name"),
     ),
