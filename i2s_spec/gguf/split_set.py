@@ -6,7 +6,7 @@ part, derives the names of the others from its name, and takes the tensors of al
 part, and of a later part only the names of its companions are looked up.
 
     >>> part_name("models/m-00002-of-00003.gguf")
-    PartName(prefix='models/m', number=1, count=3)
+    PartName(prefix='models/m', number=1, parts=3)
     >>> _.of(0)
     'models/m-00001-of-00003.gguf'
 
@@ -54,11 +54,11 @@ class PartName(NamedTuple):
 
     prefix: str
     number: int
-    count: int
+    parts: int
 
     def of(self, number: int) -> str:
         """The name of another part of the same model."""
-        return f"{self.prefix}-{number + 1:05d}-of-{self.count:05d}.gguf"
+        return f"{self.prefix}-{number + 1:05d}-of-{self.parts:05d}.gguf"
 
 
 def part_name(name: str) -> PartName | None:
@@ -72,17 +72,17 @@ def part_name(name: str) -> PartName | None:
 class PartKeys(NamedTuple):
     """The keys about splitting that have the right type; None for the others.
 
-    `number` counts from 0; `tensors` is the number of tensors in all parts.
+    `number` counts from 0, `parts` is the value of `split.count`, and `tensors` is the number of tensors in all parts.
     """
 
     number: int | None
-    count: int | None
+    parts: int | None
     tensors: int | None
 
     @property
     def is_part(self) -> bool:
         """Whether the file says that the model has more than one part; with a count of 1 loaders ask for no other key."""
-        return self.count is not None and self.count > 1
+        return self.parts is not None and self.parts > 1
 
 
 def part_keys(file: File) -> PartKeys:
@@ -135,12 +135,12 @@ class SplitSet:
     """
 
     def __init__(self, file: File, keys: PartKeys, path: str | None) -> None:
-        assert keys.count is not None
-        self.file, self.keys, self.count = file, keys, keys.count
+        assert keys.parts is not None
+        self.file, self.keys, self.count = file, keys, keys.parts
         #: The number of the file itself, from 0; None if it does not say.
         self.number = keys.number
         self._remote = file.source if isinstance(file.source, FetchingSource) else None
-        self.path = file.source.name if self._remote is not None else path
+        self.path = path if self._remote is None else getattr(self._remote, "address", self._remote.name)
         self.name = None if self.path is None else part_name(self.path)
         #: Requests and bytes that the headers of other parts took from a server.
         self.requests = self.bytes = 0
@@ -162,8 +162,8 @@ class SplitSet:
             return "the other parts were not given"
         if self.name is None:
             return "its name is not of the form NAME-00001-of-00003.gguf by which loaders find the others"
-        if (self.name.number, self.name.count) != (self.number, self.count):
-            return f"its name says part {self.name.number + 1:,} of {self.name.count:,}"
+        if (self.name.number, self.name.parts) != (self.number, self.count):
+            return f"its name says part {self.name.number + 1:,} of {self.name.parts:,}"
         missing, more = self._missing(self.name)
         if missing is None:
             return "its server was not asked for the other parts"

@@ -253,7 +253,7 @@ def _identify(
         weights,
         file.fault,
         seen.group_types,
-        None if not split.is_part or split.number is None or split.count is None else (split.number + 1, split.count),
+        None if not split.is_part or split.number is None or split.parts is None else (split.number + 1, split.parts),
     )
 
 

@@ -87,6 +87,8 @@ class RangeSource(ABC):
 
     def __init__(self, name: str, size: int, version: str | None, sample: int) -> None:
         self.name = name
+        #: The address without what does not name the file, such as a query.
+        self.address = name
         self.size = size
         self.version = version
         self._sample = sample
@@ -125,7 +127,7 @@ class RangeSource(ABC):
 
     def address_beside(self, name: str) -> str:
         """The address of another file in the same folder."""
-        return f"{self.name.rpartition('/')[0]}/{name}"
+        return f"{self.address.rpartition('/')[0]}/{name}"
 
     @abstractmethod
     def close(self) -> None: ...

@@ -125,7 +125,9 @@ def open_file(name: str, address: HubAddress) -> HttpSource:
         revision = pinned[-1] if pinned else address.revision
         return address._replace(revision=revision).file(path_of(name))
 
-    return HttpSource(name, url, transport(DOWNLOAD_TIMEOUT), pin, missing, beside)
+    source = HttpSource(name, url, transport(DOWNLOAD_TIMEOUT), pin, missing, beside)
+    source.address = address.file(address.path)
+    return source
 
 
 class Listing(NamedTuple):

@@ -26,8 +26,8 @@ def split_number(subject: Subject) -> Iterator[Finding]:
     """
     if b"split.no" in subject.places and b"split.count" in subject.places:
         keys = part_keys(subject.file)
-        if keys.is_part and keys.number is not None and keys.count is not None and keys.number >= keys.count:
-            yield split_number.at(_span(subject, b"split.no"), got=keys.number, want=keys.count)
+        if keys.is_part and keys.number is not None and keys.parts is not None and keys.number >= keys.parts:
+            yield split_number.at(_span(subject, b"split.no"), got=keys.number, want=keys.parts)
 
 
 @rule("G231", "split-incomplete", "this is part {got} of a model of {want:part}, and {reason}", clause="2.8")  # fmt: skip
