@@ -260,7 +260,7 @@ def _lines(
     """What is said of one file."""
     of = "" if part is None else f"  of part {part[0]:,} of {part[1]:,} alone"
     if found.parts:
-        of = f"  of all {len(found.parts):,} parts"
+        of = f"  of all {counted(len(found.parts), 'part')}"
         for digest_of_part, name in zip(found.parts, _names_of_parts(file, found), strict=True):
             yield f"file      {digest_of_part}  {visible(name, 4096, bare=True)}"
     else:

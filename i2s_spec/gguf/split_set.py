@@ -109,7 +109,7 @@ class PartTensor(NamedTuple):
     number: int
 
 
-class Part(NamedTuple):
+class PartHeader(NamedTuple):
     """The header of one part.
 
     :param number: its place in the set, from 0
@@ -202,20 +202,20 @@ class SplitSet:
     # --- headers ------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[PartHeader]:
         """The header of every part, in order, the file's own included; ends with a part that has a `problem`.
 
         Only for the first part, and only if all are there by name.
 
         :raises FormatError: if a server does not give a part
         """
-        found: list[Part] = []
+        found: list[PartHeader] = []
         tensors = 0
         for number in range(self.count):
             if self._remote is not None and number > MOST_FETCHED:
                 name = self._name(number)
                 found.append(
-                    Part(number, name, problem=f"only the headers of {MOST_FETCHED:,} other parts are fetched")
+                    PartHeader(number, name, problem=f"only the headers of {MOST_FETCHED:,} other parts are fetched")
                 )
                 return found
             found.append(self._read(number))
@@ -231,7 +231,7 @@ class SplitSet:
         assert self.name is not None
         return self.name.of(number)
 
-    def _read(self, number: int) -> Part:
+    def _read(self, number: int) -> PartHeader:
         name = self._name(number)
         if number == self.number:
             return _part(self.file, number, name)
@@ -239,11 +239,11 @@ class SplitSet:
         try:
             with self.open(number) as file:
                 fault = file.fault
-                part = _part(file, number, name) if fault is None else Part(number, name)
+                part = _part(file, number, name) if fault is None else PartHeader(number, name)
         except FormatError as error:
             if error.code in faults.REMOTE:
                 raise
-            fault, part = error, Part(number, name)
+            fault, part = error, PartHeader(number, name)
         if fault is not None:
             return part._replace(problem=f"{shown} cannot be read: {fault.code} {fault.fault.slug}")
         if part.keys.number is None:
@@ -334,14 +334,16 @@ def split_set(file: File, path: str | None = None) -> SplitSet | None:
     return SplitSet(file, keys, path if path is not None else getattr(file.source, "path", None))
 
 
-def _part(file: File, number: int, name: str) -> Part:
+def _part(file: File, number: int, name: str) -> PartHeader:
     identity: dict[bytes, str] = {}
     for i in file.index.keys_named(frozenset((ARCHITECTURE, NAME))):
         entry = file.index.key(i)
         if entry.type == ValueType.STRING and entry.count <= _LONGEST:
             identity.setdefault(entry.name, str(file.metadata.decode(entry)))
     tensors: Iterable[PartTensor] = _tensors(file, number)
-    return Part(number, name, file.size, part_keys(file), identity, tuple(islice(tensors, limits.MANY_TENSORS + 1)))
+    return PartHeader(
+        number, name, file.size, part_keys(file), identity, tuple(islice(tensors, limits.MANY_TENSORS + 1))
+    )
 
 
 def _tensors(file: File, number: int) -> Iterator[PartTensor]:

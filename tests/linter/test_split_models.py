@@ -435,3 +435,10 @@ def test_reports_of_a_pool_are_those_of_one_process(tmp_path: Path) -> None:
     assert one_ == several
     assert [path for path, _ in one_] == [str(path) for path in paths]
     assert [report["split"]["complete"] for _, report in one_] == [True, False, False]
+
+
+def test_a_count_of_another_type_is_refused_by_runtimes(tmp_path: Path) -> None:
+    for kind, loads in ((U32, "no"), (U16, "yes")):
+        (path,) = written(tmp_path, one(("split.count", kind, 1)))
+        verdicts = {verdict.runtime: verdict for verdict in lint(path, runtimes=True).runtimes}
+        assert verdicts["llama.cpp"].loads == loads

@@ -344,8 +344,8 @@ class Text(Format):
         """The verdict on a split model of which all parts were reported, else those that were held."""
         parts, held = self._parts, self._held
         self._parts, self._held = [], []
-        said = self._brief and len(held) < len(parts)  # a part has said that the set is not sound
-        if not parts or len(parts) < parts[0]["split"]["of"] or said:
+        repeats = self._brief and len(held) < len(parts)  # a part has its own verdict, which the one line would repeat
+        if not parts or len(parts) < parts[0]["split"]["of"] or repeats:
             yield from held
         elif not self._quiet:
             whole = _as_one(parts)
