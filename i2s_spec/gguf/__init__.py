@@ -13,6 +13,6 @@
     atomic_file    a file that appears whole or not at all, and the leftovers of killed runs
     byte_order     the one place that swaps
 
-`reader` calls `header`, `tensor` and `source`; `split_set` calls `reader`; `writer` calls `encode` and `atomic_file`. The scanner, `_scanner`, is
-the Cython twin of `i2s_spec.schema.container.parse`.
+`reader` calls `header`, `tensor` and `source`; `split_set` calls `reader`; `writer` calls `encode` and `atomic_file`. The
+scanner, `_scanner`, is the Cython twin of `i2s_spec.schema.container.parse`.
 """

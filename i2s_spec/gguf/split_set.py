@@ -86,12 +86,12 @@ class PartKeys(NamedTuple):
 
 
 def part_keys(file: File) -> PartKeys:
-    """The keys about splitting of a file."""
-    found: dict[bytes, int] = {}
+    """The keys about splitting of a file; of one that occurs twice, the first."""
+    found: dict[bytes, int | None] = {}
     for i in file.index.keys_named(TYPES):
         entry = file.index.key(i)
-        if entry.type == TYPES[entry.name]:
-            found.setdefault(entry.name, int(file.metadata.decode(entry)))
+        fits = entry.type == TYPES[entry.name]
+        found.setdefault(entry.name, int(file.metadata.decode(entry)) if fits else None)
     return PartKeys(*map(found.get, TYPES))
 
 
@@ -170,7 +170,9 @@ class SplitSet:
         if missing:
             words = counted(missing, *(f"of the other parts {be} not in its folder" for be in ("is", "are")))
             return f"at least {words}" if more else words
-        return next((part.problem for part in self.parts if part.problem), "") if self.is_first else ""
+        if not self.is_first or self.file.fault is not None:
+            return ""
+        return next((part.problem for part in self.parts if part.problem), "")
 
     def _missing(self, name: PartName) -> tuple[int | None, bool]:
         """How many of the other parts are not there, and whether there may be more; None if a server does not say."""
@@ -190,7 +192,7 @@ class SplitSet:
     @property
     def complete(self) -> bool:
         """Whether the file is the first part, every other is there in its place, and all headers were read."""
-        return self.is_first and not self.incomplete
+        return self.is_first and self.file.fault is None and not self.incomplete
 
     @property
     def unread(self) -> str:

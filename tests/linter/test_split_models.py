@@ -429,6 +429,14 @@ def test_parts_have_too_many_tensors_together(tmp_path: Path) -> None:
     assert "too many to compare" in finding.message
 
 
+def test_a_fault_of_the_first_part_is_reported_alone(tmp_path: Path) -> None:
+    """Its tensors are not known, so they are not counted."""
+    files = parts_of(4, 5)
+    files[0] = files[0][: files[0].index(b"token_embd.weight")]
+    first, *_ = written(tmp_path, files)
+    assert codes(lint(first)) == codes(lint(files[0])) - {"G231"} != set()
+
+
 def test_reports_of_a_pool_are_those_of_one_process(tmp_path: Path) -> None:
     paths = written(tmp_path, sound())
     one_, several = (list(lint_paths([str(tmp_path)], jobs=jobs)) for jobs in (1, 2))
