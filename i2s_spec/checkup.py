@@ -186,7 +186,8 @@ def _steps(
             f"i2s lint {path} --reference OTHER",
             "finds the layout by comparison with the checkpoint or another file of the model",
         )
-    if verdicts and not any(verdict.loads == "yes" and verdict.computes == "correctly" for verdict in verdicts):
+    runs = any(verdict.loads == "yes" and verdict.computes == "correctly" for verdict in verdicts)
+    if verdicts and not runs and found.part is None:
         none = "no runtime is known to compute it correctly" if found.tensors else "no runtime runs it"
         yield Step(f"i2s lint {path} --runtimes", f"says why {none}, with sources")
     if verb == "run":

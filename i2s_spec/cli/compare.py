@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -177,23 +177,27 @@ def hash_command(
     keeps them off, so these rows are a fingerprint of the family: store it with --json, and compare a later file with
     it by --base.
 
+    FILE may be a folder: every *.gguf file below it. The first part of a split model, with the others beside it, stands
+    for the model: metadata and weights are those of the same model in one file. A later part is hashed alone.
+
     The module i2s_spec.compare.hash says exactly what is hashed, so that other programs can compute the same.
     """
     known = None if base is None else _read_base(base)
     lineage = lineage or known is not None
+    files = tuple(_models(files))
     workers, several = threads or os.cpu_count() or 1, len(files) > 1
     documents: list[dict[str, Any]] = []
     same: dict[str, list[str]] = {}
     for file in files:
-        found = _identity(file, dialect, workers, lineage, as_json, quiet)
+        found, part = _identity(file, dialect, workers, lineage, as_json, quiet)
         same.setdefault(found.weights, []).append(file)
         shared = None if known is None else _shared(known, found)
         if as_json:
-            documents.append(_document(file, dialect, found, lineage, shared))
+            documents.append(_document(file, dialect, found, lineage, shared, part))
             continue
         if several:
             click.echo(f"{visible(file, 4096, bare=True)}")
-        for line in _lines(found, lineage, shared, each):
+        for line in _lines(file, found, lineage, shared, each, part):
             click.echo(f"  {line}" if several else line)
     if as_json:
         whole = {"schema_version": SCHEMA_VERSION, "files": documents} if several else documents[0]
@@ -204,26 +208,64 @@ def hash_command(
             click.echo(f"the same weights: {', '.join(visible(name, 4096, bare=True) for name in names)}")
 
 
-def _identity(file: str, dialect: str, threads: int, lineage: bool, as_json: bool, quiet: bool) -> Identity:
-    """What identifies one file.
+def _models(files: Iterable[str]) -> Iterator[str]:
+    """The files that are hashed: those of a folder, without later parts of split models whose first part is there.
+
+    :raises click.UsageError: for a folder without any
+    """
+    from i2s_spec.gguf.source import is_address
+    from i2s_spec.gguf.split_set import part_name
+    from i2s_spec.linter.paths import inputs
+
+    for file in files:
+        if is_address(file) or not os.path.isdir(file):
+            yield file
+            continue
+        found = [each.path for each in inputs([file]) if not each.problem and not each.checkpoint]
+        if not found:
+            raise click.UsageError(f"{visible(file, 4096, bare=True)} is a folder without any *.gguf file")
+        for each in found:
+            name = part_name(each)
+            if name is None or name.number == 0 or name.of(0) not in found:
+                yield each
+
+
+def _identity(
+    file: str, dialect: str, threads: int, lineage: bool, as_json: bool, quiet: bool
+) -> tuple[Identity, tuple[int, int] | None]:
+    """What identifies one file, or the split model of which it is the first part; and which part it is, and of how many.
 
     :raises click.UsageError: where the dialect does not fit
     """
-    from i2s_spec.compare.hash import identity
+    from i2s_spec.compare.hash import identity, set_identity
     from i2s_spec.gguf.reader import open as open_file
+    from i2s_spec.gguf.split_set import split_set
 
     try:
         with reading(file, as_json), open_file(file) as opened, progress_bar("hashing", quiet) as progress:
-            return identity(opened, dialect, threads, progress, lineage)
+            whole = split_set(opened)
+            part = None if whole is None or whole.number is None else (whole.number + 1, whole.count)
+            if whole is not None and whole.is_whole:
+                return set_identity(whole, dialect, threads, progress, lineage), part
+            return identity(opened, dialect, threads, progress, lineage), part
     except FormatError:
         raise
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 
 
-def _lines(found: Identity, lineage: bool, shared: Total | None, each: bool) -> Iterator[str]:
+def _lines(
+    file: str, found: Identity, lineage: bool, shared: Total | None, each: bool, part: tuple[int, int] | None
+) -> Iterator[str]:
     """What is said of one file."""
-    yield from (f"file      {found.file}", f"metadata  {found.metadata}", f"weights   {found.weights}")
+    of = "" if part is None else f"  of part {part[0]:,} of {part[1]:,} alone"
+    if found.parts:
+        of = f"  of all {counted(len(found.parts), 'part')}"
+        for digest_of_part, name in zip(found.parts, _names_of_parts(file, found), strict=True):
+            yield f"file      {digest_of_part}  {visible(name, 4096, bare=True)}"
+    else:
+        yield f"file      {found.file}"
+    yield from (f"metadata  {found.metadata}{of}", f"weights   {found.weights}{of}")
     if lineage:
         from i2s_spec.compare.lineage import digest
 
@@ -237,7 +279,21 @@ def _lines(found: Identity, lineage: bool, shared: Total | None, each: bool) -> 
             yield f"{tensor.digest}  {tensor.kind:<8} {visible(tensor.name, 200, bare=True)}"
 
 
-def _document(file: str, dialect: str, found: Identity, lineage: bool, shared: Total | None) -> dict[str, Any]:
+def _names_of_parts(file: str, found: Identity) -> list[str]:
+    from i2s_spec.gguf.split_set import part_name
+
+    name = part_name(file)
+    return [] if name is None else [name.of(number) for number in range(len(found.parts))]
+
+
+def _document(
+    file: str,
+    dialect: str,
+    found: Identity,
+    lineage: bool,
+    shared: Total | None,
+    part: tuple[int, int] | None,
+) -> dict[str, Any]:
     """Everything as plain data."""
     from i2s_spec.compare.hash import zero_row_data
     from i2s_spec.compare.lineage import digest
@@ -253,6 +309,11 @@ def _document(file: str, dialect: str, found: Identity, lineage: bool, shared: T
         "schema_version": SCHEMA_VERSION, "path": json_string(file), "dialect": dialect, "file": found.file,
         "metadata": found.metadata, "weights": found.weights,
     }  # fmt: skip
+    if part is not None:
+        about["part"] = {"number": part[0], "of": part[1]}
+    if found.parts:
+        names = zip(_names_of_parts(file, found), found.parts, strict=True)
+        about["parts"] = [{"path": json_string(name), "file": digest_of_part} for name, digest_of_part in names]
     if lineage:
         about["zero_rows"] = digest(found.zero_rows)
     if shared is not None:

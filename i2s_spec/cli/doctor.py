@@ -174,6 +174,10 @@ def _origin(found: Checkup, width: int) -> Iterator[Line]:
     yield [Piece("What is it?", "bold")]
     if found.identification.fault is not None:
         yield from _wrapped("unknown: its header cannot be read to its end", width)
+    elif found.identification.part is not None:
+        from i2s_spec.inspect.identify import part_words
+
+        yield from _wrapped(part_words(found.identification.part), width)
     elif not found.identification.tensors:
         yield from _wrapped("a header without tensors, such as a vocabulary: there is no model in it", width)
     answered = False
@@ -196,7 +200,10 @@ def _runtimes(found: Checkup, width: int) -> Iterator[Line]:
     if found.identification is not None and found.identification.i2s:
         packed = "  " + (f"packed as {found.dialect}" if found.certain else "if it is packed as most readers expect")
     yield [Piece("Who runs it?", "bold"), Piece(packed)]
-    if all(each.computes in ("-", "not tried") and each.loads != "with option" for each in found.verdicts):
+    part = found.identification is not None and found.identification.part is not None
+    if part:
+        yield from _wrapped("only this part of a split model was tried, not the model", width)
+    elif all(each.computes in ("-", "not tried") and each.loads != "with option" for each in found.verdicts):
         yield from _wrapped("none of the runtimes that were tried", width, style="red")
     for heading, style, loads, computes in _GROUPS:
         titles = [

@@ -22,7 +22,7 @@ from i2s_spec.draw.text import fault_words, json_document, visible
 from i2s_spec.errors import EXIT_FINDINGS, FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import source_of
-from i2s_spec.inspect.show import ELEMENTS, listed, members, unreadable
+from i2s_spec.inspect.show import ELEMENTS, listed, members, split_members, unreadable
 from i2s_spec.inspect.show_text import page, plots
 from i2s_spec.schema import faults
 
@@ -48,7 +48,7 @@ def show_command(file: str | None, as_json: bool, everything: bool, no_tensors: 
     of the file. The scale is the float32 at the start of an I2_S tensor's tail. Without FILE it uses the trained model
     that comes with i2s-spec. FILE may be an address (hf://ORG/REPO/PATH, https://, s3://): header and scales are
     fetched. From a server that gives one range at a time, only some scales are fetched: --remote-limit sample=N sets
-    how much.
+    how much. The first part of a split model, with the others beside it, is shown with the tensors of all parts.
 
     Exit code: 0; 1 if a fault stops the reading (the part before it is shown); 3 if FILE is not a GGUF file; 5 if its
     server does not give it.
@@ -69,6 +69,10 @@ def show_command(file: str | None, as_json: bool, everything: bool, no_tensors: 
             about = members(opened, ELEMENTS, None if everything else ENDS)
         if no_tensors:
             about["tensors"] = []
+        if opened.fault is None and (
+            split := split_members(opened, None if everything or as_json else ENDS, not no_tensors)
+        ):
+            about["split"] = split
         if not as_json:
             about = listed(about)
         return _finish(about, opened.fault, as_json, named(file))

@@ -19,6 +19,8 @@ weights -s, 0 and +s only. So layout, code map, tail, byte order, order of tenso
 and neither does the type, as long as it holds the same scale. An I2_S tensor of slices, or with an incomplete last
 block, is of kind TYPE: nobody can say which trits it holds.
 
+Of a split model, `set_identity` gives the identities that the whole model has as one file.
+
 `canonical_value` and `canonical_data` give the form that is hashed, `read_fingerprint` the all-zero rows that were kept
 of a file.
 """
@@ -28,7 +30,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, islice
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, TypeVar
@@ -43,6 +45,7 @@ from i2s_spec.errors import FormatError, counted, quote
 from i2s_spec.gguf import byte_order
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.source import chunks, read_spans, require_written
+from i2s_spec.gguf.split_set import TYPES, SplitSet
 from i2s_spec.schema.dialect import CODES_PER_BYTE, Dialect, parse
 from i2s_spec.schema.types import I2_S, SCALE_BYTES, TAIL_BYTES
 
@@ -83,6 +86,8 @@ class Identity(NamedTuple):
     metadata: str
     weights: str
     tensors: tuple[TensorIdentity, ...]
+    #: Of the first part of a split model: the identities of the files of all parts, in order.
+    parts: tuple[str, ...] = ()
 
     @property
     def zero_rows(self) -> Fingerprint:
@@ -115,6 +120,27 @@ def identity(
         reported(len(chunk))
     found = tuple(_each(file, tensors, dialect, threads, reported, lineage))
     return Identity(whole.hexdigest(), metadata_digest(file), _combined(len(found), found), found)
+
+
+def set_identity(
+    whole: SplitSet,
+    dialect: str | Dialect = "canonical",
+    threads: int = 1,
+    progress: Progress | None = None,
+    lineage: bool = False,
+) -> Identity:
+    """The identities of a split model: metadata and weights are those of the file that its parts would make together.
+
+    The keys about splitting are left out of the metadata, and only the first part has others. `file` is of the first
+    part, `parts` of each. The parameters and errors are those of `identity`.
+
+    :param whole: a set that `is_whole`
+    """
+    each = [identity(file, dialect, threads, progress, lineage) for file in whole.files()]
+    tensors = tuple(sorted((tensor for part in each for tensor in part.tensors), key=lambda tensor: tensor.name))
+    metadata = metadata_digest(whole.file, frozenset((ALIGNMENT, *TYPES)))
+    weights = _combined(len(tensors), tensors)
+    return Identity(each[0].file, metadata, weights, tensors, tuple(part.file for part in each))
 
 
 def weights_digest(
@@ -183,9 +209,12 @@ def _combined(count: int, tensors: Iterable[TensorIdentity]) -> str:
     return weights.hexdigest()
 
 
-def metadata_digest(file: File) -> str:
-    """The identity of the keys and values of a file."""
-    entries = [entry for entry in file.metadata.rows if entry.name != ALIGNMENT]
+def metadata_digest(file: File, left_out: Collection[bytes] = (ALIGNMENT,)) -> str:
+    """The identity of the keys and values of a file.
+
+    :param left_out: keys that do not count
+    """
+    entries = [entry for entry in file.metadata.rows if entry.name not in left_out]
     digest = hashlib.sha256(b"i2s-metadata-1\n" + _u64(len(entries)))
     end = max((entry.stop for entry in entries), default=0)
     header = file.source.read(0, end) if file.byte_order == "little" and end <= MOST_AT_ONCE else b""

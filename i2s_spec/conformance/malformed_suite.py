@@ -28,7 +28,7 @@ from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.rule import Rule, Severity
 from i2s_spec.linter.rules import REGISTRY
-from i2s_spec.linter.rules.files import split_number
+from i2s_spec.linter.rules.files import split_key_missing, split_leftover, split_number
 from i2s_spec.linter.rules.keys import alignment_not_honoured, key_not_ascii
 from i2s_spec.linter.rules.placement import data_shifted
 from i2s_spec.schema.keys import KEY_TYPE
@@ -285,7 +285,10 @@ READERS: Final = {
 NO_DUTY: Final = {
     KEY_TYPE.code: "the document gives counts another type than the loaders ask for, and a reader may take any integer",
     key_not_ascii.code: "a reader compares keys as bytes and need not judge their characters",
-    split_number.code: "a reader of one file need not know that it is a part of several",
+    **dict.fromkeys(
+        (split_number.code, split_key_missing.code, split_leftover.code),
+        "a reader of one file need not know that it is a part of several",
+    ),
 }
 
 

@@ -6,12 +6,13 @@
     strings        arrays of strings, examined without decoding; files that went through a text decoder
     tensor         the tensors of an open file
     tensor_values  their data, decoded
+    split_set      a model in several files: its parts, by their names and keys, and the tensors of all
 
     encode         a value as the bytes of a key-value, a tensor as its info and the chunks of its data
     writer         a file from keys and tensors, streamed
     atomic_file    a file that appears whole or not at all, and the leftovers of killed runs
     byte_order     the one place that swaps
 
-`reader` calls `header`, `tensor` and `source`; `writer` calls `encode` and `atomic_file`. The scanner, `_scanner`, is
-the Cython twin of `i2s_spec.schema.container.parse`.
+`reader` calls `header`, `tensor` and `source`; `split_set` calls `reader`; `writer` calls `encode` and `atomic_file`. The
+scanner, `_scanner`, is the Cython twin of `i2s_spec.schema.container.parse`.
 """

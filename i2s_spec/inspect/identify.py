@@ -38,8 +38,9 @@ class Identification(NamedTuple):
     """The answers about one file: its questions, what they were answered from, and what stopped the reading, if any.
 
     `looked_at` says how much of the payloads was read: `full`, `sample` or `none`; `tensors` how many tensors and `i2s`
-    how many of them are I2_S; `group_types` how many are of each type with a scale for each group; `comparison` how a
-    tensor fits the reference, if one was given; `weights` what the weights tell of their layout, if they were asked.
+    how many of them are I2_S; `group_types` how many are of each type with a scale for each group; `part` which part of
+    a split model the file is, from 1, and of how many; `comparison` how a tensor fits the reference, if one was given;
+    `weights` what the weights tell of their layout, if they were asked.
     """
 
     path: str
@@ -57,6 +58,7 @@ class Identification(NamedTuple):
     weights: LayoutEvidence | None
     fault: FormatError | None
     group_types: Mapping[str, int]
+    part: tuple[int, int] | None = None
 
     def question(self, name: str) -> Question:
         """One question by its name: release, converter, quantizer, code map, layout, tail or rotation."""
@@ -105,6 +107,7 @@ class Identification(NamedTuple):
             "tensors": self.tensors,
             "i2s_tensors": self.i2s,
             "group_types": dict(self.group_types),
+            **({} if self.part is None else {"part": {"number": self.part[0], "of": self.part[1]}}),
             "codes": list(self.counts),
             "payloads": self.looked_at,
             "sha256": self.sha256,
@@ -196,6 +199,7 @@ def _identify(
     threads: int,
     progress: Progress | None,
 ) -> Identification:
+    from i2s_spec.gguf.split_set import part_keys
     from i2s_spec.inspect.packing import rotation
     from i2s_spec.inspect.survey import Reading
     from i2s_spec.inspect.survey_reader import survey
@@ -209,6 +213,7 @@ def _identify(
         comparison = compare(file, file.tensors[tensor], reference)
 
     digest = _digest(file, progress) if sha256 else None
+    split = part_keys(file)
 
     def reported(done: int, total: int) -> None:
         if progress is not None:
@@ -248,6 +253,7 @@ def _identify(
         weights,
         file.fault,
         seen.group_types,
+        None if not split.is_part or split.number is None or split.parts is None else (split.number + 1, split.parts),
     )
 
 
@@ -296,6 +302,8 @@ def page(found: Identification, everything: bool = False) -> Iterator[Line]:
     if found.fault is not None and not found.tensors:
         tensors = "the header cannot be read to its end"
     yield [Piece(f"  {architecture}, {exact_size_words(found.size)}, {tensors}")]
+    if found.part is not None:
+        yield [Piece(f"  {part_words(found.part)}")]
     if found.i2s:
         yield [Piece(f"  {_read(found)}", "dim")]
     if found.sha256 is not None:
@@ -311,6 +319,13 @@ def page(found: Identification, everything: bool = False) -> Iterator[Line]:
     if found.dialect is not None:
         yield []
         yield [Piece("Dialect  ", "bold"), Piece(found.dialect)]
+
+
+def part_words(part: tuple[int, int]) -> str:
+    """Which part of a split model a file is, and what it is used with."""
+    number, count = part
+    first = "it has the keys of the model" if number == 1 else "its keys are in part 1"
+    return f"part {number:,} of {count:,} of a split model; {first}, and it is used together with the other parts"
 
 
 def _read(found: Identification) -> str:

@@ -19,6 +19,7 @@ from i2s_spec.draw.text import json_string
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.source import FetchingSource, affordable
+from i2s_spec.gguf.split_set import split_set
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.faults import order_prefix
 from i2s_spec.schema.types import RETIRED, VALUE_FORMATS, ValueType, padded
@@ -74,6 +75,41 @@ def members(file: File, limit: int | None = ELEMENTS, rows: Rows = None) -> dict
         "keys": (_key(file, file.metadata.by_index(i), limit) for i in _chosen(index.keys, rows)),
         "tensors": _tensors(file, _chosen(index.tensors, rows)),
     }
+
+
+def split_members(file: File, rows: Rows = None, tensors: bool = True) -> dict[str, Any] | None:
+    """The split model that a file is a part of; None for any other file.
+
+    :param rows: of each part, as for `members`
+    :param tensors: whether tensors are listed
+    :returns: `part`, from 1, `of`, and `complete`: whether the file is the first part, and all others are beside it with
+        the tensors that it announces. Then `totals` of all parts, and of each of the others `number`, `path`, `size`,
+        `tensor_count`, `tensors`; else `totals` is None and `parts` empty
+    :raises FormatError: if another part goes away meanwhile
+    """
+    whole = split_set(file)
+    if whole is None or whole.number is None:
+        return None
+    found: dict[str, Any] = {
+        "part": whole.number + 1, "of": whole.count, "complete": whole.is_whole, "totals": None, "parts": [],
+    }  # fmt: skip
+    if not whole.is_whole:
+        return found
+    every: list[dict[str, Any]] = []
+    for number, part in enumerate(whole.files()):
+        every += _totals(part)["by_type"]
+        if number:
+            chosen = _chosen(part.index.tensors, rows) if tensors else ()
+            found["parts"].append(
+                {
+                    "number": number + 1,
+                    "path": json_string(part.name),
+                    "size": part.size,
+                    "tensor_count": part.index.tensors,
+                    "tensors": list(_tensors(part, chosen)),
+                }
+            )
+    return {**found, "totals": _sum(every)}
 
 
 def fault(error: FormatError) -> dict[str, Any]:
@@ -206,6 +242,18 @@ def _totals(file: File) -> dict[str, Any]:
             total["bytes"] = None if total["bytes"] is None else total["bytes"] + tensor.nbytes
         except FormatError:
             total["bytes"] = None
+    return _sum(types.values())
+
+
+def _sum(totals: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Totals of types, those of one type in one, with bits per element and the sum of all."""
+    types: dict[tuple[int, str | None], dict[str, Any]] = {}
+    for each in totals:
+        total = types.setdefault((each["type_number"], each["type"]), {**each, "tensors": 0, "elements": 0, "bytes": 0})
+        total["tensors"] += each["tensors"]
+        total["elements"] += each["elements"]
+        unknown = total["bytes"] is None or each["bytes"] is None
+        total["bytes"] = None if unknown else total["bytes"] + each["bytes"]
     by_type = list(types.values())
     known = all(total["bytes"] is not None for total in by_type)
     whole = {

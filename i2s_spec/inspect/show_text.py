@@ -55,8 +55,15 @@ def page(about: dict[str, Any], available: int | None = None) -> Iterator[Line]:
     if tensors:
         yield from _titled("Tensors", about["header"]["tensor_count"], tensors[-1]["index"] + 1)
         yield from _tensors(tensors, available)
-    if about["totals"]["tensors"]:
-        yield from _totals(about["totals"], available)
+    split = about.get("split") or {"parts": [], "totals": None}
+    for part in split["parts"]:
+        if part["tensors"]:
+            title = f"Tensors of part {part['number']:,}, {visible(_bytes(part['path']), 4096, bare=True)}"
+            yield from _titled(title, part["tensor_count"], part["tensors"][-1]["index"] + 1)
+            yield from _tensors(part["tensors"], available)
+    totals = split["totals"] or about["totals"]
+    if totals["tensors"]:
+        yield from _totals(totals, available)
 
 
 def _header(about: dict[str, Any]) -> Iterator[Line]:
@@ -76,6 +83,11 @@ def _header(about: dict[str, Any]) -> Iterator[Line]:
         source = "general.alignment" if header["alignment_declared"] else "the default"
         where = f" from 0x{header['data_start']:x}, aligned to {header['alignment']:,} ({source})"
         facts.append(("data", exact_size_words(header["data_bytes"]) + where if header["data_bytes"] else "none"))
+    split = about.get("split")
+    if split is not None:
+        words = f"part {split['part']:,} of {split['of']:,} of a split model"
+        more = "; the others are beside it, and totals are of all parts" if split["complete"] else ", shown alone"
+        facts.append(("split", words + more))
     for name, fact in facts:
         yield [Piece(f"  {name:<8}", "dim"), Piece(fact)]
 

@@ -20,10 +20,10 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FetchingSource, Origin, Source, is_address, source_of
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.linter.analysis.conditions import layers_read
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import Subject, split_set
 from i2s_spec.linter.analysis.coverage import unchecked
 from i2s_spec.linter.options import Options, defaults, options_of, path_of
-from i2s_spec.linter.report_data import Bug, Remote, Report, Sample, Suppressed
+from i2s_spec.linter.report_data import Bug, Remote, Report, Sample, Split, Suppressed, split_of
 from i2s_spec.linter.rule import Excerpt, Finding, Rule, Severity, WeightUse, When, every_file, finding_of
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.linter.selection import profile_named
@@ -42,6 +42,7 @@ def lint(
     *,
     progress: Callable[[int, int], None] | None = None,
     weights: ReferenceWeights | None = None,
+    place: str | os.PathLike[str] | None = None,
     **keywords: Any,
 ) -> Report:
     """Check one GGUF file by the rules of a profile.
@@ -50,6 +51,8 @@ def lint(
     :param options: which rules apply, and how the file is read
     :param progress: called now and then with the bytes of payload that were read, and the bytes to read
     :param weights: the reference of the options, if it is open already
+    :param place: the path that the file has or will have, if `origin` is none; the other parts of a split model are
+        beside it
     :param keywords: the fields of `Options`, in place of `options`: `profile`, `select`, `ignore`, `severity`, `limits`,
         `payload`, `threads`, `runtimes`, `suppressed`, `suppressions`, `reference` (also a path alone) and `details`
     :returns: the report, which lists the rules that were not evaluated if a sample was read; no fault of the file
@@ -76,6 +79,8 @@ def lint(
 
             stack.enter_context(using(options.remote))
         run = _Run(options, Reading(options.reading, options.threads, progress), path, weights)
+        if place is not None:
+            run.place = os.fspath(place)
         try:
             source = source_of(origin)
         except FormatError as error:
@@ -121,7 +126,8 @@ class _Run:
         self.add = self._collection.add
         self._options = options
         self._reading = reading
-        self._path = path
+        # An address is no path: other parts of a split model are then never searched on this machine.
+        self.place = path if path is None or not is_address(path) else None
         self._weights = weights
         self._size: int | None = None
         self._runtimes: tuple[Any, ...] = ()
@@ -129,6 +135,8 @@ class _Run:
         self._sample: Sample | None = None
         self._unchecked: tuple[str, ...] = ()
         self._remote: Remote | None = None
+        self._subject: Subject | None = None
+        self._split: Split | None = None
 
     def file(self, source: Source) -> None:
         """Check the bytes of a source."""
@@ -137,9 +145,8 @@ class _Run:
             file = File(source)
             if file.fault is not None:
                 self.add([finding_of(file.fault)])
-            # An address is no path: other parts of a split file are then never searched on this machine.
-            place = self._path if self._path is None or not is_address(self._path) else getattr(source, "path", None)
-            subject = Subject(file, place, self._reading, self._weights)
+            place = self.place if self.place is not None else getattr(source, "path", None)
+            subject = self._subject = Subject(file, place, self._reading, self._weights)
             fetched = subject.on_server
             subject.asked = _by_the_reader(self._codes, fetched)
             subject.by_document = profile_named(self._options.profile).by_document
@@ -248,11 +255,16 @@ class _Run:
         usage = getattr(source, "usage", None)
         if usage is not None:
             version, etag = (getattr(source, name, None) for name in ("version", "etag"))
-            self._remote = Remote(version, usage.requests, usage.bytes, etag)
+            asked = split_set.__wrapped__  # type: ignore[attr-defined]  # the source is closed: only what is known counts
+            whole = None if self._subject is None else self._subject.results.get(asked)
+            more = (0, 0) if whole is None else (whole.requests, whole.bytes)
+            self._remote = Remote(version, usage.requests + more[0], usage.bytes + more[1], etag)
 
     def _more(self, subject: Subject) -> None:
         """Add what was requested besides the findings, and what they do not cover."""
         try:
+            if (whole := split_set(subject)) is not None and whole.number is not None:
+                self._split = split_of(whole)
             self._unchecked = unchecked(subject)
             if self._options.runtimes:
                 from i2s_spec.linter.runtimes.verdicts import verdicts
@@ -275,6 +287,7 @@ class _Run:
             sampled=self._sample,
             unchecked=self._unchecked,
             remote=self._remote,
+            split=self._split,
         )
 
 

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_REMOTE, ROWS, counted, line, quote, table
 from i2s_spec.gguf.source import is_address
@@ -20,6 +20,9 @@ from i2s_spec.linter.analysis.coverage import CONTENTS
 from i2s_spec.linter.rule import Finding, Fix, Rule, Severity
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import faults
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.split_set import SplitSet
 
 #: Characters that an address keeps: all that are printable, without those that no URI has.
 _IN_ADDRESSES: Final = "".join(c for c in map(chr, range(0x21, 0x7F)) if c not in '"<>\\^`{|}')
@@ -68,6 +71,27 @@ class Remote(NamedTuple):
     etag: str | None = None
 
 
+class Split(NamedTuple):
+    """Which part of a split model a file is, from 1, and of how many.
+
+    `complete` says whether the whole set was checked with it: it is the first part, the others are beside it in their
+    order, and their headers were read. `tensors` is then the number of tensors of all parts, else that of the file.
+    `unread` says what was not looked at, in words.
+    """
+
+    part: int
+    of: int
+    complete: bool
+    tensors: int
+    unread: str
+
+
+def split_of(whole: SplitSet) -> Split:
+    """What a report says of the model that a file is a part of."""
+    assert whole.number is not None
+    return Split(whole.number + 1, whole.count, whole.complete, sum(1 for _ in whole.tensors), whole.unread)
+
+
 @dataclass(frozen=True, repr=False)
 class Report:
     """The result of linting one file: its findings in the order of the bytes, at most `FINDINGS_PER_RULE` of each rule.
@@ -75,8 +99,8 @@ class Report:
     `elided` counts the findings beyond that number, by code. `size` is the size of the file in bytes, or None if it
     could not be opened. `runtimes` has the verdicts on loading and computing, and `details` the additional data of a
     report format; both exist only if they were requested. `unchecked` says which parts of the file no rule examined.
-    `sampled` exists if a sample was requested, and `remote` if
-    the file is on a server. A report is immutable; `replaced` makes a changed copy.
+    `sampled` exists if a sample was requested, `remote` if the file is on a server, and `split` if it is a part of a
+    split model. A report is immutable; `replaced` makes a changed copy.
     """
 
     path: str
@@ -90,6 +114,7 @@ class Report:
     sampled: Sample | None = None
     remote: Remote | None = None
     unchecked: tuple[str, ...] = ()
+    split: Split | None = None
 
     @property
     def ok(self) -> bool:
@@ -147,7 +172,9 @@ class Report:
         hidden = sum(each.findings for each in self.suppressed)
         found += [f"{hidden:,} suppressed"] if hidden else []
         found += [counted(len(self.bugs), "internal error")] if self.bugs else []
-        return ", ".join([*([_OK if not examined_in_part(self.unchecked) else _IN_PART] if self.ok else []), *found])
+        unread = "" if self.split is None else self.split.unread
+        good = _IN_PART if examined_in_part(self.unchecked, unread) else _OK
+        return ", ".join([*([good] if self.ok else []), *found])
 
     def to_pandas(self) -> Any:
         """The findings as a `pandas.DataFrame`, a row for each; columns as `to_arrow`.
@@ -181,6 +208,8 @@ class Report:
             names = {"version": self.remote.version, "etag": self.remote.etag}
             shown = {key: None if name is None else quote(name, 512, bare=True) for key, name in names.items()}
             more["remote"] = {**self.remote._asdict(), **shown}
+        if self.split is not None:
+            more["split"] = self.split._asdict()
         if self.runtimes:
             more["runtimes"] = [verdict.as_dict() for verdict in self.runtimes]
         if self.details is not None:
@@ -278,7 +307,7 @@ def ok_words(report: FileReport) -> str:
     """The words for a file without errors: `ok`, or a phrase that says so if only a part was read or examined."""
     if "sampled" in report:
         return "sampled, no error in what was read"
-    return _IN_PART if examined_in_part(report.get("unchecked", ())) else _OK
+    return _IN_PART if _only_in_part(report) else _OK
 
 
 #: The words for files without errors.
@@ -286,9 +315,14 @@ _OK: Final = "ok"
 _IN_PART: Final = "no error in what was checked"
 
 
-def examined_in_part(unchecked: Sequence[str]) -> bool:
-    """Whether something was not examined besides the contents of tensors, which only a run on headers leaves out."""
-    return any(each != CONTENTS for each in unchecked)
+def examined_in_part(unchecked: Sequence[str], unread: str = "") -> bool:
+    """Whether something was not examined besides the contents of tensors, which a run on headers leaves out, and what is
+    `unread` of other parts."""
+    return any(each not in (CONTENTS, unread) for each in unchecked)
+
+
+def _only_in_part(report: FileReport) -> bool:
+    return examined_in_part(report.get("unchecked", ()), report["split"]["unread"] if "split" in report else "")
 
 
 #: Exit codes from the worst to the best: our bug, unreadable, not given by a server, findings, nothing.
@@ -331,7 +365,7 @@ class Totals:
         counts["skipped"] += "skipped" in report
         counts["bugs"] += len(report["bugs"])
         self._sampled += "sampled" in report
-        self._in_part += bool(report["ok"]) and examined_in_part(report.get("unchecked", ()))
+        self._in_part += bool(report["ok"]) and _only_in_part(report)
         for finding in report["findings"]:
             self.codes[finding["code"]] = self.codes.get(finding["code"], 0) + 1
         for code, elided in summary["elided"].items():

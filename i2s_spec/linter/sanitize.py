@@ -23,6 +23,7 @@ from i2s_spec.gguf.atomic_file import Target, refuse_source, refuse_taken
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import Origin, chunks, require_written, source_of
+from i2s_spec.gguf.split_set import TYPES
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.rule import Finding
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 # --- what is left out, and what replaces it --------------------------------------------------------------------------
 
-#: Keys about how a model is split into files.
-_SPLIT: Final = {"split.no": "u16", "split.count": "u16", "split.tensors.count": "i32"}
 _TEMPLATE: Final = "tokenizer.chat_template"
 _ALIGNMENT: Final = "general.alignment"
 
@@ -105,7 +104,7 @@ def _unwanted(known: ArchitectureView, entry: KeyValue, keep_unknown: bool, drop
     if drop_template and (entry.key == _TEMPLATE or entry.key.startswith(f"{_TEMPLATE}.")):
         return f"key {name}, as requested"
     key = known.keys.declared.get(entry.key)
-    types = key.types if key is not None else (_SPLIT[entry.key],) if entry.key in _SPLIT else None
+    types = key.types if key is not None else (TYPES[entry.name].label,) if entry.name in TYPES else None
     if types is None:
         return None if keep_unknown else f"key {name}, which the specification does not know"
     if entry.label not in types:

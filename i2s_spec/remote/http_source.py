@@ -87,6 +87,8 @@ class RangeSource(ABC):
 
     def __init__(self, name: str, size: int, version: str | None, sample: int) -> None:
         self.name = name
+        #: The address without what does not name the file, such as a query.
+        self.address = name
         self.size = size
         self.version = version
         self._sample = sample
@@ -122,6 +124,10 @@ class RangeSource(ABC):
     @abstractmethod
     def neighbours_missing(self, names: Iterable[str]) -> int | None:
         """How many files with these names are missing in the same folder; None if that is not known."""
+
+    def address_beside(self, name: str) -> str:
+        """The address of another file in the same folder."""
+        return f"{self.address.rpartition('/')[0]}/{name}"
 
     @abstractmethod
     def close(self) -> None: ...
@@ -333,6 +339,8 @@ class HttpSource(RangeSource):
     :param url: the first address
     :param pin: a function that gives, from the headers of the first hop, an address of exactly this version, and its
     name; its exceptions are passed on
+    :param missing: answers `neighbours_missing`
+    :param beside: answers `address_beside`
     :raises FormatError: S903 if the file changes, S911 to S918
     """
 
@@ -343,9 +351,11 @@ class HttpSource(RangeSource):
         transport: Transport,
         pin: Callable[[Mapping[str, str]], tuple[str, str | None]] | None = None,
         missing: Callable[[Iterable[str]], int | None] | None = None,
+        beside: Callable[[str], str] | None = None,
     ) -> None:
         self._transport = transport
         self._neighbours = missing
+        self._beside = beside
         self.many_at_once = True
         try:
             with transport.get(url, {"Range": f"bytes=0-{FIRST - 1}"}, (416,)) as answer:
@@ -369,6 +379,9 @@ class HttpSource(RangeSource):
 
     def neighbours_missing(self, names: Iterable[str]) -> int | None:
         return None if self._neighbours is None else self._neighbours(names)
+
+    def address_beside(self, name: str) -> str:
+        return super().address_beside(name) if self._beside is None else self._beside(name)
 
     def close(self) -> None:
         self._transport.close()

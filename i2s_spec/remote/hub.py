@@ -107,14 +107,27 @@ def open_file(name: str, address: HubAddress) -> HttpSource:
         path = cached(address, commit)
         if path is not None:
             raise CachedError(path)
+        pinned.append(commit)
         return _url(address, commit), commit
 
-    def missing(names: Iterable[str]) -> int | None:
-        folder = address.path.rpartition("/")[0]
-        held = set(list_files(address).names)
-        return sum((f"{folder}/{each}" if folder else each) not in held for each in names)
+    pinned: list[str] = []
+    folder = address.path.rpartition("/")[0]
 
-    return HttpSource(name, url, transport(DOWNLOAD_TIMEOUT), pin, missing)
+    def path_of(name: str) -> str:
+        return f"{folder}/{name}" if folder else name
+
+    def missing(names: Iterable[str]) -> int | None:
+        held = set(list_files(address).names)
+        return sum(path_of(each) not in held for each in names)
+
+    def beside(name: str) -> str:
+        """A file of the same commit."""
+        revision = pinned[-1] if pinned else address.revision
+        return address._replace(revision=revision).file(path_of(name))
+
+    source = HttpSource(name, url, transport(DOWNLOAD_TIMEOUT), pin, missing, beside)
+    source.address = address.file(address.path)
+    return source
 
 
 class Listing(NamedTuple):

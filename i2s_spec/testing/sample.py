@@ -21,6 +21,7 @@ import struct
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import cache
+from itertools import islice
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -225,6 +226,26 @@ class Model:
         gone = {self._full(name) for name in names}
         self.keys = [pair for pair in self.keys if pair.key not in gone]
         return self
+
+    def split(self, *sizes: int, all_keys: bool = False) -> list[bytes]:
+        """The model as the files of its parts (clause 2.8).
+
+        :param sizes: how many tensors each part has
+        :param all_keys: whether every part has the keys of the model, as some writers do, not only the first
+        """
+        files, tensors = [], iter(self.tensors)
+        for number, size in enumerate(sizes):
+            part = deepcopy(self)
+            part.tensors = list(islice(tensors, size))
+            part.keys = part.keys if all_keys or not number else []
+            for name, kind, value in (
+                ("split.no", ValueType.UINT16, number),
+                ("split.count", ValueType.UINT16, len(sizes)),
+                ("split.tensors.count", ValueType.INT32, len(self.tensors)),
+            ):
+                part.add(name, kind, value)
+            files.append(part.built())
+        return files
 
     def items(self, name: str) -> list[Any]:
         """The elements of an array, which can be changed; the count is updated."""

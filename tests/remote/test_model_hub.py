@@ -11,6 +11,7 @@ from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.linter.paths import lint_path, lint_paths
 from i2s_spec.remote.open import files_of, open_remote
+from i2s_spec.testing.sample import Model
 
 pytestmark = pytest.mark.usefixtures("private")
 
@@ -194,6 +195,31 @@ def shards(folder: Path) -> dict[str, bytes]:
             writer.add("split.count", 3, "uint16")
         files[f"x/m-{number + 1:05d}-of-00003.gguf"] = path.read_bytes()
     return files
+
+
+def test_a_split_model_on_a_hub_is_checked_as_a_set(hub: Server) -> None:
+    """With its first part, in a few requests for the header of each other part; all of one commit."""
+    model = Model("llama")
+    parts = model.split(0, 5, len(model.tensors) - 5)
+    names = [f"x/m-{number:05d}-of-00003.gguf" for number in (1, 2, 3)]
+    hub.repository("org/set", dict(zip(names, parts, strict=True)))
+    first = f"{hub.url}/org/set/blob/main/{names[0]}?download=true"
+    hub.seen.clear()
+    report = lint_path(first)
+    assert report["findings"] == []
+    assert report["split"] == {
+        "part": 1, "of": 3, "complete": True, "tensors": 12, "unread": "the contents of the other 2 parts, of which only headers were read",
+    }  # fmt: skip
+    assert report["remote"]["requests"] <= len(hub.seen) <= 3 * 2 + 1
+    assert not [seen.path for seen in hub.seen if "/resolve/main/" in seen.path][1:]
+    hub.seen.clear()
+    later = lint_path(f"hf://org/set/{names[1]}")
+    assert (later["findings"], later["split"]["complete"]) == ([], False)
+    assert not [seen.path for seen in hub.seen if names[0] in seen.path or names[2] in seen.path]
+    twice = [*parts[:2], model.split(0, 4, len(model.tensors) - 4)[2]]
+    hub.repository("org/broken", dict(zip(names, twice, strict=True)))
+    broken = [finding["code"] for finding in lint_path(f"hf://org/broken/{names[0]}")["findings"]]
+    assert broken == ["G234"]
 
 
 def test_cached_shards_know_their_companions(hub: Server, cached: Path, tmp_path: Path) -> None:

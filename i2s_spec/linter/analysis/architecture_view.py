@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import FormatError, Span
 from i2s_spec.gguf.reader import File
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import Subject, analysis, split_set
 from i2s_spec.schema import keys, limits
 from i2s_spec.schema.architectures import Architecture, hyperparameters
 from i2s_spec.schema.inventory import TERNARY_TYPES, TensorSpec
@@ -50,7 +50,10 @@ _EXPERTS: Final = "_exps."
 
 
 class Row(NamedTuple):
-    """A tensor of the file with its declaration: row in the table, name, shape, type, declaration, layer."""
+    """A tensor with its declaration: row in the table, name, shape, type, declaration, layer.
+
+    `i` is below 0 for a tensor of another part of a split model, whose bytes are in another file: minus the part's number.
+    """
 
     i: int
     name: str
@@ -74,6 +77,9 @@ class ArchitectureView:
         self.name = subject.architecture
         self.architecture: Architecture | None = subject.declared
         self.keys = DeclaredKeys(subject.file, self.name, self.architecture)
+        whole = split_set(subject)
+        #: The parts of a split model, if this is the first of them and all are there.
+        self.whole = whole if whole is not None and whole.complete else None
 
     # --- what kind of file ----------------------------------------------------------------------------------------
 
@@ -89,6 +95,10 @@ class ArchitectureView:
         part = self.keys.decoded(self.keys.places["split.no"]) if "split.no" in self.keys.places else 0
         if kind not in (None, "model") or part != 0:
             return False
+        if self.whole is not None:
+            return any(
+                MODEL_NAME.match(tensor.name.encode("utf-8", "surrogateescape")) for tensor in self.whole.tensors
+            )
         tensor, count = self.file.index.tensor, self.file.index.tensors
         if any(
             tensor(i).name.startswith(_FIRST_NAMES) for i in range(min(count, 4))
@@ -118,13 +128,9 @@ class ArchitectureView:
         return None if found is None else found[0]
 
     @cached_property
-    def undeclared_tensors(self) -> list[int]:
-        """Rows of the tensors that the declared architecture does not have in this file."""
-        return [row.i for row in self.ternary_model_rows if not self.declares(row.name)]
-
-    def name_of(self, i: int) -> str:
-        """The name of a tensor by its row."""
-        return self.file.index.tensor(i).name.decode("utf-8", "surrogateescape")
+    def undeclared_rows(self) -> list[Row]:
+        """The tensors that the declared architecture does not have in this file."""
+        return [row for row in self.ternary_model_rows if not self.declares(row.name)]
 
     @property
     def model(self) -> Architecture:
@@ -134,9 +140,11 @@ class ArchitectureView:
 
     @cached_property
     def in_parts(self) -> bool:
-        """Whether some tensors are elsewhere: the model is split into several files, or the header does not count them."""
+        """Whether some tensors are not known: other parts of the model are not there, or the header does not count them."""
         if self.has_uncounted:
             return True
+        if self.whole is not None:
+            return False
         count = self.keys.decoded(self.keys.places["split.count"]) if "split.count" in self.keys.places else 1
         return isinstance(count, int) and count > 1
 
@@ -144,16 +152,24 @@ class ArchitectureView:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """Every tensor with its declaration; empty if the file is no model of a declared architecture."""
-        if not self.is_declared:
+        """Every tensor of all parts, with its declaration if the architecture is declared; none if the file is no model."""
+        if not self.holds_model:
             return []
         rows = []
         for tensor in self.file.tensors.rows:
-            name = tensor.name
-            spec, layer = self.model.match(name) or (None, None)
             kind = tensor.type.name if tensor.type is not None else ""
-            rows.append(Row(tensor.index, name, tensor.ne, kind, tensor.number, spec, layer))
+            rows.append(Row(tensor.index, tensor.name, tensor.ne, kind, tensor.number, *self._matched(tensor.name)))
+        for other in self.whole.tensors if self.whole is not None else ():
+            if other.part != 0:
+                rows.append(
+                    Row(-other.part, other.name, other.ne, other.type, other.number, *self._matched(other.name))
+                )
         return rows
+
+    def _matched(self, name: str) -> tuple[TensorSpec | None, int | None]:
+        """The declaration of a tensor's name, and the layer in it."""
+        found = self.architecture.match(name) if self.architecture is not None else None
+        return found or (None, layer_of(name))
 
     @cached_property
     def is_bitnet(self) -> bool:
@@ -201,10 +217,7 @@ class ArchitectureView:
     @cached_property
     def layers(self) -> set[int]:
         """The layer numbers that occur in names of tensors."""
-        if not self.holds_model:
-            return set()
-        names = map(self.name_of, range(self.file.index.tensors))
-        return {layer for name in names if (layer := layer_of(name)) is not None}
+        return {row.layer for row in self.rows if row.layer is not None}
 
     def projections(self) -> Iterator[Row]:
         """The projections, which are the matrices that I2_S was made for."""

@@ -16,6 +16,8 @@ from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import Span, counted
 from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.source import FetchingSource
+from i2s_spec.gguf.split_set import SplitSet
+from i2s_spec.gguf.split_set import split_set as set_of
 from i2s_spec.inspect.show import LEGACY_I2_S, Extent, Placement, Placements, placements_of, sound_shape
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.schema import limits, types
@@ -72,7 +74,7 @@ def plain_name(name: bytes) -> bool:
 class Subject:
     """One file under the linter.
 
-    `path` is the file's path if there is one; it is used only to find the other parts of a split file. `reading` says
+    `path` is the file's path if there is one; it is used only to find the other parts of a split model. `reading` says
     how much of the payloads the rules may read; `weights` are known from another file.
     """
 
@@ -294,21 +296,31 @@ class Subject:
         pooling = f"{name}.pooling_type"
         keys = {pooling} if any(True for _ in index.keys_named({pooling.encode("utf-8", "surrogateescape")})) else ()
         tensors = range(0 if index.tensors > limits.MANY_TENSORS else index.tensors)
-        return declared_architecture(name, keys, (index.tensor(i).name.decode("utf-8", "replace") for i in tensors))
+        names: Iterable[str] = (index.tensor(i).name.decode("utf-8", "replace") for i in tensors)
+        if (whole := split_set(self)) is not None and whole.complete:
+            names = (tensor.name for tensor in whole.tensors)
+        return declared_architecture(name, keys, names)
 
     def key_span(self, i: int) -> Span:
         """The bytes of a key's name."""
         return self.file.index.key(i).key_span
 
     def name_span(self, i: int) -> Span:
-        """The bytes of a tensor's name."""
-        return self.file.index.tensor(i).name_span
+        """The bytes of a tensor's name; those of `split.count` for a tensor of another part (`Row.i` below 0)."""
+        return self.file.index.tensor(i).name_span if i >= 0 else self.elsewhere
 
     def info_span(self, i: int, field: str) -> Span:
-        """The bytes of `n_dims`, `ne`, `type` or `offset` of a tensor info."""
+        """The bytes of `n_dims`, `ne`, `type` or `offset` of a tensor info; of `split.count` as for `name_span`."""
+        if i < 0:
+            return self.elsewhere
         info = self.file.index.tensor(i)
         spans = {"n_dims": info.n_dims_span, "ne": info.ne_span, "type": info.type_span, "offset": info.offset_span}
         return spans[field]
+
+    @property
+    def elsewhere(self) -> Span:
+        """Where findings about other parts of a split model point to: the value of `split.count`."""
+        return self.file.metadata.by_index(self.places[b"split.count"]).value_span
 
     def dimension_span(self, i: int, which: int) -> Span:
         """The bytes of one dimension of a tensor info."""
@@ -405,6 +417,18 @@ def analysis(make: Callable[[Subject], T]) -> Callable[[Subject], T]:
         return found
 
     return result
+
+
+@analysis
+def split_set(subject: Subject) -> SplitSet | None:
+    """The model that a file is a part of, by the file's own keys and path; None for a file that is no part.
+
+    If it is `complete`, the file is the first part: `tensors` gives those of all parts in order, and the keys of the
+    model are the file's own (`subject.file.metadata`). A later part has no keys to judge tensors by.
+    """
+    if b"split.count" not in subject.places:
+        return None
+    return set_of(subject.file, subject.path)
 
 
 # --- a data section that is not where the header puts it (clause 2.7) ------------------------------------------------

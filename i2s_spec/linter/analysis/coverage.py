@@ -6,7 +6,7 @@ from typing import Final
 
 from i2s_spec.errors import counted, quote
 from i2s_spec.linter.analysis.architecture_view import architecture_view
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import Subject, split_set
 from i2s_spec.linter.analysis.loader_view import loader_view
 
 #: Said of a run that reads only headers.
@@ -24,7 +24,13 @@ def unchecked(subject: Subject) -> tuple[str, ...]:
         return ("what follows the fault in the header",)
     if not file.index.tensors:
         return ()
-    return tuple(filter(None, (_of_model(subject), CONTENTS if subject.reading.mode == "none" else "")))
+    whole = split_set(subject)
+    words = (
+        _of_model(subject) if whole is None or whole.complete else "",
+        whole.unread if whole is not None else "",
+        CONTENTS if subject.reading.mode == "none" else "",
+    )
+    return tuple(filter(None, words))
 
 
 def _of_model(subject: Subject) -> str:
@@ -35,7 +41,7 @@ def _of_model(subject: Subject) -> str:
     if not known.name:
         return f"{_MODEL} (the file names no architecture)"
     if known.in_parts:
-        return "tensors of the other parts"
+        return "tensors that the header does not count"
     loader = loader_view(subject)
     if loader is not None:
         open_rows = loader.architecture.unresolved

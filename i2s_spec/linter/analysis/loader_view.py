@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from i2s_spec.errors import Span, TrustedText, counted, quote
 from i2s_spec.gguf.header import Metadata
-from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view, layer_of
+from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view, layer_of
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.rule import WARNING, Severity
 from i2s_spec.schema import limits, llama_cpp
@@ -121,9 +121,8 @@ class _Contents:
         return KeyContents(entry.label, entry.count, value)
 
     def ne(self, tensor: str) -> tuple[int, ...] | None:
-        index = self._known.file.index
-        i = index.tensor_places.get(tensor)
-        return None if i is None else index.tensor(i).ne
+        row = self._known.present.get(tensor)
+        return None if row is None else row.ne
 
 
 class LoaderView:
@@ -212,9 +211,9 @@ class LoaderView:
                 yield Contradiction(words, keys, at_first_token=True)
                 return
         misshapen = {each.name for each in self.wrong_shapes}
-        for name, i in self.known.file.index.tensor_places.items():
-            layer = layer_of(name) if name.endswith(".attn_q.weight") else None
-            ne = self.known.file.index.tensor(i).ne
+        for row in self.known.rows:
+            name, ne = row.name, row.ne
+            layer = row.layer if name.endswith(".attn_q.weight") else None
             if layer is None or len(ne) != 2 or layer >= 2 * MAX_LAYERS or name in misshapen:
                 continue
             width = f"n_head_arr[{layer}]*(n_embd_head_k_swa if is_swa_impl[{layer}] else n_embd_head_k_full)"
@@ -226,12 +225,11 @@ class LoaderView:
     # --- tensors ---
 
     @cached_property
-    def _compared(self) -> tuple[list[Missing], list[int], list[WrongShape]]:
+    def _compared(self) -> tuple[list[Missing], list[Row], list[WrongShape]]:
         missing: list[Missing] = []
         shapes: list[WrongShape] = []
         taken: set[str] = set()
-        index, demands = self.known.file.index, self._demands
-        there = index.tensor_places
+        there, demands = self.known.present, self._demands
         for demand in demands.tensors():
             at = there.get(demand.name)
             if at is None:
@@ -245,31 +243,29 @@ class LoaderView:
             wanted = demands.shapes(demand) if flags is not None else []
             if wanted and flags is not None:
                 self.shapes_known.add(demand.name)
-                ne = index.tensor(at).ne
-                if not any(_fits(ne, each, flags) for each in wanted):
-                    by_vocabulary = "n_vocab" in demand.row.shapes.names and len(ne) == len(wanted[0])
-                    shapes.append(WrongShape(at, demand.name, ne, tuple(wanted), by_vocabulary))
-        rest = [(i, name) for name, i in there.items() if name not in taken]
+                if not any(_fits(at.ne, each, flags) for each in wanted):
+                    by_vocabulary = "n_vocab" in demand.row.shapes.names and len(at.ne) == len(wanted[0])
+                    shapes.append(WrongShape(at.i, demand.name, at.ne, tuple(wanted), by_vocabulary))
+        rest = [row for name, row in there.items() if name not in taken]
         patterns = demands.uncertain_names if rest else []
-        unknown = [i for i, name in rest if not self._taken_elsewhere(i, name, patterns, shapes)]
+        unknown = [row for row in rest if not self._taken_elsewhere(row, patterns, shapes)]
         named: dict[str, Missing] = {}
         for each in missing:  # rows that exclude each other may ask for the same tensor
             named.setdefault(each.name, each)
         return list(named.values()), unknown, list({each.name: each for each in shapes}.values())
 
-    def _taken_elsewhere(self, i: int, name: str, patterns: list[re.Pattern[str]], shapes: list[WrongShape]) -> bool:
+    def _taken_elsewhere(self, row: Row, patterns: list[re.Pattern[str]], shapes: list[WrongShape]) -> bool:
         """Whether a name is taken although no row asks for it: scales of weights, rows that are not resolved, and what forks
         that are declared have."""
-        if any(pattern.fullmatch(name) for pattern in patterns):
+        if any(pattern.fullmatch(row.name) for pattern in patterns):
             return True
-        scale = self.table.scale_of(name)
-        index = self.known.file.index
-        if scale is not None and f"{scale[0]}.weight" in index.tensor_places:
-            want, ne = self._demands.evaluate(compiled(scale[1])), index.tensor(i).ne
-            if want is not UnknownValue and not _fits(ne, (int(want),), 0):
-                shapes.append(WrongShape(i, name, ne, ((int(want),),), False))
+        scale = self.table.scale_of(row.name)
+        if scale is not None and f"{scale[0]}.weight" in self.known.present:
+            want = self._demands.evaluate(compiled(scale[1]))
+            if want is not UnknownValue and not _fits(row.ne, (int(want),), 0):
+                shapes.append(WrongShape(row.i, row.name, row.ne, ((int(want),),), False))
             return True
-        return self.known.declares(name)
+        return self.known.declares(row.name)
 
     @cached_property
     def shapes_known(self) -> set[str]:
@@ -282,8 +278,8 @@ class LoaderView:
         return self._compared[0]
 
     @property
-    def unknown(self) -> list[int]:
-        """Rows of the tensors that neither the loader nor a declared fork knows in this architecture."""
+    def unknown(self) -> list[Row]:
+        """The tensors that neither the loader nor a declared fork knows in this architecture."""
         return self._compared[1]
 
     @property
@@ -297,16 +293,15 @@ class LoaderView:
         return list(self._wrong_types())
 
     def _wrong_types(self) -> Iterator[WrongType]:
-        for tensor in self.known.file.tensors.rows:
-            kind = tensor.type.name if tensor.type is not None else ""
+        for row in self.known.rows:
+            kind, name = row.type, row.name
             if not kind or kind == "F32":
                 continue
-            name = tensor.name
             used = self.table.operation(name)
             if used in _FLOAT_ONLY:
-                yield WrongType(tensor.index, name, kind, used, "F32")
+                yield WrongType(row.i, name, kind, used, "F32")
             elif used is not None and (kind in _NOT_IN.get(used, ()) or (kind == "I32" and _EMBEDDING.search(name))):
-                yield WrongType(tensor.index, name, kind, used, "floats or a quantized type of weights")
+                yield WrongType(row.i, name, kind, used, "floats or a quantized type of weights")
 
     # --- what stops the loader ---
 
@@ -364,13 +359,13 @@ class LoaderView:
         for shape in self.wrong_shapes:
             got, want = (", ".join(map(str, ne)) for ne in (shape.got, shape.want[0]))
             words = f"tensor {quote(shape.name, 64)} has wrong shape; expected {want}, got {got}"
-            yield words, index.tensor(shape.i).ne_span, False
-        for i in self.unknown:
-            words = f"wrong number of tensors: it does not know {quote(self.known.name_of(i), 64)}"
-            yield words, index.tensor(i).name_span, False
+            yield words, index.tensor(shape.i).ne_span if shape.i >= 0 else None, False
+        for row in self.unknown:
+            words = f"wrong number of tensors: it does not know {quote(row.name, 64)}"
+            yield words, index.tensor(row.i).name_span if row.i >= 0 else None, False
         for kind in self.wrong_types:
             words = f"tensor {quote(kind.name, 64)} is {kind.got}, which ggml's {kind.operation} does not take"
-            yield words, index.tensor(kind.i).type_span, True
+            yield words, index.tensor(kind.i).type_span if kind.i >= 0 else None, True
         for each in self.contradictions:
             if each.at_first_token:
                 yield f"{each.words} does not hold", _first_span(metadata, each.keys), True

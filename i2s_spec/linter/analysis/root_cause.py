@@ -43,7 +43,8 @@ def root_cause(subject: Subject) -> RootCause | None:
         return None
     if known.keys.value("general.type") not in (None, "model"):
         return None
-    names = [known.name_of(i) for i in range(count)]
+    tensor = subject.file.index.tensor
+    names = [tensor(i).name.decode("utf-8", "surrogateescape") for i in range(count)]
     return (
         _checkpoint(subject, names) or _prefix(subject, names) or _experts(subject, names) or _encoder(subject, names)
     )
@@ -86,7 +87,8 @@ def _experts(subject: Subject, names: Sequence[str]) -> RootCause | None:
 def _unknown(subject: Subject, rows: Sequence[int]) -> bool:
     """Whether the architecture does not have the first of some tensors, as far as that is known."""
     loader = loader_view(subject)
-    return rows[0] in (architecture_view(subject).undeclared_tensors if loader is None else loader.unknown)
+    unknown = architecture_view(subject).undeclared_rows if loader is None else loader.unknown
+    return any(row.i == rows[0] for row in unknown)
 
 
 def _encoder(subject: Subject, names: Sequence[str]) -> RootCause | None:

@@ -262,18 +262,25 @@ def _finished(
         weights=weights,
         size_before=original.size,
         size=size,
-        remaining=_remaining(made.source if anew is None else anew, original, threads),
+        remaining=_remaining(made.source if anew is None else anew, original, threads, _place(target, path)),
         written=written,
     )
 
 
-def _remaining(made: Origin, original: File, threads: int) -> Report:
+def _place(target: Target | None, path: str | None) -> str | None:
+    """Where the other parts of a split model are looked for: beside the result, or beside the origin of a dry run."""
+    if target is None:
+        return path
+    return os.fspath(target) if isinstance(target, str | os.PathLike) else None
+
+
+def _remaining(made: Origin, original: File, threads: int, place: str | None) -> Report:
     """What the linter finds in the result, weights included; without weights for a file that consists of holes."""
     try:
         require_written(original.source)
     except ValueError:
-        return lint(made, payload="none")
-    return lint(made, threads=threads)
+        return lint(made, payload="none", place=place)
+    return lint(made, threads=threads, place=place)
 
 
 def _weights(before: File, after: File, dialect: Dialect, threads: int, progress: Progress | None) -> WeightIdentity:

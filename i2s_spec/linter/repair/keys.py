@@ -12,6 +12,7 @@ from typing import Any
 from i2s_spec.convert.rewrite import Edit, check_architecture
 from i2s_spec.errors import counted, quote
 from i2s_spec.gguf.reader import KeyValue
+from i2s_spec.gguf.split_set import TYPES
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.repair.plan import Action, Declined, Outcome, Undecided, derived, repair
 from i2s_spec.linter.repair.workspace import Workspace
@@ -91,6 +92,16 @@ def wanted_type(workspace: Workspace) -> Iterator[Outcome]:
 def wanted_split_type(workspace: Workspace) -> Iterator[Outcome]:
     """The value stays the same number (clause 2.8)."""
     yield from _retyped(workspace, "G232")
+
+
+@repair("G237", Fix.UNSAFE, "the keys about splitting are removed from a file that has all tensors")
+def drop_leftover_split(workspace: Workspace) -> Iterator[Outcome]:
+    """A loader of one file asks for none of them (clause 2.8)."""
+    for finding in workspace.findings("G237"):
+        entries = [entry for entry in workspace.file.metadata.rows if entry.name in TYPES]
+        does = "split.no, split.count and split.tensors.count are removed: every tensor that they announce is here"
+        edits = tuple(map(workspace.without_key, entries))
+        yield Action("G237", finding.span, does, edits, safe=False)
 
 
 def _retyped(workspace: Workspace, code: str) -> Iterator[Outcome]:

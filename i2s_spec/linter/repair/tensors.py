@@ -123,7 +123,13 @@ def gemma_norms(workspace: Workspace) -> Iterator[Outcome]:
         edits = []
         for row in known.rows:
             kind = {"F16": "f2", "F32": "f4"}.get(row.type)
-            if kind is None or row.spec is None or row.spec.role != "norm" or row.name.endswith(_AS_THEY_ARE):
+            if (
+                kind is None
+                or row.i < 0
+                or row.spec is None
+                or row.spec.role != "norm"
+                or row.name.endswith(_AS_THEY_ARE)
+            ):
                 continue
             tensor = workspace.file.tensors.by_index(row.i)
             if tensor.span.stop > workspace.source.size or tensor.nbytes > MOST_FLOATS // 64:

@@ -23,7 +23,7 @@ from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.source import Source
 from i2s_spec.inspect.show import LEGACY_I2_S
 from i2s_spec.inspect.survey import Reading
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import Subject, split_set
 from i2s_spec.linter.rule import Finding, finding_of
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import limits, types
@@ -80,14 +80,17 @@ class Workspace:
         self.prefix = order_prefix(self.file.byte_order)
 
     def findings(self, code: str) -> Iterator[Finding]:
-        """The findings of a rule.
+        """The findings of a rule, without those about tensors of other parts of a split model, which are in other files.
 
         :raises TooManyFindings: after the first `MOST_REPAIRED` of them, if there are more
         """
         rule = REGISTRY[code]
         if rule.check is not None:
             first: Finding | None = None
-            for count, finding in enumerate(rule.findings(self.subject)):
+            here: Iterator[Finding] = iter(rule.findings(self.subject))
+            if rule.family == "M" and split_set(self.subject) is not None:
+                here = (finding for finding in here if finding.span != self.subject.elsewhere)
+            for count, finding in enumerate(here):
                 first = first or finding
                 if count == MOST_REPAIRED:
                     raise TooManyFindings(code, first.span)

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.draw.text import digits_for, rows, size_words, visible
 from i2s_spec.errors import counted
+from i2s_spec.gguf.split_set import part_name
 from i2s_spec.linter.analysis.conditions import runtimes_requested
-from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.analysis.context import Subject, split_set
 from i2s_spec.linter.analysis.coverage import CONTENTS, unchecked
 from i2s_spec.linter.analysis.layout import weight_layout
 from i2s_spec.linter.report import Format
@@ -33,6 +34,7 @@ from i2s_spec.linter.report_data import (
     other_command,
     repair_step,
     repair_words,
+    split_of,
 )
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.rules import REGISTRY
@@ -202,15 +204,21 @@ def examined(subject: Subject) -> dict[str, Any] | None:
     """What was examined, as plain data; nothing more is read for it.
 
     :returns: `architecture`, `version`, `byte_order`, `size`; `tensors` and `types`, the number of tensors, in all and
-    of each type, the most frequent first; `rules`, how many were checked, and `ignored`, how many of the profile were
-    not; `reading`, how much of the weights was requested, and `read`, how many bytes of the file were read, None if the
-    header ends too early; `layout`, whether the weights decide it: `decided`, `undecided`, or None if no rule examined
-    it; `unchecked`, what no rule examined. None for a file that is not GGUF
+    of each type, the most frequent first; `split`, as a `Split`, of a part of a split model, and then `tensors` and
+    `types` are those of all parts if it is complete; `rules`, how many were checked, and `ignored`, how many of the
+    profile were not; `reading`, how much of the weights was requested, and `read`, how many bytes of the file were read,
+    None if the header ends too early; `layout`, whether the weights decide it: `decided`, `undecided`, or None if no
+    rule examined it; `unchecked`, what no rule examined. None for a file that is not GGUF
     """
     if subject.file.version is None:
         return None
     file, tensor = subject.file, subject.file.index.tensor
     numbers = Counter(tensor(i).type for i in range(file.index.tensors))
+    types = Counter({_type(subject, number): count for number, count in numbers.items()})
+    whole = split_set(subject)
+    split = None if whole is None or whole.number is None else split_of(whole)
+    if whole is not None and split is not None and split.complete:
+        types = Counter(tensor.type or f"type {tensor.number}" for tensor in whole.tensors)
     # Use only cached results, which rules have asked for already.
     survey = vars(subject).get("survey")
     return {
@@ -218,16 +226,15 @@ def examined(subject: Subject) -> dict[str, Any] | None:
         "version": file.version,
         "byte_order": file.index.byte_order,
         "size": file.size,
-        "tensors": file.index.tensors,
-        "types": {
-            _type(subject, number): count for number, count in sorted(numbers.items(), key=lambda each: -each[1])
-        },
+        "tensors": types.total(),
+        "types": dict(types.most_common()),
         "rules": subject.asked,
         "reading": subject.reading.mode,
         "ignored": subject.ignored,
         "read": None if file.infos_end is None else _read(subject, file.infos_end, survey),
         "layout": _layout(subject) if survey is not None and I2_S.number in numbers else None,
         "unchecked": [each for each in unchecked(subject) if each != CONTENTS],
+        **({} if split is None else {"split": split._asdict()}),
     }
 
 
@@ -252,7 +259,13 @@ def _layout(subject: Subject) -> str | None:
 
 def what(about: Mapping[str, Any]) -> str:
     """The file in a few words: `bitnet-b1.58, 24 tensors (14 I2_S, 10 F32)`."""
-    words = [about["architecture"] or "no architecture"]
+    split = about.get("split")
+    words = [about["architecture"] or ("no architecture" if split is None else "")]
+    if split is not None and split["complete"]:
+        words[0] = f"{words[0] or 'no architecture'} in {counted(split['of'], 'part')}"
+    elif split is not None:
+        part = f"part {split['part']:,} of {split['of']:,} of a split model"
+        words = [part, *filter(None, words)]
     if about["version"] != 3:
         words.append(f"GGUF version {about['version']}")
     if about["byte_order"] != "little":
@@ -300,6 +313,8 @@ class Text(Format):
     the same of many tensors, the first ones are listed and the others counted.
 
     With `quiet`, only findings, each with its bytes, and verdicts are written; files without findings are not mentioned.
+    A split model of which all parts are reported, the first one first, gets one verdict after the last part; a part with
+    findings has its own as well.
     """
 
     details = staticmethod(examined)  # type: ignore[assignment]  # a function of a module, found on the class
@@ -313,10 +328,36 @@ class Text(Format):
         self._codes: dict[str, int] = {}
         self._ranks: dict[str, int] = {}
         self._command = ""
+        self._parts: list[FileReport] = []  # of one split model, from the first part on
+        self._held: list[str] = []  # verdicts of parts without findings, until the last part
 
     def _file(self, file_report: FileReport) -> str:
         self._paths[1:] = [file_report["path"]]
-        return "".join(line + "\n" for line in self._lines(file_report))
+        lines = [] if self._is_next_part(file_report) else [*self._released()]
+        if self._parts or file_report.get("split", {}).get("complete"):
+            self._parts.append(file_report)
+        lines += self._lines(file_report)
+        if self._parts and len(self._parts) == file_report["split"]["of"]:
+            lines += self._released()
+        return "".join(line + "\n" for line in lines)
+
+    def _is_next_part(self, file_report: FileReport) -> bool:
+        """Whether a report is about the part that follows the last one."""
+        if not self._parts or "split" not in file_report:
+            return False
+        name, first = (part_name(each["path"]) for each in (file_report, self._parts[0]))
+        return name is not None and first is not None and name == first._replace(number=len(self._parts))
+
+    def _released(self) -> Iterator[str]:
+        """The verdict on a split model of which all parts were reported, else those that were held."""
+        parts, held = self._parts, self._held
+        self._parts, self._held = [], []
+        repeats = self._brief and len(held) < len(parts)  # a part has its own verdict, which the one line would repeat
+        if not parts or len(parts) < parts[0]["split"]["of"] or repeats:
+            yield from held
+        elif not self._quiet:
+            whole = _as_one(parts)
+            yield f"{whole['path']}: {self._verdict(whole)}{'' if self._brief else self._basis(whole)}"
 
     def _lines(self, file_report: FileReport) -> Iterator[str]:
         path, silent, shown = file_report["path"], True, set()
@@ -349,7 +390,11 @@ class Text(Format):
         if not silent or not self._quiet:
             if "sampled" in file_report or "remote" in file_report:
                 yield from (f"{path}: {words}" for words in _read_words(file_report))
-            yield f"{path}: {self._verdict(file_report)}{'' if self._brief else self._basis(file_report)}"
+            verdict = f"{path}: {self._verdict(file_report)}{'' if self._brief else self._basis(file_report)}"
+            if silent and self._parts:
+                self._held.append(verdict)
+            else:
+                yield verdict
         if not self._brief:
             yield from self._summary(file_report)
 
@@ -396,7 +441,8 @@ class Text(Format):
 
     def end(self, totals: Totals) -> str:
         configuration = "".join(f"configuration: {remark}\n" for remark in totals.remarks)
-        return configuration + self._sums(totals) + ("" if self._brief else self._next())
+        held = "".join(line + "\n" for line in self._released())
+        return held + configuration + self._sums(totals) + ("" if self._brief else self._next())
 
     def _next(self) -> str:
         """What to type next, in one line; empty if there was no finding."""
@@ -462,6 +508,38 @@ class Concise(Text):
     def __init__(self, colour: bool = False, quiet: bool = False, fail_on: Severity | None = Severity.ERROR) -> None:
         super().__init__(colour, quiet, fail_on)
         self._brief = True
+
+
+def _as_one(parts: Sequence[FileReport]) -> dict[str, Any]:
+    """The reports on all parts of a split model as the report on one file, without its findings."""
+    first, summaries = parts[0], [part["summary"] for part in parts]
+    names = [name for name, value in first["summary"].items() if type(value) is int]
+    summary = {**first["summary"], **{name: sum(each[name] for each in summaries) for name in names}}
+    whole = {
+        **first,
+        "ok": all(part["ok"] for part in parts),
+        "findings": [],
+        "bugs": [bug for part in parts for bug in part["bugs"]],
+        "summary": summary,
+    }
+    whole["unchecked"] = _left_of(parts, [part.get("unchecked", ()) for part in parts])
+    about = [part.get("details") or {} for part in parts]
+    if all("rules" in each for each in about):
+        known = all(each["read"] is not None for each in about)
+        whole["details"] = {
+            **about[0],
+            "size": sum(each["size"] for each in about),
+            "read": sum(each["read"] for each in about) if known else None,
+            "layout": "undecided" if any(each["layout"] == "undecided" for each in about) else about[0]["layout"],
+            "unchecked": _left_of(parts, [each["unchecked"] for each in about]),
+        }
+    return whole
+
+
+def _left_of(parts: Sequence[FileReport], unchecked: Sequence[Sequence[str]]) -> list[str]:
+    """What no rule examined of parts that were all given: not that the others were not looked at."""
+    others = {part["split"]["unread"] for part in parts if "split" in part}
+    return list(dict.fromkeys(words for each in unchecked for words in each if words not in others))
 
 
 def _in_table(finding: Mapping[str, Any], file_report: FileReport) -> bool:

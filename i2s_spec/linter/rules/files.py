@@ -3,24 +3,14 @@
 Faults of servers are the reasons why the bytes of a remote file cannot be fetched. They say nothing about the file.
 """
 
-import os
-import re
 from collections.abc import Iterator
-from typing import Any, Final
 
-from i2s_spec.errors import Span, TrustedText, counted
-from i2s_spec.linter.analysis.context import Subject
-from i2s_spec.linter.rule import Finding, Fix, raised, rule
+from i2s_spec.errors import Span, TrustedText
+from i2s_spec.gguf.split_set import ARCHITECTURE, NAME, TYPES, SplitSet, part_keys
+from i2s_spec.linter.analysis.architecture_view import architecture_view
+from i2s_spec.linter.analysis.context import Subject, split_set
+from i2s_spec.linter.rule import WARNING, Finding, Fix, raised, rule
 from i2s_spec.schema import faults
-from i2s_spec.schema.types import ValueType
-
-#: How loaders name the parts of a model: a prefix, the number of the part (from 1), the number of parts.
-_PART: Final = r"(?s)(?P<prefix>.*)-(?P<no>\d{5})-of-(?P<count>\d{5})\.gguf"
-_WANTED = {
-    b"split.no": ValueType.UINT16,
-    b"split.count": ValueType.UINT16,
-    b"split.tensors.count": ValueType.INT32,
-}
 
 
 @rule("G230", "split-number", "split.no is {got} in a model of {want:part}; parts are numbered from 0", clause="2.8",
@@ -34,29 +24,30 @@ def split_number(subject: Subject) -> Iterator[Finding]:
 
     Fix: number the parts from 0.
     """
-    number, count = _value(subject, b"split.no"), _value(subject, b"split.count")
-    if number is not None and count is not None and count > 0 and number >= count:
-        yield split_number.at(_span(subject, b"split.no"), got=number, want=count)
+    if b"split.no" in subject.places and b"split.count" in subject.places:
+        keys = part_keys(subject.file)
+        if keys.is_part and keys.number is not None and keys.parts is not None and keys.number >= keys.parts:
+            yield split_number.at(_span(subject, b"split.no"), got=keys.number, want=keys.parts)
 
 
 @rule("G231", "split-incomplete", "this is part {got} of a model of {want:part}, and {reason}", clause="2.8")  # fmt: skip
 def split_incomplete(subject: Subject) -> Iterator[Finding]:
-    """Other parts of a split model are missing.
+    """Other parts of a split model are missing, or not in their order.
 
     Why: a single part does not load. Loaders look for the others beside the first part, by the name pattern
-    '-00001-of-00003.gguf', and refuse the model if a part is missing or a name does not match the pattern.
+    '-00001-of-00003.gguf', and refuse the model if a part is missing, cannot be read, or says in split.no that it is
+    another part, or if a name does not match the pattern.
 
     Example: model-00001-of-00003.gguf without its two companions.
 
     Fix: put all parts into one folder under their own names, or merge them.
     """
-    number, count = _value(subject, b"split.no"), _value(subject, b"split.count")
-    if number is None or count is None or count < 2 or number >= count:
+    whole = split_set(subject)
+    if whole is None or whole.number is None or whole.number >= whole.count or _is_whole(subject, whole):
         return
-    reason = _what_is_missing(subject, number, count)
-    if reason:
+    if whole.incomplete:
         yield split_incomplete.at(
-            _span(subject, b"split.count"), got=number + 1, want=count, reason=TrustedText(reason)
+            _span(subject, b"split.count"), got=whole.number + 1, want=whole.count, reason=TrustedText(whole.incomplete)
         )
 
 
@@ -77,44 +68,157 @@ def split_type(subject: Subject) -> Iterator[Finding]:
 
     Fix: write split.no and split.count as u16 and split.tensors.count as i32.
     """
-    for key, wanted in _WANTED.items():
+    if b"split.count" not in subject.places:
+        return
+    split = part_keys(subject.file)
+    for key, wanted in TYPES.items():
+        if key != b"split.count" and not split.is_part:
+            continue  # loaders ask for the others only if there are several parts
         i = subject.places.get(key)
         if i is not None and subject.file.index.key(i).type != wanted:
             entry = subject.file.index.key(i)
             yield split_type.at(entry.type_span, got=TrustedText(entry.label), want=TrustedText(wanted.label), key=key)
 
 
-def _value(subject: Subject, key: bytes) -> int | None:
-    """The value of a key about splitting, if it has the right type."""
-    i = subject.places.get(key)
-    if i is None or subject.file.index.key(i).type != _WANTED[key]:
-        return None
-    value: Any = subject.file.metadata.decode(subject.file.metadata.by_index(i))
-    return int(value)
+@rule("G233", "split-tensor-count", "the {parts:part has|parts have} {got:tensor} in all, and split.tensors.count is {want}",
+      clause="2.8")  # fmt: skip
+def split_tensor_count(subject: Subject) -> Iterator[Finding]:
+    """The parts of a split model do not have as many tensors as the first part says.
+
+    Why: loaders count the tensors of all parts, and refuse the model if they are not those that split.tensors.count of
+    the first part announces: 'corrupted model: 21 tensors expected but 20 found'. A program that rewrote one part has
+    lost tensors, or left the count as it was.
+
+    Example: split.tensors.count is 21, and the three parts have 20 tensors.
+
+    Fix: split the model again, or write the number of tensors that the parts have if none is missing.
+    """
+    whole = split_set(subject)
+    if whole is None or whole.keys.tensors is None or not whole.complete:
+        return
+    count = len({tensor.name for tensor in whole.tensors})
+    if count != whole.keys.tensors:
+        yield split_tensor_count.at(
+            _span(subject, b"split.tensors.count"), got=count, want=whole.keys.tensors, parts=whole.count
+        )
+
+
+@rule("G234", "split-tensor-repeated", "tensor {name} is in part {want} and again in part {got}", clause="2.8")
+def split_tensor_repeated(subject: Subject) -> Iterator[Finding]:
+    """A tensor is in two parts of a split model.
+
+    Why: loaders refuse the model: 'tensor is duplicated'. A reader that goes on takes one of the two, and nothing says
+    which.
+
+    Example: blk.0.attn_v.weight is the last tensor of part 1 and the first of part 2.
+
+    Fix: split the model again.
+    """
+    whole = split_set(subject)
+    if whole is not None:
+        for name, first, other in whole.repeated():
+            yield split_tensor_repeated.at(_span(subject, b"split.count"), got=other + 1, want=first + 1, name=name)
+
+
+@rule("G235", "split-part-foreign", "part {part} is of another model: its {key} is {got}, that of part 1 {want}",
+      clause="2.8")  # fmt: skip
+def split_part_foreign(subject: Subject) -> Iterator[Finding]:
+    """A part of another model is among the parts of a split model.
+
+    Why: loaders read the keys of the first part only, and take tensors from every part that has the right name. If
+    those of another model fit, the result is computed with weights that do not belong together.
+
+    Example: parts 1 and 2 say that general.architecture is 'llama', and part 3 says 'qwen3'.
+
+    Fix: download or split the model again.
+    """
+    for number, theirs, ours in _others(subject, ARCHITECTURE):
+        yield split_part_foreign.at(
+            _span(subject, b"split.count"),
+            got=theirs,
+            want=ours,
+            part=number + 1,
+            key=TrustedText("general.architecture"),
+        )
+
+
+@rule("G238", "split-name-differs", "part {part} may be of another model: its {key} is {got}, that of part 1 {want}",
+      severity=WARNING, clause="2.8")  # fmt: skip
+def split_name_differs(subject: Subject) -> Iterator[Finding]:
+    """The parts of a split model do not have the same name.
+
+    Why: loaders read the keys of the first part only. Perhaps only that part was renamed; perhaps a part of another
+    model is among them, whose tensors have the same names and shapes: then the result is computed with weights that do
+    not belong together.
+
+    Example: parts 1 and 2 say that general.name is 'A', and part 3 says 'B'.
+
+    Fix: compare the part with the published one. If it is of another model, download or split the model again.
+    """
+    for number, theirs, ours in _others(subject, NAME):
+        yield split_name_differs.at(
+            _span(subject, b"split.count"), got=theirs, want=ours, part=number + 1, key=TrustedText("general.name")
+        )
+
+
+def _others(subject: Subject, key: bytes) -> Iterator[tuple[int, str, str]]:
+    whole = split_set(subject)
+    return iter(()) if whole is None else whole.differing(key)
+
+
+@rule("G236", "split-key-missing", "split.count is {got}, and {keys} missing", clause="2.8")
+def split_key_missing(subject: Subject) -> Iterator[Finding]:
+    """A part of a split model does not say which part it is, or how many tensors all parts have.
+
+    Why: loaders look for split.no in every part and for split.tensors.count in the first one, and refuse the model if
+    they are missing.
+
+    Example: split.count = 3 without split.no.
+
+    Fix: split the model again.
+    """
+    whole = split_set(subject)
+    if whole is None or _is_whole(subject, whole):
+        return
+    wanted = (b"split.no",) if whole.number else (b"split.no", b"split.tensors.count")
+    missing = [key.decode() for key in wanted if key not in subject.places]
+    if missing:
+        words = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
+        yield split_key_missing.at(_span(subject, b"split.count"), got=whole.count, keys=TrustedText(words))
+
+
+@rule("G237", "split-leftover", "split.count is {got}, but all {want:tensor} that split.tensors.count announces are in "
+      "this file: it is whole, and the keys about splitting are left over", clause="2.8", fix=Fix.UNSAFE,
+      provenance=("ggml-org/llama.cpp#6548",))  # fmt: skip
+def split_leftover(subject: Subject) -> Iterator[Finding]:
+    """A whole model still says that it is one of several parts.
+
+    Why: loaders believe split.count, look for the other parts, and refuse the model without them. Programs that read all
+    parts and wrote one file, such as a quantizer, have copied the keys of the first part.
+
+    Example: split.count = 3 and split.tensors.count = 21 in a file with 21 tensors, and no other part beside it.
+
+    Fix: remove split.no, split.count and split.tensors.count.
+    """
+    whole = split_set(subject)
+    if whole is not None and _is_whole(subject, whole):
+        yield split_leftover.at(_span(subject, b"split.count"), got=whole.count, want=whole.keys.tensors)
+
+
+def _is_whole(subject: Subject, whole: SplitSet) -> bool:
+    """Whether a file has all tensors of the model and its keys, and other parts of it are not beside it."""
+    file = subject.file
+    return (
+        not whole.number
+        and file.fault is None
+        and 0 < file.index.tensors == whole.keys.tensors
+        and architecture_view(subject).holds_model
+        and bool(whole.incomplete)
+    )
 
 
 def _span(subject: Subject, key: bytes) -> Span:
     return subject.file.metadata.by_index(subject.places[key]).value_span
-
-
-def _what_is_missing(subject: Subject, number: int, count: int) -> str:
-    """Why the model is not complete, if it is not; only names that are derived from the file's own name are searched."""
-    asked = getattr(subject.file.source, "neighbours_missing", None)
-    path = subject.file.source.name if asked is not None else subject.path
-    if path is None:
-        return "the other parts were not given"
-    folder, name = os.path.split(path)
-    part = re.fullmatch(_PART, name)
-    if part is None:
-        return "its name is not of the form NAME-00001-of-00003.gguf by which loaders find the others"
-    if (int(part["no"]), int(part["count"])) != (number + 1, count):
-        return f"its name says part {int(part['no']):,} of {int(part['count']):,}"
-    names = (f"{part['prefix']}-{no:05d}-of-{count:05d}.gguf" for no in range(1, count + 1))
-    if asked is None:
-        missing = sum(not os.path.isfile(os.path.join(folder, other)) for other in names)
-    elif (missing := asked(names)) is None:
-        return "its server was not asked for the other parts"
-    return counted(missing, *(f"of the other parts {be} not in its folder" for be in ("is", "are"))) if missing else ""
 
 
 # --- remote files ----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import TrustedText, counted, quote
-from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view, layer_of
+from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view
 from i2s_spec.linter.analysis.conditions import (
     declared_models,
     known_models,
@@ -27,6 +27,7 @@ from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.faults import TENSOR_COUNT_SPAN, order_prefix
 from i2s_spec.schema.inventory import ROLES, TensorSpec
 from i2s_spec.schema.keys import EXPECTED, FILE_TYPE_I2_S, REQUIRED
+from i2s_spec.schema.types import BY_NAME
 
 
 def with_one_cause(subject: Subject) -> bool:
@@ -115,16 +116,15 @@ def tensor_unknown(subject: Subject) -> Iterator[Finding]:
     if root_cause(subject) is not None:
         return
     layers = known.keys.own("block_count")
-    for i in known.undeclared_tensors if loader is None else loader.unknown:
-        name = known.name_of(i)
-        layer = layer_of(name)
+    for row in known.undeclared_rows if loader is None else loader.unknown:
+        name, layer = row.name, row.layer
         if name.endswith("_scale") or (layer is not None and isinstance(layers, int) and layer >= layers):
             continue  # these have their own rules
         mild = ceiling(subject)
         if loader is not None and not known.is_bitnet and loader.table.knows_tensor(name):
             mild = WARNING
         yield tensor_unknown.at(
-            subject.name_span(i), name=name, arch=TrustedText(quote(known.name, bare=True)),
+            subject.name_span(row.i), name=name, arch=TrustedText(quote(known.name, bare=True)),
             others=TrustedText(_others(name, known, loader)),
         ).at_most(mild)  # fmt: skip
 
@@ -319,8 +319,8 @@ def head_ignored(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     row = known.present.get("output.weight")
     if row is not None and row.spec is not None:
-        size = subject.file.tensors.by_index(row.i)
-        got = size.nbytes if size.type is not None and size.ne and size.ne[0] % size.type.block == 0 else 0
+        kind = BY_NAME.get(row.type)
+        got = kind.nbytes(row.ne) if kind is not None and row.ne and row.ne[0] % kind.block == 0 else 0
         yield head_ignored.at(subject.name_span(row.i), got=got, want=0, name=row.name)
 
 
@@ -439,7 +439,7 @@ def float_type(subject: Subject) -> Iterator[Finding]:
     for each in () if loader is None else loader.wrong_types:
         spec = known.declaration(each.name)
         half = spec is not None and each.got in spec.types and known.is_bitnet
-        vector = each.got == "I2_S" and len(subject.file.index.tensor(each.i).ne) < 2
+        vector = each.got == "I2_S" and len(known.present[each.name].ne) < 2
         if each.name not in reported and not half and not vector:
             yield float_type.at(
                 subject.info_span(each.i, "type"), got=TrustedText(each.got), want=TrustedText(each.want), name=each.name,
@@ -572,9 +572,9 @@ _LEAST_MEAN: Final = 0.25
 def _mean(known: ArchitectureView, row: Row) -> float | None:
     """The mean of the first values of a norm, or None if the file does not have them."""
     code = {"F16": "e", "F32": "f"}.get(row.type)
-    tensor = known.file.tensors.by_index(row.i)
-    if code is None or len(row.ne) != 1 or not row.ne[0]:
+    if code is None or len(row.ne) != 1 or not row.ne[0] or row.i < 0:
         return None
+    tensor = known.file.tensors.by_index(row.i)
     count = min(row.ne[0], 1024)
     start, size = tensor.span.start, count * (4 if code == "f" else 2)
     if start + size > known.file.size:
@@ -731,7 +731,8 @@ def _norms(subject: Subject) -> list[tuple[Row, tuple[float, ...]]]:
     known = architecture_view(subject)
     if subject.ranges_are_few:
         return []
-    rows = [row for row in known.ternary_model_rows if row.type == "F32" and len(row.ne) == 1 and _is_norm(row)]
+    own = (row for row in known.ternary_model_rows if row.i >= 0)  # other parts are not read
+    rows = [row for row in own if row.type == "F32" and len(row.ne) == 1 and _is_norm(row)]
     step = max(1, len(rows) // NORMS)
     chosen = []
     for row in rows[::step][:NORMS]:

@@ -63,9 +63,10 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
         text = f"the file is no model: its general.type is {quote(kind, 64)}, which is used together with a model"
         yield Reason(text, source, "unknown", _key_span(subject, "general.type"))
         return
-    if "split.count" in subject.file.metadata and (label := subject.file.metadata.entry("split.count").label) != "u16":
-        text = f"key split.count has type {label}, and u16 is needed"
-        yield Reason(text, "", "no", subject.file.metadata.entry("split.count").type_span, "keys")
+    place = subject.places.get(b"split.count")
+    if place is not None and (label := subject.file.index.key(place).label) != "u16":
+        text = f"the loader stops at the metadata: split.count has type {label} but expected type u16"
+        yield Reason(text, "", "no", _key_span(subject, "split.count"), "keys")
         return
     parts = _value(subject, "split.count")
     if isinstance(parts, int) and parts > 1:

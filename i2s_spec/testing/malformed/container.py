@@ -9,7 +9,7 @@ from construct import Container
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.schema.types import BY_NAME, ValueType, padded
-from i2s_spec.testing.malformed.case import Bytes, add
+from i2s_spec.testing.malformed.case import Bytes, add, model
 from i2s_spec.testing.sample import Draft, Model, array, i2s_bytes, key_value, tensor_info
 
 
@@ -262,6 +262,12 @@ def _part(number: int, count: int, kind: ValueType = ValueType.UINT16) -> bytes:
 add("split_no_high", "G230", "key_values[8].value", lambda: _part(3, 3))
 add("split_alone", "G231", "key_values[9].value", lambda: _part(0, 3))
 add("split_type", "G232", "key_values[9].type", lambda: _part(0, 1, ValueType.UINT32))
+add("split_no_missing", "G236", "key_values[8].value", lambda: with_keys(
+    key_value(b"split.count", ValueType.UINT16, 3), key_value(b"split.tensors.count", ValueType.INT32, 9)
+))  # fmt: skip
+add("split_leftover", "G237", lambda: f"key_values[{len(Model().keys) + 1}].value", lambda: (
+    Model().split(len(Model().tensors), 0, 0)[0]
+), sound=model("llama"))  # fmt: skip
 
 
 # --- tensor infos -------------------------------------------------------------------------------------------------

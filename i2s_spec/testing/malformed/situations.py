@@ -129,12 +129,40 @@ def _with_runtimes(make: Bytes, code: str) -> Situation:
     return Situation(f"i2s lint --runtimes --select {code} --format concise model.gguf", {"model.gguf": make}, most=5)
 
 
+def _two_parts(change: Callable[[Model], object] = lambda model: None) -> list[bytes]:
+    """A model in two parts that both have its keys."""
+    model = Model("llama").changed(change)
+    return model.split(3, len(model.tensors) - 3, all_keys=True)
+
+
+def _set(make: Callable[[], list[bytes]], part: int, path: str) -> Situation:
+    """A model in two files, of which one is wrong at a place."""
+    names = [f"model-{number:05d}-of-00002.gguf" for number in (1, 2)]
+    files: dict[str, Bytes] = {name: lambda number=number: make()[number] for number, name in enumerate(names)}  # type: ignore[misc]
+    return Situation("i2s lint --format concise .", files, (names[part], path, lambda: _two_parts()[part]))
+
+
 SITUATIONS: Final[Mapping[str, Situation | Without]] = {
     "S901": Situation("i2s lint model.gguf"),
     "S902": Situation("i2s show ."),
     "S903": Without("what happens to a file while it is read is in none of its bytes"),
     **{code: Without("what a server answers is in no byte of a file") for code in sorted(faults.REMOTE)},
     "G412": Without("holes are a matter of the file system: a copy of the same bytes may have none"),
+    "G233": _set(
+        lambda: [_two_parts(lambda model: model.without("output_norm.weight"))[0], _two_parts()[1]], 0, "header"
+    ),
+    "G234": _set(
+        lambda: [_two_parts()[0], Model("llama").split(2, len(Model("llama").tensors) - 2, all_keys=True)[1]], 1,
+        "tensor_infos[0].name",
+    ),
+    "G235": _set(
+        lambda: [_two_parts()[0], _two_parts(lambda model: model.set("general.architecture", b"mamba"))[1]], 1,
+        _value("general.architecture"),
+    ),
+    "G238": _set(
+        lambda: [_two_parts()[0], _two_parts(lambda model: model.set("general.name", b"another"))[1]], 1,
+        _value("general.name"),
+    ),
     "H101": Situation(_CONVERT, _checkpoint(b"{}", 1 << 40)),
     "H102": Situation(_CONVERT, _checkpoint(_TENSOR, data=bytes(4))),
     "H104": Situation(
