@@ -19,8 +19,9 @@ from i2s_spec.codec.observation import GROUPS_FROM, Groups
 from i2s_spec.errors import Span
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.extents import BLOCK, extent_anomalies, holes
-from i2s_spec.schema.blocks import FOURTH_CODE, GROUP_LAYOUTS, ROW_SCALES_APART, BlockLayout
+from i2s_spec.schema.blocks import FOURTH_CODE, GROUP_LAYOUTS, ROW_SCALES_APART, SCALES, BlockLayout, GroupScale
 from i2s_spec.schema.dialect import CODES_PER_BYTE
+from i2s_spec.schema.types import BY_NAME, NUMBER_FORMS
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey import OtherSurvey, TensorSurvey
@@ -82,8 +83,10 @@ class PayloadAnomalies:
         self.zero_regions: list[Region] = []
         self.regions: list[Region] = []
         self.ends: list[Region] = []
-        #: Positions in the survey of the other types with values that are not finite.
+        #: Positions in the survey of float tensors with values that are not finite, and of quantized tensors, other than
+        #: ternary ones, with such scales.
         self.not_finite: list[int] = []
+        self.scales: list[int] = []
         #: Positions of tensors whose payload and tail are in place: the rules on scales examine these.
         self.placed = array("q")
 
@@ -113,7 +116,7 @@ def payload_anomalies(subject: Subject) -> PayloadAnomalies:
         if other.row in odd:
             continue
         if other.non_finite:
-            found.not_finite.append(place)
+            (found.not_finite if other.type in NUMBER_FORMS else found.scales).append(place)
         run = other.longest_run
         if run is not None and run.value == 0 and run.length >= OTHER_REGION:
             region = Region(other.row, other.start + run.start, other.start + run.stop, 0)
@@ -303,6 +306,41 @@ def odd_groups(subject: Subject, topic: str) -> Iterator[tuple[OtherSurvey, Grou
         groups = verdict.row_scales.get(place, other.groups)
         assert groups is not None
         yield other, groups, GROUP_LAYOUTS[other.type]
+
+
+class ScalesNotFinite(NamedTuple):
+    """The scales of a tensor that are infinite or NaN: how many, of how many that were read; and the first one: which of a
+    block it is, the number of the block, or of the row that has it, and its row in the tensor."""
+
+    other: OtherSurvey
+    count: int
+    of: int
+    scale: GroupScale
+    group: int
+    row: int
+    span: Span
+
+
+def scales_not_finite(subject: Subject) -> Iterator[ScalesNotFinite]:
+    """Every tensor with such scales, in the order of the table."""
+    survey, ternary = subject.payloads, {other.row: (groups, layout) for other, groups, layout in odd_groups(subject, "not_finite")}
+    for place in sorted((*group_anomalies(subject).not_finite, *payload_anomalies(subject).scales)):
+        other = survey.others[place]
+        scales, kind = SCALES[other.type], BY_NAME[other.type]
+        in_row = other.ne[0] // kind.block  # blocks
+        if other.row in ternary:
+            groups, layout = ternary[other.row]
+            first = groups.first_infinite
+            row = first if layout.scale.per == "row" else first // in_row
+            span = scale_span(other, layout, first)
+            yield ScalesNotFinite(other, groups.infinite, groups.scales, layout.scale, first, row, span)
+            continue
+        assert other.first_non_finite is not None
+        first, inside = divmod(other.first_non_finite, kind.bytes)
+        scale = next(each for each in scales if each.offset == inside)
+        span = Span(other.start + first * kind.bytes, other.start + (first + 1) * kind.bytes, f"data[{other.row}].block")
+        of = other.read // kind.bytes * len(scales)
+        yield ScalesNotFinite(other, other.non_finite, of, scale, first, first // in_row, span)
 
 
 def block_span(other: OtherSurvey, layout: BlockLayout, at: int) -> Span:
