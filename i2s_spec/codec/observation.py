@@ -29,8 +29,9 @@ LEAST_RUN: Final = 256
 class PayloadObservation(NamedTuple):
     """What is in a stretch of a payload; positions count from the start of the payload, -1 is nowhere.
 
-    `non_finite` counts floats, or scales of blocks, that are infinite or NaN. `run` bytes of one value from `run_at` on are the longest run, if it has `LEAST_RUN` bytes; `last` is where the run
-    begins that ends the stretch. Counts are of codes, whatever the type.
+    `non_finite` counts floats, or scales of blocks, that are infinite or NaN. `run` bytes of one value from `run_at` on are
+    the longest run, if it has `LEAST_RUN` bytes; `last` is where the run begins that ends the stretch. Counts are of codes,
+    whatever the type.
     """
 
     seen: int

@@ -26,7 +26,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 
-from i2s_spec.codec.observation import BLOCK, LEAST_RUN, PayloadObservation, ScalePlaces, one_scale, read_tail, write_tail
+from i2s_spec.codec.observation import (
+    BLOCK,
+    LEAST_RUN,
+    PayloadObservation,
+    ScalePlaces,
+    one_scale,
+    read_tail,
+    write_tail,
+)
 from i2s_spec.codec.shape import (
     PayloadShape,
     check_readable,

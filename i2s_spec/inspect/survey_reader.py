@@ -241,10 +241,10 @@ class SurveyReader:
         step = max(PART, -(-max(0, self._file.size - base) // PARTS // BLOCK) * BLOCK)
         big, sample = self._file.byte_order == "big", self._reading.mode == "sample"
         add, surveyed, number = self._parts.add, self._surveyed, len(self._parts)
-        looks: dict[str, _Look] = {"I2_S": _Look(0), **{name: _float_look(name, big) for name in FLOATS}}
+        looks: dict[str, Look] = {}
         for row, offset, size, tail, name in self._chosen(base) if sample else self._tensors():
             if name not in looks:
-                looks[name] = _block_look(name, big)
+                looks[name] = look_at(name, big)
             width, mask, scales, layout = looks[name]
             cut, groups = (BLOCK, None) if layout is None else self._cut(layout, row, size)
             rows, numbers, sizes = surveyed.i2s if tail else surveyed.others
@@ -334,7 +334,7 @@ class SurveyReader:
             yield row, offset, size - tail, tail, kind.name
 
 
-class _Look(NamedTuple):
+class Look(NamedTuple):
     """How the bytes of a type are looked at: `width`, `mask` and `scales` as of `Parts.add`, and the layout of a ternary
     type with a scale for each group."""
 
@@ -344,21 +344,20 @@ class _Look(NamedTuple):
     layout: BlockLayout | None = None
 
 
-def _float_look(name: str, big: bool) -> _Look:
-    form = types.NUMBER_FORMS[name]
-    return _Look(form.bytes, form.mask_in(big))
-
-
-def _block_look(name: str, big: bool) -> _Look:
-    """How the bytes of a type are looked at that is neither I2_S nor a float: few files have ternary ones of these, and
-    each has few types."""
-    from i2s_spec.schema.blocks import BLOCK_LAYOUTS, SCALES
+def look_at(name: str, big: bool) -> Look:
+    """How the bytes of a type are looked at in a file of one byte order."""
+    if name == I2_S.name:
+        return Look(0)
+    if name in FLOATS:
+        form = types.NUMBER_FORMS[name]
+        return Look(form.bytes, form.mask_in(big))
+    from i2s_spec.schema.blocks import BLOCK_LAYOUTS, SCALES  # few files with I2_S need these
 
     layout, scales = BLOCK_LAYOUTS.get(name), SCALES.get(name, ())
     if layout is not None or not scales or scales[0].apart or not scales[0].form.mask:
-        return _Look(1, layout=layout)
+        return Look(1, layout=layout)
     form, (first, second) = scales[0].form, (*(scale.offset for scale in scales), -1)[:2]
-    return _Look(1, form.mask_in(big), ScalePlaces(types.BY_NAME[name].bytes, form.bytes, first, second))
+    return Look(1, form.mask_in(big), ScalePlaces(types.BY_NAME[name].bytes, form.bytes, first, second))
 
 
 def _size(

@@ -3,9 +3,9 @@
 `SCALES` has the scales of all types with any: of a block, or of a row. What else a block of a type that is not ternary
 holds, small numbers of any value, is not declared here.
 
-I2_S has one scale for a tensor, and `dialect` says where its codes are. `BLOCK_LAYOUTS` are the other ternary types. Two formulas give the position of element `k` of a block: `byte_of`, counted from the
-first byte of the block, and `place_of`. For *bits*, the latter is how far left the code is shifted in the byte. For
-*digits* it is n in
+I2_S has one scale for a tensor, and `dialect` says where its codes are. `BLOCK_LAYOUTS` are the other ternary types.
+Two formulas give the position of element `k` of a block: `byte_of`, counted from the first byte of the block, and
+`place_of`. For *bits*, the latter is how far left the code is shifted in the byte. For *digits* it is n in
 
     code = (byte * 3**n mod 256) * 3 >> 8        so that a byte is ceil(N * 256 / 243), N = sum of code * 3**(4 - n)
 

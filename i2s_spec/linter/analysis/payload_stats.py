@@ -21,7 +21,7 @@ from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.extents import BLOCK, extent_anomalies, holes
 from i2s_spec.schema.blocks import FOURTH_CODE, GROUP_LAYOUTS, ROW_SCALES_APART, SCALES, BlockLayout, GroupScale
 from i2s_spec.schema.dialect import CODES_PER_BYTE
-from i2s_spec.schema.types import BY_NAME, NUMBER_FORMS
+from i2s_spec.schema.types import BY_NAME, NUMBER_FORMS, NUMPY_TYPES, READINGS
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey import OtherSurvey, TensorSurvey
@@ -323,7 +323,10 @@ class ScalesNotFinite(NamedTuple):
 
 def scales_not_finite(subject: Subject) -> Iterator[ScalesNotFinite]:
     """Every tensor with such scales, in the order of the table."""
-    survey, ternary = subject.payloads, {other.row: (groups, layout) for other, groups, layout in odd_groups(subject, "not_finite")}
+    survey, ternary = (
+        subject.payloads,
+        {other.row: (groups, layout) for other, groups, layout in odd_groups(subject, "not_finite")},
+    )
     for place in sorted((*group_anomalies(subject).not_finite, *payload_anomalies(subject).scales)):
         other = survey.others[place]
         scales, kind = SCALES[other.type], BY_NAME[other.type]
@@ -338,7 +341,9 @@ def scales_not_finite(subject: Subject) -> Iterator[ScalesNotFinite]:
         assert other.first_non_finite is not None
         first, inside = divmod(other.first_non_finite, kind.bytes)
         scale = next(each for each in scales if each.offset == inside)
-        span = Span(other.start + first * kind.bytes, other.start + (first + 1) * kind.bytes, f"data[{other.row}].block")
+        span = Span(
+            other.start + first * kind.bytes, other.start + (first + 1) * kind.bytes, f"data[{other.row}].block"
+        )
         of = other.read // kind.bytes * len(scales)
         yield ScalesNotFinite(other, other.non_finite, of, scale, first, first // in_row, span)
 
@@ -390,6 +395,49 @@ def _octave(octaves: Sequence[int], total: int, quarter: int) -> int:
 def _plain_groups(groups: Groups) -> bool:
     odd = groups.odd or groups.infinite or groups.negative or groups.lost
     return not (odd or far_apart(groups.octaves))
+
+
+# --- types whose contents were examined ------------------------------------------------------------------------------
+# For verdicts, which claim no more than was looked at.
+
+
+class JudgedTypes(NamedTuple):
+    """The types of a file's tensors by what is known of their contents, each in the order of the table.
+
+    :param judged: codes, values or scales were examined
+    :param free: every byte is valid
+    :param unknown: nothing is known of their contents: the number of a type without a name
+    :param unread: how many tensors were not read: they overlap, reach beyond the file, or were left out of a sample
+    """
+
+    judged: tuple[str, ...]
+    free: tuple[str, ...]
+    unknown: tuple[str, ...]
+    unread: int
+
+
+@analysis
+def judged_types(subject: Subject) -> JudgedTypes | None:
+    """What was examined of the payloads by type; None if they were not read."""
+    survey, index = subject.survey, subject.file.index
+    if survey is None:
+        return None
+    kinds: dict[int, str] = {}
+    named: dict[str, None] = {}
+    for row in range(index.tensors):
+        number = index.tensor(row).type
+        if number not in kinds:
+            kind = subject.file.tensors.by_index(row).type
+            name = f"type {number}" if kind is None else kind.name
+            named[name] = None
+            if len(READINGS.get(number, ())) < 2:  # else tensors differ
+                kinds[number] = name
+    groups: tuple[list[str], ...] = ([], [], [])
+    for name in named:
+        judged = name == "I2_S" or name in NUMBER_FORMS or (name in SCALES and SCALES[name][0].form.mask > 0)
+        groups[0 if judged else 1 if name in SCALES or name in NUMPY_TYPES else 2].append(name)
+    read = len(survey) + len(survey.others)
+    return JudgedTypes(*(tuple(group) for group in groups), index.tensors - read)
 
 
 # --- equal payloads and equal rows -----------------------------------------------------------------------------------

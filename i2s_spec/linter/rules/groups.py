@@ -48,7 +48,7 @@ def types_read(*names: str) -> When:
 
 groups_read = _with_numbers_of(GROUP_LAYOUTS, "ternary types other than I2_S")
 scales_read = _with_numbers_of(
-    (name for name, scales in SCALES.items() if scales[0].form.mask), "quantized types, not only I2_S,"
+    (name for name, scales in SCALES.items() if scales[0].form.mask), "quantized tensors other than I2_S"
 )
 
 
