@@ -223,6 +223,9 @@ BY_NAME: Final = {t.name: t for t in TENSOR_TYPES}
 
 I2_S: Final = BY_NAME["I2_S"]
 
+#: Types that no matrix of weights has: those of activations in memory, and numbers that ggml multiplies by no matrix of.
+NOT_WEIGHTS: Final = ("Q8_1", "Q8_K", "I8", "I16", "I32", "I64", "F64")
+
 #: The NumPy types of plain types; BF16 has none.
 NUMPY_TYPES: Final = {
     "F32": "f4", "F16": "f2", "F64": "f8", "I8": "i1", "I16": "i2", "I32": "i4", "I64": "i8",

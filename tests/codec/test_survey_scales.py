@@ -109,6 +109,7 @@ def test_scales_are_counted_however_the_payload_is_split(
         assert found.non_finite + before.non_finite == observe(data, 0, width, mask, scales).non_finite
 
 
+@pytest.mark.requirement("R5.7-2")
 @pytest.mark.parametrize("kind", TYPES)
 def test_byte_order_changes_nothing(kind: str) -> None:
     """What a little-endian file holds, with the words of its scales swapped, is the same in a big-endian one."""

@@ -120,6 +120,7 @@ def test_floats_that_are_not_finite_are_found_in_every_kind_of_file(kind: str) -
             assert ("G413" in codes(alone(change, kind))) is odd, (name, value)
 
 
+@pytest.mark.requirement("R5.7-1")
 @pytest.mark.parametrize("kind", KINDS)
 def test_scales_that_are_not_finite_are_found_in_every_kind_of_file(kind: str) -> None:
     for name, scales in SCALES.items():
@@ -172,6 +173,7 @@ def test_a_sample_looks_at_scales_of_every_type() -> None:
         assert f"d of block {at:,}, in row {at:,}" in found.message
 
 
+@pytest.mark.requirement("R2.6-11")
 def test_matrices_of_integers_are_no_weights() -> None:
     def made(kind: str, ne: tuple[int, ...], name: bytes) -> bytes:
         return alone(with_tensor(kind, bytes(BY_NAME[kind].nbytes(ne)), ne, name), "of qwen2")

@@ -133,7 +133,7 @@ def _of_scales(other: OtherSurvey, scales: int, count: int, group: int) -> dict[
 
 @rule("B201", "group-scale-not-finite", "{type} tensor {name} has "
       "{got:scale that is|scales that are} infinite or NaN, {share} of all; the "
-      "first is {first}", clause="5.6", when=scales_read, weights=WeightUse.PART,
+      "first is {first}", clause="5.7", when=scales_read, weights=WeightUse.PART,
       provenance=("llama.cpp --check-tensors", "intel/auto-round#1908", "ikawrakow/ik_llama.cpp#649"))  # fmt: skip
 def group_scale_not_finite(subject: Subject) -> Iterator[Finding]:
     """The scale of a block, or of a row, is infinite or NaN.

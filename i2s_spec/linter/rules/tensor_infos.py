@@ -416,8 +416,7 @@ def groups_of_128(subject: Subject) -> Iterator[Finding]:
     )
 
 
-#: Types without products of matrices in ggml: those of activations, integers, and float64.
-_NOT_WEIGHTS: Final = {BY_NAME[name].number: name for name in ("Q8_1", "Q8_K", "I8", "I16", "I32", "I64", "F64")}
+_NOT_WEIGHTS: Final = {BY_NAME[name].number: name for name in types.NOT_WEIGHTS}
 #: The matrix of integers that a model has: the experts of each token, which are looked up, never multiplied.
 _LOOKED_UP: Final = b".ffn_gate_tid2eid.weight"
 
