@@ -42,11 +42,11 @@ def dequantize(data: Any, type: str, byte_order: ByteOrder = "little") -> NDArra
     raw = np.frombuffer(data, dtype=np.uint8)
     if byte_order == "big":
         raw = _swapped(raw, type)
-    number = getattr(GGMLQuantizationType, type, None)
     try:
+        number = GGMLQuantizationType[type]
         with np.errstate(all="ignore"):  # a scale that is infinite or NaN gives what IEEE 754 says
             weights: NDArray[np.float32] = decoded(raw.reshape(1, -1), number)
-    except (NotImplementedError, AttributeError):
+    except (KeyError, NotImplementedError):
         raise ValueError(f"the package gguf, as it is installed, does not decode {type}") from None
     return weights.reshape(-1)
 

@@ -544,7 +544,8 @@ def _odd_scales(raw: NDArray[np.uint8], pos: int, scales: ScalePlaces, mask: int
     words = np.zeros(places.size, dtype=np.uint64)
     for byte in range(width):
         words |= raw[places + byte].astype(np.uint64) << np.uint64(8 * byte)
-    return places[words & np.uint64(mask) == mask]
+    odd: NDArray[np.int64] = places[words & np.uint64(mask) == mask]
+    return odd
 
 
 def _digest(raw: NDArray[np.uint8], pos: int, width: int) -> int:

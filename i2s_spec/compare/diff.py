@@ -291,9 +291,9 @@ def _compared(
             return change, None
         if type_ is not None:
             try:
-                one, other = weights_of(a, ours, dialect_a), weights_of(b, theirs, dialect_b)
-                if one is not None and other is not None:
-                    values = differing_values(one, other, ours.elements)
+                readers = weight_reader(a, ours, dialect_a), weight_reader(b, theirs, dialect_b)
+                if readers[0] is not None and readers[1] is not None:
+                    values = differing_values(readers[0], readers[1], ours.elements)
                     return TensorChange(name, "values", ours.shape, None, type_, weights=values), None
             except FormatError:
                 raise
@@ -422,7 +422,7 @@ def _window(tensor: Trits, start: int, stop: int) -> tuple[NDArray[np.int8], NDA
     return trits, weights.reshape(-1)
 
 
-class Weights(NamedTuple):
+class WeightReader(NamedTuple):
     """The weights of a tensor: `read` gives those of a range of flat elements whose ends are multiples of `unit`, or the
     end, as float32."""
 
@@ -430,7 +430,7 @@ class Weights(NamedTuple):
     read: Callable[[int, int], NDArray[np.float32]]
 
 
-def weights_of(file: File, tensor: Tensor, dialect: str | Dialect) -> Weights | None:
+def weight_reader(file: File, tensor: Tensor, dialect: str | Dialect) -> WeightReader | None:
     """The weights of a tensor of floats, of a ternary type, or of another quantized type; None for other types.
 
     :raises FormatError: where the file does not hold the tensor
@@ -446,20 +446,20 @@ def weights_of(file: File, tensor: Tensor, dialect: str | Dialect) -> Weights | 
             first, last = (edge // kind.block * kind.bytes for edge in (start, stop))
             return quantized.dequantize(file.source.read(span.start + first, last - first), name, file.byte_order)
 
-        return Weights(kind.block, read)
+        return WeightReader(kind.block, read)
     floats = float_reader(file, tensor)
     if floats is not None:
-        return Weights(1, floats)
+        return WeightReader(1, floats)
     try:
         trits = tensor.ternary(dialect)
     except FormatError:
         raise
     except ValueError:  # no ternary type
         return None
-    return Weights(trits.form.unit, lambda start, stop: _window(trits, start, stop)[1])
+    return WeightReader(trits.form.unit, lambda start, stop: _window(trits, start, stop)[1])
 
 
-def differing_values(one: Weights, other: Weights, elements: int) -> tuple[int, int] | None:
+def differing_values(one: WeightReader, other: WeightReader, elements: int) -> tuple[int, int] | None:
     """How many of the weights of two tensors differ, and the first; None where all are equal. A NaN is equal to another.
 
     :raises MissingExtra: for a quantized type that is not ternary, without the extra `[gguf]`

@@ -11,7 +11,7 @@ from malformed_cases import SMALL
 import i2s_spec as i2s
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.linter.analysis.context import Subject
-from i2s_spec.linter.analysis.payload_stats import judged_types
+from i2s_spec.linter.analysis.payload_stats import examined_types
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import container
 from i2s_spec.schema.blocks import SCALES
@@ -186,7 +186,7 @@ def test_matrices_of_integers_are_no_weights() -> None:
     assert "G415" not in codes(made("I32", (256, 4), b"blk.0.ffn_gate_tid2eid.weight"))
 
 
-def test_types_that_were_judged() -> None:
+def test_types_whose_contents_were_examined() -> None:
     draft = Draft()
     file = draft.records()
     for kind in ("Q4_K", "NVFP4", "I32", "F16"):
@@ -196,5 +196,5 @@ def test_types_that_were_judged() -> None:
     file.data += bytes(32)
     data = draft.built(file)
     read = Subject(i2s.open(data), reading=Reading("full"))
-    assert judged_types(read) == (("F32", "I2_S", "Q4_K", "F16"), ("NVFP4", "I32"), ("type 99",), 1)
-    assert judged_types(Subject(i2s.open(data), reading=Reading("none"))) is None
+    assert examined_types(read) == (("F32", "I2_S", "Q4_K", "F16"), ("NVFP4", "I32"), ("type 99",), 1)
+    assert examined_types(Subject(i2s.open(data), reading=Reading("none"))) is None

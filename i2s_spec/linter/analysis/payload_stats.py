@@ -21,7 +21,7 @@ from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.extents import BLOCK, extent_anomalies, holes
 from i2s_spec.schema.blocks import FOURTH_CODE, GROUP_LAYOUTS, ROW_SCALES_APART, SCALES, BlockLayout, GroupScale
 from i2s_spec.schema.dialect import CODES_PER_BYTE
-from i2s_spec.schema.types import BY_NAME, NUMBER_FORMS, NUMPY_TYPES, READINGS
+from i2s_spec.schema.types import BY_NAME, I2_S, NUMBER_FORMS, NUMPY_TYPES, READINGS
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey import OtherSurvey, TensorSurvey
@@ -313,8 +313,8 @@ class ScalesNotFinite(NamedTuple):
     block it is, the number of the block, or of the row that has it, and its row in the tensor."""
 
     other: OtherSurvey
-    count: int
-    of: int
+    infinite: int
+    scales: int
     scale: GroupScale
     group: int
     row: int
@@ -323,10 +323,8 @@ class ScalesNotFinite(NamedTuple):
 
 def scales_not_finite(subject: Subject) -> Iterator[ScalesNotFinite]:
     """Every tensor with such scales, in the order of the table."""
-    survey, ternary = (
-        subject.payloads,
-        {other.row: (groups, layout) for other, groups, layout in odd_groups(subject, "not_finite")},
-    )
+    survey = subject.payloads
+    ternary = {other.row: (groups, layout) for other, groups, layout in odd_groups(subject, "not_finite")}
     for place in sorted((*group_anomalies(subject).not_finite, *payload_anomalies(subject).scales)):
         other = survey.others[place]
         scales, kind = SCALES[other.type], BY_NAME[other.type]
@@ -341,11 +339,10 @@ def scales_not_finite(subject: Subject) -> Iterator[ScalesNotFinite]:
         assert other.first_non_finite is not None
         first, inside = divmod(other.first_non_finite, kind.bytes)
         scale = next(each for each in scales if each.offset == inside)
-        span = Span(
-            other.start + first * kind.bytes, other.start + (first + 1) * kind.bytes, f"data[{other.row}].block"
-        )
-        of = other.read // kind.bytes * len(scales)
-        yield ScalesNotFinite(other, other.non_finite, of, scale, first, first // in_row, span)
+        start = other.start + first * kind.bytes
+        span = Span(start, start + kind.bytes, f"data[{other.row}].block")
+        read = other.read // kind.bytes * len(scales)
+        yield ScalesNotFinite(other, other.non_finite, read, scale, first, first // in_row, span)
 
 
 def block_span(other: OtherSurvey, layout: BlockLayout, at: int) -> Span:
@@ -401,23 +398,23 @@ def _plain_groups(groups: Groups) -> bool:
 # For verdicts, which claim no more than was looked at.
 
 
-class JudgedTypes(NamedTuple):
+class ExaminedTypes(NamedTuple):
     """The types of a file's tensors by what is known of their contents, each in the order of the table.
 
-    :param judged: codes, values or scales were examined
+    :param examined: codes, values or scales were examined
     :param free: every byte is valid
     :param unknown: nothing is known of their contents: the number of a type without a name
     :param unread: how many tensors were not read: they overlap, reach beyond the file, or were left out of a sample
     """
 
-    judged: tuple[str, ...]
+    examined: tuple[str, ...]
     free: tuple[str, ...]
     unknown: tuple[str, ...]
     unread: int
 
 
 @analysis
-def judged_types(subject: Subject) -> JudgedTypes | None:
+def examined_types(subject: Subject) -> ExaminedTypes | None:
     """What was examined of the payloads by type; None if they were not read."""
     survey, index = subject.survey, subject.file.index
     if survey is None:
@@ -432,12 +429,15 @@ def judged_types(subject: Subject) -> JudgedTypes | None:
             named[name] = None
             if len(READINGS.get(number, ())) < 2:  # else tensors differ
                 kinds[number] = name
-    groups: tuple[list[str], ...] = ([], [], [])
-    for name in named:
-        judged = name == "I2_S" or name in NUMBER_FORMS or (name in SCALES and SCALES[name][0].form.mask > 0)
-        groups[0 if judged else 1 if name in SCALES or name in NUMPY_TYPES else 2].append(name)
+    examined = [name for name in named if name == I2_S.name or name in NUMBER_FORMS or _has_checked_scales(name)]
+    free = [name for name in named if name not in examined and (name in SCALES or name in NUMPY_TYPES)]
+    unknown = [name for name in named if name not in examined and name not in free]
     read = len(survey) + len(survey.others)
-    return JudgedTypes(*(tuple(group) for group in groups), index.tensors - read)
+    return ExaminedTypes(tuple(examined), tuple(free), tuple(unknown), index.tensors - read)
+
+
+def _has_checked_scales(name: str) -> bool:
+    return name in SCALES and SCALES[name][0].form.mask > 0
 
 
 # --- equal payloads and equal rows -----------------------------------------------------------------------------------

@@ -148,7 +148,7 @@ def group_scale_not_finite(subject: Subject) -> Iterator[Finding]:
     Fix: fetch the file again, or look for the infinity in the checkpoint, and convert it again.
     """
     for found in scales_not_finite(subject):
-        values = _of_scales(found.other, found.of, found.count, found.group)
+        values = _of_scales(found.other, found.scales, found.infinite, found.group)
         yield group_scale_not_finite.at(found.span, first=_position(found), **values)
 
 
