@@ -17,7 +17,7 @@ from i2s_spec.schema import container
 from i2s_spec.schema.blocks import SCALES
 from i2s_spec.schema.types import BY_NAME, NUMBER_FORMS, ValueType, padded
 from i2s_spec.testing.malformed import Case
-from i2s_spec.testing.sample import Draft, block_bytes, i2s_bytes, key_value, tensor_info
+from i2s_spec.testing.sample import Draft, Model, block_bytes, i2s_bytes, key_value, tensor_info
 
 ARCHITECTURE = b"general.architecture"
 FLOATS = ("F16", "BF16", "F32", "F64")
@@ -198,3 +198,19 @@ def test_types_whose_contents_were_examined() -> None:
     read = Subject(i2s.open(data), reading=Reading("full"))
     assert examined_types(read) == (("F32", "I2_S", "Q4_K", "F16"), ("NVFP4", "I32"), ("type 99",), 1)
     assert examined_types(Subject(i2s.open(data), reading=Reading("none"))) is None
+
+
+def test_no_runtime_computes_correctly_what_is_not_finite() -> None:
+    for kind, code, at in (("Q2_0", "B201", 36), ("F16", "G413", 36)):
+        model = Model("llama")
+        for place in list(model.tensors):
+            if place.number == BY_NAME["I2_S"].number:
+                model.like(place.name.decode(), place.ne, kind)
+        tensor = model.tensor("blk.0.ffn_up.weight")
+        for broken in (False, True):
+            if broken:
+                tensor.data = tensor.data[:at] + b"\0\x7e" + tensor.data[at + 2 :]
+            report = i2s.lint(model.built(), runtimes=True)
+            assert (code in {finding.code for finding in report.findings}) is broken
+            reasons = {reason.text for verdict in report.runtimes for reason in verdict.reasons}
+            assert any("'blk.0.ffn_up.weight' are infinite or NaN" in text for text in reasons) is broken
