@@ -29,8 +29,10 @@ from i2s_spec.codec.change_groups import BLOCK_TYPES, pack_blocks, unpack_blocks
 from i2s_spec.codec.encoding import TERNARY_TYPES, Form, Trits
 from i2s_spec.codec.isa import VARIABLE, chosen, kernel_sets
 from i2s_spec.codec.observation import classify
+from i2s_spec.codec.quantized import TYPES
 from i2s_spec.codec.reference import BLOCK, PayloadObservation, observe, unpack_codes
 from i2s_spec.codec.shape import matrix
+from i2s_spec.inspect.survey_reader import look_at
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS, Dialect
 from i2s_spec.schema.types import TAIL_BYTES
 
@@ -248,21 +250,29 @@ def _odd_trits(head: bytes, content: bytes) -> None:
         outcome(partial(readers.read_as, name, content, trits.shape[-2:]))
 
 
+#: Types that are looked at neither as codes nor as floats: with scales in blocks, or nothing but bytes.
+_BLOCKS = ("I8", *TYPES)
+
+
 def _surveyed(head: bytes, content: bytes) -> None:
     """The compiled survey gives the same result as the definition."""
     width, mask = ((0, 0), (1, 0), (2, 0x7C00), (4, 0x7F800000), (2, 0x007C))[head[0] % 5]
     content = (content * (1 + head[2] % 20 * (1 + head[3] % 60)))[: 40_000 - head[1]]
     pos = head[4] * BLOCK
-    wanted = observe(content, pos, width, mask)
+    scales = None
+    if width == 1:  # scales of a type that is not ternary, and with the mask of one
+        kind = _BLOCKS[head[5] % len(_BLOCKS)]
+        width, mask, scales, _ = look_at(kind, bool(head[6] & 1))
+    wanted = observe(content, pos, width, mask, scales)
     for name, available in _survey.kernel_sets():
         if available:
             parts = _survey.Parts(name)
-            parts.add(0, pos, len(content), 0, width, mask)
+            parts.add(0, pos, len(content), 0, width, mask, scales)
             parts.feed(0, content, b"")
             got = PayloadObservation(*parts.found(0))
             assert got._replace(counts=wanted.counts if width else got.counts) == wanted, name
-    kind = outcome(lambda: classify(content[-TAIL_BYTES:]))
-    assert kind[0] in ("zero", "replicated", "stale", "ValueError")
+    tail = outcome(lambda: classify(content[-TAIL_BYTES:]))
+    assert tail[0] in ("zero", "replicated", "stale", "ValueError")
 
 
 _TASKS = (_unpacked, _quantized, _formed, _odd_trits, _surveyed)

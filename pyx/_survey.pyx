@@ -35,7 +35,8 @@ cdef extern from "survey.h" nogil:
     void i2s_groups_init() noexcept
     ctypedef struct i2s_part:
         int64_t at, pos, size, seen, first_unused, non_finite, first_non_finite, head, last, run_at, run
-        int32_t tail_bytes, width
+        int32_t tail_bytes, width, unit, scale_bytes
+        int32_t *scales
         uint64_t mask, lows, highs, boths, digest
         uint8_t head_value, last_value, run_value, open
         uint8_t *tail
@@ -63,6 +64,20 @@ cdef extern from "survey.h" nogil:
 cdef int64_t FAR = <int64_t>1 << 61
 
 i2s_groups_init()
+
+
+cdef bint sound_scales(const i2s_part *part) noexcept nogil:
+    """Whether no scale is divided by a multiple of 8 bytes, and all lie in a block."""
+    cdef int k
+    if part.width != 1 or part.tail_bytes or part.scale_bytes not in (1, 2, 4, 8) or part.scales[0] < 0:
+        return False
+    if part.unit < part.scale_bytes or part.unit % part.scale_bytes:
+        return False
+    for k in range(2):
+        if part.scales[k] > part.unit - part.scale_bytes or (part.scales[k] >= 0 and part.scales[k] % part.scale_bytes):
+            return False
+    return True
+
 
 BLOCK = I2S_BLOCK
 TILE = I2S_GROUP_TILE
@@ -165,13 +180,15 @@ cdef class Parts:
         return 0
 
     @cython.critical_section
-    def add(self, int64_t at, int64_t pos, int64_t size, int tail_bytes=0, int width=0, uint64_t mask=0):
+    def add(self, int64_t at, int64_t pos, int64_t size, int tail_bytes=0, int width=0, uint64_t mask=0, object scales=None):
         """Append a part: its offset in the file, its offset in the payload (a multiple of `BLOCK`), its size, and the
         bytes of the tail that follow it. `width` is 0 for codes, the bytes of a float whose exponent has the bits `mask`,
-        or 1 for other types."""
-        self.append(at, pos, size, tail_bytes, width, mask)
+        or 1 for other types; those may have `scales`, as `i2s_spec.codec.observation.ScalePlaces` says, with that `mask`."""
+        self.append(at, pos, size, tail_bytes, width, mask, scales)
 
-    cdef int append(self, int64_t at, int64_t pos, int64_t size, int tail_bytes, int width, uint64_t mask) except -1:
+    cdef int append(
+        self, int64_t at, int64_t pos, int64_t size, int tail_bytes, int width, uint64_t mask, object scales
+    ) except -1:
         cdef i2s_part *grown
         cdef int64_t room
         if not (0 <= at < FAR and 0 <= pos < FAR and 0 <= size < FAR):
@@ -191,18 +208,24 @@ cdef class Parts:
         memset(part, 0, sizeof(i2s_part))
         part.at, part.pos, part.size = at, pos, size
         part.tail_bytes, part.width, part.mask = tail_bytes, width, mask
+        if scales is not None:
+            part.unit, part.scale_bytes, part.scales[0], part.scales[1] = scales
+            if not sound_scales(part):
+                raise ValueError("no such scales")
         i2s_part_begin(part)
         self.list.count += 1
         return 0
 
     @cython.critical_section
-    def add_pieces(self, int64_t at, int64_t size, int64_t step, int tail_bytes=0, int width=0, uint64_t mask=0):
+    def add_pieces(
+        self, int64_t at, int64_t size, int64_t step, int tail_bytes=0, int width=0, uint64_t mask=0, object scales=None
+    ):
         """Append the parts of a payload of `size` bytes, `step` bytes each, with the tail after the last; returns their number."""
         cdef int64_t pos = 0
         if not (0 < size < FAR and 0 < step < FAR):
             raise ValueError("no such part")
         while pos < size:
-            self.append(at + pos, pos, min(step, size - pos), tail_bytes if size - pos <= step else 0, width, mask)
+            self.append(at + pos, pos, min(step, size - pos), tail_bytes if size - pos <= step else 0, width, mask, scales)
             pos += step
         return (size + step - 1) // step
 

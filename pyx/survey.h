@@ -1,5 +1,5 @@
-/* Examines the parts of payloads, each byte once: counts, the first code 3, runs, a fingerprint, and floats that are
- * not finite.
+/* Examines the parts of payloads, each byte once: counts, the first code 3, runs, a fingerprint, and floats or scales
+ * that are not finite.
  *
  * A part is a range of one payload that begins at a multiple of I2S_BLOCK. `i2s_part_feed` takes its bytes in order, in
  * pieces that are multiples of I2S_BLOCK except for the last; `i2s_part_join` merges two neighbors, so that a payload
@@ -49,6 +49,9 @@ typedef struct {
     /* 0 for codes; for floats the bytes of each, and their exponent mask in this machine's byte order; 1 for others */
     int32_t width;
     uint64_t mask;
+    /* for blocks that are not ternary: bytes of a block, or 0; bytes of a scale, whose exponent mask is then `mask` as a
+     * little-endian number; and where its scales are, the second one at -1 if there is none */
+    int32_t unit, scale_bytes, scales[2];
     /* the findings; positions count from the start of the payload, -1 is none */
     int64_t seen;
     uint64_t lows, highs, boths, digest;
@@ -180,6 +183,56 @@ static void i2s_part_odd(i2s_part *part, const uint8_t *p, int64_t n, int64_t po
     }
 }
 
+/* Whether some scale in n bytes is not finite: every `unit` bytes, from `first` on. */
+#define I2S_SCALES_ODD(bits)                                                                                            \
+    static int i2s_scales_odd_##bits(const uint8_t *p, int64_t n, int64_t first, int64_t unit, uint64_t mask) {         \
+        const uint##bits##_t m = (uint##bits##_t)mask;                                                                  \
+        int odd = 0;                                                                                                    \
+        int64_t i;                                                                                                      \
+        for (i = first; i + bits / 8 <= n; i += unit) {                                                                 \
+            uint##bits##_t v;                                                                                           \
+            memcpy(&v, p + i, bits / 8);                                                                                \
+            odd |= (v & m) == m;                                                                                        \
+        }                                                                                                               \
+        return odd;                                                                                                     \
+    }
+I2S_SCALES_ODD(8)
+I2S_SCALES_ODD(16)
+I2S_SCALES_ODD(32)
+I2S_SCALES_ODD(64)
+
+/* The scales in at most a block of bytes that are not finite. None is divided: the sizes of blocks and the places of
+ * scales are multiples of a scale's size. */
+static void i2s_part_scales(i2s_part *part, const uint8_t *p, int64_t n, int64_t pos) {
+    const int64_t inside = pos % part->unit;
+    const int width = part->scale_bytes;
+    uint64_t mask = part->mask;
+    int field;
+#if I2S_BIG_ENDIAN
+    mask = __builtin_bswap64(mask) >> (64 - 8 * width);
+#endif
+    for (field = 0; field < 2 && part->scales[field] >= 0; field++) {
+        const int64_t first = (part->scales[field] - inside + part->unit) % part->unit;
+        int64_t i;
+        const int odd = width == 1   ? i2s_scales_odd_8(p, n, first, part->unit, mask)
+                        : width == 2 ? i2s_scales_odd_16(p, n, first, part->unit, mask)
+                        : width == 4 ? i2s_scales_odd_32(p, n, first, part->unit, mask)
+                                     : i2s_scales_odd_64(p, n, first, part->unit, mask);
+        if (!odd) continue;
+        for (i = first; i + width <= n; i += part->unit) {
+            uint64_t v = 0;
+#if I2S_BIG_ENDIAN
+            memcpy((uint8_t *)&v + 8 - width, p + i, (size_t)width);
+#else
+            memcpy(&v, p + i, (size_t)width);
+#endif
+            if ((v & mask) != mask) continue;
+            part->non_finite++;
+            if (part->first_non_finite < 0 || pos + i < part->first_non_finite) part->first_non_finite = pos + i;
+        }
+    }
+}
+
 static void i2s_part_block(i2s_part *part, const i2s_survey_set *set, const uint8_t *p, int64_t n) {
     const int64_t pos = part->pos + part->seen;
     const uint64_t place = (uint64_t)(pos / I2S_BLOCK);
@@ -209,6 +262,7 @@ static void i2s_part_block(i2s_part *part, const i2s_survey_set *set, const uint
     part->digest += n == I2S_BLOCK ? i2s_block_digest(sums, place) : i2s_rest_digest(p, n, place);
     if (seen & I2S_SEEN_BOTH) i2s_part_unused(part, p, n, pos);
     if (seen & I2S_SEEN_ODD) i2s_part_odd(part, p, n, pos);
+    if (part->unit) i2s_part_scales(part, p, n, pos);
     i2s_part_runs(part, p, n, n < I2S_BLOCK || seen & I2S_SEEN_RUN);
     part->seen += n;
     part->open = 1;

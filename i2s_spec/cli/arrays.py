@@ -48,8 +48,8 @@ def decode_command(
     """Write TENSOR of the GGUF file FILE as the NumPy file OUT, in rows and columns.
 
     Trits are decoded from I2_S tensors, and from tensors of F32, F16, BF16 and block types (Q2_0, TQ2_0 ...) if all
-    their weights have one scale. Weights (float32) are decoded from all these types, with any scales. The scale of the
-    trits is printed: `i2s encode` needs it.
+    their weights have one scale. Weights (float32) are decoded from all these types, with any scales, and with the extra
+    [gguf] from other quantized types (Q4_K, IQ2_S ...). The scale of the trits is printed: `i2s encode` needs it.
     """
     from i2s_spec.convert.encode import decode_tensor
     from i2s_spec.gguf.reader import open as open_file

@@ -1,5 +1,7 @@
 from typing import Any
 
+from i2s_spec.codec.observation import ScalePlaces
+
 BLOCK: int
 TILE: int
 LEAST_RUN: int
@@ -13,8 +15,14 @@ class Buffer:
 class Parts:
     def __init__(self, set: str) -> None: ...
     def __len__(self) -> int: ...
-    def add(self, at: int, pos: int, size: int, tail_bytes: int = 0, width: int = 0, mask: int = 0) -> None: ...
-    def add_pieces(self, at: int, size: int, step: int, tail_bytes: int = 0, width: int = 0, mask: int = 0) -> int: ...
+    def add(
+        self, at: int, pos: int, size: int, tail_bytes: int = 0, width: int = 0, mask: int = 0,
+        scales: ScalePlaces | None = None,
+    ) -> None: ...  # fmt: skip
+    def add_pieces(
+        self, at: int, size: int, step: int, tail_bytes: int = 0, width: int = 0, mask: int = 0,
+        scales: ScalePlaces | None = None,
+    ) -> int: ...  # fmt: skip
     def of_groups(self, kind: int, unit: int, swap: bool = False, octaves: bool = True) -> None: ...
     def of_file(self, fd: int, sparse: bool = False) -> None: ...
     def of_memory(self, data: Any) -> None: ...

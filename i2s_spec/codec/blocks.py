@@ -25,8 +25,7 @@
     >>> seen.odd, seen.first_odd, seen.scales, seen.octaves[14]
     (16, 2, 1, 1)
 
-`KINDS` is what the compiled kernels call the layouts. This is the definition, not the fast path, which is
-`blocks_native`.
+This is the definition, not the fast path, which is `blocks_native`.
 """
 
 from __future__ import annotations
@@ -391,7 +390,7 @@ def observe_groups(data: Any, type: str, cols: int, pos: int = 0, byte_order: By
     :param byte_order: of the file
     """
     layout, raw = block_layout(type), np.frombuffer(data, dtype=np.uint8)
-    unit = group_bytes(layout, cols)
+    unit = layout.group_bytes(cols)
     odd_by, some_by = _tables(layout, cols)
     columns = np.arange(pos, pos + raw.size) % unit
     odd = odd_by[columns, raw]
@@ -465,7 +464,7 @@ def _count(found: NDArray[np.bool_], first: int) -> tuple[int, int]:
 def _tables(layout: BlockLayout, cols: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """For every byte of a group and every value of it: how many odd codes it has, or whether it is odd itself; and whether
     it has a code that is not that of 0."""
-    unit = group_bytes(layout, cols)
+    unit = layout.group_bytes(cols)
     places: list[list[int]] = [[] for _ in range(layout.nbytes)]
     for k in range(layout.block):
         at, place = layout.find(k)
@@ -493,22 +492,3 @@ def _written(value: int, where: list[int]) -> int:
     """What a packer writes for the digits that a byte stands for; those that are not in use are 0."""
     number: int = sum((value * 3**place % 256 * 3 >> 8) * 3 ** (DIGITS_PER_BYTE - 1 - place) for place in where)
     return -(-number * 256 // 243)
-
-
-# --- kernel kinds ----------------------------------------------------------------------------------------------------
-# What the compiled kernels of the survey call the layouts of blocks.
-
-#: The number of each layout; Q2_0_G128 and PQ2_0 are one.
-KINDS: Final = {
-    "Q2_0": 0, "Q2_0_G128": 1, "PQ2_0": 1, "TQ2_0": 2, "IQ2_BN": 3, "TQ1_0": 4, "PTQ1_0": 5, "IQ1_BN": 6,
-}  # fmt: skip
-
-#: Blocks that the survey's kernels take at once.
-TILE: Final = 32
-
-
-def group_bytes(layout: BlockLayout, cols: int) -> int:
-    """Bytes from one scale to the next: of a block, or of a row with its scale."""
-    return (
-        layout.nbytes if layout.scale.per == "block" else layout.type.row_bytes + cols // layout.block * layout.nbytes
-    )

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.codec import _blocks, blocks, kernels
-from i2s_spec.codec.blocks import KINDS, Blocks, blocks_of, scales_of, stored_floats, stored_scales, unused_code_answer
+from i2s_spec.codec.blocks import Blocks, blocks_of, scales_of, stored_floats, stored_scales, unused_code_answer
 from i2s_spec.codec.isa import KernelSet, chosen, table
 from i2s_spec.codec.native import ALIGNED, array_to_fill, bytes_to_fill, count_codes
+from i2s_spec.codec.observation import KINDS
 from i2s_spec.codec.reference import Scan, UnusedCode
 from i2s_spec.codec.shape import Weights
 from i2s_spec.errors import counted

@@ -29,8 +29,9 @@ LEAST_RUN: Final = 256
 class PayloadObservation(NamedTuple):
     """What is in a stretch of a payload; positions count from the start of the payload, -1 is nowhere.
 
-    `run` bytes of one value from `run_at` on are the longest run, if it has `LEAST_RUN` bytes; `last` is where the run
-    begins that ends the stretch. Counts are of codes, whatever the type.
+    `non_finite` counts floats, or scales of blocks, that are infinite or NaN. `run` bytes of one value from `run_at` on are
+    the longest run, if it has `LEAST_RUN` bytes; `last` is where the run begins that ends the stretch. Counts are of codes,
+    whatever the type.
     """
 
     seen: int
@@ -50,6 +51,22 @@ class PayloadObservation(NamedTuple):
 GROUPS_FROM: Final = 64
 #: Scales are sorted into so many octaves: by the exponent of a float16.
 OCTAVES: Final = 32
+#: What the compiled kernels call the ternary types with a scale for each group; Q2_0_G128 and PQ2_0 are one.
+KINDS: Final = {
+    "Q2_0": 0, "Q2_0_G128": 1, "PQ2_0": 1, "TQ2_0": 2, "IQ2_BN": 3, "TQ1_0": 4, "PTQ1_0": 5, "IQ1_BN": 6,
+}  # fmt: skip
+#: Blocks that they take at once.
+TILE: Final = 32
+
+
+class ScalePlaces(NamedTuple):
+    """Where the scales of a type that is not ternary are: bytes of a block, bytes of a scale, and where the first and the
+    second are in a block; -1 where there is no second."""
+
+    block: int
+    width: int
+    first: int
+    second: int
 
 
 class Groups(NamedTuple):

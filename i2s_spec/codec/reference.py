@@ -26,7 +26,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 
-from i2s_spec.codec.observation import BLOCK, LEAST_RUN, PayloadObservation, one_scale, read_tail, write_tail
+from i2s_spec.codec.observation import (
+    BLOCK,
+    LEAST_RUN,
+    PayloadObservation,
+    ScalePlaces,
+    one_scale,
+    read_tail,
+    write_tail,
+)
 from i2s_spec.codec.shape import (
     PayloadShape,
     check_readable,
@@ -479,13 +487,16 @@ _FACTORS: Final = (0xD6E8FEB86659FD93, 0xA0761D6478BD642F, 0xE7037ED1A0B428DB, 0
 _END: Final = 1 << 64
 
 
-def observe(data: Any, pos: int = 0, width: int = 0, mask: int = 0) -> PayloadObservation:
+def observe(
+    data: Any, pos: int = 0, width: int = 0, mask: int = 0, scales: ScalePlaces | None = None
+) -> PayloadObservation:
     """Look at a stretch of a payload.
 
     :param data: its bytes, anything with the buffer protocol
     :param pos: where in the payload it begins, a multiple of `BLOCK`
     :param width: 0 for codes, the bytes of a float, or 1 for anything else
-    :param mask: the bits of such a float's exponent, as a little-endian machine loads them from the file
+    :param mask: the bits of such a float's exponent, or of a scale's, as a little-endian machine loads them from the file
+    :param scales: where the scales are, in blocks that are not ternary; one that the stretch begins inside is left out
     """
     raw = np.frombuffer(data, dtype=np.uint8)
     seen = raw.size
@@ -495,11 +506,11 @@ def observe(data: Any, pos: int = 0, width: int = 0, mask: int = 0) -> PayloadOb
         best = int(lengths.argmax())
         run_at, run, run_value = pos + int(starts[best]), int(lengths[best]), int(values[best])
     counts, first_unused = _codes(raw) if width == 0 else ((4 * seen, 0, 0, 0), -1)
-    odd = _odd(raw, width, mask)
+    odd = _odd(raw, width, mask) if scales is None else _odd_scales(raw, pos, scales, mask)
     return PayloadObservation(
         seen, counts, pos + first_unused if first_unused >= 0 else -1, run_at if run else -1, run, run_value,
         pos + int(starts[-1]) if seen else pos, int(values[-1]) if seen else -1, _digest(raw, pos, width),
-        odd.size, pos + int(odd[0]) * width if odd.size else -1,
+        odd.size, pos + int(odd[0]) if odd.size else -1,
     )  # fmt: skip
 
 
@@ -518,11 +529,23 @@ def _runs(raw: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64],
 
 
 def _odd(raw: NDArray[np.uint8], width: int, mask: int) -> NDArray[np.int64]:
-    """The floats that are infinite or no number."""
+    """Where floats are that are infinite or no number."""
     if width < 2:
         return np.empty(0, dtype=np.int64)
     words = raw[: raw.size // width * width].view(f"<u{width}").astype(np.uint64)
-    return np.flatnonzero(words & np.uint64(mask) == mask)
+    return np.flatnonzero(words & np.uint64(mask) == mask) * width
+
+
+def _odd_scales(raw: NDArray[np.uint8], pos: int, scales: ScalePlaces, mask: int) -> NDArray[np.int64]:
+    """Where scales are that are infinite or no number."""
+    block, width, *offsets = scales
+    starts = [np.arange((offset - pos) % block, raw.size - width + 1, block) for offset in offsets if offset >= 0]
+    places = np.sort(np.concatenate(starts))
+    words = np.zeros(places.size, dtype=np.uint64)
+    for byte in range(width):
+        words |= raw[places + byte].astype(np.uint64) << np.uint64(8 * byte)
+    odd: NDArray[np.int64] = places[words & np.uint64(mask) == mask]
+    return odd
 
 
 def _digest(raw: NDArray[np.uint8], pos: int, width: int) -> int:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from i2s_spec.codec import quantized
 from i2s_spec.codec.change_groups import BLOCK_TYPES
 from i2s_spec.codec.encoding import WINDOW
 from i2s_spec.compare.hash import (
@@ -39,12 +40,12 @@ from i2s_spec.compare.hash import (
     words_known,
 )
 from i2s_spec.compare.lineage import TensorLineage, ZeroRows
-from i2s_spec.errors import FormatError
+from i2s_spec.errors import FormatError, MissingExtra
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.inspect.match_dialect import matched, rows_compared
 from i2s_spec.inspect.show import beginning
 from i2s_spec.schema.dialect import Dialect, parse
-from i2s_spec.schema.types import I2_S
+from i2s_spec.schema.types import BY_NAME, I2_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,9 +79,10 @@ class KeyChange(NamedTuple):
 class TensorChange(NamedTuple):
     """What differs in one tensor; everything is None that does not.
 
-    `what` is what the tensors were compared as: `trits`, `weights` (trits with scales that one of them has many of), `bytes`
-    of one type, or `nothing`, where types or shapes do not allow it. `trits`, `data` and `weights` are (how many elements,
-    bytes or decoded weights differ, the first of them); `compared_shape` is A's.
+    `what` is what the tensors were compared as: `trits`, `weights` (trits with scales that one of them has many of),
+    `values` (decoded weights of two types of which one is not ternary), `bytes` of one type, or `nothing`, where types or
+    shapes do not allow it. `trits`, `data` and `weights` are (how many elements, bytes or decoded weights differ, the first
+    of them); `compared_shape` is A's.
     """
 
     name: bytes
@@ -91,7 +93,7 @@ class TensorChange(NamedTuple):
     trits: tuple[int, int] | None = None
     scale: tuple[float, float] | None = None
     data: tuple[int, int] | None = None
-    #: What B's tensor is, in words, where most of it differs and something explains that.
+    #: What B's tensor is, in words, where most of it differs and something explains that; or what the comparison needs.
     how: str | None = None
     weights: tuple[int, int] | None = None
 
@@ -287,6 +289,18 @@ def _compared(
         if type_ is not None and (weights := _differing_weights(ours, dialect_a, theirs, dialect_b)) is not None:
             change = TensorChange(name, "weights", ours.shape, None, type_, weights.trits, weights=weights.weights)
             return change, None
+        if type_ is not None:
+            try:
+                readers = weight_reader(a, ours, dialect_a), weight_reader(b, theirs, dialect_b)
+                if readers[0] is not None and readers[1] is not None:
+                    values = differing_values(readers[0], readers[1], ours.elements)
+                    return TensorChange(name, "values", ours.shape, None, type_, weights=values), None
+            except FormatError:
+                raise
+            except ValueError:  # codes and scales that stand for nothing, types that the extra does not decode
+                pass
+            except MissingExtra as error:
+                return TensorChange(name, "nothing", ours.shape, None, type_, how=str(error)), None
     if type_ is not None or words_known(a, ours) != words_known(b, theirs):
         types = type_ or (type_name(ours), f"{type_name(theirs)} of other byte order")
         return TensorChange(name, "nothing", ours.shape, None, types), None
@@ -406,6 +420,61 @@ def _window(tensor: Trits, start: int, stop: int) -> tuple[NDArray[np.int8], NDA
 
     weights = blocks_native.dequantize(data, form.matrix(stop - start), form.type, byte_order=form.byte_order)
     return trits, weights.reshape(-1)
+
+
+class WeightReader(NamedTuple):
+    """The weights of a tensor: `read` gives those of a range of flat elements whose ends are multiples of `unit`, or the
+    end, as float32."""
+
+    unit: int
+    read: Callable[[int, int], NDArray[np.float32]]
+
+
+def weight_reader(file: File, tensor: Tensor, dialect: str | Dialect) -> WeightReader | None:
+    """The weights of a tensor of floats, of a ternary type, or of another quantized type; None for other types.
+
+    :raises FormatError: where the file does not hold the tensor
+    """
+    from i2s_spec.compare.tensor_rows import float_reader
+
+    name = type_name(tensor)
+    if name in quantized.TYPES:
+        kind, span = BY_NAME[name], tensor.span
+        tensor.require(span)
+
+        def read(start: int, stop: int) -> NDArray[np.float32]:
+            first, last = (edge // kind.block * kind.bytes for edge in (start, stop))
+            return quantized.dequantize(file.source.read(span.start + first, last - first), name, file.byte_order)
+
+        return WeightReader(kind.block, read)
+    floats = float_reader(file, tensor)
+    if floats is not None:
+        return WeightReader(1, floats)
+    try:
+        trits = tensor.ternary(dialect)
+    except FormatError:
+        raise
+    except ValueError:  # no ternary type
+        return None
+    return WeightReader(trits.form.unit, lambda start, stop: _window(trits, start, stop)[1])
+
+
+def differing_values(one: WeightReader, other: WeightReader, elements: int) -> tuple[int, int] | None:
+    """How many of the weights of two tensors differ, and the first; None where all are equal. A NaN is equal to another.
+
+    :raises MissingExtra: for a quantized type that is not ternary, without the extra `[gguf]`
+    """
+    unit = lcm(one.unit, other.unit)
+    step = max(quantized.WINDOW // unit, 1) * unit
+    count, first = 0, None
+    for start in range(0, elements, step):
+        stop = min(start + step, elements)
+        ours, theirs = one.read(start, stop), other.read(start, stop)
+        odd = (ours != theirs) & ~(np.isnan(ours) & np.isnan(theirs))
+        if found := int(np.count_nonzero(odd)):
+            first = start + int(odd.argmax()) if first is None else first
+            count += found
+    return None if first is None else (count, first)
 
 
 # --- byte streams ----------------------------------------------------------------------------------------------------

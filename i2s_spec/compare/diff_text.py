@@ -112,8 +112,11 @@ def _kind_words(alike: Sequence[TensorChange]) -> Iterator[str]:
 
 def _type_words(change: TensorChange) -> Iterator[str]:
     if change.type is not None:
-        how = {"trits": "trits equal", "weights": "trits equal", "nothing": "data not compared"}.get(change.what, "")
-        same = f" ({how})" if how and change.trits is None and change.shape is None else ""
+        how = {
+            "trits": "trits equal", "weights": "trits equal", "values": "weights equal", "nothing": "data not compared",
+        }.get(change.what, "")  # fmt: skip
+        equal = change.trits is None and not (change.what == "values" and change.weights)
+        same = f" ({how})" if how and equal and change.shape is None else ""
         yield f"type {change.type[0]} -> {change.type[1]}{same}"
 
 
@@ -145,7 +148,7 @@ def _differ(count: int, noun: str, more: str = "") -> str:
 
 
 def _weights_differ(count: int, change: TensorChange) -> str:
-    return _differ(count, "weight") + (" by the scale" if change.trits is None else "")
+    return _differ(count, "weight") + (" by the scale" if change.what == "weights" and change.trits is None else "")
 
 
 def _value(value: Any) -> str:

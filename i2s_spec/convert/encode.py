@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from i2s_spec.codec import blocks_native
+from i2s_spec.codec import blocks_native, quantized
 from i2s_spec.codec.change_groups import BLOCK_TYPES, NotTernaryError, pack_blocks
 from i2s_spec.codec.encoding import FLOAT_WORDS, TERNARY_TYPES, Form, ProofError, Rounding, Trits, rounding, widened
 from i2s_spec.codec.kernels import in_order
@@ -39,7 +39,7 @@ from i2s_spec.gguf.source import CHUNK, chunks, require_unchanged, source_of
 from i2s_spec.schema import faults
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Dialect, parse
 from i2s_spec.schema.faults import order_prefix
-from i2s_spec.schema.types import TAIL_BYTES
+from i2s_spec.schema.types import BY_NAME, TAIL_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -238,12 +238,13 @@ def decode_tensor(
     """Write a tensor as a `.npy` file.
 
     :param form: `trits` (int8, for tensors that are exactly ternary), `float32` (trits times scale, also if each group
-    has its own, or the values of F32, F16 and BF16 tensors), or `codes` (uint8 0 to 3, for I2_S, whatever their
-    meaning)
+        has its own; the values of F32, F16 and BF16 tensors and, with the extra `[gguf]`, of other quantized types), or
+        `codes` (uint8 0 to 3, for I2_S, whatever their meaning)
     :param dialect: the dialect of I2_S, which the file does not state
     :param unused_code: whether the unused code is refused or 0
     :raises KeyError: if there is no tensor with this name
     :raises ValueError: for a form that the tensor does not have
+    :raises MissingExtra: for a quantized type that is not ternary, without the extra `[gguf]`
     :raises FormatError, OSError: for a file that does not hold it, and a path that cannot be written; `FileExistsError` for
         the path of the file itself, also with `force`
     """
@@ -262,6 +263,10 @@ def decode_tensor(
         with suppress(ValueError):  # +2 times a scale, and scales that are NaN or infinite, are valid here
             scale = float(grouped.scale) if grouped.has_one_scale() else None
         parts = _group_weights(grouped)
+    elif kind in quantized.TYPES:
+        if form != "float32":
+            raise ValueError(f"tensor {quote(name)}: {kind} holds no trits; --as float32 decodes its weights")
+        parts = _quantized(file, tensor, kind)
     else:
         trits = tensor.ternary(dialect, unused_code)
         if form == "codes":
@@ -302,6 +307,13 @@ def _group_weights(source: Trits) -> Iterator[NDArray[Any]]:
         yield blocks_native.dequantize(
             data, form.matrix(stop - start), form.type, byte_order=form.byte_order, unused_code=answer
         ).reshape(-1)
+
+
+def _quantized(file: File, tensor: Tensor, kind: str) -> Iterator[NDArray[Any]]:
+    span, form = tensor.span, BY_NAME[kind]
+    tensor.require(span)
+    for part in chunks(file.source, span.start, span.stop, quantized.WINDOW // form.block * form.bytes):
+        yield quantized.dequantize(part, kind, file.byte_order)
 
 
 def _floats(file: File, tensor: Tensor, kind: str) -> Iterator[NDArray[Any]]:

@@ -267,8 +267,12 @@ class Tensor:
     ) -> NDArray[np.float32]:
         """The weights: float32 of `shape`. For I2_S, each is its trit times the scale (clause 6.2).
 
-        F32, F16 and BF16 tensors need not be ternary. The parameters and errors are those of `trits`.
+        F32, F16 and BF16 tensors need not be ternary. Other quantized types (Q4_K, IQ2_S ...) are decoded by the extra
+        `[gguf]`. The parameters and errors are those of `trits`.
+
+        :raises MissingExtra: for these types, without the extra
         """
+        from i2s_spec.codec import quantized
         from i2s_spec.gguf.tensor_values import dequantized
         from i2s_spec.schema.blocks import GROUP_LAYOUTS
 
@@ -279,6 +283,8 @@ class Tensor:
             return self.array().astype("float32")
         if name == "I2_S" or name in GROUP_LAYOUTS:
             return dequantized(self.read(), self.shape, name, dialect, self._index.byte_order, unused_code, threads)
+        if name in quantized.TYPES:
+            return quantized.dequantize(self.read(), name, self._index.byte_order).reshape(self.shape)
         trits, scale = self.ternary(dialect, unused_code).whole(threads)
         return trits * scale
 

@@ -1,4 +1,4 @@
-"""What a survey says of the payloads of a file: codes, runs, scales, tails, and which floats are infinite or NaN.
+"""What a survey says of the payloads of a file: codes, runs, scales, tails, and what is infinite or NaN.
 
 `Survey` is the result for a file, `TensorSurvey` for one tensor, `Reading` how much is read, and `leftovers` what tails
 tell. The bytes are read in `survey_reader`.
@@ -151,7 +151,7 @@ class Survey(Sequence["TensorSurvey"]):
                 yield place
 
     def anomalous_others(self, run: int) -> Iterator[int]:
-        """Places of the others that have a value that is not finite, or a run of `run` bytes."""
+        """Places of the others that have a value or a scale that is not finite, or a run of `run` bytes."""
         for place, number in enumerate(self._of.others[1]):
             found = self._of.observed(number)
             if found.non_finite or found.run >= run:
@@ -331,7 +331,8 @@ class OtherSurvey(NamedTuple):
     longest_run: ByteRun | None
     last_run: ByteRun | None
     digest: int | None
-    #: For F16, BF16, F32 and F64: how many values are infinite or NaN, and where the first of them is.
+    #: How many values of F16, BF16, F32 and F64, or scales of a quantized type that is not ternary, are infinite or NaN, and
+    #: where the first of them is.
     non_finite: int
     first_non_finite: int | None
     #: Bytes of one value of these types, else 1.

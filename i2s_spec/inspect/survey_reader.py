@@ -20,11 +20,11 @@ from array import array
 from collections.abc import Iterable, Iterator
 from functools import cache
 from math import lcm, prod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.codec import _survey
 from i2s_spec.codec._survey import BLOCK, Parts
-from i2s_spec.codec.observation import GROUPS_FROM
+from i2s_spec.codec.observation import GROUPS_FROM, KINDS, TILE, ScalePlaces
 from i2s_spec.errors import FormatError, Span, TrustedText, counted
 from i2s_spec.gguf.source import FetchingSource, FileSource
 from i2s_spec.inspect.survey import WINDOWS, Reading, Survey, Surveyed
@@ -34,6 +34,7 @@ from i2s_spec.schema.types import I2_S, TAIL_BYTES, TensorType
 if TYPE_CHECKING:
     from i2s_spec.codec.isa import KernelSet
     from i2s_spec.gguf.reader import File
+    from i2s_spec.schema.blocks import BlockLayout
 
 #: How much a thread reads at once, so that it is looked at in the second-level cache; on some processors more (`Buffer`).
 BUFFER: Final = 1 << 18
@@ -56,8 +57,8 @@ PATIENCE: Final = 0.05
 REMOTE_WINDOWS: Final = 3
 WINDOW: Final = 1 << 14
 
-#: Bytes of a float, and the bits of its exponent, by the name of its type.
-EXPONENTS: Final = {"F16": (2, 0x7C00), "BF16": (2, 0x7F80), "F32": (4, 0x7F80 << 16), "F64": (8, 0x7FF0 << 48)}
+#: Float types whose values are looked at.
+FLOATS: Final = ("F16", "BF16", "F32", "F64")
 
 _ALL: Final = 1 << 62
 
@@ -240,17 +241,18 @@ class SurveyReader:
         step = max(PART, -(-max(0, self._file.size - base) // PARTS // BLOCK) * BLOCK)
         big, sample = self._file.byte_order == "big", self._reading.mode == "sample"
         add, surveyed, number = self._parts.add, self._surveyed, len(self._parts)
+        looks: dict[str, Look] = {}
         for row, offset, size, tail, name in self._chosen(base) if sample else self._tensors():
-            width, mask = EXPONENTS.get(name, (1, 0)) if not tail else (0, 0)
-            cut, groups = (BLOCK, None) if tail or mask else self._cut(name, row, size)
-            if big and mask:
-                mask = int.from_bytes(mask.to_bytes(width, "little"), "big")
+            if name not in looks:
+                looks[name] = look_at(name, big)
+            width, mask, scales, layout = looks[name]
+            cut, groups = (BLOCK, None) if layout is None else self._cut(layout, row, size)
             rows, numbers, sizes = surveyed.i2s if tail else surveyed.others
             rows.append(row)
             numbers.append(number)
             sizes.append(size)
             if size and not sample and groups is None:  # nearly all tensors of most files
-                count = self._parts.add_pieces(base + offset, size, -(-step // cut) * cut, tail, width, mask)
+                count = self._parts.add_pieces(base + offset, size, -(-step // cut) * cut, tail, width, mask, scales)
                 self._total += size + tail
                 self._counts.append(count)
                 number += count
@@ -258,7 +260,7 @@ class SurveyReader:
             count = 0
             for start, stop in _windows(size, cut, self._windows) if sample else _pieces(size, -(-step // cut) * cut):
                 behind = tail if stop == size else 0
-                add(base + offset + start, start, stop - start, behind, width, mask)
+                add(base + offset + start, start, stop - start, behind, width, mask, scales)
                 if groups is not None:
                     self._parts.of_groups(*groups)
                 self._total += stop - start + behind
@@ -272,19 +274,10 @@ class SurveyReader:
         elif source.view is not None:
             self._parts.of_memory(source.view)
 
-    def _cut(self, name: str, row: int, size: int) -> tuple[int, tuple[int, int, bool, bool] | None]:
-        """Of what a part of a tensor is a multiple, and what is said of its groups, where it has any that are known.
-
-        Few files have such tensors; what knows them is imported for those.
-        """
-        from i2s_spec.codec.blocks import KINDS, TILE, group_bytes
-        from i2s_spec.schema.blocks import BLOCK_LAYOUTS
-
-        layout = BLOCK_LAYOUTS.get(name)
-        if layout is None:
-            return BLOCK, None
-        group = group_bytes(layout, self._file.index.tensor(row).ne[0])
-        groups = (KINDS[name], group, self._file.byte_order == "big", size >= GROUPS_FROM * group)
+    def _cut(self, layout: BlockLayout, row: int, size: int) -> tuple[int, tuple[int, int, bool, bool]]:
+        """Of what a part of a ternary tensor is a multiple, and what is said of its groups."""
+        group = layout.group_bytes(self._file.index.tensor(row).ne[0])
+        groups = (KINDS[layout.name], group, self._file.byte_order == "big", size >= GROUPS_FROM * group)
         return lcm(BLOCK, TILE * group) if layout.scale.per == "block" else BLOCK, groups
 
     def _chosen(self, base: int) -> Iterable[tuple[int, int, int, int, str]]:
@@ -339,6 +332,32 @@ class SurveyReader:
             size, kind = found
             tail = TAIL_BYTES if kind is I2_S else 0
             yield row, offset, size - tail, tail, kind.name
+
+
+class Look(NamedTuple):
+    """How the bytes of a type are looked at: `width`, `mask` and `scales` as of `Parts.add`, and the layout of a ternary
+    type with a scale for each group."""
+
+    width: int
+    mask: int = 0
+    scales: ScalePlaces | None = None
+    layout: BlockLayout | None = None
+
+
+def look_at(name: str, big: bool) -> Look:
+    """How the bytes of a type are looked at in a file of one byte order."""
+    if name == I2_S.name:
+        return Look(0)
+    if name in FLOATS:
+        form = types.NUMBER_FORMS[name]
+        return Look(form.bytes, form.mask_in(big))
+    from i2s_spec.schema.blocks import BLOCK_LAYOUTS, SCALES  # few files with I2_S need these
+
+    layout, scales = BLOCK_LAYOUTS.get(name), SCALES.get(name, ())
+    if layout is not None or not scales or scales[0].apart or not scales[0].form.mask:
+        return Look(1, layout=layout)
+    form, (first, second) = scales[0].form, (*(scale.offset for scale in scales), -1)[:2]
+    return Look(1, form.mask_in(big), ScalePlaces(types.BY_NAME[name].bytes, form.bytes, first, second))
 
 
 def _size(

@@ -1,9 +1,11 @@
-"""The ternary types with a scale for each group, and how they are stored: codes, digits, scales.
+"""The types that are packed in blocks: where the scales of each are, and how the ternary ones store codes and digits.
 
-I2_S has one scale for a tensor, and `dialect` says where its codes are. The types here are packed in blocks, and each
-block, or each row, has a scale. Two formulas give the position of element `k` of a block: `byte_of`, counted from the
-first byte of the block, and `place_of`. For *bits*, the latter is how far left the code is shifted in the byte. For
-*digits* it is n in
+`SCALES` has the scales of all types with any: of a block, or of a row. What else a block of a type that is not ternary
+holds, small numbers of any value, is not declared here.
+
+I2_S has one scale for a tensor, and `dialect` says where its codes are. `BLOCK_LAYOUTS` are the other ternary types.
+Two formulas give the position of element `k` of a block: `byte_of`, counted from the first byte of the block, and
+`place_of`. For *bits*, the latter is how far left the code is shifted in the byte. For *digits* it is n in
 
     code = (byte * 3**n mod 256) * 3 >> 8        so that a byte is ceil(N * 256 / 243), N = sum of code * 3**(4 - n)
 
@@ -18,8 +20,11 @@ bytes without meaning. It is in `GROUP_LAYOUTS`; `BLOCK_LAYOUTS` are the types i
     [(2, 0), (2, 2), (3, 2)]
     >>> BLOCK_LAYOUTS["PTQ1_0"].find(127)
     (25, 3)
+    >>> [(scale.field, scale.type, scale.offset) for scale in SCALES["Q4_K"]]
+    [('d', 'F16', 0), ('dmin', 'F16', 2)]
 
-Sources: ggml `ggml-common.h`, `ggml-quants.c` (`dequantize_row_q2_0`, `_tq1_0`, `_tq2_0`); ik_llama.cpp
+Sources: ggml `ggml-common.h`, `ggml-quants.c` (`dequantize_row_q2_0`, `_tq1_0`, `_tq2_0`, `_iq1_m`;
+`ggml_validate_row_data` for the values that a scale may have); ik_llama.cpp
 `iqk_quantize.cpp` (`dequantize_row_iq1_bn`, `_iq2_bn`); ggml-org/llama.cpp#29058 for PQ2_0 and PTQ1_0.
 """
 
@@ -28,7 +33,7 @@ from __future__ import annotations
 from typing import Final, Literal, NamedTuple
 
 from i2s_spec.schema.dialect import CODES_PER_BYTE, Formula
-from i2s_spec.schema.types import BY_NAME, I2_S_BLOCK, TensorType
+from i2s_spec.schema.types import BY_NAME, I2_S_BLOCK, NUMBER_FORMS, NumberForm, TensorType
 
 #: A digit of base 3: five of them are a number below 243.
 DIGITS_PER_BYTE: Final = 5
@@ -47,19 +52,25 @@ class BlockPart(NamedTuple):
 
 
 class GroupScale(NamedTuple):
-    """The scale of the codes of a group: what it belongs to, its float type, and its position there.
+    """The scale of a group, or another factor of its values: what it belongs to, its form, and its position there.
 
-    With `apart` it is not in a block or before a row: the scales of all rows follow all codes of the tensor.
+    With `apart` it is not in a block or before a row: the scales of all rows follow all codes of the tensor. `field` is
+    ggml's name for it.
     """
 
     per: Literal["block", "row"]
-    type: Literal["F16", "F32"]
+    type: Literal["F16", "F32", "F16 in four words", "E8M0", "UE4M3"]
     offset: int
     apart: bool = False
+    field: str = "d"
+
+    @property
+    def form(self) -> NumberForm:
+        return NUMBER_FORMS[self.type]
 
     @property
     def nbytes(self) -> int:
-        return BY_NAME[self.type].bytes
+        return self.form.bytes
 
 
 class BlockLayout(NamedTuple):
@@ -93,6 +104,12 @@ class BlockLayout(NamedTuple):
     def nbytes(self) -> int:
         """Bytes of a block."""
         return self.block // CODES_PER_BYTE if self.scale.apart else self.type.bytes
+
+    def group_bytes(self, cols: int) -> int:
+        """Bytes from one scale to the next: of a block, or of a row of `cols` elements with its scale."""
+        if self.scale.per == "block":
+            return self.nbytes
+        return self.type.row_bytes + cols // self.block * self.nbytes
 
     @property
     def front_bytes(self) -> int:
@@ -187,8 +204,30 @@ ROW_SCALES_APART: Final = BlockLayout(
     "reserved",
 )
 
-#: Every type with a scale for each group by its name.
+#: Every ternary type with a scale for each group by its name.
 GROUP_LAYOUTS: Final = {**BLOCK_LAYOUTS, ROW_SCALES_APART.name: ROW_SCALES_APART}
+
+_SECOND: Final = GroupScale("block", "F16", 2, field="m")
+
+#: The scales of every type with scales in its blocks, before its rows or after its codes. I2_S, TL1 and TL2 have one in
+#: the tail of a tensor.
+SCALES: Final[dict[str, tuple[GroupScale, ...]]] = {
+    **{name: (layout.scale,) for name, layout in GROUP_LAYOUTS.items()},
+    **dict.fromkeys(
+        ("Q4_0", "Q5_0", "Q8_0", "Q1_0", "IQ1_S", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS"),
+        (_FRONT,),
+    ),
+    **dict.fromkeys(("Q4_1", "Q5_1"), (_FRONT, _SECOND)),
+    "Q8_1": (_FRONT, _SECOND._replace(field="s")),
+    "Q2_K": (_FRONT._replace(offset=80), _SECOND._replace(offset=82, field="dmin")),
+    "Q3_K": (_FRONT._replace(offset=108),),
+    **dict.fromkeys(("Q4_K", "Q5_K"), (_FRONT, _SECOND._replace(field="dmin"))),
+    "Q6_K": (_FRONT._replace(offset=208),),
+    "Q8_K": (GroupScale("block", "F32", 0),),
+    "IQ1_M": (GroupScale("block", "F16 in four words", 48),),
+    "MXFP4": (GroupScale("block", "E8M0", 0, field="e"),),
+    "NVFP4": tuple(GroupScale("block", "UE4M3", part, field=f"d[{part}]") for part in range(4)),
+}
 
 
 def block_layout(type: str) -> BlockLayout:

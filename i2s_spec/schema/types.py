@@ -89,6 +89,35 @@ class TensorType(NamedTuple):
         return self.name
 
 
+class NumberForm(NamedTuple):
+    """How a number is stored: its bytes, those of each of its words, and the bits that are all 1 in infinities and NaN
+    alone, as a little-endian number. Without such bits every value is finite."""
+
+    bytes: int
+    word: int
+    mask: int
+
+    def mask_in(self, big: bool) -> int:
+        """`mask` for the bytes of a file; in a big-endian one, the bytes of each word are swapped."""
+        if not big:
+            return self.mask
+        data = self.mask.to_bytes(self.bytes, "little")
+        words = (data[at : at + self.word][::-1] for at in range(0, self.bytes, self.word))
+        return int.from_bytes(b"".join(words), "little")
+
+
+#: The forms of floats, and of scales, by name. The scale of an IQ1_M block is a float16 in four pieces: the upper four
+#: bits of four 16-bit words, the lowest first.
+NUMBER_FORMS: Final = {
+    "F16": NumberForm(2, 2, 0x7C00),
+    "BF16": NumberForm(2, 2, 0x7F80),
+    "F32": NumberForm(4, 4, 0x7F80 << 16),
+    "F64": NumberForm(8, 8, 0x7FF0 << 48),
+    "F16 in four words": NumberForm(8, 2, 0x7000_C000 << 32),
+    "E8M0": NumberForm(1, 1, 0xFF),
+    "UE4M3": NumberForm(1, 1, 0),
+}
+
 #: Bytes after the payload of I2_S, TL1, TL2 and I2_SR tensors; the float32 scale is the first four (clause 6.1).
 TAIL_BYTES: Final = 32
 SCALE_BYTES: Final = 4
@@ -193,6 +222,9 @@ for _type in sorted(TENSOR_TYPES, key=lambda t: t.number):
 BY_NAME: Final = {t.name: t for t in TENSOR_TYPES}
 
 I2_S: Final = BY_NAME["I2_S"]
+
+#: Types that no matrix of weights has: those of activations in memory, and numbers that ggml multiplies by no matrix of.
+NOT_WEIGHTS: Final = ("Q8_1", "Q8_K", "I8", "I16", "I32", "I64", "F64")
 
 #: The NumPy types of plain types; BF16 has none.
 NUMPY_TYPES: Final = {

@@ -29,7 +29,7 @@ from i2s_spec.schema import limits
 from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.dialect import CODE_MAPS, CODES_PER_BYTE, LAYOUTS, TAILS, Dialect, parse
 from i2s_spec.schema.faults import ByteOrder
-from i2s_spec.schema.types import BY_NAME, TENSOR_TYPES, VALUE_FORMATS, VALUE_LABELS, TensorType, ValueType
+from i2s_spec.schema.types import BY_NAME, NOT_WEIGHTS, TENSOR_TYPES, VALUE_FORMATS, VALUE_LABELS, TensorType, ValueType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -200,7 +200,8 @@ def gguf_files(
             else:
                 ne = (kind.block * draw(st.integers(1, 2)), *draw(st.lists(st.integers(1, 3), max_size=3)))
                 content = _bytes_of(kind, ne, order)
-            name = f"made.{number}.{draw(st.from_regex('[a-z_]{1,8}', fullmatch=True))}.weight"
+            end = "table" if kind.name in NOT_WEIGHTS else "weight"
+            name = f"made.{number}.{draw(st.from_regex('[a-z_]{1,8}', fullmatch=True))}.{end}"
             file.tensor_infos.append(tensor_info(name.encode(), ne, kind.number, 0))
             contents.append(content)
         return laid_out(file, contents, alignment)

@@ -18,7 +18,7 @@ from windows import compiled_for_windows
 
 from i2s_spec.codec import blocks as block_reference
 from i2s_spec.codec.blocks import blocks_of, read_scales, stored_scales
-from i2s_spec.codec.blocks_native import KINDS
+from i2s_spec.codec.observation import KINDS
 from i2s_spec.schema.blocks import BLOCK_LAYOUTS
 
 HERE = Path(__file__).resolve().parent

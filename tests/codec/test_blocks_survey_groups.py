@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from i2s_spec.codec import _survey
 from i2s_spec.codec import blocks as block_reference
-from i2s_spec.codec.blocks import KINDS, TILE, blocks_of, group_bytes, observe_groups
-from i2s_spec.codec.observation import BLOCK, Groups
+from i2s_spec.codec.blocks import blocks_of, observe_groups
+from i2s_spec.codec.observation import BLOCK, KINDS, TILE, Groups
 from i2s_spec.schema.blocks import BLOCK_LAYOUTS, block_layout
 from i2s_spec.schema.faults import ByteOrder
 
@@ -46,7 +46,7 @@ def parts_of(name: str, kind: str, cols: int, data: bytes, edges: list[int], ord
     parts = _survey.Parts(name)
     for start, stop in pairwise(edges):
         parts.add(start, start, stop - start, 0, 1)
-        parts.of_groups(KINDS[kind], group_bytes(block_layout(kind), cols), order == "big")
+        parts.of_groups(KINDS[kind], block_layout(kind).group_bytes(cols), order == "big")
     parts.of_memory(data)
     return parts
 
@@ -90,7 +90,7 @@ def test_groups_are_counted_however_the_payload_is_split(
 def test_every_byte_at_every_place_of_a_group(kind: str, name: str) -> None:
     """Each value of each byte of a block: unusual bytes are found, and ordinary ones are not taken for them."""
     layout = block_layout(kind)
-    unit = group_bytes(layout, layout.block)
+    unit = layout.group_bytes(layout.block)
     sound = np.frombuffer(block_reference.pack(np.zeros((TILE, layout.block), np.int8), 1.0, kind), dtype=np.uint8)
     for column in range(unit):
         data = np.tile(sound.reshape(TILE, unit), (256 // TILE, 1))
@@ -107,7 +107,7 @@ def test_one_fault_in_a_sound_tile_is_seen(name: str) -> None:
     for kind in TYPES:
         layout, rows = block_layout(kind), 96
         sound = bytearray(payload(kind, rows, layout.block, 1, "little", 0))
-        unit = group_bytes(layout, layout.block)
+        unit = layout.group_bytes(layout.block)
         assert Groups(*observe_groups(bytes(sound), kind, layout.block)).odd == 0
         for at in (0, 5 * unit + 1, 37 * unit + unit // 2, rows * unit - 1, rows * unit - unit):
             broken = bytearray(sound)

@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 
 from i2s_spec.codec import _survey
 from i2s_spec.codec.reference import BLOCK, LEAST_RUN, PayloadObservation, observe
-from i2s_spec.inspect.survey_reader import EXPONENTS
+from i2s_spec.inspect.survey_reader import FLOATS
+from i2s_spec.schema.types import NUMBER_FORMS
 
 SETS = [name for name, available in _survey.kernel_sets() if available]
+EXPONENTS = {name: (NUMBER_FORMS[name].bytes, NUMBER_FORMS[name].mask) for name in FLOATS}
 KINDS = [(0, 0), (1, 0), *EXPONENTS.values(), (2, 0x007C), (4, 0x0000807F)]
 
 

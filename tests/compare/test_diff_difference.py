@@ -191,11 +191,11 @@ def test_shapes_and_types() -> None:
     assert changes.keys() == {"a", "b", "c"}  # trailing dimensions of 1 do not count
     assert (changes["a"].type, changes["a"].what, changes["a"].trits) == (("I2_S", "F16"), "trits", None)
     assert changes["b"].shape == ((4, 256), (256, 4))
-    assert (changes["c"].type, changes["c"].what) == (("F32", "F16"), "nothing")
+    assert (changes["c"].type, changes["c"].what, changes["c"].weights) == (("F32", "F16"), "values", None)
     said = list(lines(found))
     assert "~ tensor a: type I2_S -> F16 (trits equal)" in said
     assert "~ tensor b: shape [4, 256] -> [256, 4]" in said
-    assert "~ tensor c: type F32 -> F16 (data not compared)" in said
+    assert "~ tensor c: type F32 -> F16 (weights equal)" in said
 
 
 def test_tensors_that_differ_alike_are_counted() -> None:

@@ -5,6 +5,7 @@ The library is that of npm's @node-llama-cpp/linux-x64 (`python tests/peers inst
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,10 @@ from i2s_spec.convert.convert_file import convert_file
 from i2s_spec.convert.new import new
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.golden import compare, record
+from i2s_spec.linter.engine import lint
 from i2s_spec.model.load import load_model
+from i2s_spec.schema import container
+from i2s_spec.schema.types import BY_NAME, NOT_WEIGHTS, READINGS, padded
 
 REASON = missing()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -146,3 +150,25 @@ def test_dumps_with_views_and_of_files_written_over(dumped: Dump, tmp_path: Path
         result = compare(tmp_path / "golden", tmp_path / f"{name}.npz", model=model)
         assert result.ok, result.verdict
         assert result["Qcur-0#1"].other == {"views": "Qcur-0#2", "last": "Qcur-0"}[name]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", NOT_WEIGHTS)
+@pytest.mark.parametrize("name", ["token_embd.weight", "blk.0.ffn_down.weight"])
+def test_types_that_no_weights_have_end_the_library(kind: str, name: str, tmp_path: Path) -> None:
+    """The library loads such a file, and is killed at the first token: what a finding of the linter says."""
+    made, path = io.BytesIO(), tmp_path / "model.gguf"
+    new(made, "llama", type="F16", embd=256, ff=256, layers=1)
+    file = container.parse(made.getvalue())
+    data = b""
+    for info in file.tensor_infos:
+        content = bytes(file.data[info.offset : info.offset + READINGS[info.type][0].nbytes(info.ne)])
+        if info.name == name.encode():
+            info.type, content = BY_NAME[kind].number, bytes(BY_NAME[kind].nbytes(info.ne))
+        info.offset = len(data)
+        data += content.ljust(padded(len(content), 32), b"\0")
+    file.data = data
+    path.write_bytes(container.build(file))
+    assert [finding.code for finding in lint(path).findings] == ["G415"]
+    with pytest.raises(RuntimeError, match=r"does not compute model.gguf \(SIG(ABRT|SEGV)\)"):
+        dump(path, TOKENS, tmp_path)

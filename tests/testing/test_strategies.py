@@ -18,7 +18,7 @@ from i2s_spec.linter.engine import lint
 from i2s_spec.schema import container
 from i2s_spec.schema.faults import ByteOrder
 from i2s_spec.schema.limits import DEFAULT_ALIGNMENT
-from i2s_spec.schema.types import ValueType
+from i2s_spec.schema.types import NOT_WEIGHTS, ValueType
 from i2s_spec.testing import strategies
 from i2s_spec.testing.differential import scanner_against_schema
 from i2s_spec.testing.mutations import begun, laid_out
@@ -44,7 +44,8 @@ def test_bytes_of_every_type_are_sound(order: ByteOrder) -> None:
     for kind in strategies._unambiguous()[1:]:
         file, ne = container.parse(begun(order)), (2 * kind.block, 3)
         file.key_values = [key_value(b"general.architecture", ValueType.STRING, b"made")]
-        file.tensor_infos = [tensor_info(b"made.0.weight", ne, kind.number, 0)]
+        name = b"made.0.table" if kind.name in NOT_WEIGHTS else b"made.0.weight"
+        file.tensor_infos = [tensor_info(name, ne, kind.number, 0)]
         report = lint(laid_out(file, [strategies._bytes_of(kind, ne, order)], DEFAULT_ALIGNMENT))
         assert [finding.code for finding in report.findings if finding.severity == "error"] == [], kind.name
 

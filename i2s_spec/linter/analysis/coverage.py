@@ -22,9 +22,9 @@ def unchecked(subject: Subject) -> tuple[str, ...]:
     file = subject.file
     if file.fault is not None:
         return ("what follows the fault in the header",)
-    if not file.index.tensors:
-        return ()
     whole = split_set(subject)
+    if not file.index.tensors and whole is None:
+        return ()
     words = (
         _of_model(subject) if whole is None or whole.complete else "",
         whole.unread if whole is not None else "",

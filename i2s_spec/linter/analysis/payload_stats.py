@@ -19,8 +19,9 @@ from i2s_spec.codec.observation import GROUPS_FROM, Groups
 from i2s_spec.errors import Span
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.extents import BLOCK, extent_anomalies, holes
-from i2s_spec.schema.blocks import FOURTH_CODE, GROUP_LAYOUTS, ROW_SCALES_APART, BlockLayout
+from i2s_spec.schema.blocks import FOURTH_CODE, GROUP_LAYOUTS, ROW_SCALES_APART, SCALES, BlockLayout, GroupScale
 from i2s_spec.schema.dialect import CODES_PER_BYTE
+from i2s_spec.schema.types import BY_NAME, I2_S, NUMBER_FORMS, NUMPY_TYPES, READINGS
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey import OtherSurvey, TensorSurvey
@@ -82,8 +83,10 @@ class PayloadAnomalies:
         self.zero_regions: list[Region] = []
         self.regions: list[Region] = []
         self.ends: list[Region] = []
-        #: Positions in the survey of the other types with values that are not finite.
+        #: Positions in the survey of float tensors with values that are not finite, and of quantized tensors, other than
+        #: ternary ones, with such scales.
         self.not_finite: list[int] = []
+        self.scales: list[int] = []
         #: Positions of tensors whose payload and tail are in place: the rules on scales examine these.
         self.placed = array("q")
 
@@ -113,7 +116,7 @@ def payload_anomalies(subject: Subject) -> PayloadAnomalies:
         if other.row in odd:
             continue
         if other.non_finite:
-            found.not_finite.append(place)
+            (found.not_finite if other.type in NUMBER_FORMS else found.scales).append(place)
         run = other.longest_run
         if run is not None and run.value == 0 and run.length >= OTHER_REGION:
             region = Region(other.row, other.start + run.start, other.start + run.stop, 0)
@@ -305,6 +308,43 @@ def odd_groups(subject: Subject, topic: str) -> Iterator[tuple[OtherSurvey, Grou
         yield other, groups, GROUP_LAYOUTS[other.type]
 
 
+class ScalesNotFinite(NamedTuple):
+    """The scales of a tensor that are infinite or NaN: how many, of how many that were read; and the first one: which of a
+    block it is, the number of the block, or of the row that has it, and its row in the tensor."""
+
+    other: OtherSurvey
+    infinite: int
+    scales: int
+    scale: GroupScale
+    group: int
+    row: int
+    span: Span
+
+
+def scales_not_finite(subject: Subject) -> Iterator[ScalesNotFinite]:
+    """Every tensor with such scales, in the order of the table."""
+    survey = subject.payloads
+    ternary = {other.row: (groups, layout) for other, groups, layout in odd_groups(subject, "not_finite")}
+    for place in sorted((*group_anomalies(subject).not_finite, *payload_anomalies(subject).scales)):
+        other = survey.others[place]
+        scales, kind = SCALES[other.type], BY_NAME[other.type]
+        in_row = other.ne[0] // kind.block  # blocks
+        if other.row in ternary:
+            groups, layout = ternary[other.row]
+            first = groups.first_infinite
+            row = first if layout.scale.per == "row" else first // in_row
+            span = scale_span(other, layout, first)
+            yield ScalesNotFinite(other, groups.infinite, groups.scales, layout.scale, first, row, span)
+            continue
+        assert other.first_non_finite is not None
+        first, inside = divmod(other.first_non_finite, kind.bytes)
+        scale = next(each for each in scales if each.offset == inside)
+        start = other.start + first * kind.bytes
+        span = Span(start, start + kind.bytes, f"data[{other.row}].block")
+        read = other.read // kind.bytes * len(scales)
+        yield ScalesNotFinite(other, other.non_finite, read, scale, first, first // in_row, span)
+
+
 def block_span(other: OtherSurvey, layout: BlockLayout, at: int) -> Span:
     """The block that holds a byte of a payload."""
     unit, front = _unit(other, layout)
@@ -352,6 +392,52 @@ def _octave(octaves: Sequence[int], total: int, quarter: int) -> int:
 def _plain_groups(groups: Groups) -> bool:
     odd = groups.odd or groups.infinite or groups.negative or groups.lost
     return not (odd or far_apart(groups.octaves))
+
+
+# --- types whose contents were examined ------------------------------------------------------------------------------
+# For verdicts, which claim no more than was looked at.
+
+
+class ExaminedTypes(NamedTuple):
+    """The types of a file's tensors by what is known of their contents, each in the order of the table.
+
+    :param examined: codes, values or scales were examined
+    :param free: every byte is valid
+    :param unknown: nothing is known of their contents: the number of a type without a name
+    :param unread: how many tensors were not read: they overlap, reach beyond the file, or were left out of a sample
+    """
+
+    examined: tuple[str, ...]
+    free: tuple[str, ...]
+    unknown: tuple[str, ...]
+    unread: int
+
+
+@analysis
+def examined_types(subject: Subject) -> ExaminedTypes | None:
+    """What was examined of the payloads by type; None if they were not read."""
+    survey, index = subject.survey, subject.file.index
+    if survey is None:
+        return None
+    kinds: dict[int, str] = {}
+    named: dict[str, None] = {}
+    for row in range(index.tensors):
+        number = index.tensor(row).type
+        if number not in kinds:
+            kind = subject.file.tensors.by_index(row).type
+            name = f"type {number}" if kind is None else kind.name
+            named[name] = None
+            if len(READINGS.get(number, ())) < 2:  # else tensors differ
+                kinds[number] = name
+    examined = [name for name in named if name == I2_S.name or name in NUMBER_FORMS or _has_checked_scales(name)]
+    free = [name for name in named if name not in examined and (name in SCALES or name in NUMPY_TYPES)]
+    unknown = [name for name in named if name not in examined and name not in free]
+    read = len(survey) + len(survey.others)
+    return ExaminedTypes(tuple(examined), tuple(free), tuple(unknown), index.tensors - read)
+
+
+def _has_checked_scales(name: str) -> bool:
+    return name in SCALES and SCALES[name][0].form.mask > 0
 
 
 # --- equal payloads and equal rows -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Rules about types with a scale for each group: codes, digits, scales.
+"""Rules about types with a scale for each group: the codes, digits and scales of ternary types, the scales of all.
 
 The thresholds are in `analysis.payload_stats`.
 """
@@ -13,9 +13,17 @@ from typing import TYPE_CHECKING, Any
 from i2s_spec.codec.observation import Groups
 from i2s_spec.errors import TrustedText
 from i2s_spec.linter.analysis.context import Subject
-from i2s_spec.linter.analysis.payload_stats import FAR, block_span, far_apart, odd_groups, scale_span
+from i2s_spec.linter.analysis.payload_stats import (
+    FAR,
+    ScalesNotFinite,
+    block_span,
+    far_apart,
+    odd_groups,
+    scale_span,
+    scales_not_finite,
+)
 from i2s_spec.linter.rule import WARNING, Finding, WeightUse, When, rule
-from i2s_spec.schema.blocks import GROUP_LAYOUTS
+from i2s_spec.schema.blocks import GROUP_LAYOUTS, SCALES
 from i2s_spec.schema.types import BY_NAME
 
 if TYPE_CHECKING:
@@ -39,6 +47,9 @@ def types_read(*names: str) -> When:
 
 
 groups_read = _with_numbers_of(GROUP_LAYOUTS, "ternary types other than I2_S")
+scales_read = _with_numbers_of(
+    (name for name, scales in SCALES.items() if scales[0].form.mask), "quantized tensors other than I2_S"
+)
 
 
 def _share(part: int, whole: int) -> TrustedText:
@@ -112,32 +123,45 @@ def foreign_digits(subject: Subject) -> Iterator[Finding]:
         yield foreign_digits.at(block_span(other, layout, groups.first_odd), **values)
 
 
-def _of_scales(other: OtherSurvey, groups: Groups, count: int, group: int) -> dict[str, Any]:
-    """The values of a finding on scales."""
+def _of_scales(other: OtherSurvey, scales: int, count: int, group: int) -> dict[str, Any]:
+    """The values of a finding on some of the scales of a tensor."""
     return {
-        "got": count, "want": 0, "name": other.name, "type": TrustedText(other.type), "share": _share(count, groups.scales),
+        "got": count, "want": 0, "name": other.name, "type": TrustedText(other.type), "share": _share(count, scales),
         "group": group,
     }  # fmt: skip
 
 
 @rule("B201", "group-scale-not-finite", "{type} tensor {name} has "
       "{got:scale that is|scales that are} infinite or NaN, {share} of all; the "
-      "first is that of group {group}", clause="5.6", when=groups_read, weights=WeightUse.PART,
-      provenance=("llama.cpp --check-tensors",))  # fmt: skip
+      "first is {first}", clause="5.7", when=scales_read, weights=WeightUse.PART,
+      provenance=("llama.cpp --check-tensors", "intel/auto-round#1908", "ikawrakow/ik_llama.cpp#649"))  # fmt: skip
 def group_scale_not_finite(subject: Subject) -> Iterator[Finding]:
-    """The scale of a group is infinite or NaN.
+    """The scale of a block, or of a row, is infinite or NaN.
 
-    Why: all weights of the group become infinite or NaN, and then every output of the model. llama.cpp checks this only
-    on request (--check-tensors). The largest magnitude of the group exceeded 65,504, the largest float16, or the bytes
-    are not a scale.
+    Why: all weights of the block become infinite or NaN, and then every output of the model that depends on it: the
+    block of an embedding only if its token occurs, that of an expert only if it is chosen. llama.cpp checks this only on
+    request (--check-tensors). The largest magnitude of the block exceeded 65,504, the largest float16, or the
+    quantizer divided by 0, or the bytes are not a scale.
 
-    Example: the bytes 00 7c in place of a scale.
+    Example: the bytes 00 7c in place of a scale, or ff in a block of MXFP4.
 
     Fix: fetch the file again, or look for the infinity in the checkpoint, and convert it again.
     """
-    for other, groups, layout in odd_groups(subject, "not_finite"):
-        span = scale_span(other, layout, groups.first_infinite)
-        yield group_scale_not_finite.at(span, **_of_scales(other, groups, groups.infinite, groups.first_infinite))
+    for found in scales_not_finite(subject):
+        values = _of_scales(found.other, found.scales, found.infinite, found.group)
+        yield group_scale_not_finite.at(found.span, first=_position(found), **values)
+
+
+def _position(found: ScalesNotFinite) -> TrustedText:
+    """Which scale it is, in words: `d of block 3, in row 1 of expert 2`."""
+    ne = found.other.ne
+    matrix, row = divmod(found.row, ne[1] if len(ne) > 1 else 1)
+    words = f"row {row:,}"
+    if prod(ne[2:]) > 1:
+        words += f" of {'expert' if b'_exps.' in found.other.name else 'matrix'} {matrix:,}"
+    if found.scale.per == "row":
+        return TrustedText(f"that of {words}")
+    return TrustedText(f"{found.scale.field} of block {found.group:,}, in {words}")
 
 
 @rule("B202", "group-scale-negative", "{type} tensor {name} has {got:negative scale}, {share} of all; the first is that "
@@ -155,7 +179,7 @@ def group_scale_negative(subject: Subject) -> Iterator[Finding]:
     """
     for other, groups, layout in odd_groups(subject, "negative"):
         span = scale_span(other, layout, groups.first_negative)
-        yield group_scale_negative.at(span, **_of_scales(other, groups, groups.negative, groups.first_negative))
+        yield group_scale_negative.at(span, **_of_scales(other, groups.scales, groups.negative, groups.first_negative))
 
 
 @rule("B203", "group-scale-zero", "{type} tensor {name} has "
@@ -176,7 +200,7 @@ def group_scale_zero(subject: Subject) -> Iterator[Finding]:
     """
     for other, groups, layout in odd_groups(subject, "lost"):
         span = scale_span(other, layout, groups.first_lost)
-        yield group_scale_zero.at(span, **_of_scales(other, groups, groups.lost, groups.first_lost))
+        yield group_scale_zero.at(span, **_of_scales(other, groups.scales, groups.lost, groups.first_lost))
 
 
 @rule("B204", "group-scales-far-apart", "{type} tensor {name} has "
@@ -196,7 +220,7 @@ def group_scales_far_apart(subject: Subject) -> Iterator[Finding]:
     Fix: fetch or convert the file again.
     """
     for other, groups, layout in odd_groups(subject, "apart"):
-        values = _of_scales(other, groups, far_apart(groups.octaves), groups.first_largest)
+        values = _of_scales(other, groups.scales, far_apart(groups.octaves), groups.first_largest)
         form, width = ("<f", 4) if layout.scale.type == "F32" else ("<e", 2)
         (largest,) = struct.unpack(form, groups.largest.to_bytes(width, "little"))
         span = scale_span(other, layout, groups.first_largest)

@@ -416,6 +416,44 @@ def groups_of_128(subject: Subject) -> Iterator[Finding]:
     )
 
 
+_NOT_WEIGHTS: Final = {BY_NAME[name].number: name for name in types.NOT_WEIGHTS}
+#: The matrix of integers that a model has: the experts of each token, which are looked up, never multiplied.
+_LOOKED_UP: Final = b".ffn_gate_tid2eid.weight"
+
+
+def with_other_numbers(subject: Subject) -> bool:
+    """files with Q8_1, Q8_K, I8, I16, I32, I64 or F64 tensors"""
+    return not subject.type_numbers.isdisjoint(_NOT_WEIGHTS)
+
+
+@rule("G415", "not-a-weight-type", "{name} is a matrix of {got}{more}: llama.cpp has no product with matrices of this type, "
+      "and ends at the first token", clause="2.6",
+      when=with_other_numbers, provenance=("llama.cpp ggml-cpu.c, type_traits_cpu",))  # fmt: skip
+def not_a_weight_type(subject: Subject) -> Iterator[Finding]:
+    """A matrix of weights has a type that weights cannot have.
+
+    Why: Q8_1 and Q8_K are types of activations in memory, and ggml multiplies by no matrix of integers or F64. llama.cpp
+    v0.5.0 loads a llama file with such a matrix and is killed at the first token, whether the matrix is an embedding or
+    a projection; asked to check tensors (--check-tensors), it refuses Q8_1. One finding covers all tensors of a type.
+
+    Example: blk.0.ffn_down.weight of type F64, from a checkpoint that was converted as it was.
+
+    Fix: convert the checkpoint again, to F16, BF16 or F32, and quantize that.
+    """
+    index, found = subject.file.index, dict[int, list[int]]()
+    for i in range(index.tensors):
+        info = index.tensor(i)
+        is_weight = info.name.endswith(b".weight") and not info.name.endswith(_LOOKED_UP)
+        if info.type in _NOT_WEIGHTS and is_weight and prod(info.ne[1:]) > 1:
+            found.setdefault(info.type, []).append(i)
+    for number, rows in found.items():
+        more = f", as are {len(rows) - 1:,} more" if len(rows) > 1 else ""
+        yield not_a_weight_type.at(
+            subject.info_span(rows[0], "type"), got=TrustedText(_NOT_WEIGHTS[number]), name=index.tensor(rows[0]).name,
+            more=TrustedText(more),
+        )  # fmt: skip
+
+
 def _stop(subject: Subject) -> TrustedText:
     """The error of a loader that assumes groups of 64, at the first tensor whose offset then differs."""
     index, step = subject.file.index, subject.effective_alignment

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import counted, quote
+from i2s_spec.linter.analysis.payload_stats import payload_anomalies, scales_not_finite
 from i2s_spec.linter.runtimes.records import Reason, packed_types, runs_of
 from i2s_spec.schema.architectures import Architecture
 from i2s_spec.schema.dialect import CANONICAL, Dialect
@@ -39,6 +41,7 @@ def reasons(subject: Subject, runtime: Runtime, architecture: Architecture, dial
         yield from _values(subject, runtime)
     elif not subject.has_i2s:
         yield from _others(subject, runtime, architecture)
+    yield from _not_finite(subject, runtime)
     yield from _vocabulary(subject, runtime)
 
 
@@ -183,6 +186,19 @@ def _values(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
             fact = runtime.fact("code3")
             yield Reason(text, fact.source if fact else runtime.source, "wrong", tensor.span(0, tensor.payload_bytes))
             return
+
+
+def _not_finite(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
+    """Floats, and scales of blocks, that are infinite or NaN, if payloads are read anyway."""
+    if subject.survey is None:
+        return
+    odd = [(found.other.name, "scales", found.span) for found in islice(scales_not_finite(subject), 1)]
+    for place in payload_anomalies(subject).not_finite[:1]:
+        other = subject.survey.others[place]
+        odd.append((other.name, "values", other.span(0, other.nbytes)))
+    for name, what, span in odd[:1]:
+        text = f"{what} of {quote(name, 64)} are infinite or NaN, and so are outputs"
+        yield Reason(text, runtime.source, "wrong", span)
 
 
 def _vocabulary(subject: Subject, runtime: Runtime) -> Iterator[Reason]:

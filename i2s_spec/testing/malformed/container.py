@@ -313,6 +313,10 @@ add("i2_sr", "G318", "tensor_infos[0].type", lambda: with_tensors(
     (b"first.weight", (128, 8), 40, None, b"\x15" * 320), NEXT))  # fmt: skip
 add("groups_of_128", "G321", "tensor_infos[0].type", lambda: with_tensors(
     (b"first.weight", (256, 8), 42, None, (b"\x00\x38" + b"\x15" * 32) * 16), NEXT))  # fmt: skip
+add("weights_of_integers", "G415", "tensor_infos[0].type", lambda: with_tensors(
+    (b"first.weight", (8, 4), 26, None, bytes(range(128))), NEXT))  # fmt: skip
+add("weights_of_activations", "G415", "tensor_infos[0].type", lambda: with_tensors(
+    (b"first.weight", (32, 4), 9, None, bytes(160)), NEXT))  # fmt: skip
 add("name_scale", "G319", _NAME, lambda: _info(name=b"first.weight_scale"))
 
 # --- where tensors lie --------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from i2s_spec.schema.blocks import block_layout
+from i2s_spec.schema.blocks import GROUP_LAYOUTS, SCALES, GroupScale, block_layout
 from i2s_spec.schema.types import BY_NAME, padded
 from i2s_spec.testing.malformed.case import add as add_case
 from i2s_spec.testing.malformed.case import model as sound_model
@@ -331,11 +331,13 @@ _ROWS, _COLS = 64, 512
 
 
 def _file(kind: str, change: Callable[[bytearray], object]) -> bytes:
-    """A sound file with one tensor of a type, after a change of its bytes."""
-    draft, layout = Draft(), block_layout(kind)
-    file, data = draft.records(), bytearray(block_bytes(b"first.weight", (_COLS, _ROWS), kind))
+    """A sound file with one tensor of a type, after a change of its bytes; those of a type that is not ternary are 0."""
+    draft, type = Draft(), BY_NAME[kind]
+    ternary = kind in GROUP_LAYOUTS
+    content = block_bytes(b"first.weight", (_COLS, _ROWS), kind) if ternary else bytes(type.nbytes((_COLS, _ROWS)))
+    file, data = draft.records(), bytearray(content)
     change(data)
-    file.tensor_infos = [tensor_info(b"first.weight", (_COLS, _ROWS), layout.type.number, 0)]
+    file.tensor_infos = [tensor_info(b"first.weight", (_COLS, _ROWS), type.number, 0)]
     file.data = bytes(data).ljust(padded(len(data), 32), b"\0")
     return draft.built(file)
 
@@ -360,6 +362,11 @@ def _add(name: str, code: str, kind: str, change: Callable[[bytearray], object],
     add_case(name, code, place, partial(_file, kind, change), also, sound=partial(_file, kind, len))
 
 
+def _not_finite(scale: GroupScale) -> bytes:
+    """The bytes of an infinity."""
+    return scale.form.mask.to_bytes(scale.nbytes, "little")
+
+
 def _half(value: float) -> bytes:
     return struct.pack("<e", value)
 
@@ -375,6 +382,11 @@ _add("iq1_foreign_byte", "B103", "IQ1_BN", _put(2 + 13 + 12, b"\xf0"))
 _add("tq1_scale_infinite", "B201", "TQ1_0", _scale("TQ1_0", b"\0\x7c"))
 _add("q2_scale_nan", "B201", "Q2_0", _scale("Q2_0", b"\x01\x7e"))
 _add("iq2_scale_nan", "B201", "IQ2_BN", _scale("IQ2_BN", b"\0\0\xc0\x7f"), _SCALE)
+for _name, _scales in SCALES.items():
+    if _name not in GROUP_LAYOUTS and _name not in ("Q8_1", "Q8_K", "NVFP4"):
+        for _each in _scales:
+            _at = 17 * BY_NAME[_name].bytes + _each.offset
+            _add(f"{_name.lower()}_{_each.field}_infinite", "B201", _name, _put(_at, _not_finite(_each)))
 _add("q2_scale_negative", "B202", "Q2_0", _scale("Q2_0", _half(-0.02)))
 _add("tq1_scale_zero", "B203", "TQ1_0", _scale("TQ1_0", b"\0\0"))
 _add("tq1_scale_far", "B204", "TQ1_0", _scale("TQ1_0", _half(1310.7)))

@@ -19,9 +19,9 @@ from i2s_spec.conformance.vectors import suite
 from i2s_spec.conformance.vectors.all_vectors import HERE
 from i2s_spec.conformance.vectors.vector import OPS, VERDICTS
 from i2s_spec.linter.runtimes.records import DecoderRun, decoders
-from i2s_spec.schema.blocks import GROUP_LAYOUTS, BlockLayout
+from i2s_spec.schema.blocks import GROUP_LAYOUTS, SCALES, BlockLayout
 from i2s_spec.schema.type_registry import OWN_KEYS, Meaning, all_file_meanings, all_tensor_meanings, telling
-from i2s_spec.schema.types import TAIL_BYTES
+from i2s_spec.schema.types import BY_NAME, TAIL_BYTES
 
 #: Columns of tensors: head, and the features of a vector that belong there.
 _COLUMNS: Final = (
@@ -194,6 +194,20 @@ def registry_page() -> str:
         [[*_who(each), _names(each.tensors), each.source] for each in all_file_meanings()],
     )
     return "\n".join([_HEAD.format(keys=keys).rstrip("\n"), "", _blocks(), _TENSORS + tensors, _FILES + files])
+
+
+def scales() -> str:
+    """The scales of each type with a scale for each block or row: the table of section 5.7."""
+    rows = []
+    for name, fields in SCALES.items():
+        kind, first = BY_NAME[name], fields[0]
+        where = "each block" if first.per == "block" else "behind all codes" if first.apart else "in front of each row"
+        shown = ", ".join(
+            f"`{each.field}` at {each.offset}" if each.per == "block" else f"`{each.field}`" for each in fields
+        )
+        rows.append([name, str(kind.number), where, shown, first.type, "" if first.form.mask else "any byte is finite"])
+    rows.sort(key=lambda row: int(row[1]))
+    return table(["type", "number", "where", "scales, and the first byte of each in a block", "form", "note"], rows)
 
 
 def _blocks() -> str:

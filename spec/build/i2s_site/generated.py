@@ -44,6 +44,7 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     **{f"keys {clause}": partial(inventories.keys_of, clause) for clause in inventories.KEY_CLAUSES},
     **{f"tensors {clause}": partial(inventories.tensors_of, clause) for clause in inventories.TENSOR_CLAUSES},
     "dialects": runtimes.dialects,
+    "scales": annexes.scales,
     "quantizers": runtimes.quantizers,
     "converters": runtimes.converters,
     "releases": runtimes.releases,

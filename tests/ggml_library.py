@@ -57,6 +57,8 @@ def _library() -> Any:
     library = ctypes.CDLL(str(folder() / LIBRARY))
     library.ggml_get_type_traits.restype = ctypes.POINTER(TypeTraits)
     library.ggml_get_type_traits.argtypes = [ctypes.c_int]
+    library.ggml_validate_row_data.restype = ctypes.c_bool
+    library.ggml_validate_row_data.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
     return library
 
 
@@ -115,3 +117,8 @@ def quantize(weights: np.ndarray[Any, Any], number: int) -> bytes:
     out = np.zeros(flat.size // kind.blck_size * kind.type_size, dtype=np.uint8)
     kind.from_float_ref(flat.ctypes.data, out.ctypes.data, flat.size)
     return out.tobytes()
+
+
+def is_valid(data: bytes, number: int) -> bool:
+    """What ggml says of the bytes of a tensor when llama.cpp is asked to check tensors; a reason goes to its log."""
+    return bool(_library().ggml_validate_row_data(number, data, len(data)))
