@@ -67,7 +67,7 @@ class Content:
     def read(cls, path: Path | str) -> Content:
         """The content of a sound file."""
         with i2s.open(path) as file:
-            keys = {entry.key: Value(entry.label, file.metadata[entry.key]) for entry in file.metadata.rows}
+            keys = {entry.key: Value(entry.label, _plain(file.metadata[entry.key])) for entry in file.metadata.rows}
             tensors = {
                 name: Weight(tensor.shape, tensor.type.name, tensor.read())
                 for name, tensor in file.tensors.items()
@@ -97,6 +97,11 @@ class Content:
         """A copy with one tensor set, or without it."""
         tensors = {each: old for each, old in self.tensors.items() if each != name or weight is not None}
         return replace(self, tensors=tensors | ({name: weight} if weight is not None else {}))
+
+
+def _plain(value: Any) -> Any:
+    """A metadata value without NumPy's types."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 class Damage(NamedTuple):
