@@ -3,6 +3,7 @@
     command   its arguments
     table     the table, its yield, and what differs between two
       loader    a run of one architecture's loader without a file
+        calls     the functions that it calls
         values    expressions over the keys and tensors of a file
       sources   names, classes, fields and constants
         syntax    the part of C++ that is read

@@ -716,7 +716,8 @@ class Parser:
         self._skip("[", "]")
         parameters = []
         if self._take("("):
-            depth, words = 0, []
+            depth = 0
+            words: list[str] = []
             while True:
                 text = self._next()
                 if text == ")" and depth == 0:

@@ -4,7 +4,8 @@ Integers, floats and strings are those of `syntax`, and so are operators, condit
 file says is one of the classes below, what cannot be said is `Unknown`, and stays so in everything made of it.
 `shown` writes a value as the text that the table contains.
 
-    >>> shown(operation("*", Key("~embedding_length"), conditional(HasKey("~expert_count"), Key("~expert_count"), Number(0))))
+    >>> experts = conditional(HasKey("~expert_count"), Key("~expert_count"), Number(0))
+    >>> shown(operation("*", Key("~embedding_length"), experts))
     "K('~embedding_length')*D('~expert_count',0)"
 """
 
@@ -13,7 +14,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import Any, Final
 
 from peers.arch_tables.syntax import (
@@ -187,9 +187,13 @@ class TensorNamer(Expression):
 # Parts of values.
 
 
-@cache
-def _field_names(kind: type) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
+_FIELD_NAMES: Final[dict[type, tuple[str, ...]]] = {}
+
+
+def _field_names(kind: Any) -> tuple[str, ...]:
+    if kind not in _FIELD_NAMES:
+        _FIELD_NAMES[kind] = tuple(each.name for each in fields(kind))
+    return _FIELD_NAMES[kind]
 
 
 def parts(value: Any) -> Iterator[Expression]:

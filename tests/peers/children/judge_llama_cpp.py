@@ -2,8 +2,8 @@
 
 A line of the input is a path, a line of the output an object: `verdict`, `message`. Each file is loaded with
 check_tensors in a process of its own, forked after the libraries were loaded, and TOKENS tokens are decoded (4 by
-default; 0 loads only). The verdict is `load`, `refuse`, `nan` (it computes values that are not finite) or `died` (a signal, an
-assertion, or a bound of time or memory).
+default; 0 loads only). The verdict is `load`, `refuse`, `nan` (values that are not finite) or `died` (a signal,
+an assertion, or a bound of time or memory).
 """
 
 import ctypes
