@@ -305,6 +305,8 @@ def conditional(condition: Expression, then: Expression, otherwise: Expression) 
         then = then.then
     if isinstance(otherwise, Conditional) and otherwise.condition == condition:
         otherwise = otherwise.otherwise
+    if then == otherwise:
+        return then
     if isinstance(otherwise, Conditional) and otherwise.then == then:
         return conditional(either(condition, otherwise.condition), then, otherwise.otherwise)
     return Conditional(condition, then, otherwise)
