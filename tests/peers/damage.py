@@ -154,7 +154,7 @@ def _tensor_dropped(content: Content) -> Iterator[tuple[str, Content]]:
 
 
 @_kind
-def _tensor_row_more(content: Content) -> Iterator[tuple[str, Content]]:
+def _tensor_with_one_more_row(content: Content) -> Iterator[tuple[str, Content]]:
     for name, (shape, kind, data) in _first_of_each(content):
         row = len(data) // shape[0]
         yield name, content.with_tensor(name, Weight((shape[0] + 1, *shape[1:]), kind, data + data[:row]))
@@ -185,7 +185,7 @@ def _retyped(kind: str) -> _Kind:
             if weight.kind != kind:
                 yield name, content.with_tensor(name, Weight.of(weight.array(), kind))
 
-    change.__name__ = f"tensor_{kind.lower()}"
+    change.__name__ = f"tensor_as_{kind.lower()}"
     return change
 
 
@@ -194,7 +194,7 @@ for _each in ("F16", "F64", "I32"):
 
 
 @_kind
-def _tensor_nan(content: Content) -> Iterator[tuple[str, Content]]:
+def _nan_in_a_tensor(content: Content) -> Iterator[tuple[str, Content]]:
     for name, weight in _first_of_each(content):
         if weight.kind in ("F16", "F32"):
             array = weight.array().copy()
@@ -203,7 +203,7 @@ def _tensor_nan(content: Content) -> Iterator[tuple[str, Content]]:
 
 
 @_kind
-def _scale_nan(content: Content) -> Iterator[tuple[str, Content]]:
+def _nan_in_a_scale(content: Content) -> Iterator[tuple[str, Content]]:
     elements, size = _Q8_0
     for name, (shape, kind, _) in _first_of_each(content):
         if kind == "F16" and len(shape) > 1 and shape[-1] % elements == 0:
@@ -259,21 +259,21 @@ def _key_as_text(content: Content) -> Iterator[tuple[str, Content]]:
 
 
 @_kind
-def _key_one_more(content: Content) -> Iterator[tuple[str, Content]]:
+def _key_raised_by_one(content: Content) -> Iterator[tuple[str, Content]]:
     for name, (kind, value) in _own_keys(content):
         if kind in ("u32", "i32", "u64"):
             yield name, content.with_key(name, Value(kind, value + 1))
 
 
 @_kind
-def _key_zero(content: Content) -> Iterator[tuple[str, Content]]:
+def _key_set_to_zero(content: Content) -> Iterator[tuple[str, Content]]:
     for name, (kind, value) in _own_keys(content):
         if kind in ("u32", "f32") and value:
             yield name, content.with_key(name, Value(kind, type(value)(0)))
 
 
 @_kind
-def _key_nan(content: Content) -> Iterator[tuple[str, Content]]:
+def _key_set_to_nan(content: Content) -> Iterator[tuple[str, Content]]:
     for name, (kind, _) in _own_keys(content):
         if kind == "f32":
             yield name, content.with_key(name, Value(kind, math.nan))
