@@ -7,6 +7,7 @@ python tests/peers vectors [NAME...]   run implementations on the test vectors
 python tests/peers add FILE...         a row for each record of `i2s conform run --report ndjson=FILE`
 python tests/peers table ...           the table of what llama.cpp asks of each architecture, from its sources
 python tests/peers matrix ...          what lint finds of what llama.cpp refuses, by kind of damage and architecture
+python tests/peers sound ...           what lint finds in files of llama.cpp's converter and quantiser
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from peers import matrix
+from peers import matrix, sound
 from peers.arch_tables import command as table
 from peers.implementations import MissingError, implementations
 from peers.programs import PROGRAM, PROGRAMS
 
 #: Actions with arguments of their own, each a module with `add_arguments` and `run`.
-COMMANDS = {"table": table, "matrix": matrix}
+COMMANDS = {"table": table, "matrix": matrix, "sound": sound}
 
 IMPLEMENTATION = {each.name: each for each in implementations()}
 

@@ -254,8 +254,9 @@ def _key_of_another_type(content: Content) -> Iterator[tuple[str, Content]]:
 
 @_kind
 def _key_as_text(content: Content) -> Iterator[tuple[str, Content]]:
-    for name, (_, value) in _own_keys(content):
-        yield name, content.with_key(name, Value("str", str(value)))
+    for name, (kind, value) in _own_keys(content):
+        if kind != "str":
+            yield name, content.with_key(name, Value("str", str(value)))
 
 
 @_kind

@@ -22,6 +22,9 @@ LIBRARY: Final = PROGRAM["@node-llama-cpp/linux-x64"]
 #: Tokens that are decoded.
 TOKENS: Final = 4
 
+#: In the place of a number of tokens: load the vocabulary alone.
+VOCABULARY: Final = -1
+
 #: `load`; `refuse`: no model, or no values; `nan`: values that are not finite; `died`: the process ended, or was ended.
 Word = Literal["load", "refuse", "nan", "died"]
 
@@ -46,7 +49,7 @@ def missing() -> str | None:
 def judge(paths: Sequence[Path], tokens: int = TOKENS) -> list[Verdict]:
     """The verdicts on files, in their order.
 
-    :param tokens: decoded after the file was loaded; 0 to load only
+    :param tokens: decoded after the file was loaded; 0 to load only, `VOCABULARY` to load no tensors
     :raises RuntimeError: if the library is missing or ends before the last file
     """
     reason = missing()

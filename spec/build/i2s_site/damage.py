@@ -35,10 +35,19 @@ _HEAD: Final = ("refused", "found", "", "loaded", "alarms")
 
 def page() -> str:
     """The whole page."""
-    path = root() / "tests" / "peers" / "matrix.json"
+    matrix, sound = _results("matrix"), _results("sound")
+    parts = [] if matrix is None else [*_parts(matrix)]
+    parts += [] if sound is None else [*_sound(sound)]
+    return "\n".join(parts or [_NOT_RUN])
+
+
+def _results(name: str) -> dict[str, Any] | None:
+    """The results of a command of `tests/peers`, if there are some."""
+    path = root() / "tests" / "peers" / f"{name}.json"
     if not path.is_file():
-        return _NOT_RUN
-    return "\n".join(_parts(json.loads(path.read_text(encoding="utf-8"))))
+        return None
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
 
 
 def _parts(found: dict[str, Any]) -> Iterator[str]:
@@ -60,6 +69,19 @@ def _parts(found: dict[str, Any]) -> Iterator[str]:
     if found["without"]:
         yield "## Architectures without a sound file\n"
         yield table(["architecture", "reason"], [[f"`{name}`", _code(why)] for name, why in found["without"].items()])
+
+
+def _sound(found: dict[str, Any]) -> Iterator[str]:
+    """Files that llama.cpp's converter and quantiser wrote, and computes."""
+    yield "## Sound files of real writers\n"
+    yield f"Files that llama.cpp's own programs made on {found['date']} (`python tests/peers sound`). A file is **sound**"
+    yield "where llama.cpp computes finite values; in these `i2s lint` should report no error.\n"
+    yield table(
+        ["made by", "files", "sound", "with errors", "with warnings"], [list(map(str, row)) for row in found["kinds"]]
+    )
+    if found["found"]:
+        rows = [[_code(name), " ".join(errors), " ".join(warnings)] for name, errors, warnings in found["found"]]
+        yield table(["sound file", "errors", "warnings"], rows)
 
 
 def _cells(rows: Iterable[Sequence[int]]) -> list[str]:

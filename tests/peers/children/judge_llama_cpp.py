@@ -2,8 +2,8 @@
 
 A line of the input is a path, a line of the output an object: `verdict`, `message`. Each file is loaded with
 check_tensors in a process of its own, forked after the libraries were loaded, and TOKENS tokens are decoded (4 by
-default; 0 loads only). The verdict is `load`, `refuse`, `nan` (values that are not finite) or `died` (a signal,
-an assertion, or a bound of time or memory).
+default; 0 loads only, -1 the vocabulary). The verdict is `load`, `refuse`, `nan` (values that are not finite) or `died`
+(a signal, an assertion, or a bound of time or memory).
 """
 
 import ctypes
@@ -34,11 +34,11 @@ REASONS = tuple(
 def judged(llama: ctypes.CDLL, path: str, count: int) -> str:
     """The verdict on a file: `load`, `refuse` or `nan`; the library may also end the process."""
     parameters = llama.llama_model_default_params()
-    parameters.n_gpu_layers, parameters.check_tensors = 0, True
+    parameters.n_gpu_layers, parameters.check_tensors, parameters.vocab_only = 0, True, count < 0
     model = llama.llama_model_load_from_file(path.encode(), parameters)
     if not model:
         return "refuse"
-    return computed(llama, model, count) if count else "load"
+    return computed(llama, model, count) if count > 0 else "load"
 
 
 def computed(llama: ctypes.CDLL, model: int, count: int) -> str:
