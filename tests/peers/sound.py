@@ -51,20 +51,25 @@ _MAMBA2: Final = (("num_heads", 8), ("head_dim", 16), ("n_groups", 1))
 _PLAIN: Final = (
     "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "bloom", "starcoder2",
     "olmo2", "olmo3", "stablelm", "glm", "glm4", "glm4_moe", "granite", "granitemoe",
-    "granitemoehybrid", "mamba", "falcon_mamba", "jamba", "gpt_oss", "lfm2", "lfm2_moe", "smollm3", "exaone4", "cohere",
-    "cohere2", "nemotron", "nemotron_h", "falcon_h1", "arcee", "apertus", "seed_oss", "ernie4_5", "ernie4_5_moe", "dots1",
+    "granitemoehybrid", "mamba", "falcon_mamba", "gpt_oss", "lfm2", "smollm3", "exaone4",
+     "nemotron_h", "arcee", "apertus", "seed_oss", "dots1",
     "hunyuan_v1_dense", "hunyuan_v1_moe", "dbrx", "minimax_m2", "llama4_text", "ministral3", "afmoe", "gpt_neox", "jais2",
     "exaone_moe", "laguna", "hy_v3", "mellum", "youtu", "hrm_text", "granite_swa", "qwen3_next", "glm4_moe_lite",
+)  # fmt: skip
+
+_SPM: Final = (
+    "gemma", "gemma2", "gemma3_text", "phi3", "gemma4_text", "bitnet", "jamba", "nemotron", "ernie4_5", "ernie4_5_moe",
 )  # fmt: skip
 
 CHECKPOINTS: Final = (
     *(Checkpoint(name, name) for name in _PLAIN),
     Checkpoint("llama-spm", "llama", "spm"),
+    *(Checkpoint(name, name, config=(("tie_word_embeddings", True),)) for name in ("cohere", "cohere2")),
     Checkpoint("llama-tied", "llama", config=(("tie_word_embeddings", True),)),
     Checkpoint("llama-256", "llama", config=_SIZES_OF_K),
     Checkpoint("mixtral-256", "mixtral", config=_SIZES_OF_K),
     Checkpoint("qwen3_moe-256", "qwen3_moe", config=_SIZES_OF_K),
-    *(Checkpoint(name, name, "spm") for name in ("gemma", "gemma2", "gemma3_text", "phi3", "gemma4_text", "bitnet")),
+    *(Checkpoint(name, name, "spm") for name in _SPM),
     Checkpoint("gpt2", "gpt2", config=(("n_ctx", 128),)),
     Checkpoint("falcon", "falcon", config=(("num_kv_heads", 1),)),
     *(Checkpoint(name, name, config=_ALL_HEADS) for name in ("phi", "olmo", "olmoe", "deepseek_v2", "deepseek_v3")),
