@@ -10,7 +10,8 @@ import pytest
 from i2s_site import damage
 
 RESULTS = {
-    "judge": "llama.cpp", "sample": "at most 2 (seed 0)", "date": "2026-01-02", "table": "0123456789abcdef",
+    "judge": "llama.cpp", "warned": {"key-dropped": "so be it"}, "sample": "at most 2 (seed 0)",
+    "date": "2026-01-02", "table": "0123456789abcdef",
     "kinds": ["key-dropped", "tensor-extra"],
     "counts": {"llama": [[4, 3, 0, 0], [2, 2, 1, 1]], "mamba": [[0, 0, 2, 0], [2, 2, 0, 0]]},
     "missed": [["llama", "key-dropped", "llama.a|b", "key `x` not found"],
@@ -36,6 +37,7 @@ def test_counts_are_summed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert "| **all** | 8 | 7 | 87.5 % | 3 | 1 |" in text
     assert "| `mamba` | 2 | 2 | 100.0 % | 2 | 0 |" in text
     assert "`012345678`" in text
+    assert "Of key dropped, a warning counts as found: so be it." in text
 
 
 def test_differences_have_their_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

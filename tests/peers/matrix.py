@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from peers.arch_tables.command import SHIPPED, read_table
 
@@ -34,8 +34,16 @@ SCHEMA_VERSION: Final = 1
 #: Files of each kind and architecture, unless all are made.
 SAMPLE: Final = 2
 
+#: Kinds of damage of which a warning is the answer that lint should give, and why.
+WARNED: Final = {
+    "architecture-unknown": "an architecture that the table does not have may be newer than the table, so it is no error",
+}
+
 #: What is said of a file that llama.cpp refuses without words, or by an end of its process: not which file that was.
 _SILENT: Final = "llama.cpp does not compute it"
+
+
+Severity = Literal["error", "warning"]
 
 
 class Row(NamedTuple):
@@ -157,7 +165,7 @@ def _judge_copies(path: Path, folder: Path, matrix: Matrix, each: int | None, se
     copies = list(_copies(Content.read(path), folder, each, random.Random(f"{seed} {path.stem}")))
     verdicts = judge([copy for copy, _, _ in copies])
     for (copy, kind, where), verdict in zip(copies, verdicts, strict=True):
-        codes = errors(copy)
+        codes = findings(copy, "warning" if kind in WARNED and verdict.bad else "error")
         counts = matrix.counts.setdefault(path.stem, {}).setdefault(kind, Counts())
         if verdict.bad:
             counts.refused += 1
@@ -188,12 +196,12 @@ def _copies(content: Any, folder: Path, each: int | None, chance: random.Random)
             yield path, kind, where
 
 
-def errors(path: Path) -> list[str]:
-    """The codes of the errors that lint finds, each once."""
+def findings(path: Path, least: Severity) -> list[str]:
+    """The codes of what lint finds, of a severity or a graver one, each once."""
     import i2s_spec as i2s
 
-    found = i2s.lint(path).findings
-    return list(dict.fromkeys(each.code for each in found if each.severity == "error"))
+    counted = ("error", "warning") if least == "warning" else ("error",)
+    return list(dict.fromkeys(each.code for each in i2s.lint(path).findings if each.severity in counted))
 
 
 def _remove(folder: Path) -> None:
@@ -212,6 +220,7 @@ def as_text(matrix: Matrix, judge: str, sample: str) -> str:
     head = {
         "schema_version": SCHEMA_VERSION, "judge": judge, "sample": sample, "kinds": kinds,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(), "table": read_table(SHIPPED)["commit"],
+        "warned": {kind: why for kind, why in WARNED.items() if kind in kinds},
     }  # fmt: skip
     rows = {name: [_row(counts.get(kind, Counts())) for kind in kinds] for name, counts in matrix.counts.items()}
 

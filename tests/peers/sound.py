@@ -53,8 +53,8 @@ _PLAIN: Final = (
     "olmo2", "olmo3", "stablelm", "glm", "glm4", "glm4_moe", "granite", "granitemoe",
     "granitemoehybrid", "mamba", "falcon_mamba", "gpt_oss", "lfm2", "smollm3", "exaone4",
      "nemotron_h", "arcee", "apertus", "seed_oss", "dots1",
-    "hunyuan_v1_dense", "hunyuan_v1_moe", "dbrx", "minimax_m2", "llama4_text", "ministral3", "afmoe", "gpt_neox", "jais2",
-    "exaone_moe", "laguna", "hy_v3", "mellum", "youtu", "hrm_text", "granite_swa", "qwen3_next", "glm4_moe_lite",
+    "hunyuan_v1_dense", "llama4_text", "ministral3", "afmoe", "jais2",
+    "exaone_moe", "laguna", "hy_v3", "mellum", "hrm_text", "granite_swa", 
 )  # fmt: skip
 
 _SPM: Final = (
@@ -72,7 +72,7 @@ CHECKPOINTS: Final = (
     *(Checkpoint(name, name, "spm") for name in _SPM),
     Checkpoint("gpt2", "gpt2", config=(("n_ctx", 128),)),
     Checkpoint("falcon", "falcon", config=(("num_kv_heads", 1),)),
-    *(Checkpoint(name, name, config=_ALL_HEADS) for name in ("phi", "olmo", "olmoe", "deepseek_v2", "deepseek_v3")),
+    *(Checkpoint(name, name, config=_ALL_HEADS) for name in ("phi", "olmo", "olmoe", "deepseek_v2", "deepseek_v3", "youtu", "glm4_moe_lite")),
     Checkpoint("gpt_bigcode", "gpt_bigcode", config=(("n_inner", 256),)),
     Checkpoint("mamba2", "mamba2", config=_MAMBA2),
     Checkpoint("bert", "bert", "wordpiece", "encoder"),

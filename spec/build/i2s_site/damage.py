@@ -60,6 +60,8 @@ def _parts(found: dict[str, Any]) -> Iterator[str]:
     by_kind = zip(found["kinds"], zip(*counts.values(), strict=True), strict=True) if counts else ()
     rows = [[kind.replace("-", " "), *_cells(each)] for kind, each in by_kind]
     yield table(["what was changed", *_HEAD], [*rows, ["**all**", *_cells(every)]])
+    for kind, why in found["warned"].items():
+        yield f"Of {kind.replace('-', ' ')}, a warning counts as found: {why}.\n"
     yield "## By architecture\n"
     yield table(["architecture", *_HEAD], [[f"`{name}`", *_cells(each)] for name, each in sorted(counts.items())])
     yield f"## Refused, not found: {len(found['missed'])}\n"
