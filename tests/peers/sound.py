@@ -38,7 +38,6 @@ class Checkpoint(NamedTuple):
     config: tuple[tuple[str, Any], ...] = ()
 
 
-_ALL_HEADS: Final = (("num_key_value_heads", 4),)
 _SIZES_OF_K: Final = (
     ("hidden_size", 256),
     ("intermediate_size", 512),
@@ -47,39 +46,33 @@ _SIZES_OF_K: Final = (
 )
 _MAMBA2: Final = (("num_heads", 8), ("head_dim", 16), ("n_groups", 1))
 
-#: Checkpoints whose names are those of transformers.
+#: Checkpoints whose names are those of transformers, by what each needs beside small sizes.
 _PLAIN: Final = (
-    "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "bloom", "starcoder2",
-    "olmo2", "olmo3", "stablelm", "glm", "glm4", "glm4_moe", "granite", "granitemoe",
-    "granitemoehybrid", "mamba", "falcon_mamba", "gpt_oss", "lfm2", "smollm3", "exaone4",
-     "nemotron_h", "arcee", "apertus", "seed_oss", "dots1",
-    "hunyuan_v1_dense", "llama4_text", "ministral3", "afmoe", "jais2",
-    "exaone_moe", "laguna", "hy_v3", "mellum", "hrm_text", "granite_swa", 
+    "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "bloom", "starcoder2", "olmo2", "olmo3",
+    "stablelm", "glm", "glm4", "glm4_moe", "granite", "granitemoe", "granitemoehybrid", "mamba", "falcon_mamba", "gpt_oss",
+    "lfm2", "smollm3", "exaone4", "nemotron_h", "arcee", "apertus", "seed_oss", "dots1", "hunyuan_v1_dense", "llama4_text",
+    "ministral3", "afmoe", "jais2", "exaone_moe", "laguna", "hy_v3", "mellum", "hrm_text", "granite_swa", "gemma4_text",
 )  # fmt: skip
-
-_SPM: Final = (
-    "gemma", "gemma2", "gemma3_text", "phi3", "gemma4_text", "bitnet", "jamba", "nemotron", "ernie4_5", "ernie4_5_moe",
-)  # fmt: skip
+_OF_PIECES: Final = ("gemma", "gemma2", "gemma3_text", "phi3", "jamba", "nemotron", "ernie4_5", "ernie4_5_moe")
+_WITH_TIED: Final = ("cohere", "cohere2", "bitnet")
 
 CHECKPOINTS: Final = (
     *(Checkpoint(name, name) for name in _PLAIN),
+    *(Checkpoint(name, name, "spm") for name in _OF_PIECES),
+    *(Checkpoint(name, name, config=(("num_key_value_heads", 4),)) for name in _WITH_ALL_HEADS),
+    *(Checkpoint(name, name, config=(("tie_word_embeddings", True),)) for name in _TIED),
     Checkpoint("llama-spm", "llama", "spm"),
-    *(Checkpoint(name, name, config=(("tie_word_embeddings", True),)) for name in ("cohere", "cohere2")),
     Checkpoint("llama-tied", "llama", config=(("tie_word_embeddings", True),)),
-    Checkpoint("llama-256", "llama", config=_SIZES_OF_K),
-    Checkpoint("mixtral-256", "mixtral", config=_SIZES_OF_K),
-    Checkpoint("qwen3_moe-256", "qwen3_moe", config=_SIZES_OF_K),
-    *(Checkpoint(name, name, "spm") for name in _SPM),
+    *(Checkpoint(f"{name}-256", name, config=_SIZES_OF_K) for name in ("llama", "mixtral", "qwen3_moe")),
     Checkpoint("gpt2", "gpt2", config=(("n_ctx", 128),)),
     Checkpoint("falcon", "falcon", config=(("num_kv_heads", 1),)),
-    *(Checkpoint(name, name, config=_ALL_HEADS) for name in ("phi", "olmo", "olmoe", "deepseek_v2", "deepseek_v3", "youtu", "glm4_moe_lite")),
     Checkpoint("gpt_bigcode", "gpt_bigcode", config=(("n_inner", 256),)),
     Checkpoint("mamba2", "mamba2", config=_MAMBA2),
     Checkpoint("bert", "bert", "wordpiece", "encoder"),
     *(Checkpoint(name, name, task="encoder") for name in ("roberta", "modernbert", "eurobert")),
     Checkpoint("t5", "t5", "spm", "seq2seq"),
     Checkpoint("t5-gated", "t5", "spm", "seq2seq", (("feed_forward_proj", "gated-gelu"),)),
-)  # fmt: skip
+)
 
 #: Types of the converter's output beside f16, and checkpoints that are converted to them.
 _OUTPUTS: Final = ("f32", "bf16", "q8_0", "tq1_0", "tq2_0")
