@@ -54,7 +54,8 @@ _PLAIN: Final = (
     "ministral3", "afmoe", "jais2", "exaone_moe", "laguna", "hy_v3", "mellum", "hrm_text", "granite_swa", "gemma4_text",
 )  # fmt: skip
 _OF_PIECES: Final = ("gemma", "gemma2", "gemma3_text", "phi3", "jamba", "nemotron", "ernie4_5", "ernie4_5_moe")
-_WITH_TIED: Final = ("cohere", "cohere2", "bitnet")
+_WITH_ALL_HEADS: Final = ("phi", "olmo", "olmoe", "deepseek_v2", "deepseek_v3", "youtu", "glm4_moe_lite")
+_TIED: Final = ("cohere", "cohere2", "bitnet")
 
 CHECKPOINTS: Final = (
     *(Checkpoint(name, name) for name in _PLAIN),
