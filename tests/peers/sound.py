@@ -70,7 +70,8 @@ CHECKPOINTS: Final = (
     Checkpoint("gpt_bigcode", "gpt_bigcode", config=(("n_inner", 256),)),
     Checkpoint("mamba2", "mamba2", config=_MAMBA2),
     Checkpoint("bert", "bert", "wordpiece", "encoder"),
-    *(Checkpoint(name, name, task="encoder") for name in ("roberta", "modernbert", "eurobert")),
+    *(Checkpoint(name, name, task="encoder") for name in ("roberta", "modernbert")),
+    Checkpoint("eurobert", "eurobert", task="encoder", config=(("classifier_pooling", "mean"),)),
     Checkpoint("t5", "t5", "spm", "seq2seq"),
     Checkpoint("t5-gated", "t5", "spm", "seq2seq", (("feed_forward_proj", "gated-gelu"),)),
 )

@@ -344,10 +344,10 @@ def test_a_difference_is_a_row(tree: Path, table: Table) -> None:
     other["rows"][place][2] = 0
     other["arch"]["new"] = other["arch"].pop("mixed")
     assert list(differences(table, other)) == [
-        "- small: tensor output.weight: n_embd,n_vocab, flags 1, if 1",
-        "+ small: tensor output.weight: n_embd,n_vocab, flags 0, if 1",
-        "- mixed",
-        "+ new",
+        "- architecture mixed",
+        "+ architecture new",
+        "- tensor output.weight: n_embd,n_vocab, flags 1, if 1 (small)",
+        "+ tensor output.weight: n_embd,n_vocab, flags 0, if 1 (small)",
     ]
 
 
@@ -374,8 +374,15 @@ def test_the_command_compares(tree: Path, tmp_path: Path, table: Table, capsys: 
     named = ("--commit", "0" * 40, "--date", "2026-01-01")
     assert command.run(options(str(tree), "--check", *named, "--shipped", str(tmp_path / "shipped.json"))) == 1
     printed = capsys.readouterr()
-    assert "\n- former\n" in printed.out
+    assert "\n- architecture former\n" in printed.out
     assert "the architecture former is lost: it has no name" in printed.err
+
+
+def test_the_command_says_why_sources_are_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.run(options(str(tmp_path), "--commit", "0" * 40, "--date", "2026-01-01")) == 1
+    assert "llama-arch.cpp" in capsys.readouterr().err
+    assert command.run(options(str(tmp_path))) == 1
+    assert "git knows no commit" in capsys.readouterr().err
 
 
 # llama.cpp's own sources.

@@ -40,14 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Make a table; the result is the exit status."""
-    with tempfile.TemporaryDirectory(prefix="i2s-llama-cpp-") as folder:
-        tree = options.tree
-        if tree is None:
-            tree = unpack(download(options.sdist or None, Path(folder)), Path(folder))
-        named = Origin(options.commit, options.date) if options.commit and options.date else origin(tree)
-        table = make_table(tree, *named)
+    try:
+        table = _made(options)
+    except (OSError, RuntimeError, SyntaxError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
     shipped = read_table(options.shipped) if options.shipped.is_file() else None
-    print(f"{named.commit} of {named.date}: " + ", ".join(f"{count} {what}" for what, count in counts(table).items()))
+    print(
+        f"{table['commit']} of {table['date']}: "
+        + ", ".join(f"{count} {what}" for what, count in counts(table).items())
+    )
     if options.check and shipped is not None:
         for line in differences(shipped, table):
             print(line)
@@ -57,6 +59,16 @@ def run(options: argparse.Namespace) -> int:
     if options.output is not None and not reasons:
         write_table(table, options.output)
     return int(bool(reasons))
+
+
+def _made(options: argparse.Namespace) -> Table:
+    """The table of the sources that the command names."""
+    with tempfile.TemporaryDirectory(prefix="i2s-llama-cpp-") as folder:
+        tree = options.tree
+        if tree is None:
+            tree = unpack(download(options.sdist or None, Path(folder)), Path(folder))
+        named = Origin(options.commit, options.date) if options.commit and options.date else origin(tree)
+        return make_table(tree, *named)
 
 
 def read_table(path: Path) -> Table:

@@ -31,6 +31,9 @@ _RECURSION: Final = 20_000
 #: Notes that the table keeps of an architecture; the counts in `n` are of all.
 _NOTES: Final = 8
 
+#: Architectures that are named beside a difference.
+_NAMED: Final = 3
+
 #: Most that may stay unresolved, of rows and of statements, and how much larger than before a table may be.
 ROWS_UNRESOLVED: Final = 0.005
 STATEMENTS_UNREAD: Final = 0.001
@@ -290,15 +293,22 @@ def _for(loops: list[list[str]]) -> str:
 
 
 def differences(old: Table, new: Table) -> Iterator[str]:
-    """What differs between two tables, by architecture: lines that begin with `+` or `-`."""
+    """What differs between two tables: lines that begin with `+` or `-`, each with the architectures that it is of."""
+    changed: dict[str, list[str]] = {}
     for name in dict.fromkeys((*old["arch"], *new["arch"])):
         before = set(lines(old, name)) if name in old["arch"] else set()
         after = set(lines(new, name)) if name in new["arch"] else set()
-        if not before or not after:
-            yield f"{'+' if after else '-'} {name}"
-            continue
-        yield from (f"- {name}: {line}" for line in sorted(before - after))
-        yield from (f"+ {name}: {line}" for line in sorted(after - before))
+        if before and after:
+            for line in [
+                *(f"- {line}" for line in sorted(before - after)),
+                *(f"+ {line}" for line in sorted(after - before)),
+            ]:
+                changed.setdefault(line, []).append(name)
+        else:
+            yield f"{'+' if after else '-'} architecture {name}"
+    for line, names in changed.items():
+        others = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield f"{line} ({', '.join(names[:_NAMED])}{others})"
     for part in ("vocab", "none"):
         if old[part] != new[part]:
             yield from _changed_names(part, old[part], new[part])
