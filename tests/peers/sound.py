@@ -44,17 +44,18 @@ _SIZES_OF_K: Final = (
     ("moe_intermediate_size", 256),
     ("head_dim", 64),
 )
+_T5: Final = (("decoder_start_token_id", 0),)
 _MAMBA2: Final = (("num_heads", 8), ("head_dim", 16), ("n_groups", 1))
 
 #: Checkpoints whose names are those of transformers, by what each needs beside small sizes.
 _PLAIN: Final = (
     "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "bloom", "starcoder2", "olmo2", "olmo3",
     "stablelm", "glm", "glm4", "glm4_moe", "granite", "granitemoe", "granitemoehybrid", "mamba", "falcon_mamba", "gpt_oss",
-    "lfm2", "smollm3", "exaone4", "nemotron_h", "arcee", "apertus", "seed_oss", "dots1", "hunyuan_v1_dense", "llama4_text",
+    "lfm2", "smollm3", "exaone4", "nemotron_h", "arcee", "apertus", "seed_oss", "hunyuan_v1_dense", "llama4_text",
     "ministral3", "afmoe", "jais2", "exaone_moe", "laguna", "hy_v3", "mellum", "hrm_text", "granite_swa", "gemma4_text",
 )  # fmt: skip
 _OF_PIECES: Final = ("gemma", "gemma2", "gemma3_text", "phi3", "jamba", "nemotron", "ernie4_5", "ernie4_5_moe")
-_WITH_ALL_HEADS: Final = ("phi", "olmo", "olmoe", "deepseek_v2", "deepseek_v3", "youtu", "glm4_moe_lite")
+_WITH_ALL_HEADS: Final = ("dots1", "olmo", "olmoe", "deepseek_v2", "deepseek_v3", "youtu", "glm4_moe_lite")
 _TIED: Final = ("cohere", "cohere2", "bitnet")
 
 CHECKPOINTS: Final = (
@@ -65,15 +66,16 @@ CHECKPOINTS: Final = (
     Checkpoint("llama-spm", "llama", "spm"),
     Checkpoint("llama-tied", "llama", config=(("tie_word_embeddings", True),)),
     *(Checkpoint(f"{name}-256", name, config=_SIZES_OF_K) for name in ("llama", "mixtral", "qwen3_moe")),
-    Checkpoint("gpt2", "gpt2", config=(("n_ctx", 128),)),
-    Checkpoint("falcon", "falcon", config=(("num_kv_heads", 1),)),
+    Checkpoint("phi", "phi", config=(("num_key_value_heads", 4), ("intermediate_size", 256))),
+    Checkpoint("gpt2", "gpt2", config=(("n_ctx", 128), ("n_inner", 256))),
+    Checkpoint("falcon", "falcon", config=(("num_kv_heads", 1), ("ffn_hidden_size", 256))),
     Checkpoint("gpt_bigcode", "gpt_bigcode", config=(("n_inner", 256),)),
     Checkpoint("mamba2", "mamba2", config=_MAMBA2),
     Checkpoint("bert", "bert", "wordpiece", "encoder"),
     *(Checkpoint(name, name, task="encoder") for name in ("roberta", "modernbert")),
     Checkpoint("eurobert", "eurobert", task="encoder", config=(("classifier_pooling", "mean"),)),
-    Checkpoint("t5", "t5", "spm", "seq2seq"),
-    Checkpoint("t5-gated", "t5", "spm", "seq2seq", (("feed_forward_proj", "gated-gelu"),)),
+    Checkpoint("t5", "t5", "spm", "seq2seq", _T5),
+    Checkpoint("t5-gated", "t5", "spm", "seq2seq", (*_T5, ("feed_forward_proj", "gated-gelu"))),
 )
 
 #: Types of the converter's output beside f16, and checkpoints that are converted to them.
@@ -99,7 +101,8 @@ _OPTIONS: Final[dict[str, tuple[Sequence[str], Sequence[str]]]] = {
         ("llama", "gemma3_text"),
     ),
     "q, k and v in one": (("--fuse-qkv",), ("llama", "qwen3", "gemma3_text", "mistral")),
-    "gate and up in one": (("--fuse-gate-up-exps",), ("qwen3_moe", "mixtral")),
+    "q, k and v in one, ternary": (("--fuse-qkv", "--outtype", "tq2_0"), ("llama-256", "qwen3_moe-256")),
+    "gate and up in one": (("--fuse-gate-up-exps",), ("granite_swa",)),
 }
 
 #: llama.cpp's numbers of file types, and the checkpoints of which files are quantised to each. Types below three bits

@@ -11,6 +11,7 @@ Vocabularies are tiny, so the converter does not know the hash of their pre-toke
 import json
 import os
 import runpy
+import shutil
 import sys
 import traceback
 from pathlib import Path
@@ -100,7 +101,7 @@ TOKENIZERS = {"bpe": write_bpe, "spm": write_spm, "wordpiece": write_wordpiece}
 
 def write_checkpoint(folder, job):
     """A checkpoint of random weights."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True)
     kind = transformers.CONFIG_MAPPING[job["model"]]
     known = {**kind().to_dict(), **getattr(kind, "attribute_map", {})}
     values = {name: value for name, value in SMALL.items() if name in known}
@@ -108,7 +109,7 @@ def write_checkpoint(folder, job):
     config = kind(**{name: value for name, value in values.items() if value != "default"})
     torch.manual_seed(0)
     automatic = {"encoder": transformers.AutoModel, "seq2seq": transformers.AutoModelForSeq2SeqLM}
-    model = automatic.get(job.get("task"), transformers.AutoModelForCausalLM).from_config(config)
+    model = automatic.get(job["task"], transformers.AutoModelForCausalLM).from_config(config)
     model.save_pretrained(folder)
     TOKENIZERS[job["tokenizer"]](folder)
 
@@ -119,8 +120,12 @@ def convert(job):
     :raises Exception: whatever the libraries raise
     """
     checkpoint = FOLDER / job["checkpoint"]
-    if not (checkpoint / "config.json").is_file():
+    made_by = json.dumps([job["model"], job["config"], job["tokenizer"], job["task"], SMALL, SPECIAL])
+    record = checkpoint / "made_by.json"
+    if not record.is_file() or record.read_text() != made_by:
+        shutil.rmtree(checkpoint, ignore_errors=True)
         write_checkpoint(checkpoint, job)
+        record.write_text(made_by)
     conversion.base.TextModel.get_vocab_base_pre = lambda self, tokenizer: "gpt-2"
     sys.argv = ["convert_hf_to_gguf.py", str(checkpoint), "--outfile", job["file"], *job["options"]]
     runpy.run_path(str(TREE / "convert_hf_to_gguf.py"), run_name="__main__")
