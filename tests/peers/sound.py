@@ -52,17 +52,16 @@ _PLAIN: Final = (
     "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "bloom", "starcoder2", "olmo2", "olmo3",
     "stablelm", "glm", "glm4", "glm4_moe", "granite", "granitemoe", "granitemoehybrid", "mamba", "falcon_mamba", "gpt_oss",
     "lfm2", "smollm3", "exaone4", "nemotron_h", "arcee", "apertus", "seed_oss", "hunyuan_v1_dense", "llama4_text",
-    "ministral3", "afmoe", "jais2", "exaone_moe", "laguna", "hy_v3", "mellum", "hrm_text", "granite_swa", "gemma4_text",
+    "ministral3", "afmoe", "jais2", "exaone_moe", "laguna", "hy_v3", "mellum", "hrm_text", "granite_swa",
 )  # fmt: skip
 _OF_PIECES: Final = ("gemma", "gemma2", "gemma3_text", "phi3", "jamba", "nemotron", "ernie4_5", "ernie4_5_moe")
 _WITH_ALL_HEADS: Final = ("dots1", "olmo", "olmoe", "deepseek_v2", "deepseek_v3", "youtu", "glm4_moe_lite")
-_TIED: Final = ("cohere", "cohere2", "bitnet")
 
 CHECKPOINTS: Final = (
     *(Checkpoint(name, name) for name in _PLAIN),
     *(Checkpoint(name, name, "spm") for name in _OF_PIECES),
     *(Checkpoint(name, name, config=(("num_key_value_heads", 4),)) for name in _WITH_ALL_HEADS),
-    *(Checkpoint(name, name, config=(("tie_word_embeddings", True),)) for name in _TIED),
+    Checkpoint("cohere", "cohere", config=(("tie_word_embeddings", True),)),
     Checkpoint("llama-spm", "llama", "spm"),
     Checkpoint("llama-tied", "llama", config=(("tie_word_embeddings", True),)),
     *(Checkpoint(f"{name}-256", name, config=_SIZES_OF_K) for name in ("llama", "mixtral", "qwen3_moe")),
@@ -81,16 +80,8 @@ CHECKPOINTS: Final = (
 #: Types of the converter's output beside f16, and checkpoints that are converted to them.
 _OUTPUTS: Final = ("f32", "bf16", "q8_0", "tq1_0", "tq2_0")
 _IN_ALL_OUTPUTS: Final = (
-    "llama-256",
-    "llama-spm",
-    "mixtral-256",
-    "qwen2",
-    "qwen3_moe-256",
-    "gemma2",
-    "gpt2",
-    "mamba",
-    "cohere2",
-)
+    "llama-256", "llama-spm", "mixtral-256", "qwen2", "qwen3_moe-256", "gemma2", "gpt2", "mamba", "granite",
+)  # fmt: skip
 
 #: Options that change what a file consists of, and the checkpoints that are converted with them.
 _OPTIONS: Final[dict[str, tuple[Sequence[str], Sequence[str]]]] = {
@@ -160,8 +151,9 @@ def _converted(folder: Path, tree: Path, python: str) -> list[File]:
     jobs = list(_jobs(folder))
     wanted = [(file, job) for file, job in jobs if not _first_part(file.path).is_file()]
     words = [python, str(_CHILDREN / "convert_checkpoints.py"), str(tree), str(folder / "checkpoints")]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(words, text=True, **pipes) as child:
+    with subprocess.Popen(
+        words, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         for file, job in wanted:
@@ -232,10 +224,10 @@ def _quantised(folder: Path) -> list[File]:
 def _judged(files: Sequence[File], folder: Path) -> list[dict[str, Any]]:
     """Each file's kind, verdict, and what lint finds."""
     import i2s_spec as i2s
-    from peers.judge import VOCABULARY, judge
+    from peers.judge import VOCABULARY, Verdict, judge
 
     only = ["vocabulary" in file.kind for file in files]
-    verdicts = {}
+    verdicts: dict[Path, Verdict] = {}
     for vocabulary in (True, False):
         paths = [file.path for file, each in zip(files, only, strict=True) if each == vocabulary]
         verdicts |= dict(zip(paths, judge(paths, VOCABULARY) if vocabulary else judge(paths), strict=True))

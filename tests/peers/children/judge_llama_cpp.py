@@ -25,10 +25,11 @@ SECONDS, MEMORY = 20, 8 << 30
 CONTEXT = 64
 
 #: What the library writes about a refusal, in the order in which a reader would quote it.
-REASONS = tuple(
-    re.compile(pattern)
-    for pattern in (r"error loading model: (?P<why>.*)", r"(?P<why>GGML_ASSERT\(.*)", r"(?P<why>.*(?:error|fail|abort).*)")
-)  # fmt: skip
+REASONS = (
+    re.compile(r"error loading model: (?P<why>.*)"),
+    re.compile(r"(?P<why>GGML_ASSERT\(.*)"),
+    re.compile(r"(?P<why>.*\b(?:error|failed|fatal)\b.*)"),
+)
 
 
 def judged(llama: ctypes.CDLL, path: str, count: int) -> str:
