@@ -38,7 +38,7 @@ SMALL = {
     "kv_lora_rank": 32, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16, "state_size": 16,
     "mamba_d_state": 16, "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_n_groups": 1, "mamba_d_ssm": 128,
     "mamba_expand": 2, "ssm_state_size": 16, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
-    "layer_norm_epsilon": 1e-5, "tie_word_embeddings": False,
+    "mask_token_id": 11, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": False,
 }  # fmt: skip
 
 TEXT = (Path(__file__).read_text() + TREE.joinpath("README.md").read_text(errors="replace")).splitlines()
@@ -110,6 +110,10 @@ def write_checkpoint(folder, job):
     torch.manual_seed(0)
     automatic = {"encoder": transformers.AutoModel, "seq2seq": transformers.AutoModelForSeq2SeqLM}
     model = automatic.get(job["task"], transformers.AutoModelForCausalLM).from_config(config)
+    with torch.no_grad():  # gains of norms are all 1 at first, and no trained ones are
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.1 * torch.randn_like(parameter))
     model.save_pretrained(folder)
     TOKENIZERS[job["tokenizer"]](folder)
 
