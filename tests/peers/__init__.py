@@ -8,6 +8,12 @@
       implementations  what answers the test vectors, through an adapter of `adapters/`
       decoders         a run on the vectors as one row of counts
 
+      arch_tables      what llama.cpp asks of each architecture, read from its sources
+      matrix           damage by architecture: lint against llama.cpp
+        damage           the kinds of damage
+        judge            llama.cpp's verdict on files
+      sound            files of llama.cpp's converter and quantiser, and what lint finds in them
+
 Tests use `llama_cpp` (its probabilities, from two packages) and `llama_tools` (its values node by node, and
 llama-perplexity) as well.
 """

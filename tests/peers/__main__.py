@@ -5,6 +5,9 @@ python tests/peers install [NAME...]   install programs of PyPI and npm
 python tests/peers files [NAME...]     run programs on the small files
 python tests/peers vectors [NAME...]   run implementations on the test vectors
 python tests/peers add FILE...         a row for each record of `i2s conform run --report ndjson=FILE`
+python tests/peers table ...           the table of what llama.cpp asks of each architecture, from its sources
+python tests/peers matrix ...          what lint finds of what llama.cpp refuses, by kind of damage and architecture
+python tests/peers sound ...           what lint finds in files of llama.cpp's converter and quantiser
 """
 
 from __future__ import annotations
@@ -17,8 +20,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from peers import matrix, sound
+from peers.arch_tables import command as table
 from peers.implementations import MissingError, implementations
 from peers.programs import PROGRAM, PROGRAMS
+
+#: Actions with arguments of their own, each a module with `add_arguments` and `run`.
+COMMANDS = {"table": table, "matrix": matrix, "sound": sound}
 
 IMPLEMENTATION = {each.name: each for each in implementations()}
 
@@ -28,11 +36,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python tests/peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("action", nargs="?", choices=["list", "install", "files", "vectors", "add"], default="list")
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="programs or implementations; all unless some are named"
-    )
-    options = parser.parse_args()
+    actions = parser.add_subparsers(dest="action")
+    for action in ("list", "install", "files", "vectors", "add"):
+        what = "files" if action == "add" else "programs or implementations; all unless some are named"
+        actions.add_parser(action).add_argument("names", nargs="*", metavar="NAME", help=what)
+    for action, command in COMMANDS.items():
+        command.add_arguments(
+            actions.add_parser(action, description=command.__doc__, formatter_class=parser.formatter_class)
+        )
+    options = parser.parse_args(sys.argv[1:] or ["list"])
+    if options.action in COMMANDS:
+        return COMMANDS[options.action].run(options)
     known = {
         "list": {**PROGRAM, **IMPLEMENTATION}, "install": PROGRAM, "files": {each.name for each in PROGRAMS},
         "vectors": IMPLEMENTATION, "add": options.names,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from i2s_site import annexes, inventories, layouts, notebook, requirements, runtimes
+from i2s_site import annexes, damage, inventories, layouts, notebook, requirements, runtimes
 from i2s_site.checkout import chapters
 from i2s_site.examples import Drift
 from i2s_spec.cli import rule_pages
@@ -27,6 +27,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "conformance-vectors.md": annexes.vectors_page,
     "runtimes.md": runtimes.page,
     "decoders.md": annexes.decoders_page,
+    "damage.md": damage.page,
     "layouts.md": layouts.page,
     "annexes/registry.md": annexes.registry_page,
     "tutorials/notebook.md": notebook.page,
