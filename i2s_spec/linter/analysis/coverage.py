@@ -8,9 +8,12 @@ from i2s_spec.errors import counted, quote
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.context import Subject, split_set
 from i2s_spec.linter.analysis.loader_view import loader_view
+from i2s_spec.linter.analysis.payload_stats import examined_types
 
 #: Said of a run that reads only headers.
 CONTENTS: Final = "the contents of tensors (only the header was read)"
+#: Most types that are named.
+_NAMED: Final = 4
 _MODEL: Final = "keys, tensors and shapes"
 
 
@@ -28,9 +31,19 @@ def unchecked(subject: Subject) -> tuple[str, ...]:
     words = (
         _of_model(subject) if whole is None or whole.complete else "",
         whole.unread if whole is not None else "",
-        CONTENTS if subject.reading.mode == "none" else "",
+        CONTENTS if subject.reading.mode == "none" else _of_contents(subject),
     )
     return tuple(filter(None, words))
+
+
+def _of_contents(subject: Subject) -> str:
+    """Tensors whose contents no rule could examine; a sample says itself what it leaves out."""
+    types = examined_types(subject)
+    if types is None or subject.reading.mode == "sample":
+        return ""
+    parts = [f"the contents of tensors of {', '.join(types.unknown[:_NAMED])}"] if types.unknown else []
+    parts += [f"the contents of {counted(types.unread, 'tensor')} that cannot be read"] if types.unread else []
+    return "; ".join(parts)
 
 
 def _of_model(subject: Subject) -> str:

@@ -1,6 +1,6 @@
 """`python tests/peers table`: make the table from sources, and compare it with the one that is shipped.
 
-    python tests/peers table --sdist 0.3.36 -o i2s_spec/schema/llama_cpp_loader.json.gz
+    python tests/peers table --sdist 0.3.36 -o i2s_spec/schema/llama_cpp.json.gz
     python tests/peers table --sdist --check        the newest sources: what differs, and whether enough was read
     python tests/peers table TREE -o table.json
 
@@ -21,7 +21,7 @@ from peers.arch_tables.sdist import Origin, download, origin, unpack
 from peers.arch_tables.table import Table, as_text, counts, differences, faults, make_table
 
 #: The table in the package.
-SHIPPED: Final = Path(__file__).resolve().parents[3] / "i2s_spec" / "schema" / "llama_cpp_loader.json.gz"
+SHIPPED: Final = Path(__file__).resolve().parents[3] / "i2s_spec" / "schema" / "llama_cpp.json.gz"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
