@@ -74,6 +74,7 @@ class ArchitectureView:
         self.name = subject.architecture
         self.architecture: Architecture | None = subject.declared
         self.keys = DeclaredKeys(subject.file, self.name, self.architecture)
+        self._kind = subject.kind
 
     # --- what kind of file ----------------------------------------------------------------------------------------
 
@@ -85,9 +86,10 @@ class ArchitectureView:
         """
         if self.file.index.tensors > limits.MANY_TENSORS or self.file.fault is not None:
             return False
-        kind = self.keys.value("general.type")
+        if self._kind is None or not self._kind.is_model:
+            return False
         part = self.keys.decoded(self.keys.places["split.no"]) if "split.no" in self.keys.places else 0
-        if kind not in (None, "model") or part != 0:
+        if part != 0:
             return False
         tensor, count = self.file.index.tensor, self.file.index.tensors
         if any(

@@ -13,6 +13,7 @@ from typing import Any, Final
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.checkpoint_facts import CheckpointFacts
 from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.schema import kinds
 
 #: Most tensors that are searched for a matrix of a layer.
 LOOKED_AT: Final = 1000
@@ -44,6 +45,33 @@ def compared_with_reference(subject: Subject) -> bool:
 def checkpoints(examined: object) -> bool:
     """folders of safetensors"""
     return isinstance(examined, CheckpointFacts)
+
+
+# --- kinds of files ---
+
+
+def adapters(subject: Subject) -> bool:
+    """LoRA adapters"""
+    return _is(subject, kinds.ADAPTER)
+
+
+def projectors(subject: Subject) -> bool:
+    """projectors of multimodal models"""
+    return _is(subject, kinds.PROJECTOR)
+
+
+def importance_matrices(subject: Subject) -> bool:
+    """importance matrices"""
+    return _is(subject, kinds.IMATRIX)
+
+
+def control_vectors(subject: Subject) -> bool:
+    """control vectors"""
+    return _is(subject, kinds.CONTROL_VECTOR)
+
+
+def _is(subject: Subject, name: str) -> bool:
+    return subject.kind is not None and subject.kind.name == name
 
 
 # --- architectures ---

@@ -9,6 +9,7 @@ from i2s_spec.linter.analysis.architecture_view import ArchitectureView, archite
 from i2s_spec.linter.analysis.conditions import declared_models, ternary_by_type_or_key
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
+from i2s_spec.schema import kinds
 from i2s_spec.schema.architectures import (
     ELSEWHERE,
     KEYS,
@@ -28,7 +29,8 @@ _ARCHITECTURE: Final = "general.architecture"
 
 def names_architecture(subject: Subject) -> bool:
     """files that hold a model"""
-    return subject.file.index.tensors > 0 and architecture_view(subject).keys.has(_ARCHITECTURE)
+    of_model = subject.kind is None or subject.kind.is_model
+    return of_model and subject.file.index.tensors > 0 and architecture_view(subject).keys.has(_ARCHITECTURE)
 
 
 @rule(ARCHITECTURE_UNKNOWN, clause="3.1", fix=Fix.UNSAFE, when=names_architecture,
@@ -120,8 +122,10 @@ _DOCUMENT = ", which the GGUF document allows but no loader accepts"
 
 
 def with_architecture_key(subject: Subject) -> bool:
-    """files of a declared architecture"""
-    return b"general.architecture" in subject.places
+    """models and vocabularies of a declared architecture"""
+    kind = subject.kind
+    of_model = kind is None or kind.is_model or kind.name == kinds.VOCABULARY
+    return of_model and b"general.architecture" in subject.places
 
 
 @rule(KEY_TYPE, clause="3.1", fix=Fix.UNSAFE, cwe=843,
