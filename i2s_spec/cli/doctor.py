@@ -14,10 +14,12 @@ import click
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import cut, json_document, visible
 from i2s_spec.errors import counted
+from i2s_spec.schema.kinds import VOCABULARY
 
 if TYPE_CHECKING:
     from i2s_spec.checkup import Checkup
     from i2s_spec.draw.terminal import Line
+    from i2s_spec.inspect.kind import RecognisedKind
 
 SCHEMA_VERSION: Final = 1
 
@@ -83,6 +85,9 @@ def _document(found: Checkup) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "report": report,
+        "kind": None
+        if found.identification is None or found.identification.kind is None
+        else found.identification.kind.as_dict(),
         "identification": None if found.identification is None else found.identification.as_dict(),
         "dialect": {"name": found.dialect, "certain": found.certain},
         "refusal": found.refusal,
@@ -96,15 +101,22 @@ def _page(found: Checkup, width: int) -> Iterator[Line]:
     from i2s_spec.linter.report.text import sentence
 
     report = found.report
-    yield [Piece(visible(report.path, 4096, bare=True), "bold")]
+    kind = _special(found)
+    yield [
+        Piece(visible(report.path, 4096, bare=True), "bold"), *([Piece(f"  {kind.title}")] if kind is not None else [])
+    ]  # fmt: skip
+    if kind is not None:
+        yield from _wrapped(kind.use, width)
     if report.details is not None:
-        yield from _wrapped(sentence(report.details), width)
+        said = report.details if kind is None else {**report.details, "kind": {**report.details["kind"], "title": ""}}
+        yield from _wrapped(sentence(said), width)
     yield []
     yield from _sound(found, width)
-    if found.identification is not None:
+    other = (kind := _special(found)) is not None and not kind.is_model and kind.name != VOCABULARY
+    if found.identification is not None and not other:
         yield []
         yield from _origin(found, width)
-    if found.verdicts:
+    if found.verdicts and not other:
         yield []
         yield from _runtimes(found, width)
     if found.steps:
@@ -113,6 +125,12 @@ def _page(found: Checkup, width: int) -> Iterator[Line]:
         for step in found.steps:
             yield [Piece(f"  {step.command}", "cyan")]
             yield from _wrapped(step.why, width, "      ")
+
+
+def _special(found: Checkup) -> RecognisedKind | None:
+    """What the file is, if it is anything else than a whole model."""
+    kind = found.identification.kind if found.identification is not None else None
+    return kind if kind is not None and kind.is_special else None
 
 
 def _sound(found: Checkup, width: int) -> Iterator[Line]:

@@ -18,11 +18,13 @@ from i2s_spec.gguf.source import CHUNK, Origin, chunks, require_written, source_
 from i2s_spec.inspect import origin as origins
 from i2s_spec.inspect import packing
 from i2s_spec.inspect import packing as packer
+from i2s_spec.inspect.kind import kind_of
 from i2s_spec.inspect.questions import CANNOT_TELL, CERTAIN, LIKELY, Evidence, Observed, PossibleAnswer, Question
 from i2s_spec.inspect.show import fault as fault_dict
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
+    from i2s_spec.inspect.kind import RecognisedKind
     from i2s_spec.inspect.match_dialect import ReferenceMatches
     from i2s_spec.layout_inference.evidence import LayoutEvidence
 
@@ -39,7 +41,8 @@ class Identification(NamedTuple):
 
     `looked_at` says how much of the payloads was read: `full`, `sample` or `none`; `tensors` how many tensors and `i2s`
     how many of them are I2_S; `group_types` how many are of each type with a scale for each group; `comparison` how a
-    tensor fits the reference, if one was given; `weights` what the weights tell of their layout, if they were asked.
+    tensor fits the reference, if one was given; `weights` what the weights tell of their layout, if they were asked;
+    `kind` what the file is, None if its header cannot be read to its end.
     """
 
     path: str
@@ -57,6 +60,7 @@ class Identification(NamedTuple):
     weights: LayoutEvidence | None
     fault: FormatError | None
     group_types: Mapping[str, int]
+    kind: RecognisedKind | None = None
 
     def question(self, name: str) -> Question:
         """One question by its name: release, converter, quantizer, code map, layout, tail or rotation."""
@@ -102,6 +106,7 @@ class Identification(NamedTuple):
             "version": self.version,
             "byte_order": self.byte_order,
             "architecture": json_string(self.architecture),
+            "kind": None if self.kind is None else self.kind.as_dict(),
             "tensors": self.tensors,
             "i2s_tensors": self.i2s,
             "group_types": dict(self.group_types),
@@ -217,9 +222,11 @@ def _identify(
     reading = Reading(payloads, threads, None if progress is None else reported)
     found = survey(file, reading) if file.fault is None else None
     seen = Observed(file, found)
+    kind = kind_of(file)
     release = origins.release(seen, digest)
     converter = origins.converter(seen)
-    questions = [release, converter]
+    # What converters of models leave in a file says nothing of another kind of file.
+    questions = [release, converter] if kind is None or kind.is_model else []
     i2s = sum(seen.extents.values())
     weights = None
     if i2s:
@@ -248,6 +255,7 @@ def _identify(
         weights,
         file.fault,
         seen.group_types,
+        kind,
     )
 
 
@@ -287,7 +295,11 @@ def page(found: Identification, everything: bool = False) -> Iterator[Line]:
     """
     known = found.version is not None
     version = f"GGUF version {found.version}, {found.byte_order}-endian" if known else "GGUF, version unknown"
-    yield [Piece(visible(found.path, 4096, bare=True), "bold"), Piece(f"  {version}")]
+    named = found.kind if found.kind is not None and found.kind.is_special else None
+    title = f"{named.title}; {version}" if named is not None else version
+    yield [Piece(visible(found.path, 4096, bare=True), "bold"), Piece(f"  {title}")]
+    if named is not None:
+        yield [Piece(f"  {named.use}")]
     counts = {"I2_S": found.i2s, **found.group_types}
     ternary = " and ".join(f"{count:,} of them {name}" for name, count in counts.items() if count)
     architecture = visible(found.architecture, 64, bare=True) or "no architecture"

@@ -33,7 +33,7 @@ _OF_MODELS: Final = (b"token_embd.", b"output_norm.", b"output.", b"blk.", b"lay
 
 
 class RecognisedKind(NamedTuple):
-    """What a file is: its kind, its architecture or type of projector where that says more, and the part of a split model."""
+    """What a file is: its kind, the architecture or type where that says more, and which part of a split model it is."""
 
     kind: FileKind
     of: str = ""
@@ -64,16 +64,33 @@ class RecognisedKind(NamedTuple):
         return self.name == kinds.MODEL
 
     @property
-    def sentence(self) -> str:
-        """What it is and what uses it, in one line."""
-        used = self.kind.used if self.part is None else "it is loaded with the other parts: name the first one"
-        return f"{self.title}; {used}"
+    def is_special(self) -> bool:
+        """Whether it is anything else than a whole model, so that its kind is named first."""
+        return not self.is_model or self.part is not None
+
+    @property
+    def use(self) -> str:
+        """What uses it, as a sentence."""
+        return (
+            self.kind.used if self.part is None else "programs load it with the other parts, by the name of the first"
+        )
+
+    @property
+    def not_tried(self) -> str:
+        """Why runs of models say nothing about the file, and what uses it."""
+        return f"not a model: {self.title}; {self.use}"
+
+    def unjudged(self, compared: bool = False) -> str:
+        """What no rule examines, as the end of "not judged: "; empty for models.
+
+        :param compared: whether the file is compared with a reference
+        """
+        return " and ".join(filter(None, (self.kind.unjudged, "" if compared else self.kind.fit)))
 
     def as_dict(self) -> dict[str, Any]:
         """The kind as plain data."""
         number, count = self.part or (None, None)
-        return {"name": self.name, "title": self.title, "used": self.kind.used, "part": number, "parts": count,
-                "unjudged": self.kind.unjudged or None}  # fmt: skip
+        return {"name": self.name, "title": self.title, "used": self.use, "part": number, "parts": count}
 
 
 def kind_of(file: File) -> RecognisedKind | None:
@@ -130,7 +147,7 @@ def _part(values: dict[str, Any]) -> tuple[int, int] | None:
 def _named(declared: str, architecture: str) -> str | None:
     """The kind that general.type or general.architecture names."""
     for kind in KINDS.values():
-        if declared in kind.types and kind.name not in (kinds.MODEL, kinds.VOCABULARY):
+        if declared in kind.types and kind.name != kinds.MODEL:
             return kind.name
     return _ARCHITECTURES.get(architecture)
 
@@ -158,7 +175,7 @@ def _left(
     declared: str, architecture: str, names: list[bytes], tensors: list[bytes], part: tuple[int, int] | None
 ) -> str:
     """The kind of a file that neither its type nor its keys and tensors show to be one that is used beside a model."""
-    if declared not in ("", "model", "vocab"):
+    if declared not in ("", "model"):
         return kinds.OTHER
     if not tensors and part is None and _TOKENS in names:
         return kinds.VOCABULARY

@@ -22,6 +22,7 @@ class FileKind(NamedTuple):
     :param recognised: by which keys and tensors it is recognised, as a sentence
     :param used: which program uses it and how, as a sentence
     :param unjudged: what no rule examines, as the end of "not judged: "; empty for models, whose verdict says it itself
+    :param fit: what only --reference shows, in the same way
     """
 
     name: str
@@ -30,6 +31,7 @@ class FileKind(NamedTuple):
     recognised: str
     used: str
     unjudged: str = ""
+    fit: str = ""
 
 
 MODEL, ADAPTER, PROJECTOR, IMATRIX, CONTROL_VECTOR, VOCABULARY, OTHER, NO_MODEL = (
@@ -42,12 +44,12 @@ KINDS: Final[dict[str, FileKind]] = {kind.name: kind for kind in (
              "general.type is adapter; or it has a key that begins with adapter. or two tensors NAME.lora_a and "
              "NAME.lora_b, and no token_embd.weight",
              "llama.cpp loads it beside its base model: llama-server -m BASE --lora FILE",
-             "whether it fits its base model, which --reference BASE compares"),
+             fit="whether it fits its base model (--reference BASE)"),
     FileKind(PROJECTOR, "projector of a multimodal model (mmproj)", ("mmproj", "clip-vision"),
              "general.type is mmproj or general.architecture is clip; or it has keys that begin with clip. and no "
              "token_embd.weight",
              "llama.cpp loads it beside its text model: llama-server -m MODEL --mmproj FILE",
-             "whether it fits its text model, which --reference MODEL compares, and shapes of most tensors"),
+             "shapes of most tensors", fit="whether it fits its text model (--reference MODEL)"),
     FileKind(IMATRIX, "importance matrix (imatrix)", ("imatrix",),
              "general.type is imatrix; or it has a key that begins with imatrix. or a tensor NAME.in_sum2, and no "
              "token_embd.weight",
@@ -57,10 +59,10 @@ KINDS: Final[dict[str, FileKind]] = {kind.name: kind for kind in (
              "general.architecture is controlvector; or every tensor is called direction.N",
              "llama.cpp adds it to the layers of its model: llama-server -m MODEL --control-vector FILE",
              "whether its width is that of its model"),
-    FileKind(VOCABULARY, "vocabulary without weights", ("vocab",),
-             "it has the key tokenizer.ggml.tokens and no tensors",
+    FileKind(VOCABULARY, "vocabulary", ("vocab",),
+             "general.type is vocab; or it has the key tokenizer.ggml.tokens and no tensors",
              "programs that only tokenize load it, such as llama.cpp's tests of tokenizers",
-             "everything about weights: there are none"),
+             "weights, which a vocabulary has not"),
     FileKind(OTHER, "file that is no text model", (),
              "general.type has a value that is not named above, or not model",
              "the program that wrote it may say what uses it; llama.cpp does not",

@@ -42,6 +42,7 @@ MORE: Final[dict[str, Any]] = {
         "keys": {"clip.audio.rvq.num_quantizers": "u32", "clip.audio.rvq.codebook_size": "arr[i32]"},
         "tensors": ["a.rvq.codebook.weight", "mm.a.code_embd.weight"],
     },
+    "parakeet": {"tensors": ["a.mel_filters", "a.window"]},
     "yasa2": {"tensors": ["v.patch_embd.weight"]},
 }
 
@@ -309,6 +310,8 @@ def _seanet(about: dict[str, Any], decoder: bool, constants: dict[str, str]) -> 
 
 def _width(body: str, members: dict[str, str]) -> list[Any] | None:
     """The tensor whose dimension is the width of the result, and which; None where it is not one dimension."""
+    # Of qwen3vl the first factor: the other counts layers.
+    body = re.sub(r" \* \(1 \+ ctx->model\.n_deepstack_layers\)", "", body)
     found = re.fullmatch(r"\s*return ctx->model\.(\w+(?:\[0\]\.\w+)?)->ne\[(\d)\];\s*", body)
     if found is None:
         return None

@@ -15,7 +15,7 @@ from i2s_spec.schema.faults import KEY_COUNT_SPAN
 
 
 class NamedTensor(NamedTuple):
-    """A tensor: its row in the table, its dimensions as ggml has them (padded to four), how many, and the number of its type."""
+    """A tensor: its row in the table, its dimensions in ggml's order (padded to four), how many, and its type's number."""
 
     row: int
     ne: tuple[int, ...]

@@ -135,9 +135,16 @@ class EncoderView:
     @property
     def width(self) -> int | None:
         """The width of the result: that of the text model's embedding."""
-        if self.result is None or self.result[0] not in self.records.tensors:
+        tensors = self.records.tensors
+        if self.type == "granite4_vision":  # one result for each layer that is taken
+            layers, each = self._count("#clip.vision.feature_layer"), self.number(self.own("projection_dim"))
+            return None if each is None or not layers else each * len(layers)
+        if self.result is None or self.result[0] not in tensors:
             return None
-        return self.records.tensors[self.result[0]].ne[self.result[1]]
+        width = tensors[self.result[0]].ne[self.result[1]]
+        if self.type == "qwen3vl_merger":  # and one more for each layer that is taken
+            width *= 1 + sum(f"v.deepstack.{i}.fc1.weight" in tensors for i in self._count("{m}.block_count") or ())
+        return width
 
 
 class ProjectorView:

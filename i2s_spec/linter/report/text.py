@@ -35,9 +35,11 @@ from i2s_spec.linter.report_data import (
 )
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.rules import REGISTRY
+from i2s_spec.schema import kinds
 from i2s_spec.schema.types import I2_S, RETIRED
 
 if TYPE_CHECKING:
+    from i2s_spec.inspect.kind import RecognisedKind
     from i2s_spec.inspect.survey import Survey
 
 
@@ -194,11 +196,12 @@ NAMED: Final = 3
 def examined(subject: Subject) -> dict[str, Any] | None:
     """What was examined, as plain data; nothing more is read for it.
 
-    :returns: `architecture`, `version`, `byte_order`, `size`; `tensors` and `types`, the number of tensors, in all and
-    of each type, the most frequent first; `rules`, how many were checked, and `ignored`, how many of the profile were
-    not; `reading`, how much of the weights was requested, and `read`, how many bytes of the file were read, None if the
-    header ends too early; `layout`, whether the weights decide it: `decided`, `undecided`, or None if no rule examined
-    it. None for a file that is not GGUF
+    :returns: `architecture`, `kind` (what the file is, and what of it no rule judges; None if its header cannot be read
+    to its end), `version`, `byte_order`, `size`; `tensors` and `types`, the number of tensors, in all and of each type,
+    the most frequent first; `rules`, how many were checked, and `ignored`, how many of the profile were not; `reading`,
+    how much of the weights was requested, and `read`, how many bytes of the file were read, None if the header ends too
+    early; `layout`, whether the weights decide it: `decided`, `undecided`, or None if no rule examined it. None for a
+    file that is not GGUF
     """
     if subject.file.version is None:
         return None
@@ -208,6 +211,7 @@ def examined(subject: Subject) -> dict[str, Any] | None:
     survey = vars(subject).get("survey")
     return {
         "architecture": visible(subject.architecture, bare=True),
+        "kind": None if subject.kind is None else _kind(subject, subject.kind),
         "version": file.version,
         "byte_order": file.index.byte_order,
         "size": file.size,
@@ -221,6 +225,10 @@ def examined(subject: Subject) -> dict[str, Any] | None:
         "read": None if file.infos_end is None else _read(subject, file.infos_end, survey),
         "layout": _layout(subject) if survey is not None and I2_S.number in numbers else None,
     }
+
+
+def _kind(subject: Subject, kind: RecognisedKind) -> dict[str, Any]:
+    return {**kind.as_dict(), "unjudged": kind.unjudged(subject.weights is not None)}
 
 
 def _read(subject: Subject, header: int, survey: Survey | None) -> int:
@@ -244,7 +252,11 @@ def _layout(subject: Subject) -> str | None:
 
 def what(about: Mapping[str, Any]) -> str:
     """The file in a few words: `bitnet-b1.58, 24 tensors (14 I2_S, 10 F32)`."""
-    words = [about["architecture"] or "no architecture"]
+    kind, words = about["kind"], [about["architecture"] or "no architecture"]
+    if kind is not None and kind["name"] != kinds.MODEL:
+        words = [kind["title"]] if kind["title"] else []
+    elif kind is not None and kind["part"] is not None:
+        words.append(kind["title"])
     if about["version"] != 3:
         words.append(f"GGUF version {about['version']}")
     if about["byte_order"] != "little":
@@ -270,6 +282,8 @@ def sentence(about: Mapping[str, Any]) -> str:
     how = "" if read == size else {"none": " (header only)", "sample": " (weights sampled)"}.get(about["reading"], "")
     amount = f"all {size}" if read == size else f"{read} of {size}"
     doubt = "; the weights do not show their layout" if about["layout"] == "undecided" else ""
+    unjudged = (about["kind"] or {}).get("unjudged")
+    doubt += f"; not judged: {unjudged}" if unjudged else ""
     return f"{what(about)}; {rules}, {amount} read{how}{doubt}"
 
 

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Final
 from i2s_spec.errors import TrustedText, counted
 from i2s_spec.linter.analysis.conditions import (
     adapters,
-    compared_with_reference,
     control_vectors,
     importance_matrices,
 )
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.own_keys import NamedTensor, OwnRecords, own
-from i2s_spec.linter.rule import WARNING, Finding, Fix, WeightUse, rule
+from i2s_spec.linter.rule import WARNING, Finding, WeightUse, rule
 from i2s_spec.schema import kinds
 from i2s_spec.schema.faults import TENSOR_COUNT_SPAN
 from i2s_spec.schema.types import BY_NAME

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
-from i2s_spec.errors import Span, TrustedText, counted, quote
+from i2s_spec.errors import Span, TrustedText, counted
 from i2s_spec.linter.analysis.conditions import projectors
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.analysis.projector_view import EncoderView, projector_view
@@ -237,25 +237,25 @@ def projector_width(subject: Subject) -> Iterator[Finding]:
     """
     encoders = [each for each in projector_view(subject).encoders if each.width is not None]
     first = encoders[0] if encoders else None
-    if first is None:
+    if first is None or first.width is None:
         return
-    assert first.result is not None
     for other in encoders[1:]:
         if other.width != first.width:
-            assert other.result is not None
             what = (f"the {first.encoder.name} projector has the width {first.width:,}, and that of {other.encoder.name} "
                     f"{other.width:,}")  # fmt: skip
-            span = other.records.ne_span(other.result[0])
+            span = _width_span(other)
             yield projector_width.at(span, got=other.width, want=first.width, what=TrustedText(what))
     wanted = _text_width(subject)
     if wanted is not None and wanted != first.width:
-        what = f"the result has the width {first.width:,} ({first.result[0]}), and the text model {wanted:,}"
-        span = first.records.ne_span(first.result[0])
-        yield projector_width.at(span, got=first.width, want=wanted, what=TrustedText(what))
+        what = f"the result of the projector has the width {first.width:,}, and the text model {wanted:,}"
+        yield projector_width.at(_width_span(first), got=first.width, want=wanted, what=TrustedText(what))
 
 
-#: Keys of a model whose input is wider than its embedding.
-_WIDER: Final = ("n_deepstack_layers",)
+def _width_span(each: EncoderView) -> Span:
+    """The bytes that say how wide the result of an encoder is."""
+    if each.result is None:
+        return each.records.value_span(each.own("projection_dim"))
+    return each.records.ne_span(each.result[0])
 
 
 def _text_width(subject: Subject) -> int | None:
@@ -264,6 +264,7 @@ def _text_width(subject: Subject) -> int | None:
     if base is None or base.fault is not None:
         return None
     name = base.metadata.get("general.architecture")
-    width = base.metadata.get(f"{name}.embedding_length")
-    wider = any(f"{name}.{key}" in base.metadata for key in _WIDER)
-    return width if isinstance(width, int) and not wider else None
+    width, layers = (base.metadata.get(f"{name}.{key}") for key in ("embedding_length", "n_deepstack_layers"))
+    if not isinstance(width, int):
+        return None
+    return width * (1 + layers) if isinstance(layers, int) else width

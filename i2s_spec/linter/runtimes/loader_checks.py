@@ -57,11 +57,6 @@ def reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
 
 def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
     source = runtime.source
-    kind = _text(subject, "general.type")
-    if kind is not None and kind not in ("model", "vocab"):
-        text = f"the file is no model: its general.type is {quote(kind, 64)}, which is used together with a model"
-        yield Reason(text, source, "unknown", _key_span(subject, "general.type"))
-        return
     parts = _value(subject, "split.count")
     if isinstance(parts, int) and parts > 1:
         text = f"the file is one of the {counted(parts, 'part')} of a model; the other parts were not checked"
