@@ -137,8 +137,12 @@ ENCODER_OPTIONAL: Final = {
 RANGES: Final = {
     ".image_size": (0, 8192), ".patch_size": (1, 65_535), ".embedding_length": (1, 2**31 - 1),
     ".attention.head_count": (1, 2**31 - 1), ".spatial_merge_size": (1, 65_535), ".projector.scale_factor": (1, 65_535),
-    ".vision.window_size": (0, 4096),
+    ".vision.window_size": (0, 4096), ".subsampling_factor": (8, 8), ".audio.chunk_size": (1, 8192),
+    ".audio.local_group_size": (1, 2**31 - 1), ".audio.rvq.num_quantizers": (1, 2**31 - 1),
 }  # fmt: skip
+
+#: The only values that the loader takes for a key of one type of projector.
+CHOICES: Final = {("minicpmv4_6", "clip.vision.projector.scale_factor"): (2, 4)}
 
 #: Audio projectors that take the wave itself: their number of mel bins has no upper limit.
 RAW_AUDIO: Final = frozenset({"gemma4ua", "pockettts_spkenc"})

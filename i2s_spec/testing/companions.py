@@ -1,4 +1,4 @@
-"""Small sound files that are no models: an adapter, a projector of any type, an importance matrix, a control vector, and so on.
+"""Small sound files that are no models: adapters, projectors of any type, importance matrices, control vectors.
 
 `Companion` makes them; it is changed as a `sample.Model` is. A projector has what the table of types says its loader
 needs, so one is made for each type without a list here.
@@ -24,7 +24,8 @@ _WRITTEN: Final = {
 
 #: Values of keys of projectors that a loader divides by, multiplies with, or compares; of all others the value is 1.
 _VALUES: Final[dict[str, Any]] = {
-    "projection_dim": 0, "image_size": 28, "patch_size": 14, "embedding_length": 64, "feed_forward_length": 128, "block_count": 1,
+    "projection_dim": 0, "image_size": 28, "patch_size": 14, "embedding_length": 64, "feed_forward_length": 128,
+    "block_count": 1,
     "attention.head_count": 2, "attention.head_count_kv": 2, "attention.layer_norm_epsilon": 1e-5, "num_mel_bins": 80,
     "image_mean": [0.5] * 3, "image_std": [0.5] * 3, "projector.scale_factor": 2, "spatial_merge_size": 2,
     "image_min_pixels": 784, "image_max_pixels": 7840, "conv_kernel_size": 3, "subsampling_factor": 8, "window_size": 8,
@@ -47,7 +48,9 @@ class Companion(Model):
     :param width: the width of the model beside which it is used
     """
 
-    def __init__(self, kind: str = kinds.ADAPTER, type: str = "mlp", order: ByteOrder = "little", width: int = 128) -> None:
+    def __init__(
+        self, kind: str = kinds.ADAPTER, type: str = "mlp", order: ByteOrder = "little", width: int = 128
+    ) -> None:
         self.order = order
         self.architecture = ""
         self.keys = []
@@ -76,7 +79,9 @@ class Companion(Model):
         count = 1
         for n in ne:
             count *= n
-        data = struct.pack(f"{'<' if self.order == 'little' else '>'}{count}f", *[value + i % 7 / 64 for i in range(count)])
+        data = struct.pack(
+            f"{'<' if self.order == 'little' else '>'}{count}f", *[value + i % 7 / 64 for i in range(count)]
+        )
         self.tensors.append(Tensor(name.encode(), ne, BY_NAME["F32"].number, data))
         return self
 
@@ -114,8 +119,8 @@ class Companion(Model):
         self.key("clip.projector_type", "str", name)
         table = kinds.projector_table()["types"]
         for encoder in kinds.ENCODERS:
-            type_ = table[name].get("replaced", {}).get(encoder.name, name)
-            if encoder.name != encoder_of(type_) and "replaced" not in table[name]:
+            type_ = table[name].get("replaced", {encoder_of(name): name}).get(encoder.name)
+            if type_ is None:
                 continue
             if encoder.name == "speech":  # it comes with the encoder of speakers, and each names its type
                 self.drop("clip.projector_type")
@@ -164,7 +169,9 @@ class Companion(Model):
 def encoder_of(type: str) -> str:
     """The encoder that a type of projector belongs to, by the tensors and keys that it needs."""
     row = kinds.projector_table()["types"].get(type, {})
-    said = " ".join([*row.get("keys", {}), *row.get("optional", {}), *(each["names"] for each in row.get("tensors", ()))])
+    said = " ".join(
+        [*row.get("keys", {}), *row.get("optional", {}), *(each["names"] for each in row.get("tensors", ()))]
+    )
     if "a.gen." in said:
         return "speech"
     audio = "clip.audio." in said or any(f" {name}" in f" {said}" for name in ("a.", "mm.a."))

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final
 
+from i2s_spec.gguf.reader import File
+from i2s_spec.inspect.kind import kind_of
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.checkpoint_facts import CheckpointFacts
 from i2s_spec.linter.analysis.context import Subject, analysis
@@ -39,7 +41,26 @@ def runtimes_requested(subject: Subject) -> bool:
 
 def compared_with_reference(subject: Subject) -> bool:
     """files that are compared with a reference (--reference)"""
-    return subject.weights is not None
+    return subject.weights is not None and not with_base_model(subject)
+
+
+def with_base_model(subject: Subject) -> bool:
+    """files that are used beside a model, with that model (--reference)"""
+    kind = subject.kind
+    return kind is not None and not kind.is_model and base_model(subject) is not None
+
+
+def adapters_with_base(subject: Subject) -> bool:
+    """LoRA adapters that are compared with their base model (--reference)"""
+    return adapters(subject) and base_model(subject) is not None
+
+
+@analysis
+def base_model(subject: Subject) -> File | None:
+    """The reference, if it is a model in GGUF whose header could be read."""
+    base = subject.weights.file if subject.weights is not None else None
+    kind = kind_of(base) if base is not None else None
+    return base if kind is not None and kind.is_model else None
 
 
 def checkpoints(examined: object) -> bool:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.draw.text import digits_for, rows, size_words, visible
 from i2s_spec.errors import counted
-from i2s_spec.linter.analysis.conditions import runtimes_requested
+from i2s_spec.linter.analysis.conditions import base_model, runtimes_requested
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.analysis.layout import weight_layout
 from i2s_spec.linter.report import Format
@@ -228,7 +228,7 @@ def examined(subject: Subject) -> dict[str, Any] | None:
 
 
 def _kind(subject: Subject, kind: RecognisedKind) -> dict[str, Any]:
-    return {**kind.as_dict(), "unjudged": kind.unjudged(subject.weights is not None)}
+    return {**kind.as_dict(), "unjudged": kind.unjudged(base_model(subject) is not None)}
 
 
 def _read(subject: Subject, header: int, survey: Survey | None) -> int:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from math import isfinite, prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from i2s_spec.errors import TrustedText, counted
 from i2s_spec.linter.analysis.conditions import (
     adapters,
+    adapters_with_base,
+    base_model,
     control_vectors,
     importance_matrices,
 )
@@ -23,9 +25,6 @@ from i2s_spec.linter.rule import WARNING, Finding, WeightUse, rule
 from i2s_spec.schema import kinds
 from i2s_spec.schema.faults import TENSOR_COUNT_SPAN
 from i2s_spec.schema.types import BY_NAME
-
-if TYPE_CHECKING:
-    from i2s_spec.gguf.reader import File
 
 _F32: Final = BY_NAME["F32"].number
 
@@ -175,8 +174,8 @@ def adapter_transposed(subject: Subject) -> Iterator[Finding]:
             yield adapter_transposed.at(subject.info_span(a.row, "ne"), got=rank, name=name, a=widths[0], b=widths[1])
 
 
-@rule("M207", "adapter-stray-tensor", "{count:tensor is|tensors are} no part of an adapter; the first is {name}", clause="3.9",
-      when=adapters)  # fmt: skip
+@rule("M207", "adapter-stray-tensor", "{count:tensor is|tensors are} no part of an adapter; the first is {name}",
+      clause="3.9", when=adapters)  # fmt: skip
 def adapter_stray_tensor(subject: Subject) -> Iterator[Finding]:
     """An adapter has a tensor that is no half of a pair.
 
@@ -222,19 +221,8 @@ def adapter_without_effect(subject: Subject) -> Iterator[Finding]:
         yield adapter_without_effect.at(TENSOR_COUNT_SPAN, why=TrustedText("there is no pair of matrices"), what=what)
 
 
-def adapters_with_reference(subject: Subject) -> bool:
-    """LoRA adapters that are compared with their base model (--reference)"""
-    return adapters(subject) and _base(subject) is not None
-
-
-def _base(subject: Subject) -> File | None:
-    """The base model, if it is a GGUF file whose header could be read."""
-    reference = subject.weights.file if subject.weights is not None else None
-    return reference if reference is not None and reference.fault is None else None
-
-
 @rule("M209", "adapter-of-another-model", "{what}; with this base model llama.cpp refuses the adapter", clause="3.9",
-      when=adapters_with_reference)  # fmt: skip
+      when=adapters_with_base)  # fmt: skip
 def adapter_of_another_model(subject: Subject) -> Iterator[Finding]:
     """The adapter does not fit the base model of --reference.
 
@@ -245,14 +233,15 @@ def adapter_of_another_model(subject: Subject) -> Iterator[Finding]:
 
     Fix: name the model that the adapter was trained on, or convert the adapter again.
     """
-    base = _base(subject)
+    base = base_model(subject)
     assert base is not None
     theirs = base.metadata.get("general.architecture")
     found = own(subject)
     mine = found.value("general.architecture", "str")
     if isinstance(mine, str) and isinstance(theirs, str) and mine != theirs:
-        yield adapter_of_another_model.at(found.value_span("general.architecture"), got=mine, want=theirs,
-                                          what=_what("the architecture is {} and that of the base model {}", mine, theirs))  # fmt: skip
+        span = found.value_span("general.architecture")
+        what = _what("the architecture is {} and that of the base model {}", mine, theirs)
+        yield adapter_of_another_model.at(span, got=mine, want=theirs, what=what)
     for name, a, b in _whole(subject):
         twin = base.tensors.get(name)
         if twin is None:
@@ -344,8 +333,8 @@ def imatrix_tensor(subject: Subject) -> Iterator[Finding]:
             yield imatrix_tensor.at(subject.info_span(pair[".counts"].row, "ne"), what=what)
 
 
-@rule("M223", "imatrix-stray-tensor", "{count:tensor is|tensors are} neither sums nor counts; the first is {name}", severity=WARNING,
-      clause="3.9", when=importance_matrices)  # fmt: skip
+@rule("M223", "imatrix-stray-tensor", "{count:tensor is|tensors are} neither sums nor counts; the first is {name}",
+      severity=WARNING, clause="3.9", when=importance_matrices)  # fmt: skip
 def imatrix_stray_tensor(subject: Subject) -> Iterator[Finding]:
     """An importance matrix has other tensors than sums and counts.
 

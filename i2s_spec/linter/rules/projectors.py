@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from i2s_spec.errors import Span, TrustedText, counted
-from i2s_spec.linter.analysis.conditions import projectors
+from i2s_spec.linter.analysis.conditions import base_model, projectors
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.analysis.projector_view import EncoderView, projector_view
 from i2s_spec.linter.rule import WARNING, Finding, rule
@@ -130,8 +130,15 @@ def _odd_values(each: EncoderView) -> Iterator[tuple[str, Any, str]]:
         found = value(key, label)
         if label == "u32" and isinstance(found, int):
             low, high = next((limits for end, limits in kinds.RANGES.items() if key.endswith(end)), (0, 2**31 - 1))
+            choices = kinds.CHOICES.get((each.type, key))
             if not low <= found <= high:
-                yield key, found, f"llama.cpp takes {low:,} to {high:,}"
+                yield (
+                    key,
+                    found,
+                    f"llama.cpp takes {low:,} to {high:,}" if low < high else f"llama.cpp takes {low:,} only",
+                )
+            elif choices is not None and found not in choices:
+                yield key, found, f"llama.cpp takes {' or '.join(map(str, choices))} for this type"
     if each.encoder.name == "vision":
         for name in ("image_mean", "image_std"):
             key = each.own(name)
@@ -260,8 +267,8 @@ def _width_span(each: EncoderView) -> Span:
 
 def _text_width(subject: Subject) -> int | None:
     """The width of the input of the model of --reference, if it is a GGUF file that tells it."""
-    base = subject.weights.file if subject.weights is not None else None
-    if base is None or base.fault is not None:
+    base = base_model(subject)
+    if base is None:
         return None
     name = base.metadata.get("general.architecture")
     width, layers = (base.metadata.get(f"{name}.{key}") for key in ("embedding_length", "n_deepstack_layers"))
