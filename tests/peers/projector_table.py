@@ -59,14 +59,14 @@ class Scope(NamedTuple):
     optional: bool = False
 
 
-class Unread(ValueError):
+class UnreadError(ValueError):
     """A part of the sources that is not understood."""
 
 
 def table(sources: Path, commit: str) -> dict[str, Any]:
     """The table of all types.
 
-    :raises Unread: for a part of the sources that is not understood
+    :raises UnreadError: for a part of the sources that is not understood
     """
     folder = sources / "tools" / "mtmd"
     header = (folder / "clip-impl.h").read_text(encoding="utf-8")
@@ -96,21 +96,21 @@ def table(sources: Path, commit: str) -> dict[str, Any]:
     other = re.findall(r"!= PROJECTOR_TYPE_(\w+)", code[code.index("has_standard_layers = (") :].partition(";")[0])
     loaded = {name for types, _ in _cases(tensors) for name in types}
     made: dict[str, Any] = {}
-    for each in names:
+    for each, name in names.items():
         about = found[each]
         if each in REPLACED:
-            made[names[each]] = {"replaced": {side: names[other] for side, other in REPLACED[each].items()}}
+            made[name] = {"replaced": {side: names[taken] for side, taken in REPLACED[each].items()}}
             continue
         if each not in loaded:  # the loader knows the name, and then stops
-            made[names[each]] = {"refused": True}
+            made[name] = {"refused": True}
             continue
-        more = MORE.get(names[each], {})
+        more = MORE.get(name, {})
         row = {"keys": about["keys"] | more.get("keys", {}), "optional": about["optional"]}
         row = {part: value for part, value in row.items() if value}
-        row["tensors"] = _grouped([*about["tensors"], *({"name": name} for name in more.get("tensors", ()))])
+        row["tensors"] = _grouped([*about["tensors"], *({"name": tensor} for tensor in more.get("tensors", ()))])
         row |= {"width": about["width"]} if about.get("width") else {}
         row |= {"blocks": False} if each in other else {}
-        made[names[each]] = row
+        made[name] = row
     return {"source": f"ggml-org/llama.cpp@{commit}:tools/mtmd/clip.cpp", "types": dict(sorted(made.items()))}
 
 
@@ -128,7 +128,7 @@ def _braces(code: str, at: int) -> str:
         depth += {"{": 1, "}": -1}.get(code[i], 0)
         if depth == 0:
             return code[at + 1 : i]
-    raise Unread("braces that do not end")
+    raise UnreadError("braces that do not end")
 
 
 def _cases(body: str) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -154,7 +154,7 @@ def _text(expression: str, constants: dict[str, str], values: dict[str, str]) ->
         value = word.strip('"') if word.startswith('"') else word if word.isdigit() else values[word]
         made = re.sub(r"%s|%d", lambda _, value=value: value, made, count=1)
     if "%" in made:
-        raise Unread(f"{expression}: {made}")
+        raise UnreadError(f"{expression}: {made}")
     return made
 
 
@@ -200,9 +200,8 @@ def _scoped(body: str) -> Iterator[tuple[tuple[Scope, ...], str]]:
             stack.append(_scope(head))
         elif head:
             yield tuple(each for each in stack if each is not None), head
-        if letter == "}":
-            if stack:
-                stack.pop()
+        if letter == "}" and stack:
+            stack.pop()
         at = stop + 1
 
 
@@ -216,14 +215,14 @@ def _scope(head: str) -> Scope | None:
         return Scope(types=types) if types else Scope(optional=True)
     if not head.startswith("for"):
         return Scope(optional=True) if "[&]" in head else None
-    if OPEN.fullmatch(inside.strip()) or ":" in inside and "{" not in inside:
+    if OPEN.fullmatch(inside.strip()) or (":" in inside and "{" not in inside):
         return Scope(optional=True)
     listed = re.fullmatch(r"int (\w+) : \{([\d, ]+)\}", inside)
     if listed:
         return Scope(listed[1], [int(each) for each in listed[2].split(",")])
     counted = re.fullmatch(r"(?:int|size_t) (\w+) = 0; \w+ < ([\w.()]+); (?:\+\+\w+|\w+\+\+)", inside.strip())
     if counted is None:
-        raise Unread(head)
+        raise UnreadError(head)
     return Scope(counted[1], counted[2])
 
 
@@ -234,7 +233,7 @@ def _keys(body: str, constants: dict[str, str], types: tuple[str, ...]) -> Itera
     for scopes, statement in _scoped(body):
         for _, function, arguments in _calls(statement):
             if function not in KINDS:
-                raise Unread(statement)
+                raise UnreadError(statement)
             key = _text(arguments[0], constants, {})
             word = arguments[2] if len(arguments) > 2 else "true"
             for name in types:
@@ -259,7 +258,7 @@ def _tensors(about: dict[str, Any], body: str, constants: dict[str, str], number
                 _seanet(about, arguments[1] == "true", constants)
                 continue
             if function not in ("get_tensor", "get_merger_tensor"):
-                raise Unread(statement)
+                raise UnreadError(statement)
             values = dict(PREFIXES) | {"il": "{i}", "bid": "{i}", "i": "{i}", "xid": "{j}", "ir": "{j}", "bi": "{j}",
                                        "s": "{i}", "stage": "{i}", "blk_idx": "{j}"}  # fmt: skip
             first = re.search(r"int bid = il \+ 1", body)
