@@ -187,7 +187,7 @@ def _steps(
             f"i2s lint {path} --reference OTHER",
             "finds the layout by comparison with the checkpoint or another file of the model",
         )
-    if found.kind is not None and not found.kind.is_model:
+    if found.kind is not None and found.kind.is_beside:
         return
     if verdicts and not any(verdict.loads == "yes" and verdict.computes == "correctly" for verdict in verdicts):
         none = "no runtime is known to compute it correctly" if found.tensors else "no runtime runs it"

@@ -14,7 +14,6 @@ import click
 from i2s_spec.cli.process import progress_bar
 from i2s_spec.draw.text import cut, json_document, visible
 from i2s_spec.errors import counted
-from i2s_spec.schema.kinds import VOCABULARY
 
 if TYPE_CHECKING:
     from i2s_spec.checkup import Checkup
@@ -108,11 +107,11 @@ def _page(found: Checkup, width: int) -> Iterator[Line]:
     if kind is not None:
         yield from _wrapped(kind.use, width)
     if report.details is not None:
-        said = report.details if kind is None else {**report.details, "kind": {**report.details["kind"], "title": ""}}
-        yield from _wrapped(sentence(said), width)
+        about = report.details if kind is None else {**report.details, "kind": {**report.details["kind"], "title": ""}}
+        yield from _wrapped(sentence(about), width)
     yield []
     yield from _sound(found, width)
-    other = (kind := _special(found)) is not None and not kind.is_model and kind.name != VOCABULARY
+    other = kind is not None and kind.is_beside
     if found.identification is not None and not other:
         yield []
         yield from _origin(found, width)

@@ -226,7 +226,7 @@ def _identify(
     release = origins.release(seen, digest)
     converter = origins.converter(seen)
     # What converters of models leave in a file says nothing of another kind of file.
-    questions = [release, converter] if kind is None or kind.is_model else []
+    questions = [release, converter] if kind is None or not kind.is_beside else []
     i2s = sum(seen.extents.values())
     weights = None
     if i2s:

@@ -64,6 +64,11 @@ class RecognisedKind(NamedTuple):
         return self.name == kinds.MODEL
 
     @property
+    def is_beside(self) -> bool:
+        """Whether it is used in another way than a model: what is known of models and their programs says nothing of it."""
+        return self.name not in (kinds.MODEL, kinds.VOCABULARY, kinds.NO_MODEL)
+
+    @property
     def is_special(self) -> bool:
         """Whether it is anything else than a whole model, so that its kind is named first."""
         return not self.is_model or self.part is not None

@@ -19,6 +19,8 @@ Everything else in the package is derived from these declarations. From the grou
     inventory      tensors
     architectures  the keys and tensors of each architecture, the sizes that follow from them, and the rotation
 
+    kinds          the kinds of files that are no models: how they are recognised, what uses them, what loaders ask
+
     runtimes       the programs that read I2_S files
     releases       the published files, and the programs that wrote them
     mistakes       the known mistakes of programs

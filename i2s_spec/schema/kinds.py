@@ -95,7 +95,7 @@ IMATRIX_KEYS: Final = ("imatrix.datasets", "imatrix.chunk_count", "imatrix.chunk
 # Keys and limits of every projector, from llama.cpp's tools/mtmd/clip.cpp, in whose names {m} is the kind of encoder.
 
 
-class Encoder(NamedTuple):
+class ProjectorEncoder(NamedTuple):
     """A kind of encoder in a projector: how its keys and tensors begin, and the key that says that it is there."""
 
     name: str
@@ -105,9 +105,9 @@ class Encoder(NamedTuple):
 
 
 ENCODERS: Final = (
-    Encoder("vision", "clip.vision", "v", "clip.has_vision_encoder"),
-    Encoder("audio", "clip.audio", "a", "clip.has_audio_encoder"),
-    Encoder("speech", "clip.gen.audio", "a.gen.code", "clip.has_gen_audio_encoder"),
+    ProjectorEncoder("vision", "clip.vision", "v", "clip.has_vision_encoder"),
+    ProjectorEncoder("audio", "clip.audio", "a", "clip.has_audio_encoder"),
+    ProjectorEncoder("speech", "clip.gen.audio", "a.gen.code", "clip.has_gen_audio_encoder"),
 )
 
 #: Keys of every encoder, and those that only one kind of encoder needs.

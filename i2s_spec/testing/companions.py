@@ -130,7 +130,7 @@ class Companion(Model):
             if "tensors" in table[type_]:
                 self._encoder(encoder, table[type_])
 
-    def _encoder(self, encoder: kinds.Encoder, row: dict[str, Any]) -> None:
+    def _encoder(self, encoder: kinds.ProjectorEncoder, row: dict[str, Any]) -> None:
         """The keys and tensors of an encoder, with one block."""
         self.key(encoder.flag, "bool", True)
         own = kinds.ENCODER_KEYS | kinds.ONE_ENCODER_KEYS[encoder.name]
@@ -169,10 +169,10 @@ class Companion(Model):
 def encoder_of(type: str) -> str:
     """The encoder that a type of projector belongs to, by the tensors and keys that it needs."""
     row = kinds.projector_table()["types"].get(type, {})
-    said = " ".join(
+    asked = " ".join(
         [*row.get("keys", {}), *row.get("optional", {}), *(each["names"] for each in row.get("tensors", ()))]
     )
-    if "a.gen." in said:
+    if "a.gen." in asked:
         return "speech"
-    audio = "clip.audio." in said or any(f" {name}" in f" {said}" for name in ("a.", "mm.a."))
+    audio = "clip.audio." in asked or any(f" {name}" in f" {asked}" for name in ("a.", "mm.a."))
     return "audio" if audio else "vision"

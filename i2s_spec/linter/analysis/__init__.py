@@ -3,6 +3,8 @@
 context             Subject: a file as the rules see it; data sections that are shifted, tensor infos not counted
 conditions          which files a rule applies to
 architecture_view   the file beside the declarations of its architecture
+own_keys            keys and tensors of a file that is no model, by their full names
+projector_view      a projector beside what the loader asks of its type
 extents             the bytes from each tensor to the next
 payload_stats       oddities of codes, groups and whole payloads
 scales              oddities of scales

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.own_keys import OwnRecords, own
 from i2s_spec.schema import kinds
-from i2s_spec.schema.kinds import Encoder
+from i2s_spec.schema.kinds import ProjectorEncoder
 
 
 class Needed(NamedTuple):
@@ -31,7 +31,7 @@ class EncoderView:
     table says of the type, None for a type that the table does not know.
     """
 
-    def __init__(self, encoder: Encoder, records: OwnRecords) -> None:
+    def __init__(self, encoder: ProjectorEncoder, records: OwnRecords) -> None:
         self.encoder = encoder
         self.records = records
         self.type, self.key = "", ""

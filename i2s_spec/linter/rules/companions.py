@@ -360,7 +360,7 @@ def imatrix_read(subject: Subject) -> bool:
 def imatrix_value(subject: Subject) -> Iterator[Finding]:
     """A sum or count of an importance matrix is negative, infinite or NaN.
 
-    Why: a sum of squares is none of these, and neither is a number of rows. llama-quantize stops at values that are not
+    Why: sums of squares and numbers of rows are finite and not negative. llama-quantize stops at values that are not
     finite ('imatrix contains non-finite value'); with negative importances it chooses the worst scales in place of the
     best.
 

@@ -20,7 +20,6 @@ from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.runtimes import compute_checks, header_checks, loader_checks, records
 from i2s_spec.linter.runtimes.header_checks import Headers
 from i2s_spec.linter.runtimes.records import Reason, citation
-from i2s_spec.schema import kinds
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
 from i2s_spec.schema.runtimes import RUNTIME, RUNTIMES, Runtime
 
@@ -111,9 +110,8 @@ def _verdicts(subject: Subject, packed: Dialect) -> tuple[Verdict, ...]:
 
 
 def _other_kind(subject: Subject) -> RecognisedKind | None:
-    """The kind of a file that is neither a model nor a vocabulary."""
-    kind = subject.kind
-    return None if kind is None or kind.is_model or kind.name == kinds.VOCABULARY else kind
+    """The kind of a file that is used in another way than a model."""
+    return subject.kind if subject.kind is not None and subject.kind.is_beside else None
 
 
 def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dialect) -> Verdict:

@@ -248,8 +248,7 @@ def compared() -> Iterator[ReferenceCase]:
     """Every case; the bytes are made when the case is reached.
 
     >>> [case.code for case in compared()]
-    ['I401', 'I401', 'I401', 'I402', 'I402', 'I402', 'I403', 'I404', 'I405', 'I406',
-     'M209', 'M209', 'M218']
+    ['I401', 'I401', 'I401', 'I402', 'I402', 'I402', 'I403', 'I404', 'I405', 'I406', 'M209', 'M209', 'M218']
     """
     codes = _codes()
     right = _interleaved(codes, 128)
