@@ -49,7 +49,7 @@ class RecognisedKind(NamedTuple):
         words = self.kind.title
         if self.name == kinds.OTHER:
             words = f"{words} (general.type {quote(self.of, 64)})"
-        elif self.of and self.name == kinds.ADAPTER:
+        elif self.of and self.name in (kinds.ADAPTER, kinds.VOCABULARY):
             words += f" for {quote(self.of, 64, bare=True)}"
         elif self.of and self.name == kinds.PROJECTOR:
             words += f" of type {quote(self.of, 64, bare=True)}"
@@ -118,7 +118,7 @@ def kind_of(file: File) -> RecognisedKind | None:
         _named(declared, architecture) or _seen(names, tensors) or _left(declared, architecture, names, tensors, part)
     )
     of = ""
-    if name == kinds.ADAPTER:
+    if name in (kinds.ADAPTER, kinds.VOCABULARY):
         of = architecture
     elif name == kinds.PROJECTOR:
         of = next((value for key, value in values.items() if key.endswith("projector_type") and value), "")

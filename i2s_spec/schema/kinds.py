@@ -61,25 +61,24 @@ KINDS: Final[dict[str, FileKind]] = {kind.name: kind for kind in (
              "whether its width is that of its model"),
     FileKind(VOCABULARY, "vocabulary", ("vocab",),
              "general.type is vocab; or it has the key tokenizer.ggml.tokens and no tensors",
-             "programs that only tokenize load it, such as llama.cpp's tests of tokenizers",
-             "weights, which a vocabulary has not"),
+             "programs that only tokenize load it, such as llama.cpp's tests of tokenizers"),
     FileKind(OTHER, "file that is no text model", (),
-             "general.type has a value that is not named above, or not model",
+             "general.type has another value than those above and model",
              "the program that wrote it may say what uses it; llama.cpp does not",
-             "everything but the container: keys, tensors and shapes are those of a kind that is not declared here"),
+             "which keys, tensors and shapes it needs"),
     FileKind(NO_MODEL, "file without any key of a model", (),
              "it has neither general.architecture, general.type nor tokenizer.ggml.tokens, and no tensor has a name "
              "that models have",
              "no program that runs models loads it",
-             "everything but the container: nothing in it says what it is"),
+             "which keys, tensors and shapes it needs"),
     FileKind(MODEL, "model", ("model",),
              "none of the above",
              "programs that run models load it, such as llama-server -m FILE"),
 )}  # fmt: skip
 
 
-#: Types of keys that loaders compare strictly, by kind: the wrong type ends the process or is refused. A name that ends
-#: in a dot stands for all keys that begin with it. (llama.cpp@0c1e57098: src/llama-adapter.cpp, common/imatrix-loader.cpp)
+#: Types of keys that loaders compare strictly, by kind: another type is refused or ends the process
+#: (ggml-org/llama.cpp@0c1e57098:src/llama-adapter.cpp, common/imatrix-loader.cpp).
 KEYS: Final[dict[str, dict[str, str]]] = {
     ADAPTER: {
         "general.type": "str", "general.architecture": "str", "adapter.type": "str", "adapter.lora.alpha": "f32",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,8 @@ def test_every_command_names_the_kind_first(name: str, tmp_path: Path) -> None:
     assert used in second
     verdict = i2s(tmp_path, "lint", "file.gguf")
     assert f": ok: {title}, " in verdict.stdout
-    assert f"not judged: {kinds.KINDS[name].unjudged}" in verdict.stdout
+    assert ("not judged: " in verdict.stdout) == bool(kinds.KINDS[name].unjudged or kinds.KINDS[name].fit)
+    assert kinds.KINDS[name].unjudged in verdict.stdout
     machine = json.loads(i2s(tmp_path, "doctor", "-q", "--json", "file.gguf").stdout)
     assert machine["kind"] == machine["identification"]["kind"]
     assert (machine["kind"]["name"], machine["kind"]["used"]) == (name, used)
@@ -123,7 +125,8 @@ def test_a_projector_of_each_type_is_sound_and_needs_each_of_its_keys_and_tensor
         return
     for key in kinds.projector_table()["types"][name].get("keys", {}):
         assert {each.code for each in lint(Companion(kinds.PROJECTOR, name).drop(key).built()).findings} >= {"M213"}
-    for tensor in {tensor.name.decode() for tensor in sound.tensors}:
+    names = [tensor.name.decode() for tensor in sound.tensors]
+    for tensor in random.Random(name).sample(names, min(8, len(names))):
         optional = tensor.endswith((".attn_q.weight", ".attn_k.weight", ".attn_v.weight", ".ln1.weight", ".ln2.weight"))
         if not optional or not tensor.startswith(("v.blk.", "a.blk.")):
             less = Companion(kinds.PROJECTOR, name).without(tensor).built()

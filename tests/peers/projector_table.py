@@ -320,7 +320,7 @@ def _width(body: str, members: dict[str, str]) -> list[Any] | None:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table, as the file in the package has it."""
     made = table(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "0c1e57098")
     print(text(made), end="")
 
