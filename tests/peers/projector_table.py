@@ -152,7 +152,7 @@ def _text(expression: str, constants: dict[str, str], values: dict[str, str]) ->
     for each in rest:
         word = each.replace("(int)", "").strip()
         value = word.strip('"') if word.startswith('"') else word if word.isdigit() else values[word]
-        made = re.sub(r"%s|%d", lambda _, value=value: value, made, count=1)
+        made = value.join(re.split(r"%[sd]", made, maxsplit=1))
     if "%" in made:
         raise UnreadError(f"{expression}: {made}")
     return made
@@ -266,21 +266,21 @@ def _tensors(about: dict[str, Any], body: str, constants: dict[str, str], number
             about["members"][target.partition(".")[2] or target] = name
             if optional:
                 continue
-            counts = []
+            counts: dict[str, Any] = {}
             for scope, letter in zip(loops, "ij", strict=False):
                 count = scope.values
                 if isinstance(count, str):
                     count = numbers[count] if count in numbers else COUNTS.get(count, count)
                     count = int(count) if isinstance(count, str) and count.isdigit() else count
                 if isinstance(count, list):
-                    counts.append([letter, count])
+                    counts[letter] = count
                 elif isinstance(count, int):
-                    counts.append([letter, list(range(count))])
+                    counts[letter] = list(range(count))
                 else:
-                    counts.append([letter, f"{count}+1" if first and letter == "i" else count])
+                    counts[letter] = f"{count}+1" if first and letter == "i" else count
             row: dict[str, Any] = {"name": name}
             if counts:
-                row["for"] = dict(counts)
+                row["for"] = counts
             if function == "get_merger_tensor":
                 row["if"] = ["clip.vision.projector.scale_factor", 4]
             if row not in about["tensors"]:

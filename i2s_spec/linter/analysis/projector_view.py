@@ -57,13 +57,18 @@ class EncoderView:
     def required(self) -> dict[str, str]:
         """The keys that the loader needs, with their types."""
         common = kinds.ENCODER_KEYS | kinds.ONE_ENCODER_KEYS[self.encoder.name]
-        return {self.own(name): label for name, label in common.items()} | (self.row or {}).get("keys", {})
+        return {self.own(name): label for name, label in common.items()} | self._keys("keys")
 
     @cached_property
     def read(self) -> dict[str, str]:
         """The keys that the loader reads, with their types: those that it needs, and others."""
         optional = {self.own(name): label for name, label in kinds.ENCODER_OPTIONAL.items()}
-        return kinds.PROJECTOR_OPTIONAL | optional | (self.row or {}).get("optional", {}) | self.required
+        return kinds.PROJECTOR_OPTIONAL | optional | self._keys("optional") | self.required
+
+    def _keys(self, part: str) -> dict[str, str]:
+        """Keys of the type alone."""
+        found: dict[str, str] = (self.row or {}).get(part, {})
+        return found
 
     def number(self, key: str) -> int | None:
         """The value of a key that is a u32."""
