@@ -221,7 +221,7 @@ def adapter_without_effect(subject: Subject) -> Iterator[Finding]:
         yield adapter_without_effect.at(TENSOR_COUNT_SPAN, why=TrustedText("there is no pair of matrices"), what=what)
 
 
-@rule("M209", "adapter-of-another-model", "{what}; with this base model llama.cpp refuses the adapter", clause="3.9",
+@rule("M209", "adapter-of-another-model", "llama.cpp refuses the adapter with this base model: {what}", clause="3.9",
       when=adapters_with_base)  # fmt: skip
 def adapter_of_another_model(subject: Subject) -> Iterator[Finding]:
     """The adapter does not fit the base model of --reference.
@@ -297,7 +297,7 @@ def _sums(subject: Subject) -> dict[str, dict[str, NamedTensor]]:
     return pairs
 
 
-@rule("M222", "imatrix-tensor", "{what}", clause="3.9", when=importance_matrices)
+@rule("M222", "imatrix-tensor", "no pairs of sums and counts: {what}", clause="3.9", when=importance_matrices)
 def imatrix_tensor(subject: Subject) -> Iterator[Finding]:
     """The tensors of an importance matrix are not pairs of sums and counts.
 
@@ -410,7 +410,7 @@ def _odd_value(subject: Subject, start: int, stop: int) -> tuple[int, float, int
 _DIRECTION: Final = re.compile(r"direction\.(\d{1,9})")
 
 
-@rule("M226", "control-vector-tensor", "{what}", clause="3.9", when=control_vectors)
+@rule("M226", "control-vector-tensor", "llama.cpp refuses the directions: {what}", clause="3.9", when=control_vectors)
 def control_vector_tensor(subject: Subject) -> Iterator[Finding]:
     """A tensor of a control vector is not a direction of a layer.
 
@@ -424,9 +424,7 @@ def control_vector_tensor(subject: Subject) -> Iterator[Finding]:
     found = own(subject)
     width = 0
     if not found.tensors:
-        yield control_vector_tensor.at(
-            TENSOR_COUNT_SPAN, what=TrustedText("there is no direction: llama.cpp refuses the file")
-        )
+        yield control_vector_tensor.at(TENSOR_COUNT_SPAN, what=TrustedText("the file has no tensors"))
     for name, tensor in found.tensors.items():
         number = _DIRECTION.match(name)
         if number is None or not int(number[1]):

@@ -167,7 +167,7 @@ def _odd_values(each: EncoderView) -> Iterator[tuple[str, Any, str]]:
             yield key, TrustedText(f"an array of {len(items):,}"), f"it has one element for each of {blocks:,} blocks"
 
 
-@rule("M216", "projector-tensor-missing", "{what}", clause="3.9", when=projectors)
+@rule("M216", "projector-tensor-missing", "llama.cpp refuses the projector: {what}", clause="3.9", when=projectors)
 def projector_tensor_missing(subject: Subject) -> Iterator[Finding]:
     """A tensor is missing that the loader requires for this type of projector.
 
@@ -230,7 +230,7 @@ def projector_blocks_unused(subject: Subject) -> Iterator[Finding]:
                                              verb=TrustedText("is" if len(more) == 1 else "are"))  # fmt: skip
 
 
-@rule("M218", "projector-width", "{what}", clause="3.9", when=projectors)
+@rule("M218", "projector-width", "the widths do not agree: {what}", clause="3.9", when=projectors)
 def projector_width(subject: Subject) -> Iterator[Finding]:
     """The width of a projector's result is not the width of what takes it.
 
