@@ -129,7 +129,10 @@ def _looked_at(
         found = identify(File(source), payloads="sample", threads=threads)
         dialect, certain = _dialect(found)
         file, verb, why_not = File(source), None, None
-        if without_errors and file.tensors and "general.architecture" in file.metadata:  # it should be a model
+        is_model = found.kind is None or found.kind.is_model
+        if (
+            without_errors and is_model and file.tensors and "general.architecture" in file.metadata
+        ):  # it should be a model
             why_not = refusal(file)
             verb = _verb_for(file) if why_not is None else None
         return found, verdicts(Subject(File(source), path), dialect), dialect, certain, verb, why_not
@@ -186,8 +189,10 @@ def _steps(
             f"i2s lint {path} --reference OTHER",
             "finds the layout by comparison with the checkpoint or another file of the model",
         )
+    if found.kind is not None and found.kind.is_beside:
+        return
     runs = any(verdict.loads == "yes" and verdict.computes == "correctly" for verdict in verdicts)
-    if verdicts and not runs and found.part is None:
+    if verdicts and not runs and (found.kind is None or found.kind.part is None):
         none = "no runtime is known to compute it correctly" if found.tensors else "no runtime runs it"
         yield Step(f"i2s lint {path} --runtimes", f"says why {none}, with sources")
     if verb == "run":

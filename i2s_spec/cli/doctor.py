@@ -18,6 +18,7 @@ from i2s_spec.errors import counted
 if TYPE_CHECKING:
     from i2s_spec.checkup import Checkup
     from i2s_spec.draw.terminal import Line
+    from i2s_spec.inspect.kind import RecognisedKind
 
 SCHEMA_VERSION: Final = 1
 
@@ -83,6 +84,9 @@ def _document(found: Checkup) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "report": report,
+        "kind": None
+        if found.identification is None or found.identification.kind is None
+        else found.identification.kind.as_dict(),
         "identification": None if found.identification is None else found.identification.as_dict(),
         "dialect": {"name": found.dialect, "certain": found.certain},
         "refusal": found.refusal,
@@ -96,15 +100,22 @@ def _page(found: Checkup, width: int) -> Iterator[Line]:
     from i2s_spec.linter.report.text import sentence
 
     report = found.report
-    yield [Piece(visible(report.path, 4096, bare=True), "bold")]
+    kind = _special(found)
+    yield [
+        Piece(visible(report.path, 4096, bare=True), "bold"), *([Piece(f"  {kind.title}")] if kind is not None else [])
+    ]  # fmt: skip
+    if kind is not None:
+        yield from _wrapped(kind.use, width)
     if report.details is not None:
-        yield from _wrapped(sentence(report.details), width)
+        about = report.details if kind is None else {**report.details, "kind": {**report.details["kind"], "title": ""}}
+        yield from _wrapped(sentence(about), width)
     yield []
     yield from _sound(found, width)
-    if found.identification is not None:
+    other = kind is not None and kind.is_beside
+    if found.identification is not None and not other:
         yield []
         yield from _origin(found, width)
-    if found.verdicts:
+    if found.verdicts and not other:
         yield []
         yield from _runtimes(found, width)
     if found.steps:
@@ -113,6 +124,12 @@ def _page(found: Checkup, width: int) -> Iterator[Line]:
         for step in found.steps:
             yield [Piece(f"  {step.command}", "cyan")]
             yield from _wrapped(step.why, width, "      ")
+
+
+def _special(found: Checkup) -> RecognisedKind | None:
+    """What the file is, if it is anything else than a whole model."""
+    kind = found.identification.kind if found.identification is not None else None
+    return kind if kind is not None and kind.is_special else None
 
 
 def _sound(found: Checkup, width: int) -> Iterator[Line]:
@@ -174,11 +191,9 @@ def _origin(found: Checkup, width: int) -> Iterator[Line]:
     yield [Piece("What is it?", "bold")]
     if found.identification.fault is not None:
         yield from _wrapped("unknown: its header cannot be read to its end", width)
-    elif found.identification.part is not None:
-        from i2s_spec.inspect.identify import part_words
-
-        yield from _wrapped(part_words(found.identification.part), width)
-    elif not found.identification.tensors:
+    elif not found.identification.tensors and (
+        found.identification.kind is None or not found.identification.kind.is_special
+    ):
         yield from _wrapped("a header without tensors, such as a vocabulary: there is no model in it", width)
     answered = False
     for question in found.identification.questions:
@@ -200,8 +215,8 @@ def _runtimes(found: Checkup, width: int) -> Iterator[Line]:
     if found.identification is not None and found.identification.i2s:
         packed = "  " + (f"packed as {found.dialect}" if found.certain else "if it is packed as most readers expect")
     yield [Piece("Who runs it?", "bold"), Piece(packed)]
-    part = found.identification is not None and found.identification.part is not None
-    if part:
+    kind = None if found.identification is None else found.identification.kind
+    if kind is not None and kind.part is not None:
         yield from _wrapped("only this part of a split model was tried, not the model", width)
     elif all(each.computes in ("-", "not tried") and each.loads != "with option" for each in found.verdicts):
         yield from _wrapped("none of the runtimes that were tried", width, style="red")

@@ -1,5 +1,7 @@
 """What is in a file, for a person or for a program: nothing here checks, and nothing here changes a file.
 
+    kind            whether a file is a model, or one of the files that are used beside one
+
     show            what a file is, as data (`describe`; show.schema.json); beginnings of values, places of tensors
     show_text       the same as one page of text, and as plots
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from i2s_spec.draw.terminal import Line, Piece
@@ -18,11 +18,13 @@ from i2s_spec.gguf.source import CHUNK, Origin, chunks, require_written, source_
 from i2s_spec.inspect import origin as origins
 from i2s_spec.inspect import packing
 from i2s_spec.inspect import packing as packer
-from i2s_spec.inspect.questions import CANNOT_TELL, CERTAIN, LIKELY, Evidence, Observed, PossibleAnswer, Question
+from i2s_spec.inspect.kind import kind_of
+from i2s_spec.inspect.questions import CANNOT_TELL, CERTAIN, LIKELY, Observed, Question
 from i2s_spec.inspect.show import fault as fault_dict
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
+    from i2s_spec.inspect.kind import RecognisedKind
     from i2s_spec.inspect.match_dialect import ReferenceMatches
     from i2s_spec.layout_inference.evidence import LayoutEvidence
 
@@ -38,9 +40,9 @@ class Identification(NamedTuple):
     """The answers about one file: its questions, what they were answered from, and what stopped the reading, if any.
 
     `looked_at` says how much of the payloads was read: `full`, `sample` or `none`; `tensors` how many tensors and `i2s`
-    how many of them are I2_S; `group_types` how many are of each type with a scale for each group; `part` which part of
-    a split model the file is, from 1, and of how many; `comparison` how a tensor fits the reference, if one was given;
-    `weights` what the weights tell of their layout, if they were asked.
+    how many of them are I2_S; `group_types` how many are of each type with a scale for each group; `comparison` how a
+    tensor fits the reference, if one was given; `weights` what the weights tell of their layout, if they were asked;
+    `kind` what the file is, None if its header cannot be read to its end.
     """
 
     path: str
@@ -58,7 +60,7 @@ class Identification(NamedTuple):
     weights: LayoutEvidence | None
     fault: FormatError | None
     group_types: Mapping[str, int]
-    part: tuple[int, int] | None = None
+    kind: RecognisedKind | None = None
 
     def question(self, name: str) -> Question:
         """One question by its name: release, converter, quantizer, code map, layout, tail or rotation."""
@@ -104,10 +106,10 @@ class Identification(NamedTuple):
             "version": self.version,
             "byte_order": self.byte_order,
             "architecture": json_string(self.architecture),
+            "kind": None if self.kind is None else self.kind.as_dict(),
             "tensors": self.tensors,
             "i2s_tensors": self.i2s,
             "group_types": dict(self.group_types),
-            **({} if self.part is None else {"part": {"number": self.part[0], "of": self.part[1]}}),
             "codes": list(self.counts),
             "payloads": self.looked_at,
             "sha256": self.sha256,
@@ -199,7 +201,6 @@ def _identify(
     threads: int,
     progress: Progress | None,
 ) -> Identification:
-    from i2s_spec.gguf.split_set import part_keys
     from i2s_spec.inspect.packing import rotation
     from i2s_spec.inspect.survey import Reading
     from i2s_spec.inspect.survey_reader import survey
@@ -213,7 +214,6 @@ def _identify(
         comparison = compare(file, file.tensors[tensor], reference)
 
     digest = _digest(file, progress) if sha256 else None
-    split = part_keys(file)
 
     def reported(done: int, total: int) -> None:
         if progress is not None:
@@ -222,9 +222,11 @@ def _identify(
     reading = Reading(payloads, threads, None if progress is None else reported)
     found = survey(file, reading) if file.fault is None else None
     seen = Observed(file, found)
+    kind = kind_of(file)
     release = origins.release(seen, digest)
     converter = origins.converter(seen)
-    questions = [release, converter]
+    # What converters of models leave in a file says nothing of another kind of file.
+    questions = [release, converter] if kind is None or not kind.is_beside else []
     i2s = sum(seen.extents.values())
     weights = None
     if i2s:
@@ -253,7 +255,7 @@ def _identify(
         weights,
         file.fault,
         seen.group_types,
-        None if not split.is_part or split.number is None or split.parts is None else (split.number + 1, split.parts),
+        kind,
     )
 
 
@@ -293,7 +295,11 @@ def page(found: Identification, everything: bool = False) -> Iterator[Line]:
     """
     known = found.version is not None
     version = f"GGUF version {found.version}, {found.byte_order}-endian" if known else "GGUF, version unknown"
-    yield [Piece(visible(found.path, 4096, bare=True), "bold"), Piece(f"  {version}")]
+    named = found.kind if found.kind is not None and found.kind.is_special else None
+    title = f"{named.title}; {version}" if named is not None else version
+    yield [Piece(visible(found.path, 4096, bare=True), "bold"), Piece(f"  {title}")]
+    if named is not None:
+        yield [Piece(f"  {named.use}")]
     counts = {"I2_S": found.i2s, **found.group_types}
     ternary = " and ".join(f"{count:,} of them {name}" for name, count in counts.items() if count)
     architecture = visible(found.architecture, 64, bare=True) or "no architecture"
@@ -302,8 +308,6 @@ def page(found: Identification, everything: bool = False) -> Iterator[Line]:
     if found.fault is not None and not found.tensors:
         tensors = "the header cannot be read to its end"
     yield [Piece(f"  {architecture}, {exact_size_words(found.size)}, {tensors}")]
-    if found.part is not None:
-        yield [Piece(f"  {part_words(found.part)}")]
     if found.i2s:
         yield [Piece(f"  {_read(found)}", "dim")]
     if found.sha256 is not None:
@@ -319,13 +323,6 @@ def page(found: Identification, everything: bool = False) -> Iterator[Line]:
     if found.dialect is not None:
         yield []
         yield [Piece("Dialect  ", "bold"), Piece(found.dialect)]
-
-
-def part_words(part: tuple[int, int]) -> str:
-    """Which part of a split model a file is, and what it is used with."""
-    number, count = part
-    first = "it has the keys of the model" if number == 1 else "its keys are in part 1"
-    return f"part {number:,} of {count:,} of a split model; {first}, and it is used together with the other parts"
 
 
 def _read(found: Identification) -> str:

@@ -21,7 +21,7 @@ from typing import NamedTuple, get_args
 
 from i2s_spec.errors import quote
 from i2s_spec.inspect.survey import Mode
-from i2s_spec.linter.analysis.conditions import compared_with_reference, runtimes_requested
+from i2s_spec.linter.analysis.conditions import adapters_with_base, compared_with_reference, runtimes_requested
 from i2s_spec.linter.report_data import FileReport
 from i2s_spec.linter.rule import OTHER_FORMATS, Rule, Severity, When
 from i2s_spec.linter.rules import REGISTRY
@@ -116,7 +116,9 @@ def selected(
     """
     base, wanted, unwanted = profile_named(profile), _prefixes(select), _prefixes(ignore)
     levels = {_prefix(name): _severity(level) for name, level in (severity or {}).items()}
-    requested: dict[When, bool] = {runtimes_requested: runtimes, compared_with_reference: reference}
+    requested: dict[When, bool] = {
+        runtimes_requested: runtimes, compared_with_reference: reference, adapters_with_base: reference
+    }  # fmt: skip
     in_force: dict[str, Severity] = {}
     as_declared = not levels and not base.promote
     every_rule = not wanted and not unwanted and base.has_every_rule

@@ -21,6 +21,7 @@ Everything else in the package is derived from these declarations. From the grou
 
     llama_cpp      what llama.cpp's loader asks of each architecture, as a table of expressions
     expressions    such expressions, read and evaluated without `eval`
+    kinds          the kinds of files that are no models: how they are recognised, what uses them, what loaders ask
 
     runtimes       the programs that read I2_S files
     releases       the published files, and the programs that wrote them

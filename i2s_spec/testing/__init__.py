@@ -1,6 +1,7 @@
 """Test data, for this and other projects: sound files, files with one fault each, and files changed at random.
 
     sample           small sound files that can be changed field by field: Draft, Model, CheckpointSample
+    companions       small sound files that are no models, which are changed in the same way
     malformed/       one broken copy of them for each rule, each with the code it must get
     common_faults    mistakes that happen to models in practice
     strategies       Hypothesis strategies for files, tensors, dialects, models (the extra `testing`)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import cache
 from itertools import islice
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 from construct import Container
@@ -208,12 +208,12 @@ class Model:
         """A key with its type and value; both can be changed."""
         return self.keys[self.place(name)]
 
-    def add(self, name: str, kind: ValueType, value: Any) -> Model:
+    def add(self, name: str, kind: ValueType, value: Any) -> Self:
         """The model with one more key."""
         self.keys.append(key_value(self._full(name), kind, value))
         return self
 
-    def set(self, name: str, value: Any, kind: ValueType | None = None) -> Model:
+    def set(self, name: str, value: Any, kind: ValueType | None = None) -> Self:
         """The model with another value or type of a key."""
         pair = self.pair(name)
         pair.value = value
@@ -221,7 +221,7 @@ class Model:
             pair.type = int(kind)
         return self
 
-    def drop(self, *names: str) -> Model:
+    def drop(self, *names: str) -> Self:
         """The model without some keys."""
         gone = {self._full(name) for name in names}
         self.keys = [pair for pair in self.keys if pair.key not in gone]
@@ -260,12 +260,12 @@ class Model:
         """A tensor, which can be changed."""
         return self.tensors[self.row(name)]
 
-    def without(self, *names: str) -> Model:
+    def without(self, *names: str) -> Self:
         """The model without some tensors."""
         self.tensors = [tensor for tensor in self.tensors if tensor.name.decode() not in names]
         return self
 
-    def like(self, name: str, ne: tuple[int, ...], kind: str) -> Model:
+    def like(self, name: str, ne: tuple[int, ...], kind: str) -> Self:
         """The model with a tensor of another shape or type, which replaces one or comes after all others."""
         number = BY_NAME[kind]
         content = block_bytes if kind in BLOCK_LAYOUTS else _content
@@ -276,7 +276,7 @@ class Model:
             self.tensors.append(made)
         return self
 
-    def changed(self, change: Callable[[Model], object]) -> Model:
+    def changed(self, change: Callable[[Self], object]) -> Self:
         """The model after a change."""
         change(self)
         return self

@@ -28,7 +28,8 @@ ABOUT_SOME: dict[When, Rule] = {
     each.when: each for each in all_rules() if each.check is not None and each.when is not every_file
 }
 #: Those that depend on what the caller asks for, or are about something else than a GGUF file.
-ON_REQUEST = {conditions.runtimes_requested, conditions.compared_with_reference, conditions.checkpoints}
+ON_REQUEST = {conditions.runtimes_requested, conditions.compared_with_reference, conditions.checkpoints,
+              conditions.adapters_with_base}  # fmt: skip
 
 
 def subject_of(data: bytes) -> Subject:

@@ -318,7 +318,7 @@ def test_alignment_of_another_type_is_not_a_bug_of_ours() -> None:
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        (((b"general.type", ValueType.STRING, b"adapter"),), "is no model: its general.type is 'adapter'"),
+        (((b"general.type", ValueType.STRING, b"adapter"),), "not a model: LoRA adapter for"),
         (((b"split.no", ValueType.UINT16, 0), (b"split.count", ValueType.UINT16, 3)), "one of the 3 parts of a model"),
         (((b"split.no", ValueType.UINT16, 2), (b"split.count", ValueType.UINT16, 3)), "one of the 3 parts of a model"),
     ],

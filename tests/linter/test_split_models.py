@@ -309,7 +309,8 @@ def test_doctor_identify_and_show_name_the_part(tmp_path: Path) -> None:
         assert "there is no model in it" not in told
         assert "none of the runtimes" not in told
         assert f"part {number} of 3 of a split model" in i2s("identify", path)
-        assert json.loads(i2s("identify", "--format", "json", path))["part"] == {"number": number, "of": 3}
+        kind = json.loads(i2s("identify", "--format", "json", path))["kind"]
+        assert (kind["name"], kind["part"], kind["parts"]) == ("model", number, 3)
     shown = i2s("show", first)
     assert f"Tensors of part 3, {third} (7)" in shown
     assert re.search(r"\n  all  +12 ", shown)

@@ -80,6 +80,7 @@ class ArchitectureView:
         whole = split_set(subject)
         #: The parts of a split model, if this is the first of them and all are there.
         self.whole = whole if whole is not None and whole.complete else None
+        self._kind = subject.kind
 
     # --- what kind of file ----------------------------------------------------------------------------------------
 
@@ -91,9 +92,10 @@ class ArchitectureView:
         """
         if self.file.index.tensors > limits.MANY_TENSORS or self.file.fault is not None:
             return False
-        kind = self.keys.value("general.type")
+        if self._kind is None or not self._kind.is_model:
+            return False
         part = self.keys.decoded(self.keys.places["split.no"]) if "split.no" in self.keys.places else 0
-        if kind not in (None, "model") or part != 0:
+        if part != 0:
             return False
         if self.whole is not None:
             return any(

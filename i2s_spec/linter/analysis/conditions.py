@@ -10,10 +10,13 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final
 
+from i2s_spec.gguf.reader import File
+from i2s_spec.inspect.kind import kind_of
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.checkpoint_facts import CheckpointFacts
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.loader_view import loader_view
+from i2s_spec.schema import kinds
 
 #: Most tensors that are searched for a matrix of a layer.
 LOOKED_AT: Final = 1000
@@ -39,12 +42,58 @@ def runtimes_requested(subject: Subject) -> bool:
 
 def compared_with_reference(subject: Subject) -> bool:
     """files that are compared with a reference (--reference)"""
-    return subject.weights is not None
+    return subject.weights is not None and not with_base_model(subject)
+
+
+def with_base_model(subject: Subject) -> bool:
+    """files that are used beside a model, with that model (--reference)"""
+    kind = subject.kind
+    return kind is not None and not kind.is_model and base_model(subject) is not None
+
+
+def adapters_with_base(subject: Subject) -> bool:
+    """LoRA adapters that are compared with their base model (--reference)"""
+    return adapters(subject) and base_model(subject) is not None
+
+
+@analysis
+def base_model(subject: Subject) -> File | None:
+    """The reference, if it is a model in GGUF whose header could be read."""
+    base = subject.weights.file if subject.weights is not None else None
+    kind = kind_of(base) if base is not None else None
+    return base if kind is not None and kind.is_model else None
 
 
 def checkpoints(examined: object) -> bool:
     """folders of safetensors"""
     return isinstance(examined, CheckpointFacts)
+
+
+# --- kinds of files ---
+
+
+def adapters(subject: Subject) -> bool:
+    """LoRA adapters"""
+    return _is(subject, kinds.ADAPTER)
+
+
+def projectors(subject: Subject) -> bool:
+    """projectors of multimodal models"""
+    return _is(subject, kinds.PROJECTOR)
+
+
+def importance_matrices(subject: Subject) -> bool:
+    """importance matrices"""
+    return _is(subject, kinds.IMATRIX)
+
+
+def control_vectors(subject: Subject) -> bool:
+    """control vectors"""
+    return _is(subject, kinds.CONTROL_VECTOR)
+
+
+def _is(subject: Subject, name: str) -> bool:
+    return subject.kind is not None and subject.kind.name == name
 
 
 # --- architectures ---

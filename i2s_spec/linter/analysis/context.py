@@ -18,6 +18,7 @@ from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.gguf.split_set import SplitSet
 from i2s_spec.gguf.split_set import split_set as set_of
+from i2s_spec.inspect.kind import RecognisedKind, kind_of
 from i2s_spec.inspect.show import LEGACY_I2_S, Extent, Placement, Placements, placements_of, sound_shape
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.schema import limits, types
@@ -277,6 +278,11 @@ class Subject:
         for i in self.file.index.keys_named(_LOOKED_UP):
             places.setdefault(self.file.index.key(i).name, i)
         return places
+
+    @cached_property
+    def kind(self) -> RecognisedKind | None:
+        """What the file is: a model, or a file of another kind; None if its header cannot be read to its end."""
+        return kind_of(self.file)
 
     @cached_property
     def architecture(self) -> str:

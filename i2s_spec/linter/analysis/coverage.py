@@ -6,6 +6,7 @@ from typing import Final
 
 from i2s_spec.errors import counted, quote
 from i2s_spec.linter.analysis.architecture_view import architecture_view
+from i2s_spec.linter.analysis.conditions import base_model
 from i2s_spec.linter.analysis.context import Subject, split_set
 from i2s_spec.linter.analysis.loader_view import loader_view
 from i2s_spec.linter.analysis.payload_stats import examined_types
@@ -27,7 +28,7 @@ def unchecked(subject: Subject) -> tuple[str, ...]:
         return ("what follows the fault in the header",)
     whole = split_set(subject)
     if not file.index.tensors and whole is None:
-        return ()
+        return ()  # the verdict says that it is a vocabulary, or holds nothing
     words = (
         _of_model(subject) if whole is None or whole.complete else "",
         whole.unread if whole is not None else "",
@@ -47,10 +48,9 @@ def _of_contents(subject: Subject) -> str:
 
 
 def _of_model(subject: Subject) -> str:
-    known = architecture_view(subject)
-    kind = known.keys.value("general.type")
-    if kind not in (None, "model"):
-        return f"{_MODEL} (general.type is {quote(str(kind), 40)}: no text model)"
+    known, kind = architecture_view(subject), subject.kind
+    if kind is not None and not kind.is_model:
+        return kind.unjudged(base_model(subject) is not None)
     if not known.name:
         return f"{_MODEL} (the file names no architecture)"
     if known.in_parts:

@@ -38,6 +38,7 @@ from i2s_spec.linter.report_data import (
 )
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.rules import REGISTRY
+from i2s_spec.schema import kinds
 from i2s_spec.schema.types import I2_S, RETIRED
 
 if TYPE_CHECKING:
@@ -203,12 +204,13 @@ NAMED: Final = 3
 def examined(subject: Subject) -> dict[str, Any] | None:
     """What was examined, as plain data; nothing more is read for it.
 
-    :returns: `architecture`, `version`, `byte_order`, `size`; `tensors` and `types`, the number of tensors, in all and
-    of each type, the most frequent first; `split`, as a `Split`, of a part of a split model, and then `tensors` and
-    `types` are those of all parts if it is complete; `rules`, how many were checked, and `ignored`, how many of the
-    profile were not; `reading`, how much of the weights was requested, and `read`, how many bytes of the file were read,
-    None if the header ends too early; `layout`, whether the weights decide it: `decided`, `undecided`, or None if no
-    rule examined it; `unchecked`, what no rule examined. None for a file that is not GGUF
+    :returns: `architecture`, `kind` (what the file is; None if its header cannot be read to its end), `version`,
+    `byte_order`, `size`; `tensors` and `types`, the number of tensors, in all and of each type, the most frequent first;
+    `split`, as a `Split`, of a part of a split model, and then `tensors` and `types` are those of all parts if it is
+    complete; `rules`, how many were checked, and `ignored`, how many of the profile were not; `reading`, how much of the
+    weights was requested, and `read`, how many bytes of the file were read, None if the header ends too early; `layout`,
+    whether the weights decide it: `decided`, `undecided`, or None if no rule examined it; `unchecked`, what no rule
+    examined. None for a file that is not GGUF
     """
     if subject.file.version is None:
         return None
@@ -223,6 +225,7 @@ def examined(subject: Subject) -> dict[str, Any] | None:
     survey = vars(subject).get("survey")
     return {
         "architecture": visible(subject.architecture, bare=True),
+        "kind": None if subject.kind is None else subject.kind.as_dict(),
         "version": file.version,
         "byte_order": file.index.byte_order,
         "size": file.size,
@@ -259,13 +262,15 @@ def _layout(subject: Subject) -> str | None:
 
 def what(about: Mapping[str, Any]) -> str:
     """The file in a few words: `bitnet-b1.58, 24 tensors (14 I2_S, 10 F32)`."""
-    split = about.get("split")
+    kind, split = about["kind"], about.get("split")
     words = [about["architecture"] or ("no architecture" if split is None else "")]
     if split is not None and split["complete"]:
         words[0] = f"{words[0] or 'no architecture'} in {counted(split['of'], 'part')}"
     elif split is not None:
         part = f"part {split['part']:,} of {split['of']:,} of a split model"
         words = [part, *filter(None, words)]
+    elif kind is not None and kind["name"] != kinds.MODEL:
+        words = [kind["title"]] if kind["title"] else []
     if about["version"] != 3:
         words.append(f"GGUF version {about['version']}")
     if about["byte_order"] != "little":

@@ -4,6 +4,7 @@
     I2_S tensors                i2s_extent, i2s_codes, i2s_scale, i2s_layout
     other ternary types         groups
     what an architecture needs  model_keys, hyperparameters, inventory
+    files beside a model        companions, projectors
     tokens and templates        tokenizer, template
     folders of safetensors      checkpoint
     what programs do            programs: commands of this package, and runtimes

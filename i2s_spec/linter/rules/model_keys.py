@@ -10,7 +10,7 @@ from i2s_spec.linter.analysis.conditions import declared_models, known_models, t
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.loader_view import ceiling, is_old, loader_view, refuses
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
-from i2s_spec.schema import llama_cpp
+from i2s_spec.schema import kinds, llama_cpp
 from i2s_spec.schema.architectures import (
     KEYS,
     PREFIX,
@@ -36,7 +36,8 @@ _ARCHITECTURE: Final = "general.architecture"
 
 def names_architecture(subject: Subject) -> bool:
     """files that hold a model"""
-    return subject.file.index.tensors > 0 and architecture_view(subject).keys.has(_ARCHITECTURE)
+    of_model = subject.kind is None or subject.kind.is_model
+    return of_model and subject.file.index.tensors > 0 and architecture_view(subject).keys.has(_ARCHITECTURE)
 
 
 @rule(ARCHITECTURE_UNKNOWN, clause="3.1", fix=Fix.UNSAFE, when=names_architecture,
@@ -141,8 +142,10 @@ _DOCUMENT = ", which the GGUF document allows but no loader accepts"
 
 
 def with_architecture_key(subject: Subject) -> bool:
-    """files that name an architecture"""
-    return b"general.architecture" in subject.places
+    """models and vocabularies that name an architecture"""
+    kind = subject.kind
+    of_model = kind is None or kind.is_model or kind.name == kinds.VOCABULARY
+    return of_model and b"general.architecture" in subject.places
 
 
 @rule(KEY_TYPE, clause="3.1", fix=Fix.UNSAFE, cwe=843,

@@ -58,11 +58,6 @@ def reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
 
 def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
     source = runtime.source
-    kind = _text(subject, "general.type")
-    if kind is not None and kind not in ("model", "vocab"):
-        text = f"the file is no model: its general.type is {quote(kind, 64)}, which is used together with a model"
-        yield Reason(text, source, "unknown", _key_span(subject, "general.type"))
-        return
     place = subject.places.get(b"split.count")
     if place is not None and (label := subject.file.index.key(place).label) != "u16":
         text = f"the loader stops at the metadata: split.count has type {label} but expected type u16"

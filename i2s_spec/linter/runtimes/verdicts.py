@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from i2s_spec.inspect.kind import RecognisedKind
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.runtimes import compute_checks, header_checks, loader_checks, records
 from i2s_spec.linter.runtimes.header_checks import Headers
@@ -94,13 +95,23 @@ def canonical_verdicts(subject: Subject) -> tuple[Verdict, ...]:
 def _verdicts(subject: Subject, packed: Dialect) -> tuple[Verdict, ...]:
     headers = Headers(subject)
     made: dict[str, Verdict] = {}
+    other = _other_kind(subject)
     for runtime in RUNTIMES:
+        if other is not None and (runtime.recorded or runtime.kind != "reader"):
+            # Runs and sources are about models: they say nothing about a file that is used in another way.
+            made[runtime.name] = _worst(runtime, [Reason(other.not_tried, "", "unknown")])
+            continue
         made[runtime.name] = (
             _front(runtime, made[runtime.of])
             if runtime.kind == "front"
             else _verdict(subject, runtime, headers, packed)
         )
     return tuple(made.values())
+
+
+def _other_kind(subject: Subject) -> RecognisedKind | None:
+    """The kind of a file that is used in another way than a model."""
+    return subject.kind if subject.kind is not None and subject.kind.is_beside else None
 
 
 def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dialect) -> Verdict:
@@ -115,7 +126,7 @@ def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dial
                 found.append(Reason(shown.text, shown.source, "note"))
             else:
                 found += records.reasons(subject, runtime)
-        elif not found and subject.file.fault is None:
+        elif not found and _other_kind(subject) is None and subject.file.fault is None:
             found = [reason for reason in records.reasons(subject, runtime) if reason.effect == "note"]
         return _worst(runtime, found)
     if not stopped and subject.file.fault is None:

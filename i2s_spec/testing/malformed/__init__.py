@@ -13,6 +13,7 @@ The modules add their cases to one list when they are imported, in this order:
     container    other formats, header, keys; tensor table, placement, extents, large files
     metadata     keys and values of the architectures; tensors that do not fit them; keys of a folded rotation
     payload      codes and constant regions, scales and tails, other layouts, types with a scale for each group
+    companions   files that are no models: adapters, projectors, importance matrices, control vectors
     tokenizer    the vocabulary; chat templates and other text that programs may run or print
     situations   commands that meet the rules that no file breaks
 
@@ -23,10 +24,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from i2s_spec.testing.malformed import container, metadata, payload, tokenizer
+from i2s_spec.testing.malformed import companions, container, metadata, payload, tokenizer
 from i2s_spec.testing.malformed.case import CASES, Case
 
-__all__ = ["Case", "container", "malformed", "metadata", "payload", "tokenizer"]
+__all__ = ["Case", "companions", "container", "malformed", "metadata", "payload", "tokenizer"]
 
 
 def malformed() -> Iterator[Case]:

@@ -14,8 +14,9 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from i2s_spec.schema import faults
+from i2s_spec.schema import faults, kinds
 from i2s_spec.schema.types import BY_NAME, I2_S
+from i2s_spec.testing.companions import Companion
 from i2s_spec.testing.malformed.case import Bytes
 from i2s_spec.testing.malformed.case import model as sound_model
 from i2s_spec.testing.malformed.payload import SIZE, matrix, model, scaled, trits
@@ -281,7 +282,7 @@ def compared() -> Iterator[ReferenceCase]:
     """Every case; the bytes are made when the case is reached.
 
     >>> [case.code for case in compared()]
-    ['I401', 'I401', 'I401', 'I402', 'I402', 'I402', 'I403', 'I404', 'I405', 'I406']
+    ['I401', 'I401', 'I401', 'I402', 'I402', 'I402', 'I403', 'I404', 'I405', 'I406', 'M209', 'M209', 'M218']
     """
     codes = _codes()
     right = _interleaved(codes, 128)
@@ -308,3 +309,11 @@ def compared() -> Iterator[ReferenceCase]:
     yield ReferenceCase("gains-less-1", "I405", "data[1]", _with_gains(right, [gain - 1 for gain in gains]), floats)
     other = _with_gains(right, gains, b"other.weight")
     yield ReferenceCase("gains-of-another-name", "I406", "tensor_infos[1].name", other, floats)
+    adapter = Companion(kinds.ADAPTER)
+    adapter.set("general.architecture", b"qwen3")
+    base = Model("llama").built()
+    yield ReferenceCase("adapter-of-another-model", "M209", "key_values[0].value", adapter.built(), base)
+    narrow = Companion(kinds.ADAPTER, width=64).built()
+    yield ReferenceCase("adapter-of-another-width", "M209", "tensor_infos[0].ne", narrow, base)
+    narrow = Companion(kinds.PROJECTOR, width=64).built()
+    yield ReferenceCase("projector-of-another-width", "M218", "tensor_infos[8].ne", narrow, base)

@@ -39,6 +39,8 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
 #: Tables of chapters by the names that their fences have.
 TABLES: Final[dict[str, Callable[[], str]]] = {
     "architectures": inventories.architectures_declared,
+    "kinds": inventories.kinds_of_files,
+    "projectors": inventories.projectors,
     "order of keys": inventories.order_of_keys,
     "order of tensors": inventories.order_of_tensors,
     "activations": inventories.activations,

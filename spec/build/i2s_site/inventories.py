@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from i2s_site.runtimes import table
 from i2s_spec.convert.recipes import RECIPES
-from i2s_spec.schema import architectures, keys
+from i2s_spec.schema import architectures, keys, kinds
 from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.inventory import TensorSpec
 from i2s_spec.schema.keys import OPTIONAL, Key
@@ -51,6 +51,29 @@ def architectures_declared() -> str:
         rows.append([_code(a.name), a.title, a.tokenizer, a.activation, a.rope, a.head, base, epsilon])
     head = ["architecture", "models", "tokenizer", "activation", "rotated pairs", "head", "base", "epsilon"]
     return table(head, rows)
+
+
+def kinds_of_files() -> str:
+    """The kinds of files: how each is recognised, and what uses it."""
+    rows = [[kind.title, kind.recognised, kind.used] for kind in kinds.KINDS.values()]
+    return table(["kind", "recognised by", "used"], rows)
+
+
+def projectors() -> str:
+    """The types of projectors that llama.cpp's loader knows, with the keys that each needs besides those of all."""
+    known = kinds.projector_table()
+    source = known["source"].removeprefix("ggml-org/").partition(":")[0]
+    rows = []
+    for name, row in known["types"].items():
+        if "replaced" in row:
+            needs = " and ".join(f"{_code(other)} for {encoder}" for encoder, other in row["replaced"].items())
+        elif "refused" in row:
+            needs = "known by name, and not loaded"
+        else:
+            needs = ", ".join(map(_code, row.get("keys", {}))) or "no further keys"
+        tensors = sum(len(group["names"].split()) for group in row.get("tensors", ()))
+        rows.append([_code(name), needs, str(tensors) if "tensors" in row else "", source])
+    return table(["clip.projector_type", "keys of its own", "tensors of its own", "read from"], rows)
 
 
 def order_of_keys() -> str:
