@@ -70,13 +70,14 @@ class Special(NamedTuple):
 
     :param keys: values of keys, which are then always written; None for a key that is left out
     :param sizes: sizes other than the usual ones
-    :param tensors: patterns of tensors that its graph needs although the loader takes a file without them
+    :param tensors: tensors that its graph needs although the loader takes a file without them, by their names in the table,
+        each with the condition
     :param tokenizer: the value of tokenizer.ggml.model
     """
 
     keys: Mapping[str, str | None] = {}
     sizes: Mapping[str, int] = {}
-    tensors: tuple[str, ...] = ()
+    tensors: Mapping[str, str] = {}
     tokenizer: str = "gpt2"
 
 
@@ -206,6 +207,15 @@ _NO_HEADS: Final = {"attention.head_count": "0", "attention.head_count_kv": None
 #: A layer of each kind: recurrent, attention, feed-forward.
 _THREE_KINDS: Final = {"attention.head_count_kv": "heads_kv*(i%3==1)", "feed_forward_length": "ff*(i%3==2)"}
 
+_CONV_BIAS: Final = {"blk.{i}.ssm_conv1d.bias": "True"}
+_DELTA_TENSORS: Final = {
+    "blk.{i}.attn_qkv.weight": "is_recr_impl[i]==1", "blk.{i}.attn_gate.weight": "is_recr_impl[i]==1",
+    **{f"blk.{{i}}.attn_{each}.weight": "i>=n_layer" for each in "qkv"},
+}  # fmt: skip
+_FACTORS: Final = {"rope_freqs.weight": "True"}
+_FIRST_BIAS: Final = {f"{side}.blk.{{i}}.attn_rel_b.weight": "i==0" for side in ("enc", "dec")}
+_QKV: Final = {f"blk.{{i}}.attn_{each}.weight": "True" for each in "qkv"}
+
 SPECIAL: Final[Mapping[str, Special]] = {
     "afmoe": Special({"attention.sliding_window": "context//2"}),
     "arwkv7": Special({"token_shift_count": "1"}),
@@ -215,22 +225,22 @@ SPECIAL: Final[Mapping[str, Special]] = {
     "deepseek2-ocr": Special(_ALL_HEADS),
     "deepseek32": Special(_LATENT),
     "deepseek4": Special({"expert_gating_func": "4", "attention.head_count_kv": "1"}),
-    "dots1": Special(_ALL_HEADS),
+    "dots1": Special({**_ALL_HEADS, "expert_gating_func": "2"}),
     "dots3note": Special(
         {**_LATENT, "attention.key_length_swa": "embd//2+head_dim//2", "attention.value_length_swa": "embd//2"}
     ),
     "eagle3": Special(sizes={"layers": 1}),
-    "falcon-h1": Special(tensors=(r"blk\.\d+\.ssm_conv1d\.bias",)),
+    "falcon-h1": Special(tensors=_CONV_BIAS),
     "gemma-embedding": Special({"attention.sliding_window_pattern": "1-i%2"}),
-    "gemma4": Special(tensors=("rope_freqs.weight",)),
-    "gemma4-assistant": Special({"embedding_length_out": "2*embd"}, tensors=("rope_freqs.weight",)),
+    "gemma4": Special(tensors=_FACTORS),
+    "gemma4-assistant": Special({"embedding_length_out": "2*embd"}, tensors=_FACTORS),
     "glm-dsa": Special(_LATENT),
     "glm5-next": Special(_LATENT_HYBRID),
-    "granitehybrid": Special(_HYBRID),
+    "granitehybrid": Special(_HYBRID, tensors=_CONV_BIAS),
     "graniteswitch": Special({
         "adapters.count": "1", "adapters.token_ids_activate": "(5,)", "adapters.token_ids_substitute": "(6,)"
     }),
-    "hy_v4": Special(_LATENT),
+    "hy_v4": Special({**_LATENT, "expert_gating_func": "2"}),
     "jamba": Special(_HYBRID),
     "kimi-k3": Special(_LATENT_HYBRID),
     "kimi-linear": Special(_LATENT_HYBRID),
@@ -243,21 +253,22 @@ SPECIAL: Final[Mapping[str, Special]] = {
     "minimax-01": Special({"full_attention_interval": "2"}),
     "minimax-m2": Special({"expert_gating_func": "2"}),
     "mistral4": Special(_LATENT),
-    "nemotron_h": Special(_THREE_KINDS, {"layers": 3}),
-    "nemotron_h_moe": Special(_THREE_KINDS, {"layers": 3}),
+    "nemotron_h": Special(_THREE_KINDS, {"layers": 3}, _CONV_BIAS),
+    "nemotron_h_moe": Special(_THREE_KINDS, {"layers": 3}, _CONV_BIAS),
     "olmoe": Special(_ALL_HEADS),
     "paddleocr": Special({"rope.dimension_sections": "(head_dim//4,head_dim//4,0,0)"}),
-    "plamo2": Special(_HYBRID),
+    "plamo2": Special({**_HYBRID, "ssm.group_count": "0"}),
     "plm": Special(_DECOMPRESSED),
-    "pockettts": Special(tensors=(r"blk\.\d+\.attn_[qkv]\.weight",)),
-    "qwen35": Special(_NEXT, {"layers": 3}),
-    "qwen35moe": Special(_NEXT, {"layers": 3}),
-    "qwen3next": Special(_NEXT, {"layers": 3}),
+    "pockettts": Special(tensors=_QKV),
+    "qwen35": Special(_NEXT, {"layers": 3}, _DELTA_TENSORS),
+    "qwen35moe": Special(_NEXT, {"layers": 3}, _DELTA_TENSORS),
+    "qwen3next": Special(_NEXT, {"layers": 3}, _DELTA_TENSORS),
     "qwen4exp": Special(_DELTA),
-    "rwkv6": Special(tensors=(r"blk\.\d+\.time_mix_lerp_fused\.weight",)),
+    "phi3": Special(tensors={"blk.{i}.attn_qkv.weight": "True"}),
+    "rwkv6": Special(tensors={"blk.{i}.time_mix_lerp_fused.weight": "True"}),
     "rwkv6qwen2": Special({"token_shift_count": "1"}),
-    "t5": Special(_ALL_HEADS, tensors=(r"(?:enc|dec)\.blk\.0\.attn_rel_b\.weight",)),
-    "t5encoder": Special(_ALL_HEADS, tensors=(r"enc\.blk\.0\.attn_rel_b\.weight",)),
+    "t5": Special(_ALL_HEADS, tensors=_FIRST_BIAS),
+    "t5encoder": Special(_ALL_HEADS, tensors=_FIRST_BIAS),
     "wavtokenizer-dec": Special(sizes={"layers": 6}),
 }
 _NORMAL: Final = Special()
@@ -365,7 +376,7 @@ class _Draft:
     def grow(self) -> bool:
         """Add what is missing; whether anything was."""
         demands = Demands(self.architecture, self, self.special.tokenizer)
-        return self._add_keys(demands) or self._add_tensors(demands)
+        return self._add_keys(demands) or self._add_tensors(demands) or self._mend(demands, by_tensors=True)
 
     def _add_keys(self, demands: Demands) -> bool:
         missing = [
@@ -373,9 +384,16 @@ class _Draft:
             for key in demands.keys_read()
             if self.value(key.name) is None and (needed := demands.evaluate(key.required)) is not Unknown and needed
         ]
-        if missing:
-            return any([self._add(name) for name in missing])
+        return any([self._add(name) for name in missing]) if missing else self._mend(demands, by_tensors=False)
+
+    def _mend(self, demands: Demands, by_tensors: bool) -> bool:
+        """Add the keys that a condition needs which does not hold; whether there was one.
+
+        :param by_tensors: whether it is asked of what tensors there are
+        """
         for condition in demands.broken():
+            if ("has(" in condition.holds.text) is not by_tensors:
+                continue
             if not self._add_named(condition.holds, condition.guard):
                 words = llama_cpp.in_words(condition.holds.text)
                 raise ValueError(f"{self.architecture.name} with these sizes is refused: {words} does not hold")
@@ -421,7 +439,8 @@ class _Draft:
         for demand in demands.tensors():
             if demand.name in self.shapes:
                 continue
-            asked = any(re.fullmatch(pattern, demand.name) for pattern in self.special.tensors)
+            condition = self.special.tensors.get(demand.row.name)
+            asked = condition is not None and demands.evaluate(compiled(condition), demand.row.loops) is True
             flags = demands.flags(demand) if demand.certain else None
             if flags is None and not asked:
                 raise ValueError(f"the table does not resolve whether {self.architecture.name} needs {demand.name}")
@@ -454,7 +473,7 @@ def _with_definitions(expressions: Iterable[Expression], definitions: Mapping[st
     while todo:
         expression = todo.pop(0)
         yield expression.text
-        for name in sorted(expression.names - seen):
+        for name in sorted(set(re.findall(r"[a-z_]\w*", expression.text)) - seen):
             seen.add(name)
             todo += [compiled(definitions[each]) for each in (name, f"{name}[]") if each in definitions]
 
