@@ -70,8 +70,8 @@ class Special(NamedTuple):
 
     :param keys: values of keys, which are then always written; None for a key that is left out
     :param sizes: sizes other than the usual ones
-    :param tensors: tensors that its graph needs although the loader takes a file without them, by their names in the table,
-        each with the condition
+    :param tensors: tensors that its graph needs although the loader takes a file without them, or of which the table does
+        not resolve whether they are needed, by their names in the table, each with the condition
     :param tokenizer: the value of tokenizer.ggml.model
     """
 
@@ -103,7 +103,7 @@ VALUES: Final = {
     "attention.iclr_lora_rank": "8",
     "attention.indexer.block_size": "8",
     "attention.indexer.head_count": "2",
-    "attention.indexer.key_length": "2*head_dim",
+    "attention.indexer.key_length": "(head_dim+63)//64*64",  # what is transformed by blocks of 64
     "attention.indexer.kpool": "2",
     "attention.indexer.top_k": "8",
     "attention.indexer.types": "1+0*i",
@@ -207,34 +207,51 @@ _NO_HEADS: Final = {"attention.head_count": "0", "attention.head_count_kv": None
 #: A layer of each kind: recurrent, attention, feed-forward.
 _THREE_KINDS: Final = {"attention.head_count_kv": "heads_kv*(i%3==1)", "feed_forward_length": "ff*(i%3==2)"}
 
-_CONV_BIAS: Final = {"blk.{i}.ssm_conv1d.bias": "True"}
+_CONV_BIAS: Final = {"blk.{i}.ssm_conv1d.bias": "1"}
 _DELTA_TENSORS: Final = {
+    "blk.{i}.attn_norm.weight": "1",  # without the first one the loader expects nothing but the next-token layers
     "blk.{i}.attn_qkv.weight": "is_recr_impl[i]==1", "blk.{i}.attn_gate.weight": "is_recr_impl[i]==1",
     **{f"blk.{{i}}.attn_{each}.weight": "i>=n_layer" for each in "qkv"},
 }  # fmt: skip
-_FACTORS: Final = {"rope_freqs.weight": "True"}
+_FACTORS: Final = {"rope_freqs.weight": "1"}
 _FIRST_BIAS: Final = {f"{side}.blk.{{i}}.attn_rel_b.weight": "i==0" for side in ("enc", "dec")}
-_QKV: Final = {f"blk.{{i}}.attn_{each}.weight": "True" for each in "qkv"}
+_GATES: Final = {f"blk.{{i}}.time_mix_g{each}.weight": "1" for each in "12"}
+#: Tables of n-grams are in a layer that another key names.
+_NO_NGRAMS: Final = {
+    f"blk.{{i}}.ple_{each}.weight": "0"
+    for each in ("key", "value", "norm_key", "norm_query", "norm_conv", "conv1d")
+}
+_INDEXER: Final = {
+    f"blk.{{i}}.indexer.{each}": "i<n_layer"
+    for each in ("k_norm.weight", "k_norm.bias", "proj.weight", "attn_k.weight", "attn_q_b.weight")
+}
+_QKV: Final = {f"blk.{{i}}.attn_{each}.weight": "1" for each in "qkv"}
 
 SPECIAL: Final[Mapping[str, Special]] = {
     "afmoe": Special({"attention.sliding_window": "context//2"}),
-    "arwkv7": Special({"token_shift_count": "1"}),
+    "arwkv7": Special({**_ALL_HEADS, "token_shift_count": "1"}, tensors=_GATES),
     "bailingmoe3": Special(_LATENT_HYBRID),
     "chameleon": Special(sizes={"vocab": 8200}),  # its graph masks the tokens of images, 4 to 8195
     "deepseek2": Special(_LATENT),
     "deepseek2-ocr": Special(_ALL_HEADS),
     "deepseek32": Special(_LATENT),
-    "deepseek4": Special({"expert_gating_func": "4", "attention.head_count_kv": "1"}),
+    "deepseek4": Special(
+        {
+            "expert_gating_func": "4", "attention.head_count_kv": "1",
+            "attention.compress_ratios": "0 if i%3==0 else 4 if i%3==1 else 128",
+        },
+        {"layers": 3},
+    ),
     "dots1": Special({**_ALL_HEADS, "expert_gating_func": "2"}),
     "dots3note": Special(
-        {**_LATENT, "attention.key_length_swa": "embd//2+head_dim//2", "attention.value_length_swa": "embd//2"}
+        {**_LATENT, "attention.key_length_swa": "embd//2+head_dim//2", "attention.value_length_swa": "embd//2", "attention.indexer.types": "1-i%2"}
     ),
     "eagle3": Special(sizes={"layers": 1}),
     "falcon-h1": Special(tensors=_CONV_BIAS),
     "gemma-embedding": Special({"attention.sliding_window_pattern": "1-i%2"}),
     "gemma4": Special(tensors=_FACTORS),
     "gemma4-assistant": Special({"embedding_length_out": "2*embd"}, tensors=_FACTORS),
-    "glm-dsa": Special(_LATENT),
+    "glm-dsa": Special(_LATENT, tensors=_INDEXER),
     "glm5-next": Special(_LATENT_HYBRID),
     "granitehybrid": Special(_HYBRID, tensors=_CONV_BIAS),
     "graniteswitch": Special({
@@ -263,10 +280,11 @@ SPECIAL: Final[Mapping[str, Special]] = {
     "qwen35": Special(_NEXT, {"layers": 3}, _DELTA_TENSORS),
     "qwen35moe": Special(_NEXT, {"layers": 3}, _DELTA_TENSORS),
     "qwen3next": Special(_NEXT, {"layers": 3}, _DELTA_TENSORS),
-    "qwen4exp": Special(_DELTA),
-    "phi3": Special(tensors={"blk.{i}.attn_qkv.weight": "True"}),
-    "rwkv6": Special(tensors={"blk.{i}.time_mix_lerp_fused.weight": "True"}),
+    "qwen4exp": Special(_DELTA, tensors=_NO_NGRAMS),
+    "phi3": Special(tensors={"blk.{i}.attn_qkv.weight": "1"}),
+    "rwkv6": Special(_NO_HEADS, tensors={"blk.{i}.time_mix_lerp_fused.weight": "1"}),
     "rwkv6qwen2": Special({"token_shift_count": "1"}),
+    "smallthinker": Special({"expert_gating_func": "2"}),
     "t5": Special(_ALL_HEADS, tensors=_FIRST_BIAS),
     "t5encoder": Special(_ALL_HEADS, tensors=_FIRST_BIAS),
     "wavtokenizer-dec": Special(sizes={"layers": 6}),
@@ -439,12 +457,12 @@ class _Draft:
         for demand in demands.tensors():
             if demand.name in self.shapes:
                 continue
-            condition = self.special.tensors.get(demand.row.name)
-            asked = condition is not None and demands.evaluate(compiled(condition), demand.row.loops) is True
+            condition = self.special.tensors.get(demand.row.name, "")
+            asked = demands.evaluate(compiled(condition), demand.row.loops) if condition else None
             flags = demands.flags(demand) if demand.certain else None
-            if flags is None and not asked:
+            if flags is None and asked is None:
                 raise ValueError(f"the table does not resolve whether {self.architecture.name} needs {demand.name}")
-            if not asked and flags is not None and flags & llama_cpp.OPTIONAL:
+            if not asked and (flags is None or flags & llama_cpp.OPTIONAL):
                 continue
             shape = next(iter(demands.shapes(demand)), None)
             if shape is None or min(shape) < 1:

@@ -199,6 +199,8 @@ class LoaderView:
                 words = "the number of rotated dimensions is even and at most the width of a head"
                 yield Contradiction(words, keys, at_first_token=True)
                 return
+        if f"{prefix}.attention.kv_lora_rank" in self.keys:
+            return  # latent attention: what is cached has another width than the heads of attn_q
         misshapen = {each.name for each in self.wrong_shapes}
         for name, i in self.known.file.index.tensor_places.items():
             layer = layer_of(name) if name.endswith(".attn_q.weight") else None
