@@ -6,7 +6,7 @@ until nothing is missing. Weights are random, and the same arguments give the sa
 
     >>> found = plan("qwen35", Wanted())
     >>> found.keys["qwen35.ssm.inner_size"], found.tensors["blk.0.ssm_out.weight"]
-    (('u32', 128), ((128, 64), 'F16'))
+    (('u32', 64), ((64, 64), 'F16'))
 
 What was tried with libllama, and what it then said, is in the tests (`tests/convert/test_smallest.py`).
 """
@@ -14,19 +14,19 @@ What was tried with libllama, and what it then said, is in the tests (`tests/con
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.convert import made_up_vocabulary
-from i2s_spec.errors import counted
+from i2s_spec.errors import counted, quote
 from i2s_spec.schema import llama_cpp
 from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.expressions import Expression, Scope, Unknown, compiled
 from i2s_spec.schema.faults import ByteOrder
 from i2s_spec.schema.keys import MAX_LAYERS, file_type_of
-from i2s_spec.schema.llama_cpp import Condition, Demands, KeyRow, LoaderArchitecture, Value
+from i2s_spec.schema.llama_cpp import Demands, KeyRow, LoaderArchitecture, Value
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.writer import Writer
@@ -72,13 +72,11 @@ class Special(NamedTuple):
     :param sizes: sizes other than the usual ones
     :param tensors: tensors that its graph needs although the loader takes a file without them, or of which the table does
         not resolve whether they are needed, by their names in the table, each with the condition
-    :param tokenizer: the value of tokenizer.ggml.model
     """
 
     keys: Mapping[str, str | None] = {}
     sizes: Mapping[str, int] = {}
     tensors: Mapping[str, str] = {}
-    tokenizer: str = "gpt2"
 
 
 #: The usual sizes.
@@ -135,7 +133,6 @@ VALUES: Final = {
     "expert_gating_func": "2",
     "expert_group_scale": "1.0",
     "expert_shared_count": "1",
-    "expert_shared_feed_forward_length": "ff//2",
     "expert_used_count": "2",
     "expert_weights_scale": "1.0",
     "experts_per_group": "2",
@@ -155,7 +152,6 @@ VALUES: Final = {
     "posnet.embedding_length": "embd",
     "residual_scale": "1.0",
     "rope.dimension_count": "head_dim",
-    "rope.dimension_count_swa": "head_dim",
     "rope.dimension_sections": "(head_dim//4,head_dim//4,0,0)",
     "rope.freq_base_swa": "10000.0",
     "shortconv.l_cache": "3",
@@ -170,7 +166,6 @@ VALUES: Final = {
     "time_decay_extra_dim": "8",
     "time_mix_extra_dim": "8",
     "tokenizer.ggml.token_type_count": "2",
-    "vocab_size": "vocab",
     "wkv.head_size": "head_dim",
 }  # fmt: skip
 #: Values where nothing is declared, by type.
@@ -218,8 +213,7 @@ _FIRST_BIAS: Final = {f"{side}.blk.{{i}}.attn_rel_b.weight": "i==0" for side in 
 _GATES: Final = {f"blk.{{i}}.time_mix_g{each}.weight": "1" for each in "12"}
 #: Tables of n-grams are in a layer that another key names.
 _NO_NGRAMS: Final = {
-    f"blk.{{i}}.ple_{each}.weight": "0"
-    for each in ("key", "value", "norm_key", "norm_query", "norm_conv", "conv1d")
+    f"blk.{{i}}.ple_{each}.weight": "0" for each in ("key", "value", "norm_key", "norm_query", "norm_conv", "conv1d")
 }
 _INDEXER: Final = {
     f"blk.{{i}}.indexer.{each}": "i<n_layer"
@@ -237,14 +231,20 @@ SPECIAL: Final[Mapping[str, Special]] = {
     "deepseek32": Special(_LATENT),
     "deepseek4": Special(
         {
-            "expert_gating_func": "4", "attention.head_count_kv": "1",
+            "expert_gating_func": "4",
+            "attention.head_count_kv": "1",
             "attention.compress_ratios": "0 if i%3==0 else 4 if i%3==1 else 128",
         },
         {"layers": 3},
     ),
     "dots1": Special({**_ALL_HEADS, "expert_gating_func": "2"}),
     "dots3note": Special(
-        {**_LATENT, "attention.key_length_swa": "embd//2+head_dim//2", "attention.value_length_swa": "embd//2", "attention.indexer.types": "1-i%2"}
+        {
+            **_LATENT,
+            "attention.key_length_swa": "embd//2+head_dim//2",
+            "attention.value_length_swa": "embd//2",
+            "attention.indexer.types": "1-i%2",
+        }
     ),
     "eagle3": Special(sizes={"layers": 1}),
     "falcon-h1": Special(tensors=_CONV_BIAS),
@@ -254,9 +254,9 @@ SPECIAL: Final[Mapping[str, Special]] = {
     "glm-dsa": Special(_LATENT, tensors=_INDEXER),
     "glm5-next": Special(_LATENT_HYBRID),
     "granitehybrid": Special(_HYBRID, tensors=_CONV_BIAS),
-    "graniteswitch": Special({
-        "adapters.count": "1", "adapters.token_ids_activate": "(5,)", "adapters.token_ids_substitute": "(6,)"
-    }),
+    "graniteswitch": Special(
+        {"adapters.count": "1", "adapters.token_ids_activate": "(5,)", "adapters.token_ids_substitute": "(6,)"}
+    ),
     "hy_v4": Special({**_LATENT, "expert_gating_func": "2"}),
     "jamba": Special(_HYBRID),
     "kimi-k3": Special(_LATENT_HYBRID),
@@ -342,20 +342,24 @@ class _Draft:
         self.chosen = {name: value for name, value in wanted._asdict().items() if value is not None and name != "type"}
         block = GROUP_LAYOUTS[wanted.type].block if wanted.type in GROUP_LAYOUTS else 1
         usual = {**SIZES, **self.special.sizes}
+        #: The fewest layers with one of each kind, where there are several kinds.
+        self._least = usual["layers"]
         usual.update({width: -(-usual[width] // block) * block for width in ("embd", "ff")})
         self.sizes = {**usual, **self.chosen}
         self._check_sizes()
-        self.tokens: int | None = self.sizes["vocab"] if self.special.tokenizer != "none" else None
+        self.tokens: int | None = self.sizes["vocab"]
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.keys: dict[str, tuple[str, Any]] = {}
         self._scope = _Sizes(self.sizes)
         self._rows: dict[str, list[KeyRow]] = {}
         for row in architecture.keys:
             self._rows.setdefault(row.name, []).append(row)
+        if "layers" in self.special.sizes or "full_attention_interval" in self.special.keys:
+            self._require_each_kind()
         heads = dict.fromkeys(("attention.key_length", "attention.value_length"), "head_dim")
         self._values = {**ALWAYS, **VALUES, **self.special.keys}
         for key in {**ALWAYS, **(heads if "head_dim" in self.chosen else {}), **self.special.keys}:
-            self._add(key if key.startswith("tokenizer.") else f"{architecture.name}.{key}")
+            self._add(f"{architecture.name}.{key}")
 
     def _check_sizes(self) -> None:
         sizes = self.sizes
@@ -378,7 +382,7 @@ class _Draft:
     def value(self, key: str) -> Value | None:
         """A key's value; None if there is none."""
         if key == "tokenizer.ggml.tokens":
-            return Value("arr[str]", self.tokens, None) if self.tokens is not None else None
+            return Value("arr[str]", self.sizes["vocab"], None)
         found = self.keys.get(key)
         if found is None:
             return None
@@ -393,7 +397,7 @@ class _Draft:
 
     def grow(self) -> bool:
         """Add what is missing; whether anything was."""
-        demands = Demands(self.architecture, self, self.special.tokenizer)
+        demands = Demands(self.architecture, self)
         return self._add_keys(demands) or self._add_tensors(demands) or self._mend(demands, by_tensors=True)
 
     def _add_keys(self, demands: Demands) -> bool:
@@ -402,7 +406,8 @@ class _Draft:
             for key in demands.keys_read()
             if self.value(key.name) is None and (needed := demands.evaluate(key.required)) is not Unknown and needed
         ]
-        return any([self._add(name) for name in missing]) if missing else self._mend(demands, by_tensors=False)
+        added = [self._add(name) for name in missing]
+        return any(added) if missing else self._mend(demands, by_tensors=False)
 
     def _mend(self, demands: Demands, by_tensors: bool) -> bool:
         """Add the keys that a condition needs which does not hold; whether there was one.
@@ -413,10 +418,12 @@ class _Draft:
             if ("has(" in condition.holds.text) is not by_tensors:
                 continue
             if not self._add_named(condition.holds, condition.guard):
-                words = llama_cpp.in_words(condition.holds.text)
-                raise ValueError(f"{self.architecture.name} with these sizes is refused: {words} does not hold")
+                raise self._refused(llama_cpp.in_words(condition.holds.text))
             return True
         return False
+
+    def _refused(self, words: str) -> ValueError:
+        return ValueError(f"{self.architecture.name} with these sizes is refused: {words} does not hold")
 
     def _add_named(self, *expressions: Expression) -> bool:
         """Add the optional keys that expressions name and that have a declared value; whether there were any."""
@@ -439,6 +446,8 @@ class _Draft:
         convert = {"f32": float, "bool": bool, "str": str}.get(kind, int)
         expression = compiled(text)
         if "i" in expression.names:
+            if len({self._element(expression, i) for i in range(self._least)}) > 1:
+                self._require_each_kind()
             value = tuple(convert(self._element(expression, i)) for i in range(self.sizes["layers"]))
         else:
             value = expression(self._scope)
@@ -447,6 +456,11 @@ class _Draft:
             value = tuple(map(convert, value)) if isinstance(value, tuple) else convert(value)
         self.keys[name] = (f"arr[{kind}]" if isinstance(value, tuple) else kind), value
         return True
+
+    def _require_each_kind(self) -> None:
+        if self.sizes["layers"] < self._least:
+            name, layers = self.architecture.name, self.sizes["layers"]
+            raise ValueError(f"layers is {layers}; {name} has layers of several kinds, and needs {self._least}")
 
     def _element(self, expression: Expression, i: int) -> Any:
         self._scope.variables = {"i": i}
@@ -471,13 +485,18 @@ class _Draft:
                 got = "is not resolved by the table" if shape is None else f"would be {', '.join(map(str, shape))}"
                 raise ValueError(f"the shape of {demand.name} in {self.architecture.name} {got}")
             if prod(shape) > MOST_ELEMENTS:
-                raise ValueError(f"{demand.name} would have {counted(prod(shape), 'element')}; sizes are for small files")
+                raise ValueError(
+                    f"{demand.name} would have {counted(prod(shape), 'element')}; sizes are for small files"
+                )
             self.shapes[demand.name] = shape
             added = True
         return added
 
     def plan(self, wanted: Wanted) -> Plan:
         """What was found, with types."""
+        fault = next(Demands(self.architecture, self).broken_in_graph(self.shapes.items()), None)
+        if fault is not None:
+            raise self._refused(fault)
         for name in self.chosen:
             if name != "vocab" and name not in self._scope.used:
                 raise ValueError(f"{name} is no size of {self.architecture.name}")
@@ -487,7 +506,7 @@ class _Draft:
 
 def _with_definitions(expressions: Iterable[Expression], definitions: Mapping[str, str]) -> Iterator[str]:
     """The texts of expressions, and of the definitions of the names in them."""
-    todo, seen = list(expressions), set()
+    todo, seen = list(expressions), set[str]()
     while todo:
         expression = todo.pop(0)
         yield expression.text
@@ -523,12 +542,13 @@ def type_of(name: str, ne: tuple[int, ...], wanted: str) -> str:
 def fill(writer: Writer, name: str, wanted: Wanted, seed: int, byte_order: ByteOrder) -> tuple[int, int]:
     """Add everything to a writer; gives the numbers of keys and tensors.
 
+    :param name: an architecture of the table
     :raises ValueError: as `plan`, and for a type that is not among `TYPES`, or a vocabulary that is too small
     """
-    from i2s_spec.gguf.encode import Kind
-
+    if wanted.type not in TYPES:
+        raise ValueError(f"{quote(wanted.type)} is not a type for matrices of {name}; there are: {', '.join(TYPES)}")
     found = plan(name, wanted)
-    kinds: dict[str, tuple[str, Any]] = {
+    keys: dict[str, tuple[str, Any]] = {
         "general.architecture": ("str", name),
         "general.type": ("str", "model"),
         "general.name": ("str", "synthetic"),  # the loader takes some names for a promise of certain tokens
@@ -537,17 +557,15 @@ def fill(writer: Writer, name: str, wanted: Wanted, seed: int, byte_order: ByteO
         "general.quantization_version": ("u32", 2),
         **_vocabulary(found),
     }
-    for key, (kind, value) in kinds.items():
+    for key, (kind, value) in keys.items():
         writer.add(key, value, kind)
     for tensor, (ne, kind) in found.tensors.items():
         writer.add_tensor(tensor, ne[::-1], kind, partial(_data, seed, tensor, ne, kind, byte_order))
-    return len(kinds), len(found.tensors)
+    return len(keys), len(found.tensors)
 
 
 def _vocabulary(found: Plan) -> dict[str, tuple[str, Any]]:
-    """The keys of a made-up vocabulary."""
-    if "tokenizer.ggml.model" in found.keys:
-        return {}
+    """The keys of a made-up vocabulary, which the loader takes with every architecture."""
     words = made_up_vocabulary.byte_level(found.vocab)
     return {
         "tokenizer.ggml.model": ("str", "gpt2"),

@@ -31,6 +31,9 @@ OPTIONAL, AGAIN, SKIPPED, ELEMENTS_ONLY = 1, 2, 4, 16
 
 _ONE: Final = compiled("1")
 
+#: The tensor with the queries of a layer.
+_QUERY: Final = re.compile(r"blk\.(\d{1,4})\.attn_q\.weight")
+
 #: Types whose elements the loader takes for each other in arrays.
 _LIKE: Final = {"u32": ("u32", "i32", "bool"), "i32": ("i32", "u32", "bool")}
 
@@ -506,6 +509,29 @@ class Demands(Scope):
             except Unknown:
                 pass
             self.variables.clear()
+
+    def broken_in_graph(self, shapes: Iterable[tuple[str, tuple[int, ...]]]) -> Iterator[str]:
+        """What the graph of the model needs and does not hold, in words: rotated dimensions come in pairs and are at most as
+        many as a head has; attn_q has the rows of all heads, or, with a gate, twice as many.
+
+        :param shapes: names and shapes, in ggml's order, of tensors
+        """
+        for rotated, width in (("n_rot_full", "n_embd_head_k_full"), ("n_rot_swa", "n_embd_head_k_swa")):
+            odd = self.evaluate(compiled(f"{rotated}%2!=0 or {rotated}>{width}"))
+            if odd is not Unknown and odd:
+                yield "the number of rotated dimensions is even and at most the width of a head"
+                return
+        if any(key.name == f"{self._prefix}attention.kv_lora_rank" for key in self.architecture.keys):
+            return  # latent attention: what is cached has another width than the heads of attn_q
+        for name, ne in shapes:
+            found = _QUERY.fullmatch(name)
+            if found is None or len(ne) != 2 or (layer := int(found[1])) >= 2 * MAX_LAYERS:
+                continue
+            width = f"n_head_arr[{layer}]*(n_embd_head_k_swa if is_swa_impl[{layer}] else n_embd_head_k_full)"
+            rows = self.evaluate(compiled(width))
+            if rows is not Unknown and rows and ne[1] not in (rows, 2 * rows):
+                yield f"{name} has the rows of all heads, {rows:,},"
+                return
 
 
 def takes(key: KeyRow, value: Value) -> bool:

@@ -188,30 +188,14 @@ class LoaderView:
         return words, tuple(f"{self.architecture.name}.{key}" for key in keys)
 
     def _of_graph(self) -> Iterator[Contradiction]:
-        """Rotated dimensions come in pairs and are at most as many as a head has; attn_q has the rows of all heads, or, with
-        a gate, twice as many."""
-        demands, prefix = self._demands, self.architecture.name
-        keys = tuple(f"{prefix}.{name}" for name in ("rope.dimension_count", "attention.key_length", "attention.head_count",
-                                                     "embedding_length"))  # fmt: skip
-        for rotated, width in (("n_rot_full", "n_embd_head_k_full"), ("n_rot_swa", "n_embd_head_k_swa")):
-            odd = demands.evaluate(llama_cpp.compiled(f"{rotated}%2!=0 or {rotated}>{width}"))
-            if odd is not llama_cpp.Unknown and odd:
-                words = "the number of rotated dimensions is even and at most the width of a head"
-                yield Contradiction(words, keys, at_first_token=True)
-                return
-        if f"{prefix}.attention.kv_lora_rank" in self.keys:
-            return  # latent attention: what is cached has another width than the heads of attn_q
+        """What the graph needs, of the tensors whose shape the loader takes."""
+        sizes = ("rope.dimension_count", "attention.key_length", "attention.head_count", "embedding_length")
+        keys = tuple(f"{self.architecture.name}.{name}" for name in sizes)
         misshapen = {each.name for each in self.wrong_shapes}
-        for name, i in self.known.file.index.tensor_places.items():
-            layer = layer_of(name) if name.endswith(".attn_q.weight") else None
-            ne = self.known.file.index.tensor(i).ne
-            if layer is None or len(ne) != 2 or layer >= 2 * llama_cpp.MAX_LAYERS or name in misshapen:
-                continue
-            width = f"n_head_arr[{layer}]*(n_embd_head_k_swa if is_swa_impl[{layer}] else n_embd_head_k_full)"
-            rows = demands.evaluate(llama_cpp.compiled(width))
-            if rows is not llama_cpp.Unknown and rows and ne[1] not in (rows, 2 * rows):
-                yield Contradiction(f"{name} has {rows:,} rows, all heads", keys, at_first_token=True)
-                return
+        index = self.known.file.index
+        shapes = ((name, index.tensor(i).ne) for name, i in index.tensor_places.items() if name not in misshapen)
+        for words in self._demands.broken_in_graph(shapes):
+            yield Contradiction(words, keys, at_first_token=True)
 
     # --- tensors ---
 
