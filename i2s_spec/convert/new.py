@@ -123,7 +123,7 @@ def new(
         from i2s_spec.convert import smallest
         from i2s_spec.gguf.writer import Writer
 
-        wanted = smallest.Wanted(**chosen, type=smallest.TYPES[0] if type is None else type)
+        wanted = smallest.ChosenSizes(**chosen, type=smallest.TYPES[0] if type is None else type)
         writer = Writer(target, byte_order=byte_order, alignment=alignment, force=force, progress=progress)
         with writer:
             keys, tensors = smallest.fill(writer, architecture, wanted, seed, byte_order)

@@ -4,7 +4,7 @@ Keys and tensors follow from the table of the loader (`schema.llama_cpp`): keys 
 declared for them here, conditions and shapes ask for more of them, and then each required tensor is added with its shape,
 until nothing is missing. Weights are random, and the same arguments give the same bytes on every machine.
 
-    >>> found = plan("qwen35", Wanted())
+    >>> found = plan("qwen35", ChosenSizes())
     >>> found.keys["qwen35.ssm.inner_size"], found.tensors["blk.0.ssm_out.weight"]
     (('u32', 64), ((64, 64), 'F16'))
 
@@ -38,7 +38,7 @@ TYPES: Final = ("F16", "F32", "BF16", "Q2_0", "TQ1_0", "TQ2_0")
 MOST_ELEMENTS: Final = 1 << 28
 
 
-class Wanted(NamedTuple):
+class ChosenSizes(NamedTuple):
     """What was chosen; None leaves a size to the architecture."""
 
     layers: int | None = None
@@ -52,7 +52,7 @@ class Wanted(NamedTuple):
     type: str = TYPES[0]
 
 
-class Plan(NamedTuple):
+class SmallestFile(NamedTuple):
     """What a file will hold.
 
     :param keys: the keys of the architecture: type, and value
@@ -65,7 +65,7 @@ class Plan(NamedTuple):
     vocab: int
 
 
-class Special(NamedTuple):
+class ArchitectureNeeds(NamedTuple):
     """What an architecture needs that the table does not say.
 
     :param keys: values of keys, which are then always written; None for a key that is left out
@@ -221,15 +221,15 @@ _INDEXER: Final = {
 }
 _QKV: Final = {f"blk.{{i}}.attn_{each}.weight": "1" for each in "qkv"}
 
-SPECIAL: Final[Mapping[str, Special]] = {
-    "afmoe": Special({"attention.sliding_window": "context//2"}),
-    "arwkv7": Special({**_ALL_HEADS, "token_shift_count": "1"}, tensors=_GATES),
-    "bailingmoe3": Special(_LATENT_HYBRID),
-    "chameleon": Special(sizes={"vocab": 8200}),  # its graph masks the tokens of images, 4 to 8195
-    "deepseek2": Special(_LATENT),
-    "deepseek2-ocr": Special(_ALL_HEADS),
-    "deepseek32": Special(_LATENT),
-    "deepseek4": Special(
+NEEDS: Final[Mapping[str, ArchitectureNeeds]] = {
+    "afmoe": ArchitectureNeeds({"attention.sliding_window": "context//2"}),
+    "arwkv7": ArchitectureNeeds({**_ALL_HEADS, "token_shift_count": "1"}, tensors=_GATES),
+    "bailingmoe3": ArchitectureNeeds(_LATENT_HYBRID),
+    "chameleon": ArchitectureNeeds(sizes={"vocab": 8200}),  # its graph masks the tokens of images, 4 to 8195
+    "deepseek2": ArchitectureNeeds(_LATENT),
+    "deepseek2-ocr": ArchitectureNeeds(_ALL_HEADS),
+    "deepseek32": ArchitectureNeeds(_LATENT),
+    "deepseek4": ArchitectureNeeds(
         {
             "expert_gating_func": "4",
             "attention.head_count_kv": "1",
@@ -237,8 +237,8 @@ SPECIAL: Final[Mapping[str, Special]] = {
         },
         {"layers": 3},
     ),
-    "dots1": Special({**_ALL_HEADS, "expert_gating_func": "2"}),
-    "dots3note": Special(
+    "dots1": ArchitectureNeeds({**_ALL_HEADS, "expert_gating_func": "2"}),
+    "dots3note": ArchitectureNeeds(
         {
             **_LATENT,
             "attention.key_length_swa": "embd//2+head_dim//2",
@@ -246,50 +246,50 @@ SPECIAL: Final[Mapping[str, Special]] = {
             "attention.indexer.types": "1-i%2",
         }
     ),
-    "eagle3": Special(sizes={"layers": 1}),
-    "falcon-h1": Special(tensors=_CONV_BIAS),
-    "gemma-embedding": Special({"attention.sliding_window_pattern": "1-i%2"}),
-    "gemma4": Special(tensors=_FACTORS),
-    "gemma4-assistant": Special({"embedding_length_out": "2*embd"}, tensors=_FACTORS),
-    "glm-dsa": Special(_LATENT, tensors=_INDEXER),
-    "glm5-next": Special(_LATENT_HYBRID),
-    "granitehybrid": Special(_HYBRID, tensors=_CONV_BIAS),
-    "graniteswitch": Special(
+    "eagle3": ArchitectureNeeds(sizes={"layers": 1}),
+    "falcon-h1": ArchitectureNeeds(tensors=_CONV_BIAS),
+    "gemma-embedding": ArchitectureNeeds({"attention.sliding_window_pattern": "1-i%2"}),
+    "gemma4": ArchitectureNeeds(tensors=_FACTORS),
+    "gemma4-assistant": ArchitectureNeeds({"embedding_length_out": "2*embd"}, tensors=_FACTORS),
+    "glm-dsa": ArchitectureNeeds(_LATENT, tensors=_INDEXER),
+    "glm5-next": ArchitectureNeeds(_LATENT_HYBRID),
+    "granitehybrid": ArchitectureNeeds(_HYBRID, tensors=_CONV_BIAS),
+    "graniteswitch": ArchitectureNeeds(
         {"adapters.count": "1", "adapters.token_ids_activate": "(5,)", "adapters.token_ids_substitute": "(6,)"}
     ),
-    "hy_v4": Special({**_LATENT, "expert_gating_func": "2"}),
-    "jamba": Special(_HYBRID),
-    "kimi-k3": Special(_LATENT_HYBRID),
-    "kimi-linear": Special(_LATENT_HYBRID),
-    "lfm2": Special(_HYBRID),
-    "lfm2moe": Special(_HYBRID),
-    "llama4": Special(sizes={"layers": 4}),
-    "mamba": Special(_NO_HEADS),
-    "mamba2": Special(_NO_HEADS),
-    "minicpm3": Special(_DECOMPRESSED),
-    "minimax-01": Special({"full_attention_interval": "2"}),
-    "minimax-m2": Special({"expert_gating_func": "2"}),
-    "mistral4": Special(_LATENT),
-    "nemotron_h": Special(_THREE_KINDS, {"layers": 3}, _CONV_BIAS),
-    "nemotron_h_moe": Special(_THREE_KINDS, {"layers": 3}, _CONV_BIAS),
-    "olmoe": Special(_ALL_HEADS),
-    "paddleocr": Special({"rope.dimension_sections": "(head_dim//4,head_dim//4,0,0)"}),
-    "plamo2": Special({**_HYBRID, "ssm.group_count": "0"}),
-    "plm": Special(_DECOMPRESSED),
-    "pockettts": Special(tensors=_QKV),
-    "qwen35": Special(_NEXT, {"layers": 3}, _DELTA_TENSORS),
-    "qwen35moe": Special(_NEXT, {"layers": 3}, _DELTA_TENSORS),
-    "qwen3next": Special(_NEXT, {"layers": 3}, _DELTA_TENSORS),
-    "qwen4exp": Special(_DELTA, tensors=_NO_NGRAMS),
-    "phi3": Special(tensors={"blk.{i}.attn_qkv.weight": "1"}),
-    "rwkv6": Special(_NO_HEADS, tensors={"blk.{i}.time_mix_lerp_fused.weight": "1"}),
-    "rwkv6qwen2": Special({"token_shift_count": "1"}),
-    "smallthinker": Special({"expert_gating_func": "2"}),
-    "t5": Special(_ALL_HEADS, tensors=_FIRST_BIAS),
-    "t5encoder": Special(_ALL_HEADS, tensors=_FIRST_BIAS),
-    "wavtokenizer-dec": Special(sizes={"layers": 6}),
+    "hy_v4": ArchitectureNeeds({**_LATENT, "expert_gating_func": "2"}),
+    "jamba": ArchitectureNeeds(_HYBRID),
+    "kimi-k3": ArchitectureNeeds(_LATENT_HYBRID),
+    "kimi-linear": ArchitectureNeeds(_LATENT_HYBRID),
+    "lfm2": ArchitectureNeeds(_HYBRID),
+    "lfm2moe": ArchitectureNeeds(_HYBRID),
+    "llama4": ArchitectureNeeds(sizes={"layers": 4}),
+    "mamba": ArchitectureNeeds(_NO_HEADS),
+    "mamba2": ArchitectureNeeds(_NO_HEADS),
+    "minicpm3": ArchitectureNeeds(_DECOMPRESSED),
+    "minimax-01": ArchitectureNeeds({"full_attention_interval": "2"}),
+    "minimax-m2": ArchitectureNeeds({"expert_gating_func": "2"}),
+    "mistral4": ArchitectureNeeds(_LATENT),
+    "nemotron_h": ArchitectureNeeds(_THREE_KINDS, {"layers": 3}, _CONV_BIAS),
+    "nemotron_h_moe": ArchitectureNeeds(_THREE_KINDS, {"layers": 3}, _CONV_BIAS),
+    "olmoe": ArchitectureNeeds(_ALL_HEADS),
+    "paddleocr": ArchitectureNeeds({"rope.dimension_sections": "(head_dim//4,head_dim//4,0,0)"}),
+    "phi3": ArchitectureNeeds(tensors={"blk.{i}.attn_qkv.weight": "1"}),
+    "plamo2": ArchitectureNeeds({**_HYBRID, "ssm.group_count": "0"}),
+    "plm": ArchitectureNeeds(_DECOMPRESSED),
+    "pockettts": ArchitectureNeeds(tensors=_QKV),
+    "qwen35": ArchitectureNeeds(_NEXT, {"layers": 3}, _DELTA_TENSORS),
+    "qwen35moe": ArchitectureNeeds(_NEXT, {"layers": 3}, _DELTA_TENSORS),
+    "qwen3next": ArchitectureNeeds(_NEXT, {"layers": 3}, _DELTA_TENSORS),
+    "qwen4exp": ArchitectureNeeds(_DELTA, tensors=_NO_NGRAMS),
+    "rwkv6": ArchitectureNeeds(_NO_HEADS, tensors={"blk.{i}.time_mix_lerp_fused.weight": "1"}),
+    "rwkv6qwen2": ArchitectureNeeds({"token_shift_count": "1"}),
+    "smallthinker": ArchitectureNeeds({"expert_gating_func": "2"}),
+    "t5": ArchitectureNeeds(_ALL_HEADS, tensors=_FIRST_BIAS),
+    "t5encoder": ArchitectureNeeds(_ALL_HEADS, tensors=_FIRST_BIAS),
+    "wavtokenizer-dec": ArchitectureNeeds(sizes={"layers": 6}),
 }
-_NORMAL: Final = Special()
+_NORMAL: Final = ArchitectureNeeds()
 
 #: A name that the table leaves to its reader.
 _DEFINED: Final = {"n_token_types": "K('tokenizer.ggml.token_type_count')"}
@@ -301,7 +301,7 @@ ROUNDS: Final = 64
 # --- what a file holds -----------------------------------------------------------------------------------------------
 
 
-def plan(name: str, wanted: Wanted) -> Plan:
+def plan(name: str, wanted: ChosenSizes) -> SmallestFile:
     """What the smallest file of an architecture holds.
 
     :param name: one of `llama_cpp.table().names`
@@ -336,12 +336,12 @@ class _Sizes(Scope):
 class _Draft:
     """A file while it is planned: the contents that the demands of the loader are evaluated on."""
 
-    def __init__(self, architecture: LoaderArchitecture, wanted: Wanted) -> None:
+    def __init__(self, architecture: LoaderArchitecture, wanted: ChosenSizes) -> None:
         self.architecture = architecture
-        self.special = SPECIAL.get(architecture.name, _NORMAL)
+        self.needs = NEEDS.get(architecture.name, _NORMAL)
         self.chosen = {name: value for name, value in wanted._asdict().items() if value is not None and name != "type"}
         block = GROUP_LAYOUTS[wanted.type].block if wanted.type in GROUP_LAYOUTS else 1
-        usual = {**SIZES, **self.special.sizes}
+        usual = {**SIZES, **self.needs.sizes}
         #: The fewest layers with one of each kind, where there are several kinds.
         self._least = usual["layers"]
         usual.update({width: -(-usual[width] // block) * block for width in ("embd", "ff")})
@@ -354,11 +354,11 @@ class _Draft:
         self._rows: dict[str, list[KeyRow]] = {}
         for row in architecture.keys:
             self._rows.setdefault(row.name, []).append(row)
-        if "layers" in self.special.sizes or "full_attention_interval" in self.special.keys:
+        if "layers" in self.needs.sizes or "full_attention_interval" in self.needs.keys:
             self._require_each_kind()
         heads = dict.fromkeys(("attention.key_length", "attention.value_length"), "head_dim")
-        self._values = {**ALWAYS, **VALUES, **self.special.keys}
-        for key in {**ALWAYS, **(heads if "head_dim" in self.chosen else {}), **self.special.keys}:
+        self._values = {**ALWAYS, **VALUES, **self.needs.keys}
+        for key in {**ALWAYS, **(heads if "head_dim" in self.chosen else {}), **self.needs.keys}:
             self._add(f"{architecture.name}.{key}")
 
     def _check_sizes(self) -> None:
@@ -471,7 +471,7 @@ class _Draft:
         for demand in demands.tensors():
             if demand.name in self.shapes:
                 continue
-            condition = self.special.tensors.get(demand.row.name, "")
+            condition = self.needs.tensors.get(demand.row.name, "")
             asked = demands.evaluate(compiled(condition), demand.row.loops) if condition else None
             flags = demands.flags(demand) if demand.certain else None
             if flags is None and asked is None:
@@ -492,7 +492,7 @@ class _Draft:
             added = True
         return added
 
-    def plan(self, wanted: Wanted) -> Plan:
+    def plan(self, wanted: ChosenSizes) -> SmallestFile:
         """What was found, with types."""
         fault = next(Demands(self.architecture, self).broken_in_graph(self.shapes.items()), None)
         if fault is not None:
@@ -501,7 +501,7 @@ class _Draft:
             if name != "vocab" and name not in self._scope.used:
                 raise ValueError(f"{name} is no size of {self.architecture.name}")
         tensors = {name: (ne, type_of(name, ne, wanted.type)) for name, ne in self.shapes.items()}
-        return Plan(self.keys, tensors, self.sizes["vocab"])
+        return SmallestFile(self.keys, tensors, self.sizes["vocab"])
 
 
 def _with_definitions(expressions: Iterable[Expression], definitions: Mapping[str, str]) -> Iterator[str]:
@@ -539,7 +539,7 @@ def type_of(name: str, ne: tuple[int, ...], wanted: str) -> str:
 # --- the file --------------------------------------------------------------------------------------------------------
 
 
-def fill(writer: Writer, name: str, wanted: Wanted, seed: int, byte_order: ByteOrder) -> tuple[int, int]:
+def fill(writer: Writer, name: str, wanted: ChosenSizes, seed: int, byte_order: ByteOrder) -> tuple[int, int]:
     """Add everything to a writer; gives the numbers of keys and tensors.
 
     :param name: an architecture of the table
@@ -564,7 +564,7 @@ def fill(writer: Writer, name: str, wanted: Wanted, seed: int, byte_order: ByteO
     return len(keys), len(found.tensors)
 
 
-def _vocabulary(found: Plan) -> dict[str, tuple[str, Any]]:
+def _vocabulary(found: SmallestFile) -> dict[str, tuple[str, Any]]:
     """The keys of a made-up vocabulary, which the loader takes with every architecture."""
     words = made_up_vocabulary.byte_level(found.vocab)
     return {

@@ -12,7 +12,7 @@ import pytest
 from examples import THOROUGH
 
 import i2s_spec as i2s
-from i2s_spec.convert.smallest import ALWAYS, SPECIAL, TYPES, VALUES, Wanted, plan
+from i2s_spec.convert.smallest import ALWAYS, NEEDS, TYPES, VALUES, ChosenSizes, plan
 from i2s_spec.schema import llama_cpp
 from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.expressions import compiled
@@ -163,15 +163,15 @@ def test_what_cannot_be_is_refused(name: str, options: dict[str, Any], said: str
 
 def test_what_is_declared_is_needed() -> None:
     """Values and exceptions are of keys, tensors and architectures that the table has; each expression can be read."""
-    assert set(SPECIAL) <= set(NAMES)
+    assert set(NEEDS) <= set(NAMES)
     keys = {row.name.partition(".")[2] for name in TABLE.names for row in architecture(name).keys}
-    for each in (ALWAYS, VALUES, *(special.keys for special in SPECIAL.values())):
+    for each in (ALWAYS, VALUES, *(needs.keys for needs in NEEDS.values())):
         assert {key for key in each if not key.startswith("tokenizer.")} <= keys
         assert all(compiled(text) for text in each.values() if text is not None)
-    for name, special in SPECIAL.items():
+    for name, needs in NEEDS.items():
         rows = {row.name for row in architecture(name).rows}
-        assert not special.tensors or special.tensors.keys() & rows, name
-    used = {key.partition(".")[2] for name in set(NAMES) - UNRESOLVED for key in plan(name, Wanted()).keys}
+        assert not needs.tensors or needs.tensors.keys() & rows, name
+    used = {key.partition(".")[2] for name in set(NAMES) - UNRESOLVED for key in plan(name, ChosenSizes()).keys}
     unused = {"tokenizer.ggml.token_type_count", "target_layers", "target_hidden_size"}  # the last two: of UNRESOLVED
     assert set(VALUES) - used == unused
 
