@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 TYPES: Final = ("F16", "F32", "BF16", "Q2_0", "TQ1_0", "TQ2_0")
 
 #: More elements are in no tensor of a small model: a size that was given is wrong.
-MOST_ELEMENTS: Final = 1 << 28
+MOST_ELEMENTS: Final = 1 << 26
 
 
 class ChosenSizes(NamedTuple):
@@ -373,6 +373,8 @@ class _Draft:
             raise ValueError(f"heads is {sizes['heads']:,}; it must divide embd, which is {sizes['embd']:,}")
         if sizes["heads"] % sizes["heads_kv"]:
             raise ValueError(f"heads_kv is {sizes['heads_kv']:,}; it must divide heads, which is {sizes['heads']:,}")
+        if sizes["vocab"] < (least := self.needs.sizes.get("vocab", 0)):
+            raise ValueError(f"vocab is {sizes['vocab']:,}; {self.architecture.name} has at least {least:,} tokens")
         width = sizes.get("head_dim", sizes["embd"] // sizes["heads"])
         if width < 2 or width % 2:
             raise ValueError(f"heads are {width:,} wide; the width must be even, because pairs are rotated")

@@ -147,6 +147,7 @@ def test_widths_grow_to_whole_blocks() -> None:
         ("qwen3moe", {"heads": 4, "heads_kv": 3}, "heads_kv is 3; it must divide heads, which is 4"),
         ("qwen3moe", {"head_dim": 7}, "heads are 7 wide; the width must be even"),
         ("gpt2", {"vocab": 100}, "a vocabulary of this kind has 259 to"),
+        ("chameleon", {"vocab": 400}, "vocab is 400; chameleon has at least 8,200 tokens"),
         ("gpt2", {"context": 0}, "context is 0; it must be 1 to"),
         ("mamba", {"heads": 2}, "heads is no size of mamba"),
         ("nemotron_h", {"layers": 2}, "layers is 2; nemotron_h has layers of several kinds, and needs 3"),

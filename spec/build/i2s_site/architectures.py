@@ -26,6 +26,9 @@ _SETTLED: Final = (
 )
 _NEVER: Final = re.compile(r"(?:.* and )?(?:0|not 1)")
 
+#: Sections that the search leaves out: it finds the pages by their titles.
+_UNSEARCHED: Final = "{ data-search-exclude }"
+
 _LAYERS: Final = {0: "in the first layer", 1: "in later layers", 2: "in next-token layers"}
 
 
@@ -107,17 +110,17 @@ def _page(name: str) -> str:
         "Expressions have the form of Python. Keys without `{arch}.` stand for their values, in arrays for the layer's;",
         "`exists` and `is missing` are said of keys and tensors. Shapes are in ggml's order, the fastest dimension first.",
         "",
-        "## Keys",
+        f"## Keys {_UNSEARCHED}",
         "",
         table(["key", "type", "need", "when"], [_key_row(name, key) for key in found.keys]),
-        "## Tensors",
+        f"## Tensors {_UNSEARCHED}",
         "",
         table(["tensor", "ne", "need", "when", "used by"], [_tensor_row(row) for row in _asked(found)]),
         "The operation of ggml that uses a weight limits its type: MUL, ADD, ROPE, SSM_CONV and SCALE take F32; MUL_MAT,",
         "MUL_MAT_ID and GET_ROWS take floats and quantized types, but not F64, I8, I16, I64, Q8_1 or Q8_K.",
         "",
         *_sizes(found),
-        "## Conditions",
+        f"## Conditions {_UNSEARCHED}",
         "",
         "The file is refused unless all of these hold; what is marked is looked at when the first token is computed.",
         "",
@@ -263,7 +266,7 @@ def _sizes(found: LoaderArchitecture) -> list[str]:
                     todo.append(text)
                     words = "not resolved" if re.search(r"\bU\b", text) else _code(in_words(text, defaults=True))
                     rows.append([_code(definition.replace("[]", "[i]")), words])
-    return ["## Names in the expressions", "", table(["name", "what it stands for"], sorted(rows))]
+    return [f"## Names in the expressions {_UNSEARCHED}", "", table(["name", "what it stands for"], sorted(rows))]
 
 
 def _conditions(found: LoaderArchitecture) -> Iterable[str]:
@@ -290,4 +293,9 @@ def _open(found: LoaderArchitecture) -> list[str]:
     listed = ", ".join(map(_code, rows))
     parts = [f"tensors {listed}"] if rows else []
     parts += [counted(conditions, "condition")] if conditions else []
-    return ["## Not resolved", "", f"The script did not resolve {' and '.join(parts)}; nothing is checked there.", ""]
+    return [
+        f"## Not resolved {_UNSEARCHED}",
+        "",
+        f"The script did not resolve {' and '.join(parts)}; nothing is checked there.",
+        "",
+    ]

@@ -1,7 +1,8 @@
 """Everything of the site that is made from declarations, by its path below `spec/`; nothing of it is in git.
 
-`PAGES` are files as a whole, `architectures.pages` and `rules` make one for each architecture and for each rule. A table of `TABLES` stands in a chapter in the place of a
-fence `i2s-table` with its name, which `with_tables` replaces; mkdocs then sees Markdown, and checks the links in it.
+`PAGES` are files as a whole; `architectures.pages` and `rules` make one for each architecture and for each rule. A table of
+`TABLES` stands in a chapter in the place of a fence `i2s-table` with its name, which `with_tables` replaces; mkdocs then
+sees Markdown, and checks the links in it.
 """
 
 from __future__ import annotations
