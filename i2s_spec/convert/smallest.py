@@ -374,7 +374,8 @@ class _Draft:
         if sizes["heads"] % sizes["heads_kv"]:
             raise ValueError(f"heads_kv is {sizes['heads_kv']:,}; it must divide heads, which is {sizes['heads']:,}")
         if sizes["vocab"] < (least := self.needs.sizes.get("vocab", 0)):
-            raise ValueError(f"vocab is {sizes['vocab']:,}; {self.architecture.name} has at least {least:,} tokens")
+            name = self.architecture.name
+            raise ValueError(f"vocab is {sizes['vocab']:,}; {name} has at least {counted(least, 'token')}")
         width = sizes.get("head_dim", sizes["embd"] // sizes["heads"])
         if width < 2 or width % 2:
             raise ValueError(f"heads are {width:,} wide; the width must be even, because pairs are rotated")
