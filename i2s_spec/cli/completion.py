@@ -265,9 +265,11 @@ def _numerics(args: list[str], word: str) -> Iterator[tuple[str, str]]:
 
 
 def _architectures(args: list[str], word: str) -> Iterator[tuple[str, str]]:
+    from i2s_spec.schema import llama_cpp
     from i2s_spec.schema.architectures import ARCHITECTURES
 
-    return _beginning(((name, "") for name in ARCHITECTURES), word)
+    loaded = sorted(llama_cpp.table().names.difference(ARCHITECTURES)) if "new" in args else []
+    return _beginning(((name, "") for name in (*ARCHITECTURES, *loaded)), word)
 
 
 def _tensors(args: list[str], word: str) -> Iterator[tuple[str, str]]:

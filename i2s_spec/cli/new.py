@@ -1,4 +1,4 @@
-"""`i2s new` and `i2s demo`: a small complete model with random ternary weights, and the first minute with one."""
+"""`i2s new` and `i2s demo`: a small complete model with random weights, and the first minute with one."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ from i2s_spec.testing.common_faults import mishaps
 @click.argument("target", type=click.Path(readable=False))
 @click.option(
     "--arch",
-    type=click.Choice(list(ARCHITECTURES)),
+    metavar="NAME",
     default="bitnet-b1.58",
     show_default=True,
-    help="The architecture; qwen3 and gemma3 are embedding models, qwen3-lm is Qwen3 as a language model.",
+    help=f"The architecture: {', '.join(ARCHITECTURES)} (qwen3 and gemma3 are embedding models, qwen3-lm is Qwen3 as a "
+    "language model), or any that llama.cpp loads, such as qwen35.",
 )
 @click.option("--layers", type=int, metavar="N", help="Number of layers.")
 @click.option("--embd", type=int, metavar="N", help="Width of the hidden state, a multiple of 128.")
@@ -64,7 +65,10 @@ from i2s_spec.testing.common_faults import mishaps
 @click.option("--trained", is_flag=True, help="Write the trained model that comes with i2s-spec, not random weights.")
 @click.option("--dialect", metavar="NAME", help="With --trained: the dialect, such as interleave-64.")
 @click.option(
-    "--type", "to", metavar="TYPE", help="Type of the projections, such as Q2_0, TQ2_0 or F16. [default: I2_S]"
+    "--type",
+    "to",
+    metavar="TYPE",
+    help="Type of the projections, such as Q2_0, TQ2_0 or F16. [default: I2_S, or F16 of other architectures]",
 )
 @click.option("--rotated", is_flag=True, help="Fold a Hadamard rotation into the weights, with the keys that say so.")
 @click.option(
@@ -103,6 +107,10 @@ def new_command(
     into the projections, as in PrismML's models, and into the embedding and the head if these are two tensors (--head
     untied).
 
+    Of any other architecture that llama.cpp loads, it is the smallest file that is sound: the keys and tensors that the
+    loader requires, with random weights in F16, or with --type in F32, BF16, Q2_0, TQ1_0 or TQ2_0. Its sizes need not be
+    multiples of 128; what the loader does not take is refused with the condition that does not hold.
+
     Files of --arch qwen3-lm have general.architecture qwen3, like files of --arch qwen3, but not the pooling and the
     norms that only embedding models have.
 
@@ -117,7 +125,7 @@ def new_command(
         if dialect is not None:
             raise click.UsageError("--dialect is for --trained; `i2s convert` converts other models")
         with writing(target), progress_bar("writing", quiet) as progress:
-            kind = (to or "I2_S").upper()
+            kind = to.upper() if to is not None else None
             size, keys, tensors = new(target, arch, type=kind, rotated=rotated, progress=progress, **about, **options)
     if not quiet:
         what = f"{arch}, trained" if trained else arch

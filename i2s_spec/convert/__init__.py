@@ -9,6 +9,7 @@
     quantize_model        float projections to trits, with the loss
 
     new                   new models with random weights
+    smallest              those of architectures that are not declared: what llama.cpp's loader requires
     recipes               how the real files are made: keys in order, usual sizes
     random_weights        their weights and types
     made_up_vocabulary    their vocabularies
@@ -16,7 +17,7 @@
 
     trained, quantize_model, packed_files -> convert_file -> rewrite
     convert_file -> recodings -> encode, groups
-    new -> recipes, random_weights, made_up_vocabulary
+    new -> recipes, smallest, random_weights, made_up_vocabulary
 
 Files that are written appear complete or not at all.
 """

@@ -1,7 +1,8 @@
-"""New models: small complete GGUF files of every architecture, with random ternary weights.
+"""New models: small complete GGUF files of every architecture, with random weights.
 
-Keys and tensors are those of the real files, in their order, with their types (clauses 3.7 and 4.7); only the weights
-are random. The same arguments give the same bytes, on every machine.
+Keys and tensors of a declared architecture are those of the real files, in their order, with their types (clauses 3.7 and
+4.7); only the weights are random, and ternary. Of any other architecture that llama.cpp loads, it is the smallest file with
+what the loader requires (`smallest`). The same arguments give the same bytes, on every machine.
 
     >>> import io
     >>> new(io.BytesIO(), "bitnet-b1.58", layers=1)
@@ -16,7 +17,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from i2s_spec.convert.made_up_vocabulary import SyntheticVocabulary
-from i2s_spec.convert.recipes import CHAT_TEMPLATE, LAST_TOKEN, RECIPES, SHAPES, Recipe, Size, WeightKinds
+from i2s_spec.convert.recipes import CHAT_TEMPLATE, LAST_TOKEN, RECIPES, SHAPES, TYPES, Recipe, Size, WeightKinds
 from i2s_spec.errors import counted, quote
 from i2s_spec.schema.architectures import ARCHITECTURES, Architecture, Hyperparameters, Placed
 from i2s_spec.schema.faults import ByteOrder
@@ -61,7 +62,7 @@ def new(
     alignment: int | None = None,
     byte_order: ByteOrder = "little",
     as_published: bool = False,
-    type: str = "I2_S",
+    type: str | None = None,
     rotated: bool = False,
     head: Literal["tied", "untied"] | None = None,
     unit_tables: bool = False,
@@ -70,8 +71,11 @@ def new(
 ) -> Written:
     """Write a new model: complete metadata, a vocabulary, seeded random weights as canonical I2_S, or in another type.
 
+    Sizes of an architecture that is not declared are smaller and free of the limits given here, but for those of its
+    loader; what follows `alignment` and `byte_order` but for `type` is for declared ones only.
+
     :param target: a path, or a binary stream
-    :param architecture: one of `ARCHITECTURES`
+    :param architecture: one of `ARCHITECTURES`, or of `schema.llama_cpp.table().names`
     :param layers: number of layers; this and the other sizes have small defaults
     :param embd: width of the hidden state, a multiple of 128
     :param ff: width of the feed-forward, a multiple of 128
@@ -86,8 +90,9 @@ def new(
     :param byte_order: the byte order of the whole file
     :param as_published: only the keys of the published files of the architecture, about which the linter has findings:
     no tokenizer.ggml.pre, or no general.quantization_version. Always the case with `shape`
-    :param type: the type of the projections: I2_S, a type of `schema.blocks`, F32, F16 or BF16. Widths that are not
-    given grow to whole blocks of it
+    :param type: the type of the projections: I2_S, which is the default, a type of `schema.blocks`, F32, F16 or BF16; of an
+    architecture that is not declared one of `smallest.TYPES`, F16 by default. Widths that are not given grow to whole
+    blocks of it
     :param rotated: fold a rotation into the projections, and into head and embedding if they are separate, and write
     the keys that declare it (clause 3.8)
     :param head: whether the file has an output.weight (`untied`) or the head is the embedding (`tied`); by default as
@@ -100,11 +105,29 @@ def new(
     :raises ValueError: for sizes that no such model can have, before anything is written
     :raises FileExistsError: if the path exists and `force` is not given
     """
-    if architecture not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
-        raise ValueError(f"unknown architecture {quote(architecture)}; there are: {known}")
     if seed < 0:
         raise ValueError(f"the seed is {seed}; seeds start at 0")
+    given = {
+        "layers": layers, "embd": embd, "ff": ff, "heads": heads, "heads_kv": heads_kv, "head_dim": head_dim,
+        "vocab": vocab, "context": context,
+    }  # fmt: skip
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if architecture not in ARCHITECTURES:
+        _require_loaded(architecture)
+        own = {
+            "shape": shape, "as_published": as_published, "rotated": rotated, "head": head, "unit_tables": unit_tables
+        }  # fmt: skip
+        for name, value in own.items():
+            if value:
+                raise ValueError(f"{name} is for {', '.join(ARCHITECTURES)}, not for {architecture}")
+        from i2s_spec.convert import smallest
+        from i2s_spec.gguf.writer import Writer
+
+        wanted = smallest.ChosenSizes(**chosen, type=smallest.TYPES[0] if type is None else type)
+        writer = Writer(target, byte_order=byte_order, alignment=alignment, force=force, progress=progress)
+        with writer:
+            keys, tensors = smallest.fill(writer, architecture, wanted, seed, byte_order)
+            return Written(writer.size, keys + (writer.alignment != 32), tensors)
     if head is not None and ARCHITECTURES[architecture].head != "untied":
         able = " and ".join(each.name for each in ARCHITECTURES.values() if each.head == "untied")
         raise ValueError(f"the head of {architecture} cannot be chosen, only that of {able}")
@@ -112,11 +135,7 @@ def new(
         raise ValueError(f"head is {quote(str(head))}; it must be tied or untied")
     recipe = RECIPES[architecture]
     times = 0 if unit_tables else 1 + recipe.multiplies_embedding
-    given = {
-        "layers": layers, "embd": embd, "ff": ff, "heads": heads, "heads_kv": heads_kv, "head_dim": head_dim,
-        "vocab": vocab, "context": context,
-    }  # fmt: skip
-    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    type = TYPES[0] if type is None else type
     kinds = WeightKinds(type, seed) if rotated else WeightKinds(type)
     if shape is not None:
         size, make_vocabulary = _shape(shape, architecture, chosen)
@@ -136,6 +155,22 @@ def new(
         byte_order=byte_order,
         force=force,
         progress=progress,
+    )
+
+
+def _require_loaded(architecture: str) -> None:
+    """Refuse a name that is not declared and that llama.cpp does not load, with the names near it."""
+    from i2s_spec.schema import llama_cpp
+
+    table = llama_cpp.table()
+    if architecture in table.names:
+        return
+    from difflib import get_close_matches
+
+    near = get_close_matches(architecture[:256], sorted({*ARCHITECTURES, *table.names}), 3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(ARCHITECTURES)}"
+    raise ValueError(
+        f"unknown architecture {quote(architecture)}; {hint} (and the {counted(len(table.names), 'name')} of {table.loader})"
     )
 
 

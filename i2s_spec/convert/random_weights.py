@@ -111,13 +111,14 @@ def normal_halves(
 
 
 def near_one(
-    seed: int, name: str, count: int, type: str, doublings: int = 0, byte_order: ByteOrder = "little"
+    seed: int, name: str, count: int, type: str, doublings: int = 0, byte_order: ByteOrder = "little", sign: int = 1
 ) -> Iterator[memoryview]:
-    """The bytes of `count` numbers between 7/8 and 9/8, doubled this often, in F32 or F16, which hold them exactly."""
+    """The bytes of `count` numbers between 7/8 and 9/8, doubled this often, in F32 or F16, which hold them exactly; with
+    `sign` -1 they are negative."""
     dtype = np.dtype({"F32": "f4", "F16": "f2"}[type]).newbyteorder(order_prefix(byte_order))
     for chunk in random_bytes(seed, name, count):
         gains = 1 + (chunk.astype(np.int16) - 128) / np.float32(1024)
-        yield (gains * np.float32(2**doublings)).astype(dtype).view(np.uint8).data
+        yield (gains * np.float32(sign * 2**doublings)).astype(dtype).view(np.uint8).data
 
 
 # --- typed weights ---------------------------------------------------------------------------------------------------

@@ -33,6 +33,9 @@ OPTIONAL, AGAIN, SKIPPED, ELEMENTS_ONLY = 1, 2, 4, 16
 
 _ONE: Final = compiled("1")
 
+#: The tensor with the queries of a layer.
+_QUERY: Final = re.compile(r"blk\.(\d{1,4})\.attn_q\.weight")
+
 #: Types whose elements the loader takes for each other in arrays.
 _LIKE: Final = {"u32": ("u32", "i32", "bool"), "i32": ("i32", "u32", "bool")}
 
@@ -520,6 +523,29 @@ class Demands(ExpressionScope):
                 pass
             self.variables.clear()
 
+    def broken_in_graph(self, shapes: Iterable[tuple[str, tuple[int, ...]]]) -> Iterator[str]:
+        """What the graph of the model needs and does not hold, in words: rotated dimensions come in pairs and are at most as
+        many as a head has; attn_q has the rows of all heads, or, with a gate, twice as many.
+
+        :param shapes: names and shapes, in ggml's order, of tensors
+        """
+        for rotated, width in (("n_rot_full", "n_embd_head_k_full"), ("n_rot_swa", "n_embd_head_k_swa")):
+            odd = self.evaluate(compiled(f"{rotated}%2!=0 or {rotated}>{width}"))
+            if odd is not Unknown and odd:
+                yield "the number of rotated dimensions is even and at most the width of a head"
+                return
+        if any(key.name == f"{self._prefix}attention.kv_lora_rank" for key in self.architecture.keys):
+            return  # latent attention: what is cached has another width than the heads of attn_q
+        for name, ne in shapes:
+            found = _QUERY.fullmatch(name)
+            if found is None or len(ne) != 2 or (layer := int(found[1])) >= 2 * MAX_LAYERS:
+                continue
+            width = f"n_head_arr[{layer}]*(n_embd_head_k_swa if is_swa_impl[{layer}] else n_embd_head_k_full)"
+            rows = self.evaluate(compiled(width))
+            if rows is not Unknown and rows and ne[1] not in (rows, 2 * rows):
+                yield f"{name} has the rows of all heads, {rows:,},"
+                return
+
 
 def takes(key: KeyRow, value: KeyContents) -> bool:
     """Whether the loader takes a value of this type for a key."""
@@ -540,29 +566,63 @@ def types_taken(key: KeyRow) -> tuple[str, ...]:
     return (*scalar, *(f"arr[{element}]" for element in elements))
 
 
-#: How expressions read aloud: keys by their names, functions by what they compute.
+#: Calls that look a key up: their name, and the key.
+_LOOKED_UP: Final = re.compile(r"\b(?:DA|DR|D|KA|K)\('~?([\w.]+)'")
+#: How the rest of an expression reads aloud: functions by what they compute, in this order.
 _READ: Final = (
-    (r"amax\(lambda \w+:\s*(.*?),\s*K\('~block_count'\)\)", r"the greatest \1"),
-    (r"\(?K\('~([\w.]+)'\)==('\w+') if hask\('~\1'\) else [01]\)?", r"\1 is \2"),
-    (r"\bD[AR]?\('~([\w.]+)',[^()']*?\)", r"\1"),
-    (r"\bD\('~([\w.]+)',.*?\)(?=[^\w)]|$)", r"\1"),
-    (r"\bK\('~([\w.]+)'\)", r"\1"),
-    (r"\bKA\('~([\w.]+)',[^()]*\)", r"\1"),
+    (r"amax\(lambda \w+:\s*(.*?),\s*block_count\)", r"the greatest \1"),
+    (r"\(?([\w.]+)==('\w+') if hask\('~\1'\) else [01]\)?", r"\1 is \2"),
+    (r"\(?([\w.]+)([=!<>]=?[\d.]+) if hask\('~\1'\) else 1\)?", r"\1\2 where it exists"),
+    (r"\(?([\w.]+)([=!<>]=?[\d.]+) if hask\('~\1'\) else 0\)?", r"\1\2"),
+    (r"\bnot hask\('~?([\w.]+)'\)", r"\1 is missing"),
     (r"hask\('~?([\w.]+)'\)", r"\1 exists"),
     (r"isarr\('~?([\w.]+)'\)", r"\1 is an array"),
     (r"klen\('~?([\w.]+)'\)", r"the length of \1"),
+    (r"\bnot has\(f?['\"]([^'\"]+)['\"]\)", r"\1 is missing"),
+    (r"\bhas\(f?['\"]([^'\"]+)['\"]\)", r"\1 exists"),
+    (r"\bne\(f?'([^']+)',\s*(\d)\)", r"dimension \2 of \1"),
+    (r"\A1 if (.*) else ([^()]* is '\w+')\Z", r"\1 or \2"),
     (r"\s*(==|<=|>=|!=|//|[<>%])\s*", r" \1 "),
+    (r"\Anot \(([\w.*+]+) == ([\w.*+]+)\)\Z", r"\1 != \2"),
+    (r"\Anot \(([\w.*+]+) != ([\w.*+]+)\)\Z", r"\1 == \2"),
+    (r"\Anot \(([\w.*+]+) <= ([\w.*+]+)\)\Z", r"\1 > \2"),
+    (r"\Anot \(([\w.*+]+) >= ([\w.*+]+)\)\Z", r"\1 < \2"),
+    (r"\Anot \(([\w.*+]+) < ([\w.*+]+)\)\Z", r"\1 >= \2"),
+    (r"\Anot \(([\w.*+]+) > ([\w.*+]+)\)\Z", r"\1 <= \2"),
 )
 
 
-def in_words(text: str) -> str:
-    """A condition with the names of keys in place of the calls that look them up.
+def in_words(text: str, defaults: bool = False) -> str:
+    """An expression with the names of keys in place of the calls that look them up.
+
+    :param defaults: say what counts where a key is missing, unless it is a number
 
     >>> in_words("D('~expert_group_count',0)<D('~expert_count',0)")
     'expert_group_count < expert_count'
     >>> in_words("amax(lambda i:DA('~expert_used_count',i,0),K('~block_count'))<=D('~expert_count',0)")
     'the greatest expert_used_count <= expert_count'
+    >>> in_words("D('~attention.key_length',K('~embedding_length')//DA('~attention.head_count',0,0))", defaults=True)
+    '(attention.key_length, or else embedding_length // attention.head_count)'
     """
+    text = _with_keys(text, defaults)
     for pattern, instead in _READ:
         text = re.sub(pattern, instead, text)
+    return text
+
+
+def _with_keys(text: str, defaults: bool) -> str:
+    """A text with keys in place of the calls that look them up, whatever is nested in these."""
+    while found := _LOOKED_UP.search(text):
+        first = last = found.end()
+        depth = 1
+        for end in range(found.end(), len(text)):
+            depth += (text[end] in "([") - (text[end] in ")]")
+            if depth == 1 and text[end] == ",":
+                last = end + 1
+            if depth == 0:
+                break
+        default = text[last:end].strip() if last > first else ""
+        calls = found[0].startswith("D") and defaults and not re.fullmatch(r"[\d.]*|U", default)
+        key = f"({found[1]}, or else {_with_keys(default, defaults)})" if calls else found[1]
+        text = text[: found.start()] + key + text[end + 1 :]
     return text

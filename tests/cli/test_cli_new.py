@@ -47,6 +47,14 @@ def test_every_option(tmp_path: Path) -> None:
     assert (tmp_path / "a.gguf").read_bytes() == (tmp_path / "b.gguf").read_bytes()
 
 
+def test_any_architecture_that_llama_cpp_loads(tmp_path: Path) -> None:
+    result = run(tmp_path, "a.gguf", "--arch", "qwen35", "--type", "bf16", "--vocab", "300", "--seed", "5")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("a.gguf: qwen35, ")
+    new(tmp_path / "b.gguf", "qwen35", type="BF16", vocab=300, seed=5)
+    assert (tmp_path / "a.gguf").read_bytes() == (tmp_path / "b.gguf").read_bytes()
+
+
 def test_help_names_what_there_is_and_its_example_works(tmp_path: Path) -> None:
     result = run(tmp_path, "--help")
     assert result.returncode == 0
@@ -76,7 +84,9 @@ def test_help_is_light() -> None:
         (["--heads-kv", "0"], "heads_kv is 0; it must divide heads"),
         (["--vocab", "7"], "a vocabulary of this kind has 259 to 1,048,576 tokens, not 7"),
         (["--layers", "many"], "'many' is not a valid integer"),
-        (["--arch", "gpt2"], "'gpt2' is not one of 'bitnet-b1.58'"),
+        (["--arch", "gtp2"], "unknown architecture 'gtp2'; did you mean gpt2?"),
+        (["--arch", "gpt2", "--rotated"], "rotated is for bitnet-b1.58"),
+        (["--arch", "eagle3"], "the shape of fc.weight in eagle3 is not resolved by the table"),
         (["--shape", "2b4t", "--ff", "256"], "2b4t sets all sizes; ff cannot be given as well"),
         (["--alignment", "3"], "general.alignment is 3, which is not a power of two"),
         (["--seed", "-1"], "the seed is -1; seeds start at 0"),

@@ -296,7 +296,10 @@ def test_sizes_can_be_chosen() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"architecture": "gpt2"}, "unknown architecture 'gpt2'; there are: bitnet-b1.58, bitnet-25"),
+        (
+            {"architecture": "bitnet2"},
+            "unknown architecture 'bitnet2'; did you mean bitnet or bitnet-25 or bitnet-b1.58?",
+        ),
         ({"layers": 0}, "there are 0 layers; a model has 1 to 512"),
         ({"layers": 513}, "a model has 1 to 512"),
         ({"embd": 192}, "embd is 192; it must be a multiple of 128"),

@@ -101,7 +101,7 @@ def test_generated_pages_are_written_to_a_folder(tmp_path: Path, monkeypatch: py
         return done.return_value, done.stdout.splitlines()
 
     made = {
-        *generated.PAGES,
+        *generated.pages(),
         *generated.rules(),
         "05-payload.md",
         "03-metadata.md",

@@ -18,7 +18,7 @@ from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.rule import WARNING, Severity
 from i2s_spec.schema import limits, llama_cpp
 from i2s_spec.schema.expressions import UnknownValue, compiled
-from i2s_spec.schema.keys import GENERAL, MAX_LAYERS, READ_BY_LOADERS, TOKENIZER
+from i2s_spec.schema.keys import GENERAL, READ_BY_LOADERS, TOKENIZER
 from i2s_spec.schema.llama_cpp import (
     Demands,
     KeyContents,
@@ -199,28 +199,13 @@ class LoaderView:
         return words, tuple(f"{self.architecture.name}.{key}" for key in keys)
 
     def _of_graph(self) -> Iterator[Contradiction]:
-        """Rotated dimensions come in pairs and are at most as many as a head has; attn_q has the rows of all heads, or, with
-        a gate, twice as many."""
-        demands, prefix = self._demands, self.architecture.name
-        keys = tuple(f"{prefix}.{name}" for name in ("rope.dimension_count", "attention.key_length", "attention.head_count",
-                                                     "embedding_length"))  # fmt: skip
-        for rotated, width in (("n_rot_full", "n_embd_head_k_full"), ("n_rot_swa", "n_embd_head_k_swa")):
-            odd = demands.evaluate(compiled(f"{rotated}%2!=0 or {rotated}>{width}"))
-            if odd is not UnknownValue and odd:
-                words = "the number of rotated dimensions is even and at most the width of a head"
-                yield Contradiction(words, keys, at_first_token=True)
-                return
+        """What the graph needs, of the tensors whose shape the loader takes."""
+        sizes = ("rope.dimension_count", "attention.key_length", "attention.head_count", "embedding_length")
+        keys = tuple(f"{self.architecture.name}.{name}" for name in sizes)
         misshapen = {each.name for each in self.wrong_shapes}
-        for row in self.known.rows:
-            name, ne = row.name, row.ne
-            layer = row.layer if name.endswith(".attn_q.weight") else None
-            if layer is None or len(ne) != 2 or layer >= 2 * MAX_LAYERS or name in misshapen:
-                continue
-            width = f"n_head_arr[{layer}]*(n_embd_head_k_swa if is_swa_impl[{layer}] else n_embd_head_k_full)"
-            rows = demands.evaluate(compiled(width))
-            if rows is not UnknownValue and rows and ne[1] not in (rows, 2 * rows):
-                yield Contradiction(f"{name} has {counted(rows, 'row')}, all heads", keys, at_first_token=True)
-                return
+        shapes = ((row.name, row.ne) for row in self.known.rows if row.name not in misshapen)
+        for words in self._demands.broken_in_graph(shapes):
+            yield Contradiction(words, keys, at_first_token=True)
 
     # --- tensors ---
 

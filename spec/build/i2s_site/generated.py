@@ -1,7 +1,8 @@
 """Everything of the site that is made from declarations, by its path below `spec/`; nothing of it is in git.
 
-`PAGES` are files as a whole, `rules` the pages of the rules. A table of `TABLES` stands in a chapter in the place of a
-fence `i2s-table` with its name, which `with_tables` replaces; mkdocs then sees Markdown, and checks the links in it.
+`PAGES` are files as a whole; `architectures.pages` and `rules` make one for each architecture and for each rule. A table of
+`TABLES` stands in a chapter in the place of a fence `i2s-table` with its name, which `with_tables` replaces; mkdocs then
+sees Markdown, and checks the links in it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from i2s_site import annexes, damage, inventories, layouts, notebook, requirements, runtimes
+from i2s_site import annexes, architectures, damage, inventories, layouts, notebook, requirements, runtimes
 from i2s_site.checkout import chapters
 from i2s_site.examples import Drift
 from i2s_spec.cli import rule_pages
@@ -61,7 +62,7 @@ _TABLE: Final = re.compile(r"^```i2s-table\n([^(\n]+?) *(?:\([^\n]*\))?\n```\n",
 
 def pages() -> dict[str, str]:
     """The generated files but for the pages of the rules."""
-    return {name: make() for name, make in PAGES.items()}
+    return {name: make() for name, make in PAGES.items()} | architectures.pages()
 
 
 def rules() -> dict[str, str]:
