@@ -8,7 +8,7 @@ from examples import share
 from i2s_spec.linter.engine import lint
 from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.keys import EXPECTED, REQUIRED
-from i2s_spec.schema.types import ValueType
+from i2s_spec.schema.types import I2_S, ValueType
 from i2s_spec.testing.sample import Model
 
 SOME = pytest.mark.parametrize("architecture", share(ARCHITECTURES))
@@ -87,6 +87,32 @@ def test_the_message_names_whose_tensor_it_is() -> None:
 def test_biases_and_rotation_factors_are_accepted(architecture: str) -> None:
     model = Model(architecture).like("rope_freqs.weight", (16,), "F32").like("blk.0.attn_q.bias", (128,), "F32")
     assert model_codes(model) == set()
+
+
+@EACH
+def test_scales_beside_weights_that_llama_cpp_knows_are_accepted(architecture: str) -> None:
+    """Every projection with NAME.scale and NAME.input_scale; one in another shape or of another type is a mistake."""
+
+    def scaled(ne: tuple[int, ...] = (1,), kind: str = "F32", weight: str = "Q2_0") -> set[str]:
+        model = Model(architecture).set("general.file_type", 41)
+        for tensor in [each for each in model.tensors if each.number == I2_S.number]:
+            name = tensor.name.decode().removesuffix("weight")
+            model.like(f"{name}weight", tensor.ne, weight)
+            model.like(f"{name}scale", ne, kind).like(f"{name}input_scale", ne, "F32")
+        return model_codes(model)
+
+    assert scaled() == scaled(ne=(1, 1)) == set()
+    assert scaled(ne=(2,)) == {"M103"}
+    assert scaled(kind="F16") == {"M106"}
+
+
+@EACH
+def test_programs_for_i2s_know_scales_in_one_architecture(architecture: str) -> None:
+    """There, the graph multiplies by the scale in the tail as well."""
+    scale = Model(architecture).like("blk.0.attn_q.scale", (1,), "F32")
+    assert model_codes(scale) == ({"M114"} if architecture == "bitnet" else {"M102"})
+    stray = Model(architecture).like("blk.0.attn_q.weight_scale", (1,), "F32")
+    assert model_codes(stray) == {"G319"}
 
 
 def test_rows_of_partial_blocks_may_stay_floats() -> None:

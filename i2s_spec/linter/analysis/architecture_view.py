@@ -19,7 +19,7 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.schema import keys, limits
 from i2s_spec.schema.architectures import Architecture, hyperparameters
-from i2s_spec.schema.inventory import TERNARY_TYPES, TensorSpec
+from i2s_spec.schema.inventory import TERNARY_TYPES, TensorSpec, stands_beside
 from i2s_spec.schema.keys import MAX_LAYERS, Key
 from i2s_spec.schema.types import VALUE_FORMATS, ValueType
 
@@ -158,6 +158,13 @@ class ArchitectureView:
         for row in self.rows:
             present.setdefault(row.name, row)
         return present
+
+    def misplaced(self, row: Row) -> str:
+        """Why loaders refuse a declared scale where it stands, in words; empty for everything else."""
+        if row.spec is None or row.spec.role not in ("scale", "input scale"):
+            return ""
+        weight = self.present.get(f"{row.name.rpartition('.')[0]}.weight")
+        return stands_beside(row.spec, weight.type if weight else None, self.name)
 
     @cached_property
     def wanted(self) -> list[tuple[str, TensorSpec]]:

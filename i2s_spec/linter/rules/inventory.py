@@ -64,8 +64,8 @@ def tensor_unknown(subject: Subject) -> Iterator[Finding]:
     """A tensor does not belong to the architecture.
 
     Why: loaders compare the number of tensors that they know with the number in the file, and refuse the file: 'wrong
-    number of tensors'. Typical cases are sub-norms in a llama file, separate scale tensors in a file of any
-    architecture but bitnet, and output.weight in a bitnet file.
+    number of tensors'. Typical cases are sub-norms in a llama file, a scale without a weight beside it, and
+    output.weight in a bitnet file.
 
     Example: blk.0.attn_sub_norm.weight in a file of architecture llama.
 
@@ -75,8 +75,10 @@ def tensor_unknown(subject: Subject) -> Iterator[Finding]:
     absent = _absent(known)
     for row in known.ternary_model_rows:
         out_of_place = row.spec is not None and row.spec.when == absent
-        if (row.spec is None or out_of_place) and not row.name.endswith("_scale"):  # these have their own rule
-            others = _others(row.name, known) if row.spec is None else "; expert_count excludes it"
+        misplaced = known.misplaced(row)
+        if (row.spec is None or out_of_place or misplaced) and not subject.is_stray_scale(subject.name(row.i)):
+            others = "; expert_count excludes it" if out_of_place else f"; {misplaced}"
+            others = _others(row.name, known) if row.spec is None else others
             yield tensor_unknown.at(
                 subject.name_span(row.i), name=row.name, arch=TrustedText(known.name), others=TrustedText(others)
             )  # fmt: skip
@@ -435,14 +437,14 @@ def ternary_types_mixed(subject: Subject) -> Iterator[Finding]:
         yield ternary_types_mixed.at(subject.info_span(row.i, "type"), got=words, want=1)
 
 
-def with_scale_tensors(subject: Subject) -> bool:
+def of_architecture_bitnet(subject: Subject) -> bool:
     """models of architecture bitnet"""
-    return declared_models(subject) and any(spec.role == "scale" for spec in architecture_view(subject).model.inventory)
+    return declared_models(subject) and architecture_view(subject).name == "bitnet"
 
 
 @rule("M114", "scale-twice", "tensor {name} is a second scale of {other}, which has one in its tail: the graph "
       "multiplies by both", severity=WARNING, clause="4.5", fix=Fix.UNSAFE,
-      when=with_scale_tensors)  # fmt: skip
+      when=of_architecture_bitnet)  # fmt: skip
 def scale_twice(subject: Subject) -> Iterator[Finding]:
     """A projection has a separate scale tensor and a scale in its tail.
 

@@ -226,6 +226,10 @@ add("permutation_uncertain", "M119", _row("blk.0.attn_q.weight", "name", "llama"
     _like("llama", "blk.0.ffn_sub_norm.weight", (128,), "F32"), ("M102",), sound=_LLAMA)  # fmt: skip
 add("scale_of_b158", "M102", "tensor_infos[13].name", _like("bitnet-b1.58", "blk.0.attn_q.scale", (1,), "F32"))
 add("scale_of_llama", "M102", "tensor_infos[12].name", _like("llama", "blk.0.attn_q.scale", (1,), "F32"), sound=_LLAMA)
+add("scale_of_head", "M102", "tensor_infos[12].name", _like("llama", "output.scale", (1,), "F32"), sound=_LLAMA)
+add(
+    "scale_of_norm", "M102", "tensor_infos[12].name", _like("llama", "blk.0.attn_norm.scale", (1,), "F32"), sound=_LLAMA
+)
 add("experts_of_dense", "M102", "tensor_infos[13].name",
     _like("bitnet-b1.58", "blk.0.ffn_gate_inp.weight", (128, 8), "F32"))  # fmt: skip
 add("names_of_a_checkpoint", "M102", "tensor_infos[13].name",
