@@ -228,6 +228,9 @@ EMBEDDING_MODEL: Final[tuple[Key, ...]] = (
 #: The known values of `tokenizer.ggml.model`.
 TOKENIZERS: Final = ("gpt2", "llama", "bert", "t5", "rwkv", "no_vocab")
 
+#: The values of `tokenizer.ggml.model` with which loaders join parts by merges: ggml-org/llama.cpp@0c1e570:src/llama-vocab.cpp.
+MERGING: Final = ("gpt2", "gemma4", "hybriddna", "whitespace")
+
 #: The values of `tokenizer.ggml.pre` that the BitNet fork of 2024 and 2025 knows; the last two came with later
 #: snapshots of it.
 PRE_TOKENIZERS: Final = (

@@ -138,3 +138,19 @@ def test_markers_are_found_however_many_are_kept(kept: int, monkeypatch: pytest.
     tokens = model.items(TOKENS)
     tokens[tokens.index(b"<|eot_id|>") - 1] = b"<|start_header_id|>"
     assert "T020" not in {finding.code for finding in lint(model.built()).findings}
+
+
+def test_a_list_of_every_split_of_each_token_is_in_order() -> None:
+    """As vocabularies that were made from tiktoken's have it; most of these merges never apply."""
+    words = [b"ab" * 2**i for i in range(7)] + [b"ab" * 2**i + b"c" for i in range(7)]
+    words.sort(key=len)
+    known = {*words, b"a", b"b", b"c"}
+    splits = [
+        word[:at] + b" " + word[at:] for word in words for at in range(1, len(word)) if {word[:at], word[at:]} <= known
+    ] + [b"abab c", b"aba b"]  # the second one never applies, and another merge makes its result
+    for change, code in ((slice(None), set()), (slice(None, None, -1), {"T021"}), (slice(3, None), {"T021"})):
+        model = Model("llama")
+        model.items(MERGES).extend(splits[change])
+        assert {finding.code for finding in lint(model.built()).findings} == code
+        model.set("tokenizer.ggml.model", b"gemma4")  # joins by merges, too
+        assert ("T021" in {finding.code for finding in lint(model.built()).findings}) == bool(code)

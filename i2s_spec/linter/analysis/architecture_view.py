@@ -24,7 +24,7 @@ from i2s_spec.schema.keys import MAX_LAYERS, Key
 from i2s_spec.schema.types import VALUE_FORMATS, ValueType
 
 if TYPE_CHECKING:
-    from i2s_spec.gguf.strings import Strings
+    from i2s_spec.gguf.strings import MergeResults, Strings
     from i2s_spec.schema.architectures import Hyperparameters
 
 #: Tensor names that show a model of llama.cpp's family, or a checkpoint that was never converted to it.
@@ -265,6 +265,17 @@ class ArchitectureView:
     def merges(self) -> Strings | None:
         """The result for the array of merges; None if there is none."""
         return self._look("tokenizer.ggml.merges", (), 0)
+
+    @cached_property
+    def merge_results(self) -> MergeResults | None:
+        """What the merges make, in the order of the list; None if there are none."""
+        name = "tokenizer.ggml.merges"
+        if not self.keys.has(name) or self.file.fault is not None:
+            return None
+        from i2s_spec.gguf.strings import merge_results
+
+        entry, big = self.file.index.key(self.keys.places[name]), self.file.byte_order == "big"
+        return merge_results(self.file.source, entry.value_start, entry.stop, entry.count, big)
 
     @property
     def sound_arrays(self) -> set[int]:
