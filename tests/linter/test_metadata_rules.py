@@ -20,7 +20,7 @@ from i2s_spec.linter.engine import lint
 from i2s_spec.linter.report_data import Report
 from i2s_spec.linter.rule import Severity
 from i2s_spec.schema.architectures import ARCHITECTURES
-from i2s_spec.schema.types import ValueType
+from i2s_spec.schema.types import I2_S, ValueType
 from i2s_spec.testing.sample import Draft, Model, array, key_value
 
 #: Findings that sound files have, with the reasons.
@@ -223,6 +223,32 @@ def test_file_types_are_explained_by_program() -> None:
     assert "I2_SR to a fork with row scales" in finding.message
     assert "microsoft/BitNet#620" in finding.message
     assert "Q2_0 to llama.cpp" in finding.message
+
+
+def _of_types(number: int, *kinds: str, architecture: bytes = b"llama") -> str | None:
+    """What is wanted in place of a file type, with projections of these types in turn; None if nothing is said."""
+    model = Model("llama", layers=2).set("general.file_type", number)
+    for i, tensor in enumerate(each for each in model.tensors if each.number == I2_S.number):
+        model.like(tensor.name.decode(), tensor.ne, kinds[i % len(kinds)])
+    findings = lint(model.set("general.architecture", architecture).built()).findings
+    return next((each.message.rsplit(": ", 1)[1] for each in findings if each.code == "M030"), None)
+
+
+@pytest.mark.parametrize(
+    ("number", "kinds", "want"),
+    [
+        (0, ("Q4_0",), "Q4_0 is 2"), (999, ("F16",), "F16 is 1"), (10, ("F16",), "F16 is 1"), (7, ("Q5_1",), "Q5_1 is 9"),
+        (40, ("NVFP4",), "NVFP4 is 39"), (18, ("Q4_0",), "Q4_0 is 2"), (2, ("F16",), "F16 is 1"), (38, ("F16",), "F16 is 1"),
+        (0, ("F16",), None), (1, ("F32",), None), (32, ("F16", "BF16"), None), (39, ("NVFP4",), None), (40, ("I2_S",), None),
+        (40, ("Q1_0",), None), (38, ("MXFP4", "Q8_0"), None), (38, ("Q8_0",), None), (41, ("Q2_0",), None),
+        (15, ("Q5_0", "Q8_0"), None), (10, ("Q4_0",), None), (36, ("F16",), None), (22, ("IQ4_NL",), None),
+        (25, ("IQ4_NL", "Q5_1", "Q8_0"), None), (7, ("Q8_0", "F16", "F16"), None), (138, ("Q4_0",), "Q4_0 is 2"),
+    ],
+)  # fmt: skip
+def test_file_types_by_weights(number: int, kinds: tuple[str, ...], want: str | None) -> None:
+    """Rows of 128 are no blocks of 256, so that llama-quantize gives them another type; not only for declared names."""
+    assert _of_types(number, *kinds) == want
+    assert _of_types(number, *kinds, architecture=b"qwen2") == want
 
 
 # --- templates ----------------------------------------------------------------------------------------------------
