@@ -171,7 +171,7 @@ class Model:
     """A sound model of a declared architecture that can be changed; the linter has no finding on it.
 
     Published files are sound but have findings: 2B-4T has no `tokenizer.ggml.pre`, the embedding models no
-    `general.quantization_version`. Here these keys exist.
+    `general.quantization_version`, and few name the token that ends a turn. Here these keys exist.
 
     :param architecture: one of `ARCHITECTURES`
     :param order: byte order of the file
@@ -191,6 +191,9 @@ class Model:
             self.add("tokenizer.ggml.pre", ValueType.STRING, b"llama-bpe")
         if not self.has("general.quantization_version"):
             self.add("general.quantization_version", ValueType.UINT32, 2)
+        if self.has("tokenizer.chat_template") and not ARCHITECTURES[architecture].one_model:
+            turn = self.items("tokenizer.ggml.tokens").index(b"<|eot_id|>")
+            self.add("tokenizer.ggml.eot_token_id", ValueType.UINT32, turn)
 
     def _full(self, name: str) -> bytes:
         return name.replace("{arch}", ARCHITECTURES[self.architecture].prefix).encode()

@@ -167,6 +167,16 @@ class ArchitectureView:
         return stands_beside(row.spec, weight.type if weight else None, self.name)
 
     @cached_property
+    def without_tokens(self) -> list[Row]:
+        """The embedding and the head, where they have as many rows as vocab_size says and the file lists more or fewer
+        tokens: the list is wrong then, not the key."""
+        size, tables = self.keys.own("vocab_size"), ("token_embd.weight", "output.weight")
+        if self.tokens in (None, size) or self.tokenizer == "no_vocab":
+            return []
+        rows = [self.present[name] for name in tables if name in self.present]
+        return [row for row in rows if len(row.ne) == 2 and row.ne[1] == size]
+
+    @cached_property
     def wanted(self) -> list[tuple[str, TensorSpec]]:
         """The tensors that the file must have or is expected to have, in those layers of which it has any tensor.
 
@@ -374,6 +384,14 @@ class DeclaredKeys:
     def own(self, suffix: str) -> Any:
         """The value of a key of the architecture, by its name without the prefix."""
         return self.value(f"{self.prefix}.{suffix}")
+
+    def of_prefix(self, suffix: str) -> tuple[Any, Span] | None:
+        """The value of a key of the file's architecture, declared or not, and its place; None if it is missing."""
+        if self.file.fault is not None:
+            return None
+        for i in self.file.index.keys_named({f"{self.prefix}.{suffix}".encode("utf-8", "surrogateescape")}):
+            return self.decoded(i), self.file.metadata.by_index(i).value_span
+        return None
 
     def decoded(self, i: int) -> Any:
         """The value of a key by its row, as `value` gives it, whether or not it is declared."""

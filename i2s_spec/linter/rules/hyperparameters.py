@@ -302,7 +302,7 @@ def vocabulary_size(subject: Subject) -> Iterator[Finding]:
     """vocab_size is not the number of tokens in the vocabulary.
 
     Why: loaders compare the two and refuse the file: 'vocab size mismatch'. A loader that does not would look up rows
-    that the embedding does not have.
+    that the embedding does not have. Where the embedding has as many rows as the key says, M105 reports the tokens.
 
     Example: vocab_size = 128,256 with 128,000 tokens.
 
@@ -312,7 +312,7 @@ def vocabulary_size(subject: Subject) -> Iterator[Finding]:
     size = known.keys.own("vocab_size")
     if not isinstance(size, int) or size < 1:  # M004 reports a 0
         return
-    if known.tokens is not None and size != known.tokens:
+    if known.tokens is not None and size != known.tokens and not known.without_tokens:
         yield vocabulary_size.at(known.keys.value_span(f"{known.name}.vocab_size"), got=size, want=known.tokens)
 
 

@@ -159,22 +159,24 @@ def block_count(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M105", "embedding-rows", "tensor {name} has {got:row}; the vocabulary has {want:token}", clause="4.1",
-      fix=Fix.UNSAFE, when=ternary_by_type_or_key, cwe=125)  # fmt: skip
+      fix=Fix.UNSAFE, when=declared_models, cwe=125)  # fmt: skip
 def embedding_rows(subject: Subject) -> Iterator[Finding]:
     """The embedding, or the head, has another number of rows than there are tokens.
 
     Why: loaders refuse the file: 'has wrong shape'. A reader that does not check this reads beyond the embedding for
     the last tokens.
 
-    Example: token_embd.weight with 32,000 rows and 32,002 tokens.
+    Example: token_embd.weight with 32,000 rows and 32,002 tokens, two of which were added without a row.
 
     Fix: add filler tokens, or convert the model again with its added tokens.
     """
     known = architecture_view(subject)
     size = known.keys.own("vocab_size")
+    disagreed = None not in (size, known.tokens) and size != known.tokens
+    for row in known.without_tokens:
+        yield embedding_rows.at(subject.info_span(row.i, "ne"), got=row.ne[1], want=known.tokens, name=row.name)
     for row, ne in _shapes(known):
         if row.spec is not None and "vocab" in row.spec.ne and len(row.ne) == len(ne) == 2 and row.ne[0] == ne[0]:
-            disagreed = None not in (size, known.tokens) and size != known.tokens
             if row.ne[1] != ne[1] and not (disagreed and row.ne[1] in (size, known.tokens)):
                 yield embedding_rows.at(subject.info_span(row.i, "ne"), got=row.ne[1], want=ne[1], name=row.name)
 

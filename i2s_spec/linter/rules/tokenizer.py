@@ -3,6 +3,7 @@
 What chat templates do is examined in `rules.template`; here is only whether they exist, and their markers.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -718,3 +719,126 @@ def blank_in_token(subject: Subject) -> Iterator[Finding]:
     if len(wrong) >= LEAST:
         span = known.item_span(_TOKENS, wrong[0])
         yield blank_in_token.at(span, got=len(wrong), want=len(tokens), index=wrong[0], text=known.item(span))
+
+
+# --- the ends of texts and turns -------------------------------------------------------------------------------------
+
+_ADD_BOS, _ADD_EOS = "tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token"
+#: The value of pooling_type with which a text is represented by its last token.
+_LAST_TOKEN: Final = 3
+#: The longest beginning of a template that is searched for the first token.
+_BEGINNING: Final = 4096
+#: A template whose first output is the first token of texts, perhaps in an expression with blanks cut off.
+_BOS_FIRST: Final = re.compile(rb"\s*\{\{-?\s*bos_token\b")
+
+
+def pooled_by_last_token(subject: Subject) -> bool:
+    """embedding models that are represented by their last token"""
+    pooling = architecture_view(subject).keys.of_prefix("pooling_type")
+    return pooling is not None and pooling[0] == _LAST_TOKEN and with_tokens(subject)
+
+
+@rule("T024", "add-eos-unsaid", "pooling_type is 3, the last token, and tokenizer.ggml.add_eos_token is {got}: the text's own "
+      "last token represents it", severity=WARNING, clause="3.6", when=pooled_by_last_token,
+      provenance=("ggml-org/llama.cpp#14280",))  # fmt: skip
+def add_eos_unsaid(subject: Subject) -> Iterator[Finding]:
+    """A text is represented by its last token, and programs do not add the token that the model was trained with.
+
+    Why: models that are pooled by the last token were trained with an end token after each text. Without the key, loaders
+    add none after byte-level vocabularies, so that the vector depends on the last word; the vectors of texts are then
+    hardly comparable, and no program reports it.
+
+    Example: a file of an embedding model of Qwen3's family without tokenizer.ggml.add_eos_token.
+
+    Fix: write tokenizer.ggml.add_eos_token = true, unless the model card says otherwise.
+    """
+    known = architecture_view(subject)
+    said = known.keys.value(_ADD_EOS)
+    if said is False or (_ADD_EOS not in known.keys.places and known.tokenizer in MERGING):
+        pooling = known.keys.of_prefix("pooling_type")
+        assert pooling is not None
+        yield add_eos_unsaid.at(pooling[1], got=TrustedText("missing" if said is None else "false"), want=True)
+
+
+@rule("T025", "eos-ends-no-turn", "the template ends turns with {turn}, but {key} is token {got}, {text}, and no eot_token_id "
+      "names the other", severity=NOTE, clause="3.5", when=with_markers,
+      provenance=("unslothai/unsloth#468", "hiyouga/LlamaFactory#7454"))  # fmt: skip
+def eos_ends_no_turn(subject: Subject) -> Iterator[Finding]:
+    """The token that ends a text is not the one with which the chat template ends a turn.
+
+    Why: programs stop at eos_token_id, and at eot_token_id where it is given. llama.cpp also finds the usual tokens by
+    their text; programs that do not never stop after a turn, and write both sides of the conversation. Files of the
+    architectures of BitNet b1.58 2B-4T are not reported: its published file is so.
+
+    Example: a template with <|im_end|> after every turn, and eos_token_id = <|endoftext|>.
+
+    Fix: write the token that ends a turn as tokenizer.ggml.eot_token_id, or as eos_token_id.
+    """
+    known = architecture_view(subject)
+    seen, eos = known.vocabulary, known.keys.value(_EOS)
+    stated = any(name in known.keys.places for name in ("tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"))
+    if seen is None or not isinstance(eos, int) or known.tokens is None or not 0 <= eos < known.tokens or stated:
+        return
+    if known.is_declared and known.model.one_model:
+        return
+    text = known.item(known.item_span(_TOKENS, eos))
+    for template in (each for each in texts_of(subject).texts if each.is_template):
+        if b"eos_token" in template.data or not text or text in template.data:
+            continue
+        ends = [end for end in TURN_ENDS if end in template.data and seen.found[known.sought.index(end)] >= 0]
+        if ends:
+            span = known.keys.value_span(_EOS)
+            yield eos_ends_no_turn.at(span, got=eos, key=TrustedText(_EOS), text=text, turn=ends[0])
+            return
+
+
+def with_templates_and_tokens(subject: Subject) -> bool:
+    """files with a chat template and tokens"""
+    return with_templates(subject) and with_tokens(subject)
+
+
+@rule("T026", "bos-twice", "{key} begins with bos_token, and tokenizer.ggml.add_bos_token is true: a program that does both "
+      "puts two before a conversation", severity=NOTE, clause="3.5", when=with_templates_and_tokens)  # fmt: skip
+def bos_twice(subject: Subject) -> Iterator[Finding]:
+    """Both the chat template and the tokenizer put the first token (BOS) before a conversation.
+
+    Why: a program that renders the template and then tokenizes the text as usual gives the model two first tokens, which
+    it never saw in training. llama.cpp removes one of them, and warns. Most files of Llama 3 are so.
+
+    Example: a template that begins with {{ bos_token }}, and tokenizer.ggml.add_bos_token = true.
+
+    Fix: none is needed for programs that remove one; others should tokenize rendered templates without special tokens.
+    """
+    known = architecture_view(subject)
+    if known.keys.value(_ADD_BOS) is not True:
+        return
+    bos = known.keys.value(_BOS)
+    text = b""
+    if isinstance(bos, int) and known.tokens is not None and 0 <= bos < known.tokens:
+        text = known.item(known.item_span(_TOKENS, bos))
+    for template in (each for each in texts_of(subject).texts if each.is_template):
+        beginning = template.data[:_BEGINNING]
+        if _BOS_FIRST.match(beginning) or (text and beginning.lstrip().startswith(text)):
+            yield bos_twice.at(template.span(0, len(beginning)), key=template.key)
+            return
+
+
+def with_empty_template(subject: Subject) -> bool:
+    """files with an empty chat template"""
+    value = architecture_view(subject).keys.value(_TEMPLATE)
+    return isinstance(value, str) and not value.strip()
+
+
+@rule("T027", "chat-template-empty", "tokenizer.chat_template is empty", severity=WARNING, clause="3.5",
+      when=with_empty_template)  # fmt: skip
+def chat_template_empty(subject: Subject) -> Iterator[Finding]:
+    """The chat template is an empty text.
+
+    Why: some programs take a default template in its place, as they do where the key is missing, and others render every
+    conversation as nothing. In either case the model sees other markers than in training.
+
+    Example: tokenizer.chat_template = ''.
+
+    Fix: write the template of the model's tokenizer_config.json, or remove the key.
+    """
+    yield chat_template_empty.at(architecture_view(subject).keys.value_span(_TEMPLATE))
