@@ -77,9 +77,9 @@ FILE_TYPE_I2_S: Final = 40
 #: For these, `schema.type_registry` is not needed, whose import takes longer than the rules run.
 USUAL_FILE_TYPES: Final = frozenset({(FILE_TYPE_I2_S, "I2_S"), (41, "Q2_0"), (141, "PQ2_0"), (143, "PTQ1_0")})
 
-#: The types that llama-quantize gives most weights of layers, where a number is not named after the type; rows that are not
-#: whole blocks of it get another one. ggml-org/llama.cpp@0c1e570:src/llama-quant.cpp:881 and :400; converters of Python leave
-#: such rows in F16.
+#: The types that llama-quantize gives most weights of layers, where a number is not named after the type; and what it gives
+#: rows that are not whole blocks of a type, or Python's converters do (F16).
+#: ggml-org/llama.cpp@0c1e570:src/llama-quant.cpp:881 and :400.
 MOSTLY: Final = {
     0: ("F32", "F16", "BF16"), 1: ("F16", "F32", "BF16"), 4: ("Q4_1",), 10: ("Q2_K",), 11: ("Q3_K",), 12: ("Q3_K",),
     13: ("Q3_K",), 14: ("Q4_K",), 15: ("Q4_K",), 16: ("Q5_K",), 17: ("Q5_K",), 21: ("Q2_K",), 22: ("IQ3_S", "IQ3_XXS"),

@@ -191,7 +191,7 @@ class Model:
             self.add("tokenizer.ggml.pre", ValueType.STRING, b"llama-bpe")
         if not self.has("general.quantization_version"):
             self.add("general.quantization_version", ValueType.UINT32, 2)
-        if self.has("tokenizer.chat_template") and not ARCHITECTURES[architecture].one_model:
+        if self.has("tokenizer.chat_template"):
             turn = self.items("tokenizer.ggml.tokens").index(b"<|eot_id|>")
             self.add("tokenizer.ggml.eot_token_id", ValueType.UINT32, turn)
 

@@ -25,6 +25,8 @@ from i2s_spec.testing.sample import Draft, Model, array, key_value
 
 #: Findings that sound files have, with the reasons.
 SAID = {
+    "T025",  # the template of `i2s new`, and that of Phi-3, ends turns with another token than eos_token_id
+    "T026",  # the template of Phi-3 begins with bos_token
     "T009",  # the official files have no tokenizer.ggml.pre, and loaders warn
     "M012",  # the Python converters leave general.quantization_version out
     "M019",  # bitnet-25 is the former name

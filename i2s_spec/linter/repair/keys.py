@@ -174,7 +174,9 @@ def file_type(workspace: Workspace) -> Iterator[Outcome]:
         kind = str(finding.details["kind"])
         numbers = type_registry.file_types_of(kind)
         if len(numbers) != 1:
-            words = f"several numbers for {kind}: {', '.join(map(str, numbers))}" if numbers else f"no number for {kind}"
+            words = (
+                f"several numbers for {kind}: {', '.join(map(str, numbers))}" if numbers else f"no number for {kind}"
+            )
             yield Declined("M030", finding.span, f"general.file_type has {words}")
         else:
             yield _with_key(workspace, finding, "general.file_type", numbers[0], ValueType.UINT32, safe=True)

@@ -8,6 +8,7 @@ from math import isfinite, prod
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import Span, TrustedText
+from i2s_spec.inspect.show import sound_shape
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.conditions import (
     declared_models,
@@ -17,7 +18,6 @@ from i2s_spec.linter.analysis.conditions import (
 )
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
-from i2s_spec.inspect.show import sound_shape
 from i2s_spec.schema import keys, limits
 from i2s_spec.schema.faults import KEY_COUNT_SPAN
 from i2s_spec.schema.inventory import TERNARY_TYPES

@@ -176,9 +176,10 @@ def embedding_rows(subject: Subject) -> Iterator[Finding]:
     for row in known.without_tokens:
         yield embedding_rows.at(subject.info_span(row.i, "ne"), got=row.ne[1], want=known.tokens, name=row.name)
     for row, ne in _shapes(known):
-        if row.spec is not None and "vocab" in row.spec.ne and len(row.ne) == len(ne) == 2 and row.ne[0] == ne[0]:
-            if row.ne[1] != ne[1] and not (disagreed and row.ne[1] in (size, known.tokens)):
-                yield embedding_rows.at(subject.info_span(row.i, "ne"), got=row.ne[1], want=ne[1], name=row.name)
+        if row.spec is None or "vocab" not in row.spec.ne or not len(row.ne) == len(ne) == 2 or row.ne[0] != ne[0]:
+            continue
+        if row.ne[1] != ne[1] and not (disagreed and row.ne[1] in (size, known.tokens)):
+            yield embedding_rows.at(subject.info_span(row.i, "ne"), got=row.ne[1], want=ne[1], name=row.name)
 
 
 def with_expected_head(subject: Subject) -> bool:

@@ -63,7 +63,7 @@ def _factors(subject: Subject) -> tuple[Factors, ...]:
     for row in _rows(subject).values():
         tensor = file.tensors.by_index(row)
         span = tensor.span
-        if tensor.number != BY_NAME["F32"].number or not 0 < len(tensor.ne) or tensor.elements != tensor.ne[0]:
+        if tensor.number != BY_NAME["F32"].number or not len(tensor.ne) > 0 or tensor.elements != tensor.ne[0]:
             continue
         if not 0 < tensor.ne[0] <= _MOST or span.stop > file.size:
             continue

@@ -738,8 +738,8 @@ def pooled_by_last_token(subject: Subject) -> bool:
     return pooling is not None and pooling[0] == _LAST_TOKEN and with_tokens(subject)
 
 
-@rule("T024", "add-eos-unsaid", "pooling_type is 3, the last token, and tokenizer.ggml.add_eos_token is {got}: the text's own "
-      "last token represents it", severity=WARNING, clause="3.6", when=pooled_by_last_token,
+@rule("T024", "add-eos-unsaid", "pooling_type is 3, the last token, and tokenizer.ggml.add_eos_token is {got}: the text's "
+      "own last token represents it", severity=WARNING, clause="3.6", when=pooled_by_last_token,
       provenance=("ggml-org/llama.cpp#14280",))  # fmt: skip
 def add_eos_unsaid(subject: Subject) -> Iterator[Finding]:
     """A text is represented by its last token, and programs do not add the token that the model was trained with.
@@ -760,8 +760,8 @@ def add_eos_unsaid(subject: Subject) -> Iterator[Finding]:
         yield add_eos_unsaid.at(pooling[1], got=TrustedText("missing" if said is None else "false"), want=True)
 
 
-@rule("T025", "eos-ends-no-turn", "the template ends turns with {turn}, but {key} is token {got}, {text}, and no eot_token_id "
-      "names the other", severity=NOTE, clause="3.5", when=with_markers,
+@rule("T025", "eos-ends-no-turn", "the template ends turns with {turn}, but {key} is token {got}, {text}, and no "
+      "eot_token_id names the other", severity=NOTE, clause="3.5", when=with_markers,
       provenance=("unslothai/unsloth#468", "hiyouga/LlamaFactory#7454"))  # fmt: skip
 def eos_ends_no_turn(subject: Subject) -> Iterator[Finding]:
     """The token that ends a text is not the one with which the chat template ends a turn.

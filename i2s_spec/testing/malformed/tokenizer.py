@@ -141,7 +141,9 @@ add("merges_cut", "T022", _path(_MERGES), lambda: _items(_MERGES, lambda items: 
 
 def _of_embedding(add_eos: object) -> bytes:
     model = Model("qwen3").drop("tokenizer.ggml.add_eos_token")
-    return model.built() if add_eos is None else model.add("tokenizer.ggml.add_eos_token", ValueType.BOOL, add_eos).built()
+    return (
+        model.built() if add_eos is None else model.add("tokenizer.ggml.add_eos_token", ValueType.BOOL, add_eos).built()
+    )
 
 
 def _turns(template: bytes = b"{% for m in messages %}{{ m.content }}<|eot_id|>{% endfor %}") -> bytes:
