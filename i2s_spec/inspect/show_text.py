@@ -105,7 +105,7 @@ def _key_cells(key: dict[str, Any]) -> tuple[str, ...]:
     if key["key"] == "general.file_type" and isinstance(key["value"], int):
         from i2s_spec.schema.type_registry import file_type_words
 
-        words += f" ({file_type_words(key['value'])})"
+        words += f" ({file_type_words(key['value']).removesuffix(' to all')})"
     return visible(_bytes(key["key"]), bare=True), key["type"], words
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import struct
 from pathlib import Path
 
 import pytest
@@ -541,3 +542,84 @@ def test_a_u64_that_the_gguf_document_allows_is_not_an_error_of_the_format(name:
     data = model.built()
     (finding,) = lint(data, profile="spec", select=["M003"]).findings
     assert "GGUF document" not in finding.message
+
+
+# --- rotation and pooling, for architectures that are not declared ------------------------------------------------
+
+
+def _other(model: Model) -> set[str]:
+    """The codes of a model of an architecture that nothing is declared for, as far as they are about these subjects."""
+    for pair in model.keys:
+        pair.key = pair.key.replace(b"llama.", b"phi3.")
+    found = lint(model.set("general.architecture", b"phi3").built()).findings
+    return {each.code for each in found} & {"M033", "M034", "M035", "M036", "T024", "T025", "T026", "T027"}
+
+
+def _with_factors(*values: float) -> Model:
+    model = Model("llama").like("rope_freqs.weight", (len(values),), "F32")
+    model.tensor("rope_freqs.weight").data = struct.pack(f"<{len(values)}f", *values)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("values", "codes"),
+    [
+        ([1.0] * 16, set()),
+        ([1.0] * 8 + [1.2, 2.0, 5.0] + [8.0] * 5, set()),  # llama3
+        ([1.0] * 4 + [1e30] * 12, set()),  # elements that are not rotated
+        ([1.0] * 4 + [1.5, 2.0] + [1.0] * 10, set()),  # padding of a partly rotated head
+        ([8.0] * 5 + [5.0, 2.0, 1.2] + [1.0] * 8, {"M034"}),
+        ([1.0] * 8 + [8.0, 7.0] + [8.0] * 6, {"M034"}),
+        ([500000 ** (-i / 16) for i in range(16)], {"M034"}),
+        ([500000 ** (i / 16) for i in range(16)], {"M034"}),
+        ([6.28 * 500000 ** (i / 16) for i in range(16)], {"M034"}),
+        ([2.0] * 16, {"M034"}),
+        ([0.0] * 16, {"M033"}),
+        ([1.0] * 15 + [-1.0], {"M033"}),
+    ],
+)
+def test_factors_of_rotation(values: list[float], codes: set[str]) -> None:
+    assert _other(_with_factors(*values)) == codes
+
+
+def test_factors_for_two_lengths() -> None:
+    def lengths(*names: str, original: bool = True, kind: bytes | None = None) -> set[str]:
+        model = Model("llama")
+        for name in names:
+            model.like(f"rope_factors_{name}.weight", (16,), "F32")
+            model.tensor(f"rope_factors_{name}.weight").data = struct.pack("<16f", 1.25, *[1.5] * 14, 40.0)
+        if original:
+            model.add("{arch}.rope.scaling.original_context_length", ValueType.UINT32, 64)
+        if kind is not None:
+            model.add("{arch}.rope.scaling.type", ValueType.STRING, kind)
+        return _other(model)
+
+    assert lengths() == lengths("long", "short") == lengths("long", "short", kind=b"longrope") == set()
+    assert lengths("long") == lengths("short") == lengths(kind=b"longrope") == {"M035"}
+    assert lengths("long", "short", original=False) == {"M036"}
+    assert lengths(kind=b"yarn") == lengths(kind=b"linear", original=False) == set()
+    assert lengths(kind=b"yarn", original=False) == {"M036"}
+
+
+def test_last_tokens_of_texts() -> None:
+    def pooled(pooling: int, add_eos: bool | None, tokenizer: bytes = b"gpt2") -> set[str]:
+        model = Model("llama").set("tokenizer.ggml.model", tokenizer)
+        model.add("{arch}.pooling_type", ValueType.UINT32, pooling)
+        if add_eos is not None:
+            model.add("tokenizer.ggml.add_eos_token", ValueType.BOOL, add_eos)
+        return _other(model)
+
+    assert pooled(3, True) == pooled(1, None) == pooled(1, False) == pooled(3, None, b"llama") == set()
+    assert pooled(3, None) == pooled(3, False) == pooled(3, False, b"llama") == {"T024"}
+
+
+def test_ends_of_turns() -> None:
+    def turns(template: bytes, *without: str) -> set[str]:
+        return _other(Model("llama").drop(*without).set("tokenizer.chat_template", template))
+
+    eot = "tokenizer.ggml.eot_token_id"
+    assert turns(b"{{ messages }}<|eot_id|>") == turns(b"{{ messages }}", eot) == set()
+    assert turns(b"{{ messages }}<|eot_id|>", eot) == {"T025"}
+    assert turns(b"{{ messages }}<|eot_id|>{{ eos_token }}", eot) == turns(b"<|eot_id|><|end_of_text|>", eot) == set()
+    assert turns(b"{{ messages }}<|im_end|>", eot) == set()  # no token: T020 reports that
+    assert turns(b"") == turns(b" \n", eot) == {"T027"}

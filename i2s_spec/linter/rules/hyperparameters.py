@@ -421,6 +421,8 @@ def pooling(subject: Subject) -> Iterator[Finding]:
 
 _FILE_TYPE: Final = "general.file_type"
 
+#: The last number that means the same to all programs.
+LAST_COMMON: Final = 32
 #: The share of the weights of layers that have the type of the number in every file of llama-quantize, with room: mixtures
 #: for the number of a type give others more bits (`keys.MOSTLY`), at most to two thirds of them.
 LEAST_SHARE: Final = 0.25
@@ -483,12 +485,12 @@ def with_file_type(subject: Subject) -> bool:
 def of_ambiguous_number(subject: Subject) -> bool:
     """models whose file_type means different things to different forks"""
     known = architecture_view(subject)
-    if not known.is_declared or not with_file_type(subject):
+    stated = _stated(known)
+    if not known.is_declared or stated is None or stated[0] <= LAST_COMMON or not with_file_type(subject):
         return False
     from i2s_spec.schema import type_registry
 
-    stated = _stated(known)
-    return stated is not None and len(type_registry.file_types(stated[0])) > 1
+    return len(type_registry.file_types(stated[0])) > 1
 
 
 @rule("M030", "file-type-contents", "general.file_type is {got} ({meaning}), and {share} of the weights of the layers are "
@@ -512,8 +514,9 @@ def file_type_contents(subject: Subject) -> Iterator[Finding]:
     assert common is not None
     value, span = stated
     kind, count, total = common
-    if value in keys.MOSTLY and _fits(subject, keys.MOSTLY[value]):
-        return
+    usual = keys.MOSTLY.get(value) or ((keys.FILE_TYPES[value],) if value in keys.FILE_TYPES else ())
+    if usual and _fits(subject, usual):
+        return  # without the registry, whose import takes longer than the rules run
     from i2s_spec.schema import type_registry
 
     numbers, meanings = type_registry.file_types_of(kind), type_registry.file_types(value)
