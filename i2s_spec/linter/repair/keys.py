@@ -167,7 +167,7 @@ def quantization_version(workspace: Workspace) -> Iterator[Outcome]:
         yield _with_key(workspace, finding, "general.quantization_version", 2, ValueType.UINT32, safe=True)
 
 
-@repair("M030", Fix.SAFE, "general.file_type becomes the number for the type of most projections")
+@repair("M030", Fix.SAFE, "general.file_type becomes the number for the type of most weights")
 def file_type(workspace: Workspace) -> Iterator[Outcome]:
     """The number only describes the types of the tensors; nothing is computed from it (clause 3.1)."""
     for finding in workspace.findings("M030"):

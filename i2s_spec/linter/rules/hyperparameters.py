@@ -497,7 +497,7 @@ def of_ambiguous_number(subject: Subject) -> bool:
       "{kind}: {want}", severity=WARNING, clause="3.1", fix=Fix.SAFE, when=with_file_type,
       provenance=("microsoft/BitNet#621", "microsoft/BitNet#620"))  # fmt: skip
 def file_type_contents(subject: Subject) -> Iterator[Finding]:
-    """general.file_type names another type than the weights of the layers have, or is a number that no program knows.
+    """general.file_type names another type than the weights of the layers have, or is unknown.
 
     Why: loaders only print the number, but people and programs choose files by it. BitNet's converter writes 40
     although the tensors are F16 when it fails to quantize a Llama model: 14.9 GB instead of 2.7 GB. The same number

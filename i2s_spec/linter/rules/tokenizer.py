@@ -726,8 +726,6 @@ def blank_in_token(subject: Subject) -> Iterator[Finding]:
 _ADD_BOS, _ADD_EOS = "tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token"
 #: The value of pooling_type with which a text is represented by its last token.
 _LAST_TOKEN: Final = 3
-#: The longest beginning of a template that is searched for the first token.
-_BEGINNING: Final = 4096
 #: A template whose first output is the first token of texts, perhaps in an expression with blanks cut off.
 _BOS_FIRST: Final = re.compile(rb"\s*\{\{-?\s*bos_token\b")
 
@@ -742,7 +740,7 @@ def pooled_by_last_token(subject: Subject) -> bool:
       "own last token represents it", severity=WARNING, clause="3.6", when=pooled_by_last_token,
       provenance=("ggml-org/llama.cpp#14280",))  # fmt: skip
 def add_eos_unsaid(subject: Subject) -> Iterator[Finding]:
-    """A text is represented by its last token, and programs do not add the token that the model was trained with.
+    """A text is represented by its last token, and programs do not add the one of the training.
 
     Why: models that are pooled by the last token were trained with an end token after each text. Without the key, loaders
     add none after byte-level vocabularies, so that the vector depends on the last word; the vectors of texts are then
@@ -817,9 +815,9 @@ def bos_twice(subject: Subject) -> Iterator[Finding]:
     if isinstance(bos, int) and known.tokens is not None and 0 <= bos < known.tokens:
         text = known.item(known.item_span(_TOKENS, bos))
     for template in (each for each in texts_of(subject).texts if each.is_template):
-        beginning = template.data[:_BEGINNING]
-        if _BOS_FIRST.match(beginning) or (text and beginning.lstrip().startswith(text)):
-            yield bos_twice.at(template.span(0, len(beginning)), key=template.key)
+        found = _BOS_FIRST.match(template.data) or (re.match(rb"\s*" + re.escape(text), template.data) if text else None)
+        if found is not None:
+            yield bos_twice.at(template.span(*found.span()), key=template.key)
             return
 
 
