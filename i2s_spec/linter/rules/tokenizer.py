@@ -815,7 +815,9 @@ def bos_twice(subject: Subject) -> Iterator[Finding]:
     if isinstance(bos, int) and known.tokens is not None and 0 <= bos < known.tokens:
         text = known.item(known.item_span(_TOKENS, bos))
     for template in (each for each in texts_of(subject).texts if each.is_template):
-        found = _BOS_FIRST.match(template.data) or (re.match(rb"\s*" + re.escape(text), template.data) if text else None)
+        found = _BOS_FIRST.match(template.data) or (
+            re.match(rb"\s*" + re.escape(text), template.data) if text else None
+        )
         if found is not None:
             yield bos_twice.at(template.span(*found.span()), key=template.key)
             return
