@@ -781,7 +781,7 @@ def eos_ends_no_turn(subject: Subject) -> Iterator[Finding]:
         return
     text = known.item(known.item_span(_TOKENS, eos))
     for template in (each for each in texts_of(subject).texts if each.is_template):
-        if b"eos_token" in template.data or not text or text in template.data:
+        if b"eos_token" in template.data or not text or text in template.data or text in TEXT_BEGINS:  # T019
             continue
         ends = [end for end in TURN_ENDS if end in template.data and seen.found[known.sought.index(end)] >= 0]
         if ends:

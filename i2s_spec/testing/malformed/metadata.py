@@ -132,10 +132,10 @@ add("rope_dimensions_unsaid", "M009", "key_values[9].value",
     lambda: Model("qwen3").drop("{arch}.rope.dimension_count").built(), ("P301",), sound=_QWEN)  # fmt: skip
 add("rope_base_missing", "M010", _COUNT, lambda: _b158().drop("{arch}.rope.freq_base").built())
 add("quantization_version_missing", "M012", _COUNT, lambda: _b158().drop("general.quantization_version").built())
-add("experts_unused", "M014", "key_values[26].value", lambda: (
+add("experts_unused", "M014", "key_values[25].value", lambda: (
     _b158().add("{arch}.expert_used_count", U32, 2).built()))  # fmt: skip
 add("name_missing", "M016", _COUNT, lambda: _b158().drop("general.name").built())
-add("key_misspelt", "M017", "key_values[26].key", lambda: _b158().add("{arch}.rope.freq_bass", F32, 1e4).built())
+add("key_misspelt", "M017", "key_values[25].key", lambda: _b158().add("{arch}.rope.freq_bass", F32, 1e4).built())
 
 
 def _large() -> bytes:
@@ -390,7 +390,7 @@ add(
     _sentence_pieces,
     sound=_BITNET,
 )
-add("activation_contradicted", "M118", "key_values[26].value",
+add("activation_contradicted", "M118", "key_values[25].value",
     lambda: _b158().add("{arch}.hidden_activation", ValueType.STRING, b"silu").built())  # fmt: skip
 
 

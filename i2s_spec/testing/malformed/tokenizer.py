@@ -147,7 +147,7 @@ def _of_embedding(add_eos: object) -> bytes:
 
 
 def _turns(template: bytes = b"{% for m in messages %}{{ m.content }}<|eot_id|>{% endfor %}") -> bytes:
-    return _llama().drop("tokenizer.ggml.eot_token_id").set(_TEMPLATE, template).built()
+    return _llama().set(_TEMPLATE, template).built()
 
 
 def _begun(template: bytes, says: bool = True) -> bytes:
