@@ -9,7 +9,7 @@ more memory than one part and the table in which repeated strings are found; bot
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp
+from libc.string cimport memchr, memcmp, memcpy
 
 from i2s_spec.gguf.source import zeros
 
@@ -256,6 +256,180 @@ cdef class Walk:
             if length <= MARKER and <int64_t>len(self.marked) < self.kept_marked:
                 self.marked.setdefault(PyBytes_FromStringAndSize(<const char *>p, length), self.index)
         return 0
+
+
+DEF AHEAD = 16  # a power of two
+DEF JOINED = 65536 + 16  # the longest string that is looked at, and room to read
+
+cdef uint64_t MADE = 1  # of an entry's hash: an applicable merge makes this result
+
+
+cdef struct Merge:
+    uint64_t left, right, result  # the hashes of its parts, 0 for a single character; and of what it makes
+    int64_t index
+
+
+cdef inline bint one_character(const uint8_t *p, int64_t length) noexcept nogil:
+    """Whether bytes have the length that the first of them announces in UTF-8, or there is only one."""
+    return length == 1 or length == (2 if 0xC0 <= p[0] < 0xE0 else 3 if 0xE0 <= p[0] < 0xF0 else 4 if p[0] >= 0xF0 else 1)
+
+
+@cython.final
+cdef class Merges:
+    """The results of the merges so far, and whether applicable merges make them; `feed` continues with the bytes that
+    follow, for one thread at a time."""
+
+    cdef readonly int64_t index        # merges passed so far
+    cdef readonly int64_t position     # where the next one begins
+    cdef readonly int64_t results, made
+    cdef int64_t count
+    cdef bint big
+    cdef uint64_t seed, key, mask
+    cdef Bytes hashes_held, firsts_held
+    cdef uint64_t *hashes              # an open table, 0 for an empty place
+    cdef uint32_t *firsts              # the first merge with the result
+    cdef Merge waiting[AHEAD]          # merges whose places are being fetched, since the table is in no near cache
+    cdef uint64_t arrived, entered
+    cdef uint8_t joined[JOINED]
+    cdef bint fed
+
+    def __cinit__(self, int64_t start, int64_t count, bint big, seed):
+        self.position, self.count, self.big = start, count, big
+        self.seed, self.key = seed
+        self.allocate(1 << 12)
+
+    cdef int allocate(self, uint64_t room) except -1:
+        # Not huge pages, which would be mostly empty while the table grows.
+        self.hashes_held = Bytes(bytearray(sizeof(uint64_t) * room), True)
+        self.firsts_held = Bytes(bytearray(sizeof(uint32_t) * room), True)
+        self.hashes, self.firsts = <uint64_t *>self.hashes_held.start, <uint32_t *>self.firsts_held.start
+        self.mask = room - 1
+        return 0
+
+    cdef int grow(self) except -1:
+        cdef Bytes hashes = self.hashes_held, firsts = self.firsts_held
+        cdef const uint64_t *old = self.hashes
+        cdef const uint32_t *old_firsts = self.firsts
+        cdef uint64_t room = self.mask + 1, i, at
+        self.allocate(2 * room)
+        for i in range(room):
+            if old[i]:
+                at = self.place(old[i])
+                self.hashes[at], self.firsts[at] = old[i], old_firsts[i]
+        return 0
+
+    cdef inline uint64_t place(self, uint64_t hash) noexcept nogil:
+        """Where a hash is, or the empty place for it."""
+        cdef uint64_t at = hash >> 1 & self.mask
+        while self.hashes[at] and (self.hashes[at] ^ hash) > MADE:
+            at = (at + 1) & self.mask
+        return at
+
+    cdef inline uint64_t hash_of(self, const uint8_t *p, int64_t length, int64_t room) noexcept nogil:
+        """The hash of a string without its lowest bit, never 0."""
+        cdef Seen seen
+        i2s_look(p, length, room, self.seed, self.key, &seen)
+        return (seen.hash & ~MADE) or 2
+
+    def feed(self, part, int64_t most):
+        """Walk over the merges that lie whole in `part`, which begins at `position`; strings longer than `most`, at most
+        65,536 bytes, are skipped.
+
+        :raises RuntimeError: while another thread feeds
+        """
+        self.begin()
+        try:
+            self.walked(Bytes(part), most)
+        finally:
+            self.end()
+
+    @cython.critical_section
+    cdef int begin(self) except -1:
+        if self.fed:
+            raise RuntimeError("another thread feeds this walk")
+        self.fed = True
+        return 0
+
+    @cython.critical_section
+    cdef int end(self) except -1:
+        self.fed = False
+        return 0
+
+    cdef int walked(self, Bytes part, int64_t most) except -1:
+        cdef const uint8_t *base = part.start
+        cdef int64_t at = 0, size = part.size
+        cdef uint64_t length
+        while self.index < self.count and size - at >= 8:
+            length = i2s_length(base + at, self.big)
+            if length > <uint64_t>most:
+                self.position += 8 + <int64_t>min(length, <uint64_t>FAR)
+                self.index += 1
+                break
+            if <int64_t>length > size - at - 8:
+                break
+            self.look(base + at + 8, <int64_t>length, size - at - 8)
+            at += 8 + <int64_t>length
+            self.position += 8 + <int64_t>length
+            self.index += 1
+        while self.entered < self.arrived:
+            self.enter()
+        return 0
+
+    cdef inline int look(self, const uint8_t *p, int64_t length, int64_t room) except -1:
+        cdef const uint8_t *space
+        cdef const uint8_t *right
+        cdef int64_t before, behind
+        cdef Merge *one
+        space = <const uint8_t *>memchr(p, 0x20, length)
+        if space == NULL:
+            return 0
+        before, right = space - p, space + 1
+        behind = length - before - 1
+        if before == 0 or behind == 0 or memchr(right, 0x20, behind) != NULL:
+            return 0
+        if self.arrived - self.entered == AHEAD:
+            self.enter()
+        memcpy(self.joined, p, before)
+        memcpy(self.joined + before, right, behind)
+        one = &self.waiting[self.arrived % AHEAD]
+        one.index = self.index
+        one.left = 0 if one_character(p, before) else self.hash_of(p, before, room)
+        one.right = 0 if one_character(right, behind) else self.hash_of(right, behind, room - before - 1)
+        one.result = self.hash_of(self.joined, length - 1, JOINED)
+        I2S_FETCH(&self.hashes[one.left >> 1 & self.mask])
+        I2S_FETCH(&self.hashes[one.right >> 1 & self.mask])
+        I2S_FETCH(&self.hashes[one.result >> 1 & self.mask])
+        self.arrived += 1
+        return 0
+
+    cdef inline int enter(self) except -1:
+        """Put the result of the longest-waiting merge into the table."""
+        cdef Merge *one = &self.waiting[self.entered % AHEAD]
+        cdef uint64_t at, made
+        self.entered += 1
+        made = MADE
+        if one.left and self.hashes[self.place(one.left)] == 0 or one.right and self.hashes[self.place(one.right)] == 0:
+            made = 0
+        at = self.place(one.result)
+        if self.hashes[at] == 0:
+            if 8 * self.results >= <int64_t>(5 * (self.mask + 1)):
+                self.grow()
+                at = self.place(one.result)
+            self.hashes[at], self.firsts[at] = one.result, <uint32_t>one.index
+            self.results += 1
+        if made and not self.hashes[at] & MADE:
+            self.hashes[at] |= MADE
+            self.made += 1
+        return 0
+
+    def first_unmade(self):
+        """The first merge with a result that no applicable merge makes, or -1."""
+        cdef uint64_t i
+        cdef int64_t first = -1
+        for i in range(self.mask + 1):
+            if self.hashes[i] and not self.hashes[i] & MADE and (first < 0 or self.firsts[i] < first):
+                first = self.firsts[i]
+        return first
 
 
 def first_outside(data, bint big, int32_t least, int32_t most):

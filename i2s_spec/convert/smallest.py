@@ -14,6 +14,7 @@ What was tried with libllama, and what it then said, is in the tests (`tests/con
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from math import prod
@@ -23,10 +24,10 @@ from i2s_spec.convert import made_up_vocabulary
 from i2s_spec.errors import counted, quote
 from i2s_spec.schema import llama_cpp
 from i2s_spec.schema.blocks import GROUP_LAYOUTS
-from i2s_spec.schema.expressions import Expression, Scope, Unknown, compiled
+from i2s_spec.schema.expressions import Expression, ExpressionScope, UnknownValue, compiled
 from i2s_spec.schema.faults import ByteOrder
 from i2s_spec.schema.keys import MAX_LAYERS, file_type_of
-from i2s_spec.schema.llama_cpp import Demands, KeyRow, LoaderArchitecture, Value
+from i2s_spec.schema.llama_cpp import Demands, KeyContents, KeyRow, LoaderArchitecture
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.writer import Writer
@@ -317,7 +318,7 @@ def plan(name: str, wanted: ChosenSizes) -> SmallestFile:
     raise ValueError(f"no end of what {name} needs")
 
 
-class _Sizes(Scope):
+class _Sizes(ExpressionScope):
     """The sizes as names of expressions; `used` are those that a value was made of."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
@@ -382,15 +383,15 @@ class _Draft:
 
     # --- as contents ---
 
-    def value(self, key: str) -> Value | None:
+    def value(self, key: str) -> KeyContents | None:
         """A key's value; None if there is none."""
         if key == "tokenizer.ggml.tokens":
-            return Value("arr[str]", self.sizes["vocab"], None)
+            return KeyContents("arr[str]", self.sizes["vocab"], None)
         found = self.keys.get(key)
         if found is None:
             return None
         label, value = found
-        return Value(label, len(value) if isinstance(value, tuple) else 1, value)
+        return KeyContents(label, len(value) if isinstance(value, tuple) else 1, value)
 
     def ne(self, tensor: str) -> tuple[int, ...] | None:
         """The shape of a tensor; None if there is none."""
@@ -407,7 +408,9 @@ class _Draft:
         missing = [
             key.name
             for key in demands.keys_read()
-            if self.value(key.name) is None and (needed := demands.evaluate(key.required)) is not Unknown and needed
+            if self.value(key.name) is None
+            and (needed := demands.evaluate(key.required)) is not UnknownValue
+            and needed
         ]
         added = [self._add(name) for name in missing]
         return any(added) if missing else self._mend(demands, by_tensors=False)
@@ -581,7 +584,8 @@ def _vocabulary(found: SmallestFile) -> dict[str, tuple[str, Any]]:
 
 
 #: Weights of norms and other factors, which are near 1, and those that are negative.
-_FACTOR: Final = re.compile(r".*(?:norm\w*(?:\.\d+)?\.weight|ssm_d|rope_\w+\.weight|scale\.weight)")
+_FACTOR: Final = re.compile(r".*(?:norm\w*(?:\.\d+)?\.weight|ssm_d|scale\.weight)")
+_ROTARY: Final = re.compile(r"rope_\w+\.weight")
 _NEGATIVE: Final = re.compile(r".*ssm_a")
 
 
@@ -591,6 +595,8 @@ def _data(seed: int, name: str, ne: tuple[int, ...], kind: str, byte_order: Byte
 
     if kind == "I32":
         return [bytes(4 * prod(ne))]
+    if _ROTARY.fullmatch(name) and kind == "F32":
+        return [struct.pack("<f" if byte_order == "little" else ">f", 1.0) * prod(ne)]
     if _NEGATIVE.fullmatch(name):
         return random_weights.near_one(seed, name, prod(ne), kind, 0, byte_order, sign=-1)
     if _FACTOR.fullmatch(name):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from i2s_spec.codec.buffers import numbers
@@ -86,10 +86,33 @@ def look(
     :param compared: how many strings, from the first one on, are compared with each other
     :raises FormatError: where the file no longer holds what was indexed
     """
-    seed = tuple(numbers("Q", os.urandom(16), sys.byteorder))
-    walk = _strings.Walk(start, count, big, (seed[0], seed[1] | 1), compared, list(texts), CACHED, MARKED)
+    walk = _strings.Walk(start, count, big, _seed(), compared, list(texts), CACHED, MARKED)
     same: tuple[int, int] | None = None
-    confirmed, buffer = 0, None
+    confirmed = 0
+    for part in _parts(source, walk, count, stop):
+        for second, second_at in walk.feed(part, LOOKED_AT):
+            if same is None and confirmed < _CONFIRMED:
+                confirmed += 1
+                first = _first(source, start, stop, big, second, _text(source, second_at, stop, big))
+                same = (first, second) if first >= 0 else None
+    return Strings(
+        count, walk.empty, walk.first_empty, max(walk.longest, 0), walk.longest_at, same, walk.odd_pairs,
+        walk.first_odd_pair, walk.numbered, walk.first_numbered, tuple(walk.byte_forms), tuple(walk.needles),
+        walk.markers, walk.marked, walk.is_utf8,
+    )  # fmt: skip
+
+
+def _seed() -> tuple[int, int]:
+    seed = tuple(numbers("Q", os.urandom(16), sys.byteorder))
+    return seed[0], seed[1] | 1
+
+
+def _parts(source: Source, walk: _strings.Walk | _strings.Merges, count: int, stop: int) -> Iterator[memoryview]:
+    """The parts of an array of strings, each from where a walk is, until it has passed `count` strings.
+
+    :raises FormatError: if the walk does not advance, or leaves the array
+    """
+    buffer = None
     while walk.index < count:
         at = walk.position
         if stop - at < 8:
@@ -98,23 +121,14 @@ def look(
         size = min(_PART + LOOKED_AT, stop - at)
         view = source.view
         if view is not None:
-            part = view[at : at + size]
+            yield view[at : at + size]
         else:
             buffer = buffer if buffer is not None else bytearray(size)
             part = memoryview(buffer)[:size]
             source.readinto(at, part)
-        for second, second_at in walk.feed(part, LOOKED_AT):
-            if same is None and confirmed < _CONFIRMED:
-                confirmed += 1
-                first = _first(source, start, stop, big, second, _text(source, second_at, stop, big))
-                same = (first, second) if first >= 0 else None
+            yield part
         if walk.position == at or walk.position > stop:
             raise _changed(at, stop)
-    return Strings(
-        count, walk.empty, walk.first_empty, max(walk.longest, 0), walk.longest_at, same, walk.odd_pairs,
-        walk.first_odd_pair, walk.numbered, walk.first_numbered, tuple(walk.byte_forms), tuple(walk.needles),
-        walk.markers, walk.marked, walk.is_utf8,
-    )  # fmt: skip
 
 
 def definition(strings: Sequence[bytes], texts: Sequence[bytes] = (), compared: int = COMPARED) -> Strings:
@@ -175,6 +189,57 @@ def _is_marker(string: bytes) -> bool:
 def _is_byte(string: bytes) -> bool:
     digits = b"0123456789abcdefABCDEF"
     return len(string) == 6 and string[5:] == b">" and string[3] in digits and string[4] in digits
+
+
+# --- merges ----------------------------------------------------------------------------------------------------------
+# A merge joins two parts to a result. It is applicable if each part is a single character or the result of an earlier
+# merge. Vocabularies that were made from tiktoken's list every split of a token, of which one is enough.
+
+
+class MergeResults(NamedTuple):
+    """How many different results the merges of a list have, how many of them no applicable merge makes, and the first
+    merge with such a result, or -1."""
+
+    results: int
+    unmade: int
+    first_unmade: int
+
+
+def merge_results(source: Source, start: int, stop: int, count: int, big: bool) -> MergeResults:
+    """Look at the merges of an array, at most the first `COMPARED`, in one pass and with bounded memory.
+
+    :param start: where its first string begins, with its length
+    :raises FormatError: where the file no longer holds what was indexed
+    """
+    count = min(count, COMPARED)
+    walk = _strings.Merges(start, count, big, _seed())
+    for part in _parts(source, walk, count, stop):
+        walk.feed(part, LOOKED_AT)
+    unmade = walk.results - walk.made
+    return MergeResults(walk.results, unmade, walk.first_unmade() if unmade else -1)
+
+
+def merge_results_definition(merges: Sequence[bytes]) -> MergeResults:
+    """What `merge_results` finds, said on a list; strings that are no two parts with one space are passed over."""
+    firsts: dict[bytes, int] = {}
+    made: set[bytes] = set()
+    for i, merge in enumerate(merges[:COMPARED]):
+        if len(merge) > LOOKED_AT or not _is_pair(merge):
+            continue
+        parts = merge.split(b" ")
+        applicable = all(_is_character(part) or part in firsts for part in parts)
+        result = b"".join(parts)
+        firsts.setdefault(result, i)
+        if applicable:
+            made.add(result)
+    unmade = [i for result, i in firsts.items() if result not in made]
+    return MergeResults(len(firsts), len(unmade), min(unmade, default=-1))
+
+
+def _is_character(part: bytes) -> bool:
+    """Whether bytes have the length that the first of them announces in UTF-8, or there is only one."""
+    first = part[0]
+    return len(part) == 1 or len(part) == (first >= 0xC0) + 1 + (first >= 0xE0) + (first >= 0xF0)
 
 
 def _first(source: Source, start: int, stop: int, big: bool, count: int, text: bytes) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from i2s_spec.draw.terminal import Line, Piece
@@ -19,7 +19,7 @@ from i2s_spec.inspect import origin as origins
 from i2s_spec.inspect import packing
 from i2s_spec.inspect import packing as packer
 from i2s_spec.inspect.kind import kind_of
-from i2s_spec.inspect.questions import CANNOT_TELL, CERTAIN, LIKELY, Observed, Question
+from i2s_spec.inspect.questions import CANNOT_TELL, CERTAIN, LIKELY, Evidence, Observed, PossibleAnswer, Question
 from i2s_spec.inspect.show import fault as fault_dict
 
 if TYPE_CHECKING:

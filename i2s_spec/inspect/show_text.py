@@ -113,7 +113,12 @@ def _rows(items: list[dict[str, Any]], what: str, cells: Any) -> Iterator[Sequen
 
 
 def _key_cells(key: dict[str, Any]) -> tuple[str, ...]:
-    return visible(_bytes(key["key"]), bare=True), key["type"], value_words(key)
+    words = value_words(key)
+    if key["key"] == "general.file_type" and isinstance(key["value"], int):
+        from i2s_spec.schema.type_registry import file_type_words
+
+        words += f" ({file_type_words(key['value']).removesuffix(' to all')})"
+    return visible(_bytes(key["key"]), bare=True), key["type"], words
 
 
 def value_words(key: dict[str, Any]) -> str:

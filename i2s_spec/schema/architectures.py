@@ -34,6 +34,7 @@ them from the metadata of a file:
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -164,6 +165,11 @@ class Architecture:
         """The key by its name without the prefix, such as `rope.freq_base`."""
         return self.keys[f"{self.prefix}.{name}"]
 
+    @cached_property
+    def with_beside(self) -> tuple[TensorSpec, ...]:
+        """Its tensors, each weight followed by what may stand beside it (`inventory.BESIDE`)."""
+        return tuple(each for spec in self.inventory for each in (spec, *inventory.beside(spec)))
+
     def tensors(self, h: Hyperparameters) -> Iterator[Placed]:
         """Every tensor that a file with these hyperparameters must or may have, in the order of real files.
 
@@ -178,7 +184,7 @@ class Architecture:
     def specs(self, h: Hyperparameters) -> Iterator[tuple[TensorSpec, int | None]]:
         """The declarations of these tensors in the same order, with their layers."""
         absent = "experts" if h.experts == 0 else "dense"
-        specs = [spec for spec in self.inventory if spec.when != absent]
+        specs = [spec for spec in self.with_beside if spec.when != absent]
         in_layers = [spec for spec in specs if spec.per_layer]
         first = specs.index(in_layers[0])
         for spec in specs[:first]:
@@ -194,7 +200,7 @@ class Architecture:
         """The declaration that matches a tensor's name, and its layer; None for a name that the architecture does not
         have."""
         if self._specs is None:
-            self._specs = {spec.name: spec for spec in self.inventory}
+            self._specs = {spec.name: spec for spec in self.with_beside}
         if name in self._specs and "{" not in name:
             return self._specs[name], None
         found = _in_layer(name)

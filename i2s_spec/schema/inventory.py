@@ -7,6 +7,7 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from i2s_spec.schema.keys import EXPECTED, OPTIONAL, REQUIRED
@@ -18,7 +19,8 @@ ROLES: Final = {
     "norm": "the gains of an RMS norm",
     "head": "from the hidden state to one number for each token",
     "bias": "added to the result of a projection",
-    "scale": "one number by which the result of a projection is multiplied, besides the scale in its tail",
+    "scale": "one number by which the result of a projection is multiplied, besides the scales inside the weight",
+    "input scale": "one number about the activations of a projection, which no graph uses",
     "rope": "factors of the rotation frequencies",
     "router": "chooses experts",
 }
@@ -126,14 +128,52 @@ FFN_DOWN: Final = _projection("ffn_down", ("ff", "embd"), "Gated state back to t
 
 PROJECTIONS: Final = (ATTN_Q, ATTN_K, ATTN_V, ATTN_OUTPUT, FFN_GATE, FFN_UP, FFN_DOWN)
 
-#: Scales besides those in the tails: only in architecture `bitnet`, and not if the weights are TL1 or TL2.
-SCALES: Final = tuple(
+#: What may stand beside the weight of a projection or of a head in every architecture: NAME.scale and NAME.input_scale,
+#: beside a weight of several experts with one number for each. llama.cpp has read both since NVFP4, whose scales for 16
+#: weights need a second one for the whole tensor: ggml-org/llama.cpp@0c1e570:src/llama-model.cpp:1636. Its release
+#: xllamacpp 2026.10.11549 multiplies the result by the first, before a bias; the second, which says how activations were
+#: quantized at the calibration, changes none of its numbers (0.5 against none in llama, qwen3, gemma3 and bitnet).
+BESIDE: Final = (
     TensorSpec(
-        spec.name.replace(".weight", ".scale"), ("one",), ("F32",), OPTIONAL, "scale",
-        f"Multiplies the result of {spec.name[8:-7]}.", "4.5", spec.when, "comes on top of the scale in an I2_S tail",
-    )
-    for spec in PROJECTIONS
+        "{name}.scale", ("one",), ("F32",), OPTIONAL, "scale", "Multiplies the result of {name}.", "4.5",
+        note="comes on top of the scales in the weight; beside a head only if this is NVFP4",
+    ),
+    TensorSpec(
+        "{name}.input_scale", ("one",), ("F32",), OPTIONAL, "input scale",
+        "Scale of the activations of {name} at the calibration; no graph uses it.", "4.5",
+        note="comes with NAME.scale in files of type NVFP4",
+    ),
 )  # fmt: skip
+
+
+def beside(weight: TensorSpec) -> Iterator[TensorSpec]:
+    """The declarations of what may stand beside a weight."""
+    if weight.role in ("projection", "head"):
+        name = weight.name.removesuffix(".weight")
+        ne = weight.ne[-1:] if "experts" in weight.ne else ("one",)
+        for spec in BESIDE:
+            meaning = spec.meaning.format(name=name.removeprefix("blk.{i}."))
+            yield spec._replace(name=spec.name.replace("{name}", name), ne=ne, meaning=meaning, when=weight.when)
+
+
+#: Programs for these types know NAME.scale in architecture `bitnet` only, except for the fork of 2026, which was not tried.
+TYPES_OF_FORKS: Final = frozenset({"I2_S", "I2_SR", "TL1", "TL2"})
+
+
+def stands_beside(scale: TensorSpec, weight: str | None, prefix: str) -> str:
+    """Why loaders refuse a tensor that is declared in `BESIDE`, in words; empty if those of its weight's type take it.
+
+    :param weight: the type of the weight beside it; None if the file has no such weight
+    :param prefix: the value of `general.architecture`
+    """
+    if weight is None:
+        return "there is no weight that it belongs to"
+    if not scale.per_layer and weight != "NVFP4":
+        return f"loaders read it beside a head of type NVFP4 only, and this one is {weight}"
+    if weight in TYPES_OF_FORKS and prefix != "bitnet":
+        return f"of the programs that know {weight}, those before May 2026 read it in architecture bitnet only"
+    return ""
+
 
 #: Biases that loaders accept; no published file has them.
 BIASES: Final = tuple(
@@ -166,7 +206,6 @@ BITNET: Final = (
     TOKEN_EMBD,
     ATTN_NORM, FFN_DOWN, FFN_SUB_NORM, FFN_GATE, FFN_UP, FFN_NORM, ATTN_SUB_NORM, ATTN_K,
     ATTN_OUTPUT._replace(ne=("embd", "embd")), ATTN_Q._replace(ne=("embd", "embd")), ATTN_V,
-    *SCALES,
     OUTPUT_NORM,
 )  # fmt: skip
 

@@ -69,8 +69,10 @@ class Key(NamedTuple):
 
 #: `general.file_type`: the type of most tensors; the BitNet lineage and upstream llama.cpp disagree from 38 on.
 FILE_TYPES: Final = {
-    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S",
-    12: "Q3_K_M", 13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 32: "BF16",
+    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 4: "Q4_1_SOME_F16", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S",
+    12: "Q3_K_M", 13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS",
+    20: "IQ2_XS", 21: "Q2_K_S", 22: "IQ3_XS", 23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M",
+    28: "IQ2_S", 29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M", 32: "BF16",
     36: "TQ1_0", 37: "TQ2_0", 38: "TL1", 39: "TL2", 40: "I2_S", 41: "Q2_0", 136: "IQ1_BN",
     137: "IQ2_BN", 141: "PQ2_0", 143: "PTQ1_0",
 }  # fmt: skip
@@ -78,6 +80,21 @@ FILE_TYPE_I2_S: Final = 40
 #: Numbers with the type of nearly all their files: every official I2_S file says 40, every Q2_0 file of llama.cpp 41.
 #: For these, `schema.type_registry` is not needed, whose import takes longer than the rules run.
 USUAL_FILE_TYPES: Final = frozenset({(FILE_TYPE_I2_S, "I2_S"), (41, "Q2_0"), (141, "PQ2_0"), (143, "PTQ1_0")})
+
+#: The types that llama-quantize gives most weights of layers, where a number is not named after the type; and what it gives
+#: rows that are not whole blocks of a type, or Python's converters do (F16).
+#: ggml-org/llama.cpp@0c1e570:src/llama-quant.cpp:881 and :400.
+MOSTLY: Final = {
+    0: ("F32", "F16", "BF16"), 1: ("F16", "F32", "BF16"), 4: ("Q4_1",), 10: ("Q2_K",), 11: ("Q3_K",), 12: ("Q3_K",),
+    13: ("Q3_K",), 14: ("Q4_K",), 15: ("Q4_K",), 16: ("Q5_K",), 17: ("Q5_K",), 21: ("Q2_K",), 22: ("IQ3_S", "IQ3_XXS"),
+    27: ("IQ3_S",), 28: ("IQ2_XS", "IQ2_S"), 29: ("IQ2_S",), 32: ("BF16", "F16", "F32"),
+}  # fmt: skip
+INSTEAD: Final = {
+    **dict.fromkeys(("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_XS"), ("IQ4_NL",)),
+    **dict.fromkeys(("Q2_0", "Q2_K", "Q3_K"), ("Q4_0", "IQ4_NL")), **dict.fromkeys(("TQ1_0", "TQ2_0"), ("Q4_0", "F16")),
+    "Q4_K": ("Q5_0",), "Q5_K": ("Q5_1",), "Q6_K": ("Q8_0",),
+}  # fmt: skip
+FLOATS: Final = ("F16", "F32", "BF16")
 
 #: Numbers that one fork writes although they mean another type in all other programs.
 OWN_FILE_TYPES: Final = {"I2_SR": 41}
@@ -231,6 +248,10 @@ EMBEDDING_MODEL: Final[tuple[Key, ...]] = (
 
 #: The known values of `tokenizer.ggml.model`.
 TOKENIZERS: Final = ("gpt2", "llama", "bert", "t5", "rwkv", "no_vocab")
+
+#: The values of `tokenizer.ggml.model` with which loaders join parts by merges
+#: (ggml-org/llama.cpp@0c1e570:src/llama-vocab.cpp).
+MERGING: Final = ("gpt2", "gemma4", "hybriddna", "whitespace")
 
 #: The values of `tokenizer.ggml.pre` that the BitNet fork of 2024 and 2025 knows; the last two came with later
 #: snapshots of it.

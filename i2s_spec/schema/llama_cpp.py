@@ -531,7 +531,7 @@ class Demands(ExpressionScope):
         """
         for rotated, width in (("n_rot_full", "n_embd_head_k_full"), ("n_rot_swa", "n_embd_head_k_swa")):
             odd = self.evaluate(compiled(f"{rotated}%2!=0 or {rotated}>{width}"))
-            if odd is not Unknown and odd:
+            if odd is not UnknownValue and odd:
                 yield "the number of rotated dimensions is even and at most the width of a head"
                 return
         if any(key.name == f"{self._prefix}attention.kv_lora_rank" for key in self.architecture.keys):
@@ -542,7 +542,7 @@ class Demands(ExpressionScope):
                 continue
             width = f"n_head_arr[{layer}]*(n_embd_head_k_swa if is_swa_impl[{layer}] else n_embd_head_k_full)"
             rows = self.evaluate(compiled(width))
-            if rows is not Unknown and rows and ne[1] not in (rows, 2 * rows):
+            if rows is not UnknownValue and rows and ne[1] not in (rows, 2 * rows):
                 yield f"{name} has the rows of all heads, {rows:,},"
                 return
 

@@ -158,6 +158,8 @@ class Runtime(NamedTuple):
     :param required: keys that it requires beyond the declared ones: architecture, key, source
     :param no_first_token: values of `tokenizer.ggml.pre` with which it adds no first token to texts, unlike others
     :param norm_in: what happens to *_norm_in tensors
+    :param scales: in which architectures it takes NAME.scale beside a weight (`inventory.BESIDE`); in no other than
+        `bitnet` where it does not know NVFP4
     :param others: ternary types other than I2_S that it computes, with the source
     :param narrower: kind of machine, and multiple that rows of I2_S must have there, if that is more than `columns`
     :param programs: packages that are this runtime, or contain it, and whose runs are recorded
@@ -194,6 +196,7 @@ class Runtime(NamedTuple):
     required: tuple[tuple[str, str, str], ...] = ()
     no_first_token: frozenset[str] = frozenset()
     norm_in: Literal["yes", "no", "unknown"] = "yes"
+    scales: Literal["everywhere", "bitnet", "unknown"] = "bitnet"
     others: tuple[tuple[str, Fact], ...] = ()
     narrower: tuple[tuple[str, int, str], ...] = ()
     block_bytes: tuple[tuple[int, int, int], ...] = ()
@@ -313,7 +316,7 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         (("x86 with AVX2", "interleave-128"), ("x86 without AVX2", ""), ("ARM", "")),
         activations=(("bitnet-b1.58", "silu"),), columns=(128, "all of its kernels"),
         unused_code="0 in the dequantizer, +2 in kernels", embeddings=True, loader=_loader(_FORK_2026),
-        vocabularies=_VOCABULARIES,
+        vocabularies=_VOCABULARIES, scales="unknown",
         bitnet_names=_BITNET_NAMES, narrower=_METAL, pre="takes the default and warns",
         pre_unknown=(frozenset({"falcon_e"}), _FORK_2026),
         facts=(
@@ -330,13 +333,19 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         "llama.cpp", "llama.cpp (ggml-org), August to October 2026", "engine",
         "ggml d99724f, and the releases that were run", _UPSTREAM_CONTAINER, _COMMON | {34, 35, 39, 40, 41, 42},
         "ggml-org/ggml@d99724f:src/gguf.cpp:462", "rejects", ("bitnet", "llama", "qwen3", "gemma3"),
-        vocabularies=_VOCABULARIES, norm_in="no", loader_table=True,
+        vocabularies=_VOCABULARIES, norm_in="no", scales="everywhere", loader_table=True,
         bitnet_names="run xllamacpp/bitnet-b1.58.f32",
         programs=("xllamacpp", "node-llama-cpp", "@node-llama-cpp/linux-x64"), loader=_loader(FAMILY_LOADER),
         refusal=Fact("type 36 is its retired IQ4_NL_4_4: \"not a multiple of block size (0)\"", "run xllamacpp/llama.i2_s"),
         pre="takes the default and warns", pre_unknown=(frozenset({"falcon_e"}), _UPSTREAM_VOCABULARY),
         facts=(("norm-in", Fact("it does not know *_norm_in tensors: wrong number of tensors",
                                 "run xllamacpp/qwen3.f32")),
+               ("scales", Fact("it multiplies the result of the weight by it",
+                               "ggml-org/llama.cpp@0c1e57098:src/llama-graph.cpp:1530")),
+               ("input-scales", Fact("it loads it and uses it nowhere",
+                                     "ggml-org/llama.cpp@0c1e57098:src/llama-model.cpp:1710")),
+               ("scales-ignored-gemma3", Fact("it loads the scales of the feed-forward and does not multiply by them",
+                                              "ggml-org/llama.cpp@0c1e57098:src/models/gemma3.cpp:177")),
                ("activation", Fact("it applies SiLU to architecture bitnet, whatever <arch>.hidden_activation says",
                                    "run xllamacpp/bitnet.q2_0.relu2"))),
     ),

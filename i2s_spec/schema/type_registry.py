@@ -31,6 +31,7 @@ from typing import Final, NamedTuple
 from i2s_spec.errors import counted
 from i2s_spec.schema import types
 from i2s_spec.schema.keys import FILE_TYPES as COMMON
+from i2s_spec.schema.keys import MOSTLY
 
 # --- meaning ---------------------------------------------------------------------------------------------------------
 # A meaning of a number: a name that one program gave it, for some time.
@@ -394,7 +395,7 @@ _FILES_OF_UPSTREAM: Final = (
     Meaning(35, "Q4_0_8_8", UPSTREAM, "2024-07-27", "2024-12-10", _LLAMA),
     Meaning(36, "TQ1_0", UPSTREAM, "2024-09-08", "", _LLAMA, tensors=("TQ1_0",)),
     Meaning(37, "TQ2_0", UPSTREAM, "2024-09-08", "", _LLAMA, tensors=("TQ2_0",)),
-    Meaning(38, "MXFP4_MOE", UPSTREAM, "2025-08-14", "", _LLAMA, tensors=("MXFP4",)),
+    Meaning(38, "MXFP4_MOE", UPSTREAM, "2025-08-14", "", _LLAMA, tensors=("MXFP4", "Q8_0")),  # Q8_0: all but experts
     Meaning(39, "NVFP4", UPSTREAM, "2026-03-15", "", _LLAMA, tensors=("NVFP4",)),
     Meaning(40, "Q1_0", UPSTREAM, "2026-04-09", "", _LLAMA, tensors=("Q1_0",)),
     Meaning(41, "Q2_0", UPSTREAM, "2026-07-09", "", _LLAMA, tensors=("Q2_0",)),
@@ -672,10 +673,18 @@ def file_types(number: int) -> tuple[LineageMeaning, ...]:
         return FILE_TYPES[number]
     name = COMMON.get(number)
     if name is None:
-        return ()
+        return tuple(each._replace(tensors=(each.name,)) for each in _in_files(file_meanings(number)))
     whose = "ik_llama.cpp" if number >= 100 else "all"
-    stem = name.removesuffix("_S").removesuffix("_M").removesuffix("_L") if "_K" in name else name
-    return (LineageMeaning(name, whose, (stem,)),)
+    return (LineageMeaning(name, whose, MOSTLY.get(number, (name,))),)
+
+
+def file_types_of(kind: str) -> tuple[int, ...]:
+    """The numbers of files whose layers mostly have a type: the one that is named after it, else those of mixtures."""
+    if kind in COMMON.values():
+        return (next(number for number, name in COMMON.items() if name == kind),)
+    numbers = sorted({*FILE_TYPES, *COMMON})
+    named = tuple(number for number in numbers if any(kind == each.name for each in file_types(number)))
+    return named or tuple(n for n in numbers if any(each.tensors[:1] == (kind,) for each in file_types(n)))
 
 
 def file_type_words(number: int) -> str:

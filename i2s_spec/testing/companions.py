@@ -105,7 +105,7 @@ class Companion(Model):
             self.floats(f"direction.{layer}", self.width)
 
     def _vocabulary(self) -> None:
-        whole = Model("llama")
+        whole = Model("llama").drop("tokenizer.chat_template")
         self.keys = [pair for pair in whole.keys if pair.key != b"general.quantization_version"]
 
     def _other(self) -> None:

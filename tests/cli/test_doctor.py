@@ -80,8 +80,9 @@ def test_a_file_without_evidence_of_its_writer(tmp_path: Path, capsys: pytest.Ca
 def test_the_reason_that_run_refuses_a_file_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file without errors whose positions are scaled in a way that the forward pass does not know."""
     path, odd = tmp_path / "a.gguf", tmp_path / "odd.gguf"
-    new(path, "llama", layers=1)
-    rewrite(path, odd, set={"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 4.0})
+    new(path, "bitnet-b1.58", layers=1)
+    scaling = {"type": "yarn", "factor": 4.0, "original_context_length": 64}
+    rewrite(path, odd, set={f"bitnet-b1.58.rope.scaling.{name}": value for name, value in scaling.items()})
     code, page = called(capsys, "doctor", str(odd))
     assert code == 0
     reason = "positions are scaled by 'yarn'; only linear scaling can be run here"

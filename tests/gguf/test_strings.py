@@ -76,6 +76,59 @@ def test_real_vocabularies(shared: Path) -> None:
                     assert seen == strings.definition(items, [b"<0x0A>"]), path.name
 
 
+_merges = st.lists(
+    st.builds(lambda a, b: f"{a} {b}".encode(), *[st.text("ab\u0120\u4e2d\U0001f600", min_size=1, max_size=3)] * 2)
+    | st.sampled_from(_TEXTS) | st.binary(max_size=9),
+    max_size=30,
+)  # fmt: skip
+
+
+@given(_merges, st.booleans())
+@examples(120)
+def test_merges_equal_the_definition(items: list[bytes], big: bool) -> None:
+    data = b"before" + encoded(items, big) + b"behind"
+    for source in sources(data):
+        found = strings.merge_results(source, 6, len(data) - 6, len(items), big)
+        assert found == strings.merge_results_definition(items)
+
+
+def splits(words: list[bytes]) -> list[bytes]:
+    """Merges as they are made from tiktoken's vocabularies: every split of each token into two."""
+    known = {*words, *(bytes([byte]) for byte in range(256))}
+    return [
+        word[:at] + b" " + word[at:]
+        for word in words
+        for at in range(1, len(word))
+        if word[:at] in known and word[at:] in known
+    ]
+
+
+def test_merges_of_many_parts() -> None:
+    """All splits of 60,000 tokens, of which one is enough; the same list damaged."""
+    words = [b"".join(each) for each in product([b"a", b"b", b"c"], repeat=2)]
+    words += [b"".join(each) for size in range(3, 11) for each in product([b"a", b"b", b"c"], repeat=size)]
+    merges = splits(words)
+    for items in (merges, merges[::-1], merges[::2], merges[len(merges) // 2 :], [b"x" * 70_000, *merges[::3]]):
+        data = encoded(items, False)
+        wanted = strings.merge_results_definition(items)
+        assert (wanted.unmade == 0) == (items is merges)
+        for source in sources(data):
+            assert strings.merge_results(source, 0, len(data), len(items), False) == wanted
+
+
+@pytest.mark.parametrize(
+    ("change", "unmade"),
+    [(slice(None), 0), (slice(None, None, -1), 48_084), (slice(None, None, 2), 16_762), (slice(25_000, None), 24_135)],
+)
+def test_merges_of_gpt_2(shared: Path, change: slice, unmade: int) -> None:
+    with i2s.open(shared / "real" / "ggml-vocab-gpt-2.gguf") as file:
+        merges = [item.encode() for item in file.metadata["tokenizer.ggml.merges"]][change]
+    data = encoded(merges, False)
+    found = strings.merge_results(BufferSource(data), 0, len(data), len(merges), False)
+    assert found == strings.merge_results_definition(merges)
+    assert (found.results, found.unmade) == (len(merges), unmade)
+
+
 @pytest.mark.parametrize("cut", [1, 8, 9, 15])
 def test_arrays_that_no_longer_fill_their_bytes(cut: int) -> None:
     data = encoded([b"one", b"two", b"three"], False)

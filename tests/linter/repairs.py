@@ -86,7 +86,7 @@ BREAKINGS: dict[str, Breaking] = {
     "T001": lambda m: m.drop("tokenizer.ggml.model"),
     "T002": lambda m: m.set("tokenizer.ggml.model", b"hf"),
     "T003": lambda m: m.items("tokenizer.ggml.merges").insert(3, b"a b c"),
-    "T004": lambda m: m.pair("tokenizer.ggml.token_type").value["items"].pop(),
+    "T004": lambda m: m.pair("tokenizer.ggml.token_type").value["items"].append(1),
     "T007": lambda m: m.items("tokenizer.ggml.tokens").__setitem__(5, b""),
     "T006": lambda m: m.items("tokenizer.ggml.tokens").__setitem__(9, m.items("tokenizer.ggml.tokens")[4]),
     "T008": lambda m: m.set("tokenizer.ggml.eos_token_id", 1 << 20),

@@ -53,7 +53,9 @@ def ternary_rows(data: bytes, number: int) -> list[int]:
 
 
 def said(data: bytes) -> list[tuple[str, str]]:
-    return [(finding.rule.code, finding.message) for finding in i2s.lint(data).findings]
+    """The findings but T025: the vocabulary that is made here names no token that ends a turn."""
+    found = i2s.lint(data).findings
+    return [(finding.rule.code, finding.message) for finding in found if finding.code != "T025"]
 
 
 def test_type_42_in_groups_of_128(files: dict[str, bytes]) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from examples import share
+from findings import codes, codes_of
 
 from i2s_spec.linter.engine import lint
 from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.keys import EXPECTED, REQUIRED
-from i2s_spec.schema.types import ValueType
+from i2s_spec.schema.types import I2_S, ValueType
 from i2s_spec.testing.sample import Model
 
 SOME = pytest.mark.parametrize("architecture", share(ARCHITECTURES))
@@ -18,8 +21,7 @@ ALWAYS = {"bitnet-25": {"M019"}, "qwen3": {"P301"}, "gemma3": {"P301"}}
 
 
 def model_codes(model: Model) -> set[str]:
-    found = {finding.code for finding in lint(model.built()).findings}
-    return found - ALWAYS.get(model.architecture, set())
+    return codes_of(model.built()) - ALWAYS.get(model.architecture, set())
 
 
 @SOME
@@ -86,7 +88,34 @@ def test_the_message_names_whose_tensor_it_is() -> None:
 @pytest.mark.parametrize("architecture", ["bitnet-b1.58", "llama"])
 def test_biases_and_rotation_factors_are_accepted(architecture: str) -> None:
     model = Model(architecture).like("rope_freqs.weight", (16,), "F32").like("blk.0.attn_q.bias", (128,), "F32")
+    model.tensor("rope_freqs.weight").data = struct.pack("<16f", *[1.0] * 8, *[8.0] * 8)
     assert model_codes(model) == set()
+
+
+@EACH
+def test_scales_beside_weights_that_llama_cpp_knows_are_accepted(architecture: str) -> None:
+    """Every projection with NAME.scale and NAME.input_scale; one in another shape or of another type is a mistake."""
+
+    def scaled(ne: tuple[int, ...] = (1,), kind: str = "F32", weight: str = "Q2_0") -> set[str]:
+        model = Model(architecture).set("general.file_type", 41)
+        for tensor in [each for each in model.tensors if each.number == I2_S.number]:
+            name = tensor.name.decode().removesuffix("weight")
+            model.like(f"{name}weight", tensor.ne, weight)
+            model.like(f"{name}scale", ne, kind).like(f"{name}input_scale", ne, "F32")
+        return model_codes(model)
+
+    assert scaled() == scaled(ne=(1, 1)) == set()
+    assert scaled(ne=(2,)) == {"M103"}
+    assert scaled(kind="F16") == {"M106"}
+
+
+@EACH
+def test_programs_for_i2s_know_scales_in_one_architecture(architecture: str) -> None:
+    """There, the graph multiplies by the scale in the tail as well."""
+    scale = Model(architecture).like("blk.0.attn_q.scale", (1,), "F32")
+    assert model_codes(scale) == ({"M114"} if architecture == "bitnet" else {"M102"})
+    stray = Model(architecture).like("blk.0.attn_q.weight_scale", (1,), "F32")
+    assert model_codes(stray) == {"G319"}
 
 
 def test_rows_of_partial_blocks_may_stay_floats() -> None:
@@ -108,6 +137,7 @@ def test_experts() -> None:
     model.without(*(f"blk.0.ffn_{name}.weight" for name in ("gate", "up", "down")))
     for name, ne in (("gate", (128, 128, 4)), ("up", (128, 128, 4)), ("down", (128, 128, 4))):
         model.like(f"blk.0.ffn_{name}_exps.weight", ne, "F16")
+    model.set("general.file_type", 1)  # most weights are F16 now
     assert model_codes(model.like("blk.0.ffn_gate_inp.weight", (128, 4), "F32")) == set()
 
 
@@ -116,7 +146,7 @@ def test_numbers_in_names_of_tensors_are_not_trusted() -> None:
     for name in ("blk.999999999.attn_q.weight", "blk.-1.attn_q.weight", "blk.0.attn_q.weight\x1b[2J", "blk.99.x"):
         model.like(name, (128, 4), "F32")
     report = lint(model.built())
-    assert {finding.code for finding in report.findings} == {"M102", "M104", "G305"}
+    assert codes(report) == {"M102", "M104", "G305"}
     assert all(finding.message.isprintable() for finding in report.findings)
 
 

@@ -21,7 +21,7 @@ from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.runtimes.verdicts import verdicts
 from i2s_spec.schema.faults import ByteOrder
 from i2s_spec.schema.types import I2_S, ValueType, padded
-from i2s_spec.testing.sample import Draft, Model, array, tensor_info
+from i2s_spec.testing.sample import NOTED, Draft, Model, array, tensor_info
 
 TAIL = 32
 
@@ -199,12 +199,14 @@ def test_architectures_that_are_new_are_not_wrong() -> None:
             pair.key = pair.key.replace(b"llama.", b"nobodys.")
         return model.set("general.architecture", b"nobodys").built()
 
-    model = Model("llama")
-    assert codes_of(named(model)) == {"M001"}
+    model = Model("llama").set("general.file_type", 1)
+    assert codes_of(named(Model("llama"))) == {"M001"}
     for tensor in Model("llama").tensors:
         if tensor.number == I2_S.number:
             model.like(tensor.name.decode(), tensor.ne, "F16")
-    assert [(f.code, f.severity.value) for f in lint(named(model)).findings] == [("M001", "warning")]
+    assert [(f.code, f.severity.value) for f in lint(named(model)).findings if f.code not in NOTED] == [
+        ("M001", "warning")
+    ]
 
 
 @pytest.mark.parametrize("order", ["little", "big"])
@@ -300,7 +302,7 @@ def test_bytes_behind_the_data_are_not_taken_for_a_shift(more: int) -> None:
 
 def test_a_shift_is_not_reported_without_ternary_weights() -> None:
     """Bytes of floats that lie four bytes later are floats too: that is a gap, or the first tensor's offset is wrong."""
-    model = Model("llama")
+    model = Model("llama").drop("tokenizer.chat_template")
     for tensor in model.tensors:
         if tensor.number == I2_S.number:
             model.like(tensor.name.decode(), tensor.ne, "F16")

@@ -19,8 +19,8 @@ from i2s_spec.linter.engine import lint
 from i2s_spec.linter.runtimes.verdicts import Verdict, table, verdicts
 from i2s_spec.schema import container
 from i2s_spec.schema.runtimes import RUNTIMES
-from i2s_spec.schema.types import ValueType
-from i2s_spec.testing.sample import Draft, key_value
+from i2s_spec.schema.types import I2_S, ValueType
+from i2s_spec.testing.sample import Draft, Model, key_value, tensor_info
 
 ENGINES = {"official x86-new": "bitnet.cpp-2025", "official x86-old": "bitnet.cpp-2025", "ik_llama.cpp": "ik_llama.cpp"}
 
@@ -203,6 +203,37 @@ def test_a_file_without_i2s_gets_no_reason_about_type_36() -> None:
     found = verdicts_of(changed(Draft().data, floats))
     assert found["gguf-py"].loads == "yes"
     assert all("36" not in reason.text for verdict in found.values() for reason in verdict.reasons)
+
+
+@pytest.mark.parametrize(("name", "loads"), [
+    ("blk.0.ffn_up.scale", "yes"), ("blk.0.ffn_up.input_scale", "yes"), ("output.scale", "no"), ("blk.7.ffn_up.scale", "no"),
+    ("blk.0.attn_norm.scale", "no"), ("blk.0.ffn_up.weight_scale", "no"),
+])  # fmt: skip
+def test_scales_beside_weights(name: str, loads: str) -> None:
+    """As run with xllamacpp 2026.10.11549."""
+    for architecture in ("llama", "bitnet"):
+        data = model_bytes(architecture, type="F16")
+
+        def change(file: Container) -> None:
+            file.tensor_infos.append(tensor_info(name.encode(), (1,), 0, len(file.data)))
+            file.data += struct.pack("<8f", 0.5, *(0.0,) * 7)
+
+        found = verdicts_of(changed(data, change))
+        assert found["llama.cpp"].loads == loads
+        of_forks = architecture == "bitnet" and name == "blk.0.ffn_up.scale"
+        assert found["ik_llama.cpp"].loads == ("yes" if of_forks else "no")
+
+
+def test_llama_cpp_ignores_scales_of_the_feed_forward_of_gemma3() -> None:
+    """As run with xllamacpp 2026.10.11549, whose numbers they do not change."""
+    for name, wrongly in (("blk.0.attn_q.scale", False), ("blk.0.ffn_up.scale", True)):
+        model = Model("gemma3").like(name, (1,), "F32")
+        for tensor in [each for each in model.tensors if each.number == I2_S.number or len(each.ne) == 1]:
+            model.like(tensor.name.decode(), tensor.ne, "F16" if len(tensor.ne) > 1 else "F32")
+        model.without(*(each.name.decode() for each in model.tensors if each.name.endswith(b"_norm_in.weight")))
+        found = verdicts_of(model.built())["llama.cpp"]
+        assert found.loads == "yes"
+        assert (found.computes == "wrongly") == wrongly
 
 
 def test_code_3_where_payloads_are_read() -> None:

@@ -111,7 +111,7 @@ def floats() -> Model:
     for tensor in list(model.tensors):
         if tensor.number == I2_S.number:
             model.like(tensor.name.decode(), tensor.ne, "F16")
-    return model.set("general.file_type", 1)
+    return model.set("general.file_type", 1).drop("tokenizer.chat_template")  # about whose turns there is a note
 
 
 def parts_of(*sizes: int, model: Model | None = None, all_keys: bool = False) -> list[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ from test_forward import TOKENS, model_file, rewritten, tables
 
 from i2s_spec.convert.new import new
 from i2s_spec.errors import SettingError
+from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.model import _fast, fast_compile, fast_operations
 from i2s_spec.model.fast_compile import NotTranslated, address, translate
 from i2s_spec.model.fast_operations import FastOperations
 from i2s_spec.model.forward import Model, Result
 from i2s_spec.model.load import load_model
 from i2s_spec.model.reference.bitlinear import accumulate
+from i2s_spec.schema.types import BY_NAME, I2_S
 
 ARCHITECTURES = ["bitnet-b1.58", "bitnet-25", "bitnet", "llama", "qwen3", "qwen3-lm", "gemma3"]
 SETS = [each for each in fast_operations.kernel_sets() if each.available]
@@ -75,6 +78,31 @@ def test_a_program_gives_what_the_walked_graph_gives(data: bytes, isa: str, monk
 def test_the_profile_fast_is_near_the_normative_one(data: bytes) -> None:
     model, golden = load_model(data, "fast"), load_model(data)
     assert distance(result(model.forward(TOKENS)), result(golden.forward(TOKENS))) < 0.1
+
+
+def test_a_scale_beside_a_weight_multiplies_its_product(architecture: str) -> None:
+    """Bit for bit as if the weight were multiplied by it, which a power of two allows."""
+    data = model_file(architecture, type="I2_S" if architecture == "bitnet" else "F16", **settings_of(architecture))
+    beside: dict[str, Any] = {}
+    halved: dict[str, Any] = {}
+    with open_file(data) as file:
+        for tensor in (each for each in file.tensors.rows if each.name.startswith("blk.") and len(each.ne) == 2):
+            name, content = tensor.name.removesuffix("weight"), bytearray(tensor.read())
+            beside[f"{name}scale"] = (BY_NAME["F32"], struct.pack("<f", 0.5))
+            beside[f"{name}input_scale"] = (BY_NAME["F32"], struct.pack("<f", 7.0))  # no graph uses it
+            values = (
+                np.frombuffer(content, "<f4", 1, len(content) - 32)
+                if tensor.type is I2_S
+                else np.frombuffer(content, "<f2")
+            )
+            values *= 0.5
+            halved[tensor.name] = (tensor.type, bytes(content))
+    one, other = rewritten(data, beside), rewritten(data, halved)
+    for profile in ("bitnet-golden-1", "fast"):
+        a, b = (load_model(each, profile, threads=1) for each in (one, other))
+        assert profile != "fast" or has_program(a)
+        assert result(a.forward(TOKENS)).tobytes() == result(b.forward(TOKENS)).tobytes()
+        assert result(a.forward(TOKENS)).tobytes() != result(load_model(data, profile).forward(TOKENS)).tobytes()
 
 
 def test_neither_threads_nor_parts_change_anything(architecture: str, data: bytes) -> None:

@@ -27,7 +27,8 @@ model_file = partial(model_bytes, layers=2, seed=2, embd=256, ff=512, heads=4)
 
 
 def rewritten(data: bytes, tensors: dict[str, Any] | None = None, values: dict[str, Any] | None = None) -> bytes:
-    """The file with some tensors as (type, bytes), or without them where that is None; and with other values."""
+    """The file with some tensors as (type, bytes), or without them where that is None; and with other values. Those
+    that it does not have are added, with one element."""
     tensors, values = tensors or {}, values or {}
     out = io.BytesIO()
     with open_file(data) as file, Writer(out) as writer:
@@ -43,6 +44,8 @@ def rewritten(data: bytes, tensors: dict[str, Any] | None = None, values: dict[s
                     continue
                 kind, content = tensors[tensor.name]
             writer.add_tensor(tensor.name, tensor.shape, kind, content)
+        for name, (kind, content) in ((name, tensors[name]) for name in tensors if name not in file.tensors):
+            writer.add_tensor(name, (1,), kind, content)
     return out.getvalue()
 
 

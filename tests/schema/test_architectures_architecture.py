@@ -204,7 +204,7 @@ def test_experts_take_the_place_of_the_feed_forward() -> None:
     dense = set(names("llama", (REQUIRED, EXPECTED, OPTIONAL)))
     shapes = {name: ne for name, ne, _ in ARCHITECTURES["llama"].tensors(SMALL._replace(experts=8))}
     assert "blk.0.ffn_up.weight" in dense
-    assert not any("exps" in name or "inp" in name for name in dense)
+    assert not any("exps" in name or "gate_inp" in name for name in dense)
     assert not any(name.endswith(("ffn_up.weight", "ffn_up.bias")) for name in shapes)
     assert shapes["blk.0.ffn_down_exps.weight"] == (512, 256, 8)
     assert shapes["blk.0.ffn_gate_inp.weight"] == (256, 8)
@@ -276,10 +276,10 @@ def test_differences_between_the_architectures() -> None:
     assert "output.weight" not in spec["bitnet"]
     assert spec["llama"]["output.weight"].need == EXPECTED
     assert spec["bitnet-b1.58"]["output.weight"].need == OPTIONAL
-    assert "blk.{i}.attn_q.scale" in spec["bitnet"]
-    assert not any(
-        "blk.{i}.attn_q.scale" in spec[name] for name in ("bitnet-b1.58", "bitnet-25", "llama", "qwen3", "gemma3")
-    )
+    assert all(each.match("blk.0.attn_q.scale") for each in ARCHITECTURES.values())
+    assert [name for name, each in ARCHITECTURES.items() if each.match("output.scale")] == [
+        name for name in ARCHITECTURES if name != "bitnet"
+    ]
     assert spec["qwen3"]["blk.{i}.attn_norm.weight"].usual == "F16"
     assert spec["llama"]["blk.{i}.attn_norm.weight"].usual == "F32"
     assert spec["gemma3"]["blk.{i}.post_ffw_norm.weight"].need == REQUIRED

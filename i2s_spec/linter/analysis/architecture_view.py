@@ -19,12 +19,12 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.linter.analysis.context import Subject, analysis, split_set
 from i2s_spec.schema import keys, limits
 from i2s_spec.schema.architectures import Architecture, hyperparameters
-from i2s_spec.schema.inventory import TERNARY_TYPES, TensorSpec
+from i2s_spec.schema.inventory import TERNARY_TYPES, TensorSpec, stands_beside
 from i2s_spec.schema.keys import MAX_LAYERS, Key
 from i2s_spec.schema.types import VALUE_FORMATS, ValueType
 
 if TYPE_CHECKING:
-    from i2s_spec.gguf.strings import Strings
+    from i2s_spec.gguf.strings import MergeResults, Strings
     from i2s_spec.schema.architectures import Hyperparameters
 
 #: Tensor names that show a model of llama.cpp's family, or a checkpoint that was never converted to it.
@@ -201,6 +201,23 @@ class ArchitectureView:
             present.setdefault(row.name, row)
         return present
 
+    def misplaced(self, row: Row) -> str:
+        """Why loaders refuse a declared scale where it stands, in words; empty for everything else."""
+        if row.spec is None or row.spec.role not in ("scale", "input scale"):
+            return ""
+        weight = self.present.get(f"{row.name.rpartition('.')[0]}.weight")
+        return stands_beside(row.spec, weight.type if weight else None, self.name)
+
+    @cached_property
+    def without_tokens(self) -> list[Row]:
+        """The embedding and the head, where they have as many rows as vocab_size says and the file lists more or fewer
+        tokens: the list is wrong then, not the key."""
+        size, tables = self.keys.own("vocab_size"), ("token_embd.weight", "output.weight")
+        if self.tokens in (None, size) or self.tokenizer == "no_vocab":
+            return []
+        rows = [self.present[name] for name in tables if name in self.present]
+        return [row for row in rows if len(row.ne) == 2 and row.ne[1] == size]
+
     @cached_property
     def wanted(self) -> list[tuple[str, TensorSpec]]:
         """The tensors that the file must have or is expected to have, in those layers of which it has any tensor.
@@ -300,6 +317,17 @@ class ArchitectureView:
     def merges(self) -> Strings | None:
         """The result for the array of merges; None if there is none."""
         return self._look("tokenizer.ggml.merges", (), 0)
+
+    @cached_property
+    def merge_results(self) -> MergeResults | None:
+        """What the merges make, in the order of the list; None if there are none."""
+        name = "tokenizer.ggml.merges"
+        if not self.keys.has(name) or self.file.fault is not None:
+            return None
+        from i2s_spec.gguf.strings import merge_results
+
+        entry, big = self.file.index.key(self.keys.places[name]), self.file.byte_order == "big"
+        return merge_results(self.file.source, entry.value_start, entry.stop, entry.count, big)
 
     @property
     def sound_arrays(self) -> set[int]:
@@ -413,6 +441,14 @@ class DeclaredKeys:
     def own(self, suffix: str) -> Any:
         """The value of a key of the architecture, by its name without the prefix."""
         return self.value(f"{self.prefix}.{suffix}")
+
+    def of_prefix(self, suffix: str) -> tuple[Any, Span] | None:
+        """The value of a key of the file's architecture, declared or not, and its place; None if it is missing."""
+        if self.file.fault is not None:
+            return None
+        for i in self.file.index.keys_named({f"{self.prefix}.{suffix}".encode("utf-8", "surrogateescape")}):
+            return self.decoded(i), self.file.metadata.by_index(i).value_span
+        return None
 
     def decoded(self, i: int) -> Any:
         """The value of a key by its row, as `value` gives it, whether or not it is declared."""

@@ -271,6 +271,11 @@ class Subject:
         """Whether there is an I2_S tensor of a sound shape."""
         return any(True for _ in self.i2s())
 
+    def is_stray_scale(self, name: bytes) -> bool:
+        """Whether a name is that of a scale which belongs into a tail: NAME.weight_scale and its like in a file with
+        I2_S. NAME.input_scale is what llama.cpp's converter writes."""
+        return name.endswith(b"_scale") and not name.endswith(b".input_scale") and self.has_i2s
+
     @cached_property
     def places(self) -> dict[bytes, int]:
         """The rows of the keys that rules look up; the first of each."""

@@ -19,7 +19,6 @@ from i2s_spec.linter.repair.workspace import Workspace
 from i2s_spec.linter.rule import Finding, Fix
 from i2s_spec.schema import type_registry
 from i2s_spec.schema.architectures import PREFIXES, resembles
-from i2s_spec.schema.keys import FILE_TYPES
 from i2s_spec.schema.types import ValueType
 
 
@@ -179,18 +178,19 @@ def quantization_version(workspace: Workspace) -> Iterator[Outcome]:
         yield _with_key(workspace, finding, "general.quantization_version", 2, ValueType.UINT32, safe=True)
 
 
-@repair("M030", Fix.SAFE, "general.file_type becomes the number for the type of most projections")
+@repair("M030", Fix.SAFE, "general.file_type becomes the number for the type of most weights")
 def file_type(workspace: Workspace) -> Iterator[Outcome]:
     """The number only describes the types of the tensors; nothing is computed from it (clause 3.1)."""
     for finding in workspace.findings("M030"):
         kind = str(finding.details["kind"])
-        number = next((n for n, meanings in type_registry.FILE_TYPES.items() if meanings[0].name == kind), None)
-        if number is None:
-            number = next((n for n, name in FILE_TYPES.items() if name == kind), None)
-        if number is None:
-            yield Declined("M030", finding.span, f"general.file_type has no number for {kind}")
+        numbers = type_registry.file_types_of(kind)
+        if len(numbers) != 1:
+            words = (
+                f"several numbers for {kind}: {', '.join(map(str, numbers))}" if numbers else f"no number for {kind}"
+            )
+            yield Declined("M030", finding.span, f"general.file_type has {words}")
         else:
-            yield _with_key(workspace, finding, "general.file_type", number, ValueType.UINT32, safe=True)
+            yield _with_key(workspace, finding, "general.file_type", numbers[0], ValueType.UINT32, safe=True)
 
 
 @repair("M008", Fix.SAFE, "rope.dimension_count becomes the width of a head")

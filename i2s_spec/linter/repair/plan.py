@@ -335,7 +335,7 @@ def _with_padding(
 # Only one value can be right for each of these keys:
 #
 #     general.quantization_version   2: ggml has had this version of its layouts for as long as GGUF has existed
-#     general.file_type              the number for the type of most projections
+#     general.file_type              the number for the type of most weights
 #     {arch}.vocab_size              the number of listed tokens, if the embedding has as many rows
 #     {arch}.embedding_length        the width of the embedding
 #     {arch}.block_count             the layers that tensors are named after, counted from 0 without a gap

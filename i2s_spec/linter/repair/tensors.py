@@ -43,6 +43,11 @@ def drop_unknown(workspace: Workspace) -> Iterator[Outcome]:
             why = f"{missing.details['name']} is missing, too: this may be that tensor under another name"
             yield Declined("M102", finding.span, why)
             continue
+        if workspace.tensor(finding).name.endswith(".scale"):
+            yield Declined(
+                "M102", finding.span, "it multiplies a result: without it, a program that reads it computes less"
+            )
+            continue
         yield _without(workspace, finding, "the architecture has no tensor of that name")
 
 

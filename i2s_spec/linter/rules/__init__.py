@@ -3,7 +3,7 @@
     the form of the file        header, keys, tensor_infos, placement, files
     I2_S tensors                i2s_extent, i2s_codes, i2s_scale, i2s_layout
     other ternary types         groups
-    what an architecture needs  model_keys, hyperparameters, inventory
+    what an architecture needs  model_keys, hyperparameters, inventory, rotary
     files beside a model        companions, projectors
     tokens and templates        tokenizer, template
     folders of safetensors      checkpoint

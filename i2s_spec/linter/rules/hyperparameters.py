@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from math import isfinite
+from math import isfinite, prod
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import Span, TrustedText, quote
+from i2s_spec.inspect.show import sound_shape
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.conditions import (
     declared_models,
@@ -19,11 +20,11 @@ from i2s_spec.linter.analysis.conditions import (
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.loader_view import ceiling, loader_view, refuses
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
-from i2s_spec.schema import keys
+from i2s_spec.schema import keys, limits
 from i2s_spec.schema.faults import KEY_COUNT_SPAN
 from i2s_spec.schema.inventory import TERNARY_TYPES
 from i2s_spec.schema.keys import HEAD_GROUPS, HEADS, KEY_VALUE, LAYER_ARRAY, ROPE_DIMENSIONS, Key
-from i2s_spec.schema.types import ValueType
+from i2s_spec.schema.types import BY_NAME, ValueType
 
 if TYPE_CHECKING:
     from i2s_spec.schema.releases import Release
@@ -366,7 +367,7 @@ def vocabulary_size(subject: Subject) -> Iterator[Finding]:
     """vocab_size is not the number of tokens in the vocabulary.
 
     Why: loaders compare the two and refuse the file: 'vocab size mismatch'. A loader that does not would look up rows
-    that the embedding does not have.
+    that the embedding does not have. Where the embedding has as many rows as the key says, M105 reports the tokens.
 
     Example: vocab_size = 128,256 with 128,000 tokens.
 
@@ -376,7 +377,7 @@ def vocabulary_size(subject: Subject) -> Iterator[Finding]:
     size = known.keys.own("vocab_size")
     if not isinstance(size, int) or size < 1:  # M004 reports a 0
         return
-    if known.tokens is not None and size != known.tokens:
+    if known.tokens is not None and size != known.tokens and not known.without_tokens:
         yield vocabulary_size.at(known.keys.value_span(f"{known.name}.vocab_size"), got=size, want=known.tokens)
 
 
@@ -485,17 +486,56 @@ def pooling(subject: Subject) -> Iterator[Finding]:
 
 _FILE_TYPE: Final = "general.file_type"
 
-#: File types that only give the width of most floats; in these files, tensors of another float type are common.
-_MIXED: Final = frozenset({0, 1, 32})
+#: The last number that means the same to all programs.
+LAST_COMMON: Final = 32
+#: The share of the weights of layers that have the type of the number in every file of llama-quantize, with room: mixtures
+#: for the number of a type give others more bits (`keys.MOSTLY`), at most to two thirds of them.
+LEAST_SHARE: Final = 0.25
 
 
-def _commonest(known: ArchitectureView) -> tuple[str, int, int] | None:
-    """The most common type of the projections, the number of projections with it, and the number of all."""
-    counts = Counter(row.type for row in known.projections() if row.type)
+@analysis
+def _weights(subject: Subject) -> Counter[tuple[str, int]]:
+    """How many weights of the matrices of layers have each type, by the width of their rows."""
+    found: Counter[tuple[str, int]] = Counter()
+    if subject.file.fault is not None or subject.file.index.tensors > limits.MANY_TENSORS:
+        return found
+    index, name_of = subject.file.index, subject.file.tensors.common_type
+    for i in range(index.tensors):
+        info = index.tensor(i)
+        name, ne = info.name, info.ne
+        if len(ne) < 2 or not name.endswith(b".weight") or not (name.startswith(b"blk.") or b".blk." in name):
+            continue
+        kind = name_of(info.type)
+        if kind is not None and sound_shape(ne):
+            found[kind.name, ne[0]] += prod(ne)
+    whole = architecture_view(subject).whole
+    for other in whole.tensors if whole is not None else ():
+        if other.part and other.type and len(other.ne) > 1 and "blk." in other.name and other.name.endswith(".weight"):
+            found[other.type, other.ne[0]] += prod(other.ne)
+    return found
+
+
+def _commonest(subject: Subject) -> tuple[str, int, int] | None:
+    """The type of most weights of the layers, how many have it, and how many there are."""
+    counts: Counter[str] = Counter()
+    for (kind, _), count in _weights(subject).items():
+        counts[kind] += count
     if not counts:
         return None
     name = max(counts, key=counts.__getitem__)  # the first of equals
     return name, counts[name], sum(counts.values())
+
+
+def _fits(subject: Subject, kinds: tuple[str, ...]) -> bool:
+    """Whether enough weights have one of some types, or what writers give to rows that are not whole blocks of it."""
+    fitting = total = 0
+    for (kind, width), count in _weights(subject).items():
+        total += count
+        whole = [each for each in kinds if each in BY_NAME and width % BY_NAME[each].block == 0]
+        instead = {each for base in kinds if base not in whole for each in keys.INSTEAD.get(base, keys.FLOATS)}
+        if kind in whole or kind in instead or (width % 32 and kind in keys.FLOATS):
+            fitting += count
+    return fitting >= LEAST_SHARE * total
 
 
 def _stated(known: ArchitectureView) -> tuple[int, Span] | None:
@@ -504,62 +544,58 @@ def _stated(known: ArchitectureView) -> tuple[int, Span] | None:
     return (value, known.keys.value_span(_FILE_TYPE)) if isinstance(value, int) else None
 
 
-def _unusual(known: ArchitectureView) -> bool:
-    """Whether file type and projections are known, and are no usual pair."""
-    stated, common = _stated(known), _commonest(known)
+def with_file_type(subject: Subject) -> bool:
+    """files with layers whose file_type is not the usual one for their type"""
+    stated = _stated(architecture_view(subject))
+    common = _commonest(subject) if stated is not None else None
     return stated is not None and common is not None and (stated[0], common[0]) not in keys.USUAL_FILE_TYPES
 
 
 def of_ambiguous_number(subject: Subject) -> bool:
     """models whose file_type means different things to different forks"""
     known = architecture_view(subject)
-    stated = _stated(known) if known.is_declared and _unusual(known) else None
-    if stated is None:
+    stated = _stated(known)
+    if not known.is_declared or stated is None or stated[0] <= LAST_COMMON or not with_file_type(subject):
         return False
     from i2s_spec.schema import type_registry
 
     return len(type_registry.file_types(stated[0])) > 1
 
 
-@rule("M030", "file-type-contents", "general.file_type is {got} ({meaning}), and {count} of {total} projections are {kind}: "
-      "{want}", severity=WARNING, clause="3.1", fix=Fix.SAFE, when=declared_models,
+@rule("M030", "file-type-contents", "general.file_type is {got} ({meaning}), and {share} of the weights of the layers are "
+      "{kind}: {want}", severity=WARNING, clause="3.1", fix=Fix.SAFE, when=with_file_type,
       provenance=("microsoft/BitNet#621", "microsoft/BitNet#620"))  # fmt: skip
 def file_type_contents(subject: Subject) -> Iterator[Finding]:
-    """general.file_type names another type than most projections have.
+    """general.file_type names another type than the weights of the layers have, or is unknown.
 
     Why: loaders only print the number, but people and programs choose files by it. BitNet's converter writes 40
     although the tensors are F16 when it fails to quantize a Llama model: 14.9 GB instead of 2.7 GB. The same number
-    means different types in different forks; the message lists the meanings.
+    means different types in different forks; the message lists the meanings. Mixtures of llama-quantize, such as Q4_K
+    with some Q6_K, are no fault: only a file of which less than a quarter has the type is reported.
 
     Example: 40 in a file whose projections are F16.
 
-    Fix: write the number of the type that most projections have, and find out why they have this type.
+    Fix: write the number of the type that most weights have, and find out why they have this type.
     """
     known = architecture_view(subject)
-    stated, common = _stated(known), _commonest(known)
-    if stated is None or common is None or (stated[0], common[0]) in keys.USUAL_FILE_TYPES:
-        return
-    from i2s_spec.schema import type_registry
-
+    stated, common = _stated(known), _commonest(subject)
+    assert stated is not None
+    assert common is not None
     value, span = stated
     kind, count, total = common
-    if (
-        not any(kind in meaning.tensors for each in type_registry.FILE_TYPES.values() for meaning in each)
-        and kind in TERNARY_TYPES
-    ):
-        return  # no file_type is known for it
-    meanings = type_registry.file_types(value)
-    ternary = any(row.is_ternary for row in known.projections())
-    fits = any(kind in meaning.tensors for meaning in meanings)
-    concerns = ternary or any("I2_S" in meaning.tensors for meaning in meanings)
-    if fits or not concerns or (value in _MIXED and not ternary):
+    usual = keys.MOSTLY.get(value) or ((keys.FILE_TYPES[value],) if value in keys.FILE_TYPES else ())
+    if usual and _fits(subject, usual):
+        return  # without the registry, whose import takes longer than the rules run
+    from i2s_spec.schema import type_registry
+
+    numbers, meanings = type_registry.file_types_of(kind), type_registry.file_types(value)
+    kinds = tuple(each for meaning in meanings for each in meaning.tensors)
+    if (meanings and _fits(subject, kinds)) or (not numbers and kind in TERNARY_TYPES):
         return
-    number = next((n for n, m in type_registry.FILE_TYPES.items() if kind in m[0].tensors), None)
-    number = number if number is not None else next((n for n, name in keys.FILE_TYPES.items() if name == kind), None)
-    want = TrustedText(f"{kind} is {number}" if number is not None else f"there is no number for {kind}")
+    want = f"{kind} is {' or '.join(map(str, numbers))}" if numbers else f"there is no number for {kind}"
     yield file_type_contents.at(
-        span, got=value, want=want, meaning=TrustedText(type_registry.file_type_words(value)), count=count, total=total,
-        kind=TrustedText(kind),
+        span, got=value, want=TrustedText(want), meaning=TrustedText(type_registry.file_type_words(value)),
+        share=TrustedText(f"{100 * count / total:.0f} %"), kind=TrustedText(kind),
     )  # fmt: skip
 
 
@@ -578,7 +614,7 @@ def file_type_collision(subject: Subject) -> Iterator[Finding]:
     Fix: the file needs no repair. Tell its users which fork wrote it.
     """
     known = architecture_view(subject)
-    stated, common = _stated(known), _commonest(known)
+    stated, common = _stated(known), _commonest(subject)
     assert stated is not None
     assert common is not None
     from i2s_spec.schema import type_registry

@@ -104,9 +104,9 @@ def tensor_unknown(subject: Subject) -> Iterator[Finding]:
     """A tensor does not belong to the architecture.
 
     Why: loaders compare the number of tensors that they know with the number in the file, and refuse the file: 'wrong
-    number of tensors'. Typical cases are sub-norms in a llama file, separate scale tensors in a file of any
-    architecture but bitnet, and output.weight in a bitnet file. A tensor that another architecture has is a warning in
-    files that are not ternary, since a newer loader may take it.
+    number of tensors'. Typical cases are sub-norms in a llama file, a scale without a weight beside it, and
+    output.weight in a bitnet file. A tensor that another architecture has is a warning in files that are not ternary,
+    since a newer loader may take it.
 
     Example: blk.0.attn_sub_norm.weight in a file of architecture llama.
 
@@ -116,17 +116,23 @@ def tensor_unknown(subject: Subject) -> Iterator[Finding]:
     if root_cause(subject) is not None:
         return
     layers = known.keys.own("block_count")
-    for row in known.undeclared_rows if loader is None else loader.unknown:
+    unknown = known.undeclared_rows if loader is None else loader.unknown
+    misplaced = {row.name: reason for row in known.rows if (reason := known.misplaced(row))}
+    for row in (*unknown, *(row for row in known.rows if row.name in misplaced and row not in unknown)):
         name, layer = row.name, row.layer
-        if name.endswith("_scale") or (layer is not None and isinstance(layers, int) and layer >= layers):
+        beyond = layer is not None and isinstance(layers, int) and layer >= layers
+        if beyond or subject.is_stray_scale(name.encode("utf-8", "surrogateescape")):
             continue  # these have their own rules
         mild = ceiling(subject)
-        if loader is not None and not known.is_bitnet and loader.table.knows_tensor(name):
+        if loader is not None and not known.is_bitnet and name not in misplaced and loader.table.knows_tensor(name):
             mild = WARNING
+        others = f"; {misplaced[name]}" if name in misplaced else _others(name, known, loader)
         yield tensor_unknown.at(
-            subject.name_span(row.i), name=name, arch=TrustedText(quote(known.name, bare=True)),
-            others=TrustedText(_others(name, known, loader)),
-        ).at_most(mild)  # fmt: skip
+            subject.name_span(row.i),
+            name=name,
+            arch=TrustedText(quote(known.name, bare=True)),
+            others=TrustedText(others),
+        ).at_most(mild)
 
 
 def _others(name: str, known: ArchitectureView, loader: LoaderView | None) -> str:
@@ -252,14 +258,17 @@ def embedding_rows(subject: Subject) -> Iterator[Finding]:
     Why: loaders refuse the file: 'has wrong shape'. A reader that does not check this reads beyond the embedding for
     the last tokens.
 
-    Example: token_embd.weight with 32,000 rows and 32,002 tokens.
+    Example: token_embd.weight with 32,000 rows and 32,002 tokens, two of which were added without a row.
 
     Fix: add filler tokens, or convert the model again with its added tokens.
     """
     known = architecture_view(subject)
     size = known.keys.own("vocab_size") if known.is_bitnet else None
+    for row in known.without_tokens:
+        yield embedding_rows.at(subject.info_span(row.i, "ne"), got=row.ne[1], want=known.tokens, name=row.name)
+    reported = {row.name for row in known.without_tokens}
     for each in _wrong_shapes(subject):
-        if each.by_vocabulary and _rows_only(each):
+        if each.by_vocabulary and _rows_only(each) and each.name not in reported:
             got, want = stripped(each.got)[-1], stripped(each.want[0])[-1]
             disagreed = None not in (size, known.tokens) and size != known.tokens
             if not (disagreed and got in (size, known.tokens)):
@@ -538,14 +547,14 @@ def ternary_types_mixed(subject: Subject) -> Iterator[Finding]:
         yield ternary_types_mixed.at(subject.info_span(row.i, "type"), got=words, want=1)
 
 
-def with_scale_tensors(subject: Subject) -> bool:
+def of_architecture_bitnet(subject: Subject) -> bool:
     """models of architecture bitnet"""
-    return declared_models(subject) and any(spec.role == "scale" for spec in architecture_view(subject).model.inventory)
+    return declared_models(subject) and architecture_view(subject).name == "bitnet"
 
 
 @rule("M114", "scale-twice", "tensor {name} is a second scale of {other}, which has one in its tail: the graph "
       "multiplies by both", severity=WARNING, clause="4.5", fix=Fix.UNSAFE,
-      when=with_scale_tensors)  # fmt: skip
+      when=of_architecture_bitnet)  # fmt: skip
 def scale_twice(subject: Subject) -> Iterator[Finding]:
     """A projection has a separate scale tensor and a scale in its tail.
 

@@ -1,6 +1,5 @@
 """Rules about single tensor infos (names, shapes, types), and about unusual sizes and counts of a file."""
 
-import re
 from collections.abc import Iterator
 from math import prod
 from typing import Final
@@ -330,25 +329,27 @@ def number_collision(subject: Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def with_i2s(subject: Subject) -> bool:
+    """files with I2_S tensors"""
+    return subject.has_i2s
+
+
 @rule("G319", "scale-companion", "tensor {name} ends in '_scale', which BitNet's writer does not list in the tensor table",
-      severity=WARNING, clause="2.6", fix=Fix.UNSAFE)  # fmt: skip
+      severity=WARNING, clause="2.6", fix=Fix.UNSAFE, when=with_i2s)  # fmt: skip
 def scale_companion(subject: Subject) -> Iterator[Finding]:
     """A tensor's name ends in '_scale'.
 
     Why: BitNet's own Python writer does not list such tensors; it stores their bytes after the weights that they belong
     to. A listed one therefore comes from another writer, and the fork's loader finds one tensor too many: 'wrong number
-    of tensors'.
+    of tensors'. NAME.scale and NAME.input_scale beside a weight are others, which llama.cpp reads.
 
     Example: 'blk.0.attn_q.weight_scale'.
 
     Fix: store the scale in the tail of the I2_S tensor, and remove this tensor.
     """
     for i, name in subject.odd_names:
-        if _SCALE.search(name):
+        if subject.is_stray_scale(name):
             yield scale_companion.at(subject.name_span(i), name=name)
-
-
-_SCALE = re.compile(rb"_scale\Z")
 
 
 @rule("G320", "tensor-count-short", "the header counts {got:tensor}, and more tensor infos follow: {more}; the first is "

@@ -30,6 +30,7 @@ def reasons(subject: Subject, runtime: Runtime, architecture: Architecture, dial
         assert refusal is not None
         yield Reason(refusal.text, refusal.source, "option")
     yield from _activation(subject, runtime, architecture)
+    yield from _scales(subject, runtime, architecture)
     if runtime.rope and runtime.rope != architecture.rope:
         fact = runtime.fact("rope")
         assert fact is not None
@@ -48,9 +49,10 @@ def reasons(subject: Subject, runtime: Runtime, architecture: Architecture, dial
 def _others(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
     """For files without I2_S: what runs of such files computed, or the source that says that there are kernels for
     their types."""
-    ternary = packed_types(subject) & set(TERNARY_TYPES)
+    packed = packed_types(subject)
+    ternary = packed & set(TERNARY_TYPES)
     runs = [run for run in runs_of(runtime, subject) if run.loads and run.file.architecture == architecture.name
-            and run.file.types & set(TERNARY_TYPES) == ternary]  # fmt: skip
+            and run.file.types & set(TERNARY_TYPES) == ternary and (ternary or packed <= run.file.types)]  # fmt: skip
     best = [max(run.computed, key=lambda one: one.correlation) for run in runs if run.computed]
     if best:
         for run, one in zip((run for run in runs if run.computed), best, strict=True):
@@ -59,7 +61,7 @@ def _others(subject: Subject, runtime: Runtime, architecture: Architecture) -> I
         return
     unknown = sorted(ternary - dict(runtime.others).keys())
     if unknown or not ternary:
-        what = f"not tried: {', '.join(unknown) or 'a file without ternary types'} in a model of architecture "
+        what = f"not tried: {', '.join(unknown or sorted(packed)) or 'a file of floats'} in a model of architecture "
         yield Reason(what + architecture.name, "", "doubt")
         return
     for name in sorted(ternary):
@@ -83,6 +85,21 @@ def _activation(subject: Subject, runtime: Runtime, architecture: Architecture) 
     elif applied != wanted:
         text = f"it applies {_ACTIVATIONS[applied]}, and {key} says {_ACTIVATIONS[wanted]}"
         yield Reason(text, runtime.source, "wrong")
+
+
+def _scales(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
+    """What an engine does with scales beside weights, as far as its source was read."""
+    index = subject.file.index
+    names = [name for i in range(index.tensors) if (name := index.tensor(i).name).endswith(b"scale")]
+    ignored = "scales-ignored-" + architecture.prefix
+    for fact, ending, part, effect in (
+        (runtime.fact("scales"), b".scale", b"", "note"),
+        (runtime.fact("input-scales"), b".input_scale", b"", "note"),
+        (runtime.fact(ignored), b".scale", b".ffn_", "wrong"),
+    ):
+        row = next((name for name in names if name.endswith(ending) and part in name), None)
+        if fact is not None and row is not None:
+            yield Reason(f"{quote(row, 64)}: {fact.text}", fact.source, effect)
 
 
 def _layout(runtime: Runtime, dialect: Dialect) -> Iterator[Reason]:

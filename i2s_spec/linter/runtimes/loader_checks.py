@@ -38,6 +38,7 @@ from i2s_spec.schema.runtimes import (
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import Tensor
     from i2s_spec.linter.analysis.context import Subject
+    from i2s_spec.schema.architectures import Placed
 
 #: Most tensors that are compared with a declaration one by one: no model has more.
 MOST_TENSORS: Final = 65_536
@@ -250,6 +251,15 @@ def _tensors(subject: Subject, runtime: Runtime, architecture: Architecture, h: 
                 return
             continue
         tensor = there[raw]
+        if placed.spec.role in ("scale", "input scale"):
+            taken = _takes_scale(placed, raw, there, runtime, architecture)
+            if taken == "unknown":
+                text = f"not tried: {quote(raw, 64)} in a model of architecture {architecture.name}"
+                yield Reason(text, "", "unknown", tensor.info_span)
+                return
+            if taken == "no":
+                expected.discard(raw)
+                continue
         if _trimmed(tensor.ne) != _trimmed(placed.ne):
             got, want = ", ".join(map(str, tensor.ne)), ", ".join(map(str, placed.ne))
             text = f"tensor {quote(raw, 64)} has wrong shape; expected {want}, got {got}"
@@ -271,6 +281,19 @@ def _tensors(subject: Subject, runtime: Runtime, architecture: Architecture, h: 
                 yield Reason(fact.text, fact.source, runtime.norm_in, tensor.info_span)
                 return
     yield from _roles(subject, runtime, there)
+
+
+def _takes_scale(
+    placed: Placed, raw: bytes, there: dict[bytes, Tensor], runtime: Runtime, architecture: Architecture
+) -> str:
+    """Whether the loader takes a tensor of `inventory.BESIDE`: `yes`, `no` or `unknown`."""
+    weight = there.get(raw.rpartition(b".")[0] + b".weight")
+    kind = weight.type.name if weight is not None and weight.type is not None else None
+    if kind is None or (not placed.spec.per_layer and kind != "NVFP4"):
+        return "no"
+    if runtime.scales == "everywhere" or (architecture.prefix, placed.spec.role) == ("bitnet", "scale"):
+        return "yes"
+    return "no" if runtime.scales == "bitnet" else "unknown"
 
 
 def _roles(subject: Subject, runtime: Runtime, there: dict[bytes, Tensor]) -> Iterator[Reason]:

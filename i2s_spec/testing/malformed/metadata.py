@@ -57,6 +57,24 @@ def _prefixed(prefix: bytes) -> bytes:
     return made.built()
 
 
+def _factors(*values: float, name: str = "rope_freqs.weight") -> bytes:
+    """A llama model with factors of the rotation; those that are not given are 8."""
+    model = Model("llama").like(name, (16,), "F32")
+    model.tensor(name).data = struct.pack("<16f", *values, *(8.0,) * (16 - len(values)))
+    return model.built()
+
+
+def _scaled(kind: bytes, *names: str) -> Model:
+    """A llama model with a scaling of the rotation, and keys or tensors for it."""
+    model = Model("llama").add("{arch}.rope.scaling.type", STRING, kind).add("{arch}.rope.scaling.factor", F32, 4.0)
+    for name in names:
+        if name.startswith("rope_factors"):
+            model.like(name, (16,), "F32")
+        else:
+            model.add(name, U32, 128)
+    return model
+
+
 # --- which architecture -------------------------------------------------------------------------------------------
 
 _ARCHITECTURE = "key_values[0].value"
@@ -242,6 +260,10 @@ add("permutation_uncertain", "M119", _row("blk.0.attn_q.weight", "name", "llama"
     _like("llama", "blk.0.ffn_sub_norm.weight", (128,), "F32"), ("M102",), sound=_LLAMA)  # fmt: skip
 add("scale_of_b158", "M102", "tensor_infos[13].name", _like("bitnet-b1.58", "blk.0.attn_q.scale", (1,), "F32"))
 add("scale_of_llama", "M102", "tensor_infos[12].name", _like("llama", "blk.0.attn_q.scale", (1,), "F32"), sound=_LLAMA)
+add("scale_of_head", "M102", "tensor_infos[12].name", _like("llama", "output.scale", (1,), "F32"), sound=_LLAMA)
+add(
+    "scale_of_norm", "M102", "tensor_infos[12].name", _like("llama", "blk.0.attn_norm.scale", (1,), "F32"), sound=_LLAMA
+)
 add("experts_of_dense", "M102", "tensor_infos[13].name",
     _like("bitnet-b1.58", "blk.0.ffn_gate_inp.weight", (128, 8), "F32"))  # fmt: skip
 add("names_of_a_checkpoint", "M102", "tensor_infos[13].name",
@@ -498,3 +520,36 @@ add_rotated("rotation_under_42", "M041", lambda: "tensor_infos[{}].type".format(
 add_rotated("rotation_unsaid", "M042", lambda: "tensor_infos[{}].type".format(
     next(i for i, each in enumerate(_model("PQ2_0").tensors) if each.number == 142)),
     lambda: _model("PQ2_0").built())  # fmt: skip
+
+
+# --- factors of the rotation --------------------------------------------------------------------------------------
+
+_ORIGINAL = "{arch}.rope.scaling.original_context_length"
+
+
+def _of_scaling(kind: bytes, *names: str) -> Bytes:
+    return lambda: _scaled(kind, *names).built()
+
+
+add_factors = partial(add_case, sound=lambda: _factors(1.0, 1.0, 1.5, 4.0))
+add_factors("rope_factor_zero", "M033", "data[12]", lambda: _factors(1.0, 1.0, 0.0))
+add_factors("rope_factor_negative", "M033", "data[12]", lambda: _factors(1.0, -1.0, 1.0))
+add_factors("rope_factors_fall", "M034", "data[12]", lambda: _factors(1.0, 9.0))
+add_factors("rope_factors_first", "M034", "data[12]", lambda: _factors(4.0, 4.0))
+add_factors("rope_frequencies", "M034", "data[12]", lambda: _factors(*(10000 ** (-i / 16) for i in range(16))))
+add_factors("rope_periods", "M034", "data[12]", lambda: _factors(*(10000 ** (i / 16) for i in range(16))))
+_YARN = "key_values[{}].value"
+add("yarn_original_missing", "M036", lambda: _YARN.format(_scaled(b"yarn").place("{arch}.rope.scaling.type")),
+    _of_scaling(b"yarn"), sound=_of_scaling(b"yarn", _ORIGINAL))  # fmt: skip
+add("longrope_factors_missing", "M035", _TENSOR_COUNT, _of_scaling(b"longrope", _ORIGINAL), sound=_LLAMA)
+
+
+def _added_tokens() -> bytes:
+    """A model with two more tokens than its embedding and vocab_size have."""
+    model = Model("llama")
+    model.items("tokenizer.ggml.tokens").extend((b"<|M0|>", b"<|M1|>"))
+    model.items("tokenizer.ggml.token_type").extend((4, 4))
+    return model.built()
+
+
+add("tokens_without_rows", "M105", "tensor_infos[1].ne", _added_tokens, sound=_LLAMA)

@@ -137,6 +137,35 @@ add("bos_and_eos_exchanged", "T019", _path("tokenizer.ggml.bos_token_id"), _exch
 add("template_of_another_model", "T020", _path(_TEMPLATE), lambda: _llama().set(_TEMPLATE, _TWO_TURNS).built())
 add("merges_reversed", "T021", _path(_MERGES, 0), lambda: _items(_MERGES, _reversed_chain))
 add("merges_cut", "T022", _path(_MERGES), lambda: _items(_MERGES, lambda items: items.__delitem__(slice(4, None))))
+
+
+def _of_embedding(add_eos: object) -> bytes:
+    model = Model("qwen3").drop("tokenizer.ggml.add_eos_token")
+    return (
+        model.built() if add_eos is None else model.add("tokenizer.ggml.add_eos_token", ValueType.BOOL, add_eos).built()
+    )
+
+
+def _turns(template: bytes = b"{% for m in messages %}{{ m.content }}<|eot_id|>{% endfor %}") -> bytes:
+    return _llama().set(_TEMPLATE, template).built()
+
+
+def _begun(template: bytes, says: bool = True) -> bytes:
+    """A model whose template may begin with the first token, and which says whether the tokenizer adds one."""
+    return _llama().set(_TEMPLATE, template).add("tokenizer.ggml.add_bos_token", ValueType.BOOL, says).built()
+
+
+add("eos_not_added", "T024", _path("{arch}.pooling_type", architecture="qwen3"), lambda: _of_embedding(False),
+    ("P301",), sound=lambda: _of_embedding(True))  # fmt: skip
+add("eos_added_unsaid", "T024", _path("{arch}.pooling_type", architecture="qwen3"), lambda: _of_embedding(None),
+    ("P301",), sound=lambda: _of_embedding(True))  # fmt: skip
+add("eos_ends_no_turn", "T025", _path("tokenizer.ggml.eos_token_id"), _turns,
+    sound=lambda: _turns(b"{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"))  # fmt: skip
+add("bos_twice", "T026", _path(_TEMPLATE), lambda: _begun(b"{{- bos_token }}{{ messages }}"),
+    sound=lambda: _begun(b"{{- bos_token }}{{ messages }}", says=False))  # fmt: skip
+add("bos_twice_by_text", "T026", _path(_TEMPLATE), lambda: _begun(b"<|begin_of_text|>{{ messages }}"),
+    sound=lambda: _begun(b"{{ messages }}"))  # fmt: skip
+add("template_empty", "T027", _path(_TEMPLATE), lambda: _turns(b" \n"), sound=lambda: _turns(b"{{ messages }}"))
 add("tokens_with_blanks", "T023", _path(_TOKENS, 220), lambda: _items(_TOKENS, _blanks))
 
 

@@ -12,8 +12,8 @@ from i2s_spec.convert.smallest import ChosenSizes, plan
 from i2s_spec.errors import counted
 from i2s_spec.schema import llama_cpp
 from i2s_spec.schema.architectures import ARCHITECTURES
-from i2s_spec.schema.expressions import Expression, Scope, Unknown
-from i2s_spec.schema.llama_cpp import KeyRow, LoaderArchitecture, Loop, Row, in_words
+from i2s_spec.schema.expressions import Expression, ExpressionScope, UnknownValue
+from i2s_spec.schema.llama_cpp import KeyRow, LoaderArchitecture, Loop, TensorRow, in_words
 
 _TABLE: Final = llama_cpp.table()
 
@@ -32,7 +32,7 @@ _UNSEARCHED: Final = "{ data-search-exclude }"
 _LAYERS: Final = {0: "in the first layer", 1: "in later layers", 2: "in next-token layers"}
 
 
-class _CompleteFile(Scope):
+class _CompleteFile(ExpressionScope):
     """A file with two layers and one that predicts the token after the next, in which no tensor is missing."""
 
     def name(self, name: str) -> int:
@@ -163,7 +163,7 @@ def _when(expression: Expression) -> str:
     return _code(in_words(text)) if text != "U" else "not resolved"
 
 
-def _asked(found: LoaderArchitecture) -> Iterator[Row]:
+def _asked(found: LoaderArchitecture) -> Iterator[TensorRow]:
     """The rows of tensors without those that no file meets."""
     for row in found.rows:
         text = row.guard.text
@@ -184,7 +184,7 @@ def _key_row(name: str, key: KeyRow) -> list[str]:
     return [_code(key.name.replace(f"{name}.", "{arch}.", 1)), kind, need, _when(key.guard)]
 
 
-def _tensor_row(row: Row) -> list[str]:
+def _tensor_row(row: TensorRow) -> list[str]:
     shapes = " or ".join(_code(_shape(each)) for each in (row.shapes, *row.others))
     operation = _TABLE.operation(row.name.replace("{i}", "0")) or ""
     loops = "; ".join(map(_loop, row.loops if _unusual(row.loops) else ()))
@@ -229,7 +229,7 @@ def _need(flags: Expression, in_layers: bool) -> str:
         scope.variables = {"i": layer}
         try:
             found[layer] = _need_of(int(flags(scope)))
-        except Unknown:
+        except UnknownValue:
             return "not resolved" if flags.text == "U" else f"depends on `{in_words(flags.text)}`"
     if len(set(found.values())) == 1 or "i" not in flags.names:
         return found[0]
@@ -280,7 +280,7 @@ def _conditions(found: LoaderArchitecture) -> Iterable[str]:
     return words
 
 
-def _is_open(row: Row) -> bool:
+def _is_open(row: TensorRow) -> bool:
     return any("U" in each.names for each in (row.shapes, *row.others, row.flags, row.guard))
 
 

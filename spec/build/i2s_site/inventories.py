@@ -6,7 +6,7 @@ from i2s_site.runtimes import table
 from i2s_spec.convert.recipes import RECIPES
 from i2s_spec.schema import architectures, keys, kinds
 from i2s_spec.schema.architectures import ARCHITECTURES
-from i2s_spec.schema.inventory import TensorSpec
+from i2s_spec.schema.inventory import BESIDE, TensorSpec
 from i2s_spec.schema.keys import OPTIONAL, Key
 
 #: The sections that have a table of keys, and of tensors.
@@ -91,7 +91,10 @@ def tensors_of(clause: str) -> str:
                 key = (spec.name, spec.ne, spec.types, spec.need, spec.meaning)
                 found.setdefault(key, (spec, []))[1].append(architecture.name)
     head = ["tensor", "ne", "types", "need", "architectures", "meaning"]
-    return table(head, [_tensor_row(*each) for each in found.values()])
+    rows = [_tensor_row(*each) for each in found.values()]
+    general = (spec._replace(meaning=spec.meaning.replace("{name}", "NAME.weight")) for spec in BESIDE)
+    rows += [_tensor_row(spec, ["all"]) for spec in general if spec.clause == clause]
+    return table(head, rows)
 
 
 def _tensor_row(spec: TensorSpec, names: list[str]) -> list[str]:
