@@ -53,7 +53,7 @@ REFUSED: Mapping[str, tuple[Callable[[Model], object], str]] = {
     "a norm is missing": (lambda model: model.without("blk.0.attn_norm.weight"), "M101"),
     "the embedding is missing": (lambda model: model.without("token_embd.weight"), "M101"),
     "a norm is F16": (lambda model: model.like("blk.0.attn_norm.weight", (128,), "F16"), "M106"),
-    "a matrix is I32": (lambda model: model.like("blk.0.ffn_up.weight", (128, 256), "I32"), "M106"),
+    "a matrix is I32": (lambda model: model.like("blk.0.ffn_up.weight", (128, 256), "I32"), "G415"),
     "a name is nobody's": (lambda model: model.like("blk.0.zzz.weight", (128,), "F32"), "M102"),
     "a matrix is transposed": (lambda model: model.like("blk.0.ffn_down.weight", (128, 256), "F16"), "M103"),
     "heads are twice as many": (lambda model: model.set("{arch}.attention.head_count_kv", 4), "M103"),

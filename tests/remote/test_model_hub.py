@@ -208,7 +208,8 @@ def test_a_split_model_on_a_hub_is_checked_as_a_set(hub: Server) -> None:
     report = lint_path(first)
     assert report["findings"] == []
     assert report["split"] == {
-        "part": 1, "of": 3, "complete": True, "tensors": 12, "unread": "the contents of the other 2 parts, of which only headers were read",
+        "part": 1, "of": 3, "complete": True, "tensors": 12,
+        "unread": "the contents of the other 2 parts, of which only headers were read",
     }  # fmt: skip
     assert report["remote"]["requests"] <= len(hub.seen) <= 3 * 2 + 1
     assert not [seen.path for seen in hub.seen if "/resolve/main/" in seen.path][1:]

@@ -449,7 +449,7 @@ def float_type(subject: Subject) -> Iterator[Finding]:
         spec = known.declaration(each.name)
         half = spec is not None and each.got in spec.types and known.is_bitnet
         vector = each.got == "I2_S" and len(known.present[each.name].ne) < 2
-        if each.name not in reported and not half and not vector:
+        if each.name not in reported and not half and not vector and not each.operation.startswith("MUL_MAT"):  # G415
             yield float_type.at(
                 subject.info_span(each.i, "type"), got=TrustedText(each.got), want=TrustedText(each.want), name=each.name,
                 role=TrustedText(f"an operand of ggml's {each.operation}"),
