@@ -19,6 +19,8 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
+from itertools import product
+from math import prod
 from typing import Any, Final, NamedTuple, Protocol
 
 from i2s_spec.schema.expressions import Expression, ExpressionScope, UnknownValue, compiled
@@ -32,6 +34,9 @@ _GZIP: Final = 31  # zlib's word for its form
 OPTIONAL, AGAIN, SKIPPED, ELEMENTS_ONLY = 1, 2, 4, 16
 
 _ONE: Final = compiled("1")
+
+#: Most passes of nested loops: layers, or cycles of layers.
+_MOST_PASSES: Final = 4096
 
 #: The tensor with the queries of a layer.
 _QUERY: Final = re.compile(r"blk\.(\d{1,4})\.attn_q\.weight")
@@ -308,7 +313,7 @@ class Demand(NamedTuple):
 class Demands(ExpressionScope):
     """What the loader asks of one file of an architecture.
 
-    Whatever a file's numbers are, no loop has more than `MAX_LAYERS` passes for each of its two levels.
+    Whatever a file's numbers are, nested loops have a few thousand passes at most.
     """
 
     lazy = frozenset({"D", "DA", "DR"})
@@ -442,17 +447,20 @@ class Demands(ExpressionScope):
     def passes(self, loops: Sequence[Loop]) -> Iterator[int | None]:
         """The passes of loops, while whose variables are set; each gives the value of the first variable.
 
-        :raises UnknownValue: if it is not known how many there are
+        :raises UnknownValue: if it is not known how many there are, or there are more than any model has
         """
         if not loops:
             yield None
             return
-        variable, first, end = loops[0]
-        for value in range(max(0, int(first(self))), min(int(end(self)), 2 * MAX_LAYERS)):
-            self.variables[variable] = value
-            for _ in self.passes(loops[1:]):
-                yield value
-        self.variables.pop(variable, None)
+        ranges = [range(max(0, int(first(self))), min(int(end(self)), 2 * MAX_LAYERS)) for _, first, end in loops]
+        if prod(map(len, ranges)) > _MOST_PASSES:
+            raise UnknownValue
+        names = [loop.variable for loop in loops]
+        for values in product(*ranges):
+            self.variables.update(zip(names, values, strict=True))
+            yield values[0]
+        for name in names:
+            self.variables.pop(name, None)
 
     def tensors(self) -> Iterator[Demand]:
         """The tensors that the loader asks for, or takes if they are there, in its order.

@@ -133,6 +133,13 @@ def test_loops_are_bounded_whatever_the_file_says() -> None:
     assert [each for each in demands.broken() if "block_count" in each.holds.text]
 
 
+def test_nested_loops_are_bounded_too() -> None:
+    huge = {f"hrm_text.hrm.{name}": 2**32 - 1 for name in ("h_cycles", "l_cycles", "layers_per_stack")}
+    held = Held({f"hrm_text.{key.partition('.')[2]}": value for key, value in llama().items()} | huge, {})
+    demands = Demands(table().architecture("hrm_text"), held)  # type: ignore[arg-type]
+    assert sum(1 for _ in demands.tensors()) < 40_000
+
+
 def test_conditions() -> None:
     def broken(**more: Any) -> list[str]:
         demands = Demands(table().architecture("llama"), Held(llama(**more), {}))  # type: ignore[arg-type]
