@@ -39,7 +39,8 @@ _GROUPS: Final = (
     ("read its header only", "", ("yes",), ("-",)),
     ("refuse it", "red", ("no",), None),
     ("crash on it", "red", ("crash",), None),
-    ("not tried", "", ("yes", "not tried"), ("not tried",)),
+    ("load it; what they compute was not tried", "", ("yes",), ("not tried",)),
+    ("not tried", "", ("not tried",), ("not tried",)),
 )
 
 
@@ -218,7 +219,7 @@ def _runtimes(found: Checkup, width: int) -> Iterator[Line]:
     kind = None if found.identification is None else found.identification.kind
     if kind is not None and kind.part is not None:
         yield from _wrapped("only this part of a split model was tried, not the model", width)
-    elif all(each.computes in ("-", "not tried") and each.loads != "with option" for each in found.verdicts):
+    elif all(each.computes == "-" or each.loads == each.computes == "not tried" for each in found.verdicts):
         yield from _wrapped("none of the runtimes that were tried", width, style="red")
     for heading, style, loads, computes in _GROUPS:
         titles = [

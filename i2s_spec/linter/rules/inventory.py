@@ -7,7 +7,7 @@ whether they were converted correctly.
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import TrustedText, counted, quote
@@ -20,7 +20,15 @@ from i2s_spec.linter.analysis.conditions import (
     ternary_models,
 )
 from i2s_spec.linter.analysis.context import Subject, analysis
-from i2s_spec.linter.analysis.loader_view import LoaderView, Missing, ceiling, loader_view, refuses, stripped
+from i2s_spec.linter.analysis.loader_view import (
+    LoaderView,
+    Missing,
+    WrongShape,
+    ceiling,
+    loader_view,
+    refuses,
+    stripped,
+)
 from i2s_spec.linter.analysis.root_cause import root_cause
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, WeightUse, rule
 from i2s_spec.schema.architectures import ARCHITECTURES
@@ -149,26 +157,16 @@ def _others(name: str, known: ArchitectureView, loader: LoaderView | None) -> st
     return "; no declared architecture has it" if loader is None else f"; {loader.table.loader} refuses the file"
 
 
-class _Wrong(NamedTuple):
-    """A tensor of a wrong shape: its row, its name, its shape, the shapes that it may have, whether tokens decide."""
-
-    i: int
-    name: str
-    got: tuple[int, ...]
-    want: tuple[tuple[int, ...], ...]
-    by_vocabulary: bool
-
-
 @analysis
-def _wrong_shapes(subject: Subject) -> list[_Wrong]:
+def _wrong_shapes(subject: Subject) -> list[WrongShape]:
     known, loader = architecture_view(subject), loader_view(subject)
-    found = [] if loader is None else [_Wrong(*each) for each in loader.wrong_shapes]
+    found = [] if loader is None else list(loader.wrong_shapes)
     named = {each.name for each in found}
     checked = set() if loader is None else loader.shapes_known
     for row, ne in _declared_shapes(known):
         if row.name not in named and row.name not in checked and stripped(row.ne) != stripped(ne):
             assert row.spec is not None
-            found.append(_Wrong(row.i, row.name, row.ne, (ne,), "vocab" in row.spec.ne))
+            found.append(WrongShape(row.i, row.name, row.ne, (ne,), "vocab" in row.spec.ne))
     return found
 
 
@@ -212,7 +210,7 @@ def tensor_shape(subject: Subject) -> Iterator[Finding]:
             ).at_most(ceiling(subject))  # fmt: skip
 
 
-def _rows_only(each: _Wrong) -> bool:
+def _rows_only(each: WrongShape) -> bool:
     """Whether only the number of rows is wrong."""
     got, want = stripped(each.got), stripped(each.want[0])
     return got[:1] == want[:1] and len(got) == len(want)
