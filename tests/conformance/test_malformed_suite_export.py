@@ -205,7 +205,7 @@ def test_without_i2s_every_fault_stays_where_it_is(without: Path, corpus: Path) 
             found = {(f.code, f.span.path) for f in lint(without / entry["file"]).findings}
             assert (entry["code"], entry["span"]["path"]) in found
     assert (
-        len([entry for entry in manifest["malformed"] if entry["reader"] in ("headers", "tensors")]) > len(whole) // 5
+        len([entry for entry in manifest["malformed"] if entry["reader"] in ("headers", "tensors")]) > len(whole) // 6
     )
     for entry in manifest["sound"]:
         assert lint(without / entry["file"]).ok

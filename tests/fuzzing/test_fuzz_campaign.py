@@ -91,7 +91,7 @@ def test_a_decoder_that_accepts_everything_is_found() -> None:
 
 def test_an_accepted_file_is_minimized(tmp_path: Path) -> None:
     script = 'test "$(head -c 4 "$1")" = GGUF'  # checks the magic only
-    made = campaign("sh", "-c", script, "sh", runs=60, folder=tmp_path / "c", effort=200)
+    made = campaign("sh", "-c", script, "sh", runs=120, folder=tmp_path / "c", effort=200)
     short = next(found for found in made.findings if found.code == "G101")
     assert (tmp_path / "c" / "findings" / short.file).read_bytes() == b"GGUF"
 

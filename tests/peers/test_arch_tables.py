@@ -10,7 +10,6 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import SHARED
 
 from peers.arch_tables import command, sdist
 from peers.arch_tables.loader import Loader
@@ -398,9 +397,9 @@ def test_a_source_distribution_gives_the_shipped_table(tmp_path: Path) -> None:
     assert make_table(tree, *sdist.origin(tree)) == shipped()
 
 
-def test_the_shipped_table_is_that_of_an_independent_reader() -> None:
+def test_the_shipped_table_is_that_of_an_independent_reader(shared: Path) -> None:
     """A table of the same commit that another reader made; words of notes differ, and it has no date."""
-    path = SHARED / "cases" / "arch-tables" / "arch-tables.json"
+    path = shared / "cases" / "arch-tables" / "arch-tables.json"
     if not path.is_file():
         pytest.skip("no table of another reader")
     ours, theirs = shipped(), json.loads(path.read_text(encoding="utf-8"))

@@ -3,7 +3,7 @@
 context             Subject: a file as the rules see it; data sections that are shifted, tensor infos not counted
 conditions          which files a rule applies to
 architecture_view   the file beside the declarations of its architecture
-loader_view         the file beside what llama.cpp's loader asks of its architecture
+loader_view         the file beside what llama.cpp's loader asks of its architecture; loader_differences compares them
 root_cause          the one cause of many findings on tensors
 coverage            what no rule examined
 own_keys            keys and tensors of a file that is no model, by their full names

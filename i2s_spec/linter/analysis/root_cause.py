@@ -14,16 +14,18 @@ from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.loader_view import loader_view
 from i2s_spec.schema import limits
 
+#: How the names of nearly all tensors of models without experts begin.
+_ORDINARY: Final = ("blk.", "token_embd.", "output")
 #: What tensors of llama.cpp's models are called, after a prefix that does not belong there.
-_OF_GGUF: Final = re.compile(r"(blk\.\d+\.|token_embd\.|output_norm\.|output\.)")
+_OF_GGUF: Final = r"(blk\.\d+\.|token_embd\.|output_norm\.|output\.)"
 #: What tensors of checkpoints are called, with or without the prefixes of training programs.
-_OF_CHECKPOINTS: Final = re.compile(
+_OF_CHECKPOINTS: Final = (
     r"(?:[A-Za-z_]\w*\.)*(?:layers|h|blocks)\.\d+\.(?:self_attn|mlp|attention|input_layernorm|post_attention_layernorm"
     r"|attn\.c_|ln_1|block_sparse_moe|feed_forward)[.\w]*|(?:[A-Za-z_]\w*\.)*(?:embed_tokens|wte|lm_head)\.weight"
 )
 #: Tensors of encoders for pictures and sound, which have a file of their own.
-_OF_ENCODERS: Final = re.compile(r"(?:v|a|mm)\.[\w.]+")
-_EXPERTS: Final = re.compile(r"blk\.\d+\.ffn_(?:gate|up|down|gate_up)_exps\.weight")
+_OF_ENCODERS: Final = r"(?:v|a|mm)\.[\w.]+"
+_EXPERTS: Final = r"blk\.\d+\.ffn_(?:gate|up|down|gate_up)_exps\.weight"
 
 
 class RootCause(NamedTuple):
@@ -45,14 +47,16 @@ def root_cause(subject: Subject) -> RootCause | None:
         return None
     tensor = subject.file.index.tensor
     names = [tensor(i).name.decode("utf-8", "surrogateescape") for i in range(count)]
+    if all(name.startswith(_ORDINARY) and "_exps." not in name for name in names):
+        return None
     return (
         _checkpoint(subject, names) or _prefix(subject, names) or _experts(subject, names) or _encoder(subject, names)
     )
 
 
 def _checkpoint(subject: Subject, names: Sequence[str]) -> RootCause | None:
-    found = [i for i, name in enumerate(names) if _OF_CHECKPOINTS.fullmatch(name)]
-    if not found or 2 * len(found) < len(names) or any(_OF_GGUF.match(name) for name in names):
+    found = [i for i, name in enumerate(names) if re.fullmatch(_OF_CHECKPOINTS, name)]
+    if not found or 2 * len(found) < len(names) or any(re.match(_OF_GGUF, name) for name in names):
         return None
     words = (
         "the tensors have the names of a Hugging Face checkpoint (transformers), such as "
@@ -65,9 +69,9 @@ def _checkpoint(subject: Subject, names: Sequence[str]) -> RootCause | None:
 def _prefix(subject: Subject, names: Sequence[str]) -> RootCause | None:
     common = common_prefix(names)
     prefix = common[: common.rfind(".") + 1]
-    while prefix and not all(_OF_GGUF.match(name[len(prefix) :]) for name in names):
+    while prefix and not all(re.match(_OF_GGUF, name[len(prefix) :]) for name in names):
         prefix = prefix[: prefix.rfind(".", 0, -1) + 1]
-    if not prefix or any(_OF_GGUF.match(name) for name in names):
+    if not prefix or any(re.match(_OF_GGUF, name) for name in names):
         return None
     words = f"the name of every tensor begins with {quote(prefix, 64)}, which no loader expects: remove this prefix"
     return RootCause(words, len(names), subject.name_span(0))
@@ -76,7 +80,7 @@ def _prefix(subject: Subject, names: Sequence[str]) -> RootCause | None:
 def _experts(subject: Subject, names: Sequence[str]) -> RootCause | None:
     known = architecture_view(subject)
     key = f"{known.name}.expert_count"
-    found = [i for i, name in enumerate(names) if _EXPERTS.fullmatch(name)]
+    found = [i for i, name in enumerate(names) if re.fullmatch(_EXPERTS, name)]
     if not found or known.keys.own("expert_count") or not _unknown(subject, found):
         return None
     state = "is 0" if key in known.keys.places else "is missing"
@@ -92,7 +96,7 @@ def _unknown(subject: Subject, rows: Sequence[int]) -> bool:
 
 
 def _encoder(subject: Subject, names: Sequence[str]) -> RootCause | None:
-    found = [i for i, name in enumerate(names) if _OF_ENCODERS.fullmatch(name)]
+    found = [i for i, name in enumerate(names) if re.fullmatch(_OF_ENCODERS, name)]
     if not found or len(found) == len(names) or not _unknown(subject, found):
         return None
     words = (

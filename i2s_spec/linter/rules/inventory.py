@@ -5,9 +5,11 @@ role, and differences of models with the same tensors. The third asks whether th
 whether they were converted correctly.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import TrustedText, counted, quote
@@ -20,22 +22,17 @@ from i2s_spec.linter.analysis.conditions import (
     ternary_models,
 )
 from i2s_spec.linter.analysis.context import Subject, analysis
-from i2s_spec.linter.analysis.loader_view import (
-    LoaderView,
-    Missing,
-    WrongShape,
-    ceiling,
-    loader_view,
-    refuses,
-    stripped,
-)
+from i2s_spec.linter.analysis.loader_view import ceiling, loader_view, refuses, stripped
 from i2s_spec.linter.analysis.root_cause import root_cause
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, WeightUse, rule
 from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.faults import TENSOR_COUNT_SPAN, order_prefix
 from i2s_spec.schema.inventory import ROLES, TensorSpec
 from i2s_spec.schema.keys import EXPECTED, FILE_TYPE_I2_S, REQUIRED
-from i2s_spec.schema.types import BY_NAME
+from i2s_spec.schema.types import BY_NAME, NOT_WEIGHTS
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.analysis.loader_differences import LoaderView, Missing, WrongShape
 
 
 def with_one_cause(subject: Subject) -> bool:
@@ -71,8 +68,10 @@ def _missing(subject: Subject) -> list[Missing]:
         return []
     if loader is not None:
         return [each for each in loader.missing if each.layer is None or each.layer in known.layers]
+    from i2s_spec.linter.analysis import loader_differences
+
     absent = (name for name, spec in known.wanted if spec.need == REQUIRED and name not in known.present)
-    return [Missing(name, None, None) for name in absent]
+    return [loader_differences.Missing(name, None, None) for name in absent]
 
 
 @rule("M101", "tensor-missing", "tensor {name} is missing{meaning}{by}", clause="4.1", when=known_models,
@@ -165,8 +164,10 @@ def _wrong_shapes(subject: Subject) -> list[WrongShape]:
     checked = set() if loader is None else loader.shapes_known
     for row, ne in _declared_shapes(known):
         if row.name not in named and row.name not in checked and stripped(row.ne) != stripped(ne):
+            from i2s_spec.linter.analysis import loader_differences
+
             assert row.spec is not None
-            found.append(WrongShape(row.i, row.name, row.ne, (ne,), "vocab" in row.spec.ne))
+            found.append(loader_differences.WrongShape(row.i, row.name, row.ne, (ne,), "vocab" in row.spec.ne))
     return found
 
 
@@ -445,9 +446,12 @@ def float_type(subject: Subject) -> Iterator[Finding]:
     loader = loader_view(subject)
     for each in () if loader is None else loader.wrong_types:
         spec = known.declaration(each.name)
-        half = spec is not None and each.got in spec.types and known.is_bitnet
+        half = (
+            spec is not None and each.got in spec.types
+        )  # forks that know the models of bitnet-embedding read F16 norms
+        of_activations = each.got in NOT_WEIGHTS and len(known.present[each.name].ne) > 1  # G415
         vector = each.got == "I2_S" and len(known.present[each.name].ne) < 2
-        if each.name not in reported and not half and not vector and not each.operation.startswith("MUL_MAT"):  # G415
+        if each.name not in reported and not half and not vector and not of_activations:
             yield float_type.at(
                 subject.info_span(each.i, "type"), got=TrustedText(each.got), want=TrustedText(each.want), name=each.name,
                 role=TrustedText(f"an operand of ggml's {each.operation}"),

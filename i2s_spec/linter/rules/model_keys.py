@@ -8,9 +8,9 @@ from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.conditions import declared_models, known_models, ternary_by_type_or_key
 from i2s_spec.linter.analysis.context import Subject, analysis
-from i2s_spec.linter.analysis.loader_view import ceiling, is_old, loader_view, refuses
+from i2s_spec.linter.analysis.loader_view import ceiling, is_old, loader_table, loader_view, refuses
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
-from i2s_spec.schema import kinds, llama_cpp
+from i2s_spec.schema import kinds
 from i2s_spec.schema.architectures import (
     KEYS,
     PREFIX,
@@ -58,12 +58,12 @@ def architecture_unknown(subject: Subject) -> Iterator[Finding]:
     name = known.keys.value(_ARCHITECTURE) or ""
     if name in PREFIXES:
         return
-    table = llama_cpp.table()
-    if name in table.names or name in table.named_only or not known.is_text_model:
+    if not known.is_text_model or (not known.holds_model and resembles(name[:64]) is None):
+        return  # no model of llama.cpp's family; the verdict says what was not checked
+    table = loader_table()
+    if name in table.names or name in table.named_only:
         return
     meant = resembles(name[:64], table.names)
-    if meant is None and not known.holds_model:  # no model of llama.cpp's family; the verdict says what was not checked
-        return
     why = f"neither bitnet.cpp nor {table.version} knows it"
     words = f"{meant} may be meant" if meant is not None else "its keys, tensors and shapes are not checked"
     certain = subject.has_i2s or (meant is not None and not is_old(table))

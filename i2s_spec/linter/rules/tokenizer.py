@@ -27,11 +27,10 @@ from i2s_spec.linter.analysis.conditions import (
     with_tokens,
 )
 from i2s_spec.linter.analysis.context import Subject
-from i2s_spec.linter.analysis.loader_view import ceiling
+from i2s_spec.linter.analysis.loader_view import ceiling, loader_table
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.linter.rules.template import seen as texts_of
 from i2s_spec.linter.rules.template import with_templates
-from i2s_spec.schema import llama_cpp
 from i2s_spec.schema.faults import KEY_COUNT_SPAN
 from i2s_spec.schema.keys import (
     DEFAULT_SPECIAL_TOKENS,
@@ -76,7 +75,7 @@ def tokenizer_key_missing(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     needed = [key.name for key in _of_need(known, REQUIRED)]
     if not known.is_bitnet:
-        table = llama_cpp.table()
+        table = loader_table()
         if known.tokenizer in table.without_tokens:
             needed = [_MODEL]
         elif known.tokenizer in table.with_merges:
@@ -101,7 +100,7 @@ def tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     if known.keys.has(_MODEL) and known.tokenizer not in TOKENIZERS:
-        names = TOKENIZERS if known.is_bitnet else llama_cpp.table().tokenizers
+        names = TOKENIZERS if known.is_bitnet else loader_table().tokenizers
         if known.tokenizer not in names:
             yield tokenizer_unknown.at(
                 known.keys.value_span(_MODEL), got=known.keys.value(_MODEL) or "", want=TrustedText(", ".join(names))
@@ -174,7 +173,7 @@ def models_with_merges(subject: Subject) -> bool:
     known = architecture_view(subject)
     if not known_models(subject) or known.tokenizer == "gpt2" or known.is_bitnet:
         return known_models(subject) and known.tokenizer == "gpt2"
-    return known.tokenizer in llama_cpp.table().with_merges
+    return known.tokenizer in loader_table().with_merges
 
 
 def byte_level_i2s_models(subject: Subject) -> bool:
@@ -239,7 +238,7 @@ def pre_tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     pre = known.keys.value(_PRE)
-    elsewhere = () if known.is_bitnet else llama_cpp.table().pre_tokenizers
+    elsewhere = () if known.is_bitnet else loader_table().pre_tokenizers
     if pre and not any(pre in names for names in (PRE_TOKENIZERS, NEWER_PRE_TOKENIZERS, elsewhere)):
         yield pre_tokenizer_unknown.at(known.keys.value_span(_PRE), got=pre).at_most(ceiling(subject))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.linter.analysis.architecture_view import architecture_view
-from i2s_spec.linter.analysis.loader_view import LoaderView, loader_view
+from i2s_spec.linter.analysis.loader_view import loader_view
 from i2s_spec.linter.runtimes import records
 from i2s_spec.linter.runtimes.records import Reason
 from i2s_spec.schema.architectures import ARCHITECTURES, Architecture, Hyperparameters, hyperparameters, names_a_bitnet
@@ -38,6 +38,7 @@ from i2s_spec.schema.runtimes import (
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import Tensor
     from i2s_spec.linter.analysis.context import Subject
+    from i2s_spec.linter.analysis.loader_differences import LoaderView
     from i2s_spec.schema.architectures import Placed
 
 #: Most tensors that are compared with a declaration one by one: no model has more.
