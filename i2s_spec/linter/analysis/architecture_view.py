@@ -371,6 +371,13 @@ def layer_of(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
+def stripped(ne: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape without trailing dimensions of 1, which writers may omit."""
+    while len(ne) > 1 and ne[-1] == 1:
+        ne = ne[:-1]
+    return ne
+
+
 @analysis
 def architecture_view(subject: Subject) -> ArchitectureView:
     """The file of a subject with the declarations of its architecture."""

@@ -13,8 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from i2s_spec.errors import Span, counted, quote
 from i2s_spec.gguf.header import Metadata
-from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, layer_of
-from i2s_spec.linter.analysis.loader_view import stripped
+from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, layer_of, stripped
 from i2s_spec.schema import llama_cpp
 from i2s_spec.schema.expressions import UnknownValue, compiled
 from i2s_spec.schema.keys import GENERAL, READ_BY_LOADERS, TOKENIZER

@@ -18,13 +18,6 @@ if TYPE_CHECKING:
     from i2s_spec.schema.llama_cpp import Table
 
 
-def stripped(ne: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape without trailing dimensions of 1, which writers may omit."""
-    while len(ne) > 1 and ne[-1] == 1:
-        ne = ne[:-1]
-    return ne
-
-
 @analysis
 def loader_view(subject: Subject) -> LoaderView | None:
     """The file of a subject against the demands on its architecture; None if it is no model, or of an architecture that

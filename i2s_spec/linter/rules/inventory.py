@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import TrustedText, counted, quote
-from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view
+from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view, stripped
 from i2s_spec.linter.analysis.conditions import (
     declared_models,
     known_models,
@@ -22,7 +22,7 @@ from i2s_spec.linter.analysis.conditions import (
     ternary_models,
 )
 from i2s_spec.linter.analysis.context import Subject, analysis
-from i2s_spec.linter.analysis.loader_view import ceiling, loader_view, refuses, stripped
+from i2s_spec.linter.analysis.loader_view import ceiling, loader_view, refuses
 from i2s_spec.linter.analysis.root_cause import root_cause
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, WeightUse, rule
 from i2s_spec.schema.architectures import ARCHITECTURES
