@@ -23,7 +23,7 @@ from i2s_spec.conformance.vectors.all_vectors import FIRST, HERE, SUITE_VERSION,
 from i2s_spec.conformance.vectors.vector import COMPARISONS, FEATURES, OPS, PHASES, VERDICTS
 from i2s_spec.errors import SettingError, counted
 
-MOST_BYTES = 5_000_000
+MOST_BYTES = 6_000_000
 
 
 class SingleFile(NamedTuple):
