@@ -18,8 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pytest
-
-from findings import codes
+from finding_codes import codes
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 from examples import share
+from finding_codes import codes
 from peers.llama_tools import Dumped, dump, missing
 
-from findings import codes
 from i2s_spec.convert.convert_file import convert_file
 from i2s_spec.convert.new import new
 from i2s_spec.gguf.reader import open as open_file

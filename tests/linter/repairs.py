@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from findings import codes_of
+from finding_codes import codes_of
 
 from i2s_spec.compare.hash import identity
 from i2s_spec.errors import FormatError

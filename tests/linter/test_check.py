@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from examples import some
-from findings import codes
+from finding_codes import codes
 from malformed_cases import SMALL, broken
 from pool_items import deadly, dies_at_dup, doubled, interrupted, large, slow_first, stuck, talkative
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from examples import examples, share, some
-from findings import codes
+from finding_codes import codes
 from hypothesis import given
 from hypothesis import strategies as st
 from malformed_cases import CASES, SMALL, broken

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 from examples import share
-from findings import codes, codes_of
+from finding_codes import codes, codes_of
 
 from i2s_spec.linter.engine import lint
 from i2s_spec.schema.architectures import ARCHITECTURES

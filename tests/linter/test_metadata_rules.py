@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from examples import examples, share
-from findings import codes
+from finding_codes import codes
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pace import units

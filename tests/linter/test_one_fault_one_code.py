@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 
 import pytest
-from findings import codes_of
+from finding_codes import codes_of
 
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File

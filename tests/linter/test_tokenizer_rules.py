@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from findings import codes, codes_of
+from finding_codes import codes, codes_of
 from pace import units
 
 from i2s_spec.gguf import strings

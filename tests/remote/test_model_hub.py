@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from finding_codes import codes
 from range_server import Server, every, once, status
 
-from findings import codes
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.linter.paths import lint_path, lint_paths
