@@ -26,6 +26,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 from peers.arch_tables.command import SHIPPED, read_table
 
+#: What `i2s new` calls the language models of an architecture whose name stands for embedding models there.
+LANGUAGE_MODELS: Final = {"qwen3": "qwen3-lm"}
+
 #: The results.
 MATRIX_FILE: Final = Path(__file__).with_name("matrix.json")
 
@@ -140,7 +143,8 @@ def _made(folder: Path, matrix: Matrix) -> Iterator[Path]:
         path, printed = folder / f"{name}.gguf", io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             try:
-                status = cli.main(["new", str(path), "--arch", name, "--quiet"], "i2s", standalone_mode=False)
+                made = ["new", str(path), "--arch", LANGUAGE_MODELS.get(name, name), "--type", "F16", "--quiet"]
+                status = cli.main(made, "i2s", standalone_mode=False)
             except Exception as error:  # of click, for what `new` does not know
                 status = str(error)
         if status or not path.is_file():

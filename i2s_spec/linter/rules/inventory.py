@@ -68,9 +68,11 @@ def _missing(subject: Subject) -> list[Missing]:
         return []
     if loader is not None:
         return [each for each in loader.missing if each.layer is None or each.layer in known.layers]
+    absent = [name for name, spec in known.wanted if spec.need == REQUIRED and name not in known.present]
+    if not absent:
+        return []
     from i2s_spec.linter.analysis import loader_differences
 
-    absent = (name for name, spec in known.wanted if spec.need == REQUIRED and name not in known.present)
     return [loader_differences.Missing(name, None, None) for name in absent]
 
 
