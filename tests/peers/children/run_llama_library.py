@@ -4,7 +4,7 @@ The library calls back for each node of its graph. In a first run the callback i
 (`common_debug_cb_eval`, which llama-eval-callback uses), whose text goes to FOLDER/eval-callback.txt; in a second run it
 is `Values` below, which writes the float32 nodes whole to FOLDER/values.npz: `#1` after the second use of a name,
 nothing for views. Flash attention is off, logits of all tokens are computed, with one thread. The structures are those
-of llama.h and ggml.h of its version 0.5.0.
+of llama.h and ggml.h of its version 0.5.0 (`llama_library`).
 """
 
 import ctypes
@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from llama_library import Batch, ContextParameters, ModelParameters
 
-#: Larger than the real structures: the bytes after these fields are copied, but not read.
-ROOM = 512
 CONTEXT = 256
 
 #: What the library prints last.
@@ -28,32 +27,6 @@ LAST_LINE = b"no more values\n"
 #: Operations that do not change values.
 VIEWS = ("VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE", "NONE")
 F32 = 0
-
-
-class ModelParameters(ctypes.Structure):
-    """`struct llama_model_params`, as far as it is set here."""
-
-    _fields_ = (("pointers", ctypes.c_void_p * 2), ("n_gpu_layers", ctypes.c_int32), ("rest", ctypes.c_uint8 * ROOM))
-
-
-class ContextParameters(ctypes.Structure):
-    """`struct llama_context_params`, as far as it is set here."""
-
-    _fields_ = (
-        ("n_ctx", ctypes.c_uint32), ("n_batch", ctypes.c_uint32), ("n_ubatch", ctypes.c_uint32),
-        ("sequences", ctypes.c_uint32 * 2), ("outputs", ctypes.c_uint32 * 2), ("threads", ctypes.c_int32 * 2),
-        ("kinds", ctypes.c_int32 * 4), ("flash_attn_type", ctypes.c_int32), ("rope", ctypes.c_float * 8),
-        ("cb_eval", ctypes.c_void_p), ("cb_eval_user_data", ctypes.c_void_p), ("rest", ctypes.c_uint8 * ROOM),
-    )  # fmt: skip
-
-
-class Batch(ctypes.Structure):
-    """`struct llama_batch`."""
-
-    _fields_ = (
-        ("n_tokens", ctypes.c_int32), ("token", ctypes.c_void_p), ("embd", ctypes.c_void_p), ("pos", ctypes.c_void_p),
-        ("n_seq_id", ctypes.c_void_p), ("seq_id", ctypes.c_void_p), ("logits", ctypes.c_void_p),
-    )  # fmt: skip
 
 
 class Tensor(ctypes.Structure):
