@@ -3,6 +3,7 @@
     source         files by bounded reads, buffers, streams, and maps of trusted files; ranges of them; regular files
     reader         `open`: a file with its metadata and tensors, fetched when they are asked for
     header         the index of an open file's header, and its key-values
+    data_section   where the data section begins, if the header does not state that rightly
     strings        arrays of strings, examined without decoding; files that went through a text decoder
     tensor         the tensors of an open file
     tensor_values  their data, decoded

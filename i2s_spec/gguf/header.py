@@ -31,13 +31,15 @@ class HeaderIndex:
     """The header of a file, and the source that its other bytes come from.
 
     `keys` and `tensors` are how many could be indexed; `key_count` and `tensor_count` how many the header says there are.
-    `fault` is what stopped the scanner: what lies before it is sound.
+    `fault` is what stopped the scanner: what lies before it is sound. `passed` are faults that did not stop it: strict
+    readers refuse the file for each, others read it.
     """
 
     def __init__(self, source: Source) -> None:
         notes = _scanner.scan(source)
         self.source = source
         self.fault: FormatError | None = notes.fault
+        self.passed: tuple[FormatError, ...] = tuple(notes.passed)
         self.byte_order: ByteOrder = notes.byte_order or "little"
         self.version: int | None = notes.version
         self.keys: int = notes.keys
@@ -62,6 +64,22 @@ class HeaderIndex:
         self.odd_keys = notes.odd_keys
         self.odd_tensors = notes.odd_tensors
         self.all_differ = notes.all_differ
+        if self.fault is not None and self.infos_end is not None:
+            self._find_alignment(self.fault)
+
+    def _find_alignment(self, fault: FormatError) -> None:
+        """Go on behind an impossible `general.alignment` where the offsets show what to read with."""
+        from i2s_spec.gguf.data_section import Laid, alignment_of_offsets
+
+        assert self.alignment_key is not None
+        assert self.infos_end is not None
+        entry = self.key(self.alignment_key)
+        value = Metadata(self).decode(entry) if entry.type != ValueType.ARRAY else None
+        infos = [self.tensor(i) for i in range(self.tensors)]
+        self.alignment = alignment_of_offsets(Laid(infos, self.infos_end, self.source.size), value)
+        if self.alignment is not None:
+            self.data_start = faults.data_start(self.infos_end, self.alignment)
+            self.fault, self.passed = None, (*self.passed, fault)
 
     @cached_property
     def key_places(self) -> dict[str, int]:

@@ -20,7 +20,7 @@ from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.source import FetchingSource, affordable
 from i2s_spec.gguf.split_set import split_set
-from i2s_spec.schema import limits, types
+from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.faults import order_prefix
 from i2s_spec.schema.types import RETIRED, VALUE_FORMATS, ValueType, padded
 
@@ -60,7 +60,8 @@ def members(file: File, limit: int | None = ELEMENTS, rows: Rows = None) -> dict
         "tensor_count": index.tensor_count,
         "key_count": index.key_count,
         "alignment": file.alignment,
-        "alignment_declared": index.alignment_key is not None,
+        "alignment_declared": index.alignment_key is not None
+        and not any(error.fault in faults.ALIGNMENTS for error in file.passed),
         "header_bytes": file.infos_end,
         "data_start": file.data_start,
         "data_bytes": None if file.data_start is None else max(0, file.size - file.data_start),
@@ -72,6 +73,7 @@ def members(file: File, limit: int | None = ELEMENTS, rows: Rows = None) -> dict
         "header": header,
         "totals": _totals(file),
         "fault": None if file.fault is None else fault(file.fault),
+        "passed": [fault(error) for error in file.passed],
         "keys": (_key(file, file.metadata.by_index(i), limit) for i in _chosen(index.keys, rows)),
         "tensors": _tensors(file, _chosen(index.tensors, rows)),
     }

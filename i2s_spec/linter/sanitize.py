@@ -30,6 +30,7 @@ from i2s_spec.linter.rule import Finding
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.linter.rules.keys import odd_bool
 from i2s_spec.linter.rules.model_keys import foreign_prefix, key_type
+from i2s_spec.schema import faults, limits
 from i2s_spec.schema.keys import REQUIRED
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, ValueType
 
@@ -99,6 +100,8 @@ def _unwanted(known: ArchitectureView, entry: KeyValue, keep_unknown: bool, drop
     name = quote(entry.name)
     if not entry.name or not entry.name.isascii() or not entry.key.isprintable():
         return f"key {name}, because its name is empty or not printable"
+    if len(entry.name) > limits.MAX_KEY_LENGTH:
+        return f"key {name}, because its name is too long"
     if entry.key == _ALIGNMENT:
         return "key general.alignment: tensors are now aligned to 32 bytes"
     if drop_template and (entry.key == _TEMPLATE or entry.key.startswith(f"{_TEMPLATE}.")):
@@ -271,8 +274,10 @@ def _require_understood(subject: Subject, keep_unknown: bool) -> None:
     If the keys of a model had another architecture's prefix, they would be left out as unknown, and nobody could repair
     that.
     """
-    if subject.file.fault is not None:
-        raise subject.file.fault
+    unusable = (error for error in subject.file.passed if error.fault in faults.ALIGNMENTS)
+    fault = subject.file.fault or next(unusable, None)
+    if fault is not None:
+        raise fault
     needed = [rule for rule in all_rules() if rule.ambiguous]
     for rule in needed if keep_unknown else (*needed, foreign_prefix):
         for finding in rule.check(subject) if rule.check is not None else ():

@@ -171,6 +171,9 @@ NO_INPUT: Final = REMOTE | frozenset(
     )
 )
 
+#: What makes `general.alignment` unusable; its file is read on where the offsets show another one.
+ALIGNMENTS: Final = (ALIGNMENT_TYPE, ALIGNMENT_ZERO, ALIGNMENT_NOT_POWER_OF_TWO, ALIGNMENT_TOO_LARGE)
+
 #: Codes after which nothing more can be read from an input.
 GONE: Final = REMOTE | {CHANGED.code, UNREADABLE.code}
 

@@ -95,8 +95,9 @@ class Workspace:
                 if count == MOST_REPAIRED:
                     raise TooManyFindings(code, first.span)
                 yield finding
-        elif self.file.fault is not None and self.file.fault.code == code:
-            yield finding_of(self.file.fault)
+        else:
+            faults = (*self.file.passed, *([self.file.fault] if self.file.fault is not None else []))
+            yield from (finding_of(error) for error in faults if error.code == code)
 
     @property
     def whole(self) -> bool:

@@ -17,7 +17,7 @@ from i2s_spec.linter.analysis.conditions import (
     ternary_embedding_models,
     ternary_models,
 )
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import Subject, analysis, split_set
 from i2s_spec.linter.analysis.loader_view import ceiling, loader_view, refuses
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema import keys, limits
@@ -546,6 +546,9 @@ def _stated(known: ArchitectureView) -> tuple[int, Span] | None:
 
 def with_file_type(subject: Subject) -> bool:
     """files with layers whose file_type is not the usual one for their type"""
+    whole = split_set(subject)
+    if whole is not None and not whole.complete:
+        return False  # the number says what most tensors of all parts are
     stated = _stated(architecture_view(subject))
     common = _commonest(subject) if stated is not None else None
     return stated is not None and common is not None and (stated[0], common[0]) not in keys.USUAL_FILE_TYPES
