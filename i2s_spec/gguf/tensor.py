@@ -20,9 +20,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from i2s_spec.codec.encoding import Trits
+    from i2s_spec.gguf.meanings import NumberReading
     from i2s_spec.schema.dialect import Dialect
 
 T = TypeVar("T")
+
+#: Numbers whose tensors are compared with their contents, although they have the room of the first meaning, or may have
+#: that of another one as well.
+_COMPARED = frozenset({41, 42})
 
 
 class Tensors(Mapping[str, "Tensor"]):
@@ -38,6 +43,9 @@ class Tensors(Mapping[str, "Tensor"]):
 
     def common_type(self, number: int) -> TensorType | None:
         """What most tensors of a number have the size of, where the number means several types; else its only type."""
+        found = self.number_reading(number)
+        if found is not None and found.kinds:
+            return found.type
         readings = types.READINGS.get(number, ())
         if len(readings) < 2:
             return readings[0] if readings else None
@@ -48,15 +56,73 @@ class Tensors(Mapping[str, "Tensor"]):
             self._common[number] = types.common_reading(number, alike, self._index.alignment or types.TAIL_BYTES)
         return self._common[number]
 
+    def number_reading(self, number: int) -> NumberReading | None:
+        """What a number means in this file, if it is one to which single programs gave other meanings, and tensors have
+        not simply the room of the first meaning of all."""
+        index = self._index
+        if number not in types.SECOND_NUMBERS:
+            return None
+        known, start = index.number_readings, index.data_start
+        if (number, start) not in known:
+            first = types.READINGS.get(number, (None,))[0]
+            if first is not None and number not in _COMPARED and self._all_fit(first):
+                known[number, start] = None
+            else:
+                from i2s_spec.gguf.meanings import number_reading
+
+                known[number, start] = number_reading(index, number)
+        return known[number, start]
+
+    def _all_fit(self, kind: TensorType) -> bool:
+        """Whether the room of every tensor of a number is that of one type."""
+        index, alignment = self._index, self._index.alignment or types.TAIL_BYTES
+        last: tuple[tuple[int, ...], int | None] = (), None
+        for i, (_, room) in enumerate(index.extents()):
+            info = index.tensor(i)
+            if info.type == kind.number and (like := (info.ne, room)) != last:
+                last = like
+                if room is None or not types.fits(kind, info.ne, room, alignment):
+                    return False
+        return True
+
+    def type_of(self, number: int, ne: tuple[int, ...], room: int | None) -> TensorType | None:
+        """What a type number means for a tensor of this file: by its room, and by what is known of all with the number.
+
+        :param ne: its shape, in ggml's order
+        :param room: bytes until the next tensor begins, or the data end
+        :returns: None for an undefined number, and where several meanings fit and nothing decides (`number_reading`)
+        """
+        found = self.number_reading(number)
+        if found is not None and found.kinds:
+            return found.type
+        readings = types.READINGS.get(number, ())
+        if len(readings) < 2:
+            return readings[0] if readings else None
+        alignment = self._index.alignment or types.TAIL_BYTES
+        return types.reading(number, ne, room, alignment, self.common_type(number))
+
+    def room_needed(self, tensor: Tensor) -> int | None:
+        """Most bytes from the start of a tensor that may belong to it: its size, if the rooms of the file leave no doubt
+        about what its type number means; else the largest size under any known meaning of the number.
+
+        :returns: None where not even that is known
+        """
+        found = self.number_reading(tensor.number)
+        if tensor.type is not None and (found is None or found.certain):
+            return None if tensor.ne and tensor.ne[0] % tensor.type.block else tensor.type.nbytes(tensor.ne)
+        from i2s_spec.schema.second_meanings import largest_room
+
+        return largest_room(tensor.number, tensor.ne)
+
     def by_index(self, i: int) -> Tensor:
         """Tensor info `i` of the file, whether or not its name occurs twice."""
         index, info = self._index, self._index.tensor(i)
         number = info.type
-        readings = types.READINGS.get(number, ())
-        if len(readings) < 2:
-            return Tensor(index, info, readings[0] if readings else None)
-        alignment, common = index.alignment or types.TAIL_BYTES, self.common_type(number)
-        return Tensor(index, info, types.reading(number, info.ne, self.allotted_bytes(info.offset), alignment, common))
+        if number not in types.SECOND_NUMBERS:
+            readings = types.READINGS.get(number, ())
+            if len(readings) < 2:
+                return Tensor(index, info, readings[0] if readings else None)
+        return Tensor(index, info, self.type_of(number, info.ne, self.allotted_bytes(info.offset)))
 
     @property
     def rows(self) -> Iterator[Tensor]:

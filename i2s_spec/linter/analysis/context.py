@@ -19,11 +19,11 @@ from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.gguf.split_set import SplitSet
 from i2s_spec.gguf.split_set import split_set as set_of
 from i2s_spec.inspect.kind import RecognisedKind, kind_of
-from i2s_spec.inspect.show import LEGACY_I2_S, Extent, Placement, Placements, placements_of, sound_shape
+from i2s_spec.inspect.show import Extent, Placement, Placements, placements_of, sound_shape
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.architectures import Architecture, declared_architecture
-from i2s_spec.schema.types import BY_NAME, I2_S, TAIL_BYTES, padded
+from i2s_spec.schema.types import BY_NAME, I2_S, LEGACY_I2_S, TAIL_BYTES, padded
 
 if TYPE_CHECKING:
     from typing import TypeVar
