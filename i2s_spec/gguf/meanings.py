@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.faults import order_prefix
-from i2s_spec.schema.second_meanings import Packing, SecondMeaning, of_number
+from i2s_spec.schema.second_meanings import Packing, SecondMeaning, of_number, of_type
 from i2s_spec.schema.types import BY_NAME, I2_S, LEGACY_I2_S, TAIL_BYTES, TensorType, fits
 
 if TYPE_CHECKING:
@@ -36,10 +36,14 @@ FEW: Final = 0.8
 #: Magnitudes of the scales of models, with a wide margin.
 SCALES: Final = (1e-6, 1e3)
 
-_TWO_BITS = Packing(2, 2, (-1, 0, 1, 2), (0,), "F16")
+_TRITS: Final = (-1, 0, 1, 2)
 _Q2_0, _G128 = BY_NAME["Q2_0"], BY_NAME["Q2_0_G128"]
 #: Where types of `schema.types` that share a number with others have codes and scales.
-_PACKINGS: Final = {_Q2_0: _TWO_BITS, _G128: _TWO_BITS, BY_NAME["Q1_0"]: Packing(2, 1, (-1, 1), (0,), "F16")}
+_PACKINGS: Final = {
+    _Q2_0: Packing(64, 18, 2, 2, _TRITS, (0,), "F16"),
+    _G128: Packing(128, 34, 2, 2, _TRITS, (0,), "F16"),
+    BY_NAME["Q1_0"]: Packing(128, 18, 2, 1, (-1, 1), (0,), "F16"),
+}
 #: Of one number, rooms are compared with contents in every file: programs laid out one size and wrote another.
 _COMPARED: Final = {_Q2_0.number: (_Q2_0, _G128)}
 
@@ -63,6 +67,20 @@ class NumberReading(NamedTuple):
     @property
     def is_undecided(self) -> bool:
         return len(self.kinds) > 1
+
+    @property
+    def names(self) -> str:
+        """The types in words, with the programs of those that single programs have."""
+        found = (of_type(kind) for kind in self.kinds)
+        names = [kind.name if each is None else str(each) for kind, each in zip(self.kinds, found, strict=True)]
+        return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+    @property
+    def why(self) -> str:
+        """Why it is undecided."""
+        if self.by == "content":
+            return "their room and their contents do not agree on one"
+        return "their room fits each, and nothing else in the file decides"
 
 
 class _Group(NamedTuple):
@@ -244,17 +262,17 @@ def _score(index: HeaderIndex, group: _Group, meaning: Meaning) -> _Score:
     if packing is None or group.ne[0] % kind.block:
         return _Score()
     size = kind.nbytes(group.ne)
-    length = min(size, room, BYTES, index.source.size - start) // kind.bytes * kind.bytes
+    length = min(size, room, BYTES, index.source.size - start) // packing.bytes * packing.bytes
     if length <= 0:
         return _Score()
     data = index.source.read(start, length)
     good = bad = 0
     reserved = False
-    for at in range(0, length, kind.bytes):
-        block = data[at : at + kind.bytes]
+    for at in range(0, length, packing.bytes):
+        block = data[at : at + packing.bytes]
         if not any(block):
             continue
-        codes = block[packing.codes : packing.codes + kind.block * packing.bits // 8]
+        codes = block[packing.codes : packing.codes + packing.block * packing.bits // 8]
         zeros = packing.bits == 2 and not codes.strip(b"\x55")
         for place in packing.scales:
             scale = _scale(block, place, packing.form, order)

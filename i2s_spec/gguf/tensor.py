@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote, renamed_keyword
 from i2s_spec.gguf.header import HeaderIndex, TensorInfo
 from i2s_spec.schema import faults, types
-from i2s_spec.schema.types import TAIL_BYTES, TensorType
+from i2s_spec.schema.types import TensorType
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from i2s_spec.schema.dialect import Dialect
 
 T = TypeVar("T")
+
+#: Types of weights that are numbers.
+FLOATS = ("F32", "F16", "BF16")
 
 #: Numbers whose tensors are compared with their contents, although they have the room of the first meaning, or may have
 #: that of another one as well.
@@ -218,9 +221,11 @@ class Tensor:
     def nbytes(self) -> int:
         """Exact size of the data in bytes, for I2_S with its tail (clause 5.2).
 
-        :raises FormatError: G313 for an unknown type, G315 where rows are not whole blocks
+        :raises FormatError: G313 for an unknown type, G323 for one between whose meanings nothing decides, G315 where
+            rows are not whole blocks
         """
         if self.type is None:
+            self._refuse_undecided()
             raise FormatError(
                 faults.TYPE_UNKNOWN, self.info.type_span, got=self.number, name=self.raw_name, others=TrustedText(""),
                 meaning=TrustedText(""),
@@ -230,6 +235,14 @@ class Tensor:
                 faults.BLOCK_SPLIT, self.info.ne_span, got=self.ne[0], want=self.type.block, name=self.raw_name
             )
         return self.type.nbytes(self.ne)
+
+    def _refuse_undecided(self) -> None:
+        found = self._index.number_readings.get((self.number, self._index.data_start))
+        if found is not None and found.is_undecided:
+            raise FormatError(
+                faults.MEANING_UNDECIDED, self.info.type_span, got=self.number, count=TrustedText(""),
+                kinds=TrustedText(found.names), why=TrustedText(found.why),
+            )  # fmt: skip
 
     @property
     def span(self) -> Span:
@@ -251,7 +264,7 @@ class Tensor:
 
     @property
     def _tail_bytes(self) -> int:
-        return TAIL_BYTES if self.type is not None and self.type.size is not None else 0
+        return self.type.tail_bytes if self.type is not None else 0
 
     @property
     def payload(self) -> bytes:
@@ -341,16 +354,22 @@ class Tensor:
         from i2s_spec.codec import quantized
         from i2s_spec.gguf.tensor_values import dequantized
         from i2s_spec.schema.blocks import GROUP_LAYOUTS
+        from i2s_spec.schema.second_meanings import of_type
 
         name = self.type.name if self.type is not None else None
         if name == "I2_S":
             self.ternary(dialect, unused_code)  # says which tensor it is where its shape has no place in the layout
-        if name in {"F32", "F16", "BF16"}:
+        if name in FLOATS:
             return self.array().astype("float32")
         if name == "I2_S" or name in GROUP_LAYOUTS:
             return dequantized(self.read(), self.shape, name, dialect, self._index.byte_order, unused_code, threads)
         if name in quantized.TYPES:
             return quantized.dequantize(self.read(), name, self._index.byte_order).reshape(self.shape)
+        if (second := of_type(self.type)) is not None:
+            from i2s_spec.codec import second_packings
+
+            weights = second_packings.dequantize(self.read(), second, self._index.byte_order)
+            return weights[: self.elements].reshape(self.shape)
         trits, scale = self.ternary(dialect, unused_code).whole(threads)
         return trits * scale
 
@@ -366,12 +385,25 @@ class Tensor:
         from i2s_spec.schema.dialect import parse
 
         source, span = self._index.source, self.span
+        self.require_usual()
         self.require(span)
         dialect = parse(dialect)
         try:
             return trits_of(source, span.start, self.kind, self.shape, dialect, self._index.byte_order, unused_code)
         except ValueError as error:
             raise ValueError(f"tensor {quote(self.name)}: {error}") from None
+
+    def require_usual(self) -> None:
+        """Refuse, by a ValueError, a tensor whose type number has the meaning of a single program in this file; only
+        `dequantize` decodes such tensors, and not all of them."""
+        if self.number in types.SECOND_NUMBERS and self.kind not in FLOATS:
+            from i2s_spec.schema.second_meanings import of_type
+
+            if (second := of_type(self.type)) is not None:
+                more = "" if second.packing is None else "; --as float32 (dequantize) decodes its weights"
+                raise ValueError(
+                    f"tensor {quote(self.name)}: type {self.number} is {second} in this file, {second.tell}{more}"
+                )
 
     def require(self, span: Span) -> None:
         """Make sure that the file holds a part of the tensor, before anything is read or allocated for it.

@@ -29,22 +29,20 @@ if TYPE_CHECKING:
 class Packing(NamedTuple):
     """How a block is decoded: codes of `bits` bits, those of the first weights lowest in their byte, times scales.
 
+    :param block: weights of a block; `bytes` are its bytes
     :param codes: the first byte of the codes
     :param weights: the weight of each code, before it is multiplied
     :param scales: the first byte of each scale; they share the weights of the block evenly, in order
     :param form: how a scale is stored, a name in `types.NUMBER_FORMS`
     """
 
+    block: int
+    bytes: int
     codes: int
     bits: int
     weights: tuple[int, ...]
     scales: tuple[int, ...]
     form: Literal["F16", "BF16"]
-
-    @property
-    def reserved(self) -> int | None:
-        """The code that weights of the block do not have: 3 where they are trits."""
-        return 3 if self.bits == 2 else None
 
 
 _TRITS: Final = (-1, 0, 1, 2)
@@ -81,14 +79,14 @@ class SecondMeaning(NamedTuple):
     def size_words(self) -> str:
         """Its size in words: `66 bytes for 256 weights`."""
         kind = self.type
-        if kind.size is not None:
-            return kind.note
+        if self.packing is not None:
+            return f"{self.packing.bytes} bytes for {self.packing.block} weights"
         return f"{kind.bytes} bytes for {kind.block} weights" if kind.block > 1 else f"{kind.bytes} bytes a weight"
 
     @property
     def tell(self) -> str:
         """How it is distinguished from other meanings of its number, in words."""
-        return "; ".join(filter(None, (self.size_words, self.type.note if self.type.size is None else "")))
+        return ", ".join(filter(None, ("" if self.type.size is _t5b else self.size_words, self.type.note)))
 
     def marked_by(self, keys: Iterable[str]) -> bool:
         """Whether a file has keys of the program."""
@@ -96,6 +94,11 @@ class SecondMeaning(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name} of {self.program}"
+
+
+def _flat_256(ne: Sequence[int]) -> int:
+    """BITNET_T158: blocks of 256 weights over the flattened tensor, whatever its rows."""
+    return -(-prod(ne) // 256) * 66
 
 
 def _t5b(ne: Sequence[int]) -> int:
@@ -112,18 +115,18 @@ def _of(
 _RUVLLM: Final = ("ruvllm", "2.5.0", "crates.io ruvllm 2.5.0")
 _OXIBONSAI: Final = ("OxiBonsai", "0.2.3", "crates.io oxibonsai-core 0.2.3")
 _FIRST_PRISM: Final = ("PrismML", "early 2026", "unixsysdev/llama-turboquant#6")
-_GROUPS_OF_32: Final = Packing(2, 1, _SIGNS, (0,), "F16")
+_GROUPS_OF_32: Final = Packing(32, 6, 2, 1, _SIGNS, (0,), "F16")
 
 #: Every such meaning whose size is known, by number.
 SECOND: Final = (
     SecondMeaning(TensorType(29, "BF16", 1, 2, ((0, 2),), family="ruvllm"), *_RUVLLM),
     SecondMeaning(
-        _of(30, "BITNET_T158", 256, 66, ((64, 2),), "ruvllm", "codes first, then a float16"), *_RUVLLM,
-        Packing(0, 2, _TRITS, (64,), "F16"), r"\.bitnet\.weight_encoding$", rows_first=True,
+        TensorType(30, "BITNET_T158", 1, 1, None, size=_flat_256, family="ruvllm", note="the scale is last"), *_RUVLLM,
+        Packing(256, 66, 0, 2, _TRITS, (64,), "F16"), r"\.bitnet\.weight_encoding$", rows_first=True,
     ),
     SecondMeaning(
         _of(39, "Q1_0_G128", 128, 18, ((0, 2),), "oxillama", "the bytes of Q1_0"), "oxillama", "0.1.4",
-        "crates.io oxillama-gguf 0.1.4", Packing(2, 1, _SIGNS, (0,), "F16"),
+        "crates.io oxillama-gguf 0.1.4", Packing(128, 18, 2, 1, _SIGNS, (0,), "F16"),
     ),
     *(
         SecondMeaning(
@@ -133,7 +136,7 @@ SECOND: Final = (
     ),
     SecondMeaning(
         _of(42, "TQ2_0_g128", 128, 34, ((32, 2),), "OxiBonsai", "the scale is last"), *_OXIBONSAI,
-        Packing(0, 2, _TRITS, (32,), "F16"),
+        Packing(128, 34, 0, 2, _TRITS, (32,), "F16"),
     ),
     *(
         SecondMeaning(
@@ -147,7 +150,7 @@ SECOND: Final = (
     ),
     SecondMeaning(
         _of(43, "Q1_0_g128", 128, 34, ((0, 2),), "sky-is-green", "the bytes of PQ2_0, in older files"),
-        "sky-is-green/prism-ml-llama.cpp", "2026", "its README", Packing(2, 2, _TRITS, (0,), "F16"),
+        "sky-is-green/prism-ml-llama.cpp", "2026", "its README", Packing(128, 34, 2, 2, _TRITS, (0,), "F16"),
     ),
     SecondMeaning(
         TensorType(43, "T5B", 160, 32, None, size=_t5b, family="purpleskulll",
@@ -157,9 +160,9 @@ SECOND: Final = (
     SecondMeaning(_of(44, "F8_E5M2", 32, 34, None, "OxiBonsai", "eight bits a weight"), *_OXIBONSAI),
     SecondMeaning(
         _of(143, "G8_0", 32, 16, tuple((at, 2) for at in (0, 2, 4, 6)), "mortar.cpp",
-            "a bfloat16 scale for each 8 weights, then the codes; no keys prism.*"),
+            "a bfloat16 scale for each 8 weights, then the codes"),
         "mortar.cpp", "2026; as rlx-gguf 0.2.19 reads it", "crates.io rlx-gguf 0.2.19 src/g8_dequant.rs",
-        Packing(8, 2, _TRITS, (0, 2, 4, 6), "BF16"),
+        Packing(32, 16, 8, 2, _TRITS, (0, 2, 4, 6), "BF16"),
     ),
 )  # fmt: skip
 

@@ -82,6 +82,11 @@ class TensorType(NamedTuple):
         return self.block == 1 and self.size is None
 
     @property
+    def tail_bytes(self) -> int:
+        """Bytes after the payload, of which the first four are the scale (clause 6.1)."""
+        return TAIL_BYTES if self.size in (two_bits_and_tail, two_bits_row_scales, tl2_size) else 0
+
+    @property
     def is_quantized(self) -> bool:
         return not self.is_plain
 
