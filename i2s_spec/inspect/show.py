@@ -22,7 +22,7 @@ from i2s_spec.gguf.source import FetchingSource, affordable
 from i2s_spec.gguf.split_set import split_set
 from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.faults import order_prefix
-from i2s_spec.schema.types import RETIRED, VALUE_FORMATS, ValueType, padded
+from i2s_spec.schema.types import LEGACY_I2_S, RETIRED, VALUE_FORMATS, ValueType, padded
 
 SCHEMA_VERSION: Final = 1
 
@@ -339,9 +339,6 @@ def _items(data: bytes, at: int, kind: int, count: int, limit: int | None, prefi
 # --- placement -------------------------------------------------------------------------------------------------------
 # Where the table puts a tensor, the room that it has there, and what sizes there can be.
 
-#: Numbers that I2_S had before its release; BF16 and a retired type today.
-LEGACY_I2_S = frozenset({30, 31})
-
 #: As many placements are objects as well: most models have fewer tensors.
 MOST_OBJECTS = 4096
 
@@ -465,29 +462,28 @@ def placements_of(file: File, data_size: int) -> Placements:
             if like not in sizes:
                 if len(sizes) == ALIKE:
                     sizes.clear()
-                sizes[like] = size_of(*like, alignment, file.tensors.common_type(number))
+                sizes[like] = size_of(file, *like, alignment)
             known, before = like, sizes[like]
         placements.append(offset, i, number, before)
     return placements
 
 
-def size_of(
-    ne: tuple[int, ...], number: int, room: int, alignment: int, common: types.TensorType | None = None
-) -> int | None:
+def size_of(file: File, ne: tuple[int, ...], number: int, room: int, alignment: int) -> int | None:
     """Bytes of a tensor by its type; None where shape and type do not say it.
 
     :param room: bytes to the next tensor, by which old numbers of I2_S are told from what they mean today
-    :param common: what most tensors of the file mean by the number, where it means several types
     """
     if not sound_shape(ne):
         return None
+    found = file.tensors.number_reading(number)
     if (
         number in LEGACY_I2_S
         and prod(ne) >= 128
         and padded(types.I2_S.nbytes(ne), alignment) == padded(room, alignment)
+        and not (found is not None and found.kinds)
     ):
         return types.I2_S.nbytes(ne)
-    kind = types.reading(number, ne, room, alignment, common)
+    kind = file.tensors.type_of(number, ne, room)
     return kind.nbytes(ne) if kind is not None and ne[0] % kind.block == 0 else None
 
 

@@ -19,16 +19,17 @@ from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.gguf.split_set import SplitSet
 from i2s_spec.gguf.split_set import split_set as set_of
 from i2s_spec.inspect.kind import RecognisedKind, kind_of
-from i2s_spec.inspect.show import LEGACY_I2_S, Extent, Placement, Placements, placements_of, sound_shape
+from i2s_spec.inspect.show import Extent, Placement, Placements, placements_of, sound_shape
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.architectures import Architecture, declared_architecture
-from i2s_spec.schema.types import BY_NAME, I2_S, TAIL_BYTES, padded
+from i2s_spec.schema.types import BY_NAME, I2_S, LEGACY_I2_S, TAIL_BYTES, padded
 
 if TYPE_CHECKING:
     from typing import TypeVar
 
     from i2s_spec.compare.known_weights import ReferenceWeights
+    from i2s_spec.gguf.meanings import NumberReading
     from i2s_spec.inspect.survey import Survey
     from i2s_spec.inspect.survey_reader import SurveyReader
 
@@ -232,6 +233,23 @@ class Subject:
         """The numbers of the types of all tensors."""
         tensor = self.file.index.tensor
         return frozenset(tensor(i).type for i in range(self.file.index.tensors))
+
+    def first_of_type(self, number: int) -> int:
+        """The row of the first tensor with a type number that occurs."""
+        tensor = self.file.index.tensor
+        return next(i for i in range(self.file.index.tensors) if tensor(i).type == number)
+
+    @cached_property
+    def second_readings(self) -> dict[int, NumberReading]:
+        """Type numbers of tensors that have a meaning which a single program gave them, or may have it."""
+        tensors, found = self.file.tensors, {}
+        for number in sorted(self.type_numbers & types.SECOND_NUMBERS):
+            each = tensors.number_reading(number)
+            if each is None:
+                continue
+            if each.is_undecided or not set(types.READINGS.get(number, ())).issuperset(each.kinds):
+                found[number] = each
+        return found
 
     @cached_property
     def odd_tensors(self) -> list[Tensor]:

@@ -21,12 +21,11 @@ from i2s_spec.gguf.encode import Kind, completed, encoded
 from i2s_spec.gguf.header import TensorInfo
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.source import Source
-from i2s_spec.inspect.show import LEGACY_I2_S
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.linter.analysis.context import Subject, split_set
 from i2s_spec.linter.rule import Finding, finding_of
 from i2s_spec.linter.rules import REGISTRY
-from i2s_spec.schema import limits, types
+from i2s_spec.schema import limits
 from i2s_spec.schema.dialect import CANONICAL, Dialect
 from i2s_spec.schema.faults import order_prefix
 from i2s_spec.schema.types import I2_S, SCALE_BYTES, TAIL_BYTES, ValueType, padded
@@ -215,7 +214,7 @@ class TensorBytes:
             info = index.tensor(i)
             like, offset = (info.ne, info.type), info.offset
             if like not in sizes:
-                sizes[like] = held_bytes(*like)
+                sizes[like] = held_bytes(file, i)
             size = sizes[like]
             for base in bases:
                 if size is None:
@@ -242,16 +241,12 @@ class TensorBytes:
         return None
 
 
-def held_bytes(ne: tuple[int, ...], number: int) -> int | None:
+def held_bytes(file: File, i: int) -> int | None:
     """Most bytes that a tensor may hold as weights or scales, by shape and type number; None if that is unknown."""
-    first = ne[0] if ne else 1
-    kinds = [kind for kind in types.READINGS.get(number, ()) if first % kind.block == 0]
-    sizes = [kind.nbytes(ne) for kind in kinds]
-    if number in LEGACY_I2_S and kinds:
-        sizes.append(I2_S.nbytes(ne))
-    if kinds == [I2_S] and prod(ne) % _BLOCK == 0 and prod(ne[2:]) == 1:
-        return sizes[0] - TAIL_BYTES + SCALE_BYTES
-    return max(sizes, default=None)
+    info = file.index.tensor(i)
+    if info.type == I2_S.number and prod(info.ne) % _BLOCK == 0 and prod(info.ne[2:]) == 1:
+        return I2_S.nbytes(info.ne) - TAIL_BYTES + SCALE_BYTES
+    return file.tensors.room_needed(file.tensors.by_index(i))
 
 
 def _bases(file: File) -> set[int]:

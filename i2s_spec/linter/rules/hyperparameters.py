@@ -586,6 +586,8 @@ def file_type_contents(subject: Subject) -> Iterator[Finding]:
     assert common is not None
     value, span = stated
     kind, count, total = common
+    if any(found.type is not None and found.type.name == kind for found in subject.second_readings.values()):
+        return  # G322 names the type; `general.file_type` has no number for it
     usual = keys.MOSTLY.get(value) or ((keys.FILE_TYPES[value],) if value in keys.FILE_TYPES else ())
     if usual and _fits(subject, usual):
         return  # without the registry, whose import takes longer than the rules run

@@ -114,10 +114,22 @@ def _other_kind(subject: Subject) -> RecognisedKind | None:
     return subject.kind if subject.kind is not None and subject.kind.is_beside else None
 
 
+def _second_meanings(subject: Subject, runtime: Runtime) -> list[Reason]:
+    """Type numbers with the meaning of a single program: no record is of such a file."""
+    if runtime.kind == "reader":
+        return []
+    return [
+        Reason(f"not tried: type {number}, which is {each.names} in this file", "", "doubt",
+               subject.info_span(subject.first_of_type(number), "type"))
+        for number, each in subject.second_readings.items()
+    ]  # fmt: skip
+
+
 def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dialect) -> Verdict:
+    second = _second_meanings(subject, runtime)
     if runtime.recorded:
-        return _worst(runtime, list(records.reasons(subject, runtime)))
-    found = list(header_checks.reasons(subject, runtime, headers))
+        return _worst(runtime, [*records.reasons(subject, runtime), *second])
+    found = [*header_checks.reasons(subject, runtime, headers), *second]
     stopped = any(reason.effect in _LOADS for reason in found)
     if runtime.kind == "reader":
         shown = runtime.fact("lists")
