@@ -6,6 +6,8 @@
     data_section   where the data section begins, if the header does not state that rightly
     strings        arrays of strings, examined without decoding; files that went through a text decoder
     tensor         the tensors of an open file
+    placement      where the table puts them, and the room that each has there
+    meanings       which meaning of its type number they have, where single programs gave it another one
     tensor_values  their data, decoded
     split_set      a model in several files: its parts, by their names and keys, and the tensors of all
 

@@ -40,6 +40,11 @@ class Tensors(Mapping[str, "Tensor"]):
         self._index = index
         self._common: dict[int, TensorType | None] = {}
 
+    @property
+    def index(self) -> HeaderIndex:
+        """The header that they are in."""
+        return self._index
+
     def allotted_bytes(self, offset: int) -> int | None:
         """Bytes from `offset` in the data section to where the next tensor begins, or to the end of the file."""
         return self._index.extent(offset)[1]

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, Pro
 
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import Span, counted
+from i2s_spec.gguf.placement import Extent, Placement, Placements, placements_of, sound_shape
 from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.gguf.split_set import SplitSet
 from i2s_spec.gguf.split_set import split_set as set_of
 from i2s_spec.inspect.kind import RecognisedKind, kind_of
-from i2s_spec.inspect.show import Extent, Placement, Placements, placements_of, sound_shape
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.architectures import Architecture, declared_architecture
@@ -369,7 +369,7 @@ class Subject:
     @cached_property
     def placements(self) -> Placements:
         """Every tensor in the order of the offsets; empty if the position of the data section is not known."""
-        return placements_of(self.file, self.data_size)
+        return placements_of(self.file.tensors, self.data_size)
 
     @cached_property
     def in_table_order(self) -> Placements:

@@ -8,7 +8,7 @@ from math import isfinite, prod
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import Span, TrustedText, quote
-from i2s_spec.inspect.show import sound_shape
+from i2s_spec.gguf.placement import sound_shape
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.conditions import (
     declared_models,

@@ -7,7 +7,7 @@ from math import isfinite, prod
 
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import TrustedText
-from i2s_spec.inspect.show import Placement, sound_shape
+from i2s_spec.gguf.placement import Placement, sound_shape
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.analysis.extents import BLOCK, chunks, mis_sized, row_scales
 from i2s_spec.linter.rule import WARNING, Finding, Fix, Rule, Stops, WeightUse, rule

@@ -9,8 +9,8 @@ from itertools import chain
 
 from i2s_spec.errors import Span, TrustedText, counted
 from i2s_spec.gguf import _scanner
+from i2s_spec.gguf.placement import Placement
 from i2s_spec.gguf.source import Source, affordable
-from i2s_spec.inspect.show import Placement
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.extents import extent_anomalies, holes, oversized, padding, size_mistake
 from i2s_spec.linter.rule import DATA_MISSING, NOTE, WARNING, Finding, Fix, WeightUse, rule

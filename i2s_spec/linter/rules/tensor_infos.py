@@ -5,8 +5,8 @@ from math import prod
 from typing import Final
 
 from i2s_spec.errors import TrustedText, quote
+from i2s_spec.gguf.placement import sound_shape
 from i2s_spec.gguf.reader import Tensor
-from i2s_spec.inspect.show import sound_shape
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.rule import BYTES_MISSING, DATA_MISSING, WARNING, Finding, Fix, Stops, raised, rule
 from i2s_spec.schema import faults, limits, types
