@@ -7,7 +7,7 @@ order, on request); nothing is moved if a size is uncertain.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -24,6 +24,9 @@ from i2s_spec.linter.rule import Finding, Fix
 from i2s_spec.linter.rules.i2s_extent import foreign_scales
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, ValueType, padded
+
+#: Dropped bytes that are shown.
+_SHOWN: Final = 8
 
 _NOTHING: Final[Mapping[int, bytes]] = MappingProxyType({})
 
@@ -125,7 +128,23 @@ def _close_gaps(workspace: Workspace, code: str) -> Iterator[Outcome]:
     except Unclear as why:
         yield Declined(code, finding.span, str(why))
         return
-    yield Action(code, finding.span, "tensors are moved to where the padded one before them ends", edits, safe=False)
+    does = "tensors are moved to where the padded one before them ends"
+    yield Action(code, finding.span, f"{does}{_dropped(workspace, edits)}", edits, safe=False)
+
+
+def _dropped(workspace: Workspace, edits: Iterable[Edit]) -> str:
+    """What edits remove behind the header that is not zero, in words with the first bytes; empty if it is nothing."""
+    infos_end, total, first = workspace.file.infos_end or 0, 0, -1
+    for (start, stop, _), new in ((edit.span, edit.new) for edit in edits):
+        if start >= infos_end and len(new) < stop - start:
+            at = _scanner.first_nonzero(workspace.source, start, stop)
+            first = at if first < 0 else first
+            total += stop - start - len(new) if at >= 0 else 0
+    if first < 0:
+        return ""
+    shown = workspace.source.read(first, min(_SHOWN, workspace.source.size - first)).hex(" ")
+    bytes_are = counted(total, "byte that belongs to no tensor is", "bytes that belong to no tensor are")
+    return f"; {bytes_are} dropped, at 0x{first:x}: {shown} ..."
 
 
 @repair("P103", Fix.UNSAFE, "the gap before the first tensor is closed")
@@ -270,7 +289,7 @@ def data_in_place(workspace: Workspace) -> Iterator[Outcome]:
             rows = workspace.subject.placements
             edits += (workspace.with_offset(place.row, place.offset - shift.offset) for place in rows)
         does = f"the first tensor begins at byte {end + len(fill):,}, with offset 0, and the others follow it"
-        yield Action("G414", finding.span, does, tuple(edits), safe=False)
+        yield Action("G414", finding.span, does + _dropped(workspace, edits), tuple(edits), safe=False)
 
 
 def _from_stated(workspace: Workspace, code: str) -> Iterator[Outcome]:
@@ -369,8 +388,9 @@ def cut_end(workspace: Workspace) -> Iterator[Outcome]:
         start, stop, _ = finding.span
         require_written(workspace.source)
         zeros = _scanner.first_nonzero(workspace.source, start, stop) < 0
+        edits = (Edit(finding.span, b""),)
         does = f"{stop - start:,} {'zero ' if zeros else ''}bytes after the last tensor are cut off"
-        yield Action("G407", finding.span, does, (Edit(finding.span, b""),), safe=zeros)
+        yield Action("G407", finding.span, does + _dropped(workspace, edits), edits, safe=zeros)
 
 
 @repair("I301", Fix.UNSAFE, "scales are swapped into the byte order of the file", weights=True)

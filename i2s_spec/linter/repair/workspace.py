@@ -10,7 +10,7 @@ import re
 import struct
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -107,8 +107,13 @@ class Workspace:
 
     @cached_property
     def tensor_bytes(self) -> TensorBytes:
-        """Which bytes tensors may hold."""
-        return TensorBytes(self.file)
+        """Which bytes tensors may hold, also where the header puts them if they lie elsewhere."""
+        return TensorBytes(self.file, {*stated_starts(self.file), *possible_starts(self.subject)})
+
+    @cached_property
+    def possible_bytes(self) -> TensorBytes:
+        """Which bytes tensors may hold where their contents show them, or may lie."""
+        return TensorBytes(self.file, possible_starts(self.subject))
 
     # Key-values.
 
@@ -203,11 +208,14 @@ class TensorBytes:
     The 28 bytes after the scale of an I2_S matrix of whole blocks are not among them, unless another tensor lies there.
     """
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: File, starts: Collection[int]) -> None:
+        """
+        :param starts: where the data section may begin
+        """
         index = file.index
         #: Where the first tensor of unknown size begins; None if all sizes are known.
         self.unknown_from: int | None = None
-        bases, beyond = sorted(_bases(file)), file.size + 1
+        bases, beyond = sorted(starts), file.size + 1
         spans: list[tuple[int, int]] = []
         sizes: dict[tuple[tuple[int, ...], int], int | None] = {}
         for i in range(index.tensors if bases else 0):
@@ -249,14 +257,24 @@ def held_bytes(file: File, i: int) -> int | None:
     return file.tensors.room_needed(file.tensors.by_index(i))
 
 
-def _bases(file: File) -> set[int]:
-    """Where the data section may begin: by the header, and by the offsets and the end of the file."""
-    if file.data_start is None:
+def stated_starts(file: File) -> set[int]:
+    """Where the header puts the data section."""
+    if file.data_start is None or file.infos_end is None:
         return set()
-    stated = (
-        {padded(file.infos_end, file.alignment or limits.DEFAULT_ALIGNMENT)} if file.infos_end is not None else set()
-    )
-    return {file.data_start, *stated}
+    return {padded(file.infos_end, file.alignment or limits.DEFAULT_ALIGNMENT)}
+
+
+def possible_starts(subject: Subject) -> set[int]:
+    """Where the data section may begin: where it was found, and where another alignment, with which the file would end
+    with its last tensor, puts it."""
+    file = subject.file
+    if file.data_start is None or file.infos_end is None:
+        return set()
+    steps = (1 << power for power in range(3, 13))
+    starts = {padded(file.infos_end, step): step for step in steps}
+    end = subject.placements.end if subject.placements else 0
+    fitting = {start for start, step in starts.items() if file.size in (start + end, start + padded(end, step))}
+    return {file.data_start, *fitting}
 
 
 # --- from another dialect to the canonical one -----------------------------------------------------------------------
