@@ -26,6 +26,7 @@ from functools import lru_cache
 from math import lgamma, log, prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from i2s_spec.errors import counted
 from i2s_spec.linter.analysis.context import ALIGNMENTS
 from i2s_spec.schema import limits
 from i2s_spec.schema.blocks import GROUP_LAYOUTS, SCALES
@@ -69,6 +70,15 @@ class Shift(NamedTuple):
     def bytes(self) -> int:
         """How many bytes later than stated all tensors begin; negative if they begin earlier."""
         return self.begins - self.stated
+
+    @property
+    def words(self) -> str:
+        """By how much all tensors are shifted, in words.
+
+        >>> Shift(96, 64, 0).words
+        '32 bytes later'
+        """
+        return f"{counted(abs(self.bytes), 'byte')} {'earlier' if self.bytes < 0 else 'later'}"
 
     @property
     def base(self) -> int:
@@ -276,7 +286,12 @@ _PRIOR: Final = 2.0
 _LEAST: Final = 1e-7
 #: Values of which fewer are expected never become likely, however many there are.
 IMPLAUSIBLE: Final = 1e-4
-_FORMS: Final = {"F32": ("I", 23, 127, 9, 32), "scale": ("I", 23, 127, 9, 32), "BF16": ("H", 7, 127, 9, 16), "F16": ("H", 7, 15, 9, 16)}
+_FORMS: Final = {
+    "F32": ("I", 23, 127, 9, 32),
+    "scale": ("I", 23, 127, 9, 32),
+    "BF16": ("H", 7, 127, 9, 16),
+    "F16": ("H", 7, 15, 9, 16),
+}
 _ZERO: Final = -1
 #: The class of a float32 whose last bits are zero, as those have that were a float16 or a bfloat16, and these bits.
 _SHORT: Final = 1 << 9
