@@ -262,10 +262,21 @@ def multiple_of_eight(workspace: Workspace) -> Iterator[Outcome]:
     yield from _from_stated(workspace, "G220")
 
 
-@repair("G222", Fix.UNSAFE, "the alignment that the offsets show is stated")
+@repair(
+    "G222", Fix.UNSAFE, "the alignment that the tensors show is stated, or they are moved to where the header puts them"
+)
 def honored_alignment(workspace: Workspace) -> Iterator[Outcome]:
-    """The end of the file shows where the data section begins (clause 2.7)."""
-    yield from _realigned(workspace, "G222", (32,))
+    """The linter found where the data section begins (clause 2.7). No byte of a tensor changes."""
+    for finding in workspace.findings("G222"):
+        if workspace.file.index.alignment_key is None:
+            yield _in_place(workspace, finding)
+            continue
+        used, base = workspace.subject.effective_alignment, workspace.file.data_start
+        assert base is not None
+        edit = workspace.with_value(workspace.entry(finding), used, ValueType.UINT32)
+        yield Action(
+            "G222", finding.span, f"general.alignment becomes {used:,}", (edit,), False, DataPlacement(base, used)
+        )
 
 
 @repair("S105", Fix.UNSAFE, "tensors are laid out with an alignment of 32")
@@ -278,18 +289,31 @@ def usual_alignment(workspace: Workspace) -> Iterator[Outcome]:
 def data_in_place(workspace: Workspace) -> Iterator[Outcome]:
     """Offsets count from the first multiple of the alignment after the tensor infos (clause 2.7)."""
     for finding in workspace.findings("G414"):
-        shift, end = workspace.subject.shift, workspace.file.infos_end
-        assert shift is not None
-        assert end is not None
-        fill = zeros(-end % workspace.subject.effective_alignment)
-        edits: list[Edit] = []
-        if shift.begins - end != len(fill):
-            edits.append(Edit(Span(end, shift.begins, "padding"), fill))
-        if shift.offset:
-            rows = workspace.subject.placements
-            edits += (workspace.with_offset(place.row, place.offset - shift.offset) for place in rows)
-        does = f"the first tensor begins at byte {end + len(fill):,}, with offset 0, and the others follow it"
-        yield Action("G414", finding.span, does + _dropped(workspace, edits), tuple(edits), safe=False)
+        yield _in_place(workspace, finding)
+
+
+def _in_place(workspace: Workspace, finding: Finding) -> Outcome:
+    """Move the tensors from where they are to where the header puts them; the first has offset 0 then."""
+    subject, file = workspace.subject, workspace.file
+    base, end, alignment = file.data_start, file.infos_end, file.alignment or limits.DEFAULT_ALIGNMENT
+    assert base is not None
+    assert end is not None
+    begins, fill = base + subject.placements[0].offset, zeros(-end % alignment)
+    edits: list[Edit] = []
+    if begins - end != len(fill):
+        edits.append(Edit(Span(end, begins, "padding"), fill))
+    try:
+        if subject.is_contiguous(alignment):
+            first = subject.placements[0].offset
+            moved = (place for place in subject.placements if first)
+            edits += (workspace.with_offset(place.row, place.offset - first) for place in moved)
+        else:
+            require_clear_sizes(workspace)
+            edits += relaid(workspace, places_of(workspace), base, alignment)
+    except Unclear as why:
+        return Declined(finding.code, finding.span, str(why))
+    does = f"the first tensor begins at byte {end + len(fill):,}, with offset 0, and the others follow it"
+    return Action(finding.code, finding.span, does + _dropped(workspace, edits), tuple(edits), safe=False)
 
 
 def _from_stated(workspace: Workspace, code: str) -> Iterator[Outcome]:
@@ -322,7 +346,7 @@ def zero_padding(workspace: Workspace) -> Iterator[Outcome]:
 
     If the alignment is disputed, the padding may be weights; it is checked again after the alignment is repaired.
     """
-    disputed = next((code for code in ("G217", "G218", "G219", "G222") if any(workspace.findings(code))), None)
+    disputed = next((code for code in ("G217", "G218", "G219", "G222", "G414") if any(workspace.findings(code))), None)
     for finding in workspace.findings("G406"):
         start, stop, _ = finding.span
         if disputed is not None:
@@ -384,8 +408,12 @@ def padded_end(workspace: Workspace) -> Iterator[Outcome]:
 def cut_end(workspace: Workspace) -> Iterator[Outcome]:
     """Bytes after the last tensor belong to no tensor (clause 2.7). Bytes other than zeros may have been attached on
     purpose."""
+    subject = workspace.subject
     for finding in workspace.findings("G407"):
         start, stop, _ = finding.span
+        if subject.possible_shift is not None or subject.shift is not None:
+            yield Declined("G407", finding.span, "where tensors begin is disputed: these bytes may be weights")
+            continue
         require_written(workspace.source)
         zeros = _scanner.first_nonzero(workspace.source, start, stop) < 0
         edits = (Edit(finding.span, b""),)

@@ -329,7 +329,12 @@ def _with_padding(
     if layout.base > size:  # the file ends inside the padding; that is kept
         fill = size - end
     # Edits that would zero bytes of the old padding are dropped with it.
-    remaining = [edit for edit in edits if not (end <= edit.span.start < edit.span.stop <= stop)]
+    remaining = [
+        edit
+        for edit in edits
+        if not (end <= edit.span.start <= edit.span.stop <= stop)
+        or (edit.span.start == edit.span.stop and edit.span.path != "padding")
+    ]
     if fill != stop - end or len(remaining) != len(edits):
         remaining.append(Edit(Span(end, stop, "padding"), zeros(fill)))
     return remaining

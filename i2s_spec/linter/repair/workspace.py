@@ -265,16 +265,12 @@ def stated_starts(file: File) -> set[int]:
 
 
 def possible_starts(subject: Subject) -> set[int]:
-    """Where the data section may begin: where it was found, and where another alignment, with which the file would end
-    with its last tensor, puts it."""
-    file = subject.file
-    if file.data_start is None or file.infos_end is None:
+    """Where the data section may begin: where it was found, and where the end of the file fits and the weights do not
+    exclude it."""
+    start = subject.file.data_start
+    if start is None:
         return set()
-    steps = (1 << power for power in range(3, 13))
-    starts = {padded(file.infos_end, step): step for step in steps}
-    end = subject.placements.end if subject.placements else 0
-    fitting = {start for start, step in starts.items() if file.size in (start + end, start + padded(end, step))}
-    return {file.data_start, *fitting}
+    return {start, *([subject.possible_shift.base] if subject.possible_shift is not None else [])}
 
 
 # --- from another dialect to the canonical one -----------------------------------------------------------------------

@@ -12,7 +12,7 @@ which no file states, is canonical unless the caller names another.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from i2s_spec.inspect.kind import RecognisedKind
@@ -128,7 +128,7 @@ def _second_meanings(subject: Subject, runtime: Runtime) -> list[Reason]:
 def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dialect) -> Verdict:
     second = _second_meanings(subject, runtime)
     if runtime.recorded:
-        return _worst(runtime, [*records.reasons(subject, runtime), *second])
+        return _worst(runtime, [*_elsewhere(subject), *records.reasons(subject, runtime), *second])
     found = [*header_checks.reasons(subject, runtime, headers), *second]
     stopped = any(reason.effect in _LOADS for reason in found)
     if runtime.kind == "reader":
@@ -151,6 +151,14 @@ def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dial
         text = "not tried: the header has a fault that this reader ignores"
         found.append(Reason(text, runtime.source, "unknown"))
     return _worst(runtime, found)
+
+
+def _elsewhere(subject: Subject) -> Iterator[Reason]:
+    """Why runs of other files say nothing about a file: its tensors are not where the header puts them, or not all there."""
+    if subject.placements.end > subject.data_size:
+        yield Reason("not tried: tensors reach beyond the end of the file", "", "unknown")
+    elif subject.shift is not None:
+        yield Reason(f"not tried: all tensors lie {subject.shift.words} than the header says", "", "doubt")
 
 
 def _worst(runtime: Runtime, found: list[Reason]) -> Verdict:
