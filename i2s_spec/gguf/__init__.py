@@ -3,7 +3,8 @@
     source         files by bounded reads, buffers, streams, and maps of trusted files; ranges of them; regular files
     reader         `open`: a file with its metadata and tensors, fetched when they are asked for
     header         the index of an open file's header, and its key-values
-    data_section   where the data section begins, if the header does not state that rightly
+    data_section   where the tensors lie, also where the header does not state that rightly
+    data_shift     the evidence for that in the bytes near the bounds of tensors
     strings        arrays of strings, examined without decoding; files that went through a text decoder
     tensor         the tensors of an open file
     placement      where the table puts them, and the room that each has there

@@ -1,65 +1,141 @@
-"""Where the data section of a file begins, if its header does not state that rightly (clause 2.7).
+"""Where the tensors of a file lie: whether one follows the other, by which alignment, and from which byte on (clause 2.7).
 
-A header with an impossible `general.alignment` says nothing of where tensors lie; their offsets and the end of the file may.
+`DataSection` is asked before the first byte of a tensor is read, by every part of the package: the linter reports what it
+finds, and all other verbs read there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
-from i2s_spec.schema import limits, types
+from i2s_spec.errors import counted
+from i2s_spec.gguf.placement import Placements, placements_of
+from i2s_spec.gguf.source import FetchingSource
+from i2s_spec.schema import limits
 from i2s_spec.schema.types import padded
 
 if TYPE_CHECKING:
-    from i2s_spec.gguf._scanner import TensorInfo
+    from i2s_spec.gguf.data_shift import Shift
+    from i2s_spec.gguf.tensor import Tensors
+
+#: Bytes before the data section that are read, and its first ones, to see whether a closer look is due.
+LOOKED_AT: Final = 4096
+FIRST: Final = 32
 
 
-class Laid(NamedTuple):
-    """The tensor infos of a file, where they end, and the size of the file."""
+class DataSection:
+    """Where the tensors of a file lie.
 
-    infos: Collection[TensorInfo]
-    infos_end: int
-    size: int
-
-
-def alignment_of_offsets(laid: Laid, value: object) -> int | None:
-    """The alignment to read a file with whose `general.alignment` is unusable; None where its offsets contradict it.
-
-    Programs that do not refuse such a file take the value, if it is a power of two of another integer type, or 32.
-
-    :param value: what the key holds, of whatever type
+    `shift` is how far all of them are from where the header puts them; offsets then count from where they are.
+    `possible_shift` is one that the size of the file shows, and neither the weights nor the padding decide.
     """
-    stated = value if isinstance(value, int) and not isinstance(value, bool) else 0
-    usable = 8 <= stated <= limits.MAX_ALIGNMENT and stated & (stated - 1) == 0
-    steps = dict.fromkeys((*((stated,) if usable else ()), limits.DEFAULT_ALIGNMENT))
-    best = max(steps, key=lambda step: _agreement(laid, step, step))
-    agreement = _agreement(laid, best, best)
-    if not usable and stated > 0:
-        agreement *= max(_agreement(laid, step, stated) for step in (stated, best)) <= agreement
-    return best if agreement else None
 
+    def __init__(self, tensors: Tensors) -> None:
+        self._tensors = tensors
+        self._index = tensors.index
+        self._contiguous: dict[int, bool] = {}  # by the alignment
+        self._looked = self._measured = False
+        self.shift: Shift | None = None
+        self.possible_shift: Shift | None = None
 
-def _agreement(laid: Laid, step: int, before: int) -> int:
-    """What a file makes of an alignment of its offsets, and of another one of where they begin: 2 if offsets and end are
-    what these give, 1 if the offsets are multiples of the first, else 0."""
-    expected = end = 0
-    exact = True
-    for info in laid.infos:
-        if info.offset % step:
-            return 0
-        size = _size(info.type, info.ne)
-        exact = exact and size is not None and info.offset == expected
-        if exact and size is not None:
-            end = info.offset + size
-            expected = padded(end, step)
-    start = padded(laid.infos_end, before)
-    return 2 if exact and laid.size in (start + end, start + expected) else 1
+    @property
+    def on_server(self) -> bool:
+        """Whether every byte is fetched from a server."""
+        return isinstance(self._index.source, FetchingSource)
 
+    def locate(self, look: bool = True) -> None:
+        """Find where the data section begins, unless that was done.
 
-def _size(number: int, ne: tuple[int, ...]) -> int | None:
-    """Bytes of a tensor whose number has one meaning; None where that or its shape does not tell."""
-    readings = types.READINGS.get(number, ())
-    if len(readings) != 1 or not ne or ne[0] % readings[0].block:
-        return None
-    return readings[0].nbytes(ne)
+        :param look: whether bytes may be read although the end of the file is where the header puts it
+        """
+        self._index.locate = None
+        if self._looked or (self._measured and not look):
+            return
+        self._measured, self._looked = True, look
+        if not self._is_start_doubtful(look):
+            return
+        from i2s_spec.gguf.data_shift import shift_of
+
+        self._looked = True
+        self.shift, self.possible_shift = shift_of(
+            self._index, self.placements, self.is_contiguous, self.effective_alignment, self.on_server
+        )
+        if self.shift is not None:
+            self.begin_at(self.shift.base)
+
+    def begin_at(self, start: int) -> None:
+        """Count offsets from another position, and drop what was found for the previous one."""
+        self._index.locate = None
+        self._index.data_start = start
+        for name in ("placements", "in_table_order", "size", "effective_alignment"):
+            vars(self).pop(name, None)
+        self._contiguous.clear()
+
+    def _is_start_doubtful(self, look: bool) -> bool:
+        """Whether a closer look is due: the end of the file does not fit, there are weights before the data section, or
+        it begins with zeros."""
+        index, placements = self._index, self.placements
+        if not placements or index.infos_end is None or index.data_start is None:
+            return False
+        if not placements.end_at(self.size, self.effective_alignment):
+            return True
+        if not look:
+            return False
+        before = min(index.data_start - index.infos_end, LOOKED_AT)
+        data = index.source.read(index.data_start - before, before + min(FIRST, self.size))
+        return any(data[:before]) or not any(data[before:])
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes between its start and the end of the file."""
+        return max(0, self._index.source.size - (self._index.data_start or 0))
+
+    @cached_property
+    def placements(self) -> Placements:
+        """Every tensor in the order of the offsets; empty if the position of the data section is not known."""
+        return placements_of(self._tensors, self.size)
+
+    @cached_property
+    def in_table_order(self) -> Placements:
+        """The placements in the order of the tensor table."""
+        return self.placements.by_row()
+
+    @cached_property
+    def effective_alignment(self) -> int:
+        """The alignment that the offsets really use: that of the header, if none explains all of them."""
+        stated = self._index.alignment or limits.DEFAULT_ALIGNMENT
+        if self.shift is not None and self.shift.alignment:
+            return self.shift.alignment
+        return next((step for step in (stated, *limits.ALIGNMENTS) if self.is_contiguous(step)), stated)
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether every tensor begins where the padded one before it ends, in the order of the table."""
+        return not (self.placements and self.placements[0].offset) and self.is_contiguous(self.effective_alignment)
+
+    def is_contiguous(self, alignment: int) -> bool:
+        """Whether that is so with an alignment, wherever the first tensor begins."""
+        if alignment not in self._contiguous:
+            self._contiguous[alignment] = self._follow_each_other(alignment)
+        return self._contiguous[alignment]
+
+    def _follow_each_other(self, alignment: int) -> bool:
+        expected = first = self.placements[0].offset if self.placements else 0
+        for offset, size in self.in_table_order.sizes():
+            if offset != expected or size is None:
+                return False
+            expected = first + padded(expected - first + size, alignment)
+        return True
+
+    @property
+    def words(self) -> str:
+        """What is to be said of it where tensors are read; empty if they are where the header puts them."""
+        shift, possible = self.shift, self.possible_shift
+        if shift is not None:
+            code = "G222 alignment-not-honoured" if shift.alignment else "G414 data-shifted"
+            return f"{code}: all tensors lie {shift.words} than the header puts them, and are read there"
+        if possible is not None and possible.bytes > 0:
+            behind = counted(possible.bytes, "byte")
+            return f"G407 trailing-bytes: {behind} at the end may be weights: all tensors may lie {possible.words}"
+        return ""

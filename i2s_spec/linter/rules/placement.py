@@ -385,7 +385,7 @@ def trailing_bytes(subject: Subject) -> Iterator[Finding]:
         possible = subject.possible_shift
         doubt = ""
         if possible is not None and possible.bytes > 0:
-            doubt = f"; they may be weights: the file ends where it would if all tensors lay {possible.words}, and nothing decides it"
+            doubt = f"; they may be weights: the file ends where it would if all tensors lay {possible.words}"
         yield trailing_bytes.at(
             Span(*trailing, "trailing"), got=trailing[1] - trailing[0], want=0, doubt=TrustedText(doubt)
         )

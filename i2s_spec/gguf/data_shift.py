@@ -21,13 +21,12 @@ import re
 import struct
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from math import lgamma, log, prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.errors import counted
-from i2s_spec.linter.analysis.context import ALIGNMENTS
 from i2s_spec.schema import limits
 from i2s_spec.schema.blocks import GROUP_LAYOUTS, SCALES
 from i2s_spec.schema.dialect import CODES_PER_BYTE
@@ -35,9 +34,8 @@ from i2s_spec.schema.faults import ByteOrder, order_prefix
 from i2s_spec.schema.types import I2_S, READINGS, SCALE_BYTES, TensorType, padded
 
 if TYPE_CHECKING:
-    from i2s_spec.gguf.reader import File
-    from i2s_spec.inspect.show import Placements
-    from i2s_spec.linter.analysis.context import Subject
+    from i2s_spec.gguf.header import HeaderIndex
+    from i2s_spec.gguf.placement import Placements
 
 #: Bytes that are explained at once.
 PIECE: Final = 512
@@ -96,29 +94,43 @@ class Found(NamedTuple):
 _NOTHING: Final = Found(None, None)
 
 
-def shift_of(subject: Subject) -> Found:
-    """Where the data section of a file begins, if its bytes contradict the header. Reads some of them."""
-    file, placements, fetched = subject.file, subject.placements, subject.on_server
-    end, stated, alignment = file.infos_end, file.data_start, file.alignment or limits.DEFAULT_ALIGNMENT
+def shift_of(
+    index: HeaderIndex, placements: Placements, is_contiguous: Callable[[int], bool], effective: int, fetched: bool
+) -> Found:
+    """Where the data section of a file begins, if its bytes contradict the header. Reads some of them.
+
+    :param placements: every tensor, in the order of the offsets
+    :param is_contiguous: whether each tensor begins where the padded one before it ends, by an alignment
+    :param effective: the alignment that the offsets use
+    :param fetched: whether every byte comes from a server
+    """
+    end, stated, alignment = index.infos_end, index.data_start, index.alignment or limits.DEFAULT_ALIGNMENT
+    size = index.source.size
     if not placements or end is None or stated is None or any(size is None for _, size in placements.sizes()):
         return _NOTHING
     first, last = placements[0].offset, placements.end
     aligned: dict[int, int] = {}
-    for step in ALIGNMENTS:
-        if subject.is_contiguous(step):
+    for step in limits.ALIGNMENTS:
+        if is_contiguous(step):
             aligned.setdefault(padded(end, step), step)
-    steps = {alignment, subject.effective_alignment, *aligned.values()}
+    steps = {alignment, effective, *aligned.values()}
     ends = {last, *(first + padded(last - first, step) for step in steps)}
-    fits = {file.size - each for each in ends} if file.size - stated not in ends else set()
-    places = {*fits, *(padded(end, step) for step in ALIGNMENTS), end, stated + alignment, *((0,) if first else ())}
-    table, most = _Table(file, placements), BOUNDS_FETCHED if fetched else BOUNDS
+    fits = {size - each for each in ends} if size - stated not in ends else set()
+    places = {
+        *fits,
+        *(padded(end, step) for step in limits.ALIGNMENTS),
+        end,
+        stated + alignment,
+        *((0,) if first else ()),
+    }
+    table, most = _Table(index, placements), BOUNDS_FETCHED if fetched else BOUNDS
     best, possible = stated, stated
     for base in sorted(places - {stated}, key=lambda base: (base not in aligned, base not in fits, abs(base - stated))):
         if base < 0 or base + first < end or (fetched and base not in fits):
             continue
         evidence, support, against = table.compared(best, base, most)
         is_fitting = base in fits and best not in fits
-        key_is_wrong = file.index.alignment_key is not None and base in aligned
+        key_is_wrong = index.alignment_key is not None and base in aligned
         if best != stated:
             better = evidence >= FITTING
         elif is_fitting and key_is_wrong:
@@ -163,8 +175,8 @@ class _Tensor(NamedTuple):
 class _Table:
     """The tensors of a file, by which the bytes of a window are explained."""
 
-    def __init__(self, file: File, placements: Placements) -> None:
-        self._file = file
+    def __init__(self, index: HeaderIndex, placements: Placements) -> None:
+        self._index = index
         self._placements = placements
         self._offsets, self._ends = [], []
         for offset, size in placements.sizes():
@@ -177,7 +189,7 @@ class _Table:
         total, support, against = 0.0, 0, 0
         urns = _Urns(), _Urns()
         for start, stop in self._pieces(stated, other, most):
-            data = self._file.source.read(start, stop - start)
+            data = self._index.source.read(start, stop - start)
             apart = self._explained(data, start, other, urns[1]) - self._explained(data, start, stated, urns[0])
             total += max(-MOST, min(apart, MOST))
             support += apart > NOTICED
@@ -189,7 +201,7 @@ class _Table:
     def _bounds(self, most: int) -> list[int]:
         """Where some tensors begin, and where the last one ends: beside vectors first, which differ from what is beside
         them."""
-        tensor, count = self._file.index.tensor, len(self._offsets)
+        tensor, count = self._index.tensor, len(self._offsets)
         step = max(1, count // limits.MANY_TENSORS)
         between = range(1, count, step)
         vector = [len(tensor(self._placements[i].row).ne) == 1 for i in range(0, count, step)]
@@ -203,7 +215,7 @@ class _Table:
     def _pieces(self, one: int, other: int, most: int) -> Iterator[tuple[int, int]]:
         """The bytes around bounds of tensors in both readings, inside the file and after the tensor infos, in pieces."""
         low, high = min(one, other), max(one, other)
-        least, end = self._file.infos_end or 0, self._file.size
+        least, end = self._index.infos_end or 0, self._index.source.size
         spans: list[tuple[int, int]] = []
         for bound in self._bounds(most):
             if high - low <= 2 * AROUND:
@@ -232,7 +244,7 @@ class _Table:
                 continue
             end = min(stop, self._ends[i], *self._offsets[i + 1 : i + 2])
             if place < end:
-                found += urns.tensor(self._tensor(i), place, data[place - start : end - start], self._file.byte_order)
+                found += urns.tensor(self._tensor(i), place, data[place - start : end - start], self._index.byte_order)
                 place = end
             if place < stop:
                 if i + 1 < len(self._offsets) and place < self._offsets[i + 1]:
@@ -245,7 +257,7 @@ class _Table:
     def _tensor(self, i: int) -> _Tensor:
         if i not in self._made:
             row, number, size = self._placements[i][1:]
-            info = self._file.index.tensor(row)
+            info = self._index.tensor(row)
             kinds = (I2_S, *READINGS.get(number, ())) if number in (30, 31) else READINGS.get(number, ())
             kind = next((kind for kind in kinds if kind.nbytes(info.ne) == size), None)
             role = re.sub(rb"\d+", b"#", info.name)
