@@ -102,7 +102,10 @@ def number_reading(index: HeaderIndex, number: int) -> NumberReading:
     seconds = of_number(number)
 
     def fit(kind: TensorType, group: _Group) -> bool:
-        return group.room is not None and fits(kind, group.ne, group.room, alignment)
+        second = of_type(kind)
+        if group.room is None or (second is not None and not second.takes(group.ne)):
+            return False
+        return fits(kind, group.ne, group.room, alignment)
 
     def count(kind: TensorType) -> int:
         return sum(group.count for group in groups if fit(kind, group))
