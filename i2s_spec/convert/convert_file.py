@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from i2s_spec.convert.rewrite import Replacement, changed_keys, check_extents, renamed_keys, rewrite
 from i2s_spec.errors import FormatError, counted, quote, renamed_keyword
+from i2s_spec.gguf.tensor import require_usual
 from i2s_spec.schema.architectures import ARCHITECTURES, declared_architecture
 from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
@@ -132,9 +133,9 @@ def convert_file(
     )  # checked before a plan is made for each tensor, of which there may be very many
     chosen = [] if kind is None else _chosen(file, tensors, former)
     if kind is not None and tensors is None:
-        for tensor in file.tensors.rows:  # what is not converted is copied: nobody asked for that
+        for tensor in file.tensors.rows:  # what is not chosen is copied: nobody asked for that
             if len(tensor.ne) > 1:
-                tensor.require_usual()
+                require_usual(tensor)
 
     from i2s_spec.convert.recodings import named_bytes
 

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import FormatError, Span, TrustedText, counted
@@ -23,9 +23,6 @@ from i2s_spec.gguf.source import Source
 from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.faults import ByteOrder, order_prefix
 from i2s_spec.schema.types import ValueType, padded
-
-if TYPE_CHECKING:
-    from i2s_spec.gguf.meanings import NumberReading
 
 __all__ = ["HeaderIndex", "KeyValue", "TensorInfo"]
 
@@ -58,8 +55,8 @@ class HeaderIndex:
         self._data_start: int | None = notes.data_start
         #: Called before `data_start` is used for the first time, to set it where the header errs.
         self.locate: Callable[[], object] | None = None
-        #: What is known of type numbers that several programs use, by number and data section: see `meanings`.
-        self.number_readings: dict[tuple[int, int | None], NumberReading | None] = {}
+        #: What `meanings.number_reading` found, by number and start of the data section.
+        self.number_readings: dict[tuple[int, int | None], Any] = {}
         #: Key-value `i`, from 0.
         self.key: Callable[[int], KeyValue] = notes.key
         #: Tensor info `i`, from 0.
