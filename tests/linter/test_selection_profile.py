@@ -74,7 +74,7 @@ def test_gap_under_each_profile() -> None:
     verdicts = {name: lint(gap, profile=name) for name in PROFILES}
     found = {name: {f.code: f.severity.value for f in report.findings}.get("P101") for name, report in verdicts.items()}
     assert found == {
-        "default": "warning", "spec": None, "bitnet.cpp": None, "llama.cpp": "error", "security": None, "strict": "error",
+        "default": "error", "spec": None, "bitnet.cpp": None, "llama.cpp": "error", "security": None, "strict": "error",
     }  # fmt: skip
     assert not verdicts["strict"].ok
     assert verdicts["default"].ok

@@ -53,6 +53,8 @@ ALIGNMENTS: Final = (32, 64, 16, 8, 128, 256, 512, 1024, 2048, 4096)
 #: Bytes before the data section, and the first ones of it, that show whether it may begin elsewhere.
 LOOKED_AT: Final = 4096
 FIRST: Final = 32
+#: Gaps between tensors that are read to tell whether they are padding.
+LOOKED_AT_GAPS: Final = 8
 
 #: Keys that rules look up by name.
 _LOOKED_UP = frozenset(
@@ -382,7 +384,25 @@ class Subject:
         stated = self.file.alignment or limits.DEFAULT_ALIGNMENT
         if self.shift is not None and self.shift.alignment:
             return self.shift.alignment
-        return next((step for step in (stated, *ALIGNMENTS) if self.is_contiguous(step)), stated)
+        if self.is_contiguous(stated):
+            return stated
+        return next((step for step in ALIGNMENTS if self.is_contiguous(step) and self._padded_to(step, stated)), stated)
+
+    def _padded_to(self, step: int, stated: int) -> bool:
+        """Whether offsets that a larger alignment explains have only zeros between tensors, as padding has, and more than
+        one tensor shows it; a smaller one leaves no room for anything else."""
+        base, gaps = self.file.data_start or 0, 0
+        if step < stated:
+            return True
+        for offset, size in self.in_table_order.sizes():
+            start, stop = (base + offset + padded(size or 0, each) for each in (stated, step))
+            if start < min(stop, self.file.size):
+                gaps += 1
+                if any(self.file.source.read(start, min(stop, self.file.size) - start)):
+                    return False
+                if gaps == LOOKED_AT_GAPS:
+                    break
+        return gaps > 1
 
     @property
     def contiguous(self) -> bool:

@@ -53,6 +53,8 @@ NOTICED: Final = 3.0
 #: The evidence that decides for a place that the end of the file fits, while it does not fit the stated one; and for any.
 FITTING: Final = 8.0
 ALONE: Final = 40.0
+#: Fewest pieces that must speak for a place that the end of the file does not fit.
+PIECES: Final = 3
 
 
 class Shift(NamedTuple):
@@ -111,12 +113,12 @@ def shift_of(subject: Subject) -> Found:
     ends = {last, *(first + padded(last - first, step) for step in steps)}
     fits = {file.size - each for each in ends} if file.size - stated not in ends else set()
     places = {*fits, *(padded(end, step) for step in ALIGNMENTS), end, stated + alignment, *((0,) if first else ())}
-    table, most = _Table(file, placements), BOUNDS_FETCHED if fetched else BOUNDS
+    table = _Table(file, placements, BOUNDS_FETCHED if fetched else BOUNDS)
     best, possible = stated, stated
     for base in sorted(places - {stated}, key=lambda base: (base not in aligned, base not in fits, abs(base - stated))):
         if base < 0 or base + first < end or (fetched and base not in fits):
             continue
-        evidence, support, against = table.compared(best, base, most)
+        evidence, support, against = table.compared(best, base)
         is_fitting = base in fits and best not in fits
         key_is_wrong = file.index.alignment_key is not None and base in aligned
         if best != stated:
@@ -124,7 +126,8 @@ def shift_of(subject: Subject) -> Found:
         elif is_fitting and key_is_wrong:
             better = evidence > -FITTING
         else:
-            better = evidence >= (FITTING if is_fitting else ALONE) and support > 2 * against
+            needed, pieces = (FITTING, 1) if is_fitting else (ALONE, PIECES)
+            better = evidence >= needed and support >= pieces and support > 2 * against
         if better:
             best = base
         elif is_fitting and evidence > -FITTING:
@@ -163,7 +166,7 @@ class _Tensor(NamedTuple):
 class _Table:
     """The tensors of a file, by which the bytes of a window are explained."""
 
-    def __init__(self, file: File, placements: Placements) -> None:
+    def __init__(self, file: File, placements: Placements, most: int) -> None:
         self._file = file
         self._placements = placements
         self._offsets, self._ends = [], []
@@ -171,12 +174,13 @@ class _Table:
             self._offsets.append(offset)
             self._ends.append(offset + (size or 0))
         self._made: dict[int, _Tensor] = {}
+        self._bounds = self._chosen(most)
 
-    def compared(self, stated: int, other: int, most: int) -> tuple[float, int, int]:
+    def compared(self, stated: int, other: int) -> tuple[float, int, int]:
         """The evidence for another start of the data section, in nats, and in how many pieces it is for and against it."""
         total, support, against = 0.0, 0, 0
         urns = _Urns(), _Urns()
-        for start, stop in self._pieces(stated, other, most):
+        for start, stop in self._pieces(stated, other):
             data = self._file.source.read(start, stop - start)
             apart = self._explained(data, start, other, urns[1]) - self._explained(data, start, stated, urns[0])
             total += max(-MOST, min(apart, MOST))
@@ -186,7 +190,7 @@ class _Table:
                 break
         return total, support, against
 
-    def _bounds(self, most: int) -> list[int]:
+    def _chosen(self, most: int) -> list[int]:
         """Where some tensors begin, and where the last one ends: beside vectors first, which differ from what is beside
         them."""
         tensor, count = self._file.index.tensor, len(self._offsets)
@@ -200,12 +204,12 @@ class _Table:
         chosen += others[:: max(1, -(-len(others) // spare))] if spare > 0 else []
         return [self._offsets[0], *(self._offsets[i] for i in chosen), self._placements.end]
 
-    def _pieces(self, one: int, other: int, most: int) -> Iterator[tuple[int, int]]:
+    def _pieces(self, one: int, other: int) -> Iterator[tuple[int, int]]:
         """The bytes around bounds of tensors in both readings, inside the file and after the tensor infos, in pieces."""
         low, high = min(one, other), max(one, other)
         least, end = self._file.infos_end or 0, self._file.size
         spans: list[tuple[int, int]] = []
-        for bound in self._bounds(most):
+        for bound in self._bounds:
             if high - low <= 2 * AROUND:
                 spans.append((low + bound - AROUND, high + bound + AROUND))
             else:

@@ -367,8 +367,8 @@ def _behind_the_last(subject: Subject) -> tuple[int, int] | None:
     return (start, file.size) if start < file.size else None
 
 
-@rule("G407", "trailing-bytes", "{got:byte follows|bytes follow} the padded end of the last tensor{doubt}", severity=WARNING, clause="2.7",
-      fix=Fix.UNSAFE)  # fmt: skip
+@rule("G407", "trailing-bytes", "{got:byte follows|bytes follow} the padded end of the last tensor{doubt}",
+      severity=WARNING, clause="2.7", fix=Fix.UNSAFE)  # fmt: skip
 def trailing_bytes(subject: Subject) -> Iterator[Finding]:
     """Bytes follow the last tensor.
 
@@ -383,12 +383,10 @@ def trailing_bytes(subject: Subject) -> Iterator[Finding]:
     trailing = _behind_the_last(subject)
     if trailing is not None and subject.uncounted is None:  # else they may be those of tensors that are not counted
         possible = subject.possible_shift
-        doubt = ""
-        if possible is not None and possible.bytes > 0:
-            doubt = f"; they may be weights: the file ends where it would if all tensors lay {possible.words}, and nothing decides it"
-        yield trailing_bytes.at(
-            Span(*trailing, "trailing"), got=trailing[1] - trailing[0], want=0, doubt=TrustedText(doubt)
-        )
+        doubt = "; they may be weights: the file ends where it would if all tensors lay {}, and nothing decides that"
+        doubt = doubt.format(possible.words) if possible is not None and possible.bytes > 0 else ""
+        span, got = Span(*trailing, "trailing"), trailing[1] - trailing[0]
+        yield trailing_bytes.at(span, got=got, want=0, doubt=TrustedText(doubt))
 
 
 @rule("S107", "hidden-file", "{what} begins at byte {got}, outside all tensors", severity=WARNING, clause="12.3",
