@@ -47,9 +47,11 @@ BOUNDS: Final = 24
 BOUNDS_FETCHED: Final = 6
 AROUND: Final = 256
 
-#: The evidence of one piece counts no more than this, in nats, and as for or against a place from this on.
-MOST: Final = 40.0
-NOTICED: Final = 3.0
+#: The evidence of one piece counts no more than this, in nats; a place that so much speaks against is given up.
+MOST: Final = 100.0
+GIVE_UP: Final = 400.0
+#: How many times more must speak for a place than against it: the scales of matrices differ, as those of layers do.
+RATIO: Final = 2.0
 #: The evidence that decides for a place that the end of the file fits, while it does not fit the stated one; and for any.
 FITTING: Final = 8.0
 ALONE: Final = 40.0
@@ -88,6 +90,22 @@ class Shift(NamedTuple):
         return self.begins - self.offset
 
 
+class Comparison(NamedTuple):
+    """What speaks for another start of the data section and what against it, in nats, and how many pieces are for it."""
+
+    gain: float
+    loss: float
+    pieces: int
+
+    @property
+    def evidence(self) -> float:
+        return self.gain - self.loss
+
+    def decides(self, least: float, pieces: int) -> bool:
+        """Whether there is so much evidence, in so many pieces, and little that contradicts it."""
+        return self.evidence >= least and self.pieces >= pieces and self.gain >= RATIO * self.loss
+
+
 class Found(NamedTuple):
     """The place that the weights show, and one that the end of the file fits and the weights do not exclude."""
 
@@ -118,19 +136,17 @@ def shift_of(subject: Subject) -> Found:
     for base in sorted(places - {stated}, key=lambda base: (base not in aligned, base not in fits, abs(base - stated))):
         if base < 0 or base + first < end or (fetched and base not in fits):
             continue
-        evidence, support, against = table.compared(best, base)
+        found = table.compared(best, base)
         is_fitting = base in fits and best not in fits
-        key_is_wrong = file.index.alignment_key is not None and base in aligned
         if best != stated:
-            better = evidence >= FITTING
-        elif is_fitting and key_is_wrong:
-            better = evidence > -FITTING
+            better = found.evidence >= FITTING
+        elif is_fitting and file.index.alignment_key is not None and base in aligned:
+            better = found.evidence > -FITTING  # the key is known to be copied by writers that align to 32
         else:
-            needed, pieces = (FITTING, 1) if is_fitting else (ALONE, PIECES)
-            better = evidence >= needed and support >= pieces and support > 2 * against
+            better = found.decides(FITTING, 1) if is_fitting else found.decides(ALONE, PIECES)
         if better:
             best = base
-        elif is_fitting and evidence > -FITTING:
+        elif is_fitting and found.evidence > -FITTING:
             possible = base
     shifts = [Shift(base + first, stated + first, first, aligned.get(base, 0)) for base in (best, possible)]
     return Found(*(shift if shift.bytes else None for shift in shifts)) if best == stated else Found(shifts[0], None)
@@ -176,19 +192,19 @@ class _Table:
         self._made: dict[int, _Tensor] = {}
         self._bounds = self._chosen(most)
 
-    def compared(self, stated: int, other: int) -> tuple[float, int, int]:
-        """The evidence for another start of the data section, in nats, and in how many pieces it is for and against it."""
-        total, support, against = 0.0, 0, 0
+    def compared(self, stated: int, other: int) -> Comparison:
+        """The evidence for another start of the data section, and against it."""
+        gain, loss, pieces = 0.0, 0.0, 0
         urns = _Urns(), _Urns()
         for start, stop in self._pieces(stated, other):
             data = self._file.source.read(start, stop - start)
             apart = self._explained(data, start, other, urns[1]) - self._explained(data, start, stated, urns[0])
-            total += max(-MOST, min(apart, MOST))
-            support += apart > NOTICED
-            against += apart < -NOTICED
-            if total < -6 * MOST:
+            gain += max(0.0, min(apart, MOST))
+            loss += max(0.0, min(-apart, MOST))
+            pieces += apart > FITTING
+            if loss - gain > GIVE_UP:
                 break
-        return total, support, against
+        return Comparison(gain, loss, pieces)
 
     def _chosen(self, most: int) -> list[int]:
         """Where some tensors begin, and where the last one ends: beside vectors first, which differ from what is beside
