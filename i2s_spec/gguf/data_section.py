@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 #: Bytes before the data section that are read, and its first ones, to see whether a closer look is due.
 LOOKED_AT: Final = 4096
 FIRST: Final = 32
+#: Gaps between tensors that are read to tell whether they are padding.
+GAPS: Final = 8
 
 
 class DataSection:
@@ -107,7 +109,26 @@ class DataSection:
         stated = self._index.alignment or limits.DEFAULT_ALIGNMENT
         if self.shift is not None and self.shift.alignment:
             return self.shift.alignment
-        return next((step for step in (stated, *limits.ALIGNMENTS) if self.is_contiguous(step)), stated)
+        if self.is_contiguous(stated):
+            return stated
+        others = (step for step in limits.ALIGNMENTS if self.is_contiguous(step) and self._is_padded_to(step, stated))
+        return next(others, stated)
+
+    def _is_padded_to(self, step: int, stated: int) -> bool:
+        """Whether offsets that a larger alignment explains have only zeros between tensors, as padding has, and more than
+        one tensor shows it; a smaller one leaves no room for anything else."""
+        source, base, gaps = self._index.source, self._index.data_start or 0, 0
+        if step < stated:
+            return True
+        for offset, size in self.in_table_order.sizes():
+            start, stop = (base + offset + padded(size or 0, each) for each in (stated, step))
+            if start < min(stop, source.size):
+                gaps += 1
+                if any(source.read(start, min(stop, source.size) - start)):
+                    return False
+                if gaps == GAPS:
+                    break
+        return gaps > 1
 
     @property
     def contiguous(self) -> bool:

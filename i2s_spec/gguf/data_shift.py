@@ -45,12 +45,16 @@ BOUNDS: Final = 24
 BOUNDS_FETCHED: Final = 6
 AROUND: Final = 256
 
-#: The evidence of one piece counts no more than this, in nats, and as for or against a place from this on.
-MOST: Final = 40.0
-NOTICED: Final = 3.0
+#: The evidence of one piece counts no more than this, in nats; a place that so much speaks against is given up.
+MOST: Final = 100.0
+GIVE_UP: Final = 400.0
+#: How many times more must speak for a place than against it: the scales of matrices differ, as those of layers do.
+RATIO: Final = 2.0
 #: The evidence that decides for a place that the end of the file fits, while it does not fit the stated one; and for any.
 FITTING: Final = 8.0
 ALONE: Final = 40.0
+#: Fewest pieces that must speak for a place that the end of the file does not fit.
+PIECES: Final = 3
 
 
 class Shift(NamedTuple):
@@ -82,6 +86,22 @@ class Shift(NamedTuple):
     def base(self) -> int:
         """The position that the offsets count from."""
         return self.begins - self.offset
+
+
+class Comparison(NamedTuple):
+    """What speaks for another start of the data section and what against it, in nats, and how many pieces are for it."""
+
+    gain: float
+    loss: float
+    pieces: int
+
+    @property
+    def evidence(self) -> float:
+        return self.gain - self.loss
+
+    def decides(self, least: float, pieces: int) -> bool:
+        """Whether there is so much evidence, in so many pieces, and little that contradicts it."""
+        return self.evidence >= least and self.pieces >= pieces and self.gain >= RATIO * self.loss
 
 
 class Found(NamedTuple):
@@ -123,23 +143,22 @@ def shift_of(
         stated + alignment,
         *((0,) if first else ()),
     }
-    table, most = _Table(index, placements), BOUNDS_FETCHED if fetched else BOUNDS
+    table = _Table(index, placements, BOUNDS_FETCHED if fetched else BOUNDS)
     best, possible = stated, stated
     for base in sorted(places - {stated}, key=lambda base: (base not in aligned, base not in fits, abs(base - stated))):
         if base < 0 or base + first < end or (fetched and base not in fits):
             continue
-        evidence, support, against = table.compared(best, base, most)
+        found = table.compared(best, base)
         is_fitting = base in fits and best not in fits
-        key_is_wrong = index.alignment_key is not None and base in aligned
         if best != stated:
-            better = evidence >= FITTING
-        elif is_fitting and key_is_wrong:
-            better = evidence > -FITTING
+            better = found.evidence >= FITTING
+        elif is_fitting and index.alignment_key is not None and base in aligned:
+            better = found.evidence > -FITTING  # the key is known to be copied by writers that align to 32
         else:
-            better = evidence >= (FITTING if is_fitting else ALONE) and support > 2 * against
+            better = found.decides(FITTING, 1) if is_fitting else found.decides(ALONE, PIECES)
         if better:
             best = base
-        elif is_fitting and evidence > -FITTING:
+        elif is_fitting and found.evidence > -FITTING:
             possible = base
     shifts = [Shift(base + first, stated + first, first, aligned.get(base, 0)) for base in (best, possible)]
     return Found(*(shift if shift.bytes else None for shift in shifts)) if best == stated else Found(shifts[0], None)
@@ -175,7 +194,7 @@ class _Tensor(NamedTuple):
 class _Table:
     """The tensors of a file, by which the bytes of a window are explained."""
 
-    def __init__(self, index: HeaderIndex, placements: Placements) -> None:
+    def __init__(self, index: HeaderIndex, placements: Placements, most: int) -> None:
         self._index = index
         self._placements = placements
         self._offsets, self._ends = [], []
@@ -183,22 +202,23 @@ class _Table:
             self._offsets.append(offset)
             self._ends.append(offset + (size or 0))
         self._made: dict[int, _Tensor] = {}
+        self._bounds = self._chosen(most)
 
-    def compared(self, stated: int, other: int, most: int) -> tuple[float, int, int]:
-        """The evidence for another start of the data section, in nats, and in how many pieces it is for and against it."""
-        total, support, against = 0.0, 0, 0
+    def compared(self, stated: int, other: int) -> Comparison:
+        """The evidence for another start of the data section, and against it."""
+        gain, loss, pieces = 0.0, 0.0, 0
         urns = _Urns(), _Urns()
-        for start, stop in self._pieces(stated, other, most):
+        for start, stop in self._pieces(stated, other):
             data = self._index.source.read(start, stop - start)
             apart = self._explained(data, start, other, urns[1]) - self._explained(data, start, stated, urns[0])
-            total += max(-MOST, min(apart, MOST))
-            support += apart > NOTICED
-            against += apart < -NOTICED
-            if total < -6 * MOST:
+            gain += max(0.0, min(apart, MOST))
+            loss += max(0.0, min(-apart, MOST))
+            pieces += apart > FITTING
+            if loss - gain > GIVE_UP:
                 break
-        return total, support, against
+        return Comparison(gain, loss, pieces)
 
-    def _bounds(self, most: int) -> list[int]:
+    def _chosen(self, most: int) -> list[int]:
         """Where some tensors begin, and where the last one ends: beside vectors first, which differ from what is beside
         them."""
         tensor, count = self._index.tensor, len(self._offsets)
@@ -212,12 +232,12 @@ class _Table:
         chosen += others[:: max(1, -(-len(others) // spare))] if spare > 0 else []
         return [self._offsets[0], *(self._offsets[i] for i in chosen), self._placements.end]
 
-    def _pieces(self, one: int, other: int, most: int) -> Iterator[tuple[int, int]]:
+    def _pieces(self, one: int, other: int) -> Iterator[tuple[int, int]]:
         """The bytes around bounds of tensors in both readings, inside the file and after the tensor infos, in pieces."""
         low, high = min(one, other), max(one, other)
         least, end = self._index.infos_end or 0, self._index.source.size
         spans: list[tuple[int, int]] = []
-        for bound in self._bounds(most):
+        for bound in self._bounds:
             if high - low <= 2 * AROUND:
                 spans.append((low + bound - AROUND, high + bound + AROUND))
             else:
