@@ -61,10 +61,18 @@ class Proof(NamedTuple):
         """The names of both types, without the dialect of I2_S."""
         return self.source.split()[0], self.target.split()[0]
 
+    @property
+    def compared(self) -> str:
+        """What was found equal: trits, or where a type has a weight of +2 as well, codes, or weights that became floats."""
+        source, target = (name in GROUP_LAYOUTS and GROUP_LAYOUTS[name].fourth == "weight" for name in self.types)
+        if not source:
+            return "trits"
+        return "codes" if target else "weights" if self.types[1] in FLOATS else "trits"
+
     def __str__(self) -> str:
         retained = f", {counted(self.unused, 'unused code')} kept" if self.unused else ""
         name = quote(self.name, bare=True)
-        return f"{name}: {self.source} -> {self.target}, trits equal, {self.rounding}{retained}"
+        return f"{name}: {self.source} -> {self.target}, {self.compared} equal, {self.rounding}{retained}"
 
 
 class Conversion(NamedTuple):

@@ -6,14 +6,18 @@ finds, and all other verbs read there.
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
+from collections.abc import Collection
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import counted
 from i2s_spec.gguf.placement import Placements, placements_of
 from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.schema import limits
-from i2s_spec.schema.types import padded
+from i2s_spec.schema.types import I2_S, SCALE_BYTES, TAIL_BYTES, padded
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.data_shift import Shift
@@ -149,6 +153,11 @@ class DataSection:
             expected = first + padded(expected - first + size, alignment)
         return True
 
+    def _has_data_behind(self) -> bool:
+        """Whether other bytes than zeros follow the last tensor."""
+        end = (self._index.data_start or 0) + self.placements.end
+        return any(self._index.source.read(end, max(0, min(LOOKED_AT, self._index.source.size - end))))
+
     @property
     def words(self) -> str:
         """What is to be said of it where tensors are read; empty if they are where the header puts them."""
@@ -156,7 +165,85 @@ class DataSection:
         if shift is not None:
             code = "G222 alignment-not-honoured" if shift.alignment else "G414 data-shifted"
             return f"{code}: all tensors lie {shift.words} than the header puts them, and are read there"
-        if possible is not None and possible.bytes > 0:
+        if possible is not None and possible.bytes > 0 and self._has_data_behind():
             behind = counted(possible.bytes, "byte")
             return f"G407 trailing-bytes: {behind} at the end may be weights: all tensors may lie {possible.words}"
         return ""
+
+    @property
+    def stated_starts(self) -> set[int]:
+        """Where the header puts the beginning; empty if it does not say."""
+        if self._index.data_start is None or self._index.infos_end is None:
+            return set()
+        return {padded(self._index.infos_end, self._index.alignment or limits.DEFAULT_ALIGNMENT)}
+
+    @property
+    def possible_starts(self) -> set[int]:
+        """Where it may begin: where it was found, and where the end of the file fits and the weights do not exclude it."""
+        if self._index.data_start is None:
+            return set()
+        possible = self.possible_shift
+        return {self._index.data_start, *([possible.base] if possible is not None else [])}
+
+
+# --- bytes that may belong to tensors --------------------------------------------------------------------------------
+# This holds even if tensors overlap or their sizes are unknown. Doubt counts as yes: for a type number with several
+# meanings the largest size counts, and a tensor of unknown size may reach to the end of the file.
+
+#: Elements of one block of the canonical layout: if a tensor ends inside a block, its last weights are in the tail.
+_BLOCK = 128
+
+
+class TensorBytes:
+    """The bytes of a file that a tensor may hold as weights or scales.
+
+    The 28 bytes after the scale of an I2_S matrix of whole blocks are not among them, unless another tensor lies there.
+    """
+
+    def __init__(self, tensors: Tensors, starts: Collection[int]) -> None:
+        """
+        :param starts: where the data section may begin
+        """
+        index, end_of_file = tensors.index, tensors.index.source.size
+        #: Where the first tensor of unknown size begins; None if all sizes are known.
+        self.unknown_from: int | None = None
+        bases, beyond = sorted(starts), end_of_file + 1
+        spans: list[tuple[int, int]] = []
+        sizes: dict[tuple[tuple[int, ...], int], int | None] = {}
+        for i in range(index.tensors if bases else 0):
+            info = index.tensor(i)
+            like, offset = (info.ne, info.type), info.offset
+            if like not in sizes:
+                sizes[like] = held_bytes(tensors, i)
+            size = sizes[like]
+            for base in bases:
+                if size is None:
+                    self.unknown_from = min(base + offset, self.unknown_from or base + offset)
+                elif base + offset < end_of_file:
+                    spans.append((base + offset, min(base + offset + size, beyond)))
+        self._starts, self._ends = array("Q"), array("Q")
+        for start, end in sorted(spans):
+            if self._ends and start < self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], end)
+            elif start < end:
+                self._starts.append(start)
+                self._ends.append(end)
+
+    def why_not(self, start: int, stop: int) -> str | None:
+        """Why a range of the file is not free, in words; an empty range is not free if it is inside a tensor."""
+        place = bisect_right(self._starts, start) - 1
+        if place >= 0 and start < self._ends[place] and (start < stop or self._starts[place] < start):
+            return "a tensor lies there"
+        if place + 1 < len(self._starts) and self._starts[place + 1] < stop:
+            return "a tensor lies there"
+        if self.unknown_from is not None and max(stop, start + 1) > self.unknown_from:
+            return "a tensor of unknown size begins before it, and may reach it"
+        return None
+
+
+def held_bytes(tensors: Tensors, i: int) -> int | None:
+    """Most bytes that a tensor may hold as weights or scales, by shape and type number; None if that is unknown."""
+    info = tensors.index.tensor(i)
+    if info.type == I2_S.number and prod(info.ne) % _BLOCK == 0 and prod(info.ne[2:]) == 1:
+        return I2_S.nbytes(info.ne) - TAIL_BYTES + SCALE_BYTES
+    return tensors.room_needed(tensors.by_index(i))

@@ -88,7 +88,7 @@ class Shift(NamedTuple):
         return self.begins - self.offset
 
 
-class Comparison(NamedTuple):
+class PlaceComparison(NamedTuple):
     """What speaks for another start of the data section and what against it, in nats, and how many pieces are for it."""
 
     gain: float
@@ -104,19 +104,19 @@ class Comparison(NamedTuple):
         return self.evidence >= least and self.pieces >= pieces and self.gain >= RATIO * self.loss
 
 
-class Found(NamedTuple):
+class FoundStart(NamedTuple):
     """The place that the weights show, and one that the end of the file fits and the weights do not exclude."""
 
     shift: Shift | None
     possible: Shift | None
 
 
-_NOTHING: Final = Found(None, None)
+_NOTHING: Final = FoundStart(None, None)
 
 
 def shift_of(
     index: HeaderIndex, placements: Placements, is_contiguous: Callable[[int], bool], effective: int, fetched: bool
-) -> Found:
+) -> FoundStart:
     """Where the data section of a file begins, if its bytes contradict the header. Reads some of them.
 
     :param placements: every tensor, in the order of the offsets
@@ -145,23 +145,29 @@ def shift_of(
     }
     table = _Table(index, placements, BOUNDS_FETCHED if fetched else BOUNDS)
     best, possible = stated, stated
+    usual = {*aligned, end, 0, stated + alignment}
     for base in sorted(places - {stated}, key=lambda base: (base not in aligned, base not in fits, abs(base - stated))):
         if base < 0 or base + first < end or (fetched and base not in fits):
             continue
-        found = table.compared(best, base)
-        is_fitting = base in fits and best not in fits
-        if best != stated:
-            better = found.evidence >= FITTING
-        elif is_fitting and index.alignment_key is not None and base in aligned:
+        if stated + last <= size < base + last:
+            continue  # the file holds all tensors, and would not
+        found = table.compared(stated, base)
+        if base in fits and base in aligned and index.alignment_key is not None:
             better = found.evidence > -FITTING  # the key is known to be copied by writers that align to 32
+        elif base in fits and base in usual:
+            better = found.decides(FITTING, 1)
         else:
-            better = found.decides(FITTING, 1) if is_fitting else found.decides(ALONE, PIECES)
-        if better:
+            better = found.decides(ALONE, PIECES)
+        if better and (best == stated or table.compared(best, base).evidence >= FITTING):
             best = base
-        elif is_fitting and found.evidence > -FITTING:
+        elif base in fits and found.evidence > -FITTING:
             possible = base
     shifts = [Shift(base + first, stated + first, first, aligned.get(base, 0)) for base in (best, possible)]
-    return Found(*(shift if shift.bytes else None for shift in shifts)) if best == stated else Found(shifts[0], None)
+    return (
+        FoundStart(*(shift if shift.bytes else None for shift in shifts))
+        if best == stated
+        else FoundStart(shifts[0], None)
+    )
 
 
 # --- the bytes near a bound, explained by a reading ------------------------------------------------------------------
@@ -204,7 +210,7 @@ class _Table:
         self._made: dict[int, _Tensor] = {}
         self._bounds = self._chosen(most)
 
-    def compared(self, stated: int, other: int) -> Comparison:
+    def compared(self, stated: int, other: int) -> PlaceComparison:
         """The evidence for another start of the data section, and against it."""
         gain, loss, pieces = 0.0, 0.0, 0
         urns = _Urns(), _Urns()
@@ -216,7 +222,7 @@ class _Table:
             pieces += apart > FITTING
             if loss - gain > GIVE_UP:
                 break
-        return Comparison(gain, loss, pieces)
+        return PlaceComparison(gain, loss, pieces)
 
     def _chosen(self, most: int) -> list[int]:
         """Where some tensors begin, and where the last one ends: beside vectors first, which differ from what is beside

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Tensors whose contents are looked at, and bytes of each.
 TENSORS: Final = 8
-BYTES: Final = 4096
+BYTES: Final = 2048
 #: Blocks that contents must show before they outweigh the room, and what a meaning that they support has of them.
 BLOCKS: Final = 8
 MOST: Final = 0.9
@@ -37,6 +37,8 @@ FEW: Final = 0.8
 SCALES: Final = (1e-6, 1e3)
 
 _TRITS: Final = (-1, 0, 1, 2)
+#: Bytes of which one of the four codes of two bits is 3.
+_WITH_3: Final = bytes(byte for byte in range(256) if byte & byte >> 1 & 0x55)
 _Q2_0, _G128 = BY_NAME["Q2_0"], BY_NAME["Q2_0_G128"]
 #: Where types of `schema.types` that share a number with others have codes and scales.
 _PACKINGS: Final = {
@@ -212,6 +214,8 @@ def _by_content(
     if not kinds <= {*_PACKINGS, I2_S} and fitted:
         return NumberReading(number)
     mine = _pooled(index, ((group, usual(group)) for group in shown))
+    if mine.share >= MOST and not (rivals and fitted):
+        return NumberReading(number)
     good = [
         (each, score)
         for each in others
@@ -223,7 +227,7 @@ def _by_content(
         return NumberReading(number)
     best, score = max(good, key=lambda pair: (-pair[1].flaws, pair[1].share, pair[1].blocks))
     if mine.share >= MOST:
-        if isinstance(best, TensorType) or not fitted or not mine.blocks or mine.flaws < score.flaws:
+        if isinstance(best, TensorType) or not mine.blocks or mine.flaws < score.flaws:
             return NumberReading(number)
         if best.marked_by(index.key_places):
             return NumberReading(number, (best.type,), "keys")
@@ -292,7 +296,7 @@ def _score(index: HeaderIndex, group: _Group, meaning: Meaning) -> _Score:
             if scale == 0 and zeros:
                 continue
             good, bad = (good + 1, bad) if SCALES[0] <= scale <= SCALES[1] else (good, bad + 1)
-        reserved = reserved or (packing.bits == 2 and any(byte & byte >> 1 & 0x55 for byte in codes))
+        reserved = reserved or (packing.bits == 2 and len(codes.translate(None, _WITH_3)) < len(codes))
     rest = min(room - size, BYTES, index.source.size - start - size)
     padding = rest > 0 and any(index.source.read(start + size, rest))
     return _Score(good, bad, reserved, padding)

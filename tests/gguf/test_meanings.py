@@ -1,4 +1,4 @@
-"""Type numbers to which single programs gave meanings of their own: named rightly, or called undecided; never read wrongly."""
+"""Type numbers to which single programs gave meanings of their own: named, or called undecided; never read wrongly."""
 
 from __future__ import annotations
 
@@ -128,14 +128,13 @@ def test_types_of_the_large_families_stay_what_they_are(name: str, shapes: list[
         data = blocks.pack(trits, scales, name)
         tensors.append((BY_NAME[name], shape, data))
         truth.append(blocks.dequantize(data, shape, name))
-    stream = io.BytesIO()
     try:
         made = written(tensors)
     except ValueError as error:  # in so little room the writer cannot tell Q2_0 from Q2_0_G128
-        assert "both have room" in str(error)
+        if "both have room" not in str(error):
+            raise
         return
     file = open_file(made)
-    assert stream.tell() == 0
     for i, want in enumerate(truth):
         tensor = file.tensors[f"t{i}.weight"]
         if tensor.type is None:
