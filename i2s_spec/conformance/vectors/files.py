@@ -89,7 +89,7 @@ def _malformed(case: Case) -> Iterator[Draft]:
         flags=_flags(rule, phase),
     )  # fmt: skip
     if rule.severity is not Severity.ERROR or rule.family == "P":  # portability: the specification demands nothing
-        yield replace(bad, json=None, verdict="either", flags=())
+        yield replace(bad, json=None, verdict="either", phase=None, flags=())
         return
     if rule.stops is not None:
         yield replace(bad, name=f"container/malformed/{case.code}/{case.name}", op="container", json=None)
