@@ -22,7 +22,7 @@ from i2s_spec.gguf.source import FetchingSource, affordable
 from i2s_spec.gguf.split_set import split_set
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.faults import order_prefix
-from i2s_spec.schema.types import LEGACY_I2_S, RETIRED, VALUE_FORMATS, ValueType, padded
+from i2s_spec.schema.types import RETIRED, VALUE_FORMATS, ValueType, padded
 
 SCHEMA_VERSION: Final = 1
 
@@ -446,7 +446,6 @@ def placements_of(file: File, data_size: int) -> Placements:
     placements = Placements()
     if file.data_start is None or index.tensors != index.tensor_count:
         return placements
-    alignment = file.alignment or limits.DEFAULT_ALIGNMENT
     offsets = array("Q", (index.tensor(i).offset for i in range(index.tensors)))
     rows = sorted(range(index.tensors), key=offsets.__getitem__)
     sizes: dict[tuple[tuple[int, ...], int, int], int | None] = {}  # many tensors are alike: they need one number
@@ -460,26 +459,20 @@ def placements_of(file: File, data_size: int) -> Placements:
             if like not in sizes:
                 if len(sizes) == ALIKE:
                     sizes.clear()
-                sizes[like] = size_of(file, *like, alignment)
+                sizes[like] = size_of(file, *like)
             known, before = like, sizes[like]
         placements.append(offset, i, number, before)
     return placements
 
 
-def size_of(file: File, ne: tuple[int, ...], number: int, room: int, alignment: int) -> int | None:
+def size_of(file: File, ne: tuple[int, ...], number: int, room: int) -> int | None:
     """Bytes of a tensor by its type; None where shape and type do not say it.
 
     :param room: bytes to the next tensor, by which old numbers of I2_S are told from what they mean today
     """
     if not sound_shape(ne):
         return None
-    found = file.tensors.number_reading(number)
-    if (
-        number in LEGACY_I2_S
-        and prod(ne) >= 128
-        and padded(types.I2_S.nbytes(ne), alignment) == padded(room, alignment)
-        and not (found is not None and found.kinds)
-    ):
+    if file.tensors.is_legacy_i2s(number, ne, room):
         return types.I2_S.nbytes(ne)
     kind = file.tensors.type_of(number, ne, room)
     return kind.nbytes(ne) if kind is not None and ne[0] % kind.block == 0 else None
