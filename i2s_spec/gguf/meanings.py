@@ -235,7 +235,8 @@ def _by_content(
             return NumberReading(number, (*_ordered(kinds), best.type), "room")
         return NumberReading(number, (best.type,), "content")
     if mine.share > FEW:
-        return NumberReading(number)
+        few = (*_ordered(kinds), best.type) if isinstance(best, SecondMeaning) and fitted else ()
+        return NumberReading(number, few, "content")
     kind = _kind(best)
     inside = all(group.room is not None and group.ne[0] % kind.block == 0 and kind.nbytes(group.ne) <= group.room
                  for group in groups)  # fmt: skip
