@@ -11,7 +11,8 @@ the same way:
   and Go.
 - Each length and count is bounded by the file, from below too, because Java, Lua and PHP have no unsigned 64 bits. What
   a bound cannot express is a size that no file has (`_root.beyond`), which is an error in every language.
-- A cast follows each operator whose result is used: its type is otherwise `int`, of 32 bits in Java, C++ and Rust.
+- A cast follows each operator whose result is used: its type is otherwise `int`, of 32 bits in Java, C++ and Rust. So
+  does one each literal of a choice, which in Go has the smallest type that holds it.
 - No remainder of 64 bits (C++ computes it in 32), no literal from 2^31 on, no position of the stream in an instance
   (0 in Rust), no enum on a field (an unlisted number is lost), no value instance with a condition (0 in Go), no choice
   of a type by `switch-on` (neither C++ nor Rust compiles), and no name that a target reserves.
@@ -23,6 +24,7 @@ the same way:
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Final
 
 from i2s_spec.exports.javascript import by_parts, without_remainder
@@ -218,11 +220,19 @@ def _layout(layout: Layout) -> str:
 
 
 def _trit(trits: tuple[int | None, ...]) -> str:
-    expression = ""
-    for code, trit in reversed(list(enumerate(trits))):
-        value = str(NO_TRIT if trit is None else trit)
-        expression = f"code == {code} ? {value} : ({expression})" if expression else value
-    return expression
+    return _choice("code", [NO_TRIT if trit is None else trit for trit in trits], "s4")
+
+
+def _choice(chosen_by: str, values: Sequence[int], number: str) -> str:
+    """One of some literals; each has a cast, because Go gives it the smallest type that holds it.
+
+    >>> _choice("n", (1, 3, 9), "u4")
+    '(n == 0 ? (1).as<u4> : (n == 1 ? (3).as<u4> : (9).as<u4>).as<u4>).as<u4>'
+    """
+    *first, last = (f"({value}).as<{number}>" for value in values)
+    for i, value in reversed(list(enumerate(first))):
+        last = f"({chosen_by} == {i} ? {value} : {last}).as<{number}>"
+    return last
 
 
 def _enums() -> str:
@@ -567,10 +577,8 @@ def _element(layout: BlockLayout) -> str:
     at = f"(at - {first}).as<u4>" if first else "at"
     code, power = "(held >> place) & 3", ""
     if layout.coding == "digits":
-        powers = str(3 ** (DIGITS_PER_BYTE - 1))
-        for n in reversed(range(DIGITS_PER_BYTE - 1)):
-            powers = f"place == {n} ? {3**n} : {powers if powers.isdigit() else f'({powers})'}"
-        power = f"      power:\n        value: {json.dumps(f'({powers}).as<u4>')}\n"
+        powers = _choice("place", [3**n for n in range(DIGITS_PER_BYTE)], "u4")
+        power = f"      power:\n        value: {json.dumps(powers)}\n"
         code = "(((held * power).as<u4> & 255).as<u4> * 3).as<u4> >> 8"
 
     def place(what: str) -> str:
