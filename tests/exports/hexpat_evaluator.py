@@ -1,8 +1,9 @@
 """A small evaluator of ImHex's pattern language, for the part of the language that our exporter writes.
 
 ImHex's own evaluator is in no package registry. This one is stricter: it is an error to use an undeclared type or name,
-a word that is not in the language, or a function whose library is not imported, to leave a bracket open, and to read
-beyond the file.
+a word that is not in the language, or a function whose library is not imported, to leave a bracket open, to read beyond
+the file, and to exceed a limit that the pattern sets. It counts patterns as ImHex does: a variable is one, also a local
+one; an array of numbers is two, itself and its item; any other array is one beside its items.
 """
 
 from __future__ import annotations
@@ -69,9 +70,16 @@ def _tokens(text: str) -> list[str]:
 
 
 class Pattern:
-    """A pattern laid over a file: `main` holds what it places and its variables, `functions` what can be called."""
+    """A pattern laid over a file: `main` holds what it places and its variables, `functions` what can be called.
 
-    def __init__(self, text: str, data: bytes) -> None:
+    :param inputs: values of input variables, which are otherwise 0
+    :ivar count: how many patterns there are
+    """
+
+    def __init__(self, text: str, data: bytes, **inputs: int) -> None:
+        self.inputs, self.count = inputs, 0
+        limits = dict(re.findall(r"#pragma (pattern_limit|array_limit) (\d+)", text))
+        self.pattern_limit, self.array_limit = int(limits["pattern_limit"]), int(limits["array_limit"])
         self.data, self.mark, self.at = data, "<", 0
         self.index = 0
         self.types: dict[str, Callable[[dict[str, Any], list[int]], Any]] = {}
@@ -153,6 +161,7 @@ class Pattern:
 
         def read(scope: dict[str, Any], arguments: list[int]) -> dict[str, int]:
             value = int.from_bytes(self._bytes(size // 8), "little")
+            self._counted(len(widths))
             fields, shift = {}, 0
             for field, width in widths.items():  # from the lowest bit up
                 fields[field] = value >> shift & (1 << width) - 1
@@ -272,7 +281,15 @@ class Pattern:
             start = self._expression()
             self._take(";")
             cast = float if kind in ("float", "double") else lambda value: value
-            return lambda scope: scope.__setitem__(name, cast(start(scope)))
+
+            def assign(scope: dict[str, Any]) -> None:
+                self._counted(isinstance(scope, Struct))
+                scope[name] = cast(start(scope))
+
+            return assign
+        if self._if("in"):
+            self._take(";")
+            return lambda scope: scope.__setitem__(name, self.inputs.get(name, 0))
         count: Expression | None = None
         if self._if("["):
             count = self._expression()
@@ -287,14 +304,23 @@ class Pattern:
             before = self.at
             if place is not None:
                 self.at = place(scope)
+            self._counted(1)
             if count is None:
                 scope[name] = reader(scope, given)
             elif kind == "char":
                 scope[name] = self._bytes(count(scope)).decode("latin-1")
+            elif kind in NUMBERS:
+                self._counted(1)
+                length, size = count(scope), struct.calcsize("=" + NUMBERS[kind])
+                held = self._bytes(length * size)
+                scope[name] = list(struct.unpack(f"{self.mark}{length}{NUMBERS[kind]}", held))
             else:
                 items: list[Any] = []
-                outer = self.index
-                for self.index in range(count(scope)):
+                outer, length = self.index, count(scope)
+                if length > self.array_limit:
+                    raise PatternError(f"an array has more than {self.array_limit} items")
+                self._counted(length)
+                for self.index in range(length):
                     items.append(reader(scope, given))
                 self.index = outer
                 scope[name] = items
@@ -454,6 +480,11 @@ class Pattern:
         raise PatternError(f"{name} is not declared")
 
     # --- the file and the library
+
+    def _counted(self, patterns: int) -> None:
+        self.count += patterns
+        if self.count > self.pattern_limit:
+            raise PatternError(f"there are more than {self.pattern_limit} patterns")
 
     def _bytes(self, count: int) -> bytes:
         if not 0 <= count <= len(self.data) - self.at:
