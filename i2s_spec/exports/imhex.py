@@ -21,8 +21,8 @@ from i2s_spec.schema.field import RecordStruct
 from i2s_spec.schema.i2s import SHIFTS
 from i2s_spec.schema.types import I2_S, I2_S_BLOCK, READINGS, TAIL_BYTES, ValueType
 
-#: Patterns that the editor may make, and items of an array. Strings take three patterns each, so the vocabulary and merges of
-#: Llama 3 need 1.3 million; four million take the editor about 2 GB.
+#: Patterns that the editor may make, and items of an array. A string takes three patterns, so the vocabulary and the merges
+#: of Llama 3 need 1.2 million.
 PATTERN_LIMIT: Final = 4_000_000
 
 #: ImHex's names of number types.
@@ -293,7 +293,8 @@ def _type(layout: BlockLayout) -> str:
     members, apart = [f"    {kind} codes[{size}];"], list[str]()
     if scale.apart:
         apart = [
-            f"struct Apart_{name}<auto rows, auto cols> {{", f"    u8 codes[rows * (cols / {layout.block}) * {layout.nbytes}];",
+            f"struct Apart_{name}<auto rows, auto cols> {{",
+            f"    u8 codes[rows * (cols / {layout.block}) * {layout.nbytes}];",
             f"    {_scale(layout, '[rows]')}", f"    u8 unused[{TAIL_BYTES}];", "};", "",
         ]  # fmt: skip
     elif scale.per == "row":

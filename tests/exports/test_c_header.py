@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
 import shutil
 import struct
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -90,8 +93,54 @@ def test_header_is_also_cpp(tmp_path: Path) -> None:
         pytest.skip("no g++ on the path")
     (tmp_path / "i2s.h").write_text(export("c"))
     (tmp_path / "a.cc").write_text('#include "i2s.h"\nint main() { return i2s_tensor_bytes(128) == 64 ? 0 : 1; }\n')
-    subprocess.run([compiler, *WARNINGS, tmp_path / "a.cc", "-o", tmp_path / "a"], check=True)
+    subprocess.run([compiler, "-std=c++17", *WARNINGS, tmp_path / "a.cc", "-o", tmp_path / "a"], check=True)
     subprocess.run([tmp_path / "a"], check=True)
+
+
+@pytest.mark.parametrize(
+    ("compiler", "options", "prefix"), [("gcc", ["-std=c99"], ""), ("g++", ["-std=c++17"], 'extern "C"')]
+)
+def test_a_shared_library_of_the_header_alone(tmp_path: Path, compiler: str, options: list[str], prefix: str) -> None:
+    """Through ctypes, which knows nothing but names, sizes and the order of arguments: every function is a symbol."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler} on the path")
+    text = export("c")
+    (tmp_path / "i2s.h").write_text(text)
+    source = tmp_path / ("library.c" if compiler == "gcc" else "library.cc")
+    source.write_text(f'#define I2S_API {prefix}\n#include "i2s.h"\n')
+    library = tmp_path / "library.so"
+    command = [compiler, *options, *WARNINGS, "-O1", "-shared", "-fPIC", source, "-o", library]
+    subprocess.run(command, check=True)
+    called = ctypes.CDLL(str(library))
+    names = re.findall(r"^I2S_API .*?(\w+)\(", text, re.M)
+    assert "i2s_decode" in names
+    assert all(hasattr(called, name) for name in names)
+    if ctypes.sizeof(ctypes.c_void_p) == 8:  # as the page on exports says
+        assert (called.gguf_file_bytes(), called.gguf_tensor_info_bytes()) == (136, 72)
+    for order in ("little", "big"):
+        data = Draft(order).data
+        file, info = (
+            ctypes.create_string_buffer(size) for size in (called.gguf_file_bytes(), called.gguf_tensor_info_bytes())
+        )
+        assert called.gguf_open(data, ctypes.c_size_t(len(data)), file) == 0
+        with opened(data) as wanted:
+            for tensor in wanted.tensors.values():
+                assert called.gguf_find(file, tensor.name.encode(), info) == 0
+                if tensor.number == 36:
+                    trits = decoded(called, file, info)
+                    reference, _ = unpack(tensor.read(), tensor.shape, parse("canonical"))
+                    assert trits == np.asarray(reference).astype(np.int8).tobytes()
+        assert called.gguf_open(data[:40], ctypes.c_size_t(40), file) == 1
+
+
+def decoded(called: ctypes.CDLL, file: Any, info: Any) -> bytes:
+    """The trits of a tensor, canonical in layout and code map."""
+    at, size, rows, cols, where = ctypes.c_void_p(), ctypes.c_size_t(), *(ctypes.c_uint64() for _ in range(3))
+    found = called.i2s_find(file, info, *(ctypes.byref(each) for each in (at, size, rows, cols)))
+    assert found == 0
+    trits = ctypes.create_string_buffer(rows.value * cols.value)
+    assert called.i2s_decode(at, size, rows, cols, 0, 0, trits, ctypes.byref(where)) == 0
+    return trits.raw
 
 
 @pytest.mark.parametrize("order", ["little", "big"])
