@@ -14,15 +14,26 @@ import pytest
 PACKAGES = {"kaitai-struct-compiler": "0.11.0", "kaitai-struct": "0.11.0", "ajv": "8.20.0"}
 
 
-def home(factory: pytest.TempPathFactory) -> Path:
-    """A folder with all packages in its `node_modules`: `KAITAI_HOME`, that of the cache, or a fresh one.
+#: What installs them where `found` looks.
+COMMAND = "npm install --prefix ~/.cache/i2s-spec/exports " + " ".join(map("@".join, PACKAGES.items()))
 
-    A test without node, npm or a registry is skipped.
-    """
+
+def found() -> Path | None:
+    """The folder of the cache, or `KAITAI_HOME`, if all packages are in its `node_modules`."""
     cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "i2s-spec" / "exports"
     for folder in (Path(os.environ.get("KAITAI_HOME", cached)), cached):
         if all(_version(folder, name) == version for name, version in PACKAGES.items()) and shutil.which("node"):
             return folder
+    return None
+
+
+def home(factory: pytest.TempPathFactory) -> Path:
+    """A folder with all packages in its `node_modules`: that of the cache, or a fresh one.
+
+    A test without node, npm or a registry is skipped.
+    """
+    if (folder := found()) is not None:
+        return folder
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("no node and npm on the path")
     folder = factory.mktemp("npm")

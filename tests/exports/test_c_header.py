@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import re
 import shutil
-import struct
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,14 @@ import numpy as np
 import pytest
 from c_compiler import STRICT, WARNINGS
 from malformed_cases import CASES
+from peers.exported_files import expected_walk as expected
 
 from i2s_spec.codec.reference import unpack
 from i2s_spec.errors import FormatError
 from i2s_spec.exports import export
 from i2s_spec.gguf.reader import open as opened
 from i2s_spec.schema import container
-from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, Dialect, parse
+from i2s_spec.schema.dialect import parse
 from i2s_spec.testing.sample import ByteOrder, Draft
 
 GCC = shutil.which("gcc")
@@ -43,48 +43,6 @@ def run(walk: Path, path: Path) -> subprocess.CompletedProcess[str]:
     assert done.returncode in (0, 1), done.stderr
     assert not done.stderr
     return done
-
-
-def checksum(trits: np.ndarray) -> str:
-    total = 2166136261
-    for byte in trits.ravel().view(np.uint8).tolist():
-        total = (total ^ byte) * 16777619 & 0xFFFFFFFF
-    return f"{total:08x}"
-
-
-def expected(path: Path) -> list[str]:
-    """What our own reader and the definition of the codec find."""
-    lines = []
-    with opened(path) as file:
-        lines.append(f"version {file.version} alignment {file.alignment} data {file.data_start}")
-        for tensor in file.tensors.values():
-            line = f"{tensor.name} {tensor.number} {tensor.offset}"
-            if tensor.number == 36:
-                data = tensor.read()
-                (scale,) = struct.unpack(("<" if file.byte_order == "little" else ">") + "f", tensor.tail[:4])
-                line += matrix(data, *tensor.shape, scale)
-            lines.append(line)
-    return lines
-
-
-def matrix(data: bytes, rows: int, cols: int, scale: float) -> str:
-    said = f" {rows} {cols} {scale:.9g}"
-    for layout in LAYOUTS.values():
-        for code_map in CODE_MAPS.values():
-            payload = np.frombuffer(data, np.uint8)[: rows * cols // 4]
-            k = np.arange(rows * cols)
-            try:
-                layout.check(rows, cols)
-            except ValueError:
-                said += " shape"
-                continue
-            codes = payload[layout.byte_of(k, rows, cols)] >> layout.shift_of(k, rows, cols).astype(np.uint8) & 3
-            if (codes == code_map.unused).any():
-                said += f" code@{int(np.argmax(codes == code_map.unused))}"
-                continue
-            trits, _ = unpack(data, (rows, cols), Dialect(layout, code_map, parse("canonical").tail))
-            said += f" {checksum(np.asarray(trits))}"
-    return said
 
 
 def test_header_is_also_cpp(tmp_path: Path) -> None:

@@ -2,61 +2,36 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
+from collections.abc import Iterator
 from pathlib import Path
 
 import npm_packages
 import pytest
+from peers import exports
 from peers.exported_files import expected, malformed_files, sound_files, write
 
-from i2s_spec.exports import export
-
-yaml = pytest.importorskip("yaml")
-READERS = Path(__file__).resolve().parents[1] / "peers" / "readers"
+pytest.importorskip("yaml")
+pytest.importorskip("kaitaistruct")
 LANGUAGES = ("javascript", "python")
 
 
 class Parsers:
-    """The compiled parsers, run on files."""
+    """The parsers, compiled and run as `python tests/peers exports` does it."""
 
-    def __init__(self, home: Path, folder: Path) -> None:
-        self.home, self.folder = home, folder
-        definition = folder / "definition.json"
-        definition.write_text(json.dumps(yaml.safe_load(export("ksy"))))
-        command = ["node", READERS / "compile.cjs", definition, folder, *LANGUAGES]
-        subprocess.run(command, check=True, timeout=600, env={**os.environ, "KAITAI_HOME": str(home)})
+    def __init__(self, folder: Path) -> None:
+        place = exports.Place(folder, None, None, None)
+        self.made = {each.name: each.made(place) for each in exports.ALL if each.in_ci and each.export == "Kaitai"}
 
     def read(self, language: str, paths: list[Path]) -> list[list[str]]:
         """What a parser prints of each file."""
-        if language == "python":
-            if find_spec("kaitaistruct") is None:
-                pytest.skip("kaitaistruct is not installed")
-            command = [sys.executable, READERS / "reader.py"]
-            environment = {"PYTHONPATH": str(self.folder / "python")}
-        else:
-            command = ["node", READERS / "reader.cjs"]
-            parser = self.folder / "javascript" / "GgufI2s.js"
-            environment = {"PARSER": str(parser), "NODE_PATH": str(self.home / "node_modules")}
-        done = subprocess.run(
-            [*command, *paths], capture_output=True, text=True, timeout=600, check=False,
-            env={**os.environ, **environment},
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        found: list[list[str]] = [[]]
-        for line in done.stdout.splitlines():
-            found[-1].append(line)
-            if line == "end" or line.startswith("error "):
-                found.append([])
-        return found[:-1]
+        return exports.read(self.made[language], paths)
 
 
 @pytest.fixture(scope="module")
-def parsers(tmp_path_factory: pytest.TempPathFactory) -> Parsers:
-    return Parsers(npm_packages.home(tmp_path_factory), tmp_path_factory.mktemp("compiled"))
+def parsers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parsers]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KAITAI_HOME", str(npm_packages.home(tmp_path_factory)))
+        yield Parsers(tmp_path_factory.mktemp("compiled"))
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -13,11 +13,12 @@ from block_files import TYPES, file_of_blocks
 from construct import Container
 
 from i2s_spec.codec import blocks
+from i2s_spec.codec.reference import unpack
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as opened
 from i2s_spec.schema import container
 from i2s_spec.schema.blocks import GROUP_LAYOUTS
-from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS
+from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, Dialect, parse
 from i2s_spec.schema.types import I2_S, ValueType
 from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.sample import ByteOrder, Draft, array, i2s_bytes, key_value, tensor_info
@@ -230,6 +231,48 @@ def _i2s(data: bytes, start: int, shape: tuple[int, ...], order: str) -> Iterato
         trits = [[NO_TRIT if trit is None else trit for trit in each.trits] for each in CODE_MAPS.values()]
         parts = (part for code in codes.tolist() for part in (code, *(each[code] for each in trits)))
         yield f"{layout.name.replace('-', '')} {_mixed(parts)}"
+
+
+def _checksum(trits: np.ndarray) -> str:
+    total = 2166136261
+    for byte in trits.ravel().view(np.uint8).tolist():
+        total = (total ^ byte) * 16777619 & 0xFFFFFFFF
+    return f"{total:08x}"
+
+
+def expected_walk(origin: Path | bytes) -> list[str]:
+    """The lines of `tests/exports/walk.c`: what our reader and the definition of the codec find, in every dialect."""
+    lines = []
+    with opened(origin) as file:
+        lines.append(f"version {file.version} alignment {file.alignment} data {file.data_start}")
+        for tensor in file.tensors.values():
+            line = f"{tensor.name} {tensor.number} {tensor.offset}"
+            if tensor.number == 36:
+                data = tensor.read()
+                (scale,) = struct.unpack(("<" if file.byte_order == "little" else ">") + "f", tensor.tail[:4])
+                line += _matrix(data, tensor.elements // tensor.shape[-1], tensor.shape[-1], scale)
+            lines.append(line)
+    return lines
+
+
+def _matrix(data: bytes, rows: int, cols: int, scale: float) -> str:
+    said = f" {rows} {cols} {scale:.9g}"
+    for layout in LAYOUTS.values():
+        for code_map in CODE_MAPS.values():
+            payload = np.frombuffer(data, np.uint8)[: rows * cols // 4]
+            k = np.arange(rows * cols)
+            try:
+                layout.check(rows, cols)
+            except ValueError:
+                said += " shape"
+                continue
+            codes = payload[layout.byte_of(k, rows, cols)] >> layout.shift_of(k, rows, cols).astype(np.uint8) & 3
+            if (codes == code_map.unused).any():
+                said += f" code@{int(np.argmax(codes == code_map.unused))}"
+                continue
+            trits, _ = unpack(data, (rows, cols), Dialect(layout, code_map, parse("canonical").tail))
+            said += f" {_checksum(np.asarray(trits))}"
+    return said
 
 
 def write(folder: Path, files: dict[str, bytes]) -> list[Path]:
