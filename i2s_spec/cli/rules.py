@@ -199,7 +199,7 @@ def schema_command(form: str, output: Path | None, force: bool) -> int:
 
     \b
     json     every record, type, layout, code map and limit (schema.schema.json)
-    ksy      Kaitai Struct: parsers in a dozen languages, and its Web IDE
+    ksy      Kaitai Struct: parsers in C++, Go, Java, JavaScript, Lua, PHP, Python, Ruby and Rust
     hexpat   a pattern of the hex editor ImHex
     c        a C99 header: a bounded walk over a file, a decoder and an encoder for every dialect
     registry, registry-tsv   every meaning of every type number from 30 on, as JSON (registry.schema.json) or TSV
