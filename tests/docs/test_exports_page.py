@@ -6,10 +6,10 @@ import json
 import re
 from pathlib import Path
 
-from i2s_site import exports as page
-from i2s_site.checkout import root
 from peers.exports import ALL, EXPORTS_FILE
 
+from i2s_site import exports as page
+from i2s_site.checkout import root
 from i2s_spec.cli.rules import schema_command
 
 ROWS = json.loads(EXPORTS_FILE.read_text(encoding="utf-8"))["rows"]

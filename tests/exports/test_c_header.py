@@ -7,20 +7,17 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from c_compiler import STRICT, WARNINGS
 from malformed_cases import CASES
+from peers import exports
 from peers.exported_files import expected_walk as expected
+from peers.exported_files import malformed_files, sound_files, write
 
-from i2s_spec.codec.reference import unpack
 from i2s_spec.errors import FormatError
 from i2s_spec.exports import export
-from i2s_spec.gguf.reader import open as opened
 from i2s_spec.schema import container
-from i2s_spec.schema.dialect import parse
 from i2s_spec.testing.sample import ByteOrder, Draft
 
 GCC = shutil.which("gcc")
@@ -59,7 +56,7 @@ def test_header_is_also_cpp(tmp_path: Path) -> None:
     ("compiler", "options", "prefix"), [("gcc", ["-std=c99"], ""), ("g++", ["-std=c++17"], 'extern "C"')]
 )
 def test_a_shared_library_of_the_header_alone(tmp_path: Path, compiler: str, options: list[str], prefix: str) -> None:
-    """Through ctypes, which knows nothing but names, sizes and the order of arguments: every function is a symbol."""
+    """Every function is a symbol, and what callers allocate has the sizes that the page on exports says."""
     if shutil.which(compiler) is None:
         pytest.skip(f"no {compiler} on the path")
     text = export("c")
@@ -73,32 +70,24 @@ def test_a_shared_library_of_the_header_alone(tmp_path: Path, compiler: str, opt
     names = re.findall(r"^I2S_API .*?(\w+)\(", text, re.M)
     assert "i2s_decode" in names
     assert all(hasattr(called, name) for name in names)
-    if ctypes.sizeof(ctypes.c_void_p) == 8:  # as the page on exports says
+    if ctypes.sizeof(ctypes.c_void_p) == 8:
         assert (called.gguf_file_bytes(), called.gguf_tensor_info_bytes()) == (136, 72)
-    for order in ("little", "big"):
-        data = Draft(order).data
-        file, info = (
-            ctypes.create_string_buffer(size) for size in (called.gguf_file_bytes(), called.gguf_tensor_info_bytes())
-        )
-        assert called.gguf_open(data, ctypes.c_size_t(len(data)), file) == 0
-        with opened(data) as wanted:
-            for tensor in wanted.tensors.values():
-                assert called.gguf_find(file, tensor.name.encode(), info) == 0
-                if tensor.number == 36:
-                    trits = decoded(called, file, info)
-                    reference, _ = unpack(tensor.read(), tensor.shape, parse("canonical"))
-                    assert trits == np.asarray(reference).astype(np.int8).tobytes()
-        assert called.gguf_open(data[:40], ctypes.c_size_t(40), file) == 1
 
 
-def decoded(called: ctypes.CDLL, file: Any, info: Any) -> bytes:
-    """The trits of a tensor, canonical in layout and code map."""
-    at, size, rows, cols, where = ctypes.c_void_p(), ctypes.c_size_t(), *(ctypes.c_uint64() for _ in range(3))
-    found = called.i2s_find(file, info, *(ctypes.byref(each) for each in (at, size, rows, cols)))
-    assert found == 0
-    trits = ctypes.create_string_buffer(rows.value * cols.value)
-    assert called.i2s_decode(at, size, rows, cols, 0, 0, trits, ctypes.byref(where)) == 0
-    return trits.raw
+@pytest.mark.parametrize("name", ["c99", "c++17", "ctypes"])
+def test_every_field_of_sound_files(tmp_path: Path, name: str) -> None:
+    """As `python tests/peers exports` has it, and some malformed files."""
+    (reader,) = (each for each in exports.ALL if each.name == name)
+    try:
+        made = reader.made(exports.Place(tmp_path, None, None, None))
+    except exports.MissingError as reason:
+        pytest.skip(str(reason))
+    (tmp_path / "files").mkdir()
+    sound, malformed = sound_files(), list(malformed_files().items())[:: 1 if name == "c99" else 10]
+    found = exports.read(made, write(tmp_path / "files", {**sound, **dict(malformed)}))
+    for (title, data), lines in zip(sound.items(), found, strict=False):
+        assert lines == [*expected(data), "end"], title
+    assert [lines for lines in found[len(sound) :] if lines[-1] == "end"] == []
 
 
 @pytest.mark.parametrize("order", ["little", "big"])

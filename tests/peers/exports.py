@@ -195,6 +195,17 @@ def _walker(compiler: str, standard: str, place: Place) -> Runnable:
     return Runnable([program], f"{compiler} {_version(compiler, '-dumpfullversion')}", walks=True)
 
 
+def _library(place: Place) -> Runnable:
+    from i2s_spec.exports import export
+
+    (place.folder / "i2s.h").write_text(export("c"))
+    (place.folder / "library.c").write_text('#define I2S_API\n#include "i2s.h"\n')
+    library = place.folder / "library.so"
+    _done([_program("gcc"), "-std=c99", "-O1", "-shared", "-fPIC", place.folder / "library.c", "-o", library])
+    version = f"gcc {_version('gcc', '-dumpfullversion')}, Python {platform.python_version()}"
+    return Runnable([sys.executable, READERS / "walk.py", library], version, walks=True)
+
+
 ALL: Final = (
     Reader("javascript", "Kaitai", "JavaScript", True, _javascript),
     Reader("python", "Kaitai", "Python", True, _python),
@@ -207,6 +218,7 @@ ALL: Final = (
     Reader("php", "Kaitai", "PHP", False, _php),
     Reader("c99", "C header", "C99", True, partial(_walker, "gcc", "c99")),
     Reader("c++17", "C header", "C++17", True, partial(_walker, "g++", "c++17")),
+    Reader("ctypes", "C header", "Python's ctypes, a shared library", True, _library),
 )
 
 
