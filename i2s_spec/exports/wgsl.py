@@ -130,7 +130,9 @@ def _parts(layout: BlockLayout, what: str) -> str:
     def formula(part: BlockPart) -> str:
         return in_c((part.byte_of if what == "byte_of" else part.place_of).text)
 
-    return " ".join([*(f"if k < {part.stop}u {{ return {formula(part)}; }}" for part in before), f"return {formula(last)};"])
+    return " ".join(
+        [*(f"if k < {part.stop}u {{ return {formula(part)}; }}" for part in before), f"return {formula(last)};"]
+    )
 
 
 _HEAD: Final = f"""\
@@ -155,8 +157,8 @@ struct I2sShape {{
 @group(0) @binding(0) var<uniform> shape: I2sShape;
 // The bytes of a tensor as they are in the file, in words, the lowest byte first.
 @group(0) @binding(1) var<storage, read> bytes_of_tensor: array<u32>;
-// For `product` the codes of activations, int8, four to a word, token by token; for `codes` float32 activations, then a factor
-// for each token.
+// For `product` the codes of activations, int8, four to a word, token by token; for `codes` float32 activations, then a
+// factor for each token.
 @group(0) @binding(2) var<storage, read> activations: array<u32>;
 // int32, of `dequantise` float32.
 @group(0) @binding(3) var<storage, read_write> result: array<u32>;

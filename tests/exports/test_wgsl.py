@@ -1,4 +1,4 @@
-"""The shaders compile and give what the definitions give, to the bit, on the adapter that wgpu finds (Mesa's lavapipe in CI)."""
+"""The shaders compile and give what the definitions give, to the bit, on the adapter that wgpu finds."""
 
 from __future__ import annotations
 
@@ -87,7 +87,13 @@ def test_product_is_exact(name: str) -> None:
         tensor = bytearray(blocks.pack(values, np.ones(rows * cols // GROUP_LAYOUTS[name].block, np.float32), name))
         kind = wgsl.block_number(GROUP_LAYOUTS[name])
     found = run(
-        "product", bytes(tensor), (rows, cols), tokens * rows, kind=kind, tokens=tokens, activations=activations.tobytes()
+        "product",
+        bytes(tensor),
+        (rows, cols),
+        tokens * rows,
+        kind=kind,
+        tokens=tokens,
+        activations=activations.tobytes(),
     )
     assert np.array_equal(found.reshape(tokens, rows), activations.astype(np.int32) @ values.T.astype(np.int32))
 

@@ -6,8 +6,6 @@ import struct
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 #: Invocations of a workgroup, and the most workgroups of a dimension of the grid.
 _GROUP, _MOST = 64, 65_535
 
@@ -42,6 +40,7 @@ def run(text: str, entry: str, shape: tuple[int, ...], tensor: bytes, activation
 
     :param shape: rows, cols, tokens, kind, order, code_map, big_endian
     """
+    import numpy as np
     import wgpu
 
     made = [
@@ -54,7 +53,9 @@ def run(text: str, entry: str, shape: tuple[int, ...], tensor: bytes, activation
     ]
     made.append(device().create_buffer(size=4 * count, usage=wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC))
     pipeline = _pipeline(text, entry)
-    entries = [{"binding": i, "resource": {"buffer": each, "offset": 0, "size": each.size}} for i, each in enumerate(made)]
+    entries = [
+        {"binding": i, "resource": {"buffer": each, "offset": 0, "size": each.size}} for i, each in enumerate(made)
+    ]
     group = device().create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries)
     encoder = device().create_command_encoder()
     compute = encoder.begin_compute_pass()
