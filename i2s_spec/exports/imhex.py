@@ -205,9 +205,8 @@ struct Tensor {{
     }}
 @BLOCKS@}};
 
-// A file without tensors may end before its data section.
-if (header.tensor_count > 0)
-    Tensor tensors[header.tensor_count] @ data_start;
+// A file without tensors may end before its data section; a condition cannot place anything outside of a struct.
+Tensor tensors[header.tensor_count] @ header.tensor_count > 0 ? data_start : 0;
 """
 
 

@@ -81,7 +81,7 @@ class Pattern:
         limits = dict(re.findall(r"#pragma (pattern_limit|array_limit) (\d+)", text))
         self.pattern_limit, self.array_limit = int(limits["pattern_limit"]), int(limits["array_limit"])
         self.data, self.mark, self.at = data, "<", 0
-        self.index = 0
+        self.index, self.heap = 0, False
         self.types: dict[str, Callable[[dict[str, Any], list[int]], Any]] = {}
         self.templates: dict[str, list[str]] = {}
         self.enums: dict[str, dict[str, int]] = {}
@@ -303,7 +303,11 @@ class Pattern:
             given = [argument(scope) for argument in arguments]
             before = self.at
             if place is not None:
+                if self.heap and scope is self.main:
+                    raise PatternError(f"{name} cannot be placed in a condition")
                 self.at = place(scope)
+                if not 0 <= self.at <= len(self.data):
+                    raise PatternError(f"{name} would be placed at {self.at}, which is not in the file")
             self._counted(1)
             if count is None:
                 scope[name] = reader(scope, given)
@@ -385,8 +389,10 @@ class Pattern:
         no = self._block() if self._if("else") else []
 
         def choose(scope: dict[str, Any]) -> None:
+            self.heap = scope is self.main  # ImHex places nothing in the file from a condition outside of a struct
             for statement in yes if holds(scope) else no:
                 statement(scope)
+            self.heap = False
 
         return choose
 
