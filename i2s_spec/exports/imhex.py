@@ -32,6 +32,18 @@ NUMBERS = {
 }  # fmt: skip
 
 
+#: What is checked after a field, because the pattern could not go on or would show something else: a fault, and its words.
+_CHECKS: Final = {
+    ("Header", "magic"): (f'magic != "{MAGIC.decode()}"', "this is no GGUF file"),
+    ("Header", "version"): (
+        f"version < {min(limits.VERSIONS)} || version > {max(limits.VERSIONS)}",
+        "no reader knows this version",
+    ),
+    ("TensorInfo", "n_dims"): (f"n_dims > {limits.MAX_DIMENSIONS}", "a tensor has at most four dimensions"),
+    ("TensorInfo", "offset"): ("offset > std::mem::size()", "this offset is behind the end of the file"),
+}
+
+
 def text() -> str:
     """The pattern."""
     known = {record.title: record for record in records()}
@@ -40,7 +52,7 @@ def text() -> str:
         _enum(),
         _struct(known["Header"], "Header"),
         _TEXT,
-        f"struct Array {{\n    u32 type;\n    u64 count;\n{_cases('items[count]')}}};\n",
+        _ARRAY.replace("@CASES@\n", _cases("items[count]")),
         _struct(known["KeyValue"], "KeyValue", _ALIGNMENT),
         _struct(known["TensorInfo"], "TensorInfo", _ELEMENTS),
         _functions(),
@@ -66,6 +78,8 @@ def _struct(record: RecordStruct, name: str, more: str = "") -> str:
             lines.append(_cases("value").rstrip("\n"))
         else:
             lines.append(f"    {_member(name, field.name, shape)}{comment};")
+        if check := _CHECKS.get((name, field.name)):
+            lines += [f"    if ({check[0]})", f'        std::error("{check[1]}");']
     return "\n".join([*lines, more.rstrip("\n"), "};", ""] if more else [*lines, "};", ""])
 
 
@@ -165,8 +179,26 @@ fn shown(ref Text value) {
 };
 """
 
+_ARRAY = f"""\
+u32 depth = 0;
+
+struct Array {{
+    u32 type;
+    u64 count;
+    if (type == {ValueType.ARRAY.value} && depth + 1 >= {limits.MAX_ARRAY_DEPTH})
+        std::error("arrays are nested too deep");
+    depth = depth + 1;
+@CASES@
+    depth = depth - 1;
+}};
+"""
+
 _ALIGNMENT = f"""\
-    if (!alignment_said && type == {ValueType.UINT32.value} && key.text == "{ALIGNMENT_KEY.decode()}") {{
+    if (!alignment_said && key.text == "{ALIGNMENT_KEY.decode()}") {{
+        if (type != {ValueType.UINT32.value})
+            std::error("general.alignment is a u32");
+        if (value == 0 || (value & (value - 1)) != 0 || value > {limits.NAMED["alignment"].default})
+            std::error("general.alignment is a power of two");
         alignment = value;
         alignment_said = true;
     }}

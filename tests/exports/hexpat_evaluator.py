@@ -303,35 +303,42 @@ class Pattern:
             given = [argument(scope) for argument in arguments]
             before = self.at
             if place is not None:
-                if self.heap and scope is self.main:
-                    raise PatternError(f"{name} cannot be placed in a condition")
-                self.at = place(scope)
-                if not 0 <= self.at <= len(self.data):
-                    raise PatternError(f"{name} would be placed at {self.at}, which is not in the file")
+                self._place(name, place(scope), scope)
             self._counted(1)
             if count is None:
                 scope[name] = reader(scope, given)
             elif kind == "char":
                 scope[name] = self._bytes(count(scope)).decode("latin-1")
             elif kind in NUMBERS:
-                self._counted(1)
-                length, size = count(scope), struct.calcsize("=" + NUMBERS[kind])
-                held = self._bytes(length * size)
-                scope[name] = list(struct.unpack(f"{self.mark}{length}{NUMBERS[kind]}", held))
+                scope[name] = self._numbers(kind, count(scope))
             else:
-                items: list[Any] = []
-                outer, length = self.index, count(scope)
-                if length > self.array_limit:
-                    raise PatternError(f"an array has more than {self.array_limit} items")
-                self._counted(length)
-                for self.index in range(length):
-                    items.append(reader(scope, given))
-                self.index = outer
-                scope[name] = items
+                scope[name] = self._items(count(scope), lambda: reader(scope, given))
             if place is not None and scope is not self.main:
                 self.at = before  # a placed variable does not move the position in the enclosing struct
 
         return lay
+
+    def _place(self, name: str, at: int, scope: dict[str, Any]) -> None:
+        if self.heap and scope is self.main:
+            raise PatternError(f"{name} cannot be placed in a condition")
+        if not 0 <= at <= len(self.data):
+            raise PatternError(f"{name} would be placed at {at}, which is not in the file")
+        self.at = at
+
+    def _numbers(self, kind: str, length: int) -> list[Any]:
+        self._counted(1)
+        held = self._bytes(length * struct.calcsize("=" + NUMBERS[kind]))
+        return list(struct.unpack(f"{self.mark}{length}{NUMBERS[kind]}", held))
+
+    def _items(self, length: int, read: Callable[[], Any]) -> list[Any]:
+        if length > self.array_limit:
+            raise PatternError(f"an array has more than {self.array_limit} items")
+        self._counted(length)
+        items, outer = [], self.index
+        for self.index in range(length):
+            items.append(read())
+        self.index = outer
+        return items
 
     def _match(self) -> Statement:
         self._take()

@@ -12,6 +12,7 @@ import pytest
 from block_files import TYPES, file_of_blocks, files_of_small_tensors
 from hexpat_evaluator import Pattern, PatternError
 from malformed_cases import broken
+from peers.exported_files import malformed_files
 
 from i2s_spec.codec import blocks as block_reference
 from i2s_spec.exports import export
@@ -101,6 +102,18 @@ def test_cut_files_are_an_error_of_the_pattern() -> None:
     for name in ("kv_type_bad", "arr_type_bad"):
         with pytest.raises(PatternError, match="no value has this type"):
             Pattern(PATTERN, broken(name))
+
+
+def test_malformed_files_are_an_error_of_the_pattern() -> None:
+    """As ImHex's own evaluator has it, which `python tests/peers exports` runs."""
+    found = []
+    for name, data in list(malformed_files().items())[::4]:
+        try:
+            Pattern(PATTERN, data)
+        except PatternError:
+            continue
+        found.append(name)
+    assert found == []
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=str)

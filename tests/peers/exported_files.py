@@ -171,15 +171,61 @@ def expected(data: bytes) -> list[str]:
     parsed = container.parse(data)
     with opened(data) as file:
         lines = [f"file {file.version} {file.alignment} {file.data_start}"]
-        lines += [
-            f"key {pair.key.hex()} {pair.type} {_text(pair.type, pair.value, file.byte_order)}"
-            for pair in parsed.key_values
-        ]
+        lines += [f"key {pair.key.hex()} {pair.type} {_text(pair.type, pair.value)}" for pair in parsed.key_values]
         for info in parsed.tensor_infos:
             lines.append(f"tensor {info.name.hex()} {info.type} {info.offset} {','.join(map(str, info.ne))}")
             ne = tuple(info.ne)
             lines += _codes(data, file.data_start + info.offset, ne[::-1], info.type, file.byte_order)
-    return [*lines, "end"]
+    return lines
+
+
+def expected_fields(data: bytes) -> list[str]:
+    """The lines of fields alone, with text instead of hex digits; text that is not UTF-8 as Latin-1."""
+    parsed = container.parse(data)
+    return fields_of({
+        "header": parsed.header,
+        "key_values": [
+            {"key": _held(pair.key), "type": pair.type, "value": _held_value(pair.type, pair.value)}
+            for pair in parsed.key_values
+        ],
+        "tensor_infos": [{**info, "name": _held(info.name)} for info in parsed.tensor_infos],
+    })  # fmt: skip
+
+
+def fields_of(found: dict[str, Any]) -> list[str]:
+    """The lines of the fields of a file; strings and arrays are objects as the pattern has them."""
+    header = found["header"]
+    lines = [f"file {header['version']} {header['tensor_count']} {header['key_count']}"]
+    lines += [
+        f"key {pair['key']['text']!r} {pair['type']} {_shown(pair['type'], pair['value'])}"
+        for pair in found["key_values"]
+    ]
+    for info in found["tensor_infos"]:
+        lines.append(f"tensor {info['name']['text']!r} {info['type']} {info['offset']} {list(info['ne'])}")
+    return lines
+
+
+def _shown(kind: int, value: Any) -> str:
+    if kind == ValueType.STRING:
+        return repr(value["text"])
+    if kind == ValueType.ARRAY:
+        return f"[{value['type']} {' '.join(_shown(value['type'], each) for each in value['items'])}]"
+    return _bits(value) if kind in (ValueType.FLOAT32, ValueType.FLOAT64) else str(int(value))
+
+
+def _held(text: bytes) -> dict[str, Any]:
+    try:
+        return {"text": text.decode()}
+    except UnicodeDecodeError:
+        return {"text": text.decode("latin-1")}
+
+
+def _held_value(kind: int, value: Any) -> Any:
+    if kind == ValueType.STRING:
+        return _held(value)
+    if kind == ValueType.ARRAY:
+        return {"type": value.type, "items": [_held_value(value.type, each) for each in value["items"]]}
+    return value
 
 
 def _bits(number: float) -> str:
@@ -193,13 +239,13 @@ def _mixed(numbers: Iterable[int]) -> int:
     return mix
 
 
-def _text(kind: int, value: Any, order: str) -> str:
+def _text(kind: int, value: Any) -> str:
     if kind in (ValueType.FLOAT32, ValueType.FLOAT64):
         return _bits(value)
     if kind == ValueType.STRING:
         return "'" + bytes(value).hex()
     if kind == ValueType.ARRAY:
-        return f"[{value.type}{''.join(' ' + _text(value.type, each, order) for each in value['items'])}]"
+        return f"[{value.type}{''.join(' ' + _text(value.type, each) for each in value['items'])}]"
     return str(int(value))
 
 

@@ -16,6 +16,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from peers.implementations import MissingError
 
@@ -43,6 +44,7 @@ class Place(NamedTuple):
     runtimes: Path | None
     plcli: Path | None
     includes: Path | None
+    source: Path | None = None
 
     def runtime(self, language: str) -> Path:
         """A checkout of Kaitai's runtime for a language.
@@ -74,13 +76,13 @@ class Place(NamedTuple):
 class Runnable(NamedTuple):
     """How a reader is run: the words before the files, what is added to the environment, and its version.
 
-    :param walks: it prints the lines of `walk.c`, and reads one file at a time
+    :param form: which lines it gives: all, those of `walk.c`, or fields alone; the last two read one file at a time
     """
 
     command: list[Any]
     version: str
     environment: dict[str, str] = {}  # noqa: RUF012
-    walks: bool = False
+    form: Literal["all", "walk", "fields"] = "all"
 
 
 class Reader(NamedTuple):
@@ -192,7 +194,7 @@ def _walker(compiler: str, standard: str, place: Place) -> Runnable:
     program = place.folder / "walk"
     command = [f"-std={standard}", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-I", place.folder, source]
     _done([_program(compiler), *words, *command, "-o", program])
-    return Runnable([program], f"{compiler} {_version(compiler, '-dumpfullversion')}", walks=True)
+    return Runnable([program], f"{compiler} {_version(compiler, '-dumpfullversion')}", form="walk")
 
 
 def _library(place: Place) -> Runnable:
@@ -203,7 +205,20 @@ def _library(place: Place) -> Runnable:
     library = place.folder / "library.so"
     _done([_program("gcc"), "-std=c99", "-O1", "-shared", "-fPIC", place.folder / "library.c", "-o", library])
     version = f"gcc {_version('gcc', '-dumpfullversion')}, Python {platform.python_version()}"
-    return Runnable([sys.executable, READERS / "walk.py", library], version, walks=True)
+    return Runnable([sys.executable, READERS / "walk.py", library], version, form="walk")
+
+
+def _imhex(place: Place) -> Runnable:
+    from i2s_spec.exports import export
+
+    if place.plcli is None or place.includes is None:
+        raise MissingError("needs --plcli and --includes")
+    pattern = place.folder / "gguf_i2s.hexpat"
+    pattern.write_text(export("hexpat"))
+    version = "plcli " + place.plcli.resolve().parents[1].name if False else "PatternLanguage"
+    return Runnable(
+        [place.plcli.resolve(), "format", "-p", pattern, "-I", place.includes.resolve()], version, form="fields"
+    )
 
 
 ALL: Final = (
@@ -216,6 +231,7 @@ ALL: Final = (
     Reader("ruby", "Kaitai", "Ruby", False, _ruby),
     Reader("lua", "Kaitai", "Lua", False, _lua),
     Reader("php", "Kaitai", "PHP", False, _php),
+    Reader("imhex", "ImHex pattern", "ImHex's evaluator", False, _imhex),
     Reader("c99", "C header", "C99", True, partial(_walker, "gcc", "c99")),
     Reader("c++17", "C header", "C++17", True, partial(_walker, "g++", "c++17")),
     Reader("ctypes", "C header", "Python's ctypes, a shared library", True, _library),
@@ -228,16 +244,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runtimes", type=Path, metavar="FOLDER", help="Kaitai's runtimes")
     parser.add_argument("--plcli", type=Path, metavar="PROGRAM", help="ImHex's evaluator")
     parser.add_argument("--includes", type=Path, metavar="FOLDER", help="the standard library of ImHex's patterns")
+    parser.add_argument("--source", type=Path, metavar="FOLDER", help="the checkout that PROGRAM was built from")
     parser.add_argument("-o", "--output", type=Path, default=EXPORTS_FILE, metavar="OUT", help="the results' file")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the readers; the exit status is 1 if one read a file otherwise, or could not be run."""
-    from peers.exported_files import expected, expected_walk, malformed_files, sound_files, write
+    from peers.exported_files import expected, expected_fields, expected_walk, malformed_files, sound_files, write
 
     if unknown := set(options.names) - {each.name for each in ALL}:
         print(f"no reader is called {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
+    lines_of = {"all": expected, "walk": expected_walk, "fields": expected_fields}
     sound, malformed = sound_files(), malformed_files()
     before = json.loads(options.output.read_text(encoding="utf-8")) if options.output.is_file() else {"rows": []}
     rows = {row["name"]: row for row in before["rows"]}
@@ -252,13 +270,13 @@ def run(options: argparse.Namespace) -> int:
             folder = Path(scratch) / each.name
             folder.mkdir()
             try:
-                made = each.made(Place(folder, options.runtimes, options.plcli, options.includes))
+                made = each.made(Place(folder, options.runtimes, options.plcli, options.includes, options.source))
             except MissingError as reason:
                 failed = True
                 print(f"{each.name}: kept from before: {reason}")
                 continue
             found = read(made, paths)
-            wanted = [[*expected_walk(data), "end"] if made.walks else expected(data) for data in sound.values()]
+            wanted = [[*lines_of[made.form](data), "end"] for data in sound.values()]
             equal = [lines for lines, right in zip(found, wanted, strict=False) if lines == right]
             ended = sum(lines[-1] != "end" for lines in found[len(sound) :])
             failed |= (len(equal), ended) != (len(sound), len(malformed))
@@ -275,8 +293,10 @@ def run(options: argparse.Namespace) -> int:
 
 def read(made: Runnable, paths: Sequence[Path]) -> list[list[str]]:
     """What a reader prints of each file; the last line is `end`, or begins with `error`."""
-    if made.walks:
+    if made.form == "walk":
         return [_walked(made.command, path) for path in paths]
+    if made.form == "fields":
+        return [_fields(made.command, path) for path in paths]
     text = _done([*made.command, *paths], made.environment)
     found: list[list[str]] = [[]]
     for line in text.splitlines():
@@ -292,6 +312,37 @@ def _walked(command: Sequence[Any], path: Path) -> list[str]:
     )
     sound = done.returncode == 0 and " status " not in done.stdout
     return [*done.stdout.splitlines(), "end" if sound else f"error {done.returncode}"]
+
+
+def _fields(command: Sequence[Any], path: Path) -> list[str]:
+    """The fields that ImHex's evaluator writes as JSON, in which infinities and NaN have names of their own."""
+    from peers.exported_files import fields_of
+
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder) / "found.json"
+        words = [*command, "-i", path, "-f", "json", "-o", written]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_PATIENCE, check=False)
+        if done.returncode or not written.is_file():
+            return ["error of ImHex"]
+        text = written.read_text(encoding="utf-8")
+    for name, standard in (("inf", "Infinity"), ("nan", "NaN")):
+        text = re.sub(rf'(?m)^(\s*(?:"\w+": )?-?){name}(,?)$', rf"\1{standard}\2", text)
+    return [*fields_of(json.loads(text.replace("-NaN", "NaN"), parse_int=_integer, object_hook=_numbered)), "end"]
+
+
+def _integer(text: str) -> int | float:
+    return -0.0 if text == "-0" else int(text)
+
+
+def _numbered(found: dict[str, Any]) -> dict[str, Any]:
+    """An object whose type of a tensor is a number, where ImHex writes the name of the pattern's enumeration."""
+    from i2s_spec.schema.types import READINGS
+
+    name = found.get("type")
+    if isinstance(name, str):
+        label = name.removeprefix("TensorType::")
+        found["type"] = next(number for number, kinds in READINGS.items() if kinds[0].name == label)
+    return found
 
 
 def _program(name: str) -> str:
