@@ -159,7 +159,10 @@ class Sarif(Format):
             "message": {"text": finding["message"]},
             "locations": [place],
             "partialFingerprints": {FINGERPRINT: f"{code}:{span['path']}:{number}"},
-            "properties": with_exact({name: finding[name] for name in ("slug", "got", "want", "clause", "fix")}),
+            "properties": {
+                **with_exact({name: finding[name] for name in ("slug", "got", "want", "clause", "fix")}),
+                **{name: text for name, text in with_exact(span).items() if name.endswith("_exact")},
+            },
         }
 
 
