@@ -147,7 +147,7 @@ def shift_of(
     best, possible = stated, stated
     usual = {*aligned, end, 0, stated + alignment}
     for base in sorted(places - {stated}, key=lambda base: (base not in aligned, base not in fits, abs(base - stated))):
-        if base < 0 or base + first < end or (fetched and base not in fits):
+        if base < 0 or base + first < end or (base not in fits and (fetched or base not in aligned)):
             continue
         if stated + last <= size < base + last:
             continue  # the file holds all tensors, and would not
