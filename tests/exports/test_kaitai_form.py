@@ -120,7 +120,7 @@ def _expression_faults(section: str, each: dict[str, Any]) -> Iterator[str]:
         ):
             yield "an operator without a cast in an argument"
     value = str(each.get("value", ""))
-    if re.search(r"[?:] \(?-?\d++\)?(?!\.as<|\.\d)", value):
+    if re.search(r"[?:] -?\d+(?=\s*(?:[:)]|$))", value):
         yield "a literal of a choice without a cast"
     if re.search(r"[-+*/] ", value.replace("1.0 *", "")) and not re.search(r"\.as<\w+>|[<>=]=?|\d\.0|magnitude", value):
         yield "an operator without a cast"
