@@ -120,6 +120,8 @@ def _expression_faults(section: str, each: dict[str, Any]) -> Iterator[str]:
         ):
             yield "an operator without a cast in an argument"
     value = str(each.get("value", ""))
+    if re.search(r"[?:] -?\d+(?=\s*(?:[:)]|$))", value):
+        yield "a literal of a choice without a cast"
     if re.search(r"[-+*/] ", value.replace("1.0 *", "")) and not re.search(r"\.as<\w+>|[<>=]=?|\d\.0|magnitude", value):
         yield "an operator without a cast"
 
@@ -164,6 +166,7 @@ def test_every_type_with_codes_is_a_tensor_that_the_file_bounds() -> None:
         ("/ 4).as<u8>", "/ 4)", "an operator without a cast"),
         ("33554432.0", "4294967296", "a literal from 2^31 on"),
         ("(held >> place) & 3", "(held >> place) % 4", "a remainder"),
+        ("? (1).as<s4>", "? 1", "a literal of a choice without a cast"),
         ("repeat-expr: count", "repeat-expr: kind", "a length without a bound"),
     ],
 )

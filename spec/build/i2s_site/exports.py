@@ -1,13 +1,32 @@
-"""The table of the page on exports: who reads files by them, from the results of `python tests/peers exports`."""
+"""The table of the page on exports, from the results of `python tests/peers exports`, and the annex with the shaders."""
 
 from __future__ import annotations
 
 import datetime
 import json
+from typing import Final
 
 from i2s_site.checkout import root
 from i2s_site.runtimes import table
+from i2s_spec.exports import wgsl
 from i2s_spec.linter.runtimes.records import DecoderRun, decoders
+
+_SHADERS: Final = """\
+# Compute shaders
+
+This annex is normative. It says in WGSL what the clauses say that its comments cite; where both differ, the clauses
+apply. `i2s schema --format wgsl` writes it from the declarations of
+[5.3](../05-payload.md#53-blocks-remainders-and-row-boundaries) to
+[5.6](../05-payload.md#56-types-with-a-scale-for-each-group); [its page](../exports.md#wgsl) says on what it was run.
+
+```wgsl
+{text}```
+"""
+
+
+def shaders_page() -> str:
+    """The annex with the shaders."""
+    return _SHADERS.format(text=wgsl.text())
 
 
 def read_by() -> str:

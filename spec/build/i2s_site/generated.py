@@ -31,6 +31,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "damage.md": damage.page,
     "layouts.md": layouts.page,
     "annexes/registry.md": annexes.registry_page,
+    "annexes/shaders.md": exports.shaders_page,
     "tutorials/notebook.md": notebook.page,
     "tutorials/notebook.ipynb": notebook.as_ipynb,
     "assets/palette.css": svg.site_style,
