@@ -24,7 +24,7 @@ from i2s_spec.linter.engine import lint
 from i2s_spec.linter.options import path_of
 from i2s_spec.linter.report.text import examined
 from i2s_spec.linter.report_data import Report, on_command_line, other_command, repair_step
-from i2s_spec.linter.rule import finding_of
+from i2s_spec.linter.rule import Severity, finding_of
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.model.load import refusal
 from i2s_spec.schema import faults
@@ -108,7 +108,7 @@ def _doctor(origin: Origin, threads: int, progress: Progress | None) -> Checkup:
     if not report.readable:
         return Checkup(report, None, (), "canonical", False, tuple(_steps(report, None, (), None, path)))
     try:
-        found, verdicts, dialect, certain, verb, why_not = _looked_at(origin, threads, report.ok)
+        found, verdicts, dialect, certain, verb, why_not = _looked_at(origin, threads, report)
     except FormatError:  # the file changed or disappeared after it was linted
         found, verdicts, dialect, certain, verb, why_not = None, (), "canonical", False, None, None
     steps = tuple(_steps(report, found, verdicts, verb, path))
@@ -116,7 +116,7 @@ def _doctor(origin: Origin, threads: int, progress: Progress | None) -> Checkup:
 
 
 def _looked_at(
-    origin: Origin, threads: int, without_errors: bool
+    origin: Origin, threads: int, report: Report
 ) -> tuple[Identification, tuple[Verdict, ...], str, bool, str | None, str | None]:
     """The origin of a file, its verdicts, its dialect, whether that is certain, the verb that computes its outputs, and
     why there is no such verb although the linter finds no errors."""
@@ -131,11 +131,13 @@ def _looked_at(
         file, verb, why_not = File(source), None, None
         is_model = found.kind is None or found.kind.is_model
         if (
-            without_errors and is_model and file.tensors and "general.architecture" in file.metadata
+            report.ok and is_model and file.tensors and "general.architecture" in file.metadata
         ):  # it should be a model
             why_not = refusal(file)
             verb = _verb_for(file) if why_not is None else None
-        return found, verdicts(Subject(File(source), path), dialect), dialect, certain, verb, why_not
+        subject = Subject(File(source), path)
+        subject.errors = tuple(each for each in report.findings if each.severity is Severity.ERROR)
+        return found, verdicts(subject, dialect), dialect, certain, verb, why_not
     finally:
         if path is not None:
             source.close()
@@ -191,7 +193,7 @@ def _steps(
         )
     if found.kind is not None and found.kind.is_beside:
         return
-    runs = any(verdict.loads == "yes" and verdict.computes == "correctly" for verdict in verdicts)
+    runs = any(verdict.loads == "yes" and verdict.computes in ("correctly", "expected") for verdict in verdicts)
     if verdicts and not runs and (found.kind is None or found.kind.part is None):
         none = "no runtime is known to compute it correctly" if found.tensors else "no runtime runs it"
         yield Step(f"i2s lint {path} --runtimes", f"says why {none}, with sources")

@@ -32,6 +32,8 @@ NARROWEST: Final = 40
 #: What runtimes make of the file, the best first: heading, style, loads, computes.
 _GROUPS: Final = (
     ("compute it correctly", "green", ("yes",), ("correctly",)),
+    ("are expected to compute it correctly", "green", ("yes",), ("expected",)),
+    ("run it; what they compute was not compared", "", ("yes",), ("not compared",)),
     ("correct on some machines only", "yellow", ("yes",), ("depends on the machine",)),
     ("need a conversion first", "yellow", ("with option",), None),
     ("compute it wrongly", "red", ("yes",), ("wrongly",)),

@@ -30,7 +30,7 @@ def verdicts_on_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dic
 def declared_sources(runtime: Runtime) -> Iterator[str]:
     yield from (runtime.source, runtime.bitnet_names)
     yield from (source for _, source in runtime.loader)
-    yield from (fact.source for _, fact in (*runtime.facts, *runtime.others))
+    yield from (fact.source for _, fact in runtime.facts)
     yield from (source for *_, source in runtime.narrower)
     if runtime.refusal is not None:
         yield runtime.refusal.source

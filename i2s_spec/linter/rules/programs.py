@@ -338,7 +338,7 @@ def no_runtime(subject: Subject) -> Iterator[Finding]:
     repair.
     """
     report = _verdicts(subject)
-    useful = [v for v in report if v.loads in ("yes", "with option") and v.computes[:7] in ("correct", "depends")]
-    doubtful = any(v.computes == "not tried" for v in report)
+    useful = [v for v in report if v.loads in ("yes", "with option") and v.computes[:7] in ("correct", "expecte", "depends")]
+    doubtful = any(v.loads in ("yes", "with option") and v.computes in ("not tried", "not compared") for v in report)
     if subject.has_i2s and not useful and not doubtful:
         yield no_runtime.at(_NOWHERE, got=0, want=1)

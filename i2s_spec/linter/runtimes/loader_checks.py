@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.loader_view import loader_view
-from i2s_spec.linter.runtimes import records
+from i2s_spec.linter.runtimes import evidence
 from i2s_spec.linter.runtimes.records import Reason
 from i2s_spec.schema.architectures import ARCHITECTURES, Architecture, Hyperparameters, hyperparameters, names_a_bitnet
 from i2s_spec.schema.keys import (
@@ -31,6 +31,7 @@ from i2s_spec.schema.runtimes import (
     HALF_NORMS_SOURCE,
     LOOKED_UP,
     ROPE_SCALINGS,
+    RUNTIME,
     VOCABULARIES_SOURCE,
     Runtime,
 )
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 
 #: Most tensors that are compared with a declaration one by one: no model has more.
 MOST_TENSORS: Final = 65_536
+
+#: The runtime that takes most variants of a model.
+_LENIENT: Final = "bitnet.cpp-2026"
 
 
 def reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
@@ -86,7 +90,7 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
         if found:
             return
     if name not in runtime.architectures:
-        source = _architecture_source(runtime, name) if records.was_examined(subject) else ""
+        source = _architecture_source(runtime, name) if evidence.was_examined(subject) else ""
         if (name in LOOKED_UP or (subject.declared is None and names_a_bitnet(name))) and name not in runtime.unsure:
             yield Reason(f"it does not know the architecture {quote(name, 64)}", source, "no", span)
         else:
@@ -115,6 +119,18 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
     yield from of_evaluation(subject, runtime, architecture)
 
 
+def unsound(subject: Subject) -> Reason | None:
+    """Why no loader that asks for the declared keys and tensors takes the model, if the architecture is declared."""
+    architecture = subject.declared
+    if architecture is None or not subject.file.index.tensors:
+        return None
+    sizes = _hyperparameters(subject, architecture, subject.file.metadata)
+    if isinstance(sizes, FormatError):
+        return Reason(sizes.message, "", "no", sizes.span if sizes.span.stop else None, "keys")
+    found = _tensors(subject, RUNTIME[_LENIENT], architecture, sizes)
+    return next((reason for reason in found if reason.check in ("missing", "shape")), None)
+
+
 def _by_table(view: LoaderView, examined: bool, span: Span | None) -> Iterator[Reason]:
     """What the table of the loader says of a model; nothing if it loads and more is known of its architecture."""
     source = f"{view.table.source}@{view.table.commit[:8]}:src/models/{view.architecture.file}"
@@ -125,7 +141,6 @@ def _by_table(view: LoaderView, examined: bool, span: Span | None) -> Iterator[R
     elif not examined:
         text = f"the file has the keys and tensors that it asks of architecture {quote(view.architecture.name, 64)}"
         yield Reason(text, source, "note", span)
-        yield Reason("not tried: what it computes", "", "doubt")
 
 
 def is_vocabulary(subject: Subject) -> bool:
