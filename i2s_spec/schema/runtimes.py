@@ -179,6 +179,7 @@ class Runtime(NamedTuple):
     :param scales: in which architectures it takes NAME.scale beside a weight (`inventory.BESIDE`); in no other than
         `bitnet` where it does not know NVFP4
     :param limits: sizes of tensors that it does not take
+    :param without: the ending of names of tensors that it does without although a model needs them, and the source
     :param converted: the type that its own conversion of I2_S gives, if it needs one
     :param after: the command that writes what it reads, if that is no GGUF file
     :param narrower: kind of machine, and multiple that rows of I2_S must have there, if that is more than `columns`
@@ -218,6 +219,7 @@ class Runtime(NamedTuple):
     norm_in: Literal["yes", "no", "unknown"] = "yes"
     scales: Literal["everywhere", "bitnet", "unknown"] = "bitnet"
     limits: tuple[Limit, ...] = ()
+    without: tuple[bytes, str] | None = None
     converted: str = ""
     after: str = ""
     narrower: tuple[tuple[str, int, str], ...] = ()
@@ -398,7 +400,8 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         _COMMON | {34, 35, 36}, _OXBITNET + "model/gguf.ts:111", "computes",
         ("bitnet", "bitnet-25", "bitnet-b1.58", "llama"), ("qwen3", "gemma3"),
         (("WebGPU", "interleave-128"),), (("bitnet", "relu2"),), "norm", columns=(128, "its shaders"), unused_code="+2",
-        programs=("0xBitNet",),
+        programs=("0xBitNet",), loader=(("missing", _OXBITNET + "nn/model.ts:100"),),
+        without=(b"_sub_norm.weight", _OXBITNET + "nn/model.ts:100"),
         limits=(Limit("a WebGPU device binds 128 MiB at once, unless it allows more; what is beyond is read as 0",
                       _OXBITNET + "model/weights.ts", "cpu", bytes=128 << 20),),
         facts=(

@@ -85,9 +85,9 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
         yield _vocabulary(subject, runtime, name)
         return
     if runtime.loader_table and (view := loader_view(subject)) is not None:
-        found = list(_by_table(view, name in runtime.architectures, span))
-        yield from found
-        if found:
+        of_table = list(_by_table(view, name in runtime.architectures, span))
+        yield from of_table
+        if of_table:
             return
     if name not in runtime.architectures:
         source = _architecture_source(runtime, name) if evidence.was_examined(subject) else ""
@@ -112,10 +112,10 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
         yield ended
         return
     if subject.file.index.tensors <= MOST_TENSORS:
-        stopped = next(_tensors(subject, runtime, architecture, problem), None)
-        if stopped is not None:
-            yield stopped
-            return
+        for found in _tensors(subject, runtime, architecture, problem):
+            yield found
+            if found.effect != "wrong":
+                return
     yield from of_evaluation(subject, runtime, architecture)
 
 
@@ -262,7 +262,9 @@ def _tensors(subject: Subject, runtime: Runtime, architecture: Architecture, h: 
         raw = placed.name.encode()
         expected.add(raw)
         if raw not in there:
-            if placed.spec.need == REQUIRED:
+            if placed.spec.need == REQUIRED and runtime.without is not None and raw.endswith(runtime.without[0]):
+                yield Reason(f"it computes without {quote(raw, 64)}, which is missing", runtime.without[1], "wrong")
+            elif placed.spec.need == REQUIRED:
                 yield Reason(f"tensor {quote(raw, 64)} is not found", "", "no", check="missing")
                 return
             continue
