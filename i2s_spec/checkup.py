@@ -130,9 +130,7 @@ def _looked_at(
         dialect, certain = _dialect(found)
         file, verb, why_not = File(source), None, None
         is_model = found.kind is None or found.kind.is_model
-        if (
-            report.ok and is_model and file.tensors and "general.architecture" in file.metadata
-        ):  # it should be a model
+        if report.ok and is_model and file.tensors and "general.architecture" in file.metadata:  # it should be a model
             why_not = refusal(file)
             verb = _verb_for(file) if why_not is None else None
         subject = Subject(File(source), path)

@@ -32,7 +32,7 @@ INT64_END: Final = 1 << 63
 
 DEFAULT_ALIGNMENT: Final = 32
 
-#: GGUF versions that are read; version 1 had 32-bit counts and is refused by every loader.
+#: GGUF versions that are read; version 1 had 32-bit counts; no loader of I2_S reads it.
 VERSIONS: Final = (2, 3)
 
 

@@ -326,7 +326,8 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
          ("ARM, built since 19 November 2025", "interleave-64"), ("x86 without AVX2", "")),
         half_norms="crash", columns=(128, "all of its kernels"), unused_code="0 in the dequantizer, +2 in kernels",
         embeddings=True, loader=_loader(_MISSING), vocabularies=_VOCABULARIES, bitnet_names=_BITNET_NAMES, narrower=_METAL,
-        programs=("bitnet.cpp", "bitnet-llm-sys"), endings=FORK_ENDINGS, pre="takes the default and warns", pre_unknown=FORK_2025_PRE, no_first_token=_FALCON,
+        programs=("bitnet.cpp", "bitnet-llm-sys"), endings=FORK_ENDINGS, pre="takes the default and warns",
+        pre_unknown=FORK_2025_PRE, no_first_token=_FALCON,
         facts=(
             ("first-token", _FALCON_BOS), ("no-avx2", _GIBBERISH), ("rows", _ROW), ("int16", _INT16),
             ("int16-neon", _INT16_NEON), ("code3", _NO_DEQUANT),
@@ -503,8 +504,10 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
     ),
     Runtime(
         "ollama-0.29", "Ollama, to 0.29", "front", "to 0.29", _NOT_READ, frozenset(),
-        "github.com/ollama/ollama 0.17.4 fs/ggml/ggml.go", facts=(("engines", Fact(
-            "it computes with engines of its own, and with a copy of llama.cpp", "github.com/ollama/ollama 0.17.4 fs/ggml/ggml.go")),),
+        "github.com/ollama/ollama 0.17.4 fs/ggml/ggml.go", facts=(
+            ("engines", Fact("it computes with engines of its own, and with a copy of llama.cpp",
+                             "github.com/ollama/ollama 0.17.4 fs/ggml/ggml.go")),
+        ),
     ),
     Runtime(
         "ollama-0.30", "Ollama, 0.30 to 0.31.1", "front", "0.30.0 to 0.31.1", _NOT_READ, frozenset(),

@@ -9,8 +9,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 from peers.child import answer_of, cleaned
-from peers.programs import PROGRAMS, Program
 from peers.judge import missing
+from peers.programs import PROGRAMS, Program
 from peers.records import TOKENS_ALONE, Recorder, as_text, wanted
 from peers.small_files import SMALL_FILES, make
 from peers.taken import devices, rows

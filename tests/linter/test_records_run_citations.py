@@ -106,9 +106,7 @@ def test_verdicts_on_the_recorded_files_are_what_the_runs_were(
 
 
 @pytest.mark.parametrize("name", ["llama.q2_0", "llama.tq2_0", "llama.tq1_0"])
-def test_recommended_conversions_compute_correctly(
-    verdicts_on_files: dict[str, dict[str, Verdict]], name: str
-) -> None:
+def test_recommended_conversions_compute_correctly(verdicts_on_files: dict[str, dict[str, Verdict]], name: str) -> None:
     verdict = verdicts_on_files[name]["llama.cpp"]
     assert (verdict.loads, verdict.computes) == ("yes", "correctly")
     runs = [citation(reason.source) for reason in verdict.reasons if reason.source.startswith("run ")]

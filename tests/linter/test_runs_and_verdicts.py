@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import islice
 from pathlib import Path
 
 import pytest
 from builders import model_bytes
-from peers.damage import Content
+from peers.damage import KINDS, Content
 from peers.features import CHANGES
-from peers.judge import missing
+from peers.judge import judge, missing
 from peers.small_files import SMALL_FILES, make
 from test_runtimes import verdicts_of
 
@@ -20,8 +22,13 @@ from i2s_spec.schema.runtimes import RUNTIMES
 
 #: What verdicts say of a file on which a run had such a result.
 SAID = {
-    "right": {("yes", "correctly"), ("yes", "expected"), ("yes", "depends on the machine"), ("with option", "correctly"),
-              ("with option", "expected")},
+    "right": {
+        ("yes", "correctly"),
+        ("yes", "expected"),
+        ("yes", "depends on the machine"),
+        ("with option", "correctly"),
+        ("with option", "expected"),
+    },
     "wrong": {("yes", "wrongly"), ("with option", "wrongly")},
     "ran": {("yes", "not compared"), ("yes", "correctly"), ("yes", "expected"), ("yes", "wrongly")},
     "no": {("no", "-"), ("crash", "-")},
@@ -191,3 +198,32 @@ def test_everyday_files_have_a_definite_row_for_llama_cpp(made: dict[str, dict[s
     verdict = made[name]["llama.cpp"]
     assert verdict.loads in ("yes", "no")
     assert verdict.computes != "not tried"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["llama.f16.wide", "qwen3-lm.f16.wide", "bitnet.f16.wide", "gemma3-lm.f16.wide"])
+def test_no_row_says_yes_of_what_llama_cpp_refuses(folder: Path, name: str) -> None:
+    """Damage of every kind: below an error of ours, its row says yes of no file. What ends the process is counted."""
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    content, copies = Content.read(make(folder, SMALL_FILES[name])), []
+    place = folder / f"damaged-{name}"
+    place.mkdir()
+    for kind, change in KINDS.items():
+        for where, copy in islice(change(content), 2):
+            copies.append(place / f"{len(copies)}-{kind}.gguf")
+            copy.write(copies[-1])
+            assert where
+    outcomes, said = Counter(), []
+    for path, verdict in zip(copies, judge(copies), strict=True):
+        report = lint(path, runtimes=True)
+        (row,) = [each for each in report.runtimes if each.runtime == "llama.cpp"]
+        outcomes[verdict.word] += 1
+        if not report.ok:
+            assert row.loads != "yes" or any(each.span for each in row.reasons), path.name
+            assert row.computes not in ("correctly", "expected"), path.name
+        if verdict.bad and row.loads == "yes" and row.computes in ("correctly", "expected"):
+            said.append((path.name, verdict.word, [each.code for each in report.findings]))
+    assert said == []
+    assert outcomes["refuse"] > 20

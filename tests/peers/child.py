@@ -29,7 +29,10 @@ _STAMP: Final = re.compile(r"(?:\d+\.\d+\.\d+\.\d+ ([IWED]) |\[node-llama-cpp\] 
 #: Lines of a stack trace of Python or JavaScript.
 _TRACE: Final = r"\s|Traceback|file://|node:|Node\.js v|$"
 #: Lines of a program that reports on its progress.
-_NOISE: Final = re.compile(rf"{_TRACE}|(?:llm_load_\w+|print_info|load|CPU|Loading weights): |llama_model_loader: [-Dl]|={{5}}|-{{5}}|Layer +\d|Total +:|Free memory |Memory |\.{{5}}|llama_init_from_model: n_")
+_NOISE: Final = re.compile(
+    rf"{_TRACE}|(?:llm_load_\w+|print_info|load|CPU|Loading weights): |llama_model_loader: [-Dl]|={{5}}|-{{5}}|Layer +\d|"
+    r"Total +:|Free memory |Memory |\.{5}|llama_init_from_model: n_"
+)
 
 #: Maximum size of an answer in bytes.
 _ANSWER: Final = 32 << 20

@@ -136,7 +136,9 @@ PROGRAMS: Final[tuple[Program, ...]] = (
         "ik-llama-cpp-python", "0.1.5", "PyPI", "run_ik_llama_cpp.py", computes=True, everything=True, wide="yes",
         memory=2 << 30,
     ),
-    Program("pytritium", "1.1.0rc2", "PyPI", "run_pytritium.py", everything=True, wide="only", names=r"bitnet|llama\.f16\.w"),
+    Program(
+        "pytritium", "1.1.0rc2", "PyPI", "run_pytritium.py", everything=True, wide="only", names=r"bitnet|llama\.f16\.w"
+    ),
     Program(
         "transformers", "5.24.0", "PyPI", "run_transformers.py", computes=True, everything=True, wide="only",
         names=r"(llama|qwen3-lm|gemma3-lm|trained\.llama)\.(?!i2_s\.default)|bitnet(-b1\.58)?\.(f16|i2_s)\.wide$",

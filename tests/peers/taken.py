@@ -58,7 +58,16 @@ def _every(names: str, result: Result) -> dict[str, Result]:
 
 def _of_candle(words: str) -> dict[str, Result]:
     """What it says of each type, which it meets first."""
-    numbers = {"i2_s": 36, "tq1_0": 34, "tq2_0": 35, "q2_0": 42, "pq2_0": 142, "ptq1_0": 143, "iq1_bn": 134, "iq2_bn": 135}
+    numbers = {
+        "i2_s": 36,
+        "tq1_0": 34,
+        "tq2_0": 35,
+        "q2_0": 42,
+        "pq2_0": 142,
+        "ptq1_0": 143,
+        "iq1_bn": 134,
+        "iq2_bn": 135,
+    }
     return {f"llama.{name}.wide": Refused(f"{words} {number}") for name, number in numbers.items()} | {
         f"qwen3-lm.{name}.wide": Refused(f"{words} {numbers[name]}")
         for name in ("i2_s", "tq1_0", "tq2_0", "q2_0", "ptq1_0", "iq2_bn")
@@ -89,7 +98,8 @@ TAKEN: Final[tuple[Taken, ...]] = (
         {
             "bitnet-b1.58.i2_s.wide": Distance(4.2e-7),
             "bitnet.i2_s.wide": Distance(4.4e-7, against="bitnet.i2_s.wide.relu2"),
-            **_every("bitnet-b1.58.tq1_0.converted bitnet-b1.58.tq2_0.converted bitnet-b1.58.q2_0.converted", Distance(4.2e-7)),
+            **_every("bitnet-b1.58.tq1_0.converted bitnet-b1.58.tq2_0.converted", Distance(4.2e-7)),
+            "bitnet-b1.58.q2_0.converted": Distance(4.2e-7),
             **_every("bitnet-b1.58.tq1_0.wide bitnet-b1.58.tq2_0.wide", Refused("not a pure ternary row")),
             "trained.bitnet-b1.58.i2_s": Distance(1.4e-3),
         },
@@ -102,7 +112,9 @@ TAKEN: Final[tuple[Taken, ...]] = (
             "llama.ptq1_0.rotated": Distance(3.8e-4, "ik-f32"),
             "qwen3-lm.ptq1_0.rotated-untied": Distance(3.6e-4, "ik-f32"),
             **_every("llama.f16.wide llama.f32.wide", Distance(4.3e-7, "hf-f32")),
-            **_every("llama.tq2_0.wide llama.q2_0.wide llama.pq2_0.wide llama.i2_s.wide", Refused("a type that it does not compute")),
+            **_every(
+                "llama.tq2_0.wide llama.q2_0.wide llama.pq2_0.wide llama.i2_s.wide", Refused("a type that it does not know")
+            ),
         },
     ),
     Taken(
@@ -186,9 +198,12 @@ def rows() -> Iterator[dict[str, Any]]:
             own = SMALL_FILES[name].means[0]
             computed: list[dict[str, Any]] = []
             if isinstance(result, Distance):
-                computed = [{"against": result.against or own, "numerics": result.numerics, "relative": result.relative}]
+                computed = [
+                    {"against": result.against or own, "numerics": result.numerics, "relative": result.relative}
+                ]
             elif isinstance(result, Tokens):
-                computed = [{"against": own, "numerics": "bitnet-golden-1", "argmax": result.same, "positions": result.count}]
+                same = {"argmax": result.same, "positions": result.count}
+                computed = [{"against": own, "numerics": "bitnet-golden-1", **same}]
             refused = isinstance(result, Refused)
             yield {
                 "id": f"{each.program}/{name}", "program": each.program, "version": each.version, "date": _DATE,

@@ -327,8 +327,8 @@ SIGNS = {"error": "✕", "warning": "▲", "note": "●", "ok": "✓"}
 _ISSUE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 
 _MOODS = {
-    "yes": "ok", "correctly": "ok", "expected": "ok", "not compared": "plain", "no": "error", "crash": "error", "wrongly": "error", "with option": "warning",
-    "vocabulary only": "plain",
+    "yes": "ok", "correctly": "ok", "expected": "ok", "no": "error", "crash": "error", "wrongly": "error",
+    "with option": "warning", "vocabulary only": "plain", "not compared": "plain",
     "depends on the machine": "warning", "not tried": "plain", "-": "plain",
 }  # fmt: skip
 

@@ -346,7 +346,9 @@ def no_runtime(subject: Subject) -> Iterator[Finding]:
     repair.
     """
     report = _verdicts(subject)
-    useful = [v for v in report if v.loads in ("yes", "with option") and v.computes[:7] in ("correct", "expecte", "depends")]
+    useful = [
+        v for v in report if v.loads in ("yes", "with option") and v.computes[:7] in ("correct", "expecte", "depends")
+    ]
     doubtful = any(v.computes in ("not tried", "not compared") and _was_read(v) for v in report)
     if subject.has_i2s and not useful and not doubtful:
         yield no_runtime.at(_NOWHERE, got=0, want=1)

@@ -224,10 +224,10 @@ def pre_tokenizer_missing(subject: Subject) -> Iterator[Finding]:
         yield pre_tokenizer_missing.at(KEY_COUNT_SPAN)
 
 
-@rule("T010", "pre-unknown", "tokenizer.ggml.pre is {got}, which no loader knows", clause="3.5",
+@rule("T010", "pre-unknown", "tokenizer.ggml.pre is {got}, which no loader of I2_S knows", clause="3.5",
       fix=Fix.UNSAFE, when=models_with_merges)  # fmt: skip
 def pre_tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
-    """No loader knows the name of the pre-tokenizer.
+    """No loader of I2_S knows the name of the pre-tokenizer.
 
     Why: loaders refuse the file: 'unknown pre-tokenizer type'. A name that is newer than this version of i2s is also
     reported as an error: no loader that supports I2_S knows it.

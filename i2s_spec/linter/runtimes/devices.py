@@ -60,7 +60,7 @@ def advice(form: Form) -> Iterator[Reason]:
         )
         yield Reason(text, source, "note")
     if "Q2_0" in form.matrices:
-        text = "on x86 it has no vector code for Q2_0: TQ2_0 is 15 to 30 times faster there; with CUDA Q2_0 is the faster one"
+        text = "on x86 it has no vector code for Q2_0: TQ2_0 is 15 to 30 times faster there; with CUDA Q2_0 is faster"
         yield Reason(text, source, "note")
     if form.architecture == "bitnet" and "a tied head" in form.features:
         text = (

@@ -111,7 +111,7 @@ def _by_parts(runs: list[RunRecord], wanted: Form) -> Reason | None:
             used.append(run)
     if missing or not any(not run.file.form.features - shared for run in alone):
         return None
-    shown = ", ".join(f"{run.program}/{run.file.name}" for run in used)
+    shown = ", ".join(run.id for run in used)
     text = f"expected, not run: each type, size and feature of the file was computed correctly in another one ({shown})"
     return Reason(text, used[0].citation, "likely")
 
@@ -120,8 +120,9 @@ def _by_architecture(runs: list[RunRecord], wanted: Form) -> Reason | None:
     """A run of the smallest file of an architecture, without comparison, if it has the same features."""
     for run in runs:
         if run.result == "ran" and wanted.features <= run.file.form.features:
-            text = f"{run.program} {run.version} computed finite values for another file of this architecture; nobody compared"
-            return Reason(text + " them, and other types and sizes were not run", run.citation, "ran")
+            who = f"{run.program} {run.version}"
+            text = f"{who} computed finite values for another file of this architecture, which nobody compared"
+            return Reason(text, run.citation, "ran")
     return None
 
 
@@ -224,4 +225,6 @@ def not_computed(subject: Subject) -> Reason:
     found = form(subject)
     kinds = ", ".join(sorted(found.matrices)) or "a file without matrices"
     features = f" and {', '.join(sorted(found.features))}" if found.features else ""
-    return Reason(f"not tried: {kinds} in a model of architecture {quote(found.architecture, 64)}{features}", "", "doubt")
+    return Reason(
+        f"not tried: {kinds} in a model of architecture {quote(found.architecture, 64)}{features}", "", "doubt"
+    )

@@ -78,8 +78,9 @@ class Form(NamedTuple):
     def with_matrices(self, former: str, other: str) -> Form:
         """The form of a copy with the matrices of one type in another."""
         begin = f"{_PLAIN[0]}{former} "
-        changed = (each.replace(begin, f"{_PLAIN[0]}{other} ", 1) if each.startswith(begin) else each for each in self.attributes)
-        return Form(self.architecture, frozenset(changed))
+        rest = (each.removeprefix(begin) for each in self.attributes if each.startswith(begin))
+        others = (each for each in self.attributes if not each.startswith(begin))
+        return Form(self.architecture, frozenset((*others, *(f"{_PLAIN[0]}{other} {each}" for each in rest))))
 
 
 def form_of(file: File) -> Form:

@@ -72,7 +72,9 @@ class Computed(NamedTuple):
         if self.relative is not None:
             return f"logits within {self.relative:.1e} of our forward pass (relative L2, {self.numerics})"
         if self.correlation is None:
-            return f"the first {self.argmax} of {counted(self.positions, 'generated token')} are those of our forward pass"
+            return (
+                f"the first {self.argmax} of {counted(self.positions, 'generated token')} are those of our forward pass"
+            )
         return (
             f"correlation {self.correlation:.5f} with our forward pass, same most likely token at "
             f"{self.argmax} of {counted(self.positions, 'position')}"
@@ -213,9 +215,9 @@ class Reason(NamedTuple):
     """The reason for a verdict: a sentence, its source, the place in the file, and its effect.
 
     `effect` is `no`, `crash`, `option`, `vocabulary`, `unknown` (about loading), `right`, `likely`, `cpu`, `ran`, `doubt`,
-    `wrong` (about computing), or `note`. The source is a citation as `citation` defines it; the reason that something was not tried
-    has none. `check` names a check of loaders: the source for the statement that a runtime makes this check is declared
-    there.
+    `wrong` (about computing), or `note`. The source is a citation as `citation` defines it; the reason that something was
+    not tried has none. `check` names a check of loaders: the source for the statement that a runtime makes this check is
+    declared there.
     """
 
     text: str

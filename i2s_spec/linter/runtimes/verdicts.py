@@ -252,7 +252,9 @@ def _below(verdict: Verdict, errors: Iterable[Finding]) -> Verdict:
 
 
 def _meets(one: Span | None, other: Span) -> bool:
-    return one is not None and one.start < max(other.stop, other.start + 1) and other.start < max(one.stop, one.start + 1)
+    return (
+        one is not None and one.start < max(other.stop, other.start + 1) and other.start < max(one.stop, one.start + 1)
+    )
 
 
 def table(verdicts: Iterable[Verdict | Mapping[str, Any]]) -> list[list[str]]:

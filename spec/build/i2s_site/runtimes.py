@@ -213,8 +213,8 @@ def page() -> str:
 
 #: What a run shows, in words, in the order of the page.
 _RESULTS: Final = {
-    "right": "computed as our forward pass does", "wrong": "computed something else", "ran": "computed, compared with nothing",
-    "": "loaded, or read", "no": "refused", "crash": "ended at",
+    "right": "computed as our forward pass does", "wrong": "computed something else",
+    "ran": "computed, compared with nothing", "": "loaded, or read", "no": "refused", "crash": "ended at",
 }  # fmt: skip
 
 
@@ -245,9 +245,10 @@ def _runs() -> Iterator[str]:
     yield ""
     rows = table_of_records()["devices"]
     first = rows[0]
-    yield f"With CUDA ({first['program']} {first['version']}, {first['device']}, {first['date']}), all layers offloaded, models of"
-    yield f"architectures {', '.join(first['architectures'])}: where matrices of each type are multiplied, and the distance of"
-    yield "logits from ours of the same weights in floats (relative L2, 9 tokens)."
+    build = f"{first['program']} {first['version']}, {first['device']}, {first['date']}"
+    yield f"With CUDA ({build}), all layers offloaded, models of"
+    yield f"architectures {', '.join(first['architectures'])}: where matrices of each type are multiplied, and the distance"
+    yield "of logits from ours of the same weights in floats (relative L2, 9 tokens)."
     yield ""
     yield table(
         ["type", "products", "distance"],
@@ -263,7 +264,9 @@ def _facts(runtime: Runtime) -> Iterator[str]:
         if runtime.of:
             yield f"- hands files to `{runtime.of}` ({who}), with which it fails; what it computes was not run"
         if runtime.types:
-            names = sorted(kind.name for kind in TENSOR_TYPES if kind.family == "ggml" and kind.number not in runtime.types)
+            names = sorted(
+                kind.name for kind in TENSOR_TYPES if kind.family == "ggml" and kind.number not in runtime.types
+            )
             yield f"- its own reader comes first, and refuses tensors of other types than those it knows: {', '.join(names)}"
     elif runtime.recorded:
         yield "- its source was not read; all facts come from its runs"
