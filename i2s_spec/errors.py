@@ -115,6 +115,10 @@ class FormatError(ValueError):
         return _rebuild, (self.fault, self.span, self.got, self.want, self.details)
 
 
+class ReadOnWarning(UserWarning):
+    """A file has a fault for which strict readers refuse it, and was read all the same; the text says how."""
+
+
 class FileError(FormatError, OSError):
     """A file that the system does not open, as the `OSError` that it is, too: `errno`, `strerror` and `filename` are the
     system's. It is a `FileNotFoundError` or `PermissionError` where the system says so.

@@ -2,8 +2,8 @@
 # cython: freethreading_compatible=True
 """The fast reader of GGUF headers: one linear pass that records where everything is and decodes nothing.
 
-It has to agree with `i2s_spec.schema.container.parse`: it accepts the same files with the same content, and refuses the others
-with the same fault at the same bytes. It reads through a window of at most 256 KiB, so it keeps only its notes of each key
+It has to agree with `i2s_spec.schema.container.parse`: it accepts the same files with the same content, and meets the same fault
+first in the others, at the same bytes; it goes on behind keys that are too long. It reads through a window of at most 256 KiB, so it keeps only its notes of each key
 and tensor in memory, never the header itself, and it uses a small stack instead of recursion.
 """
 
@@ -30,6 +30,7 @@ for _number in range(TYPES):
     WIDTH[_number] = SMALLEST[_number] if _number in VALUE_FORMATS else 0
 
 cdef int64_t MAX_KEY = limits.MAX_KEY_LENGTH
+cdef int64_t MAX_LONG_KEYS = limits.MAX_LONG_KEYS
 cdef int64_t MAX_NAME = limits.MAX_NAME_LENGTH
 cdef uint32_t MAX_DIMS = limits.MAX_DIMENSIONS
 cdef int MAX_DEPTH = limits.MAX_ARRAY_DEPTH
@@ -60,7 +61,7 @@ cdef int64_t skim_strings(const uint8_t *start, int64_t room, bint big, int64_t 
 cdef class _Scan:
     cdef Window window
     cdef Index index
-    cdef int64_t pos
+    cdef int64_t pos, long_keys
     cdef bint big
 
     cdef const uint8_t *word(self, int64_t width, object fault, Py_ssize_t item, str path) except NULL:
@@ -86,7 +87,11 @@ cdef class _Scan:
         cdef int64_t length = self.length(fault, item, path)
         if length > limit:
             span = Span(self.pos - 8, self.pos, path.format(item))
-            raise FormatError(too_long, span, got=length, want=limit, index=item)
+            error = FormatError(too_long, span, got=length, want=limit, index=item)
+            if too_long is not faults.KEY_TOO_LONG or length > MAX_LONG_KEYS - self.long_keys:
+                raise error
+            self.long_keys += length  # loaders read such a key, so the rest of the header is worth reading
+            self.index.passed.append(error)
         if length:
             self.index.keep(self.window.at(self.pos, length), length)
             self.pos += length

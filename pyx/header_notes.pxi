@@ -25,7 +25,8 @@ cdef struct TensorNote:
 cdef class Index:
     """The notes of one pass over a header: where each key-value and each tensor info lies, and what stopped the pass.
 
-    `fault` is the `FormatError` that ended the pass, or None; the index is sound up to that point.
+    `fault` is the `FormatError` that ended the pass, or None; the index is sound up to that point. `passed` are the
+    faults before it that did not end it.
     """
 
     cdef KeyNote *key_notes
@@ -35,8 +36,10 @@ cdef class Index:
     cdef readonly Py_ssize_t keys, tensors
     cdef readonly object fault, byte_order, version, tensor_count, key_count
     cdef readonly object infos_end, alignment, data_start, alignment_key
+    cdef readonly list passed
 
     def __cinit__(self):
+        self.passed = []
         self.key_notes = NULL
         self.tensor_notes = NULL
         self.names = NULL

@@ -192,8 +192,9 @@ def _origin(found: Checkup, width: int) -> Iterator[Line]:
 
     assert found.identification is not None
     yield [Piece("What is it?", "bold")]
-    if found.identification.fault is not None:
-        yield from _wrapped("unknown: its header cannot be read to its end", width)
+    fault = found.identification.fault
+    if fault is not None:
+        yield from _wrapped(f"not read to its end, because of {fault.code} {fault.fault.slug}", width)
     elif not found.identification.tensors and (
         found.identification.kind is None or not found.identification.kind.is_special
     ):
@@ -206,8 +207,10 @@ def _origin(found: Checkup, width: int) -> Iterator[Line]:
             yield from _wrapped(f"{question.name}: {name} ({answer.confidence})", width)
         elif question.name == "layout":
             answered = True
-            yield from _wrapped("layout: cannot tell; files do not state it, and these weights do not show it", width)
-    if found.identification.tensors and not answered:
+            unread = f"not read, because of {fault.code}" if fault is not None else ""
+            words = unread or "cannot tell; files do not state it, and these weights do not show it"
+            yield from _wrapped(f"layout: {words}", width)
+    if found.identification.tensors and not answered and fault is None:
         yield from _wrapped("cannot tell: nothing in it shows which program wrote it", width)
 
 

@@ -97,6 +97,7 @@ def identify_command(
     payloads: Any = "none" if header_only else "full" if full else "sample"
     as_json = form == "json"
     with reading(file, as_json), File(source_of(origin(file))) as opened, progress_bar("reading", quiet) as progress:
+        opened.warn()
         try:
             weights = None
             if reference is not None:

@@ -60,6 +60,7 @@ def show_command(file: str | None, as_json: bool, everything: bool, no_tensors: 
     except FormatError as error:
         return _finish(unreadable(named(file), error), error, as_json, named(file))
     with opened:
+        opened.warn()
         if plot:
             _plot(opened)
             return _exit_code(opened.fault, named(file))
@@ -144,6 +145,7 @@ def dump_command(
         click.echo(f"i2s: {name}: {fault_words(error)}", err=True)
         return faults.exit_code_of(error.code)
     with opened:
+        opened.warn()
         try:
             wanted = target(opened, what, limit, everything)
         except Unknown as error:

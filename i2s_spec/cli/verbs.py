@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import shlex
+import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, Final
@@ -16,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from i2s_spec._version import __version__
-from i2s_spec.errors import quote
+from i2s_spec.errors import ReadOnWarning, quote
 
 #: Every verb and the module that holds `VERB_command`; `validate` is another name for `lint`.
 VERBS: Final = {
@@ -114,12 +115,21 @@ def by_click(args: list[str]) -> object:
     :raises SystemExit: after a wrong call, which was shown
     """
     try:
-        return cli.main(args=args, prog_name="i2s", standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", ReadOnWarning)
+            warnings.showwarning = _remark
+            return cli.main(args=args, prog_name="i2s", standalone_mode=False)
     except click.exceptions.Abort:
         raise KeyboardInterrupt from None
     except click.ClickException as error:
         _show(error)
         raise SystemExit(error.exit_code) from None
+
+
+def _remark(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    """A warning as a line on stderr; those of other packages are for programmers."""
+    if issubclass(category, ReadOnWarning):
+        click.echo(f"i2s: {message}", err=True)
 
 
 def _show(error: click.ClickException) -> None:

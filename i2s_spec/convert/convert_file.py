@@ -131,6 +131,10 @@ def convert_file(
         file, list(file.tensors.rows)
     )  # checked before a plan is made for each tensor, of which there may be very many
     chosen = [] if kind is None else _chosen(file, tensors, former)
+    if kind is not None and tensors is None:
+        for tensor in file.tensors.rows:  # what is not converted is copied: nobody asked for that
+            if len(tensor.ne) > 1:
+                tensor.require_usual()
 
     from i2s_spec.convert.recodings import named_bytes
 

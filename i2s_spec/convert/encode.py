@@ -39,6 +39,7 @@ from i2s_spec.gguf.source import CHUNK, chunks, require_unchanged, source_of
 from i2s_spec.schema import faults
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Dialect, parse
 from i2s_spec.schema.faults import order_prefix
+from i2s_spec.schema.second_meanings import of_type
 from i2s_spec.schema.types import BY_NAME, TAIL_BYTES
 
 if TYPE_CHECKING:
@@ -267,6 +268,8 @@ def decode_tensor(
         if form != "float32":
             raise ValueError(f"tensor {quote(name)}: {kind} holds no trits; --as float32 decodes its weights")
         parts = _quantized(file, tensor, kind)
+    elif form == "float32" and of_type(tensor.type) is not None:
+        parts = (weights.reshape(-1) for weights in (tensor.dequantize(),))
     else:
         trits = tensor.ternary(dialect, unused_code)
         if form == "codes":

@@ -3,8 +3,11 @@
     source         files by bounded reads, buffers, streams, and maps of trusted files; ranges of them; regular files
     reader         `open`: a file with its metadata and tensors, fetched when they are asked for
     header         the index of an open file's header, and its key-values
+    data_section   where the data section begins, if the header does not state that rightly
     strings        arrays of strings, examined without decoding; files that went through a text decoder
     tensor         the tensors of an open file
+    placement      where the table puts them, and the room that each has there
+    meanings       which meaning of its type number they have, where single programs gave it another one
     tensor_values  their data, decoded
     split_set      a model in several files: its parts, by their names and keys, and the tensors of all
 

@@ -41,6 +41,7 @@ class Index:
     keys: int
     tensors: int
     fault: FormatError | None
+    passed: list[FormatError]
     byte_order: ByteOrder | None
     version: int | None
     tensor_count: int | None

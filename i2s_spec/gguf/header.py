@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import FormatError, Span, TrustedText, counted
@@ -24,6 +24,9 @@ from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.faults import ByteOrder, order_prefix
 from i2s_spec.schema.types import ValueType
 
+if TYPE_CHECKING:
+    from i2s_spec.gguf.meanings import NumberReading
+
 __all__ = ["HeaderIndex", "KeyValue", "TensorInfo"]
 
 
@@ -31,13 +34,15 @@ class HeaderIndex:
     """The header of a file, and the source that its other bytes come from.
 
     `keys` and `tensors` are how many could be indexed; `key_count` and `tensor_count` how many the header says there are.
-    `fault` is what stopped the scanner: what lies before it is sound.
+    `fault` is what stopped the scanner: what lies before it is sound. `passed` are faults that did not stop it: strict
+    readers refuse the file for each, others read it.
     """
 
     def __init__(self, source: Source) -> None:
         notes = _scanner.scan(source)
         self.source = source
         self.fault: FormatError | None = notes.fault
+        self.passed: tuple[FormatError, ...] = tuple(notes.passed)
         self.byte_order: ByteOrder = notes.byte_order or "little"
         self.version: int | None = notes.version
         self.keys: int = notes.keys
@@ -52,6 +57,8 @@ class HeaderIndex:
         self.infos_end: int | None = notes.infos_end
         #: First byte of the data section; None where the header does not say. The linter moves it where the header errs.
         self.data_start: int | None = notes.data_start
+        #: What is known of type numbers that several programs use, by number and data section: see `meanings`.
+        self.number_readings: dict[tuple[int, int | None], NumberReading | None] = {}
         #: Key-value `i`, from 0.
         self.key: Callable[[int], KeyValue] = notes.key
         #: Tensor info `i`, from 0.
@@ -62,6 +69,22 @@ class HeaderIndex:
         self.odd_keys = notes.odd_keys
         self.odd_tensors = notes.odd_tensors
         self.all_differ = notes.all_differ
+        if self.fault is not None and self.infos_end is not None:
+            self._find_alignment(self.fault)
+
+    def _find_alignment(self, fault: FormatError) -> None:
+        """Go on behind an impossible `general.alignment` where the offsets show what to read with."""
+        from i2s_spec.gguf.data_section import Laid, alignment_of_offsets
+
+        assert self.alignment_key is not None
+        assert self.infos_end is not None
+        entry = self.key(self.alignment_key)
+        value = Metadata(self).decode(entry) if entry.type != ValueType.ARRAY else None
+        infos = [self.tensor(i) for i in range(self.tensors)]
+        self.alignment = alignment_of_offsets(Laid(infos, self.infos_end, self.source.size), value)
+        if self.alignment is not None:
+            self.data_start = faults.data_start(self.infos_end, self.alignment)
+            self.fault, self.passed = None, (*self.passed, fault)
 
     @cached_property
     def key_places(self) -> dict[str, int]:

@@ -22,7 +22,7 @@ from functools import wraps
 from itertools import islice
 from typing import Any, TypeVar, cast
 
-from i2s_spec.errors import FormatError, Span, TrustedText, counted
+from i2s_spec.errors import FormatError, ReadOnWarning, Span, TrustedText, counted, quote
 from i2s_spec.gguf.header import HeaderIndex, KeyValue, Metadata
 from i2s_spec.gguf.source import FetchingSource, Origin, Source, source_of
 from i2s_spec.gguf.tensor import Tensor, Tensors
@@ -43,11 +43,13 @@ def open(origin: Origin, *, trusted: bool = False) -> File:
     :param origin: a path, anything with the buffer protocol, a seekable binary stream, a `gguf.GGUFReader`, or a `Source`
     :param trusted: map the file into memory, so that arrays are views of it; only for files that nobody can shorten
     :raises FormatError: for whatever prevents indexing (clauses 2.2 to 2.7); all other faults are the linter's
+    :warns ReadOnWarning: for faults that the reading went past
     """
     file = File(source_of(origin, trusted))
     if file.fault is not None:
         file.close()
         raise file.fault.of_file(origin) if isinstance(origin, str | os.PathLike) else file.fault
+    file.warn()
     return file
 
 
@@ -77,8 +79,8 @@ class File:
 
     `metadata` maps keys to values and `tensors` names to `Tensor`s, both in file order; if a key or a name occurs
     twice, the first one counts, as for the loaders of the BitNet family. A `File` made directly (not by `open`) may
-    have a `fault`; it then contains only what precedes the fault. A `with` block that ends without an error checks
-    whether the file changed meanwhile, and raises S903 if it did.
+    have a `fault`; it then contains only what precedes the fault. Faults in `passed` did not end the reading. A `with`
+    block that ends without an error checks whether the file changed meanwhile, and raises S903 if it did.
     """
 
     def __init__(self, source: Source) -> None:
@@ -89,6 +91,9 @@ class File:
             from i2s_spec.gguf.strings import text_decoded
 
             self.fault = text_decoded(source) or self.fault
+        #: Faults that the reading went past, for which strict readers refuse the file: keys that are too long, and an
+        #: impossible alignment where the offsets show another one.
+        self.passed: tuple[FormatError, ...] = self.index.passed
         self.byte_order: ByteOrder = self.index.byte_order
         self.version: int | None = self.index.version
         #: Bytes that tensors are aligned to; None where the header gives no usable value.
@@ -120,6 +125,22 @@ class File:
     def size(self) -> int:
         """Size of the whole file in bytes."""
         return self.source.size
+
+    def warn(self) -> None:
+        """Say how the file was read past its faults, if it has such faults.
+
+        :warns ReadOnWarning: one sentence
+        """
+        if not self.passed:
+            return
+        from warnings import warn
+
+        first, more = self.passed[0], len(self.passed) - 1
+        others = f" (and {counted(more, 'more such fault')})" if more else ""
+        aligned = any(error.fault in faults.ALIGNMENTS for error in self.passed)
+        how = f"the file is read with an alignment of {self.alignment}" if aligned else "the file is read all the same"
+        text = f"{first.code} {first.fault.slug}: {first.message}{others}; {how}"
+        warn(f"{quote(self.name, 4096, bare=True)}: {text}", ReadOnWarning, stacklevel=3)
 
     def require_unchanged(self) -> None:
         """Raise S903 if the file changed since it was opened: the bytes read may belong to different versions (12.4-2).

@@ -242,7 +242,8 @@ class SplitSet:
         shown = f"part {number + 1:,} ({quote(os.path.basename(name), 80)})"
         try:
             with self.open(number) as file:
-                fault = file.fault
+                unusable = (error for error in file.passed if error.fault in faults.ALIGNMENTS)  # which loaders refuse
+                fault = file.fault or next(unusable, None)
                 part = _part(file, number, name) if fault is None else PartHeader(number, name)
         except FormatError as error:
             if error.code in faults.REMOTE:

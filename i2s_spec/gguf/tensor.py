@@ -13,16 +13,24 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote, renamed_keyword
 from i2s_spec.gguf.header import HeaderIndex, TensorInfo
 from i2s_spec.schema import faults, types
-from i2s_spec.schema.types import TAIL_BYTES, TensorType
+from i2s_spec.schema.types import TensorType
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from i2s_spec.codec.encoding import Trits
+    from i2s_spec.gguf.meanings import NumberReading
     from i2s_spec.schema.dialect import Dialect
 
 T = TypeVar("T")
+
+#: Types of weights that are numbers.
+FLOATS = ("F32", "F16", "BF16")
+
+#: Numbers whose tensors are compared with their contents, although they have the room of the first meaning, or may have
+#: that of another one as well.
+_COMPARED = frozenset({41, 42})
 
 
 class Tensors(Mapping[str, "Tensor"]):
@@ -32,12 +40,20 @@ class Tensors(Mapping[str, "Tensor"]):
         self._index = index
         self._common: dict[int, TensorType | None] = {}
 
+    @property
+    def index(self) -> HeaderIndex:
+        """The header that they are in."""
+        return self._index
+
     def allotted_bytes(self, offset: int) -> int | None:
         """Bytes from `offset` in the data section to where the next tensor begins, or to the end of the file."""
         return self._index.extent(offset)[1]
 
     def common_type(self, number: int) -> TensorType | None:
         """What most tensors of a number have the size of, where the number means several types; else its only type."""
+        found = self.number_reading(number)
+        if found is not None and found.kinds:
+            return found.type
         readings = types.READINGS.get(number, ())
         if len(readings) < 2:
             return readings[0] if readings else None
@@ -48,15 +64,73 @@ class Tensors(Mapping[str, "Tensor"]):
             self._common[number] = types.common_reading(number, alike, self._index.alignment or types.TAIL_BYTES)
         return self._common[number]
 
+    def number_reading(self, number: int) -> NumberReading | None:
+        """What a number means in this file, if it is one to which single programs gave other meanings, and tensors have
+        not simply the room of the first meaning of all."""
+        index = self._index
+        if number not in types.SECOND_NUMBERS:
+            return None
+        known, start = index.number_readings, index.data_start
+        if (number, start) not in known:
+            first = types.READINGS.get(number, (None,))[0]
+            if first is not None and number not in _COMPARED and self._all_fit(first):
+                known[number, start] = None
+            else:
+                from i2s_spec.gguf.meanings import number_reading
+
+                known[number, start] = number_reading(index, number)
+        return known[number, start]
+
+    def _all_fit(self, kind: TensorType) -> bool:
+        """Whether the room of every tensor of a number is that of one type."""
+        index, alignment = self._index, self._index.alignment or types.TAIL_BYTES
+        last: tuple[tuple[int, ...], int | None] = (), None
+        for i, (_, room) in enumerate(index.extents()):
+            info = index.tensor(i)
+            if info.type == kind.number and (like := (info.ne, room)) != last:
+                last = like
+                if room is None or not types.fits(kind, info.ne, room, alignment):
+                    return False
+        return True
+
+    def type_of(self, number: int, ne: tuple[int, ...], room: int | None) -> TensorType | None:
+        """What a type number means for a tensor of this file: by its room, and by what is known of all with the number.
+
+        :param ne: its shape, in ggml's order
+        :param room: bytes until the next tensor begins, or the data end
+        :returns: None for an undefined number, and where several meanings fit and nothing decides (`number_reading`)
+        """
+        found = self.number_reading(number)
+        if found is not None and found.kinds:
+            return found.type
+        readings = types.READINGS.get(number, ())
+        if len(readings) < 2:
+            return readings[0] if readings else None
+        alignment = self._index.alignment or types.TAIL_BYTES
+        return types.reading(number, ne, room, alignment, self.common_type(number))
+
+    def room_needed(self, tensor: Tensor) -> int | None:
+        """Most bytes from the start of a tensor that may belong to it: its size, if the rooms of the file leave no doubt
+        about what its type number means; else the largest size under any known meaning of the number.
+
+        :returns: None where not even that is known
+        """
+        found = self.number_reading(tensor.number)
+        if tensor.type is not None and (found is None or found.certain):
+            return None if tensor.ne and tensor.ne[0] % tensor.type.block else tensor.type.nbytes(tensor.ne)
+        from i2s_spec.schema.second_meanings import largest_room
+
+        return largest_room(tensor.number, tensor.ne)
+
     def by_index(self, i: int) -> Tensor:
         """Tensor info `i` of the file, whether or not its name occurs twice."""
         index, info = self._index, self._index.tensor(i)
         number = info.type
-        readings = types.READINGS.get(number, ())
-        if len(readings) < 2:
-            return Tensor(index, info, readings[0] if readings else None)
-        alignment, common = index.alignment or types.TAIL_BYTES, self.common_type(number)
-        return Tensor(index, info, types.reading(number, info.ne, self.allotted_bytes(info.offset), alignment, common))
+        if number not in types.SECOND_NUMBERS:
+            readings = types.READINGS.get(number, ())
+            if len(readings) < 2:
+                return Tensor(index, info, readings[0] if readings else None)
+        return Tensor(index, info, self.type_of(number, info.ne, self.allotted_bytes(info.offset)))
 
     @property
     def rows(self) -> Iterator[Tensor]:
@@ -152,9 +226,11 @@ class Tensor:
     def nbytes(self) -> int:
         """Exact size of the data in bytes, for I2_S with its tail (clause 5.2).
 
-        :raises FormatError: G313 for an unknown type, G315 where rows are not whole blocks
+        :raises FormatError: G313 for an unknown type, G323 for one between whose meanings nothing decides, G315 where
+            rows are not whole blocks
         """
         if self.type is None:
+            self._refuse_undecided()
             raise FormatError(
                 faults.TYPE_UNKNOWN, self.info.type_span, got=self.number, name=self.raw_name, others=TrustedText(""),
                 meaning=TrustedText(""),
@@ -164,6 +240,14 @@ class Tensor:
                 faults.BLOCK_SPLIT, self.info.ne_span, got=self.ne[0], want=self.type.block, name=self.raw_name
             )
         return self.type.nbytes(self.ne)
+
+    def _refuse_undecided(self) -> None:
+        found = self._index.number_readings.get((self.number, self._index.data_start))
+        if found is not None and found.is_undecided:
+            raise FormatError(
+                faults.MEANING_UNDECIDED, self.info.type_span, got=self.number, count=TrustedText(""),
+                kinds=TrustedText(found.names), why=TrustedText(found.why),
+            )  # fmt: skip
 
     @property
     def span(self) -> Span:
@@ -185,7 +269,7 @@ class Tensor:
 
     @property
     def _tail_bytes(self) -> int:
-        return TAIL_BYTES if self.type is not None and self.type.size is not None else 0
+        return self.type.tail_bytes if self.type is not None else 0
 
     @property
     def payload(self) -> bytes:
@@ -275,16 +359,22 @@ class Tensor:
         from i2s_spec.codec import quantized
         from i2s_spec.gguf.tensor_values import dequantized
         from i2s_spec.schema.blocks import GROUP_LAYOUTS
+        from i2s_spec.schema.second_meanings import of_type
 
         name = self.type.name if self.type is not None else None
         if name == "I2_S":
             self.ternary(dialect, unused_code)  # says which tensor it is where its shape has no place in the layout
-        if name in {"F32", "F16", "BF16"}:
+        if name in FLOATS:
             return self.array().astype("float32")
         if name == "I2_S" or name in GROUP_LAYOUTS:
             return dequantized(self.read(), self.shape, name, dialect, self._index.byte_order, unused_code, threads)
         if name in quantized.TYPES:
             return quantized.dequantize(self.read(), name, self._index.byte_order).reshape(self.shape)
+        if (second := of_type(self.type)) is not None:
+            from i2s_spec.codec import second_packings
+
+            weights = second_packings.dequantize(self.read(), second, self._index.byte_order)
+            return weights[: self.elements].reshape(self.shape)
         trits, scale = self.ternary(dialect, unused_code).whole(threads)
         return trits * scale
 
@@ -300,12 +390,25 @@ class Tensor:
         from i2s_spec.schema.dialect import parse
 
         source, span = self._index.source, self.span
+        self.require_usual()
         self.require(span)
         dialect = parse(dialect)
         try:
             return trits_of(source, span.start, self.kind, self.shape, dialect, self._index.byte_order, unused_code)
         except ValueError as error:
             raise ValueError(f"tensor {quote(self.name)}: {error}") from None
+
+    def require_usual(self) -> None:
+        """Refuse, by a ValueError, a tensor whose type number has the meaning of a single program in this file; only
+        `dequantize` decodes such tensors, and not all of them."""
+        if self.number in types.SECOND_NUMBERS and self.kind not in FLOATS:
+            from i2s_spec.schema.second_meanings import of_type
+
+            if (second := of_type(self.type)) is not None:
+                more = "" if second.packing is None else "; --as float32 (dequantize) decodes its weights"
+                raise ValueError(
+                    f"tensor {quote(self.name)}: type {self.number} is {second} in this file, {second.tell}{more}"
+                )
 
     def require(self, span: Span) -> None:
         """Make sure that the file holds a part of the tensor, before anything is read or allocated for it.

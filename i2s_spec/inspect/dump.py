@@ -118,6 +118,7 @@ def document(file: File, target: Target) -> dict[str, Any]:
         "path": json_string(file.name),
         "size": file.size,
         "fault": None if file.fault is None else fault(file.fault),
+        "passed": [fault(error) for error in file.passed],
         "nodes": (_data(labels, node) for _, _, node in chosen(target)),
     }
 
@@ -271,14 +272,14 @@ class NodeLabels:
 
     def below(self, node: FieldNode) -> str | None:
         """What is said in a line of its own below a node: the fault that lies in it, or what the columns are."""
-        error = self.file.fault
         if isinstance(node.value, Opened):
             match = _PAYLOAD.fullmatch(node.path)
             return self.columns(int(match[1])).heading() if match and node.value.note else None
-        if error is None or node.value is error or isinstance(node.value, Elided):
-            return None
-        inside = node.start <= error.span.start < error.span.stop <= node.stop
-        return _fault(error) if inside else None
+        faults = (*self.file.passed, *([self.file.fault] if self.file.fault is not None else []))
+        for error in () if node.value is self.file.fault or isinstance(node.value, Elided) else faults:
+            if node.start <= error.span.start < error.span.stop <= node.stop:
+                return _fault(error)
+        return None
 
     def code(self, node: FieldNode) -> tuple[int, int] | None:
         """Tensor, and byte from its start, of a node that is one byte of codes, else None."""

@@ -276,7 +276,7 @@ def _fields(
 ) -> Iterator[FieldNode]:
     kind = tensor.type.name if tensor.type is not None else None
     path, order = f"data[{tensor.index}]", file.byte_order
-    split = max(start, stop - TAIL_BYTES) if tensor.type is not None and tensor.type.size is not None else stop
+    split = max(start, stop - tensor.type.tail_bytes) if tensor.type is not None else stop
     scales = split  # of I2_SR those of rows lie between payload and tail
     if kind == ROW_SCALES_APART.name:
         split -= ROW_SCALES_APART.scale.nbytes * prod(tensor.ne[1:])

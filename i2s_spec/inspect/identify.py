@@ -61,6 +61,8 @@ class Identification(NamedTuple):
     fault: FormatError | None
     group_types: Mapping[str, int]
     kind: RecognisedKind | None = None
+    #: Faults that the reading went past.
+    passed: tuple[FormatError, ...] = ()
 
     def question(self, name: str) -> Question:
         """One question by its name: release, converter, quantizer, code map, layout, tail or rotation."""
@@ -119,6 +121,7 @@ class Identification(NamedTuple):
             "weights": None if self.weights is None else _weights(self.weights),
             "likelihood": None,  # `model.text` makes it; nothing here runs a model
             "fault": None if self.fault is None else fault_dict(self.fault),
+            "passed": [fault_dict(error) for error in self.passed],
         }
 
 
@@ -256,6 +259,7 @@ def _identify(
         file.fault,
         seen.group_types,
         kind,
+        file.passed,
     )
 
 
@@ -328,7 +332,7 @@ def page(found: Identification, everything: bool = False) -> Iterator[Line]:
 def _read(found: Identification) -> str:
     counts = ", ".join(f"{count:,}" for count in found.counts)
     if found.looked_at == "none":
-        return "payloads were not read"
+        return "payloads were not read" + ("" if found.fault is None else f", because of {found.fault.code}")
     how = "payloads were read whole" if found.looked_at == "full" else "payloads were sampled, small ones read whole"
     if not any(found.counts):
         return "no payload could be read"

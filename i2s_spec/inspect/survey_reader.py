@@ -311,7 +311,6 @@ class SurveyReader:
         No byte is in two of them, whatever the header says: that bounds the time.
         """
         file, tensor = self._file, self._file.index.tensor
-        alignment = file.alignment or limits.DEFAULT_ALIGNMENT
         taken = bytearray(file.index.tensors + 2)
         end = file.size - (file.data_start or 0)  # where a truncated file ends, whatever lies after
         sizes: dict[tuple[tuple[int, ...], int, int], tuple[int, TensorType] | None] = {}  # many are alike
@@ -324,7 +323,7 @@ class SurveyReader:
             if like not in sizes:
                 if len(sizes) == ALIKE:
                     sizes.clear()
-                sizes[like] = _size(ne, number, room, alignment, file.tensors.common_type(number))
+                sizes[like] = _size(file, ne, number, room)
             found = sizes[like]
             if found is None or found[0] > end - offset:
                 continue
@@ -360,9 +359,7 @@ def look_at(name: str, big: bool) -> Look:
     return Look(1, form.mask_in(big), ScalePlaces(types.BY_NAME[name].bytes, form.bytes, first, second))
 
 
-def _size(
-    ne: tuple[int, ...], number: int, room: int, alignment: int, common: TensorType | None
-) -> tuple[int, TensorType] | None:
+def _size(file: File, ne: tuple[int, ...], number: int, room: int) -> tuple[int, TensorType] | None:
     """Bytes and type of a tensor that fits into its room, or None."""
     if (
         not 0 < len(ne) <= limits.MAX_DIMENSIONS
@@ -371,7 +368,7 @@ def _size(
         or number in types.RETIRED
     ):
         return None
-    kind = types.reading(number, ne, room, alignment, common)
+    kind = file.tensors.type_of(number, ne, room)
     if kind is None or ne[0] % kind.block:
         return None
     size = kind.nbytes(ne)

@@ -143,8 +143,7 @@ class _Run:
         self._size = source.size
         try:
             file = File(source)
-            if file.fault is not None:
-                self.add([finding_of(file.fault)])
+            self.add(map(finding_of, (*file.passed, *([file.fault] if file.fault is not None else []))))
             place = self.place if self.place is not None else getattr(source, "path", None)
             subject = self._subject = Subject(file, place, self._reading, self._weights)
             fetched = subject.on_server

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
 
 from i2s_spec.convert.rewrite import Replacement, Value, rewrite
@@ -26,10 +26,12 @@ from i2s_spec.gguf.source import Origin, chunks, require_written, source_of
 from i2s_spec.gguf.split_set import TYPES
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.context import Subject
+from i2s_spec.linter.repair.workspace import TensorBytes, possible_starts
 from i2s_spec.linter.rule import Finding
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.linter.rules.keys import odd_bool
 from i2s_spec.linter.rules.model_keys import foreign_prefix, key_type
+from i2s_spec.schema import faults, limits
 from i2s_spec.schema.keys import REQUIRED
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, ValueType
 
@@ -99,6 +101,8 @@ def _unwanted(known: ArchitectureView, entry: KeyValue, keep_unknown: bool, drop
     name = quote(entry.name)
     if not entry.name or not entry.name.isascii() or not entry.key.isprintable():
         return f"key {name}, because its name is empty or not printable"
+    if len(entry.name) > limits.MAX_KEY_LENGTH:
+        return f"key {name}, because its name is too long"
     if entry.key == _ALIGNMENT:
         return "key general.alignment: tensors are now aligned to 32 bytes"
     if drop_template and (entry.key == _TEMPLATE or entry.key.startswith(f"{_TEMPLATE}.")):
@@ -242,7 +246,7 @@ def sanitize(
     :returns: the removed parts, and the proof
     :raises FormatError: if the file cannot be read or understood: the linter's finding
     :raises ValueError: for an architecture whose keys are not known, without `keep_unknown`; for a target that is the
-        origin, and for a file that consists of holes
+        origin, for a file that consists of holes, and for bytes beside tensors that may be weights
     :raises FileExistsError, OSError: as `OutputFile` does; then the target is as it was
     """
     source = source_of(origin)
@@ -271,8 +275,10 @@ def _require_understood(subject: Subject, keep_unknown: bool) -> None:
     If the keys of a model had another architecture's prefix, they would be left out as unknown, and nobody could repair
     that.
     """
-    if subject.file.fault is not None:
-        raise subject.file.fault
+    unusable = (error for error in subject.file.passed if error.fault in faults.ALIGNMENTS)
+    fault = subject.file.fault or next(unusable, None)
+    if fault is not None:
+        raise fault
     needed = [rule for rule in all_rules() if rule.ambiguous]
     for rule in needed if keep_unknown else (*needed, foreign_prefix):
         for finding in rule.check(subject) if rule.check is not None else ():
@@ -295,7 +301,7 @@ def _rewritten(
     keys = keys_of(subject, keep_unknown, drop_template, left_out)
     new_names = names(file, left_out)
     new_tails = tails(file, left_out)
-    left_out += unowned(file)
+    left_out += _without_weights(subject, unowned(file))
     weights = weights_digest(file, threads=threads, progress=progress)
     size = rewrite(
         file, _Nowhere.made() if target is None else target, set=keys.changed, drop_keys=keys.dropped, alignment=32,
@@ -315,6 +321,20 @@ def _rewritten(
         size=size,
         written=target is not None,
     )
+
+
+def _without_weights(subject: Subject, ranges: Iterable[Removed]) -> Iterator[Removed]:
+    """Ranges that belong to no tensor under any known meaning of a type number, wherever the data section may begin.
+
+    :raises ValueError: for one that may hold weights
+    """
+    held: TensorBytes | None = None
+    for each in ranges:
+        held = held or TensorBytes(subject.file, possible_starts(subject))
+        if (why := held.why_not(*each.span[:2])) is not None:
+            where = f"{counted(each.size, 'byte')} at 0x{each.span.start:x}"
+            raise ValueError(f"{where} would be left out and may be weights: {why}")
+        yield each
 
 
 def _prove(target: str | os.PathLike[str], wanted: str | None, threads: int, progress: Progress | None) -> None:

@@ -352,7 +352,12 @@ def header_nodes(read: Read, order: ByteOrder, stop: int) -> list[FieldNode]:
 
 def key_nodes(read: Read, order: ByteOrder, start: int, stop: int, path: str) -> list[FieldNode]:
     """Key and type of the key-value between `start` and `stop`; the value follows them."""
-    whole = key_value(order)
+    whole, (length,) = key_value(order), struct.unpack(order_prefix(order) + "Q", read(start, 8))
+    if length > limits.MAX_KEY_LENGTH:  # only the scanner goes past such a key
+        end = start + 8 + length
+        (kind,) = struct.unpack(order_prefix(order) + "I", read(end, 4))
+        text = _text(read, order, start, end, f"{path}.key", whole.fields[0])
+        return [*text, FieldNode(f"{path}.type", end, end + 4, kind, whole.fields[1])]
     head = RecordStruct(whole.title, whole.clause, *whole.fields[:2])
     return record_nodes(head, read(start, min(stop - start, LONGEST_HEAD)), start, path)
 

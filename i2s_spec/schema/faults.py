@@ -115,6 +115,11 @@ OFFSET_PAST_END: Final = Fault(
 TYPE_UNKNOWN: Final = Fault(
     "G313", "type-unknown", "tensor {name} has type {got}, which no known ggml defines{others}{meaning}"
 )
+MEANING_UNDECIDED: Final = Fault(
+    "G323",
+    "meaning-undecided",
+    "tensors of type {got}{count} may be {kinds}: {why}, and they are not decoded",
+)
 BLOCK_SPLIT: Final = Fault(
     "G315", "row-not-whole-blocks", "tensor {name} has rows of {got:element}; its type packs blocks of {want}"
 )
@@ -170,6 +175,9 @@ NO_INPUT: Final = REMOTE | frozenset(
         NOT_A_FILE,
     )
 )
+
+#: What makes `general.alignment` unusable; its file is read on where the offsets show another one.
+ALIGNMENTS: Final = (ALIGNMENT_TYPE, ALIGNMENT_ZERO, ALIGNMENT_NOT_POWER_OF_TWO, ALIGNMENT_TOO_LARGE)
 
 #: Codes after which nothing more can be read from an input.
 GONE: Final = REMOTE | {CHANGED.code, UNREADABLE.code}

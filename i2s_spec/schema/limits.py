@@ -21,6 +21,8 @@ SMALLEST_TENSOR_INFO: Final = 24
 #: Hard limits: beyond them a reader stops.
 MAX_KEY_LENGTH: Final = 65_535
 MAX_NAME_LENGTH: Final = 65_535
+#: Bytes of all keys above `MAX_KEY_LENGTH`: a reader reports each and goes on, since loaders read them; beyond, it stops.
+MAX_LONG_KEYS: Final = 1 << 20
 MAX_DIMENSIONS: Final = 4
 MAX_ARRAY_DEPTH: Final = 4
 

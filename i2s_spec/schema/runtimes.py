@@ -262,6 +262,7 @@ _FORK_CONTAINER: Final = Container(
 
 _UPSTREAM_CONTAINER: Final = Container(
     empty_key="no", duplicate_key="no", string_bytes=1 << 30, array_items=1 << 30, name_bytes=63, in_order=True,
+    in_file=True,
 )  # fmt: skip
 
 #: A reader whose treatment of headers was not examined.
@@ -336,7 +337,7 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
     ),
     Runtime(
         "bitnet.cpp-2026", "bitnet.cpp since May 2026", "engine", "69bf64d and later",
-        _UPSTREAM_CONTAINER._replace(in_file=True), _COMMON | {34, 35, 36, 37, 38, 39, 40, 41, 42},
+        _UPSTREAM_CONTAINER, _COMMON | {34, 35, 36, 37, 38, 39, 40, 41, 42},
         _FORK_2026, "computes", ("bitnet", "bitnet-b1.58", "llama", "qwen3", "gemma3"), ("bitnet-25",),
         (("x86 with AVX2", "interleave-128"), ("x86 without AVX2", ""), ("ARM", "")),
         activations=(("bitnet-b1.58", "silu"),), columns=(128, "all of its kernels"),

@@ -82,6 +82,11 @@ class TensorType(NamedTuple):
         return self.block == 1 and self.size is None
 
     @property
+    def tail_bytes(self) -> int:
+        """Bytes after the payload, of which the first four are the scale (clause 6.1)."""
+        return TAIL_BYTES if self.size in (two_bits_and_tail, two_bits_row_scales, tl2_size) else 0
+
+    @property
     def is_quantized(self) -> bool:
         return not self.is_plain
 
@@ -222,6 +227,12 @@ for _type in sorted(TENSOR_TYPES, key=lambda t: t.number):
 BY_NAME: Final = {t.name: t for t in TENSOR_TYPES}
 
 I2_S: Final = BY_NAME["I2_S"]
+
+#: Numbers that I2_S had before its release; BF16 and a retired type today.
+LEGACY_I2_S: Final = frozenset({30, 31})
+
+#: Numbers to which a single program gave another meaning, whose size is known: `second_meanings` declares these.
+SECOND_NUMBERS: Final = frozenset({29, 30, 39, 40, 41, 42, 43, 44, 143})
 
 #: Types that no matrix of weights has: those of activations in memory, and numbers that ggml multiplies by no matrix of.
 NOT_WEIGHTS: Final = ("Q8_1", "Q8_K", "I8", "I16", "I32", "I64", "F64")

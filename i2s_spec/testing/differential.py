@@ -29,7 +29,8 @@ def scanner_against_schema(data: bytes) -> str | None:
         parsed, fault = None, error
     for source in (BufferSource(data), StreamSource(io.BytesIO(data))):
         file = File(source)
-        found = file.index.fault  # `file.fault` may name the cause instead, which needs the whole file
+        # The schema stops at the first fault. `file.fault` may name the cause instead, which needs the whole file.
+        found = file.passed[0] if file.passed else file.index.fault
         if fault is not None:
             assert found is not None
             assert found.fault == fault.fault

@@ -156,7 +156,7 @@ def test_files_that_hold_no_model(
     assert "packed as most" not in page
     assert "says why no runtime runs it, with sources" in page
     page = called(capsys, "doctor", "cut.gguf")[1]
-    assert "What is it?\n  unknown: its header cannot be read to its end\n" in page
+    assert "What is it?\n  not read to its end, because of G2" in page
     page = called(capsys, "doctor", "alignment.gguf")[1]
     assert "  crash on it: bitnet.cpp, " in page
 

@@ -20,7 +20,7 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource, StreamSource
 from i2s_spec.schema import container as schema
 from i2s_spec.schema import faults
-from i2s_spec.schema.types import SMALLEST_VALUE, ValueType
+from i2s_spec.schema.types import SMALLEST_VALUE, ValueType, padded
 from i2s_spec.testing.differential import scanner_against_schema
 from i2s_spec.testing.sample import Draft, array, key_value, tensor_info
 
@@ -217,8 +217,9 @@ def header(keys: int, tensors: int = 0, version: int = 3, order: str = "little")
 def both(data: bytes) -> str | None:
     """The code of the fault, which is the same whether the bytes are in memory or come through the window."""
     code = scanner_against_schema(data)
-    fault = File(StreamSource(io.BytesIO(data))).fault
-    assert (fault.code if fault is not None else None) == code
+    file = File(StreamSource(io.BytesIO(data)))
+    met = [*file.passed, *([file.fault] if file.fault is not None else [])]
+    assert (met[0].code if met else None) == code
     return code
 
 
@@ -268,13 +269,54 @@ def test_alignments(order: Any) -> None:
     draft = Draft(order)
     for values, code, wanted in [
         ([8], None, 8), ([4096, 64], None, 4096), ([1 << 20], None, 1 << 20), ([1 << 21], "S106", None),
-        ([24], "G219", None), ([96], "G219", None), ([0], "G218", None),
+        ([24], "G219", None), ([96], "G219", None), ([0], "G218", 32),
     ]:  # fmt: skip
         file = draft.records()
         file.key_values += [key_value(b"general.alignment", ValueType.UINT32, value) for value in values]
         data = draft.built(file, values[0] or 32)
         assert both(data) == code, values
         assert File(BufferSource(data)).alignment == wanted
+
+
+@pytest.mark.requirement("R2.7-1")
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_reading_goes_on_with_the_alignment_that_offsets_show(order: Any) -> None:
+    """An impossible alignment is a fault that the reading goes past, unless the offsets contradict 32 or the value."""
+    draft = Draft(order)
+    for kind, value, laid, wanted in [
+        (ValueType.INT32, 32, 32, 32), (ValueType.UINT64, 64, 64, 64), (ValueType.INT64, 64, 32, 32),
+        (ValueType.INT32, -32, 32, 32), (ValueType.UINT32, 24, 32, 32), (ValueType.UINT32, 0, 32, 32),
+        (ValueType.STRING, b"32", 32, 32), (ValueType.FLOAT32, 32.0, 32, 32), (ValueType.UINT32, 1 << 31, 32, 32),
+        (ValueType.UINT32, 24, 24, None), (ValueType.UINT32, 40, 40, None),
+    ]:  # fmt: skip
+        file = draft.records()
+        second = padded(96, laid)
+        file.tensor_infos = [tensor_info(b"a", (8, 3), 0, 0), tensor_info(b"b", (8, 5), 0, second)]
+        file.data = bytes(second + padded(160, laid))
+        file.key_values.append(key_value(b"general.alignment", kind, value))
+        data = draft.built(file, laid)
+        opened = File(BufferSource(data))
+        case = kind, value, laid
+        assert opened.alignment == wanted, case
+        assert (opened.fault is None) == (wanted is not None), case
+        assert len(opened.passed) == (wanted is not None), case
+        assert scanner_against_schema(data) in {"G217", "G218", "G219", "S106"}
+
+
+@pytest.mark.requirement("R2.4-3")
+def test_long_keys_do_not_end_the_reading() -> None:
+    """Up to a mebibyte of them in all: loaders read them, so what follows is worth reading."""
+    for lengths, stopped in (((65_536,), False), ((600_000, 400_000), False), ((600_000, 500_000), True)):
+        keys = b"".join(
+            struct.pack("<Q", length) + b"k" * (length - 1) + bytes((97 + i,)) + struct.pack("<IB", 7, 1)
+            for i, length in enumerate(lengths)
+        )
+        data = header(len(lengths)) + keys
+        assert both(data) == "G204"
+        file = File(BufferSource(data))
+        assert [error.got for error in file.passed] == list(lengths)[: 1 if stopped else None]
+        assert (file.fault is not None) == stopped
+        assert [len(entry.name) for entry in file.metadata.rows] == list(lengths)[: 1 if stopped else None]
 
 
 @pytest.mark.requirement("R2.5-3")

@@ -1,36 +1,37 @@
 """A file as the rules see it (`Subject`), and the analyses that several rules share, each computed once.
 
 Time and memory stay linear in the size of the header: keys and tensors are walked a few times, never held as objects.
-`analysis` makes a function an analysis. Here are those that `Subject` itself needs: where the data section really is
-(`shifted`), tensor infos that the header does not count (`uncounted`), and the lenient reading of records behind them.
+`analysis` makes a function an analysis. Here are those that `Subject` itself needs: tensor infos that the header does not
+count (`uncounted`), and the lenient reading of records behind them. `data_start` finds where the data section really is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, wraps
-from math import isfinite, prod
+from math import prod
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, Protocol, cast
 
-from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import Span, counted
+from i2s_spec.gguf.placement import Extent, Placement, Placements, placements_of, sound_shape
 from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.gguf.split_set import SplitSet
 from i2s_spec.gguf.split_set import split_set as set_of
 from i2s_spec.inspect.kind import RecognisedKind, kind_of
-from i2s_spec.inspect.show import LEGACY_I2_S, Extent, Placement, Placements, placements_of, sound_shape
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.architectures import Architecture, declared_architecture
-from i2s_spec.schema.types import BY_NAME, I2_S, TAIL_BYTES, padded
+from i2s_spec.schema.types import LEGACY_I2_S, padded
 
 if TYPE_CHECKING:
     from typing import TypeVar
 
     from i2s_spec.compare.known_weights import ReferenceWeights
+    from i2s_spec.gguf.meanings import NumberReading
     from i2s_spec.inspect.survey import Survey
     from i2s_spec.inspect.survey_reader import SurveyReader
+    from i2s_spec.linter.analysis.data_start import Shift
     from i2s_spec.linter.rule import Finding
 
     T = TypeVar("T")
@@ -47,6 +48,13 @@ _UNAMBIGUOUS = {
     for number, readings in types.READINGS.items()
     if len(readings) == 1 and number not in types.RETIRED and number not in LEGACY_I2_S
 }
+
+#: Alignments that writers use, the likeliest first.
+ALIGNMENTS: Final = (32, 64, 16, 8, 128, 256, 512, 1024, 2048, 4096)
+
+#: Bytes before the data section, and the first ones of it, that show whether it may begin elsewhere.
+LOOKED_AT: Final = 4096
+FIRST: Final = 32
 
 #: Keys that rules look up by name.
 _LOOKED_UP = frozenset(
@@ -105,13 +113,15 @@ class Subject:
         self.uncounted = self._uncounted()
         if self.uncounted is not None:
             file.index.data_start = padded(self.uncounted.end, file.alignment or limits.DEFAULT_ALIGNMENT)
-        #: Whether the data section does not begin where `general.alignment` puts it; `file.data_start` is where it does.
-        self.data_start_overridden = self._override_data_start()
+        self._contiguous: dict[int, bool] = {}  # by the alignment
         #: How far all tensors are shifted from where the header puts them; offsets then count from `file.data_start`.
         self.shift: Shift | None = None
-        counted = not self.data_start_overridden and self.uncounted is None
-        if counted and not self.placements.end_at(self.data_size, self.effective_alignment):
-            self.shift = shifted(file, self.placements, self.effective_alignment)
+        #: A shift that the size of the file shows, and neither the weights nor the padding decide.
+        self.possible_shift: Shift | None = None
+        if self.uncounted is None and self._is_data_start_doubtful():
+            from i2s_spec.linter.analysis.data_start import shift_of
+
+            self.shift, self.possible_shift = shift_of(self)
         if self.shift is not None:
             self._take_data_to_begin(self.shift.base)
         elif self.data_size_unexplained:
@@ -135,26 +145,24 @@ class Subject:
         """Whether a sample came from a server that gives one range per request: only some tensors were read then."""
         return self.reading.mode == "sample" and self.survey is not None and self.survey.is_selection
 
-    def _override_data_start(self) -> bool:
-        """Align the data section to 32 if offsets and file size contradict `general.alignment` (clause 2.7)."""
-        file, wanted = self.file, limits.DEFAULT_ALIGNMENT
-        if file.alignment in (None, wanted) or file.data_start is None or file.infos_end is None:
+    def _is_data_start_doubtful(self) -> bool:
+        """Whether a closer look is due: the end of the file does not fit, there are weights before the data section, or
+        it begins with zeros."""
+        file, placements = self.file, self.placements
+        if not placements or file.infos_end is None or file.data_start is None:
             return False
-        stated, start = (file.data_start, file.alignment or wanted), padded(file.infos_end, wanted)
-        if start == file.data_start or not self.placements or not self._is_contiguous(wanted):
-            return False
-        end = self.placements.end
-        ends = [{base + end, base + padded(end, step)} for base, step in (stated, (start, wanted))]
-        if file.size in ends[0] or file.size not in ends[1]:
-            return False
-        self._take_data_to_begin(start)
-        return True
+        if not placements.end_at(self.data_size, self.effective_alignment):
+            return True
+        before = min(file.data_start - file.infos_end, LOOKED_AT)
+        data = file.source.read(file.data_start - before, before + min(FIRST, self.data_size))
+        return any(data[:before]) or not any(data[before:])
 
     def _take_data_to_begin(self, start: int) -> None:
         """Count offsets from another position, and drop cached results for the previous one."""
         self.file.index.data_start = start
-        for name in ("placements", "in_table_order", "data_size"):
+        for name in ("placements", "in_table_order", "data_size", "effective_alignment"):
             vars(self).pop(name, None)
+        self._contiguous.clear()
 
     @property
     def data_size_unexplained(self) -> bool:
@@ -235,6 +243,23 @@ class Subject:
         """The numbers of the types of all tensors."""
         tensor = self.file.index.tensor
         return frozenset(tensor(i).type for i in range(self.file.index.tensors))
+
+    def first_of_type(self, number: int) -> int:
+        """The row of the first tensor with a type number that occurs."""
+        tensor = self.file.index.tensor
+        return next(i for i in range(self.file.index.tensors) if tensor(i).type == number)
+
+    @cached_property
+    def second_readings(self) -> dict[int, NumberReading]:
+        """Type numbers of tensors that have a meaning which a single program gave them, or may have it."""
+        tensors, found = self.file.tensors, {}
+        for number in sorted(self.type_numbers & types.SECOND_NUMBERS):
+            each = tensors.number_reading(number)
+            if each is None:
+                continue
+            if each.is_undecided or not set(types.READINGS.get(number, ())).issuperset(each.kinds):
+                found[number] = each
+        return found
 
     @cached_property
     def odd_tensors(self) -> list[Tensor]:
@@ -354,7 +379,7 @@ class Subject:
     @cached_property
     def placements(self) -> Placements:
         """Every tensor in the order of the offsets; empty if the position of the data section is not known."""
-        return placements_of(self.file, self.data_size)
+        return placements_of(self.file.tensors, self.data_size)
 
     @cached_property
     def in_table_order(self) -> Placements:
@@ -367,32 +392,36 @@ class Subject:
         alignment = self.effective_alignment
         return sum(padded(size or 0, alignment) for _, size in self.placements.sizes())
 
-    @cached_property
+    @property
     def ignores_alignment(self) -> bool:
-        """Whether the offsets use an alignment of 32 although `general.alignment` states another one (clause 2.7)."""
-        if self.data_start_overridden:
-            return True
-        alignment = self.file.alignment or limits.DEFAULT_ALIGNMENT
-        if alignment <= limits.DEFAULT_ALIGNMENT or all(p.offset % alignment == 0 for p in self.placements):
-            return False
-        return self._is_contiguous(limits.DEFAULT_ALIGNMENT)
+        """Whether the offsets use another alignment than the header states (clause 2.7)."""
+        return self.effective_alignment != (self.file.alignment or limits.DEFAULT_ALIGNMENT)
 
     @cached_property
     def effective_alignment(self) -> int:
-        """The alignment that the offsets really use."""
-        return limits.DEFAULT_ALIGNMENT if self.ignores_alignment else self.file.alignment or limits.DEFAULT_ALIGNMENT
+        """The alignment that the offsets really use: that of the header, if none explains all of them."""
+        stated = self.file.alignment or limits.DEFAULT_ALIGNMENT
+        if self.shift is not None and self.shift.alignment:
+            return self.shift.alignment
+        return next((step for step in (stated, *ALIGNMENTS) if self.is_contiguous(step)), stated)
 
-    @cached_property
+    @property
     def contiguous(self) -> bool:
         """Whether every tensor begins where the padded one before it ends, in the order of the table."""
-        return self._is_contiguous(self.effective_alignment)
+        return not (self.placements and self.placements[0].offset) and self.is_contiguous(self.effective_alignment)
 
-    def _is_contiguous(self, alignment: int) -> bool:
-        expected = 0
+    def is_contiguous(self, alignment: int) -> bool:
+        """Whether that is so with an alignment, wherever the first tensor begins."""
+        if alignment not in self._contiguous:
+            self._contiguous[alignment] = self._follow_each_other(alignment)
+        return self._contiguous[alignment]
+
+    def _follow_each_other(self, alignment: int) -> bool:
+        expected = first = self.placements[0].offset if self.placements else 0
         for offset, size in self.in_table_order.sizes():
             if offset != expected or size is None:
                 return False
-            expected += padded(size, alignment)
+            expected = first + padded(expected - first + size, alignment)
         return True
 
     @property
@@ -443,106 +472,6 @@ def split_set(subject: Subject) -> SplitSet | None:
     if b"split.count" not in subject.places:
         return None
     return set_of(subject.file, subject.path)
-
-
-# --- a data section that is not where the header puts it (clause 2.7) ------------------------------------------------
-# If a writer leaves out the padding before the data section, counts offsets from the start of the file, or puts something
-# before the first tensor, all tensors are shifted by the same number of bytes: one mistake, but every payload looks wrong
-# to readers. It is reported only if the offsets follow each other without gaps, the file ends where the shifted offsets
-# say, and the weights agree.
-
-#: How many tensors are checked by their scale or their first floats.
-_SAMPLED: Final = 16
-#: Ranges of scales of trained models (clause 6.2) and of plausible floats, each with a wide margin.
-_SCALES: Final = (1e-4, 1e2)
-_FLOATS: Final = (1e-20, 1e20)
-_F32: Final = BY_NAME["F32"].number
-
-
-class Shift(NamedTuple):
-    """Where the first tensor begins, and where the header puts it; the offset that its info states."""
-
-    begins: int
-    stated: int
-    offset: int
-
-    @property
-    def bytes(self) -> int:
-        """How many bytes later than stated all tensors begin; negative if they begin earlier."""
-        return self.begins - self.stated
-
-    @property
-    def base(self) -> int:
-        """The position that the offsets count from."""
-        return self.begins - self.offset
-
-
-def shifted(file: File, placements: Placements, step: int) -> Shift | None:
-    """Where the data section is, if offsets and the end of the file contradict the header, and the weights agree.
-
-    :param placements: every tensor, in the order of the offsets
-    :param step: the alignment that the offsets use
-    """
-    if not placements or file.infos_end is None or file.data_start is None:
-        return None
-    first = placements[0].offset
-    end = _end(placements, step)
-    if end is None:
-        return None
-    ends = {end, first + padded(end - first, step)}
-    if any(file.data_start + each == file.size for each in ends):
-        return None
-    found = []
-    for each in ends:
-        shift = Shift(file.size - each + first, file.data_start + first, first)
-        if shift.begins >= file.infos_end and shift.base >= 0 and _agrees(file, placements, shift):
-            found.append(shift)
-    return found[0] if len(found) == 1 else None
-
-
-def _end(placements: Placements, step: int) -> int | None:
-    """Where the last tensor ends, by the offsets; None if the offsets do not follow each other in the order of the
-    table."""
-    expected = end = placements[0].offset
-    for offset, size in placements.by_row().sizes():
-        if not size or offset != expected:
-            return None
-        end = offset + size
-        expected += padded(size, step)
-    return end
-
-
-def _agrees(file: File, placements: Placements, shift: Shift) -> bool:
-    """Whether weights are plausible at the shifted position, and none are where the header puts them."""
-    stated = shift.stated - shift.offset
-    scales = [(p.offset + p.size - TAIL_BYTES, 1) for p in _sampled(placements, I2_S.number) if p.size]
-    if scales:
-        return _plausible(file, shift.base, scales, _SCALES) and not _plausible(file, stated, scales, _SCALES)
-    # Without scales, only known mistakes count, and those that the padding shows.
-    if shift.base and (shift.offset or shift.begins != file.infos_end):
-        return False
-    padding = file.source.read(shift.begins, max(0, min(stated, file.size) - shift.begins))
-    floats = [(p.offset, min(8, (p.size or 0) // 4)) for p in _sampled(placements, _F32)]
-    return (not shift.base or any(padding)) and _plausible(file, shift.base, floats, _FLOATS)
-
-
-def _sampled(placements: Placements, number: int) -> list[Placement]:
-    """Some tensors of a type, spread over the file."""
-    tensors = [placement for placement in placements if placement.number == number]
-    return tensors[:: max(1, len(tensors) // _SAMPLED)][:_SAMPLED]
-
-
-def _plausible(file: File, base: int, places: list[tuple[int, int]], bounds: tuple[float, float]) -> bool:
-    """Whether the floats at some positions are inside the file and plausible as weights."""
-    source, order = file.source, file.byte_order
-    least, most = bounds
-    for at, count in places:
-        if base + at + 4 * count > source.size:
-            return False
-        for value in numbers("f", source.read(base + at, 4 * count), order):
-            if not isfinite(value) or (not least <= abs(value) <= most and (value != 0 or bounds is _SCALES)):
-                return False
-    return True
 
 
 # --- tensor infos that the header does not count ---------------------------------------------------------------------

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from math import prod
 
 from i2s_spec.codec.buffers import numbers
-from i2s_spec.inspect.show import Extent, Placement
+from i2s_spec.gguf.placement import Extent, Placement
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.schema.faults import order_prefix
 from i2s_spec.schema.types import I2_S, I2_S_BLOCK, TAIL_BYTES, padded

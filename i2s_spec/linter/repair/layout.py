@@ -7,7 +7,7 @@ order, on request); nothing is moved if a size is uncertain.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -24,6 +24,9 @@ from i2s_spec.linter.rule import Finding, Fix
 from i2s_spec.linter.rules.i2s_extent import foreign_scales
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, ValueType, padded
+
+#: Dropped bytes that are shown.
+_SHOWN: Final = 8
 
 _NOTHING: Final[Mapping[int, bytes]] = MappingProxyType({})
 
@@ -125,7 +128,23 @@ def _close_gaps(workspace: Workspace, code: str) -> Iterator[Outcome]:
     except Unclear as why:
         yield Declined(code, finding.span, str(why))
         return
-    yield Action(code, finding.span, "tensors are moved to where the padded one before them ends", edits, safe=False)
+    does = "tensors are moved to where the padded one before them ends"
+    yield Action(code, finding.span, f"{does}{_dropped(workspace, edits)}", edits, safe=False)
+
+
+def _dropped(workspace: Workspace, edits: Iterable[Edit]) -> str:
+    """What edits remove behind the header that is not zero, in words with the first bytes; empty if it is nothing."""
+    infos_end, total, first = workspace.file.infos_end or 0, 0, -1
+    for (start, stop, _), new in ((edit.span, edit.new) for edit in edits):
+        if start >= infos_end and len(new) < stop - start:
+            at = _scanner.first_nonzero(workspace.source, start, stop)
+            first = at if first < 0 else first
+            total += stop - start - len(new) if at >= 0 else 0
+    if first < 0:
+        return ""
+    shown = workspace.source.read(first, min(_SHOWN, workspace.source.size - first)).hex(" ")
+    bytes_are = counted(total, "byte that belongs to no tensor is", "bytes that belong to no tensor are")
+    return f"; {bytes_are} dropped, at 0x{first:x}: {shown} ..."
 
 
 @repair("P103", Fix.UNSAFE, "the gap before the first tensor is closed")
@@ -243,10 +262,21 @@ def multiple_of_eight(workspace: Workspace) -> Iterator[Outcome]:
     yield from _from_stated(workspace, "G220")
 
 
-@repair("G222", Fix.UNSAFE, "the alignment that the offsets show is stated")
+@repair(
+    "G222", Fix.UNSAFE, "the alignment that the tensors show is stated, or they are moved to where the header puts them"
+)
 def honored_alignment(workspace: Workspace) -> Iterator[Outcome]:
-    """The end of the file shows where the data section begins (clause 2.7)."""
-    yield from _realigned(workspace, "G222", (32,))
+    """The linter found where the data section begins (clause 2.7). No byte of a tensor changes."""
+    for finding in workspace.findings("G222"):
+        if workspace.file.index.alignment_key is None:
+            yield _in_place(workspace, finding)
+            continue
+        used, base = workspace.subject.effective_alignment, workspace.file.data_start
+        assert base is not None
+        edit = workspace.with_value(workspace.entry(finding), used, ValueType.UINT32)
+        yield Action(
+            "G222", finding.span, f"general.alignment becomes {used:,}", (edit,), False, DataPlacement(base, used)
+        )
 
 
 @repair("S105", Fix.UNSAFE, "tensors are laid out with an alignment of 32")
@@ -259,18 +289,31 @@ def usual_alignment(workspace: Workspace) -> Iterator[Outcome]:
 def data_in_place(workspace: Workspace) -> Iterator[Outcome]:
     """Offsets count from the first multiple of the alignment after the tensor infos (clause 2.7)."""
     for finding in workspace.findings("G414"):
-        shift, end = workspace.subject.shift, workspace.file.infos_end
-        assert shift is not None
-        assert end is not None
-        fill = zeros(-end % workspace.subject.effective_alignment)
-        edits: list[Edit] = []
-        if shift.begins - end != len(fill):
-            edits.append(Edit(Span(end, shift.begins, "padding"), fill))
-        if shift.offset:
-            rows = workspace.subject.placements
-            edits += (workspace.with_offset(place.row, place.offset - shift.offset) for place in rows)
-        does = f"the first tensor begins at byte {end + len(fill):,}, with offset 0, and the others follow it"
-        yield Action("G414", finding.span, does, tuple(edits), safe=False)
+        yield _in_place(workspace, finding)
+
+
+def _in_place(workspace: Workspace, finding: Finding) -> Outcome:
+    """Move the tensors from where they are to where the header puts them; the first has offset 0 then."""
+    subject, file = workspace.subject, workspace.file
+    base, end, alignment = file.data_start, file.infos_end, file.alignment or limits.DEFAULT_ALIGNMENT
+    assert base is not None
+    assert end is not None
+    begins, fill = base + subject.placements[0].offset, zeros(-end % alignment)
+    edits: list[Edit] = []
+    if begins - end != len(fill):
+        edits.append(Edit(Span(end, begins, "padding"), fill))
+    try:
+        if subject.is_contiguous(alignment):
+            first = subject.placements[0].offset
+            moved = (place for place in subject.placements if first)
+            edits += (workspace.with_offset(place.row, place.offset - first) for place in moved)
+        else:
+            require_clear_sizes(workspace)
+            edits += relaid(workspace, places_of(workspace), base, alignment)
+    except Unclear as why:
+        return Declined(finding.code, finding.span, str(why))
+    does = f"the first tensor begins at byte {end + len(fill):,}, with offset 0, and the others follow it"
+    return Action(finding.code, finding.span, does + _dropped(workspace, edits), tuple(edits), safe=False)
 
 
 def _from_stated(workspace: Workspace, code: str) -> Iterator[Outcome]:
@@ -303,7 +346,7 @@ def zero_padding(workspace: Workspace) -> Iterator[Outcome]:
 
     If the alignment is disputed, the padding may be weights; it is checked again after the alignment is repaired.
     """
-    disputed = next((code for code in ("G217", "G218", "G219", "G222") if any(workspace.findings(code))), None)
+    disputed = next((code for code in ("G217", "G218", "G219", "G222", "G414") if any(workspace.findings(code))), None)
     for finding in workspace.findings("G406"):
         start, stop, _ = finding.span
         if disputed is not None:
@@ -365,12 +408,17 @@ def padded_end(workspace: Workspace) -> Iterator[Outcome]:
 def cut_end(workspace: Workspace) -> Iterator[Outcome]:
     """Bytes after the last tensor belong to no tensor (clause 2.7). Bytes other than zeros may have been attached on
     purpose."""
+    subject = workspace.subject
     for finding in workspace.findings("G407"):
         start, stop, _ = finding.span
+        if subject.possible_shift is not None or subject.shift is not None:
+            yield Declined("G407", finding.span, "where tensors begin is disputed: these bytes may be weights")
+            continue
         require_written(workspace.source)
         zeros = _scanner.first_nonzero(workspace.source, start, stop) < 0
+        edits = (Edit(finding.span, b""),)
         does = f"{stop - start:,} {'zero ' if zeros else ''}bytes after the last tensor are cut off"
-        yield Action("G407", finding.span, does, (Edit(finding.span, b""),), safe=zeros)
+        yield Action("G407", finding.span, does + _dropped(workspace, edits), edits, safe=zeros)
 
 
 @repair("I301", Fix.UNSAFE, "scales are swapped into the byte order of the file", weights=True)

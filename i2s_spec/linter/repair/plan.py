@@ -208,8 +208,8 @@ def _outcomes(repair: Repair, workspace: Workspace) -> list[Outcome]:
 def _why_not(action: Action, workspace: Workspace) -> str | None:
     """Why an action cannot be taken.
 
-    An action without review changes no byte that a tensor may hold; and if it moves the bytes after it, all of them
-    must be understood.
+    An action without review changes no byte that a tensor may hold, and one with review drops none, unless to change
+    weights is what it is for; and if it moves the bytes after it, all of them must be understood.
     """
     file = workspace.file
     if all(_changes_nothing(edit, workspace) for edit in action.edits):
@@ -220,6 +220,10 @@ def _why_not(action: Action, workspace: Workspace) -> str | None:
         for edit in action.edits:
             if (why := workspace.tensor_bytes.why_not(edit.span.start, edit.span.stop)) is not None:
                 return f"{why}: it would change what may be weights"
+    elif not REPAIRS[action.code].weights and file.infos_end is not None:
+        for start, stop, _ in (edit.span for edit in action.edits):
+            if start >= file.infos_end and (why := workspace.possible_bytes.why_not(start, stop)) is not None:
+                return f"{why}: it would drop what may be weights"
     moving = [edit for edit in action.edits if edit.span.stop - edit.span.start != len(edit.new)]
     end = file.infos_end if moving else None
     if action.layout is not None or (moving and (end is None or min([e.span.start for e in action.edits]) < end)):
@@ -325,7 +329,12 @@ def _with_padding(
     if layout.base > size:  # the file ends inside the padding; that is kept
         fill = size - end
     # Edits that would zero bytes of the old padding are dropped with it.
-    remaining = [edit for edit in edits if not (end <= edit.span.start < edit.span.stop <= stop)]
+    remaining = [
+        edit
+        for edit in edits
+        if not (end <= edit.span.start <= edit.span.stop <= stop)
+        or (edit.span.start == edit.span.stop and edit.span.path != "padding")
+    ]
     if fill != stop - end or len(remaining) != len(edits):
         remaining.append(Edit(Span(end, stop, "padding"), zeros(fill)))
     return remaining

@@ -10,7 +10,7 @@ import re
 import struct
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -21,12 +21,11 @@ from i2s_spec.gguf.encode import Kind, completed, encoded
 from i2s_spec.gguf.header import TensorInfo
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.source import Source
-from i2s_spec.inspect.show import LEGACY_I2_S
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.linter.analysis.context import Subject, split_set
 from i2s_spec.linter.rule import Finding, finding_of
 from i2s_spec.linter.rules import REGISTRY
-from i2s_spec.schema import limits, types
+from i2s_spec.schema import limits
 from i2s_spec.schema.dialect import CANONICAL, Dialect
 from i2s_spec.schema.faults import order_prefix
 from i2s_spec.schema.types import I2_S, SCALE_BYTES, TAIL_BYTES, ValueType, padded
@@ -95,8 +94,9 @@ class Workspace:
                 if count == MOST_REPAIRED:
                     raise TooManyFindings(code, first.span)
                 yield finding
-        elif self.file.fault is not None and self.file.fault.code == code:
-            yield finding_of(self.file.fault)
+        else:
+            faults = (*self.file.passed, *([self.file.fault] if self.file.fault is not None else []))
+            yield from (finding_of(error) for error in faults if error.code == code)
 
     @property
     def whole(self) -> bool:
@@ -107,8 +107,13 @@ class Workspace:
 
     @cached_property
     def tensor_bytes(self) -> TensorBytes:
-        """Which bytes tensors may hold."""
-        return TensorBytes(self.file)
+        """Which bytes tensors may hold, also where the header puts them if they lie elsewhere."""
+        return TensorBytes(self.file, {*stated_starts(self.file), *possible_starts(self.subject)})
+
+    @cached_property
+    def possible_bytes(self) -> TensorBytes:
+        """Which bytes tensors may hold where their contents show them, or may lie."""
+        return TensorBytes(self.file, possible_starts(self.subject))
 
     # Key-values.
 
@@ -203,18 +208,21 @@ class TensorBytes:
     The 28 bytes after the scale of an I2_S matrix of whole blocks are not among them, unless another tensor lies there.
     """
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: File, starts: Collection[int]) -> None:
+        """
+        :param starts: where the data section may begin
+        """
         index = file.index
         #: Where the first tensor of unknown size begins; None if all sizes are known.
         self.unknown_from: int | None = None
-        bases, beyond = sorted(_bases(file)), file.size + 1
+        bases, beyond = sorted(starts), file.size + 1
         spans: list[tuple[int, int]] = []
         sizes: dict[tuple[tuple[int, ...], int], int | None] = {}
         for i in range(index.tensors if bases else 0):
             info = index.tensor(i)
             like, offset = (info.ne, info.type), info.offset
             if like not in sizes:
-                sizes[like] = held_bytes(*like)
+                sizes[like] = held_bytes(file, i)
             size = sizes[like]
             for base in bases:
                 if size is None:
@@ -241,26 +249,28 @@ class TensorBytes:
         return None
 
 
-def held_bytes(ne: tuple[int, ...], number: int) -> int | None:
+def held_bytes(file: File, i: int) -> int | None:
     """Most bytes that a tensor may hold as weights or scales, by shape and type number; None if that is unknown."""
-    first = ne[0] if ne else 1
-    kinds = [kind for kind in types.READINGS.get(number, ()) if first % kind.block == 0]
-    sizes = [kind.nbytes(ne) for kind in kinds]
-    if number in LEGACY_I2_S and kinds:
-        sizes.append(I2_S.nbytes(ne))
-    if kinds == [I2_S] and prod(ne) % _BLOCK == 0 and prod(ne[2:]) == 1:
-        return sizes[0] - TAIL_BYTES + SCALE_BYTES
-    return max(sizes, default=None)
+    info = file.index.tensor(i)
+    if info.type == I2_S.number and prod(info.ne) % _BLOCK == 0 and prod(info.ne[2:]) == 1:
+        return I2_S.nbytes(info.ne) - TAIL_BYTES + SCALE_BYTES
+    return file.tensors.room_needed(file.tensors.by_index(i))
 
 
-def _bases(file: File) -> set[int]:
-    """Where the data section may begin: by the header, and by the offsets and the end of the file."""
-    if file.data_start is None:
+def stated_starts(file: File) -> set[int]:
+    """Where the header puts the data section."""
+    if file.data_start is None or file.infos_end is None:
         return set()
-    stated = (
-        {padded(file.infos_end, file.alignment or limits.DEFAULT_ALIGNMENT)} if file.infos_end is not None else set()
-    )
-    return {file.data_start, *stated}
+    return {padded(file.infos_end, file.alignment or limits.DEFAULT_ALIGNMENT)}
+
+
+def possible_starts(subject: Subject) -> set[int]:
+    """Where the data section may begin: where it was found, and where the end of the file fits and the weights do not
+    exclude it."""
+    start = subject.file.data_start
+    if start is None:
+        return set()
+    return {start, *([subject.possible_shift.base] if subject.possible_shift is not None else [])}
 
 
 # --- from another dialect to the canonical one -----------------------------------------------------------------------

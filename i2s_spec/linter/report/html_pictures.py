@@ -241,7 +241,7 @@ def _data(file: File, cursor: int, records: int) -> Iterator[FileRegion]:
         start, stop = (min(at, size) for at in extent(file, tensor))
         yield from _between(cursor, start, alignment, previous)
         cursor = max(cursor, start)
-        has_tail = tensor.type is not None and tensor.type.size is not None
+        has_tail = tensor.type is not None and tensor.type.tail_bytes > 0
         split = max(cursor, extent(file, tensor)[1] - TAIL_BYTES) if has_tail else stop
         split = min(split, stop)
         if split > cursor:

@@ -8,7 +8,7 @@ from math import isfinite, prod
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import Span, TrustedText, quote
-from i2s_spec.inspect.show import sound_shape
+from i2s_spec.gguf.placement import sound_shape
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.conditions import (
     declared_models,
@@ -17,7 +17,7 @@ from i2s_spec.linter.analysis.conditions import (
     ternary_embedding_models,
     ternary_models,
 )
-from i2s_spec.linter.analysis.context import Subject, analysis
+from i2s_spec.linter.analysis.context import Subject, analysis, split_set
 from i2s_spec.linter.analysis.loader_view import ceiling, loader_view, refuses
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema import keys, limits
@@ -546,6 +546,9 @@ def _stated(known: ArchitectureView) -> tuple[int, Span] | None:
 
 def with_file_type(subject: Subject) -> bool:
     """files with layers whose file_type is not the usual one for their type"""
+    whole = split_set(subject)
+    if whole is not None and not whole.complete:
+        return False  # the number says what most tensors of all parts are
     stated = _stated(architecture_view(subject))
     common = _commonest(subject) if stated is not None else None
     return stated is not None and common is not None and (stated[0], common[0]) not in keys.USUAL_FILE_TYPES
@@ -583,6 +586,8 @@ def file_type_contents(subject: Subject) -> Iterator[Finding]:
     assert common is not None
     value, span = stated
     kind, count, total = common
+    if any(found.type is not None and found.type.name == kind for found in subject.second_readings.values()):
+        return  # G322 names the type; `general.file_type` has no number for it
     usual = keys.MOSTLY.get(value) or ((keys.FILE_TYPES[value],) if value in keys.FILE_TYPES else ())
     if usual and _fits(subject, usual):
         return  # without the registry, whose import takes longer than the rules run

@@ -7,13 +7,13 @@ from math import isfinite, prod
 
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import TrustedText
-from i2s_spec.inspect.show import LEGACY_I2_S, Placement, sound_shape
+from i2s_spec.gguf.placement import Placement, sound_shape
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.analysis.extents import BLOCK, chunks, mis_sized, row_scales
 from i2s_spec.linter.rule import WARNING, Finding, Fix, Rule, Stops, WeightUse, rule
 from i2s_spec.schema import limits
 from i2s_spec.schema.faults import ByteOrder
-from i2s_spec.schema.types import I2_S, READINGS, TAIL_BYTES, TAKEN_OVER, TAKEN_OVER_BLOCK, padded
+from i2s_spec.schema.types import I2_S, LEGACY_I2_S, READINGS, TAIL_BYTES, TAKEN_OVER, TAKEN_OVER_BLOCK, padded
 
 #: How much is read at once where scales lie close together.
 WINDOW = 4096

@@ -489,7 +489,7 @@ def embedding_type(subject: Subject) -> Iterator[Finding]:
             reason = "not every loader can look up rows of this type, and embeddings rarely have it"
         elif row.type == "Q8_0" and row.ne[0] % 256 == 0:
             reason = f"with {counted(row.ne[0], 'column')}, a multiple of 256, llama-quantize would not have chosen it"
-        elif row.type not in row.spec.types:
+        elif row.type not in row.spec.types and row.number not in subject.second_readings:
             reason = "no published model has this type here"
         if reason and not _has_groups(row.type):
             yield embedding_type.at(

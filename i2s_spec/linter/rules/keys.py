@@ -428,21 +428,37 @@ def alignment_not_multiple_of_eight(subject: Subject) -> Iterator[Finding]:
         yield alignment_not_multiple_of_eight.at(subject.file.index.key(i).value_span, got=alignment, want=8)
 
 
-@rule("G222", "alignment-not-honoured",
-      "general.alignment is {got}, but the offsets of the tensors were computed with an alignment of {want}", clause="2.7",
-      fix=Fix.UNSAFE, ambiguous=True)  # fmt: skip
+@rule("G222", "alignment-not-honoured", "{stated}, but the tensors are laid out with an alignment of {want}{shift}",
+      clause="2.7", fix=Fix.UNSAFE, ambiguous=True)  # fmt: skip
 def alignment_not_honoured(subject: Subject) -> Iterator[Finding]:
-    """general.alignment differs from the alignment that the offsets were computed with.
+    """The tensors are laid out with another alignment than the header states.
 
-    Why: llama-quantize copies the key from its input but still pads to 32 bytes. Readers then compute another start of
-    the data section than the writer.
+    Why: llama-quantize and candle copy the key from their input but still pad to 32 bytes; others pad to 64 and write no
+    key, which means 32. Readers then compute another start of the data section than the writer, or another place of a
+    tensor: they refuse the file, or read weights that are moved by some bytes. The rule looks at the offsets, at the end
+    of the file, and at the bytes where tensors meet: it takes the place where they make sense.
 
     Example: a file with general.alignment = 64 that was quantized to I2_S.
 
-    Fix: remove the key if the data section begins at a multiple of 32.
+    Fix: state the alignment that was used, or move the data to where the header puts it.
     """
-    if subject.ignores_alignment and (subject.file.alignment or 0) % 8 == 0:  # otherwise another rule reports the value
-        i = subject.file.index.alignment_key
-        assert i is not None
-        span = subject.file.index.key(i).value_span
-        yield alignment_not_honoured.at(span, got=subject.file.alignment, want=subject.effective_alignment)
+    file, shift = subject.file, subject.shift
+    alignment = file.alignment or limits.DEFAULT_ALIGNMENT
+    if not subject.ignores_alignment or alignment % 8:  # another rule reports the value
+        return
+    i = file.index.alignment_key
+    stated = f"general.alignment is {alignment:,}"
+    if i is not None:
+        span = file.index.key(i).value_span
+    else:
+        stated = f"general.alignment is missing, which means {alignment:,}"
+        start, stop = file.infos_end or 0, min(file.size, shift.stated if shift is not None else 0)
+        span = (
+            Span(start, stop, "padding")
+            if shift is not None
+            else subject.info_span(subject.placements[0].row, "offset")
+        )
+    yield alignment_not_honoured.at(
+        span, got=alignment, want=subject.effective_alignment, stated=TrustedText(stated),
+        shift=TrustedText("" if shift is None else f": all lie {shift.words}"),
+    )  # fmt: skip

@@ -322,7 +322,7 @@ def with_rotation_keys(subject: Subject) -> bool:
 
 def with_rotated_types(subject: Subject) -> bool:
     """files with tensors of types 142 and 143"""
-    return not _OF_PRISM.isdisjoint(subject.type_numbers)
+    return not _OF_PRISM.isdisjoint(subject.type_numbers - subject.second_readings.keys())
 
 
 def _declared(subject: Subject) -> Rotation | RotationError | None:

@@ -7,10 +7,10 @@ files, and data that was never written.
 from collections.abc import Iterator, Set
 from itertools import chain
 
-from i2s_spec.errors import Span, TrustedText, counted
+from i2s_spec.errors import Span, TrustedText
 from i2s_spec.gguf import _scanner
+from i2s_spec.gguf.placement import Placement
 from i2s_spec.gguf.source import Source, affordable
-from i2s_spec.inspect.show import Placement
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.extents import extent_anomalies, holes, oversized, padding, size_mistake
 from i2s_spec.linter.rule import DATA_MISSING, NOTE, WARNING, Finding, Fix, WeightUse, rule
@@ -176,7 +176,7 @@ def last_tensor_unpadded(subject: Subject) -> Iterator[Finding]:
 
 @rule("P101", "gap-between-tensors", "{got:byte that belongs to no tensor follows|bytes that belong "
       "to no tensor follow} tensor {name}; upstream refuses such a file",
-      severity=WARNING, clause="2.7", fix=Fix.UNSAFE,
+      clause="2.7", fix=Fix.UNSAFE,
       provenance=("llama.cpp tests/test-gguf.cpp TENSORS_BAD_OFFSET",))  # fmt: skip
 def gap_between_tensors(subject: Subject) -> Iterator[Finding]:
     """Bytes between two tensors belong to neither.
@@ -206,7 +206,7 @@ def gap_between_tensors(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("P102", "tensors-out-of-order", "tensor {name} lies before a tensor that precedes it in the table, {other}; "
-      "upstream refuses such a file", severity=WARNING, clause="2.7", fix=Fix.UNSAFE)  # fmt: skip
+      "upstream refuses such a file", clause="2.7", fix=Fix.UNSAFE)  # fmt: skip
 def tensors_out_of_order(subject: Subject) -> Iterator[Finding]:
     """The tensor table is not in the order of the offsets.
 
@@ -228,7 +228,7 @@ def tensors_out_of_order(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("P103", "first-tensor-not-at-start", "the first tensor has offset {got}; upstream refuses anything but 0",
-      severity=WARNING, clause="2.7", fix=Fix.UNSAFE)  # fmt: skip
+      clause="2.7", fix=Fix.UNSAFE)  # fmt: skip
 def first_tensor_not_at_start(subject: Subject) -> Iterator[Finding]:
     """The data section does not begin with a tensor.
 
@@ -247,25 +247,24 @@ def first_tensor_not_at_start(subject: Subject) -> Iterator[Finding]:
         yield first_tensor_not_at_start.at(span, got=first.offset, want=0)
 
 
-@rule("G414", "data-shifted", "tensors begin at byte {got}, where the header puts them at byte {want}: all lie {shift} "
-      "{where}{why}", clause="2.7", fix=Fix.UNSAFE, ambiguous=True)  # fmt: skip
+@rule("G414", "data-shifted", "tensors begin at byte {got}, where the header puts them at byte {want}: all lie {shift}{why}",
+      clause="2.7", fix=Fix.UNSAFE, ambiguous=True)  # fmt: skip
 def data_shifted(subject: Subject) -> Iterator[Finding]:
     """All tensors are shifted by the same number of bytes from where the header places them.
 
     Why: the writer left out the padding before the data section, counted offsets from the start of the file, or wrote
     other bytes before the first tensor. Readers find noise in every payload, and the last tensor is truncated or
-    followed by bytes that belong to no tensor. The rule requires three things: the offsets are in running order, the
-    end of the file fits them once they are shifted, and scales or other floats make sense at the shifted places but not
-    where the header places them.
+    followed by bytes that belong to no tensor. The rule looks at the bytes where tensors meet, whatever their types:
+    norms, floats, scales, codes and padding must make sense at the shifted places, and much less where the header puts
+    them. If an alignment explains the shift, alignment-not-honoured (G222) reports it.
 
     Example: a data section that begins right after the last tensor info, at byte 1,003 instead of 1,024.
 
     Fix: write the data section at the aligned position, with offsets from its start.
     """
     shift, end = subject.shift, subject.file.infos_end
-    if shift is None or end is None:
+    if shift is None or end is None or shift.alignment:
         return
-    moved = abs(shift.bytes)
     why = ""
     if shift.base == 0:
         why = "; the offsets count from the start of the file"
@@ -277,9 +276,8 @@ def data_shifted(subject: Subject) -> Iterator[Finding]:
     if shift.offset:
         span = subject.info_span(subject.placements[0].row, "offset")
     yield data_shifted.at(
-        span, got=shift.begins, want=shift.stated, shift=TrustedText(counted(moved, "byte")),
-        where=TrustedText("earlier" if shift.bytes < 0 else "later"), why=TrustedText(why),
-    )  # fmt: skip
+        span, got=shift.begins, want=shift.stated, shift=TrustedText(shift.words), why=TrustedText(why)
+    )
 
 
 # --- bytes of no tensor, and data that was never written -------------------------------------------------------------
@@ -369,13 +367,14 @@ def _behind_the_last(subject: Subject) -> tuple[int, int] | None:
     return (start, file.size) if start < file.size else None
 
 
-@rule("G407", "trailing-bytes", "{got:byte follows|bytes follow} the padded end of the last "
-      "tensor", severity=WARNING, clause="2.7",
+@rule("G407", "trailing-bytes", "{got:byte follows|bytes follow} the padded end of the last tensor{doubt}", severity=WARNING, clause="2.7",
       fix=Fix.UNSAFE)  # fmt: skip
 def trailing_bytes(subject: Subject) -> Iterator[Finding]:
     """Bytes follow the last tensor.
 
-    Why: no loader reads them. Some size was wrong, or other data was appended to the file.
+    Why: no loader reads them. Some size was wrong, or other data was appended to the file. If as many bytes would follow
+    a data section that begins later, they may be the last weights: where the weights do not decide that, the finding
+    says so, and no repair cuts them.
 
     Example: 100 bytes of text after the data section.
 
@@ -383,7 +382,13 @@ def trailing_bytes(subject: Subject) -> Iterator[Finding]:
     """
     trailing = _behind_the_last(subject)
     if trailing is not None and subject.uncounted is None:  # else they may be those of tensors that are not counted
-        yield trailing_bytes.at(Span(*trailing, "trailing"), got=trailing[1] - trailing[0], want=0)
+        possible = subject.possible_shift
+        doubt = ""
+        if possible is not None and possible.bytes > 0:
+            doubt = f"; they may be weights: the file ends where it would if all tensors lay {possible.words}, and nothing decides it"
+        yield trailing_bytes.at(
+            Span(*trailing, "trailing"), got=trailing[1] - trailing[0], want=0, doubt=TrustedText(doubt)
+        )
 
 
 @rule("S107", "hidden-file", "{what} begins at byte {got}, outside all tensors", severity=WARNING, clause="12.3",

@@ -5,13 +5,14 @@ from math import prod
 from typing import Final
 
 from i2s_spec.errors import TrustedText, quote
+from i2s_spec.gguf.placement import sound_shape
 from i2s_spec.gguf.reader import Tensor
-from i2s_spec.inspect.show import sound_shape
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.rule import BYTES_MISSING, DATA_MISSING, WARNING, Finding, Fix, Stops, raised, rule
 from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.faults import KEY_COUNT_SPAN, TENSOR_COUNT_SPAN
 from i2s_spec.schema.limits import INT64_END
+from i2s_spec.schema.second_meanings import of_type
 from i2s_spec.schema.types import BY_NAME, READINGS, padded
 
 raised(
@@ -251,7 +252,8 @@ def type_unknown(subject: Subject) -> Iterator[Finding]:
     """
     unknown: dict[int, list[Tensor]] = {}
     for tensor in subject.odd_tensors:
-        if tensor.type is None and tensor.number not in types.RETIRED:
+        undecided = tensor.number in subject.second_readings
+        if tensor.type is None and tensor.number not in types.RETIRED and not undecided:
             unknown.setdefault(tensor.number, []).append(tensor)
     for number, tensors in unknown.items():
         more = f", and so have {len(tensors) - 1:,} others" if len(tensors) > 1 else ""
@@ -320,7 +322,7 @@ def number_collision(subject: Subject) -> Iterator[Finding]:
         readings = types.READINGS.get(tensor.number, ())
         if tensor.type is None or tensor.type.name == "Q2_0_G128":  # another rule reports more about these
             continue
-        if len(readings) > 1 and tensor.type is not readings[0]:
+        if len(readings) > 1 and tensor.type in readings[1:]:
             found.setdefault(tensor.type, []).append(tensor)
     for kind, tensors in found.items():
         more = f", as are {len(tensors) - 1:,} more" if len(tensors) > 1 else ""
@@ -411,11 +413,74 @@ def groups_of_128(subject: Subject) -> Iterator[Finding]:
     rows = [tensor for tensor in subject.odd_tensors if tensor.type is _OLD]
     if not rows:
         return
-    index = subject.file.index
-    count = sum(index.tensor(i).type == _OLD.number for i in range(index.tensors))
+    found = subject.file.tensors.number_reading(_OLD.number)
+    rooms = found is not None and found.by == "content"
+    stop = TrustedText("read other weights, since the offsets are theirs") if rooms else _stop(subject)
     yield groups_of_128.at(
-        subject.info_span(rows[0].index, "type"), got=_OLD.number, want=_OLD.bytes, count=count, stop=_stop(subject)
-    )
+        subject.info_span(rows[0].index, "type"), got=_OLD.number, want=_OLD.bytes, count=_count(subject, _OLD.number),
+        stop=stop,
+    )  # fmt: skip
+
+
+def with_second_numbers(subject: Subject) -> bool:
+    """files with tensors whose type number single programs use for types of their own"""
+    return not types.SECOND_NUMBERS.isdisjoint(subject.type_numbers)
+
+
+@rule("G322", "second-meaning", "tensors of type {got} ({count}) are {meaning}, {size}; {others}", clause="2.6",
+      when=with_second_numbers,
+      provenance=("ggml-org/llama.cpp#22836", "unixsysdev/llama-turboquant#6", "rlx-gguf 0.2.19", "oxibonsai-core 0.2.3",
+                  "ruvllm 2.5.0"))  # fmt: skip
+def second_meaning(subject: Subject) -> Iterator[Finding]:
+    """The type number of tensors has the meaning of a single program.
+
+    Why: programs take numbers that others use, or will use, for types of their own. The room of the tensors and their
+    contents show which type it is; readers that follow ggml take it for another one, compute other sizes, and refuse
+    the file or read other weights. One finding covers all tensors with the number.
+
+    Example: type 30 with 66 bytes for 256 weights, BITNET_T158 of ruvllm, where ggml has BF16.
+
+    Fix: load the file with the program that wrote it, or convert the original checkpoint.
+    """
+    for number, found in subject.second_readings.items():
+        second = of_type(found.type)
+        if second is None:
+            continue
+        usual = next(iter(READINGS.get(number, ())), None)
+        others = "other readers refuse the number"
+        if usual is not None:
+            others = f"others take them for {usual.name}, and "
+            others += _stop(subject) if usual.family == "ggml" else "read other weights"
+        rows = ", with the rows as the first dimension" if second.rows_first else ""
+        yield second_meaning.at(
+            subject.info_span(subject.first_of_type(number), "type"), got=number, count=_count(subject, number),
+            meaning=TrustedText(str(second)), size=TrustedText(second.tell + rows), others=TrustedText(others),
+        )  # fmt: skip
+
+
+@rule(faults.MEANING_UNDECIDED, clause="2.6", when=with_second_numbers, ambiguous=True)
+def meaning_undecided(subject: Subject) -> Iterator[Finding]:
+    """The type number of tensors may have several meanings, and nothing in the file decides between them.
+
+    Why: small tensors have the room of several types, and a room may contradict what lies in it. Weights that are read
+    in a wrong meaning are numbers without sense, so that no command decodes, converts, moves or cuts such tensors.
+
+    Example: type 42 with the room of groups of 128 weights, in which the contents are groups of 64.
+
+    Fix: ask who wrote the file for the name of the program, or convert the original checkpoint.
+    """
+    for number, found in subject.second_readings.items():
+        if found.is_undecided:
+            yield meaning_undecided.at(
+                subject.info_span(subject.first_of_type(number), "type"), got=number,
+                count=TrustedText(f" ({_count(subject, number):,})"),
+                kinds=TrustedText(found.names), why=TrustedText(found.why),
+            )  # fmt: skip
+
+
+def _count(subject: Subject, number: int) -> int:
+    index = subject.file.index
+    return sum(index.tensor(i).type == number for i in range(index.tensors))
 
 
 _NOT_WEIGHTS: Final = {BY_NAME[name].number: name for name in types.NOT_WEIGHTS}

@@ -241,9 +241,14 @@ def placed(subject: Subject, runtime: Runtime, header: Header, alignment: int) -
                 yield Reason(f"{shown(tensor)} has type {tensor.number}: {stated}", by, outcome, at)
             continue
         kind = _kind(tensor, runtime)
-        if kind is None or not (policy.in_order or policy.in_file or policy.mapped):
+        if kind is None:
             continue
         block, nbytes = kind
+        if not (policy.in_order or policy.in_file or policy.mapped):
+            if data_start + tensor.offset + nbytes > size and runtime.kind == "engine":
+                text = f"not tried: {shown(tensor)} reaches beyond the end of the file"
+                yield Reason(text, "", "unknown", _field(tensor, 8, "offset"))
+            continue
         row = tensor.ne[0] if tensor.ne else 1
         if row % block and policy.split_block != "yes":
             at = _field(tensor, 12, "type")
@@ -261,15 +266,17 @@ def placed(subject: Subject, runtime: Runtime, header: Header, alignment: int) -
             if expected >= INT64_END:
                 yield Reason("the sizes of the tensors overflow", source, "no", _field(tensor, 8, "offset"))
         if policy.in_file and data_start + tensor.offset + nbytes > size:
-            yield Reason(
-                f"{shown(tensor)} reaches beyond the end of the file", source, "no", _field(tensor, 8, "offset")
-            )
+            by = dict(runtime.loader).get("count", source)  # the reader of the header does not check this
+            yield Reason(f"{shown(tensor)} reaches beyond the end of the file", by, "no", _field(tensor, 8, "offset"))
         if policy.mapped:
             start = (data_start + tensor.offset) % _UINT64_END
             if nbytes and start + nbytes > size:
                 yield Reason(
                     f"{shown(tensor)} reaches beyond the end of the file", source, "no", _field(tensor, 8, "offset")
                 )
+    if (shift := subject.shift) is not None and data_start != subject.file.data_start:
+        text = f"it reads the tensors where the header puts them, and all lie {shift.words}"
+        yield Reason(text, source, "wrong")
 
 
 def _name(subject: Subject, number: int) -> str:

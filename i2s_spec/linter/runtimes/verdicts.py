@@ -14,7 +14,7 @@ which no file states, is canonical unless the caller names another.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import Span, quote
@@ -127,9 +127,21 @@ def _other_kind(subject: Subject) -> RecognisedKind | None:
     return subject.kind if subject.kind is not None and subject.kind.is_beside else None
 
 
+def _second_meanings(subject: Subject, runtime: Runtime) -> list[Reason]:
+    """Type numbers with the meaning of a single program: no record is of such a file."""
+    if runtime.kind == "reader":
+        return []
+    return [
+        Reason(f"not tried: type {number}, which is {each.names} in this file", "", "doubt",
+               subject.info_span(subject.first_of_type(number), "type"))
+        for number, each in subject.second_readings.items()
+    ]  # fmt: skip
+
+
 def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dialect) -> Verdict:
+    second = _second_meanings(subject, runtime)
     if runtime.recorded:
-        found = list(evidence.reasons(subject, runtime))
+        found = [*_elsewhere(subject), *evidence.reasons(subject, runtime), *second]
         odd = loader_checks.unsound(subject) if runtime.kind == "engine" and _claims(found) else None
         if odd is not None:
             text = f"not tried: all files that were run are sound, and of this one: {odd.text}"
@@ -137,7 +149,7 @@ def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dial
         if runtime.after and any(reason.effect in ("right", "likely") for reason in found):
             found.append(Reason(f"it reads the checkpoint that `{runtime.after}` writes", runtime.source, "option"))
         return _worst(runtime, found)
-    found = list(header_checks.reasons(subject, runtime, headers))
+    found = [*header_checks.reasons(subject, runtime, headers), *second]
     stopped = any(reason.effect in _LOADS for reason in found)
     if runtime.kind == "reader":
         shown = runtime.fact("lists")
@@ -173,6 +185,14 @@ def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dial
 def _claims(found: Iterable[Reason]) -> bool:
     """Whether a program loads the file."""
     return not any(reason.effect in _LOADS for reason in found)
+
+
+def _elsewhere(subject: Subject) -> Iterator[Reason]:
+    """Why runs of other files say nothing about a file: its tensors are not where the header puts them, or not all there."""
+    if subject.placements.end > subject.data_size:
+        yield Reason("not tried: tensors reach beyond the end of the file", "", "unknown")
+    elif subject.shift is not None:
+        yield Reason(f"not tried: all tensors lie {subject.shift.words} than the header says", "", "doubt")
 
 
 def _worst(runtime: Runtime, found: list[Reason]) -> Verdict:
