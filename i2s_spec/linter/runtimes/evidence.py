@@ -40,6 +40,8 @@ def runs_of(runtime: Runtime) -> list[RunRecord]:
 
 def runs_of_form(runtime: Runtime, wanted: Form) -> list[Reason]:
     """What runs show about files of a form; empty if they show nothing."""
+    if not wanted.matrices:
+        return []
     runs = [run for run in runs_of(runtime) if run.file.form.architecture == wanted.architecture and run.result]
     same = [run for run in runs if run.file.form == wanted]
     if same:
@@ -73,11 +75,11 @@ def _shown(run: RunRecord) -> Reason:
 def _by_difference(runs: list[RunRecord], wanted: Form) -> Reason | None:
     """A failed run that differs from a good one in one thing, which the file has, too."""
     for bad in runs:
-        if bad.result not in ("wrong", "no", "crash") or not bad.file.form.matrices & wanted.matrices:
+        if bad.result not in ("wrong", "no", "crash"):
             continue
         good = (run for run in runs if run.result == "right" or (run.result and run.loads and not bad.loads))
         for cause in {cause for run in good for cause in _only_cause(bad.file.form, run.file.form)}:
-            if cause in wanted.attributes or cause in wanted.matrices:
+            if cause in wanted.matrices or cause in wanted.attributes:
                 return Reason(f"because of {_words(cause)}: {bad.text}", bad.citation, bad.result)
     return None
 
@@ -100,7 +102,7 @@ def _words(cause: str) -> str:
 def _by_parts(runs: list[RunRecord], wanted: Form) -> Reason | None:
     """Good runs that together have each attribute of the form, and each at most one feature more than all have."""
     right = [run for run in runs if run.result == "right" and run.file.form.features <= wanted.features]
-    if not right or not wanted.matrices:
+    if not right:
         return None
     shared = frozenset.intersection(*(run.file.form.features for run in runs if run.loads))
     alone = [run for run in right if len(run.file.form.features - shared) <= 1]
