@@ -90,7 +90,7 @@ class Fact(NamedTuple):
     source: str
 
 
-class Limit(NamedTuple):
+class SizeLimit(NamedTuple):
     """A size of tensors that a runtime does not take.
 
     :param text: what happens, :param effect: that of a reason (`linter.runtimes.records.Reason`)
@@ -186,6 +186,8 @@ class Runtime(NamedTuple):
     :param programs: packages that are this runtime, or contain it, and whose runs are recorded
     (`linter.runtimes.records`)
     :param recorded: whether everything known about it comes from these runs
+    :param on_devices: whether it was run on other devices than processors (`linter.runtimes.devices`)
+    :param heads_on_cpu: architectures whose tied head it multiplies on the processor although all layers are offloaded
     :param loader_table: whether its loader is the one of the table `schema.llama_cpp`
     :param block_bytes: types whose blocks have another size in its table: number, elements, bytes
     """
@@ -218,7 +220,7 @@ class Runtime(NamedTuple):
     no_first_token: frozenset[str] = frozenset()
     norm_in: Literal["yes", "no", "unknown"] = "yes"
     scales: Literal["everywhere", "bitnet", "unknown"] = "bitnet"
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[SizeLimit, ...] = ()
     without: tuple[bytes, str] | None = None
     converted: str = ""
     after: str = ""
@@ -227,6 +229,8 @@ class Runtime(NamedTuple):
     programs: tuple[str, ...] = ()
     recorded: bool = False
     loader_table: bool = False
+    on_devices: bool = False
+    heads_on_cpu: tuple[str, ...] = ()
     refusal: Fact | None = None
     facts: tuple[tuple[str, Fact], ...] = ()
 
@@ -359,7 +363,8 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         "llama.cpp", "llama.cpp (ggml-org), August to October 2026", "engine",
         "ggml d99724f, and the releases that were run", _UPSTREAM_CONTAINER, _COMMON | {34, 35, 39, 40, 41, 42},
         "ggml-org/ggml@d99724f:src/gguf.cpp:462", "rejects", ("bitnet", "llama", "qwen3", "gemma3"),
-        vocabularies=_VOCABULARIES, norm_in="no", scales="everywhere", loader_table=True,
+        vocabularies=_VOCABULARIES, norm_in="no", scales="everywhere", loader_table=True, on_devices=True,
+        heads_on_cpu=("bitnet",),
         bitnet_names="run xllamacpp/bitnet-b1.58.f32",
         programs=("xllamacpp", "node-llama-cpp", "@node-llama-cpp/linux-x64"), loader=_loader(FAMILY_LOADER),
         refusal=Fact("type 36 is its retired IQ4_NL_4_4: \"not a multiple of block size (0)\"", "run xllamacpp/llama.i2_s"),
@@ -390,7 +395,7 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
             "pointer is called", "ikawrakow/ik_llama.cpp#365",
         ),
         converted="IQ2_BN", programs=("ik-llama-cpp-python",),
-        limits=(Limit("its kernels of IQ1_BN and IQ2_BN need 512, and end the process by an assertion",
+        limits=(SizeLimit("its kernels of IQ1_BN and IQ2_BN need 512, and end the process by an assertion",
                       "run ik-llama-cpp-python/llama.iq2_bn", "crash", ("IQ1_BN", "IQ2_BN"), 512),),
         facts=(("norm-in", Fact("it does not know *_norm_in tensors: wrong number of tensors",
                                 "ikawrakow/ik_llama.cpp@8337e4c:src/llama-model-loader.cpp:1006")),),
@@ -404,7 +409,7 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         (("WebGPU", "interleave-128"),), (("bitnet", "relu2"),), "norm", columns=(128, "its shaders"), unused_code="+2",
         programs=("0xBitNet",), loader=(("missing", _OXBITNET + "nn/model.ts:100"),),
         without=(b"_sub_norm.weight", _OXBITNET + "nn/model.ts:100"),
-        limits=(Limit("a WebGPU device binds 128 MiB at once, unless it allows more; what is beyond is read as 0",
+        limits=(SizeLimit("a WebGPU device binds 128 MiB at once, unless it allows more; what is beyond is read as 0",
                       _OXBITNET + "model/weights.ts", "cpu", bytes=128 << 20),),
         facts=(
             ("rope", Fact("it rotates neighbors, and does not reorder the rows of files made for rotating halves",

@@ -67,7 +67,7 @@ def _limits(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
             short = bool(each.columns) and len(info.ne) > 1 and info.ne[0] < each.columns
             large = bool(each.bytes) and kind is not None and kind.nbytes(info.ne) > each.bytes
             if short or large:
-                size = counted(info.ne[0], "column") if short else f"{kind.nbytes(info.ne):,} bytes" if kind else ""
+                size = counted(info.ne[0], "column") if short else counted(kind.nbytes(info.ne), "byte") if kind else ""
                 text, effect = f"{quote(info.name, 64)} has {size}: {each.text}", each.effect
                 if kind is I2_S and runtime.i2s == "converts":
                     text, effect = text + "; it converts such files to other types only", "doubt"

@@ -11,11 +11,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
-from i2s_spec.linter.runtimes.forms import Form
+from i2s_spec.linter.runtimes.forms import FileForm
 from i2s_spec.linter.runtimes.records import Reason, table
-
-#: The runtime that was run on devices, and the source of the speeds.
-RUNTIME_NAME: Final = "llama.cpp"
+from i2s_spec.schema.runtimes import Runtime
 
 _TERNARY_ON_CPU: Final = frozenset({"TQ1_0", "TQ2_0"})
 
@@ -26,7 +24,7 @@ def _rows() -> dict[str, dict[str, Any]]:
     return {each["type"]: each for each in table()["devices"]}
 
 
-def columns(form: Form, loads: str, computes: str) -> tuple[tuple[str, str], ...]:
+def columns(form: FileForm, loads: str, computes: str) -> tuple[tuple[str, str], ...]:
     """Device and what the runtime does there: pairs for a processor and for CUDA; empty unless it loads or refuses the file.
 
     :param loads: the verdict on loading, :param computes: that on computing, both on a processor
@@ -46,7 +44,7 @@ def columns(form: Form, loads: str, computes: str) -> tuple[tuple[str, str], ...
     return ("CPU", "computes" if computes in ("correctly", "expected") else computes), ("CUDA", cuda)
 
 
-def advice(form: Form) -> Iterator[Reason]:
+def advice(form: FileForm, runtime: Runtime) -> Iterator[Reason]:
     """What a user of a device should know."""
     row = next((_rows()[each] for each in sorted(form.matrices) if each in _rows()), None)
     if row is None or form.architecture not in row["architectures"]:
@@ -62,9 +60,9 @@ def advice(form: Form) -> Iterator[Reason]:
     if "Q2_0" in form.matrices:
         text = "on x86 it has no vector code for Q2_0: TQ2_0 is 15 to 30 times faster there; with CUDA Q2_0 is faster"
         yield Reason(text, source, "note")
-    if form.architecture == "bitnet" and "a tied head" in form.features:
+    if form.architecture in runtime.heads_on_cpu and "a tied head" in form.features:
         text = (
-            "with CUDA, the head of architecture bitnet stays on the CPU; -ot token_embd=CUDA0 moves it "
+            f"with CUDA, the head of architecture {form.architecture} stays on the CPU; -ot token_embd=CUDA0 moves it "
             "(Q2_0: 427 tokens per second, not 93)"
         )
         yield Reason(text, source, "note")

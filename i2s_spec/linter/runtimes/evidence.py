@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from i2s_spec.errors import quote
 from i2s_spec.linter.analysis.context import analysis
 from i2s_spec.linter.runtimes import records
-from i2s_spec.linter.runtimes.forms import Form, form_of
+from i2s_spec.linter.runtimes.forms import FileForm, form_of
 from i2s_spec.linter.runtimes.records import RUN_PREFIX, Reason, RunRecord, printed
 from i2s_spec.schema.runtimes import LOOKED_UP
 
@@ -25,7 +25,7 @@ FLOATS: Final = frozenset({"F32", "F16", "BF16", "F64"})
 
 
 @analysis
-def form(subject: Subject) -> Form:
+def form(subject: Subject) -> FileForm:
     """The form of the file."""
     return form_of(subject.file)
 
@@ -38,7 +38,7 @@ def runs_of(runtime: Runtime) -> list[RunRecord]:
 # --- by the form -----------------------------------------------------------------------------------------------------
 
 
-def runs_of_form(runtime: Runtime, wanted: Form) -> list[Reason]:
+def runs_of_form(runtime: Runtime, wanted: FileForm) -> list[Reason]:
     """What runs show about files of a form; empty if they show nothing."""
     if not wanted.matrices:
         return []
@@ -72,7 +72,7 @@ def _shown(run: RunRecord) -> Reason:
     return Reason(run.text, run.citation, run.result)
 
 
-def _by_difference(runs: list[RunRecord], wanted: Form) -> Reason | None:
+def _by_difference(runs: list[RunRecord], wanted: FileForm) -> Reason | None:
     """A failed run that differs from a good one in one thing, which the file has, too."""
     for bad in runs:
         if bad.result not in ("wrong", "no", "crash"):
@@ -84,7 +84,7 @@ def _by_difference(runs: list[RunRecord], wanted: Form) -> Reason | None:
     return None
 
 
-def _only_cause(bad: Form, good: Form) -> Iterable[str]:
+def _only_cause(bad: FileForm, good: FileForm) -> Iterable[str]:
     """The one thing that a form has and another has not: an attribute, or a type of matrices; none if there are several."""
     types = bad.matrices - good.matrices
     rest = {each for each in bad.attributes - good.attributes if not _is_of(each, types)}
@@ -99,7 +99,7 @@ def _words(cause: str) -> str:
     return cause if " " in cause else f"matrices of {cause}"
 
 
-def _by_parts(runs: list[RunRecord], wanted: Form) -> Reason | None:
+def _by_parts(runs: list[RunRecord], wanted: FileForm) -> Reason | None:
     """Good runs that together have each attribute of the form, and each at most one feature more than all have."""
     right = [run for run in runs if run.result == "right" and run.file.form.features <= wanted.features]
     if not right:
@@ -118,7 +118,7 @@ def _by_parts(runs: list[RunRecord], wanted: Form) -> Reason | None:
     return Reason(text, used[0].citation, "likely")
 
 
-def _by_architecture(runs: list[RunRecord], wanted: Form) -> Reason | None:
+def _by_architecture(runs: list[RunRecord], wanted: FileForm) -> Reason | None:
     """A run of the smallest file of an architecture, without comparison, if it has the same features."""
     for run in runs:
         if run.result == "ran" and wanted.features <= run.file.form.features:

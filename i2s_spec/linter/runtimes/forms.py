@@ -19,6 +19,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import quote
+from i2s_spec.schema.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
@@ -53,7 +54,7 @@ _KEYED: Final = (
 )
 
 
-class Form(NamedTuple):
+class FileForm(NamedTuple):
     """The form of a file: its architecture, and its attributes, in words."""
 
     architecture: str
@@ -71,19 +72,21 @@ class Form(NamedTuple):
 
     @property
     def states_activation(self) -> bool:
-        """Whether the activation of the feed-forward network is known: that of architecture bitnet is not, unless the file
-        states it, because models with SiLU and with ReLU² have this name."""
-        return self.architecture != "bitnet" or any(each.startswith("activation ") for each in self.attributes)
+        """Whether the activation of the feed-forward network is known: if models with several have this architecture, only
+        where the file states it."""
+        declared = ARCHITECTURES.get(self.architecture)
+        several = declared is not None and declared.takes_activation
+        return not several or any(each.startswith("activation ") for each in self.attributes)
 
-    def with_matrices(self, former: str, other: str) -> Form:
+    def with_matrices(self, former: str, other: str) -> FileForm:
         """The form of a copy with the matrices of one type in another."""
         begin = f"{_PLAIN[0]}{former} "
         rest = (each.removeprefix(begin) for each in self.attributes if each.startswith(begin))
         others = (each for each in self.attributes if not each.startswith(begin))
-        return Form(self.architecture, frozenset((*others, *(f"{_PLAIN[0]}{other} {each}" for each in rest))))
+        return FileForm(self.architecture, frozenset((*others, *(f"{_PLAIN[0]}{other} {each}" for each in rest))))
 
 
-def form_of(file: File) -> Form:
+def form_of(file: File) -> FileForm:
     """The form of a file whose header can be read."""
     index, tensors = file.index, file.tensors
     name = _value(file, "general.architecture")
@@ -104,7 +107,7 @@ def form_of(file: File) -> Form:
             found.add(f"{_PLAIN[0]}{type_name} with rows {_class_of(info.ne[0])}")
     if _TABLE in seen and _HEAD not in seen:
         found.add("a tied head")
-    return Form(architecture, frozenset(found | _of_keys(file, architecture)))
+    return FileForm(architecture, frozenset(found | _of_keys(file, architecture)))
 
 
 def _class_of(columns: int) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from i2s_spec.errors import Span, counted
-from i2s_spec.linter.runtimes.forms import Form
+from i2s_spec.linter.runtimes.forms import FileForm
 
 RECORDS_FILE: Final = Path(__file__).with_name("records.json")
 SCHEMA_VERSION: Final = 1
@@ -35,7 +35,7 @@ class TriedFile(NamedTuple):
     bytes: int
     architecture: str
     types: frozenset[str]
-    form: Form
+    form: FileForm
 
 
 class Computed(NamedTuple):
@@ -188,7 +188,7 @@ def records() -> dict[str, RunRecord]:
     files = {
         each["name"]: TriedFile(
             each["name"], tuple(each["commands"]), each["sha256"], each["bytes"], each["architecture"],
-            frozenset(each["types"]), Form(each["kind"], frozenset(each["form"])),
+            frozenset(each["types"]), FileForm(each["kind"], frozenset(each["form"])),
         )
         for each in about["files"]
     }  # fmt: skip

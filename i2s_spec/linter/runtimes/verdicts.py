@@ -174,10 +174,10 @@ def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dial
         text = "not tried: the header has a fault that this reader ignores"
         found.append(Reason(text, runtime.source, "unknown"))
     verdict = _worst(runtime, found)
-    if runtime.name != devices.RUNTIME_NAME or subject.file.fault is not None:
+    if not runtime.on_devices or subject.file.fault is not None:
         return verdict
     form = evidence.form(subject)
-    notes = tuple(devices.advice(form)) if verdict.loads == YES else ()
+    notes = tuple(devices.advice(form, runtime)) if verdict.loads == YES else ()
     where = devices.columns(form, verdict.loads, verdict.computes)
     return verdict._replace(reasons=(*verdict.reasons, *notes), devices=where)
 
