@@ -68,7 +68,7 @@ def _limits(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
             large = bool(each.bytes) and kind is not None and kind.nbytes(info.ne) > each.bytes
             if short or large:
                 size = counted(info.ne[0], "column") if short else counted(kind.nbytes(info.ne), "byte") if kind else ""
-                text, effect = f"{quote(info.name, 64)} has {size}: {each.text}", each.effect
+                text, effect = f"{quote(info.name, 64)} has {size}: {each.text}", str(each.effect)
                 if kind is I2_S and runtime.i2s == "converts":
                     text, effect = text + "; it converts such files to other types only", "doubt"
                 yield Reason(text, each.source, effect, subject.info_span(i, "ne"))
