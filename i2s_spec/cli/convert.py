@@ -219,19 +219,21 @@ def _lines(report: _Report, verbose: bool) -> Iterator[str]:
         yield from (f"  {proof}" for proof in proofs)
     if proofs:
         types = " and ".join(sorted({proof.target for proof in proofs}))
+        compared = " and ".join(sorted({proof.compared for proof in proofs}, reverse=True))
         yield (
-            f"proof: the trits of {all_of(len(proofs), 'tensor')} are equal, read back from what was written ({types})"
+            f"proof: the {compared} of {all_of(len(proofs), 'tensor')} are equal, read back from what was written ({types})"
         )
         rounded = [proof for proof in proofs if proof.rounding.relative]
+        scales = sum(proof.rounding.scales for proof in proofs)
         if rounded:
             most = max(rounded, key=lambda proof: abs(proof.rounding.relative))
-            name = visible(most.name, 200, bare=True)
-            yield (
-                f"proof: {counted(len(proofs) - len(rounded), 'scale is', 'scales are')} kept, {len(rounded)} rounded; "
-                f"most: {name}, {most.rounding}"
-            )
+            name, whole = visible(most.name, 200, bare=True), len(proofs) - len(rounded)
+            what = f"{counted(whole, 'scale is', 'scales are')} kept, {len(rounded)} rounded"
+            if scales > len(proofs):
+                what = f"of {scales:,} scales, those of {counted(whole, 'tensor')} are kept, those of {len(rounded)} rounded"
+            yield f"proof: {what}; most: {name}, {most.rounding}"
         else:
-            yield f"proof: {all_of(len(proofs), 'scale is', 'scales are')} kept, bit for bit"
+            yield f"proof: {all_of(scales, 'scale is', 'scales are')} kept, bit for bit"
         if unused := sum(proof.unused for proof in proofs):
             yield f"proof: {counted(unused, 'unused code is', 'unused codes are')} kept as they were"
     if report.file_type is not None:

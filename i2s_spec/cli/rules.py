@@ -202,7 +202,7 @@ def schema_command(form: str, output: Path | None, force: bool) -> int:
     ksy      Kaitai Struct: parsers in a dozen languages, and its Web IDE
     hexpat   a pattern of the hex editor ImHex
     c        a C99 header: a bounded walk over a file, a decoder and an encoder for every dialect
-    registry, registry-tsv   every meaning of every type number from 30 on, as JSON (registry.schema.json) or TSV
+    registry, registry-tsv   every meaning of every type number from 29 on, as JSON (registry.schema.json) or TSV
 
     All are written from the declarations that this package itself reads by.
     """

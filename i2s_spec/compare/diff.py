@@ -60,6 +60,9 @@ Progress = Callable[[int, int], object]
 CHANGED: Final = 0.1
 EXPLAINED: Final = 64
 
+#: The name of where the data section is, among what says where things lie.
+_DATA: Final = "data"
+
 #: Elements of an array that a change of it is told with.
 ELEMENTS: Final = 4
 
@@ -128,8 +131,13 @@ class Difference(NamedTuple):
 
     @property
     def same(self) -> bool:
-        """Whether the files mean the same."""
-        return not (self.keys or self.only_a or self.only_b or self.tensors)
+        """Whether the files mean the same, also to readers that believe their headers."""
+        return not (self.keys or self.only_a or self.only_b or self.tensors or self.displaced)
+
+    @property
+    def displaced(self) -> bool:
+        """Whether all tensors of one file lie elsewhere than its header puts them; they were compared where they lie."""
+        return any(name == _DATA for name, *_ in self.container)
 
 
 def difference(
@@ -202,11 +210,18 @@ def _container(a: File, b: File) -> Iterator[tuple[str, Any, Any]]:
         ("version", a.version, b.version),
         ("byte order", a.byte_order, b.byte_order),
         ("alignment", a.alignment, b.alignment),
+        (_DATA, _data_place(a), _data_place(b)),
         ("order of keys", "its own", "its own" if keys else "another"),
         ("order of tensors", "its own", "its own" if order else "another"),
     ):
         if ours != theirs:
             yield name, ours, theirs
+
+
+def _data_place(file: File) -> str:
+    """Where all tensors lie, in words; the file was read before."""
+    shift = file.data_section.shift
+    return f"everything lies {'where' if shift is None else f'{shift.words} than'} the header says"
 
 
 def _keys(a: File, b: File) -> Iterator[KeyChange]:

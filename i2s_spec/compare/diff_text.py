@@ -48,7 +48,7 @@ def lines(found: Difference, everything: bool = False) -> Iterator[str]:
             yield f"{mark} {counted(len(names) - shown, 'more tensor')} (--all lists them)"
     yield from _changed_tensors(found.tensors, everything)
     for what, ours, theirs in found.container:
-        yield f"= {what}: {_plain(ours)} -> {_plain(theirs)}"
+        yield f"{'~' if what == 'data' else '='} {what}: {_plain(ours)} -> {_plain(theirs)}"
     if found.tails:
         first = found.tails[0]
         kinds = {f"{tail.before} -> {tail.after}" for tail in found.tails}
@@ -65,7 +65,12 @@ def lines(found: Difference, everything: bool = False) -> Iterator[str]:
             (len(found.only_a) + len(found.only_b), "tensor", " in one file only"),
             (len(found.tensors), "common tensor", ""),
         )
-        what = ", ".join(f"{counted(count, noun)}{more}" for count, noun, more in parts if count)
+        what = ", ".join(
+            (
+                *(f"{counted(count, noun)}{more}" for count, noun, more in parts if count),
+                *(["where all tensors lie"] if found.displaced else []),
+            )
+        )
         changed = f"; {sentence(trits)}" if trits.trits else ""
         yield f"A and B differ: {what} ({counted(found.compared, 'tensor')} compared{changed})"
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from i2s_spec.convert.rewrite import Replacement, changed_keys, check_extents, renamed_keys, rewrite
 from i2s_spec.errors import FormatError, counted, quote, renamed_keyword
+from i2s_spec.gguf.tensor import require_usual
 from i2s_spec.schema.architectures import ARCHITECTURES, declared_architecture
 from i2s_spec.schema.blocks import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
@@ -60,10 +61,18 @@ class Proof(NamedTuple):
         """The names of both types, without the dialect of I2_S."""
         return self.source.split()[0], self.target.split()[0]
 
+    @property
+    def compared(self) -> str:
+        """What was found equal: trits, or where a type has a weight of +2 as well, codes, or weights that became floats."""
+        source, target = (name in GROUP_LAYOUTS and GROUP_LAYOUTS[name].fourth == "weight" for name in self.types)
+        if not source:
+            return "trits"
+        return "codes" if target else "weights" if self.types[1] in FLOATS else "trits"
+
     def __str__(self) -> str:
         retained = f", {counted(self.unused, 'unused code')} kept" if self.unused else ""
         name = quote(self.name, bare=True)
-        return f"{name}: {self.source} -> {self.target}, trits equal, {self.rounding}{retained}"
+        return f"{name}: {self.source} -> {self.target}, {self.compared} equal, {self.rounding}{retained}"
 
 
 class Conversion(NamedTuple):
@@ -132,9 +141,9 @@ def convert_file(
     )  # checked before a plan is made for each tensor, of which there may be very many
     chosen = [] if kind is None else _chosen(file, tensors, former)
     if kind is not None and tensors is None:
-        for tensor in file.tensors.rows:  # what is not converted is copied: nobody asked for that
+        for tensor in file.tensors.rows:  # what is not chosen is copied: nobody asked for that
             if len(tensor.ne) > 1:
-                tensor.require_usual()
+                require_usual(tensor)
 
     from i2s_spec.convert.recodings import named_bytes
 

@@ -296,7 +296,7 @@ def registry_document() -> dict[str, Any]:
     """The registry: the owners of keys, and every meaning."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "title": "Meanings of tensor type numbers and of general.file_type from 30 on",
+        "title": "Meanings of tensor type numbers and of general.file_type from 29 on",
         "own_keys": [{"program": program, "start": start} for program, start in OWN_KEYS.items()],
         "meanings": entries(),
     }

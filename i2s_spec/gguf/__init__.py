@@ -3,11 +3,12 @@
     source         files by bounded reads, buffers, streams, and maps of trusted files; ranges of them; regular files
     reader         `open`: a file with its metadata and tensors, fetched when they are asked for
     header         the index of an open file's header, and its key-values
-    data_section   where the data section begins, if the header does not state that rightly
+    data_section   where the tensors lie, also where the header does not state that rightly
+    data_shift     the evidence for that in the bytes near the bounds of tensors
     strings        arrays of strings, examined without decoding; files that went through a text decoder
     tensor         the tensors of an open file
     placement      where the table puts them, and the room that each has there
-    meanings       which meaning of its type number they have, where single programs gave it another one
+    meanings       which meaning of a shared type number they have
     tensor_values  their data, decoded
     split_set      a model in several files: its parts, by their names and keys, and the tensors of all
 
@@ -16,6 +17,6 @@
     atomic_file    a file that appears whole or not at all, and the leftovers of killed runs
     byte_order     the one place that swaps
 
-`reader` calls `header`, `tensor` and `source`; `split_set` calls `reader`; `writer` calls `encode` and `atomic_file`. The
-scanner, `_scanner`, is the Cython twin of `i2s_spec.schema.container.parse`.
+`reader` calls `header`, `tensor` and `source`; `tensor` calls `meanings`; `split_set` calls `reader`; `writer` calls
+`encode` and `atomic_file`. The scanner, `_scanner`, is the Cython twin of `i2s_spec.schema.container.parse`.
 """

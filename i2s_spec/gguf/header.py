@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from i2s_spec.codec.buffers import numbers
 from i2s_spec.errors import FormatError, Span, TrustedText, counted
@@ -22,10 +22,7 @@ from i2s_spec.gguf._scanner import KeyValue, TensorInfo
 from i2s_spec.gguf.source import Source
 from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.faults import ByteOrder, order_prefix
-from i2s_spec.schema.types import ValueType
-
-if TYPE_CHECKING:
-    from i2s_spec.gguf.meanings import NumberReading
+from i2s_spec.schema.types import ValueType, padded
 
 __all__ = ["HeaderIndex", "KeyValue", "TensorInfo"]
 
@@ -55,10 +52,11 @@ class HeaderIndex:
         self.alignment_key: int | None = notes.alignment_key
         #: End of the last tensor info.
         self.infos_end: int | None = notes.infos_end
-        #: First byte of the data section; None where the header does not say. The linter moves it where the header errs.
-        self.data_start: int | None = notes.data_start
-        #: What is known of type numbers that several programs use, by number and data section: see `meanings`.
-        self.number_readings: dict[tuple[int, int | None], NumberReading | None] = {}
+        self._data_start: int | None = notes.data_start
+        #: Called before `data_start` is used for the first time, to set it where the header errs.
+        self.locate: Callable[[], object] | None = None
+        #: What `meanings.number_reading` found, by number and start of the data section.
+        self.number_readings: dict[tuple[int, int | None], Any] = {}
         #: Key-value `i`, from 0.
         self.key: Callable[[int], KeyValue] = notes.key
         #: Tensor info `i`, from 0.
@@ -72,16 +70,26 @@ class HeaderIndex:
         if self.fault is not None and self.infos_end is not None:
             self._find_alignment(self.fault)
 
+    @property
+    def data_start(self) -> int | None:
+        """First byte of the data section: where its contents show it if the header errs; None where nothing says."""
+        if self.locate is not None:
+            locate, self.locate = self.locate, None
+            locate()
+        return self._data_start
+
+    @data_start.setter
+    def data_start(self, start: int | None) -> None:
+        self._data_start = start
+        vars(self).pop("_starts", None)
+
     def _find_alignment(self, fault: FormatError) -> None:
         """Go on behind an impossible `general.alignment` where the offsets show what to read with."""
-        from i2s_spec.gguf.data_section import Laid, alignment_of_offsets
-
         assert self.alignment_key is not None
         assert self.infos_end is not None
         entry = self.key(self.alignment_key)
         value = Metadata(self).decode(entry) if entry.type != ValueType.ARRAY else None
-        infos = [self.tensor(i) for i in range(self.tensors)]
-        self.alignment = alignment_of_offsets(Laid(infos, self.infos_end, self.source.size), value)
+        self.alignment = _alignment_of_offsets(self, value)
         if self.alignment is not None:
             self.data_start = faults.data_start(self.infos_end, self.alignment)
             self.fault, self.passed = None, (*self.passed, fault)
@@ -266,3 +274,50 @@ def _nested(data: bytes, count: int, order: ByteOrder) -> list[Any]:
 
 def _changed() -> FormatError:
     return FormatError(faults.CHANGED, Span(0, 0), reason=TrustedText("a nested array no longer fills its bytes"))
+
+
+# --- an impossible alignment -----------------------------------------------------------------------------------------
+# Such a header says nothing of where tensors lie; their offsets and the end of the file may.
+
+
+def _alignment_of_offsets(index: HeaderIndex, value: object) -> int | None:
+    """The alignment to read a file with whose `general.alignment` is unusable; None where its offsets contradict it.
+
+    Programs that do not refuse such a file take the value, if it is a power of two of another integer type, or 32.
+
+    :param value: what the key holds, of whatever type
+    """
+    stated = value if isinstance(value, int) and not isinstance(value, bool) else 0
+    usable = 8 <= stated <= limits.MAX_ALIGNMENT and stated & (stated - 1) == 0
+    steps = dict.fromkeys((*((stated,) if usable else ()), limits.DEFAULT_ALIGNMENT))
+    best = max(steps, key=lambda step: _agreement(index, step, step))
+    agreement = _agreement(index, best, best)
+    if not usable and stated > 0:
+        agreement *= max(_agreement(index, step, stated) for step in (stated, best)) <= agreement
+    return best if agreement else None
+
+
+def _agreement(index: HeaderIndex, step: int, before: int) -> int:
+    """What a file makes of an alignment of its offsets, and of another one of where they begin: 2 if offsets and end are
+    what these give, 1 if the offsets are multiples of the first, else 0."""
+    expected = end = 0
+    exact = True
+    for info in map(index.tensor, range(index.tensors)):
+        if info.offset % step:
+            return 0
+        size = _size(info.type, info.ne)
+        exact = exact and size is not None and info.offset == expected
+        if exact and size is not None:
+            end = info.offset + size
+            expected = padded(end, step)
+    assert index.infos_end is not None
+    start = padded(index.infos_end, before)
+    return 2 if exact and index.source.size in (start + end, start + expected) else 1
+
+
+def _size(number: int, ne: tuple[int, ...]) -> int | None:
+    """Bytes of a tensor whose number has one meaning; None where that or its shape does not tell."""
+    readings = types.READINGS.get(number, ())
+    if len(readings) != 1 or not ne or ne[0] % readings[0].block:
+        return None
+    return readings[0].nbytes(ne)

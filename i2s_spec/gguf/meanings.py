@@ -21,13 +21,13 @@ from i2s_spec.schema.second_meanings import Packing, SecondMeaning, of_number, o
 from i2s_spec.schema.types import BY_NAME, I2_S, LEGACY_I2_S, TAIL_BYTES, TensorType, fits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from i2s_spec.gguf.header import HeaderIndex
 
 #: Tensors whose contents are looked at, and bytes of each.
 TENSORS: Final = 8
-BYTES: Final = 4096
+BYTES: Final = 2048
 #: Blocks that contents must show before they outweigh the room, and what a meaning that they support has of them.
 BLOCKS: Final = 8
 MOST: Final = 0.9
@@ -37,12 +37,15 @@ FEW: Final = 0.8
 SCALES: Final = (1e-6, 1e3)
 
 _TRITS: Final = (-1, 0, 1, 2)
+#: Bytes of which one of the four codes of two bits is 3.
+_WITH_3: Final = bytes(byte for byte in range(256) if byte & byte >> 1 & 0x55)
 _Q2_0, _G128 = BY_NAME["Q2_0"], BY_NAME["Q2_0_G128"]
 #: Where types of `schema.types` that share a number with others have codes and scales.
 _PACKINGS: Final = {
     _Q2_0: Packing(64, 18, 2, 2, _TRITS, (0,), "F16"),
     _G128: Packing(128, 34, 2, 2, _TRITS, (0,), "F16"),
     BY_NAME["Q1_0"]: Packing(128, 18, 2, 1, (-1, 1), (0,), "F16"),
+    BY_NAME["PTQ1_0"]: Packing(128, 28, 0, 0, (), (26,), "F16"),  # its codes are digits: only the scale is looked at
 }
 #: Of one number, rooms are compared with contents in every file: programs laid out one size and wrote another.
 _COMPARED: Final = {_Q2_0.number: (_Q2_0, _G128)}
@@ -56,7 +59,7 @@ class NumberReading(NamedTuple):
     kinds: tuple[TensorType, ...] = ()
     #: What decided, or failed to.
     by: Literal["room", "content", "keys"] = "room"
-    #: Whether the room of a tensor before another one shows it, which no other known meaning has.
+    #: Whether the room of a tensor before another one shows the size of a block: no known meaning of another size has it.
     certain: bool = False
 
     @property
@@ -89,7 +92,7 @@ class _Group(NamedTuple):
     ne: tuple[int, ...]
     room: int | None
     offset: int
-    count: int
+    tensors: int
 
 
 def number_reading(index: HeaderIndex, number: int) -> NumberReading:
@@ -102,21 +105,27 @@ def number_reading(index: HeaderIndex, number: int) -> NumberReading:
     seconds = of_number(number)
 
     def fit(kind: TensorType, group: _Group) -> bool:
-        return group.room is not None and fits(kind, group.ne, group.room, alignment)
+        second = of_type(kind)
+        if group.room is None or (second is not None and not second.takes(group.ne)):
+            return False
+        return fits(kind, group.ne, group.room, alignment)
 
     def count(kind: TensorType) -> int:
-        return sum(group.count for group in groups if fit(kind, group))
+        return sum(group.tensors for group in groups if fit(kind, group))
 
     end = index.source.size - (index.data_start or 0)
     inner = [group for group in groups if group.room is not None and group.offset + group.room < end]
     every = [*usual, *(each.type for each in seconds)]
 
     def certain(kinds: Sequence[TensorType]) -> bool:
-        others = [kind for kind in every if kind not in kinds]
-        return any(any(fit(kind, group) for kind in kinds) and not any(fit(kind, group) for kind in others)
-                   for group in inner)  # fmt: skip
+        """Whether a room is that of one of these types, and of no other of another size."""
+        for group in inner:
+            sizes = {kind.nbytes(group.ne) for kind in kinds if fit(kind, group)}
+            if sizes and all(kind.nbytes(group.ne) in sizes for kind in every if fit(kind, group)):
+                return True
+        return False
 
-    total = sum(group.count for group in groups)
+    total = sum(group.tensors for group in groups)
     counts = {each: count(each.type) for each in seconds}
     if usual and all(any(fit(kind, group) for kind in usual) for group in groups):
         rivals = [each for each, n in counts.items() if n == total and each.packing is not None]
@@ -146,8 +155,7 @@ def _groups(index: HeaderIndex, number: int) -> list[_Group]:
 
 def _of_best(index: HeaderIndex, number: int, groups: list[_Group], best: list[SecondMeaning]) -> NumberReading:
     """One of the meanings that have the room of most tensors: by what is in them, else by keys of its program."""
-    scored = [(each, _pooled(index, groups, lambda _, each=each: each)) for each in best]
-    likely = [each for each, score in scored if score.share >= FEW] or best
+    likely = [each for each in best if _pooled(index, ((group, each) for group in groups)).share >= FEW] or best
     if len(likely) == 1:
         return NumberReading(number, (likely[0].type,), "room" if len(best) == 1 else "content")
     marked = [each for each in likely if each.marked_by(index.key_places)]
@@ -205,20 +213,26 @@ def _by_content(
     kinds = {kind for group in shown if (kind := usual(group)) is not None}
     if not kinds <= {*_PACKINGS, I2_S} and fitted:
         return NumberReading(number)
-    mine = _pooled(index, shown, usual)
-    scored = [(each, _pooled(index, shown, lambda _, each=each: each)) for each in others if {_kind(each)} != kinds]
-    good = [(each, score) for each, score in scored if score.blocks and score.share >= MOST]
+    mine = _pooled(index, ((group, usual(group)) for group in shown))
+    if mine.share >= MOST and not (rivals and fitted):
+        return NumberReading(number)
+    good = [
+        (each, score)
+        for each in others
+        if {_kind(each)} != kinds
+        and (score := _pooled(index, ((group, each) for group in shown))).blocks
+        and score.share >= MOST
+    ]
     if not good:
         return NumberReading(number)
     best, score = max(good, key=lambda pair: (-pair[1].flaws, pair[1].share, pair[1].blocks))
     if mine.share >= MOST:
-        exact = isinstance(best, SecondMeaning) and best in rivals and fitted
-        if not exact or not mine.blocks or mine.flaws < score.flaws:
+        if isinstance(best, TensorType) or not mine.blocks or mine.flaws < score.flaws:
             return NumberReading(number)
         if best.marked_by(index.key_places):
             return NumberReading(number, (best.type,), "keys")
         if mine.flaws == score.flaws or score.blocks < BLOCKS:
-            return NumberReading(number, (*sorted(kinds), best.type), "content")
+            return NumberReading(number, (*_ordered(kinds), best.type), "room")
         return NumberReading(number, (best.type,), "content")
     if mine.share > FEW:
         return NumberReading(number)
@@ -227,20 +241,23 @@ def _by_content(
                  for group in groups)  # fmt: skip
     if inside and score.blocks >= BLOCKS:
         return NumberReading(number, (kind,), "content")
-    return NumberReading(number, (*sorted(kinds), kind), "content")
+    return NumberReading(number, (*_ordered(kinds), kind), "content")
+
+
+def _ordered(kinds: Iterable[TensorType]) -> list[TensorType]:
+    return sorted(kinds, key=lambda kind: kind.name)
 
 
 def _kind(meaning: Meaning) -> TensorType:
     return meaning if isinstance(meaning, TensorType) else meaning.type
 
 
-def _pooled(index: HeaderIndex, groups: Iterable[_Group], meaning: Callable[[_Group], Meaning | None]) -> _Score:
-    """The contents of the first tensor of some groups, together."""
+def _pooled(index: HeaderIndex, read_as: Iterable[tuple[_Group, Meaning | None]]) -> _Score:
+    """The contents of the first tensor of some groups, each read in a meaning, together."""
     good = bad = 0
     reserved = padding = False
-    for group in islice(groups, TENSORS):
-        kind = meaning(group)
-        each = _Score() if kind is None else _score(index, group, kind)
+    for group, meaning in islice(read_as, TENSORS):
+        each = _Score() if meaning is None else _score(index, group, meaning)
         good, bad = good + each.good, bad + each.bad
         reserved, padding = reserved or each.reserved, padding or each.padding
     return _Score(good, bad, reserved, padding)
@@ -279,7 +296,7 @@ def _score(index: HeaderIndex, group: _Group, meaning: Meaning) -> _Score:
             if scale == 0 and zeros:
                 continue
             good, bad = (good + 1, bad) if SCALES[0] <= scale <= SCALES[1] else (good, bad + 1)
-        reserved = reserved or (packing.bits == 2 and any(byte & byte >> 1 & 0x55 for byte in codes))
+        reserved = reserved or (packing.bits == 2 and len(codes.translate(None, _WITH_3)) < len(codes))
     rest = min(room - size, BYTES, index.source.size - start - size)
     padding = rest > 0 and any(index.source.read(start + size, rest))
     return _Score(good, bad, reserved, padding)

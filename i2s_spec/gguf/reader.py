@@ -23,6 +23,7 @@ from itertools import islice
 from typing import Any, TypeVar, cast
 
 from i2s_spec.errors import FormatError, ReadOnWarning, Span, TrustedText, counted, quote
+from i2s_spec.gguf.data_section import DataSection
 from i2s_spec.gguf.header import HeaderIndex, KeyValue, Metadata
 from i2s_spec.gguf.source import FetchingSource, Origin, Source, source_of
 from i2s_spec.gguf.tensor import Tensor, Tensors
@@ -102,6 +103,11 @@ class File:
         self.infos_end: int | None = self.index.infos_end
         self.metadata = Metadata(self.index)
         self.tensors = Tensors(self.index)
+        #: Where the tensors lie, which is not always where the header puts them.
+        self.data_section = DataSection(self.tensors)
+        self._warns = False
+        if self.infos_end is not None:
+            self.index.locate = self._locate
         if self.fault is None and isinstance(source, FetchingSource):  # all scales in as few requests as possible
             source.expect(self._tails(), if_together=True)
 
@@ -126,21 +132,32 @@ class File:
         """Size of the whole file in bytes."""
         return self.source.size
 
-    def warn(self) -> None:
-        """Say how the file was read past its faults, if it has such faults.
+    def _locate(self) -> None:
+        """Find where the data section begins, before it is used; of a file on a server only if its size is odd."""
+        self.data_section.locate(look=not self.data_section.on_server)
+        if self._warns:
+            self._warn(self.data_section.words)
 
-        :warns ReadOnWarning: one sentence
+    def warn(self) -> None:
+        """Say how the file is read in spite of its faults, now or once they are met.
+
+        :warns ReadOnWarning: one sentence for each kind of them
         """
+        self._warns = True
+        self._warn(self.data_section.words)
         if not self.passed:
             return
-        from warnings import warn
-
         first, more = self.passed[0], len(self.passed) - 1
         others = f" (and {counted(more, 'more such fault')})" if more else ""
         aligned = any(error.fault in faults.ALIGNMENTS for error in self.passed)
         how = f"the file is read with an alignment of {self.alignment}" if aligned else "the file is read all the same"
-        text = f"{first.code} {first.fault.slug}: {first.message}{others}; {how}"
-        warn(f"{quote(self.name, 4096, bare=True)}: {text}", ReadOnWarning, stacklevel=3)
+        self._warn(f"{first.code} {first.fault.slug}: {first.message}{others}; {how}")
+
+    def _warn(self, words: str) -> None:
+        if words:
+            from warnings import warn
+
+            warn(f"{quote(self.name, 4096, bare=True)}: {words}", ReadOnWarning, stacklevel=3)
 
     def require_unchanged(self) -> None:
         """Raise S903 if the file changed since it was opened: the bytes read may belong to different versions (12.4-2).

@@ -79,7 +79,8 @@ class Tensors(Mapping[str, "Tensor"]):
                 from i2s_spec.gguf.meanings import number_reading
 
                 known[number, start] = number_reading(index, number)
-        return known[number, start]
+        found: NumberReading | None = known[number, start]
+        return found
 
     def _all_fit(self, kind: TensorType) -> bool:
         """Whether the room of every tensor of a number is that of one type."""
@@ -390,25 +391,13 @@ class Tensor:
         from i2s_spec.schema.dialect import parse
 
         source, span = self._index.source, self.span
-        self.require_usual()
+        require_usual(self)
         self.require(span)
         dialect = parse(dialect)
         try:
             return trits_of(source, span.start, self.kind, self.shape, dialect, self._index.byte_order, unused_code)
         except ValueError as error:
             raise ValueError(f"tensor {quote(self.name)}: {error}") from None
-
-    def require_usual(self) -> None:
-        """Refuse, by a ValueError, a tensor whose type number has the meaning of a single program in this file; only
-        `dequantize` decodes such tensors, and not all of them."""
-        if self.number in types.SECOND_NUMBERS and self.kind not in FLOATS:
-            from i2s_spec.schema.second_meanings import of_type
-
-            if (second := of_type(self.type)) is not None:
-                more = "" if second.packing is None else "; --as float32 (dequantize) decodes its weights"
-                raise ValueError(
-                    f"tensor {quote(self.name)}: type {self.number} is {second} in this file, {second.tell}{more}"
-                )
 
     def require(self, span: Span) -> None:
         """Make sure that the file holds a part of the tensor, before anything is read or allocated for it.
@@ -485,3 +474,17 @@ class Tensor:
             raise BufferError(f"tensor {quote(self.name)} is read-only; DLPack gets a copy of it")
         values = self.array()
         return values.astype(values.dtype.newbyteorder("=")).__dlpack__(**more)
+
+
+def require_usual(tensor: Tensor) -> None:
+    """Refuse, by a ValueError, a tensor whose type number has the meaning of a single program in this file; only
+    `Tensor.dequantize` decodes such tensors, and not all of them."""
+    if tensor.number not in types.SECOND_NUMBERS or tensor.kind in FLOATS:
+        return
+    from i2s_spec.schema.second_meanings import of_type
+
+    if (second := of_type(tensor.type)) is not None:
+        more = "" if second.packing is None else "; --as float32 (dequantize) decodes its weights"
+        raise ValueError(
+            f"tensor {quote(tensor.name)}: type {tensor.number} is {second} in this file, {second.tell}{more}"
+        )

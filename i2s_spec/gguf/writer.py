@@ -251,7 +251,7 @@ class Writer:
         and only the room up to the next tensor tells which."""
         shared: dict[int, list[Planned]] = {}
         for tensor in self._tensors.values():
-            if len(READINGS.get(tensor.type.number, ())) > 1:
+            if len(readings := READINGS.get(tensor.type.number, ())) > 1 and tensor.type in readings:
                 shared.setdefault(tensor.type.number, []).append(tensor)
         for number, alike in shared.items():
             extents = [(tensor.ne, padded(tensor.nbytes, self.alignment)) for tensor in alike]

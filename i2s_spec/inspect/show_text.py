@@ -32,6 +32,7 @@ VALUE_WIDTH: Final = 60
 #: What is wrong with a tensor, in as few words as a table has room for.
 _PROBLEMS: Final = {
     faults.TYPE_UNKNOWN.code: "type of unknown size",
+    faults.MEANING_UNDECIDED.code: "one of several types",
     faults.BLOCK_SPLIT.code: "rows are not whole blocks",
     faults.TENSOR_PAST_END.code: "cut off by the end of the file",
     faults.OFFSET_PAST_END.code: "starts beyond the end of the file",

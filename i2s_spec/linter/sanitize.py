@@ -20,13 +20,13 @@ from i2s_spec.convert.rewrite import Replacement, Value, rewrite
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.atomic_file import Target, refuse_source, refuse_taken
+from i2s_spec.gguf.data_section import TensorBytes
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import Origin, chunks, require_written, source_of
 from i2s_spec.gguf.split_set import TYPES
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.context import Subject
-from i2s_spec.linter.repair.workspace import TensorBytes, possible_starts
 from i2s_spec.linter.rule import Finding
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.linter.rules.keys import odd_bool
@@ -330,7 +330,7 @@ def _without_weights(subject: Subject, ranges: Iterable[Removed]) -> Iterator[Re
     """
     held: TensorBytes | None = None
     for each in ranges:
-        held = held or TensorBytes(subject.file, possible_starts(subject))
+        held = held or TensorBytes(subject.file.tensors, subject.file.data_section.possible_starts)
         if (why := held.why_not(*each.span[:2])) is not None:
             where = f"{counted(each.size, 'byte')} at 0x{each.span.start:x}"
             raise ValueError(f"{where} would be left out and may be weights: {why}")

@@ -33,6 +33,8 @@ TENSOR_NAME_BYTES: Final = 63
 INT64_END: Final = 1 << 63
 
 DEFAULT_ALIGNMENT: Final = 32
+#: Alignments that writers use, the likeliest first.
+ALIGNMENTS: Final = (32, 64, 16, 8, 128, 256, 512, 1024, 2048, 4096)
 
 #: GGUF versions that are read; version 1 had 32-bit counts; no loader of I2_S reads it.
 VERSIONS: Final = (2, 3)

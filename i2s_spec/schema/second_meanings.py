@@ -76,17 +76,30 @@ class SecondMeaning(NamedTuple):
         return self.type.number
 
     @property
+    def block(self) -> tuple[int, int] | None:
+        """Weights and bytes of a block; None where that is not the whole size."""
+        if self.packing is not None:
+            return self.packing.block, self.packing.bytes
+        return (self.type.block, self.type.bytes) if self.type.size is None else None
+
+    @property
     def size_words(self) -> str:
         """Its size in words: `66 bytes for 256 weights`."""
-        kind = self.type
-        if self.packing is not None:
-            return f"{self.packing.bytes} bytes for {self.packing.block} weights"
-        return f"{kind.bytes} bytes for {kind.block} weights" if kind.block > 1 else f"{kind.bytes} bytes a weight"
+        if self.block is None:
+            return ""
+        block, size = self.block
+        return f"{size} bytes for {block} weights" if block > 1 else f"{size} bytes a weight"
 
     @property
     def tell(self) -> str:
         """How it is distinguished from other meanings of its number, in words."""
-        return ", ".join(filter(None, ("" if self.type.size is _t5b else self.size_words, self.type.note)))
+        return ", ".join(filter(None, (self.size_words, self.type.note)))
+
+    def takes(self, ne: Sequence[int]) -> bool:
+        """Whether a tensor can have this shape; a program that lists rows first has whole blocks in the other side."""
+        if self.rows_first and self.packing is not None:
+            return any(side % self.packing.block == 0 for side in ne)
+        return (ne[0] if ne else 1) % self.type.block == 0
 
     def marked_by(self, keys: Iterable[str]) -> bool:
         """Whether a file has keys of the program."""
@@ -114,7 +127,7 @@ def _of(
 
 _RUVLLM: Final = ("ruvllm", "2.5.0", "crates.io ruvllm 2.5.0")
 _OXIBONSAI: Final = ("OxiBonsai", "0.2.3", "crates.io oxibonsai-core 0.2.3")
-_FIRST_PRISM: Final = ("PrismML", "early 2026", "unixsysdev/llama-turboquant#6")
+_FIRST_PRISM: Final = ("PrismML's first files", "early 2026", "unixsysdev/llama-turboquant#6")
 _GROUPS_OF_32: Final = Packing(32, 6, 2, 1, _SIGNS, (0,), "F16")
 
 #: Every such meaning whose size is known, by number.
@@ -130,7 +143,7 @@ SECOND: Final = (
     ),
     *(
         SecondMeaning(
-            _of(number, "Q1_0_G32", 32, 6, ((0, 2),), "PrismML", "Q1_0 in groups of 32"), *_FIRST_PRISM, _GROUPS_OF_32
+            _of(number, "Q1_0_G32", 32, 6, ((0, 2),), "PrismML", "in groups of 32"), *_FIRST_PRISM, _GROUPS_OF_32
         )
         for number in (40, 41)
     ),

@@ -1,4 +1,4 @@
-"""Every meaning that a program gave to a type number from 30 on, and the published advisories on readers of GGUF.
+"""Every meaning that a program gave to a type number from 29 on, and the published advisories on readers of GGUF.
 
 Programs assign the numbers of tensor types and of `general.file_type` independently, so that a number alone says
 little. `TENSOR_TYPES` and `FILE_TYPE_HISTORY` list all meanings; for each number, the most likely meaning in a file
@@ -32,6 +32,7 @@ from i2s_spec.errors import counted
 from i2s_spec.schema import types
 from i2s_spec.schema.keys import FILE_TYPES as COMMON
 from i2s_spec.schema.keys import MOSTLY
+from i2s_spec.schema.second_meanings import SECOND
 
 # --- meaning ---------------------------------------------------------------------------------------------------------
 # A meaning of a number: a name that one program gave it, for some time.
@@ -269,26 +270,31 @@ _OF_OTHERS: Final = (
         "sabdulmajid/BitNet 856c71d",
         "n/4 + 4 bytes a row + 32 bytes",
     ),
+    *(
+        Meaning(
+            each.number,
+            each.name,
+            each.program,
+            "2026",
+            "",
+            each.source,
+            each.tell,
+            size=None if each.block is None else BlockSize(*each.block),
+        )
+        for each in SECOND
+    ),
+    Meaning(37, "I8_S", "rlx-gguf", "2026", "", "crates.io rlx-gguf 0.2.19", "its size is not known here"),
+    Meaning(43, "FV5", "fermion", "2026", "", "crates.io rlx-gguf 0.2.19", "its size is not known here"),
+    Meaning(44, "FV5B", "fermion", "2026", "", "crates.io rlx-gguf 0.2.19", "its size is not known here"),
     Meaning(
-        43,
-        "T5B",
-        "purpleskulll's fork of BitNet",
+        169,
+        "SALT",
+        "Tritium",
         "2026",
         "",
-        "its tools/gguf_to_t5b.py",
-        "rows of 32 bytes for 160 weights, then 32 bytes of which the first four are the scale",
+        "crates.io tritium-format 1.1.0-rc.2",
+        "key tritium.salt.format; its size is not known here",
     ),
-    Meaning(
-        43,
-        "Q1_0_g128",
-        "sky-is-green/prism-ml-llama.cpp",
-        "2026",
-        "",
-        "its README",
-        "the bytes of PQ2_0, 34 for 128 weights, in older files",
-        size=BlockSize(128, 34),
-    ),
-    Meaning(143, "G8_0", "mortar.cpp", "2026", "", "mortar.cpp", "no keys prism.*; its size is not known here"),
     *(
         Meaning(number, "I2_S", "forks of llama.cpp", "2026", "", "reports", "n/4 + 32 bytes, as type 36")
         for number in range(56, 60)
@@ -523,7 +529,7 @@ _FILE_TYPES: Final = _by_number(FILE_TYPE_HISTORY)
 
 
 def tensor_meanings(number: int) -> tuple[Meaning, ...]:
-    """Every meaning of a tensor type's number from 30 on, the likeliest in a file first."""
+    """Every meaning of a tensor type's number from 29 on, the likeliest in a file first."""
     return _TENSOR_TYPES.get(number, ())
 
 
@@ -533,7 +539,7 @@ def file_meanings(number: int) -> tuple[Meaning, ...]:
 
 
 def all_tensor_meanings() -> tuple[Meaning, ...]:
-    """Every meaning of every tensor type's number from 30 on, by number."""
+    """Every meaning of every tensor type's number from 29 on, by number."""
     return tuple(each for meanings in _TENSOR_TYPES.values() for each in meanings)
 
 

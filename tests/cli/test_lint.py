@@ -30,7 +30,7 @@ SCHEMA = json.loads(files("i2s_spec.linter.report").joinpath("lint.schema.json")
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "good.gguf").write_bytes(Draft().data)
-    for name in ("gap", "dup_key", "html", "ver2", "key_escape", "name_bidi"):
+    for name in ("gap", "pad_not_zero", "dup_key", "html", "ver2", "key_escape", "name_bidi"):
         (tmp_path / f"{name}.gguf").write_bytes(broken(name))
     return tmp_path
 
@@ -50,14 +50,15 @@ def code(*args: str) -> int:
     [
         (["good.gguf"], 0),
         (["ver2.gguf"], 0),
-        (["gap.gguf"], 0),
+        (["pad_not_zero.gguf"], 0),
+        (["gap.gguf"], 1),
         (["dup_key.gguf"], 1),
         (["html.gguf"], 3),
         (["missing.gguf"], 3),
         (["."], 3),
         (["good.gguf", "dup_key.gguf"], 1),
         (["dup_key.gguf", "html.gguf", "good.gguf"], 3),
-        (["--fail-on", "warning", "gap.gguf"], 1),
+        (["--fail-on", "warning", "pad_not_zero.gguf"], 1),
         (["--fail-on", "warning", "ver2.gguf"], 0),
         (["--fail-on", "note", "ver2.gguf"], 1),
         (["--fail-on", "never", "dup_key.gguf"], 0),

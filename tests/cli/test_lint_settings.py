@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name)
     (tmp_path / "good.gguf").write_bytes(Draft().data)
     (tmp_path / "sub").mkdir()
-    for name in ("gap", "dup_key", "html", "lfs_pointer"):
+    for name in ("gap", "pad_not_zero", "dup_key", "html", "lfs_pointer"):
         (tmp_path / "sub" / f"{name}.gguf").write_bytes(broken(name))
     return tmp_path
 
@@ -66,19 +66,19 @@ def refused(*args: str, **options: Any) -> str:
 
 
 def test_command_line_before_environment_before_files(folder: Path) -> None:
-    gap = ("--json", "sub/gap.gguf")
-    assert lint(*gap).severity == "warning"
-    (folder / "pyproject.toml").write_text('[tool.i2s]\nprofile = "llama.cpp"\n')
-    assert lint(*gap).severity == "error"
-    (folder / "i2s.toml").write_text('profile = "bitnet.cpp"\n')
-    assert lint(*gap).severity is None
+    padding = ("--json", "sub/pad_not_zero.gguf")
+    assert lint(*padding).severity == "warning"
+    (folder / "pyproject.toml").write_text('[tool.i2s]\nprofile = "strict"\n')
+    assert lint(*padding).severity == "error"
+    (folder / "i2s.toml").write_text('profile = "spec"\n')
+    assert lint(*padding).severity is None
     environment = {"I2S_PROFILE": "strict"}
-    assert lint(*gap, env=environment).severity == "error"
-    assert lint(*gap, "--profile", "default", env=environment).severity == "warning"
-    assert lint(*gap, "--no-config").severity == "warning"
+    assert lint(*padding, env=environment).severity == "error"
+    assert lint(*padding, "--profile", "default", env=environment).severity == "warning"
+    assert lint(*padding, "--no-config").severity == "warning"
     (folder / "other.toml").write_text('profile = "strict"\n')
-    assert lint(*gap, "--config", "other.toml").severity == "error"
-    assert lint(*gap, env={"I2S_CONFIG": "other.toml"}).severity == "error"
+    assert lint(*padding, "--config", "other.toml").severity == "error"
+    assert lint(*padding, env={"I2S_CONFIG": "other.toml"}).severity == "error"
 
 
 def test_every_setting_has_a_variable(folder: Path) -> None:
@@ -87,8 +87,8 @@ def test_every_setting_has_a_variable(folder: Path) -> None:
     assert lint(*gap, env={"I2S_SELECT": "G4"}).severity is None
     assert lint(*gap, env={"I2S_SEVERITY": "P101=note"}).severity == "note"
     assert lint("sub/gap.gguf", env={"I2S_FORMAT": "jsonl"}).out.startswith('{"schema_version":1')
-    assert lint("sub/gap.gguf", env={"I2S_FAIL_ON": "warning"}).code == 1
-    assert lint("good.gguf", "sub/gap.gguf", env={"I2S_JOBS": "2", "I2S_THREADS": "2"}).code == 0
+    assert lint("sub/pad_not_zero.gguf", env={"I2S_FAIL_ON": "warning"}).code == 1
+    assert lint("good.gguf", "sub/pad_not_zero.gguf", env={"I2S_JOBS": "2", "I2S_THREADS": "2"}).code == 0
     assert lint("--json", "good.gguf", env={"I2S_LIMIT": "tensors=1"}).severity == "error"
     assert lint("sub/lfs_pointer.gguf", env={"I2S_SKIP_LFS": "1"}).code == 0
     assert lint("good.gguf", env={"I2S_PAYLOAD": "none"}).code == 0
@@ -105,7 +105,7 @@ def test_every_key_of_the_configuration(folder: Path) -> None:
     assert configured('select = ["G4"]', *gap).severity is None
     assert configured('severity = { P101 = "note" }', *gap).severity == "note"
     assert configured("limits = { tensors = 1 }", "--json", "good.gguf").severity == "error"
-    assert configured('fail-on = "warning"', "sub/gap.gguf").code == 1
+    assert configured('fail-on = "warning"', "sub/pad_not_zero.gguf").code == 1
     assert configured('format = "concise"', "sub/gap.gguf").out.count("\n") == 2
     assert configured("skip-lfs = true\njobs = 2\nthreads = 2\npayload = 'none'", "sub/lfs_pointer.gguf").code == 0
     assert '"runtimes"' in configured("runtimes = true", "--json", "good.gguf").out
@@ -227,7 +227,7 @@ def test_baseline_in_the_configuration(folder: Path, monkeypatch: pytest.MonkeyP
 
 def test_folders_globs_and_lists(folder: Path) -> None:
     (folder / "list").write_text("good.gguf\nsub/gap.gguf\n")
-    for names, count in ((["."], 5), (["sub/*.gguf"], 4), (["@list"], 2), (["@list", "sub"], 5)):
+    for names, count in ((["."], 6), (["sub/*.gguf"], 5), (["@list"], 2), (["@list", "sub"], 6)):
         document = json.loads(lint("--json", *names).out)
         assert document["summary"]["files"] == count
     assert json.loads(lint("--json", "@-", input="good.gguf\n").out)["summary"]["files"] == 1

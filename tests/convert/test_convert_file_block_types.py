@@ -100,7 +100,7 @@ def grouped(scales: np.ndarray[Any, Any], kind: str = "PQ2_0") -> bytes:
 def test_different_scales_are_kept_by_types_with_a_scale_for_each_group() -> None:
     data = grouped(np.array([0.5, 0.25, 2.0, 0.125]))
     other, result = converted(data, to="Q2_0")
-    assert str(result.proofs[0]) == f"{NAME}: PQ2_0 -> Q2_0, trits equal, 8 scales kept"
+    assert str(result.proofs[0]) == f"{NAME}: PQ2_0 -> Q2_0, codes equal, 8 scales kept"
     assert np.array_equal(open_file(other).tensors[NAME].dequantize(), open_file(data).tensors[NAME].dequantize())
     assert open_file(other).tensors[NAME].type.name == "Q2_0"
     assert open_file(converted(other, to="PQ2_0")[0]).tensors[NAME].read() == open_file(data).tensors[NAME].read()
@@ -248,3 +248,13 @@ def test_advice_on_the_written_file(exact: bytes) -> None:
     assert "llama.cpp reads Q2_0 since July 2026" in " ".join(
         converted(converted(exact, to="I2_S")[0], to="Q2_0")[1].advice
     )
+
+
+def test_a_proof_names_what_was_compared() -> None:
+    """Weights of +2 are no trits, and each group has a scale."""
+    data = bytearray(grouped(np.array([0.5, 0.25, 2.0, 0.125])))
+    data[open_file(bytes(data)).tensors[NAME].span.start + 4] = 0xFF
+    for to, compared in (("Q2_0", "codes"), ("F16", "weights")):
+        other, result = converted(bytes(data), to=to)
+        assert (result.proofs[0].compared, result.proofs[0].rounding.scales > 1) == (compared, True)
+        assert 4.0 * 0.25 in open_file(other).tensors[NAME].dequantize()

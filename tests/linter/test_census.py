@@ -26,9 +26,9 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """A sound file, broken ones, one that is not there, one at which a worker died, a copy, and what runtimes say."""
     folder = tmp_path_factory.mktemp("models")
     (folder / "sound.gguf").write_bytes(Draft().data)
-    for name in ("dup_key", "gap", "html"):
+    for name in ("dup_key", "pad_not_zero", "html"):
         (folder / f"{name}.gguf").write_bytes(SMALL[name].data)
-    found = [check(str(folder / f"{name}.gguf")) for name in ("sound", "dup_key", "gap", "html", "missing")]
+    found = [check(str(folder / f"{name}.gguf")) for name in ("sound", "dup_key", "pad_not_zero", "html", "missing")]
     found.append(died(Entry("s3://b/k.gguf"), found[0]["rules"], "worker died: x"))
     found.append({**found[0], "url": "copy", "same_as": found[0]["url"]})
     found.append({**check(str(folder / "sound.gguf"), runtimes=True), "url": "with runtimes"})
@@ -49,7 +49,7 @@ def test_counts(records: list[dict[str, Any]]) -> None:
     assert (counts["files"], counts["copies"]) == (8, 1)
     assert counts["verdicts"] == {"ok": 3, "warnings": 1, "errors": 1, "unreadable": 2, "failed": 1}
     files = {each["code"]: each["files"] for each in counts["codes"]}
-    assert (files["G203"], files["P101"], files["G004"], files["S901"]) == (1, 1, 1, 1)
+    assert (files["G203"], files["G406"], files["G004"], files["S901"]) == (1, 1, 1, 1)
     assert counts["architectures"]["sample"]["ok"] == 3
     assert counts["producers"][UNKNOWN] == {"unreadable": 2, "failed": 1}
     assert sum(sum(each.values()) for each in counts["layouts"].values()) == 8
@@ -100,7 +100,7 @@ def test_the_page_is_complete_and_refers_to_nothing(records: list[dict[str, Any]
     assert len(drawings) == 7
     for drawing in drawings:
         ET.fromstring(drawing)
-    for words in ("G203 duplicate-key", "P101", "Files by producer", "Files by runtime", "several sets of rules"):
+    for words in ("G203 duplicate-key", "G406", "Files by producer", "Files by runtime", "several sets of rules"):
         assert words in page, words
     styles = {word for _, attributes in read.tags for word in (attributes.get("class") or "").split()}
     for style in styles - {"strip", "bar-rows", "legend"}:

@@ -16,10 +16,10 @@ from repairs import BREAKINGS, check_repairs, fixed_bytes, header_codes, weights
 
 from i2s_spec.compare.hash import identity, metadata_digest
 from i2s_spec.errors import FormatError
+from i2s_spec.gguf.data_section import TensorBytes
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.linter.repair.fix import fix
 from i2s_spec.linter.repair.plan import REPAIRS, chosen
-from i2s_spec.linter.repair.workspace import TensorBytes
 from i2s_spec.linter.rule import Fix
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import faults

@@ -86,7 +86,7 @@ def test_broken_copies_are_understood_or_refused(name: str) -> None:
 
 def test_every_refusal_is_a_rule() -> None:
     ambiguous = [rule for rule in REGISTRY.values() if rule.ambiguous]
-    assert len(ambiguous) == 30
+    assert len(ambiguous) == 31
     assert all(rule.check is not None for rule in ambiguous)
 
 

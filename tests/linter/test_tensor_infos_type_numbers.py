@@ -91,7 +91,14 @@ def test_tensors_of_a_number_that_nobody_defines_are_one_finding(model: bytes) -
     (finding,) = findings(renumbered(data, "PQ2_0", 77))
     assert finding.rule.code == "G313"
     assert finding.message.endswith("has type 77, which no known ggml defines, and so have 13 others")
-    (finding,) = findings(renumbered(data, "PQ2_0", 43))
-    assert finding.message.endswith(
-        "; it is T5B to purpleskulll's fork of BitNet, Q1_0_g128 to sky-is-green/prism-ml-llama.cpp"
+    (finding,) = findings(renumbered(data, "PQ2_0", 45))
+    assert finding.message.endswith("; it is TQ3_1S to TurboQuant's forks")
+
+
+def test_a_number_of_single_programs_is_one_finding_with_the_meaning_that_has_the_room(model: bytes) -> None:
+    data = renumbered(converted(model, "PQ2_0"), "PQ2_0", 43)
+    (finding,) = findings(data)
+    assert finding.message == (
+        "tensors of type 43 (14) are Q1_0_g128 of sky-is-green/prism-ml-llama.cpp, 34 bytes for 128 weights, the bytes of "
+        "PQ2_0, in older files; other readers refuse the number"
     )

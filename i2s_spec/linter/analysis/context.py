@@ -2,7 +2,7 @@
 
 Time and memory stay linear in the size of the header: keys and tensors are walked a few times, never held as objects.
 `analysis` makes a function an analysis. Here are those that `Subject` itself needs: tensor infos that the header does not
-count (`uncounted`), and the lenient reading of records behind them. `data_start` finds where the data section really is.
+count (`uncounted`), and the lenient reading of records behind them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, Protocol, cast
 
 from i2s_spec.errors import Span, counted
-from i2s_spec.gguf.placement import Extent, Placement, Placements, placements_of, sound_shape
+from i2s_spec.gguf.placement import Extent, Placement, Placements, sound_shape
 from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.gguf.split_set import SplitSet
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from i2s_spec.compare.known_weights import ReferenceWeights
+    from i2s_spec.gguf.data_shift import Shift
     from i2s_spec.gguf.meanings import NumberReading
     from i2s_spec.inspect.survey import Survey
     from i2s_spec.inspect.survey_reader import SurveyReader
-    from i2s_spec.linter.analysis.data_start import Shift
     from i2s_spec.linter.rule import Finding
 
     T = TypeVar("T")
@@ -48,13 +48,6 @@ _UNAMBIGUOUS = {
     for number, readings in types.READINGS.items()
     if len(readings) == 1 and number not in types.RETIRED and number not in LEGACY_I2_S
 }
-
-#: Alignments that writers use, the likeliest first.
-ALIGNMENTS: Final = (32, 64, 16, 8, 128, 256, 512, 1024, 2048, 4096)
-
-#: Bytes before the data section, and the first ones of it, that show whether it may begin elsewhere.
-LOOKED_AT: Final = 4096
-FIRST: Final = 32
 
 #: Keys that rules look up by name.
 _LOOKED_UP = frozenset(
@@ -112,19 +105,10 @@ class Subject:
         #: Tensor infos that the header does not count; the data section begins after them.
         self.uncounted = self._uncounted()
         if self.uncounted is not None:
-            file.index.data_start = padded(self.uncounted.end, file.alignment or limits.DEFAULT_ALIGNMENT)
-        self._contiguous: dict[int, bool] = {}  # by the alignment
-        #: How far all tensors are shifted from where the header puts them; offsets then count from `file.data_start`.
-        self.shift: Shift | None = None
-        #: A shift that the size of the file shows, and neither the weights nor the padding decide.
-        self.possible_shift: Shift | None = None
-        if self.uncounted is None and self._is_data_start_doubtful():
-            from i2s_spec.linter.analysis.data_start import shift_of
-
-            self.shift, self.possible_shift = shift_of(self)
-        if self.shift is not None:
-            self._take_data_to_begin(self.shift.base)
-        elif self.data_size_unexplained:
+            file.data_section.begin_at(padded(self.uncounted.end, file.alignment or limits.DEFAULT_ALIGNMENT))
+        else:
+            file.data_section.locate()
+        if self.shift is None and self.data_size_unexplained:
             from i2s_spec.gguf.strings import text_decoded
 
             if (error := text_decoded(file.source)) is not None:
@@ -144,25 +128,6 @@ class Subject:
     def ranges_are_few(self) -> bool:
         """Whether a sample came from a server that gives one range per request: only some tensors were read then."""
         return self.reading.mode == "sample" and self.survey is not None and self.survey.is_selection
-
-    def _is_data_start_doubtful(self) -> bool:
-        """Whether a closer look is due: the end of the file does not fit, there are weights before the data section, or
-        it begins with zeros."""
-        file, placements = self.file, self.placements
-        if not placements or file.infos_end is None or file.data_start is None:
-            return False
-        if not placements.end_at(self.data_size, self.effective_alignment):
-            return True
-        before = min(file.data_start - file.infos_end, LOOKED_AT)
-        data = file.source.read(file.data_start - before, before + min(FIRST, self.data_size))
-        return any(data[:before]) or not any(data[before:])
-
-    def _take_data_to_begin(self, start: int) -> None:
-        """Count offsets from another position, and drop cached results for the previous one."""
-        self.file.index.data_start = start
-        for name in ("placements", "in_table_order", "data_size", "effective_alignment"):
-            vars(self).pop(name, None)
-        self._contiguous.clear()
 
     @property
     def data_size_unexplained(self) -> bool:
@@ -365,10 +330,10 @@ class Subject:
         """The bytes of one dimension of a tensor info."""
         return self.file.index.tensor(i).dimension_span(which)
 
-    @cached_property
+    @property
     def data_size(self) -> int:
         """Bytes between the start of the data section and the end of the file."""
-        return max(0, self.file.size - (self.file.data_start or 0))
+        return self.file.data_section.size
 
     def absolute(self, start: int, stop: int, path: str) -> Span:
         """A span inside the data section as a span of the file, cut at the file's end."""
@@ -376,15 +341,25 @@ class Subject:
         size = self.file.size
         return Span(min(base + start, size), min(base + stop, size), path)
 
-    @cached_property
+    @property
+    def shift(self) -> Shift | None:
+        """How far all tensors are from where the header puts them; offsets then count from `file.data_start`."""
+        return self.file.data_section.shift
+
+    @property
+    def possible_shift(self) -> Shift | None:
+        """A shift that the size of the file shows, and neither the weights nor the padding decide."""
+        return self.file.data_section.possible_shift
+
+    @property
     def placements(self) -> Placements:
         """Every tensor in the order of the offsets; empty if the position of the data section is not known."""
-        return placements_of(self.file.tensors, self.data_size)
+        return self.file.data_section.placements
 
-    @cached_property
+    @property
     def in_table_order(self) -> Placements:
         """The placements in the order of the tensor table."""
-        return self.placements.by_row()
+        return self.file.data_section.in_table_order
 
     @cached_property
     def total(self) -> int:
@@ -397,32 +372,15 @@ class Subject:
         """Whether the offsets use another alignment than the header states (clause 2.7)."""
         return self.effective_alignment != (self.file.alignment or limits.DEFAULT_ALIGNMENT)
 
-    @cached_property
+    @property
     def effective_alignment(self) -> int:
         """The alignment that the offsets really use: that of the header, if none explains all of them."""
-        stated = self.file.alignment or limits.DEFAULT_ALIGNMENT
-        if self.shift is not None and self.shift.alignment:
-            return self.shift.alignment
-        return next((step for step in (stated, *ALIGNMENTS) if self.is_contiguous(step)), stated)
+        return self.file.data_section.effective_alignment
 
     @property
     def contiguous(self) -> bool:
         """Whether every tensor begins where the padded one before it ends, in the order of the table."""
-        return not (self.placements and self.placements[0].offset) and self.is_contiguous(self.effective_alignment)
-
-    def is_contiguous(self, alignment: int) -> bool:
-        """Whether that is so with an alignment, wherever the first tensor begins."""
-        if alignment not in self._contiguous:
-            self._contiguous[alignment] = self._follow_each_other(alignment)
-        return self._contiguous[alignment]
-
-    def _follow_each_other(self, alignment: int) -> bool:
-        expected = first = self.placements[0].offset if self.placements else 0
-        for offset, size in self.in_table_order.sizes():
-            if offset != expected or size is None:
-                return False
-            expected = first + padded(expected - first + size, alignment)
-        return True
+        return self.file.data_section.contiguous
 
     @property
     def extents(self) -> Iterator[Extent]:

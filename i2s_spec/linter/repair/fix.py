@@ -22,12 +22,13 @@ from i2s_spec.convert.rewrite import EditedSource, write_edited
 from i2s_spec.draw.text import fault_words
 from i2s_spec.errors import FormatError, Span, counted, quote
 from i2s_spec.gguf.atomic_file import Target, refuse_source, refuse_taken
+from i2s_spec.gguf.data_section import TensorBytes
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import Origin, Source, require_written, source_of
 from i2s_spec.linter.analysis.context import Subject
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.repair.plan import REPAIRS, Action, Declined, RepairPlan, chosen, plan
-from i2s_spec.linter.repair.workspace import ExtraRepairs, TensorBytes, recodings, stated_starts, write_recoded
+from i2s_spec.linter.repair.workspace import ExtraRepairs, recodings, write_recoded
 from i2s_spec.linter.report_data import Report
 from i2s_spec.schema import faults
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
@@ -237,8 +238,8 @@ def _finished(
     weights = WeightIdentity(None, None, "nothing was repaired")
     if made.actions or recoded:
         codes = tuple(dict.fromkeys(action.code for action in made.actions if REPAIRS[action.code].weights))
-        start = original.data_start
-        held = TensorBytes(original, set() if start is None else {start, *stated_starts(original)})
+        start, stated = original.data_start, original.data_section.stated_starts
+        held = TensorBytes(original.tensors, set() if start is None else {start, *stated})
         touched = bool(recoded) or any(held.why_not(*change.old[:2]) for change in made.source.changes())
         weights = _weights(original, file, dialect, threads, progress)._replace(changed_by=codes, touched=touched)
     if weights.before != weights.after and not weights.why and not weights.changed_by:

@@ -183,9 +183,6 @@ def sorted_table(workspace: Workspace) -> Iterator[Outcome]:
 # An alignment that the offsets contradict is not accepted: with the right one, the tensors, one after the other, end
 # where the file does.
 
-#: Alignments that writers use, the likeliest first.
-USUAL: Final = (32, 64, 16, 8, 128, 256, 512, 1024, 2048, 4096)
-
 
 def _alignment_value(workspace: Workspace, finding: Finding) -> int | None:
     """The value of `general.alignment`, if it is a number."""
@@ -244,7 +241,7 @@ def typed_alignment(workspace: Workspace) -> Iterator[Outcome]:
 @repair("G218", Fix.UNSAFE, "the alignment that the offsets show is stated")
 def stated_alignment(workspace: Workspace) -> Iterator[Outcome]:
     """An alignment of 0 is impossible (clause 2.7)."""
-    yield from _realigned(workspace, "G218", USUAL)
+    yield from _realigned(workspace, "G218", limits.ALIGNMENTS)
 
 
 @repair("G219", Fix.UNSAFE, "tensors are laid out with an alignment of 32")
@@ -252,7 +249,7 @@ def power_of_two(workspace: Workspace) -> Iterator[Outcome]:
     """Loaders round with bit masks (clause 2.7)."""
     for finding in workspace.findings("G219"):
         value = _alignment_value(workspace, finding)
-        steps = USUAL if value is None or value > limits.MAX_ALIGNMENT else (value, *USUAL)
+        steps = limits.ALIGNMENTS if value is None or value > limits.MAX_ALIGNMENT else (value, *limits.ALIGNMENTS)
         yield from _realigned(workspace, "G219", steps)
 
 
@@ -303,7 +300,7 @@ def _in_place(workspace: Workspace, finding: Finding) -> Outcome:
     if begins - end != len(fill):
         edits.append(Edit(Span(end, begins, "padding"), fill))
     try:
-        if subject.is_contiguous(alignment):
+        if subject.file.data_section.is_contiguous(alignment):
             first = subject.placements[0].offset
             moved = (place for place in subject.placements if first)
             edits += (workspace.with_offset(place.row, place.offset - first) for place in moved)

@@ -101,6 +101,9 @@ def repair(
 
 # --- passes ----------------------------------------------------------------------------------------------------------
 
+#: The path of the padding before the data section, whose length follows from everything before it.
+PADDING: Final = "padding"
+
 #: No file needs as many passes: each pass repairs something, and few repairs enable another one.
 PASSES: Final = 64
 
@@ -307,7 +310,11 @@ class _Pass:
         end = file.infos_end
         if end is None:
             return edits
-        grown = sum(len(edit.new) - (edit.span.stop - edit.span.start) for edit in edits if edit.span.stop <= end)
+        grown = sum(
+            len(edit.new) - (edit.span.stop - edit.span.start)
+            for edit in edits
+            if edit.span.stop <= end and edit.span.path != PADDING
+        )
         if grown or self._layout is not None:
             return _with_padding(workspace, edits, end, grown, self._layout)
         return edits
@@ -333,7 +340,7 @@ def _with_padding(
         edit
         for edit in edits
         if not (end <= edit.span.start <= edit.span.stop <= stop)
-        or (edit.span.start == edit.span.stop and edit.span.path != "padding")
+        or (edit.span.start == edit.span.stop and edit.span.path != PADDING)
     ]
     if fill != stop - end or len(remaining) != len(edits):
         remaining.append(Edit(Span(end, stop, "padding"), zeros(fill)))

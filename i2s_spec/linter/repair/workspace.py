@@ -1,22 +1,20 @@
 """A file under repair: findings by rule, records by number, and edits that change one of them.
 
-`Workspace` is what repairs see of the file in one pass. `TensorBytes` says which bytes may belong to tensors, which no
-repair without review changes. `recodings` and `write_recoded` convert I2_S tensors from a dialect to the canonical one.
+`Workspace` is what repairs see of the file in one pass. `recodings` and `write_recoded` convert I2_S tensors from a
+dialect to the canonical one.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from array import array
-from bisect import bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import cached_property
-from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.convert.rewrite import Edit, Replacement, rewrite
 from i2s_spec.errors import FormatError, Span, quote
+from i2s_spec.gguf.data_section import TensorBytes
 from i2s_spec.gguf.encode import Kind, completed, encoded
 from i2s_spec.gguf.header import TensorInfo
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
@@ -25,10 +23,9 @@ from i2s_spec.inspect.survey import Reading
 from i2s_spec.linter.analysis.context import Subject, split_set
 from i2s_spec.linter.rule import Finding, finding_of
 from i2s_spec.linter.rules import REGISTRY
-from i2s_spec.schema import limits
 from i2s_spec.schema.dialect import CANONICAL, Dialect
 from i2s_spec.schema.faults import order_prefix
-from i2s_spec.schema.types import I2_S, SCALE_BYTES, TAIL_BYTES, ValueType, padded
+from i2s_spec.schema.types import I2_S, ValueType
 
 if TYPE_CHECKING:
     from i2s_spec.convert.encode import Recoding
@@ -108,12 +105,13 @@ class Workspace:
     @cached_property
     def tensor_bytes(self) -> TensorBytes:
         """Which bytes tensors may hold, also where the header puts them if they lie elsewhere."""
-        return TensorBytes(self.file, {*stated_starts(self.file), *possible_starts(self.subject)})
+        section = self.file.data_section
+        return TensorBytes(self.file.tensors, {*section.stated_starts, *section.possible_starts})
 
     @cached_property
     def possible_bytes(self) -> TensorBytes:
         """Which bytes tensors may hold where their contents show them, or may lie."""
-        return TensorBytes(self.file, possible_starts(self.subject))
+        return TensorBytes(self.file.tensors, self.file.data_section.possible_starts)
 
     # Key-values.
 
@@ -192,85 +190,6 @@ def number_of(span: Span) -> int:
     if match is None:
         raise ValueError(f"{quote(span.path)} is in no numbered record")
     return int(match[1])
-
-
-# --- bytes that may belong to tensors --------------------------------------------------------------------------------
-# This holds even if tensors overlap or their sizes are unknown. Doubt counts as yes: for a type number with several
-# meanings the largest size counts, and a tensor of unknown size may reach to the end of the file.
-
-#: Elements of one block of the canonical layout: if a tensor ends inside a block, its last weights are in the tail.
-_BLOCK = 128
-
-
-class TensorBytes:
-    """The bytes of a file that a tensor may hold as weights or scales.
-
-    The 28 bytes after the scale of an I2_S matrix of whole blocks are not among them, unless another tensor lies there.
-    """
-
-    def __init__(self, file: File, starts: Collection[int]) -> None:
-        """
-        :param starts: where the data section may begin
-        """
-        index = file.index
-        #: Where the first tensor of unknown size begins; None if all sizes are known.
-        self.unknown_from: int | None = None
-        bases, beyond = sorted(starts), file.size + 1
-        spans: list[tuple[int, int]] = []
-        sizes: dict[tuple[tuple[int, ...], int], int | None] = {}
-        for i in range(index.tensors if bases else 0):
-            info = index.tensor(i)
-            like, offset = (info.ne, info.type), info.offset
-            if like not in sizes:
-                sizes[like] = held_bytes(file, i)
-            size = sizes[like]
-            for base in bases:
-                if size is None:
-                    self.unknown_from = min(base + offset, self.unknown_from or base + offset)
-                elif base + offset < file.size:
-                    spans.append((base + offset, min(base + offset + size, beyond)))
-        self._starts, self._ends = array("Q"), array("Q")
-        for start, end in sorted(spans):
-            if self._ends and start < self._ends[-1]:
-                self._ends[-1] = max(self._ends[-1], end)
-            elif start < end:
-                self._starts.append(start)
-                self._ends.append(end)
-
-    def why_not(self, start: int, stop: int) -> str | None:
-        """Why a range of the file is not free, in words; an empty range is not free if it is inside a tensor."""
-        place = bisect_right(self._starts, start) - 1
-        if place >= 0 and start < self._ends[place] and (start < stop or self._starts[place] < start):
-            return "a tensor lies there"
-        if place + 1 < len(self._starts) and self._starts[place + 1] < stop:
-            return "a tensor lies there"
-        if self.unknown_from is not None and max(stop, start + 1) > self.unknown_from:
-            return "a tensor of unknown size begins before it, and may reach it"
-        return None
-
-
-def held_bytes(file: File, i: int) -> int | None:
-    """Most bytes that a tensor may hold as weights or scales, by shape and type number; None if that is unknown."""
-    info = file.index.tensor(i)
-    if info.type == I2_S.number and prod(info.ne) % _BLOCK == 0 and prod(info.ne[2:]) == 1:
-        return I2_S.nbytes(info.ne) - TAIL_BYTES + SCALE_BYTES
-    return file.tensors.room_needed(file.tensors.by_index(i))
-
-
-def stated_starts(file: File) -> set[int]:
-    """Where the header puts the data section."""
-    if file.data_start is None or file.infos_end is None:
-        return set()
-    return {padded(file.infos_end, file.alignment or limits.DEFAULT_ALIGNMENT)}
-
-
-def possible_starts(subject: Subject) -> set[int]:
-    """Where the data section may begin: where it was found, and where the end of the file fits and the weights do not
-    exclude it."""
-    start = subject.file.data_start
-    if start is None:
-        return set()
-    return {start, *([subject.possible_shift.base] if subject.possible_shift is not None else [])}
 
 
 # --- from another dialect to the canonical one -----------------------------------------------------------------------

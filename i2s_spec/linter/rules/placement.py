@@ -13,7 +13,7 @@ from i2s_spec.gguf.placement import Placement
 from i2s_spec.gguf.source import Source, affordable
 from i2s_spec.linter.analysis.context import Subject, analysis
 from i2s_spec.linter.analysis.extents import extent_anomalies, holes, oversized, padding, size_mistake
-from i2s_spec.linter.rule import DATA_MISSING, NOTE, WARNING, Finding, Fix, WeightUse, rule
+from i2s_spec.linter.rule import DATA_MISSING, NOTE, WARNING, Finding, Fix, Severity, WeightUse, rule
 from i2s_spec.linter.rules.i2s_extent import tail_cut
 from i2s_spec.schema import faults, limits
 from i2s_spec.schema.limits import INT64_END
@@ -135,6 +135,12 @@ def tensors_overlap(subject: Subject) -> Iterator[Finding]:
             reach, end = placement, placement.end
 
 
+@analysis
+def _where_tensors_overlap(subject: Subject) -> Severity | None:
+    """The most severe that gaps and the order can be: where tensors overlap, one offset is wrong, and they follow."""
+    return WARNING if next(iter(tensors_overlap.findings(subject)), None) is not None else None
+
+
 @rule("G410", "sizes-overflow", "the padded sizes of the tensors add up to {got:byte}, more than 2^63 - 1",
       clause="2.7", cwe=190,
       provenance=("CVE-2025-53630", "CVE-2026-27940", "llama.cpp tests/test-gguf.cpp DATA_MEM_SIZE_OVERFLOW"),
@@ -202,6 +208,7 @@ def gap_between_tensors(subject: Subject) -> Iterator[Finding]:
         if span.start < span.stop:
             listed -= 1
             last = gap_between_tensors.at(span, got=allotted - whole, want=0, name=subject.name(placement.row))
+            last = last.at_most(_where_tensors_overlap(subject))
             yield last
 
 
@@ -222,7 +229,8 @@ def tensors_out_of_order(subject: Subject) -> Iterator[Finding]:
         if before is not None and placement.offset < before.offset:
             span = subject.info_span(placement.row, "offset")
             name, other = subject.name(placement.row), subject.name(before.row)
-            yield tensors_out_of_order.at(span, got=placement.offset, want=before.offset, name=name, other=other)
+            found = tensors_out_of_order.at(span, got=placement.offset, want=before.offset, name=name, other=other)
+            yield found.at_most(_where_tensors_overlap(subject))
             return  # one exchange puts every later row out of order
         before = placement
 
@@ -367,8 +375,8 @@ def _behind_the_last(subject: Subject) -> tuple[int, int] | None:
     return (start, file.size) if start < file.size else None
 
 
-@rule("G407", "trailing-bytes", "{got:byte follows|bytes follow} the padded end of the last tensor{doubt}", severity=WARNING, clause="2.7",
-      fix=Fix.UNSAFE)  # fmt: skip
+@rule("G407", "trailing-bytes", "{got:byte follows|bytes follow} the padded end of the last tensor{doubt}",
+      severity=WARNING, clause="2.7", fix=Fix.UNSAFE)  # fmt: skip
 def trailing_bytes(subject: Subject) -> Iterator[Finding]:
     """Bytes follow the last tensor.
 
@@ -383,12 +391,10 @@ def trailing_bytes(subject: Subject) -> Iterator[Finding]:
     trailing = _behind_the_last(subject)
     if trailing is not None and subject.uncounted is None:  # else they may be those of tensors that are not counted
         possible = subject.possible_shift
-        doubt = ""
-        if possible is not None and possible.bytes > 0:
-            doubt = f"; they may be weights: the file ends where it would if all tensors lay {possible.words}, and nothing decides it"
-        yield trailing_bytes.at(
-            Span(*trailing, "trailing"), got=trailing[1] - trailing[0], want=0, doubt=TrustedText(doubt)
-        )
+        doubt = "; they may be weights: the file ends where it would if all tensors lay {}"
+        doubt = doubt.format(possible.words) if possible is not None and possible.bytes > 0 else ""
+        span, got = Span(*trailing, "trailing"), trailing[1] - trailing[0]
+        yield trailing_bytes.at(span, got=got, want=0, doubt=TrustedText(doubt))
 
 
 @rule("S107", "hidden-file", "{what} begins at byte {got}, outside all tensors", severity=WARNING, clause="12.3",

@@ -244,13 +244,9 @@ def placed(subject: Subject, runtime: Runtime, header: Header, alignment: int) -
         if kind is None:
             continue
         block, nbytes = kind
-        if not (policy.in_order or policy.in_file or policy.mapped):
-            if data_start + tensor.offset + nbytes > size and runtime.kind == "engine":
-                text = f"not tried: {shown(tensor)} reaches beyond the end of the file"
-                yield Reason(text, "", "unknown", _field(tensor, 8, "offset"))
-            continue
         row = tensor.ne[0] if tensor.ne else 1
-        if row % block and policy.split_block != "yes":
+        checked = policy.in_order or policy.in_file or policy.mapped
+        if row % block and checked and policy.split_block != "yes":
             at = _field(tensor, 12, "type")
             yield Reason(
                 f"{shown(tensor)} has rows of {counted(row, 'element')}, and its type has blocks of {block}",
@@ -265,18 +261,22 @@ def placed(subject: Subject, runtime: Runtime, header: Header, alignment: int) -
             expected += padded(nbytes, alignment)
             if expected >= INT64_END:
                 yield Reason("the sizes of the tensors overflow", source, "no", _field(tensor, 8, "offset"))
-        if policy.in_file and data_start + tensor.offset + nbytes > size:
-            by = dict(runtime.loader).get("count", source)  # the reader of the header does not check this
-            yield Reason(f"{shown(tensor)} reaches beyond the end of the file", by, "no", _field(tensor, 8, "offset"))
-        if policy.mapped:
-            start = (data_start + tensor.offset) % _UINT64_END
-            if nbytes and start + nbytes > size:
-                yield Reason(
-                    f"{shown(tensor)} reaches beyond the end of the file", source, "no", _field(tensor, 8, "offset")
-                )
+        yield from _inside(runtime, tensor, data_start, nbytes, size)
     if (shift := subject.shift) is not None and data_start != subject.file.data_start:
         text = f"it reads the tensors where the header puts them, and all lie {shift.words}"
         yield Reason(text, source, "wrong")
+
+
+def _inside(runtime: Runtime, tensor: SeenTensor, data_start: int, nbytes: int, size: int) -> Iterator[Reason]:
+    """The objections to a tensor that is not whole in the file, of a reader or of the loader after it."""
+    policy, start, at = runtime.container, data_start + tensor.offset, _field(tensor, 8, "offset")
+    beyond = f"{shown(tensor)} reaches beyond the end of the file"
+    if policy.in_file and start + nbytes > size:
+        yield Reason(beyond, dict(runtime.loader).get("count", runtime.source), "no", at)
+    if policy.mapped and nbytes and start % _UINT64_END + nbytes > size:
+        yield Reason(beyond, runtime.source, "no", at)
+    if runtime.kind == "engine" and not policy.in_file and start + nbytes > size:
+        yield Reason(f"not tried: {beyond}", "", "unknown", at)
 
 
 def _name(subject: Subject, number: int) -> str:

@@ -313,6 +313,26 @@ add("i2_sr", "G318", "tensor_infos[0].type", lambda: with_tensors(
     (b"first.weight", (128, 8), 40, None, b"\x15" * 320), NEXT))  # fmt: skip
 add("groups_of_128", "G321", "tensor_infos[0].type", lambda: with_tensors(
     (b"first.weight", (256, 8), 42, None, (b"\x00\x38" + b"\x15" * 32) * 16), NEXT))  # fmt: skip
+
+
+def _second(number: int, *blocks: bytes, count: int = 16, cut: int | None = None) -> bytes:
+    """A matrix of 2,048 weights whose bytes are blocks in a meaning that a single program gave its type number."""
+    content = b"".join(blocks[i % len(blocks)] for i in range(count))[:cut]
+    return with_tensors((b"first.weight", (256, 8), number, None, content + bytes(-len(content) % 32)), NEXT)
+
+
+_HALF, _TRITS = b"\x00\x38", b"\x92\x49\x24" * 30  # the float16 0.5; codes of -1, 0 and +1
+_Q2_0 = tuple(_HALF + _TRITS[i : i + 16] for i in range(3))
+add("bitnet_t158", "G322", "tensor_infos[0].type",
+    lambda: _second(30, *(_TRITS[i : i + 64] + _HALF for i in range(3)), count=8),
+    sound=lambda: _second(30, b"\x80\x3f" * 2048, count=1))  # fmt: skip
+add("q1_0_groups_of_32", "G322", "tensor_infos[0].type", lambda: _second(40, _HALF + b"\x15\xa6\x5c\xe3", count=64))
+add("scale_last", "G322", "tensor_infos[0].type", lambda: _second(42, *(_TRITS[i : i + 32] + _HALF for i in range(3))),
+    sound=lambda: _second(42, *_Q2_0, count=32))  # fmt: skip
+add("f8_e4m3", "G322", "tensor_infos[0].type", lambda: _second(43, _HALF + bytes(range(0x20, 0x40)), count=64))
+add("g8_0", "G322", "tensor_infos[0].type", lambda: _second(143, b"\x00\x3f" * 4 + b"\x92\x49" * 4, count=64))
+add("groups_of_64_in_rooms_for_128", "G323", "tensor_infos[0].type", lambda: _second(42, *_Q2_0, count=32, cut=544),
+    sound=lambda: _second(42, *_Q2_0, count=32))  # fmt: skip
 add("weights_of_integers", "G415", "tensor_infos[0].type", lambda: with_tensors(
     (b"first.weight", (8, 4), 26, None, bytes(range(128))), NEXT))  # fmt: skip
 add("weights_of_activations", "G415", "tensor_infos[0].type", lambda: with_tensors(

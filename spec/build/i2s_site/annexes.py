@@ -2,7 +2,7 @@
 
 decoders_page   from the table of runs on the test vectors (`linter.runtimes.records.decoders`), of results and of nothing
                 else: what was not asked is empty
-registry_page   every meaning that a program gave to a number from 30 on, and how each type packs a block
+registry_page   every meaning that a program gave to a number from 29 on, and how each type packs a block
 vectors_page    how to get the vectors, what there is, and the text that comes with them
 """
 
@@ -130,7 +130,7 @@ def _plain(text: str) -> str:
 
 _HEAD: Final = """# D Registry of type numbers
 
-This annex lists every meaning that a known program gave to a number of a tensor type or of `general.file_type`, from 30
+This annex lists every meaning that a known program gave to a number of a tensor type or of `general.file_type`, from 29
 on; smaller numbers have the same meaning in all programs. A row is one meaning in one program for one period: *since* and
 *until* are dates, with the commit or the release where the meaning began and ended, if known; an empty *until* means that
 it is still in use.
@@ -144,8 +144,11 @@ A number alone may be ambiguous. These facts determine the type of a tensor, in 
 1. the space from its offset to that of the next tensor: only those meanings are possible whose padded size equals it
    ([R2.6-10](../02-container.md#R2.6-10));
 2. keys that only one program writes: {keys};
-3. the architecture: only BitNet's forks write `bitnet-b1.58` and `bitnet-25`;
-4. the program that wrote the file, and when. `general.file_type` alone is not evidence: its numbers collide as well.
+3. the contents: where a meaning has the scales of its blocks, the bytes read as plausible numbers, and no weight has a
+   code that weights do not have. If neither room nor contents nor keys decide, the tensors are not decoded
+   ([G323](../rules/G323.md));
+4. the architecture: only BitNet's forks write `bitnet-b1.58` and `bitnet-25`;
+5. the program that wrote the file, and when. `general.file_type` alone is not evidence: its numbers collide as well.
 
 ```i2s-example
 from i2s_spec.schema.type_registry import fitting
@@ -154,7 +157,7 @@ for room in (18 * 1280, 34 * 640):
     print([(each.name, each.program) for each in fitting(42, (128, 640), room)])
 ---
 [('Q2_0', 'llama.cpp'), ('Q2_0', 'PrismML')]
-[('Q2_0_G128', 'PrismML')]
+[('TQ2_0_g128', 'OxiBonsai'), ('Q2_0_G128', 'PrismML')]
 ```
 
 """

@@ -41,11 +41,11 @@ def test_each_finding_is_a_case() -> None:
 
 
 def test_failures_depend_on_fail_on() -> None:
-    gap = lint(broken("gap"))
+    padding = lint(broken("pad_not_zero"))
     for fail_on, expected in ((Severity.ERROR, "passed"), (Severity.WARNING, "Failure"), (None, "passed")):
-        (suite,) = suites(gap, fail_on=fail_on)
+        (suite,) = suites(padding, fail_on=fail_on)
         assert [result(case) for case in suite] == [expected]
-    assert "0x" in next(iter(suites(gap)[0])).system_out
+    assert "0x" in next(iter(suites(padding)[0])).system_out
 
 
 def test_errors_skips_and_passes() -> None:

@@ -224,7 +224,7 @@ def test_suppressed_findings_are_mentioned() -> None:
 
 def test_summary_of_many() -> None:
     totals = Totals()
-    for name in ("dup_key", "gap", "html"):
+    for name in ("dup_key", "pad_not_zero", "html"):
         totals.add(lint(broken(name)).as_dict())
     assert make("text").end(totals) == "3 files: 1 ok (1 of them checked in part), 2 not; 2 errors, 1 warning\n"
     assert make("text", quiet=True).end(totals) == ""

@@ -21,13 +21,12 @@ import re
 import struct
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from math import lgamma, log, prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.errors import counted
-from i2s_spec.linter.analysis.context import ALIGNMENTS
 from i2s_spec.schema import limits
 from i2s_spec.schema.blocks import GROUP_LAYOUTS, SCALES
 from i2s_spec.schema.dialect import CODES_PER_BYTE
@@ -35,9 +34,8 @@ from i2s_spec.schema.faults import ByteOrder, order_prefix
 from i2s_spec.schema.types import I2_S, READINGS, SCALE_BYTES, TensorType, padded
 
 if TYPE_CHECKING:
-    from i2s_spec.gguf.reader import File
-    from i2s_spec.inspect.show import Placements
-    from i2s_spec.linter.analysis.context import Subject
+    from i2s_spec.gguf.header import HeaderIndex
+    from i2s_spec.gguf.placement import Placements
 
 #: Bytes that are explained at once.
 PIECE: Final = 512
@@ -47,12 +45,16 @@ BOUNDS: Final = 24
 BOUNDS_FETCHED: Final = 6
 AROUND: Final = 256
 
-#: The evidence of one piece counts no more than this, in nats, and as for or against a place from this on.
-MOST: Final = 40.0
-NOTICED: Final = 3.0
+#: The evidence of one piece counts no more than this, in nats; a place that so much speaks against is given up.
+MOST: Final = 100.0
+GIVE_UP: Final = 400.0
+#: How many times more must speak for a place than against it: the scales of matrices differ, as those of layers do.
+RATIO: Final = 2.0
 #: The evidence that decides for a place that the end of the file fits, while it does not fit the stated one; and for any.
 FITTING: Final = 8.0
 ALONE: Final = 40.0
+#: Fewest pieces that must speak for a place that the end of the file does not fit.
+PIECES: Final = 3
 
 
 class Shift(NamedTuple):
@@ -86,51 +88,86 @@ class Shift(NamedTuple):
         return self.begins - self.offset
 
 
-class Found(NamedTuple):
+class PlaceComparison(NamedTuple):
+    """What speaks for another start of the data section and what against it, in nats, and how many pieces are for it."""
+
+    gain: float
+    loss: float
+    pieces: int
+
+    @property
+    def evidence(self) -> float:
+        return self.gain - self.loss
+
+    def decides(self, least: float, pieces: int) -> bool:
+        """Whether there is so much evidence, in so many pieces, and little that contradicts it."""
+        return self.evidence >= least and self.pieces >= pieces and self.gain >= RATIO * self.loss
+
+
+class FoundStart(NamedTuple):
     """The place that the weights show, and one that the end of the file fits and the weights do not exclude."""
 
     shift: Shift | None
     possible: Shift | None
 
 
-_NOTHING: Final = Found(None, None)
+_NOTHING: Final = FoundStart(None, None)
 
 
-def shift_of(subject: Subject) -> Found:
-    """Where the data section of a file begins, if its bytes contradict the header. Reads some of them."""
-    file, placements, fetched = subject.file, subject.placements, subject.on_server
-    end, stated, alignment = file.infos_end, file.data_start, file.alignment or limits.DEFAULT_ALIGNMENT
+def shift_of(
+    index: HeaderIndex, placements: Placements, is_contiguous: Callable[[int], bool], effective: int, fetched: bool
+) -> FoundStart:
+    """Where the data section of a file begins, if its bytes contradict the header. Reads some of them.
+
+    :param placements: every tensor, in the order of the offsets
+    :param is_contiguous: whether each tensor begins where the padded one before it ends, by an alignment
+    :param effective: the alignment that the offsets use
+    :param fetched: whether every byte comes from a server
+    """
+    end, stated, alignment = index.infos_end, index.data_start, index.alignment or limits.DEFAULT_ALIGNMENT
+    size = index.source.size
     if not placements or end is None or stated is None or any(size is None for _, size in placements.sizes()):
         return _NOTHING
     first, last = placements[0].offset, placements.end
     aligned: dict[int, int] = {}
-    for step in ALIGNMENTS:
-        if subject.is_contiguous(step):
+    for step in limits.ALIGNMENTS:
+        if is_contiguous(step):
             aligned.setdefault(padded(end, step), step)
-    steps = {alignment, subject.effective_alignment, *aligned.values()}
+    steps = {alignment, effective, *aligned.values()}
     ends = {last, *(first + padded(last - first, step) for step in steps)}
-    fits = {file.size - each for each in ends} if file.size - stated not in ends else set()
-    places = {*fits, *(padded(end, step) for step in ALIGNMENTS), end, stated + alignment, *((0,) if first else ())}
-    table, most = _Table(file, placements), BOUNDS_FETCHED if fetched else BOUNDS
+    fits = {size - each for each in ends} if size - stated not in ends else set()
+    places = {
+        *fits,
+        *(padded(end, step) for step in limits.ALIGNMENTS),
+        end,
+        stated + alignment,
+        *((0,) if first else ()),
+    }
+    table = _Table(index, placements, BOUNDS_FETCHED if fetched else BOUNDS)
     best, possible = stated, stated
+    usual = {*aligned, end, 0, stated + alignment}
     for base in sorted(places - {stated}, key=lambda base: (base not in aligned, base not in fits, abs(base - stated))):
         if base < 0 or base + first < end or (fetched and base not in fits):
             continue
-        evidence, support, against = table.compared(best, base, most)
-        is_fitting = base in fits and best not in fits
-        key_is_wrong = file.index.alignment_key is not None and base in aligned
-        if best != stated:
-            better = evidence >= FITTING
-        elif is_fitting and key_is_wrong:
-            better = evidence > -FITTING
+        if stated + last <= size < base + last:
+            continue  # the file holds all tensors, and would not
+        found = table.compared(stated, base)
+        if base in fits and base in aligned and index.alignment_key is not None:
+            better = found.evidence > -FITTING  # the key is known to be copied by writers that align to 32
+        elif base in fits and base in usual:
+            better = found.decides(FITTING, 1)
         else:
-            better = evidence >= (FITTING if is_fitting else ALONE) and support > 2 * against
-        if better:
+            better = found.decides(ALONE, PIECES)
+        if better and (best == stated or table.compared(best, base).evidence >= FITTING):
             best = base
-        elif is_fitting and evidence > -FITTING:
+        elif base in fits and found.evidence > -FITTING:
             possible = base
     shifts = [Shift(base + first, stated + first, first, aligned.get(base, 0)) for base in (best, possible)]
-    return Found(*(shift if shift.bytes else None for shift in shifts)) if best == stated else Found(shifts[0], None)
+    return (
+        FoundStart(*(shift if shift.bytes else None for shift in shifts))
+        if best == stated
+        else FoundStart(shifts[0], None)
+    )
 
 
 # --- the bytes near a bound, explained by a reading ------------------------------------------------------------------
@@ -163,33 +200,34 @@ class _Tensor(NamedTuple):
 class _Table:
     """The tensors of a file, by which the bytes of a window are explained."""
 
-    def __init__(self, file: File, placements: Placements) -> None:
-        self._file = file
+    def __init__(self, index: HeaderIndex, placements: Placements, most: int) -> None:
+        self._index = index
         self._placements = placements
         self._offsets, self._ends = [], []
         for offset, size in placements.sizes():
             self._offsets.append(offset)
             self._ends.append(offset + (size or 0))
         self._made: dict[int, _Tensor] = {}
+        self._bounds = self._chosen(most)
 
-    def compared(self, stated: int, other: int, most: int) -> tuple[float, int, int]:
-        """The evidence for another start of the data section, in nats, and in how many pieces it is for and against it."""
-        total, support, against = 0.0, 0, 0
+    def compared(self, stated: int, other: int) -> PlaceComparison:
+        """The evidence for another start of the data section, and against it."""
+        gain, loss, pieces = 0.0, 0.0, 0
         urns = _Urns(), _Urns()
-        for start, stop in self._pieces(stated, other, most):
-            data = self._file.source.read(start, stop - start)
+        for start, stop in self._pieces(stated, other):
+            data = self._index.source.read(start, stop - start)
             apart = self._explained(data, start, other, urns[1]) - self._explained(data, start, stated, urns[0])
-            total += max(-MOST, min(apart, MOST))
-            support += apart > NOTICED
-            against += apart < -NOTICED
-            if total < -6 * MOST:
+            gain += max(0.0, min(apart, MOST))
+            loss += max(0.0, min(-apart, MOST))
+            pieces += apart > FITTING
+            if loss - gain > GIVE_UP:
                 break
-        return total, support, against
+        return PlaceComparison(gain, loss, pieces)
 
-    def _bounds(self, most: int) -> list[int]:
+    def _chosen(self, most: int) -> list[int]:
         """Where some tensors begin, and where the last one ends: beside vectors first, which differ from what is beside
         them."""
-        tensor, count = self._file.index.tensor, len(self._offsets)
+        tensor, count = self._index.tensor, len(self._offsets)
         step = max(1, count // limits.MANY_TENSORS)
         between = range(1, count, step)
         vector = [len(tensor(self._placements[i].row).ne) == 1 for i in range(0, count, step)]
@@ -200,12 +238,12 @@ class _Table:
         chosen += others[:: max(1, -(-len(others) // spare))] if spare > 0 else []
         return [self._offsets[0], *(self._offsets[i] for i in chosen), self._placements.end]
 
-    def _pieces(self, one: int, other: int, most: int) -> Iterator[tuple[int, int]]:
+    def _pieces(self, one: int, other: int) -> Iterator[tuple[int, int]]:
         """The bytes around bounds of tensors in both readings, inside the file and after the tensor infos, in pieces."""
         low, high = min(one, other), max(one, other)
-        least, end = self._file.infos_end or 0, self._file.size
+        least, end = self._index.infos_end or 0, self._index.source.size
         spans: list[tuple[int, int]] = []
-        for bound in self._bounds(most):
+        for bound in self._bounds:
             if high - low <= 2 * AROUND:
                 spans.append((low + bound - AROUND, high + bound + AROUND))
             else:
@@ -232,7 +270,7 @@ class _Table:
                 continue
             end = min(stop, self._ends[i], *self._offsets[i + 1 : i + 2])
             if place < end:
-                found += urns.tensor(self._tensor(i), place, data[place - start : end - start], self._file.byte_order)
+                found += urns.tensor(self._tensor(i), place, data[place - start : end - start], self._index.byte_order)
                 place = end
             if place < stop:
                 if i + 1 < len(self._offsets) and place < self._offsets[i + 1]:
@@ -245,7 +283,7 @@ class _Table:
     def _tensor(self, i: int) -> _Tensor:
         if i not in self._made:
             row, number, size = self._placements[i][1:]
-            info = self._file.index.tensor(row)
+            info = self._index.tensor(row)
             kinds = (I2_S, *READINGS.get(number, ())) if number in (30, 31) else READINGS.get(number, ())
             kind = next((kind for kind in kinds if kind.nbytes(info.ne) == size), None)
             role = re.sub(rb"\d+", b"#", info.name)
