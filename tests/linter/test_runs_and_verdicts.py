@@ -15,6 +15,7 @@ from peers.small_files import SMALL_FILES, make
 from test_runtimes import verdicts_of
 
 from i2s_spec.checkup import doctor
+from i2s_spec.convert.convert_file import advice
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.runtimes.records import RunRecord, records
 from i2s_spec.linter.runtimes.verdicts import Verdict
@@ -227,3 +228,20 @@ def test_no_row_says_yes_of_what_llama_cpp_refuses(folder: Path, name: str) -> N
             said.append((path.name, verdict.word, [each.code for each in report.findings]))
     assert said == []
     assert outcomes["refuse"] > 20
+
+
+def test_doctor_names_the_conversion_that_helps(folder: Path) -> None:
+    """Of a llama file with I2_S; none helps 2B-4T, whose activation llama.cpp does not compute."""
+    steps = {
+        name: doctor(make(folder, SMALL_FILES[name])).steps for name in ("llama.i2_s.wide", "bitnet-b1.58.i2_s.wide")
+    }
+    (step,) = [each for each in steps["llama.i2_s.wide"] if " convert " in each.command]
+    assert step.command.endswith("--to TQ2_0")
+    assert "with CUDA, --to Q2_0" in step.why
+    assert not [each for each in steps["bitnet-b1.58.i2_s.wide"] if " convert " in each.command]
+
+
+def test_convert_warns_of_rows_that_are_too_short() -> None:
+    for kind in ("IQ1_BN", "IQ2_BN"):
+        assert "need 512" in " ".join(advice({kind}, "llama", None, None, None, rows=(256, 512)))
+        assert "need 512" not in " ".join(advice({kind}, "llama", None, None, None, rows=(512, 1024)))

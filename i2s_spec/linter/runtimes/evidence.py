@@ -128,6 +128,26 @@ def _by_architecture(runs: list[RunRecord], wanted: FileForm) -> Reason | None:
     return None
 
 
+#: Types that matrices are converted to, the best first, and those that are converted.
+_TARGETS: Final = ("TQ2_0", "Q2_0", "F16")
+_CONVERTED: Final = frozenset(
+    {"I2_S", "I2_SR", "TQ1_0", "TQ2_0", "Q2_0", "Q2_0_G128", "PQ2_0", "PTQ1_0", "IQ1_BN", "IQ2_BN"}
+)
+
+
+def helpful_types(runtime: Runtime, found: FileForm) -> tuple[str, ...]:
+    """The types to which a conversion of the ternary matrices makes a file that runs show to be computed correctly."""
+    helpful = []
+    for target in _TARGETS:
+        converted = found
+        for kind in found.matrices & _CONVERTED:
+            converted = converted.with_matrices(kind, target)
+        shown = runs_of_form(runtime, converted) if converted != found and found.states_activation else []
+        if shown and all(reason.effect in ("right", "likely") for reason in shown):
+            helpful.append(target)
+    return tuple(helpful)
+
+
 # --- programs whose source was not read ------------------------------------------------------------------------------
 # Runs show which types and architectures they accept. If a program refused a file, other runs show the cause: it refuses
 # a type if it loads a model of the same architecture in floats; it refuses an architecture if it loads another one in the
