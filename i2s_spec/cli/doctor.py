@@ -38,7 +38,7 @@ _GROUPS: Final = (
     ("need a conversion first", "yellow", ("with option",), None),
     ("compute it wrongly", "red", ("yes",), ("wrongly",)),
     ("load its vocabulary only", "", ("vocabulary only",), ("-",)),
-    ("read its header only", "", ("yes",), ("-",)),
+    ("read it, and compute nothing", "", ("yes",), ("-",)),
     ("refuse it", "red", ("no",), None),
     ("crash on it", "red", ("crash",), None),
     ("load it; what they compute was not tried", "", ("yes",), ("not tried",)),

@@ -15,6 +15,7 @@ from i2s_spec.linter.analysis.context import analysis
 from i2s_spec.linter.runtimes import records
 from i2s_spec.linter.runtimes.forms import FileForm, form_of
 from i2s_spec.linter.runtimes.records import RUN_PREFIX, Reason, RunRecord, printed
+from i2s_spec.schema.inventory import TERNARY_TYPES
 from i2s_spec.schema.runtimes import LOOKED_UP
 
 if TYPE_CHECKING:
@@ -128,11 +129,8 @@ def _by_architecture(runs: list[RunRecord], wanted: FileForm) -> Reason | None:
     return None
 
 
-#: Types that matrices are converted to, the best first, and those that are converted.
+#: Types that ternary matrices are converted to, the best first.
 _TARGETS: Final = ("TQ2_0", "Q2_0", "F16")
-_CONVERTED: Final = frozenset(
-    {"I2_S", "I2_SR", "TQ1_0", "TQ2_0", "Q2_0", "Q2_0_G128", "PQ2_0", "PTQ1_0", "IQ1_BN", "IQ2_BN"}
-)
 
 
 def helpful_types(runtime: Runtime, found: FileForm) -> tuple[str, ...]:
@@ -140,7 +138,7 @@ def helpful_types(runtime: Runtime, found: FileForm) -> tuple[str, ...]:
     helpful = []
     for target in _TARGETS:
         converted = found
-        for kind in found.matrices & _CONVERTED:
+        for kind in found.matrices & set(TERNARY_TYPES):
             converted = converted.with_matrices(kind, target)
         shown = runs_of_form(runtime, converted) if converted != found and found.states_activation else []
         if shown and all(reason.effect in ("right", "likely") for reason in shown):
