@@ -216,7 +216,7 @@ def data_nodes(file: File, read: Read, scope: Scope) -> Iterator[FieldNode]:
     """Every node from the data section's start to the end of the file that the scope covers."""
     assert file.data_start is not None
     size, alignment = file.size, file.alignment or 1
-    cursor = min(file.data_start, size)
+    cursor = min(max(file.data_start, file.infos_end or 0), size)
     if not scope.covers(cursor, size):
         return
     field = next(field for field in container.container("little").fields if field.name == "data")

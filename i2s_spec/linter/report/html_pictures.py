@@ -200,7 +200,7 @@ def regions(file: File, records: int = RECORDS) -> Iterator[FileRegion]:
     if file.infos_end is None or file.data_start is None:
         yield from _unindexed(file, cursor)
         return
-    start = min(file.data_start, size)
+    start = min(max(file.data_start, file.infos_end), size)
     if start > cursor:
         yield FileRegion(cursor, start, "padding")
     yield from _data(file, start, records)

@@ -359,6 +359,22 @@ def _shifted(after: int = 0, offsets: str = "data") -> bytes:
     return data[:end] + data[start:] if after < 0 else data[:start] + bytes(after) + data[start:]
 
 
+def _moved(used: int) -> bytes:
+    """A model of float16 without general.alignment, whose data section begins where another alignment than 32 puts it."""
+    for fill in range(1, 65):
+        draft = Model("llama").set("general.name", b"n" * fill).set("general.file_type", 1)
+        for tensor in draft.tensors:
+            if tensor.number == I2S:
+                draft.like(tensor.name.decode(), tensor.ne, "F16")
+        data = draft.built()
+        file = File(BufferSource(data))
+        end = file.infos_end or 0
+        if padded(end, 32) != padded(end, 64):
+            break
+    return data[:end] + bytes(padded(end, used) - end) + data[padded(end, 32) :]
+
+
+add("align_unstated", "G222", "padding", lambda: _moved(64), sound=lambda: _moved(32))
 add("trunc_data", "G401", "data[1]", lambda: sound_draft().data[:-200])
 add("trunc_at_data", "G401", "data[0]", lambda: sound_draft().data[: sound_draft().span("data")[0]])
 add("trunc_f32", "G401", "data[2]", lambda: Draft(last="f32").data[:-5], sound=lambda: Draft(last="f32").data)
