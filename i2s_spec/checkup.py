@@ -24,11 +24,12 @@ from i2s_spec.linter.engine import lint
 from i2s_spec.linter.options import path_of
 from i2s_spec.linter.report.text import examined
 from i2s_spec.linter.report_data import Report, on_command_line, other_command, repair_step
-from i2s_spec.linter.rule import finding_of
+from i2s_spec.linter.rule import Severity, finding_of
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.model.load import refusal
 from i2s_spec.schema import faults
 from i2s_spec.schema.architectures import architecture_of
+from i2s_spec.schema.runtimes import RUNTIME
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.identify import Identification
@@ -106,20 +107,20 @@ def _doctor(origin: Origin, threads: int, progress: Progress | None) -> Checkup:
     report = lint(origin, threads=threads, progress=progress, details=examined)
     path = on_command_line(quote(report.path, limit=4096, bare=True))
     if not report.readable:
-        return Checkup(report, None, (), "canonical", False, tuple(_steps(report, None, (), None, path)))
+        return Checkup(report, None, (), "canonical", False, tuple(_steps(report, None, (), None, path, ())))
     try:
-        found, verdicts, dialect, certain, verb, why_not = _looked_at(origin, threads, report.ok)
+        found, verdicts, dialect, certain, verb, why_not, helpful = _looked_at(origin, threads, report)
     except FormatError:  # the file changed or disappeared after it was linted
-        found, verdicts, dialect, certain, verb, why_not = None, (), "canonical", False, None, None
-    steps = tuple(_steps(report, found, verdicts, verb, path))
+        found, verdicts, dialect, certain, verb, why_not, helpful = None, (), "canonical", False, None, None, ()
+    steps = tuple(_steps(report, found, verdicts, verb, path, helpful))
     return Checkup(report, found, verdicts, dialect, certain, steps, why_not)
 
 
 def _looked_at(
-    origin: Origin, threads: int, without_errors: bool
-) -> tuple[Identification, tuple[Verdict, ...], str, bool, str | None, str | None]:
-    """The origin of a file, its verdicts, its dialect, whether that is certain, the verb that computes its outputs, and
-    why there is no such verb although the linter finds no errors."""
+    origin: Origin, threads: int, report: Report
+) -> tuple[Identification, tuple[Verdict, ...], str, bool, str | None, str | None, tuple[str, ...]]:
+    """The origin of a file, its verdicts, its dialect, whether that is certain, the verb that computes its outputs, why
+    there is no such verb although the linter finds no errors, and the types to which a conversion helps."""
     from i2s_spec.inspect.identify import identify
     from i2s_spec.linter.runtimes.verdicts import verdicts
 
@@ -130,15 +131,26 @@ def _looked_at(
         dialect, certain = _dialect(found)
         file, verb, why_not = File(source), None, None
         is_model = found.kind is None or found.kind.is_model
-        if (
-            without_errors and is_model and file.tensors and "general.architecture" in file.metadata
-        ):  # it should be a model
+        if report.ok and is_model and file.tensors and "general.architecture" in file.metadata:  # it should be a model
             why_not = refusal(file)
             verb = _verb_for(file) if why_not is None else None
-        return found, verdicts(Subject(File(source), path), dialect), dialect, certain, verb, why_not
+        subject = Subject(File(source), path)
+        subject.errors = tuple(each for each in report.findings if each.severity is Severity.ERROR)
+        made = verdicts(subject, dialect)
+        return found, made, dialect, certain, verb, why_not, _helpful(subject, made)
     finally:
         if path is not None:
             source.close()
+
+
+def _helpful(subject: Subject, verdicts: tuple[Verdict, ...]) -> tuple[str, ...]:
+    """The types to which a conversion makes a file that llama.cpp computes, unless it computes this one."""
+    from i2s_spec.linter.runtimes import evidence
+
+    (verdict,) = [each for each in verdicts if RUNTIME[each.runtime].on_devices]
+    if subject.errors or subject.file.fault is not None or verdict.loads == "yes":
+        return ()
+    return evidence.helpful_types(RUNTIME[verdict.runtime], evidence.form(subject))
 
 
 def _verb_for(file: File) -> str | None:
@@ -160,8 +172,9 @@ def _dialect(found: Identification) -> tuple[str, bool]:
 
 
 def _steps(
-    report: Report, found: Identification | None, verdicts: tuple[Verdict, ...], verb: str | None, path: str
-) -> Iterator[Step]:
+    report: Report, found: Identification | None, verdicts: tuple[Verdict, ...], verb: str | None, path: str,
+    helpful: tuple[str, ...],
+) -> Iterator[Step]:  # fmt: skip
     """What to do next, the most urgent first."""
     counts = Counter(finding.code for finding in report.findings)
     counts.update(report.elided)
@@ -191,7 +204,11 @@ def _steps(
         )
     if found.kind is not None and found.kind.is_beside:
         return
-    runs = any(verdict.loads == "yes" and verdict.computes == "correctly" for verdict in verdicts)
+    runs = any(verdict.loads == "yes" and verdict.computes in ("correctly", "expected") for verdict in verdicts)
+    if helpful:
+        more = "; with CUDA, --to Q2_0 is faster" if "Q2_0" in helpful[1:] else ""
+        why = f"makes a file that llama.cpp loads and, according to its runs, computes correctly{more}"
+        yield Step(f"i2s convert {path} OUT.gguf --to {helpful[0]}", why)
     if verdicts and not runs and (found.kind is None or found.kind.part is None):
         none = "no runtime is known to compute it correctly" if found.tensors else "no runtime runs it"
         yield Step(f"i2s lint {path} --runtimes", f"says why {none}, with sources")

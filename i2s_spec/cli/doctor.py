@@ -32,11 +32,13 @@ NARROWEST: Final = 40
 #: What runtimes make of the file, the best first: heading, style, loads, computes.
 _GROUPS: Final = (
     ("compute it correctly", "green", ("yes",), ("correctly",)),
+    ("are expected to compute it correctly", "green", ("yes",), ("expected",)),
+    ("run it; what they compute was not compared", "", ("yes",), ("not compared",)),
     ("correct on some machines only", "yellow", ("yes",), ("depends on the machine",)),
     ("need a conversion first", "yellow", ("with option",), None),
     ("compute it wrongly", "red", ("yes",), ("wrongly",)),
     ("load its vocabulary only", "", ("vocabulary only",), ("-",)),
-    ("read its header only", "", ("yes",), ("-",)),
+    ("read it, and compute nothing", "", ("yes",), ("-",)),
     ("refuse it", "red", ("no",), None),
     ("crash on it", "red", ("crash",), None),
     ("load it; what they compute was not tried", "", ("yes",), ("not tried",)),
@@ -226,7 +228,7 @@ def _runtimes(found: Checkup, width: int) -> Iterator[Line]:
         yield from _wrapped("none of the runtimes that were tried", width, style="red")
     for heading, style, loads, computes in _GROUPS:
         titles = [
-            verdict.title
+            verdict.runtime if heading == "not tried" else verdict.title
             for verdict in found.verdicts
             if verdict.loads in loads and (computes is None or verdict.computes in computes)
         ]

@@ -265,6 +265,7 @@ class _Run:
             if (whole := split_set(subject)) is not None and whole.number is not None:
                 self._split = split_of(whole)
             self._unchecked = unchecked(subject)
+            subject.errors = tuple(each for each in self._collection.findings if each.severity is Severity.ERROR)
             if self._options.runtimes:
                 from i2s_spec.linter.runtimes.verdicts import verdicts
 

@@ -29,7 +29,7 @@ ARCHIVE: Final = Fault("G005", "archive", "this is {kind}, not a GGUF file: unpa
 LEGACY_GGML: Final = Fault(
     "G006",
     "legacy-ggml",
-    "this is a {kind} file from before GGUF: its format is no longer loaded and must be reconverted",
+    "this is a {kind} file from before GGUF: no loader of GGUF reads its format: reconvert the model",
 )
 SWAPPED_MAGIC: Final = Fault(
     "G007", "swapped-magic", "the magic is byte-swapped ({got}): the magic is 'GGUF' in either byte order"
@@ -46,7 +46,7 @@ HEADER_TRUNCATED: Final = Fault(
 )
 VERSION_ZERO: Final = Fault("G102", "version-zero", "the version is 0; versions 2 and 3 exist")
 VERSION_ONE: Final = Fault(
-    "G103", "version-one", "GGUF version 1 (32-bit counts) is no longer read by any loader: reconvert the model"
+    "G103", "version-one", "GGUF version 1 (32-bit counts) is read by no loader of I2_S: reconvert the model"
 )
 VERSION_UNKNOWN: Final = Fault("G104", "version-unknown", "the version is {got}; versions 2 and 3 are known")
 BYTE_ORDER_UNCLEAR: Final = Fault(

@@ -284,7 +284,7 @@ TOKENIZER: Final[tuple[Key, ...]] = (
     Key("tokenizer.ggml.model", _STR, REQUIRED, ("tokenizer",), "The kind of tokenizer.", "3.5", values=TOKENIZERS),
     Key(
         "tokenizer.ggml.pre", _STR, OPTIONAL, ("tokenizer",), "How text is split before merges apply.", "3.5",
-        default="default", note="the official 2B-4T file lacks it; ik_llama.cpp then takes llama3, others warn",
+        default="default", note="the official 2B-4T file lacks it; llama.cpp and its relatives then warn",
     ),
     Key(
         "tokenizer.ggml.tokens", ("arr[str]",), REQUIRED, ("loader", "tokenizer"), "The tokens, by id.", "3.5",

@@ -36,7 +36,7 @@ DEFAULT_ALIGNMENT: Final = 32
 #: Alignments that writers use, the likeliest first.
 ALIGNMENTS: Final = (32, 64, 16, 8, 128, 256, 512, 1024, 2048, 4096)
 
-#: GGUF versions that are read; version 1 had 32-bit counts and is refused by every loader.
+#: GGUF versions that are read; version 1 had 32-bit counts; no loader of I2_S reads it.
 VERSIONS: Final = (2, 3)
 
 

@@ -1,4 +1,4 @@
-"""The programs that read I2_S files: what each accepts, what it computes, and the sources for this.
+"""The programs that read ternary files: what each accepts, and the sources for this; runs show what it computes.
 
 A *runtime* is a program in some range of its versions. `container` says what its GGUF reader checks, `types` which
 tensor types it knows, `architectures` which models, `i2s` how it treats an I2_S tensor, `layouts` how its kernels read
@@ -90,6 +90,22 @@ class Fact(NamedTuple):
     source: str
 
 
+class SizeLimit(NamedTuple):
+    """A size of tensors that a runtime does not take.
+
+    :param text: what happens, :param effect: that of a reason (`linter.runtimes.records.Reason`)
+    :param types: types that it concerns; all if empty
+    :param columns: the least length of rows; 0 for none, :param bytes: the largest size; 0 for none
+    """
+
+    text: str
+    source: str
+    effect: Literal["crash", "wrong", "cpu"]
+    types: tuple[str, ...] = ()
+    columns: int = 0
+    bytes: int = 0
+
+
 class Container(NamedTuple):
     """The checks of a GGUF reader; each field says what happens to a file with that property.
 
@@ -139,7 +155,9 @@ class Container(NamedTuple):
 class Runtime(NamedTuple):
     """One program, or a range of versions of a program.
 
-    :param kind: `engine` computes, `reader` parses headers only, `front` is a front end of the runtime `of`
+    :param kind: `engine` computes, `reader` parses headers only, `front` reads a file itself and then hands it to the
+        runtime `of`, or to engines of its own if that is empty; its `types` are those that its own reader takes, all if
+        they are empty
     :param i2s: `computes`; `rejects` (it does not know the type); `converts` (it must be converted to another type
         first); `lists` (it shows the number and does nothing else)
     :param architectures: those of `schema.architectures` that it knows; `unsure` those for which this is not known
@@ -160,11 +178,16 @@ class Runtime(NamedTuple):
     :param norm_in: what happens to *_norm_in tensors
     :param scales: in which architectures it takes NAME.scale beside a weight (`inventory.BESIDE`); in no other than
         `bitnet` where it does not know NVFP4
-    :param others: ternary types other than I2_S that it computes, with the source
+    :param limits: sizes of tensors that it does not take
+    :param without: the ending of names of tensors that it does without although a model needs them, and the source
+    :param converted: the type that its own conversion of I2_S gives, if it needs one
+    :param after: the command that writes what it reads, if that is no GGUF file
     :param narrower: kind of machine, and multiple that rows of I2_S must have there, if that is more than `columns`
     :param programs: packages that are this runtime, or contain it, and whose runs are recorded
     (`linter.runtimes.records`)
     :param recorded: whether everything known about it comes from these runs
+    :param on_devices: whether it was run on other devices than processors (`linter.runtimes.devices`)
+    :param heads_on_cpu: architectures whose tied head it multiplies on the processor although all layers are offloaded
     :param loader_table: whether its loader is the one of the table `schema.llama_cpp`
     :param block_bytes: types whose blocks have another size in its table: number, elements, bytes
     """
@@ -197,12 +220,17 @@ class Runtime(NamedTuple):
     no_first_token: frozenset[str] = frozenset()
     norm_in: Literal["yes", "no", "unknown"] = "yes"
     scales: Literal["everywhere", "bitnet", "unknown"] = "bitnet"
-    others: tuple[tuple[str, Fact], ...] = ()
+    limits: tuple[SizeLimit, ...] = ()
+    without: tuple[bytes, str] | None = None
+    converted: str = ""
+    after: str = ""
     narrower: tuple[tuple[str, int, str], ...] = ()
     block_bytes: tuple[tuple[int, int, int], ...] = ()
     programs: tuple[str, ...] = ()
     recorded: bool = False
     loader_table: bool = False
+    on_devices: bool = False
+    heads_on_cpu: tuple[str, ...] = ()
     refusal: Fact | None = None
     facts: tuple[tuple[str, Fact], ...] = ()
 
@@ -297,21 +325,23 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         facts=(("no-avx2", _GIBBERISH), ("rows", _ROW), ("int16", _INT16), ("first-token", _FALCON_BOS)),
     ),
     Runtime(
-        "bitnet.cpp-2025", "bitnet.cpp, April 2025 to May 2026", "engine", "5eb47b72 to 69bf64d", _FORK_CONTAINER,
+        "bitnet.cpp-2025", "bitnet.cpp, April 2025 to July 2026", "engine", "5eb47b72 to 69bf64d", _FORK_CONTAINER,
         _FORK_TYPES, _FORK, "computes", ("bitnet", "bitnet-25", "bitnet-b1.58", "llama"), (),
         (("x86 with AVX2", "interleave-128"), ("ARM, built before 19 November 2025", "interleave-128"),
          ("ARM, built since 19 November 2025", "interleave-64"), ("x86 without AVX2", "")),
         half_norms="crash", columns=(128, "all of its kernels"), unused_code="0 in the dequantizer, +2 in kernels",
         embeddings=True, loader=_loader(_MISSING), vocabularies=_VOCABULARIES, bitnet_names=_BITNET_NAMES, narrower=_METAL,
-        endings=FORK_ENDINGS, pre="takes the default and warns", pre_unknown=FORK_2025_PRE, no_first_token=_FALCON,
+        programs=("bitnet.cpp", "bitnet-llm-sys"), endings=FORK_ENDINGS, pre="takes the default and warns",
+        pre_unknown=FORK_2025_PRE, no_first_token=_FALCON,
         facts=(
             ("first-token", _FALCON_BOS), ("no-avx2", _GIBBERISH), ("rows", _ROW), ("int16", _INT16),
             ("int16-neon", _INT16_NEON), ("code3", _NO_DEQUANT),
             ("arm", Fact("its kernels for ARM read blocks of 64 from commit 112f853 on", "microsoft/BitNet#585")),
         ),
     ),
+    # 69bf64d is of 24 May 2026, and was merged into the main branch on 16 July.
     Runtime(
-        "bitnet.cpp-2026", "bitnet.cpp since May 2026", "engine", "69bf64d and later",
+        "bitnet.cpp-2026", "bitnet.cpp since July 2026", "engine", "69bf64d and later",
         _UPSTREAM_CONTAINER, _COMMON | {34, 35, 36, 37, 38, 39, 40, 41, 42},
         _FORK_2026, "computes", ("bitnet", "bitnet-b1.58", "llama", "qwen3", "gemma3"), ("bitnet-25",),
         (("x86 with AVX2", "interleave-128"), ("x86 without AVX2", ""), ("ARM", "")),
@@ -334,7 +364,8 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         "llama.cpp", "llama.cpp (ggml-org), August to October 2026", "engine",
         "ggml d99724f, and the releases that were run", _UPSTREAM_CONTAINER, _COMMON | {34, 35, 39, 40, 41, 42},
         "ggml-org/ggml@d99724f:src/gguf.cpp:462", "rejects", ("bitnet", "llama", "qwen3", "gemma3"),
-        vocabularies=_VOCABULARIES, norm_in="no", scales="everywhere", loader_table=True,
+        vocabularies=_VOCABULARIES, norm_in="no", scales="everywhere", loader_table=True, on_devices=True,
+        heads_on_cpu=("bitnet",),
         bitnet_names="run xllamacpp/bitnet-b1.58.f32",
         programs=("xllamacpp", "node-llama-cpp", "@node-llama-cpp/linux-x64"), loader=_loader(FAMILY_LOADER),
         refusal=Fact("type 36 is its retired IQ4_NL_4_4: \"not a multiple of block size (0)\"", "run xllamacpp/llama.i2_s"),
@@ -355,7 +386,7 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         _FORK_CONTAINER._replace(unknown_type="crash", retired_type="crash"),
         _COMMON | {36, 39, 41, 134, 135}, _IK, "converts",
         ("bitnet", "bitnet-25", "bitnet-b1.58", "llama", "qwen3", "gemma3"), (),
-        (("every machine, once converted", "interleave-128"),), unused_code="+2", pre="takes llama3",
+        (("every machine, once converted", "interleave-128"),), unused_code="+2", pre="takes the default and warns",
         loader=_loader(_MISSING), vocabularies=_VOCABULARIES, norm_in="no", endings=IK_ENDINGS, pre_unknown=IK_PRE,
         required=(("gemma3", "gemma3.attention.sliding_window",
                    "ikawrakow/ik_llama.cpp@8337e4c:src/llama-hparams.cpp:835"),),
@@ -364,22 +395,23 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
             "first (without the option the embedding becomes IQ4_NL); run as it is, every I2_S product is 0, or a null "
             "pointer is called", "ikawrakow/ik_llama.cpp#365",
         ),
-        others=(
-            ("IQ1_BN", Fact("it has kernels for this type", "ikawrakow/ik_llama.cpp@8337e4c:ggml/src/iqk/iqk_quantize.cpp")),
-            ("IQ2_BN", Fact("it has kernels for this type", "ikawrakow/ik_llama.cpp@8337e4c:ggml/src/iqk/iqk_quantize.cpp")),
-        ),
+        converted="IQ2_BN", programs=("ik-llama-cpp-python",),
+        limits=(SizeLimit("its kernels of IQ1_BN and IQ2_BN need 512, and end the process by an assertion",
+                      "run ik-llama-cpp-python/llama.iq2_bn", "crash", ("IQ1_BN", "IQ2_BN"), 512),),
         facts=(("norm-in", Fact("it does not know *_norm_in tensors: wrong number of tensors",
-                                "ikawrakow/ik_llama.cpp@8337e4c:src/llama-model-loader.cpp:1006")),
-               ("narrow", Fact("IQ2_BN needs at least 512 columns", "tests/oracle/README.md"))),
+                                "ikawrakow/ik_llama.cpp@8337e4c:src/llama-model-loader.cpp:1006")),),
     ),
     Runtime(
         "0xBitNet", "0xBitNet (WebGPU), f2ab5ec", "engine", "f2ab5ec",
         Container(versions=(), known=False, alignment_zero="yes", alignment_odd="yes", alignment_type="yes",
                   duplicate_name="yes", dimensions=None),
-        _COMMON | {36}, _OXBITNET + "model/gguf.ts:111", "computes",
-        ("bitnet", "bitnet-25", "bitnet-b1.58", "llama"), (),
+        _COMMON | {34, 35, 36}, _OXBITNET + "model/gguf.ts:111", "computes",
+        ("bitnet", "bitnet-25", "bitnet-b1.58", "llama"), ("qwen3", "gemma3"),
         (("WebGPU", "interleave-128"),), (("bitnet", "relu2"),), "norm", columns=(128, "its shaders"), unused_code="+2",
-        loader=(("missing", _OXBITNET + "nn/model.ts:100"),),
+        programs=("0xBitNet",), loader=(("missing", _OXBITNET + "nn/model.ts:100"),),
+        without=(b"_sub_norm.weight", _OXBITNET + "nn/model.ts:100"),
+        limits=(SizeLimit("a WebGPU device binds 128 MiB at once, unless it allows more; what is beyond is read as 0",
+                      _OXBITNET + "model/weights.ts", "cpu", bytes=128 << 20),),
         facts=(
             ("rope", Fact("it rotates neighbors, and does not reorder the rows of files made for rotating halves",
                           _OXBITNET + "shaders/rope.wgsl:1")),
@@ -429,12 +461,73 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         "run modelaudit/llama.f32", programs=("modelaudit",), recorded=True,
     ),
     Runtime(
-        "ollama", "Ollama, through llama.cpp", "front", "", _UPSTREAM_CONTAINER, frozenset(),
+        "candle", "candle, candle-transformers for Rust, 0.11.1", "engine", "0.11.1", _NOT_READ, frozenset(),
+        "run candle-transformers/llama.f16.wide", programs=("candle-transformers",), recorded=True,
+    ),
+    Runtime(
+        "transformers", "transformers for Python, 5.24.0, gguf_file=", "engine", "5.24.0", _NOT_READ, frozenset(),
+        "run transformers/llama.f16.wide", programs=("transformers",), recorded=True,
+    ),
+    Runtime(
+        "tritium", "Tritium 1.1.0: pytritium for Python, tritium-nn for Rust", "engine", "1.1.0-rc.2", _NOT_READ,
+        frozenset(), "run tritium-nn/bitnet-b1.58.i2_s.wide", programs=("pytritium", "tritium-nn"), recorded=True,
+    ),
+    Runtime(
+        "ferrox", "ferrox-models for Rust, 0.25.0", "engine", "0.25.0", _NOT_READ, frozenset(),
+        "run ferrox-models/llama.ptq1_0.wide", programs=("ferrox-models",), recorded=True,
+    ),
+    Runtime(
+        "oxillama", "oxillama-runtime for Rust, 0.1.4", "engine", "0.1.4", _NOT_READ, frozenset(),
+        "run oxillama-runtime/llama.tq2_0.wide", programs=("oxillama-runtime",), recorded=True,
+    ),
+    Runtime(
+        "bitnet-go", "bitnet-go, a3d7700", "engine", "a3d7700", _NOT_READ, frozenset(),
+        "run bitnet-go/trained.llama.i2_s", programs=("bitnet-go",), recorded=True,
+    ),
+    Runtime(
+        "gogguf", "gogguf, 270b2ea", "engine", "270b2ea", _NOT_READ, frozenset(), "run gogguf/trained.llama.f16",
+        programs=("gogguf",), recorded=True,
+    ),
+    Runtime(
+        "llama3.java", "llama3.java, 8cf392d", "engine", "8cf392d", _NOT_READ, frozenset(),
+        "run llama3.java/trained.llama.f16", programs=("llama3.java",), recorded=True,
+    ),
+    Runtime(
+        "de.kherud", "de.kherud:llama for Java, 4.2.0, through llama.cpp b4916", "engine", "4.2.0", _NOT_READ, frozenset(),
+        "run de.kherud:llama/trained.llama.f16", programs=("de.kherud:llama",), recorded=True,
+    ),
+    Runtime(
+        "transformers-exports", "transformers for Python, 5.24.0, from a checkpoint", "engine", "5.24.0", _NOT_READ,
+        frozenset(), "run transformers-exports/bitnet-b1.58.i2_s.wide", programs=("transformers-exports",), recorded=True,
+        after="i2s export",
+    ),
+    Runtime(
+        "loom", "loom, 3083bb7, from a checkpoint", "engine", "3083bb7", _NOT_READ, frozenset(),
+        "run loom/trained.bitnet-b1.58.i2_s", programs=("loom",), recorded=True, after="i2s export",
+    ),
+    Runtime(
+        "jlama", "Jlama 0.8.4, from a checkpoint", "engine", "0.8.4", _NOT_READ, frozenset(),
+        "run jlama-core/trained.llama.f16", programs=("jlama-core",), recorded=True, after="i2s export --form F16",
+    ),
+    Runtime(
+        "ollama-0.29", "Ollama, to 0.29", "front", "to 0.29", _NOT_READ, frozenset(),
+        "github.com/ollama/ollama 0.17.4 fs/ggml/ggml.go", facts=(
+            ("engines", Fact("it computes with engines of its own, and with a copy of llama.cpp",
+                             "github.com/ollama/ollama 0.17.4 fs/ggml/ggml.go")),
+        ),
+    ),
+    Runtime(
+        "ollama-0.30", "Ollama, 0.30 to 0.31.1", "front", "0.30.0 to 0.31.1", _NOT_READ, frozenset(),
         "ollama/ollama@03af7fe:llama/README.md:3", of="llama.cpp",
         refusal=Fact("it says \"invalid file magic\", which is misleading", "ollama/ollama#10334"),
     ),
     Runtime(
-        "lm-studio", "LM Studio, through llama.cpp", "front", "", _UPSTREAM_CONTAINER, frozenset(),
+        "ollama", "Ollama, since 0.31.2", "front", "0.31.2 to 0.33.0-rc2", _NOT_READ, _COMMON | {39, 40, 41},
+        "ollama/ollama@67b6a1c2d:fs/ggml/ggml.go", of="llama.cpp", programs=("Ollama",),
+        refusal=Fact("its own reader knows no size of this type: \"size overflow\"", "run Ollama/llama.tq2_0"),
+    ),
+    Runtime(
+        "lm-studio", "LM Studio, through llama.cpp", "front", "", _NOT_READ, frozenset(),
         "huggingface/hub-docs@8806f47:docs/hub/lmstudio.md:5", of="llama.cpp",
         refusal=Fact("it says that the model cannot be loaded", "lmstudio-ai/lmstudio-bug-tracker#598"),
     ),

@@ -87,9 +87,11 @@ def test_type_42_in_groups_of_64_is_file_type_41(files: dict[str, bytes]) -> Non
 @pytest.mark.parametrize("kind", ["TQ2_0", "Q2_0"])
 def test_runtimes_that_run_a_type_are_not_unknown(files: dict[str, bytes], kind: str) -> None:
     report = i2s.lint(files[kind], runtimes=True)
-    for name in ("llama.cpp", "ollama", "lm-studio"):
-        (verdict,) = [each for each in report.runtimes if each.runtime == name]
-        assert (name, verdict.loads, verdict.computes) == (name, "yes", "correctly")
+    found = {each.runtime: (each.loads, each.computes) for each in report.runtimes}
+    assert found["llama.cpp"][0] == "yes"
+    assert found["llama.cpp"][1] in ("correctly", "expected")
+    assert found["ollama"] == ("no", "-")
+    assert found["lm-studio"] == ("not tried", "not tried")
 
 
 def test_the_note_on_architecture_bitnet_names_no_build_that_reads_the_activation() -> None:

@@ -157,7 +157,7 @@ def test_activation_of_2026() -> None:
     found = verdicts_of(model_bytes(architecture="bitnet-b1.58", embd=256, ff=512))
     assert found["bitnet.cpp-2026"].computes == "wrongly"
     assert found["bitnet.cpp-2026"].reasons[0].source == "microsoft/BitNet#588"
-    assert verdicts_of(model_bytes(architecture="bitnet"))["bitnet.cpp-2026"].computes == "depends on the machine"
+    assert verdicts_of(model_bytes(architecture="bitnet"))["bitnet.cpp-2026"].computes == "not tried"
 
 
 @pytest.mark.parametrize(
@@ -167,33 +167,39 @@ def test_activation_of_2026() -> None:
         ("bitnet-25", ("no", "yes", "not tried", "with option", "yes")),
         ("bitnet-b1.58", ("no", "yes", "yes", "with option", "yes")),
         ("llama", ("yes", "yes", "yes", "with option", "yes")),
-        ("qwen3", ("no", "no", "yes", "no", "no")),
-        ("gemma3", ("no", "no", "yes", "no", "no")),
+        ("qwen3", ("no", "no", "yes", "no", "not tried")),
+        ("gemma3", ("no", "no", "yes", "no", "not tried")),
     ],
 )
 def test_architectures(architecture: str, loads: tuple[str, ...]) -> None:
     found = verdicts_of(model_bytes(architecture=architecture))
     names = ("bitnet.cpp-2024", "bitnet.cpp-2025", "bitnet.cpp-2026", "ik_llama.cpp", "0xBitNet")
     assert tuple(found[name].loads for name in names) == loads
-    for name in ("llama.cpp", "ollama", "lm-studio", "gguf-py"):
+    for name in ("llama.cpp", "ollama", "ollama-0.30", "lm-studio", "gguf-py"):
         assert found[name].loads == "no"
         assert found[name].computes == "-"
 
 
 def test_rotation_and_activation_of_0xbitnet() -> None:
-    llama = verdicts_of(model_bytes(architecture="llama"))["0xBitNet"]
+    llama = verdicts_of(model_bytes(architecture="llama", embd=128, ff=128))["0xBitNet"]
     assert llama.computes == "correctly"
     bitnet = verdicts_of(model_bytes(architecture="bitnet"))["0xBitNet"]
     assert [reason.effect for reason in bitnet.reasons[:2]] == ["wrong", "wrong"]
 
 
-def test_every_front_end_follows_its_engine() -> None:
-    found = verdicts_of(model_bytes(architecture="bitnet"))
+def test_every_front_end_fails_with_its_engine_and_is_not_tried_otherwise() -> None:
+    refused, loaded = verdicts_of(model_bytes(architecture="bitnet")), verdicts_of(model_bytes("llama", type="F16"))
     for runtime in RUNTIMES:
-        if runtime.kind == "front":
-            assert found[runtime.name].loads == found[runtime.of].loads
-            assert runtime.refusal is not None
-            assert found[runtime.name].reasons[0].source == runtime.refusal.source
+        if runtime.kind != "front":
+            continue
+        assert loaded[runtime.name].loads == "not tried"
+        assert runtime.of in loaded[runtime.name].reasons[0].text
+        if not runtime.of:
+            assert refused[runtime.name].loads == "not tried"
+            continue
+        assert refused[runtime.name].loads == refused[runtime.of].loads == "no"
+        assert runtime.refusal is not None
+        assert refused[runtime.name].reasons[0].source == runtime.refusal.source
 
 
 def test_a_file_without_i2s_gets_no_reason_about_type_36() -> None:
@@ -237,7 +243,7 @@ def test_llama_cpp_ignores_scales_of_the_feed_forward_of_gemma3() -> None:
 
 
 def test_code_3_where_payloads_are_read() -> None:
-    data = bytearray(model_bytes(architecture="bitnet"))
+    data = bytearray(model_bytes(architecture="bitnet", embd=512, ff=1024))
     with File(BufferSource(bytes(data))) as file:
         start = file.tensors["blk.0.attn_q.weight"].span.start
     data[start] = 0xFF
@@ -302,9 +308,9 @@ def test_verdicts_are_plain_data() -> None:
 def test_table() -> None:
     found = tuple(verdicts_of(model_bytes(architecture="bitnet")).values())
     rows = table(found)
-    assert rows[0] == ["runtime", "loads", "computes", "why"]
+    assert rows[0] == ["runtime", "loads", "computes", "devices", "why"]
     assert len(rows) == 1 + len(RUNTIMES)
-    assert all(len(row) == 4 and all(isinstance(cell, str) for cell in row) for row in rows)
+    assert all(len(row) == 5 and all(isinstance(cell, str) for cell in row) for row in rows)
     assert rows == table([verdict.as_dict() for verdict in found])
     assert table(()) == []
 
@@ -313,7 +319,7 @@ def test_table() -> None:
 RULES = {
     "P201": model_bytes(architecture="bitnet-b1.58"),
     "P202": model_bytes(architecture="bitnet-b1.58"),
-    "P203": model_bytes(architecture="bitnet"),
+    "P203": model_bytes(architecture="bitnet", embd=512, ff=1024),
     "P204": model_bytes(architecture="bitnet"),
     "P205": changed(model_bytes(architecture="bitnet"), without_tensor("output_norm.weight")),
 }

@@ -298,7 +298,7 @@ def test_splits(pre: str, text: str, parts: list[str]) -> None:
         ("hf", "llama-bpe"),
         ("bitnet.cpp", "default"),
         ("llama.cpp", "default"),
-        ("ik_llama.cpp", "llama-bpe"),
+        ("ik_llama.cpp", "default"),
     ],
 )
 def test_a_missing_name_is_handled_as_each_runtime_does(asked: str | None, name: str) -> None:

@@ -2,13 +2,14 @@
 
 python tests/peers                     programs and adapters, and whether they are installed
 python tests/peers install [NAME...]   install programs of PyPI and npm
-python tests/peers files [NAME...]     run programs on the small files
+python tests/peers runs [NAME...]      run programs on the small files
 python tests/peers vectors [NAME...]   run implementations on the test vectors
 python tests/peers add FILE...         a row for each record of `i2s conform run --report ndjson=FILE`
 python tests/peers table ...           the table of what llama.cpp asks of each architecture, from its sources
 python tests/peers matrix ...          what lint finds of what llama.cpp refuses, by kind of damage and architecture
 python tests/peers sound ...           what lint finds in files of llama.cpp's converter and quantiser
 python tests/peers exports ...         which languages and tools read files by the exports
+python tests/peers change IN OUT NAME    a copy with a feature more; quantise IN OUT TYPE: by llama.cpp's library
 """
 
 from __future__ import annotations
@@ -38,23 +39,30 @@ def main() -> int:
         prog="python tests/peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     actions = parser.add_subparsers(dest="action")
-    for action in ("list", "install", "files", "vectors", "add"):
+    for action in ("list", "install", "runs", "vectors", "add"):
         what = "files" if action == "add" else "programs or implementations; all unless some are named"
         actions.add_parser(action).add_argument("names", nargs="*", metavar="NAME", help=what)
     for action, command in COMMANDS.items():
         command.add_arguments(
             actions.add_parser(action, description=command.__doc__, formatter_class=parser.formatter_class)
         )
+    for action in ("change", "quantise"):
+        actions.add_parser(action).add_argument("words", nargs=3, metavar="IN OUT NAME")
     options = parser.parse_args(sys.argv[1:] or ["list"])
     if options.action in COMMANDS:
         return COMMANDS[options.action].run(options)
+    if options.action in ("change", "quantise"):
+        from peers.small_files import of_peers
+
+        of_peers([options.action, *options.words])
+        return 0
     known = {
-        "list": {**PROGRAM, **IMPLEMENTATION}, "install": PROGRAM, "files": {each.name for each in PROGRAMS},
+        "list": {**PROGRAM, **IMPLEMENTATION}, "install": PROGRAM, "runs": {each.name for each in PROGRAMS},
         "vectors": IMPLEMENTATION, "add": options.names,
     }[options.action]  # fmt: skip
     if unknown := [name for name in options.names if name not in known]:
         parser.error(f"unknown name {unknown[0]!r}; there are {', '.join(known)}")
-    do = {"list": _list, "install": _install, "files": _files, "vectors": _vectors, "add": _add}[options.action]
+    do = {"list": _list, "install": _install, "runs": _runs, "vectors": _vectors, "add": _add}[options.action]
     return do(options.names)
 
 
@@ -81,7 +89,7 @@ def _install(names: list[str]) -> int:
     return int(any(reasons.values()))
 
 
-def _files(names: list[str]) -> int:
+def _runs(names: list[str]) -> int:
     """Write new records of programs on small files; programs that are not installed keep theirs."""
     from peers.records import make_records, write_table
 

@@ -27,7 +27,12 @@ SECONDS: Final = 120.0
 #: llama.cpp's time and level before a line, and the name that node-llama-cpp puts there.
 _STAMP: Final = re.compile(r"(?:\d+\.\d+\.\d+\.\d+ ([IWED]) |\[node-llama-cpp\] )\s*")
 #: Lines of a stack trace of Python or JavaScript.
-_TRACE: Final = re.compile(r"\s|Traceback|file://|node:|Node\.js v|$")
+_TRACE: Final = r"\s|Traceback|file://|node:|Node\.js v|$"
+#: Lines of a program that reports on its progress.
+_NOISE: Final = re.compile(
+    rf"{_TRACE}|(?:llm_load_\w+|print_info|load|CPU|Loading weights): |llama_model_loader: [-Dl]|={{5}}|-{{5}}|Layer +\d|"
+    r"Total +:|Free memory |Memory |\.{5}|llama_init_from_model: n_"
+)
 
 #: Maximum size of an answer in bytes.
 _ANSWER: Final = 32 << 20
@@ -62,7 +67,7 @@ def answer_of(
     reason = program.missing()
     if reason is not None:
         raise RuntimeError(reason)
-    vocabulary = _vocabulary(path) if tokens else []
+    vocabulary = _vocabulary(path) if tokens and path.suffix == ".gguf" else []
     letter = next((i for i, text in enumerate(vocabulary) if text.isalpha() and text.isascii()), 0)
     with tempfile.TemporaryDirectory(prefix="i2s-run-") as folder:
         answer = Path(folder) / "answer.json"
@@ -90,7 +95,7 @@ def cleaned(text: str, path: Path) -> tuple[str, ...]:
     for line in whole:
         found = _STAMP.match(line)
         plain = visible(line[found.end() if found else 0 :].replace(str(path.resolve()), path.name), 300, bare=True)
-        if plain and not (found and found[1] in ("I", "W", "D")) and not _TRACE.match(line) and plain not in lines:
+        if plain and not (found and found[1] in ("I", "W", "D")) and not _NOISE.match(line) and plain not in lines:
             lines.append(plain)
     return tuple(lines[:8])
 

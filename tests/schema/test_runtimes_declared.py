@@ -12,7 +12,7 @@ from i2s_spec.schema.types import TENSOR_TYPES
 
 
 def facts(runtime: Runtime) -> list[Fact]:
-    found = [fact for _, fact in (*runtime.facts, *runtime.others)]
+    found = [fact for _, fact in runtime.facts]
     return [*found, runtime.refusal] if runtime.refusal is not None else found
 
 
@@ -31,7 +31,7 @@ def test_tables_fit_the_schema(runtime: Runtime) -> None:
     assert {layout for _, layout in runtime.layouts} <= {*LAYOUTS, ""}
     assert {name for name, _ in runtime.activations} <= set(runtime.architectures)
     if runtime.kind == "front":
-        assert RUNTIME[runtime.of].kind == "engine"
+        assert RUNTIME[runtime.of].kind == "engine" if runtime.of else runtime.fact("engines") is not None
     if runtime.recorded:  # its behavior is known only from recorded runs
         assert not runtime.types
         assert any(run.program in runtime.programs for run in records().values())

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.meanings import NumberReading
     from i2s_spec.inspect.survey import Survey
     from i2s_spec.inspect.survey_reader import SurveyReader
+    from i2s_spec.linter.rule import Finding
 
     T = TypeVar("T")
 
@@ -95,6 +96,8 @@ class Subject:
         self.by_document = False
         #: Whether to report what runtimes do with the file.
         self.runtimes_requested = False
+        #: The errors of a run over this file, once it has ended.
+        self.errors: tuple[Finding, ...] = ()
         #: How many rules are checked for the file, and how many rules of the profile are not.
         self.asked = self.ignored = 0
         self.results: dict[Callable[[Subject], Any], Any] = {}  # of each `analysis`

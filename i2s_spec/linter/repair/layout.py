@@ -363,7 +363,7 @@ def zero_padding(workspace: Workspace) -> Iterator[Outcome]:
 
 @repair("G215", Fix.SAFE, "booleans become 1")
 def plain_booleans(workspace: Workspace) -> Iterator[Outcome]:
-    """Every loader takes any byte but 0 for true (clause 2.5)."""
+    """Loaders of I2_S take any byte but 0 for true, and others refuse 2 (clause 2.5)."""
     for finding in workspace.findings("G215"):
         entry = workspace.entry(finding)
         start, stop, path = entry.value_span

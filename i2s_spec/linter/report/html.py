@@ -327,8 +327,8 @@ SIGNS = {"error": "✕", "warning": "▲", "note": "●", "ok": "✓"}
 _ISSUE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 
 _MOODS = {
-    "yes": "ok", "correctly": "ok", "no": "error", "crash": "error", "wrongly": "error", "with option": "warning",
-    "vocabulary only": "plain",
+    "yes": "ok", "correctly": "ok", "expected": "ok", "no": "error", "crash": "error", "wrongly": "error",
+    "with option": "warning", "vocabulary only": "plain", "not compared": "plain",
     "depends on the machine": "warning", "not tried": "plain", "-": "plain",
 }  # fmt: skip
 
@@ -492,6 +492,7 @@ def _runtimes(runtimes: list[dict[str, Any]], name: str) -> str:
             escape(each["title"]),
             _mood(each["loads"]),
             _mood(each["computes"]),
+            "<br>".join(escape(f"{device}: {what}") for device, what in each["devices"].items()),
             "".join(f"<p>{escape(why['text'])}{_source(why['source'])}</p>" for why in each["reasons"]),
         ]
         for each in runtimes
@@ -499,7 +500,7 @@ def _runtimes(runtimes: list[dict[str, Any]], name: str) -> str:
     if not rows:
         return ""
     hint = '<p class="hint">Whether each runtime loads and computes this file, with the source of that statement.</p>\n'
-    inside = table(["runtime", "loads", "computes", "why"], rows, "runtimes")
+    inside = table(["runtime", "loads", "computes", "devices", "why"], rows, "runtimes")
     return f'<section id="{name}-runtimes"><h3>Runtimes</h3>\n{hint}{inside}</section>\n'
 
 

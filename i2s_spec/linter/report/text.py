@@ -180,8 +180,9 @@ def text_table(report: FileReport, available: int | None = None) -> Iterator[str
 
 
 def _paragraphs(rows: list[list[str]], available: int) -> Iterator[str]:
-    for title, loads, computes, why in rows:
+    for title, loads, computes, where, why in rows:
         words = f"loads: {loads}" + (f", computes: {computes}" if computes != "-" else "")
+        words += f" ({where})" if where else ""
         yield from textwrap.wrap(f"{title}: {words}", available, initial_indent="  ", subsequent_indent="    ")
         yield from textwrap.wrap(why, available, initial_indent="      ", subsequent_indent="      ")
 

@@ -42,7 +42,8 @@ raised(
     faults.VERSION_ONE,
     """The version is 1.
 
-    Why: version 1 had 32-bit counts and lengths; every loader refuses it by name.
+    Why: version 1 had 32-bit counts and lengths. llama.cpp and its relatives refuse it by name; candle, pmetal,
+    llama-rs and @huggingface/gguf read it.
 
     Example: a file converted in August 2023.
 
@@ -135,7 +136,8 @@ def big_endian(subject: Subject) -> Iterator[Finding]:
 def version_two(subject: Subject) -> Iterator[Finding]:
     """The file has version 2.
 
-    Why: it has the same layout as version 3, and every loader accepts it. Only big-endian files need version 3.
+    Why: it has the same layout as version 3, and every loader of I2_S that was run accepts it; ggus and gguf-rs-lib do
+    not. candle writes this version today. Only big-endian files need version 3.
 
     Example: a file written before October 2023.
 
@@ -167,7 +169,7 @@ raised(
     faults.NOT_GGUF,
     """The file does not start with the GGUF magic.
 
-    Why: every loader compares the first four bytes with 'GGUF' and refuses anything else, often with a message that
+    Why: loaders of I2_S compare the first four bytes with 'GGUF' and refuse anything else, often with a message that
     names another cause.
 
     Example: a text file that was renamed to model.gguf.
@@ -228,7 +230,8 @@ raised(
     faults.LEGACY_GGML,
     """The file has a format that preceded GGUF.
 
-    Why: the formats ggml, ggmf and ggjt of 2023 had almost no metadata, and no current loader reads them.
+    Why: the formats ggml, ggmf and ggjt of 2023 had almost no metadata. llama.cpp and its relatives refuse them; candle
+    still reads ggjt.
 
     Example: a file that begins with 'tjgg', which is 'ggjt' as a little-endian number.
 
@@ -243,7 +246,7 @@ raised(
     """The magic is byte-swapped.
 
     Why: the magic is four characters, not a number: it reads 'GGUF' in big-endian files too. A writer that swaps it
-    makes a file that no loader accepts.
+    makes a file that no loader of I2_S accepts; gguf-rs and candle have taken such files.
 
     Example: a file that begins with 'FUGG'.
 

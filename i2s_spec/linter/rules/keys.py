@@ -40,7 +40,8 @@ raised(
     faults.KEY_TOO_LONG,
     """A key is longer than 65,535 bytes.
 
-    Why: the GGUF document limits keys to 65,535 bytes. No loader checks this, so a longer key only fills memory.
+    Why: the GGUF document limits keys to 65,535 bytes. Loaders of I2_S do not check this, so
+    a longer key only fills memory; gguf-rs-lib refuses it.
 
     Example: a key of 70,000 times 'a'.
 
@@ -300,7 +301,8 @@ raised(
     """Arrays are nested deeper than four levels.
 
     Why: the GGUF document allows nested arrays. In a few kilobytes, 20,000 levels overflow the stack of a recursive
-    reader. No loader accepts even two levels.
+    reader. No loader of I2_S accepts even two levels;
+    candle, pmetal, ferrox and gguf-rs-lib read three.
 
     Example: an array of arrays, five levels deep.
 
@@ -362,12 +364,12 @@ raised(
 )
 
 
-@rule("G211", "nested-array", "the value of key {key} is an array of arrays, which no loader accepts", clause="2.5",
+@rule("G211", "nested-array", "the value of key {key} is an array of arrays, which no loader of I2_S accepts", clause="2.5",
       cwe=674)  # fmt: skip
 def nested_array(subject: Subject) -> Iterator[Finding]:
     """A value is an array of arrays.
 
-    Why: the GGUF document allows it, but no loader accepts it: upstream reports an invalid type, and the BitNet fork
+    Why: the GGUF document allows it, but no loader of I2_S accepts it: upstream reports an invalid type, and the BitNet fork
     and ik_llama.cpp end the process.
 
     Example: a key of type array with element type 9.
@@ -413,8 +415,8 @@ def odd_bool(subject: Subject) -> Iterator[Finding]:
 def alignment_not_multiple_of_eight(subject: Subject) -> Iterator[Finding]:
     """general.alignment is 1, 2 or 4.
 
-    Why: the GGUF document requires a multiple of 8. Loaders accept any power of two, but readers that access 64-bit
-    numbers in place fail.
+    Why: the GGUF document requires a multiple of 8. llama.cpp and its relatives accept any power of two,
+    but readers that access 64-bit numbers in place fail.
 
     Example: general.alignment = 4.
 

@@ -138,7 +138,7 @@ def key_missing(subject: Subject) -> Iterator[Finding]:
 #: What is declared for files whose architecture is not known.
 _NAMING: Final = {key.name: key for key in GENERAL if key.name == _ARCHITECTURE}
 
-_DOCUMENT = ", which the GGUF document allows but no loader accepts"
+_DOCUMENT = ", which the GGUF document allows but no loader of I2_S accepts"
 
 
 def with_architecture_key(subject: Subject) -> bool:
@@ -233,8 +233,8 @@ _OTHERS: Final = (b"split.", b"quantize.", b"adapter.", b"general.base_model.", 
 def keys_undeclared(subject: Subject) -> Iterator[Finding]:
     """The file has keys that are not declared for its architecture.
 
-    Why: loaders ignore keys that they do not know, so a misspelled key has the same effect as a missing one, without a
-    message.
+    Why: loaders of I2_S ignore keys that they do not know, so a misspelled key has the same effect as a missing one,
+    without a message.
 
     Example: bitnet-b1.58.rope.freq_bass.
 

@@ -227,6 +227,14 @@ def _first(verdict: "Verdict", *effects: str) -> "Reason":
     return next(reason for reason in verdict.reasons if reason.effect in effects)
 
 
+def _was_read(verdict: "Verdict") -> bool:
+    """Whether a verdict is about an engine whose source was read, so that it could say no without a run."""
+    from i2s_spec.schema.runtimes import RUNTIME
+
+    runtime = RUNTIME[verdict.runtime]
+    return runtime.kind == "engine" and not runtime.recorded
+
+
 def _details(verdict: "Verdict", reason: "Reason") -> dict[str, TrustedText]:
     return {
         "runtime": TrustedText(verdict.title),
@@ -338,7 +346,9 @@ def no_runtime(subject: Subject) -> Iterator[Finding]:
     repair.
     """
     report = _verdicts(subject)
-    useful = [v for v in report if v.loads in ("yes", "with option") and v.computes[:7] in ("correct", "depends")]
-    doubtful = any(v.computes == "not tried" for v in report)
+    useful = [
+        v for v in report if v.loads in ("yes", "with option") and v.computes[:7] in ("correct", "expecte", "depends")
+    ]
+    doubtful = any(v.computes in ("not tried", "not compared") and _was_read(v) for v in report)
     if subject.has_i2s and not useful and not doubtful:
         yield no_runtime.at(_NOWHERE, got=0, want=1)

@@ -98,7 +98,8 @@ def duplicate_name(subject: Subject) -> Iterator[Finding]:
 def empty_name(subject: Subject) -> Iterator[Finding]:
     """A tensor has no name.
 
-    Why: loaders accept the tensor but cannot find it, so the number of tensors differs from the one they expect.
+    Why: llama.cpp and its relatives accept the tensor but cannot find it, so the number of tensors differs from
+    the one they expect.
 
     Example: a tensor info that begins with a length of 0.
 

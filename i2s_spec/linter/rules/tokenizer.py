@@ -205,14 +205,14 @@ def _end_of_turn(known: ArchitectureView) -> bytes | None:
     return ends.get(eos) if isinstance(eos, int) else None
 
 
-@rule("T009", "pre-missing", "tokenizer.ggml.pre is missing: loaders take 'default' and warn, ik_llama.cpp takes "
-      "'llama3'", severity=WARNING, clause="3.5", fix=Fix.UNSAFE, when=byte_level_models,
+@rule("T009", "pre-missing", "tokenizer.ggml.pre is missing: llama.cpp and its relatives take 'default' and warn",
+      severity=WARNING, clause="3.5", fix=Fix.UNSAFE, when=byte_level_models,
       provenance=("microsoft/BitNet#102", "microsoft/BitNet#508", "ikawrakow/ik_llama.cpp#337"))  # fmt: skip
 def pre_tokenizer_missing(subject: Subject) -> Iterator[Finding]:
     """The pre-tokenizer is missing, which defines how text is split before merges apply.
 
-    Why: loaders take 'default' and warn that quality will be degraded: it splits numbers and spaces in another way than
-    in training. ik_llama.cpp takes llama3. The official 2B-4T file lacks the key and needs llama-bpe.
+    Why: llama.cpp, bitnet.cpp and ik_llama.cpp take 'default' and warn that quality will be degraded: it splits numbers
+    and spaces in another way than in training. The official 2B-4T file lacks the key and needs llama-bpe.
 
     Example: any file that convert-ms-to-gguf-bitnet.py wrote.
 
@@ -224,10 +224,10 @@ def pre_tokenizer_missing(subject: Subject) -> Iterator[Finding]:
         yield pre_tokenizer_missing.at(KEY_COUNT_SPAN)
 
 
-@rule("T010", "pre-unknown", "tokenizer.ggml.pre is {got}, which no loader knows", clause="3.5",
+@rule("T010", "pre-unknown", "tokenizer.ggml.pre is {got}, which no loader of I2_S knows", clause="3.5",
       fix=Fix.UNSAFE, when=models_with_merges)  # fmt: skip
 def pre_tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
-    """No loader knows the name of the pre-tokenizer.
+    """No loader of I2_S knows the name of the pre-tokenizer.
 
     Why: loaders refuse the file: 'unknown pre-tokenizer type'. A name that is newer than this version of i2s is also
     reported as an error: no loader that supports I2_S knows it.

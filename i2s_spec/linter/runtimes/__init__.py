@@ -5,7 +5,10 @@
         lenient_header    the header as that reader sees it, where our own reader stopped
       loader_checks       what its loader objects to: architecture, keys, tensors, tokenizer
       compute_checks      what it computes wrongly
-      records             what runs of programs show; Reason, and the citation of its source
+      evidence            what recorded runs show about it, by its form
+        forms             the form of a file: what decides how a program computes it
+      devices             where llama.cpp computes it: on a processor, on a GPU
+      records             the runs; Reason, and the citation of its source
 
 What is true of each runtime is declared in `schema.runtimes`; `records.json` has the runs.
 """

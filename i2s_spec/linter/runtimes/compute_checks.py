@@ -9,26 +9,32 @@ from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import counted, quote
 from i2s_spec.linter.analysis.payload_stats import payload_anomalies, scales_not_finite
-from i2s_spec.linter.runtimes.records import Reason, packed_types, runs_of
+from i2s_spec.linter.runtimes import evidence
+from i2s_spec.linter.runtimes.records import Reason
 from i2s_spec.schema.architectures import Architecture
 from i2s_spec.schema.dialect import CANONICAL, Dialect
-from i2s_spec.schema.inventory import TERNARY_TYPES
 from i2s_spec.schema.runtimes import Runtime
 from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:
     from i2s_spec.linter.analysis.context import Subject
 
+#: Tensors that are compared with limits: no model has more.
+MOST_TENSORS: Final = 65_536
+
 #: The activation that a graph applies, in words.
 _ACTIVATIONS: Final = {"relu2": "ReLU²", "silu": "SiLU", "gelu": "GELU"}
 
 
 def reasons(subject: Subject, runtime: Runtime, architecture: Architecture, dialect: Dialect) -> Iterator[Reason]:
-    """What an engine computes wrongly, or correctly only on some machines; empty if it computes correctly."""
+    """What an engine computes wrongly, correctly only on some machines, or correctly according to runs; that it was not
+    tried, if there is no run."""
+    found = evidence.form(subject)
     if runtime.i2s == "converts" and subject.has_i2s:
         refusal = runtime.refusal
         assert refusal is not None
         yield Reason(refusal.text, refusal.source, "option")
+        found = found.with_matrices(I2_S.name, runtime.converted)
     yield from _activation(subject, runtime, architecture)
     yield from _scales(subject, runtime, architecture)
     if runtime.rope and runtime.rope != architecture.rope:
@@ -40,33 +46,33 @@ def reasons(subject: Subject, runtime: Runtime, architecture: Architecture, dial
         yield from _shapes(subject, runtime)
         yield from _sizes(subject, runtime)
         yield from _values(subject, runtime)
-    elif not subject.has_i2s:
-        yield from _others(subject, runtime, architecture)
+    yield from _limits(subject, runtime)
     yield from _not_finite(subject, runtime)
     yield from _vocabulary(subject, runtime)
+    for shown in evidence.runs_of_form(runtime, found) or [evidence.not_computed(subject)]:
+        failed = shown.effect in ("no", "crash") and found != evidence.form(subject)
+        yield shown._replace(effect="doubt") if failed else shown  # what fails is the converted file
 
 
-def _others(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
-    """For files without I2_S: what runs of such files computed, or the source that says that there are kernels for
-    their types."""
-    packed = packed_types(subject)
-    ternary = packed & set(TERNARY_TYPES)
-    runs = [run for run in runs_of(runtime, subject) if run.loads and run.file.architecture == architecture.name
-            and run.file.types & set(TERNARY_TYPES) == ternary and (ternary or packed <= run.file.types)]  # fmt: skip
-    best = [max(run.computed, key=lambda one: one.correlation) for run in runs if run.computed]
-    if best:
-        for run, one in zip((run for run in runs if run.computed), best, strict=True):
-            effect = "note" if one.agrees else "doubt"
-            yield Reason(f"{run.program} {run.version} computed such a file: {one.text}", run.citation, effect)
-        return
-    unknown = sorted(ternary - dict(runtime.others).keys())
-    if unknown or not ternary:
-        what = f"not tried: {', '.join(unknown or sorted(packed)) or 'a file of floats'} in a model of architecture "
-        yield Reason(what + architecture.name, "", "doubt")
-        return
-    for name in sorted(ternary):
-        fact = dict(runtime.others)[name]
-        yield Reason(f"{name}: {fact.text}", fact.source, "note")
+def _limits(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
+    """Sizes that the kernels of a type, or the memory of a device, do not take."""
+    index = subject.file.index
+    for each in runtime.limits:
+        for i in range(min(index.tensors, MOST_TENSORS)):
+            info = index.tensor(i)
+            kind = subject.file.tensors.common_type(info.type)
+            name = runtime.converted if kind is I2_S and runtime.i2s == "converts" else kind.name if kind else ""
+            if each.types and name not in each.types:
+                continue
+            short = bool(each.columns) and len(info.ne) > 1 and info.ne[0] < each.columns
+            large = bool(each.bytes) and kind is not None and kind.nbytes(info.ne) > each.bytes
+            if short or large:
+                size = counted(info.ne[0], "column") if short else counted(kind.nbytes(info.ne), "byte") if kind else ""
+                text, effect = f"{quote(info.name, 64)} has {size}: {each.text}", str(each.effect)
+                if kind is I2_S and runtime.i2s == "converts":
+                    text, effect = text + "; it converts such files to other types only", "doubt"
+                yield Reason(text, each.source, effect, subject.info_span(i, "ne"))
+                break
 
 
 def _activation(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
@@ -128,17 +134,7 @@ def _layout(runtime: Runtime, dialect: Dialect) -> Iterator[Reason]:
 
 
 def _shapes(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
-    """Rows that do not consist of whole blocks, and rows that are too short."""
-    narrow = runtime.fact("narrow")
-    if narrow is not None:
-        for i, ne in subject.i2s():
-            if ne[0] < 512:
-                text = (
-                    f"{quote(subject.name(i), 64)} has {counted(ne[0], 'column')}: "
-                    f"{narrow.text}; convert it to another type"
-                )
-                yield Reason(text, narrow.source, "doubt", subject.info_span(i, "ne"))
-                break
+    """Rows that do not consist of whole blocks, and rows that are long."""
     wide = runtime.fact("int16")
     if wide is not None:
         for i, ne in subject.i2s():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.loader_view import loader_view
-from i2s_spec.linter.runtimes import records
+from i2s_spec.linter.runtimes import evidence
 from i2s_spec.linter.runtimes.records import Reason
 from i2s_spec.schema.architectures import ARCHITECTURES, Architecture, Hyperparameters, hyperparameters, names_a_bitnet
 from i2s_spec.schema.keys import (
@@ -31,6 +31,7 @@ from i2s_spec.schema.runtimes import (
     HALF_NORMS_SOURCE,
     LOOKED_UP,
     ROPE_SCALINGS,
+    RUNTIME,
     VOCABULARIES_SOURCE,
     Runtime,
 )
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 
 #: Most tensors that are compared with a declaration one by one: no model has more.
 MOST_TENSORS: Final = 65_536
+
+#: The runtime that takes most variants of a model.
+_LENIENT: Final = "bitnet.cpp-2026"
 
 
 def reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
@@ -81,12 +85,12 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
         yield _vocabulary(subject, runtime, name)
         return
     if runtime.loader_table and (view := loader_view(subject)) is not None:
-        found = list(_by_table(view, name in runtime.architectures, span))
-        yield from found
-        if found:
+        of_table = list(_by_table(view, name in runtime.architectures, span))
+        yield from of_table
+        if of_table:
             return
     if name not in runtime.architectures:
-        source = _architecture_source(runtime, name) if records.was_examined(subject) else ""
+        source = _architecture_source(runtime, name) if evidence.was_examined(subject) else ""
         if (name in LOOKED_UP or (subject.declared is None and names_a_bitnet(name))) and name not in runtime.unsure:
             yield Reason(f"it does not know the architecture {quote(name, 64)}", source, "no", span)
         else:
@@ -108,11 +112,23 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
         yield ended
         return
     if subject.file.index.tensors <= MOST_TENSORS:
-        stopped = next(_tensors(subject, runtime, architecture, problem), None)
-        if stopped is not None:
-            yield stopped
-            return
+        for found in _tensors(subject, runtime, architecture, problem):
+            yield found
+            if found.effect != "wrong":
+                return
     yield from of_evaluation(subject, runtime, architecture)
+
+
+def unsound(subject: Subject) -> Reason | None:
+    """Why no loader that asks for the declared keys and tensors takes the model, if the architecture is declared."""
+    architecture = subject.declared
+    if architecture is None or not subject.file.index.tensors:
+        return None
+    sizes = _hyperparameters(subject, architecture, subject.file.metadata)
+    if isinstance(sizes, FormatError):
+        return Reason(sizes.message, "", "no", sizes.span if sizes.span.stop else None, "keys")
+    found = _tensors(subject, RUNTIME[_LENIENT], architecture, sizes)
+    return next((reason for reason in found if reason.check in ("missing", "shape")), None)
 
 
 def _by_table(view: LoaderView, examined: bool, span: Span | None) -> Iterator[Reason]:
@@ -125,7 +141,6 @@ def _by_table(view: LoaderView, examined: bool, span: Span | None) -> Iterator[R
     elif not examined:
         text = f"the file has the keys and tensors that it asks of architecture {quote(view.architecture.name, 64)}"
         yield Reason(text, source, "note", span)
-        yield Reason("not tried: what it computes", "", "doubt")
 
 
 def is_vocabulary(subject: Subject) -> bool:
@@ -247,7 +262,9 @@ def _tensors(subject: Subject, runtime: Runtime, architecture: Architecture, h: 
         raw = placed.name.encode()
         expected.add(raw)
         if raw not in there:
-            if placed.spec.need == REQUIRED:
+            if placed.spec.need == REQUIRED and runtime.without is not None and raw.endswith(runtime.without[0]):
+                yield Reason(f"it computes without {quote(raw, 64)}, which is missing", runtime.without[1], "wrong")
+            elif placed.spec.need == REQUIRED:
                 yield Reason(f"tensor {quote(raw, 64)} is not found", "", "no", check="missing")
                 return
             continue

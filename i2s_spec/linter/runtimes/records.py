@@ -4,25 +4,20 @@ The table of runs, `records.json`, has what programs printed and computed for sm
 vectors. `python tests/peers` in a checkout writes it; `records.schema.json` describes it. A fact that a run shows is
 cited as `run PROGRAM/FILE`. `--runtimes` makes no statement about a program without a record or a source.
 
-`records` and `decoders` give the table; `reasons` says what runs show about a file; a `Reason` is the reason for a
-verdict, with its source, which `citation` parses.
+`records` and `decoders` give the table; a `Reason` is the reason for a verdict, with its source, which `citation`
+parses. `evidence` says what runs show about a file.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from i2s_spec.errors import Span, counted, quote
-from i2s_spec.schema.runtimes import LOOKED_UP
-
-if TYPE_CHECKING:
-    from i2s_spec.linter.analysis.context import Subject
-    from i2s_spec.schema.runtimes import Runtime
+from i2s_spec.errors import Span, counted
+from i2s_spec.linter.runtimes.forms import FileForm
 
 RECORDS_FILE: Final = Path(__file__).with_name("records.json")
 SCHEMA_VERSION: Final = 1
@@ -32,7 +27,7 @@ RUN_PREFIX: Final = "run "
 
 
 class TriedFile(NamedTuple):
-    """A small file: the `i2s` commands that make it, its SHA-256 and size, its architecture and types of tensors."""
+    """A small file: the commands that make it, its SHA-256 and size, its architecture, types of tensors, and form."""
 
     name: str
     commands: tuple[str, ...]
@@ -40,33 +35,46 @@ class TriedFile(NamedTuple):
     bytes: int
     architecture: str
     types: frozenset[str]
+    form: FileForm
 
 
 class Computed(NamedTuple):
     """A comparison of a program's results with our forward pass of the file `against`, with these numerics.
 
     `correlation` is Pearson's, over all log-probabilities at all positions; `argmax` counts the positions with the same
-    most likely token, out of `positions`.
+    most likely token, out of `positions`; `relative` is the relative L2 of all logits, of a comparison by hand. What was
+    not compared is None.
     """
 
     against: str
     numerics: str
-    correlation: float
-    argmax: int
-    positions: int
+    correlation: float | None = None
+    argmax: int | None = None
+    positions: int = 0
+    relative: float | None = None
 
     @property
     def agrees(self) -> bool:
         """Whether the results agree with our forward pass, except for the rounding of the program's kernels.
 
         If activations are quantized in blocks with a scale each, logits change by 3 %. This can exchange two tokens
-        with nearly the same probability, which is allowed at one position of eight.
+        with nearly the same probability, which is allowed at two positions of eight; generated tokens are all the same.
         """
-        return self.correlation >= 0.999 and 8 * (self.positions - self.argmax) <= self.positions
+        if self.relative is not None:
+            return self.relative <= 0.05
+        if self.correlation is None or self.argmax is None:
+            return self.argmax == self.positions
+        return self.correlation >= 0.999 and 4 * (self.positions - self.argmax) <= self.positions
 
     @property
     def text(self) -> str:
         """The comparison as part of a sentence."""
+        if self.relative is not None:
+            return f"logits within {self.relative:.1e} of our forward pass (relative L2, {self.numerics})"
+        if self.correlation is None:
+            return (
+                f"the first {self.argmax} of {counted(self.positions, 'generated token')} are those of our forward pass"
+            )
         return (
             f"correlation {self.correlation:.5f} with our forward pass, same most likely token at "
             f"{self.argmax} of {counted(self.positions, 'position')}"
@@ -77,7 +85,8 @@ class RunRecord(NamedTuple):
     """One run of a program on a file.
 
     `end` is its exit status or signal, in words; `printed` the relevant lines of its output, `shown` what it reports
-    about a file that it reads.
+    about a file that it reads. `decoded` says that its values were finite, of a run whose values were not compared;
+    `taken` where a program was got that was run by hand.
     """
 
     id: str
@@ -90,11 +99,50 @@ class RunRecord(NamedTuple):
     printed: tuple[str, ...]
     shown: str
     computed: tuple[Computed, ...]
+    decoded: bool = False
+    taken: str = ""
+
+    @property
+    def result(self) -> str:
+        """What the run shows, as the effect of a `Reason`: `right`, `wrong`, `ran`, `no`, `crash`; empty if it only loads
+        the file, or reads its header.
+
+        The activation of a model of architecture bitnet is not known unless the file states it: a program computes it
+        rightly if its results are those of one.
+        """
+        if not self.loads:
+            return "crash" if self.end.startswith("SIG") or self.end == "died" else "no"
+        if self.computed:
+            own = self.computed[:1] if self.file.form.states_activation else self.computed
+            return "right" if any(one.agrees for one in own) else "wrong"
+        return "ran" if self.decoded else ""
+
+    @property
+    def best(self) -> Computed:
+        """The nearest of its comparisons."""
+        return max(self.computed, key=_nearness)
+
+    @property
+    def text(self) -> str:
+        """The result in words."""
+        who = f"{self.program} {self.version}"
+        if not self.loads:
+            return f"{who} {'ends at' if self.result == 'crash' else 'refuses'} such a file: {printed(self)}"
+        if self.computed:
+            return f"{who} computed such a file: {self.best.text}"
+        if self.decoded:
+            return f"{who} computed finite values for such a file, which nobody compared"
+        return f"{who} loaded such a file"
 
     @property
     def citation(self) -> str:
         """The citation of this run."""
         return RUN_PREFIX + self.id
+
+
+def _nearness(one: Computed) -> float:
+    """The larger, the nearer."""
+    return -one.relative if one.relative is not None else one.correlation or one.argmax or 0
 
 
 class DecoderRun(NamedTuple):
@@ -122,144 +170,39 @@ class DecoderRun(NamedTuple):
     failures: list[str]
 
 
-def _table() -> dict[str, Any]:
+def table() -> dict[str, Any]:
+    """The whole table, as it is in the file."""
     about: dict[str, Any] = json.loads(RECORDS_FILE.read_text(encoding="utf-8"))
     return about
 
 
 def decoders() -> list[DecoderRun]:
     """The runs on test vectors, in the order of the file."""
-    return [DecoderRun(**each) for each in _table()["decoders"]]
+    return [DecoderRun(**each) for each in table()["decoders"]]
 
 
 @cache
 def records() -> dict[str, RunRecord]:
     """All records, by their ids."""
-    about = _table()
+    about = table()
     files = {
         each["name"]: TriedFile(
             each["name"], tuple(each["commands"]), each["sha256"], each["bytes"], each["architecture"],
-            frozenset(each["types"]),
+            frozenset(each["types"]), FileForm(each["kind"], frozenset(each["form"])),
         )
         for each in about["files"]
     }  # fmt: skip
     return {
         each["id"]: RunRecord(
             each["id"], each["program"], each["version"], each["date"], files[each["file"]], each["loads"], each["end"],
-            tuple(each["printed"]), each["shown"], tuple(Computed(**one) for one in each["computed"]),
+            tuple(each.get("printed", ())), each.get("shown", ""),
+            tuple(Computed(**one) for one in each.get("computed", ())), each.get("decoded", False), each.get("taken", ""),
         )
         for each in about["records"]
     }  # fmt: skip
 
 
-# --- programs whose source was not read ------------------------------------------------------------------------------
-# Runs show which types and architectures they accept. If a program refused a file, other runs show the cause: it refuses
-# a type if it loads a model of the same architecture in floats; it refuses an architecture if it loads another one in the
-# same types. About a file of an architecture that was never examined, only runs of files of that architecture show
-# anything.
-
-_FLOATS: Final = frozenset({"F32", "F16", "BF16", "F64"})
-
-
-def runs_of(runtime: Runtime, subject: Subject) -> list[RunRecord]:
-    """The runs of the packages that are a runtime, or contain it, which may show something about a file."""
-    runs = [run for run in records().values() if run.program in runtime.programs]
-    return runs if was_examined(subject) else [run for run in runs if _same_architecture(run, subject)]
-
-
-def was_examined(subject: Subject) -> bool:
-    """Whether runtimes were examined for the architecture of a file; an undeclared one is only looked at by its types."""
-    return subject.declared is None or subject.declared.prefix in LOOKED_UP
-
-
-def _same_architecture(run: RunRecord, subject: Subject) -> bool:
-    return subject.declared is not None and run.file.architecture == subject.declared.name
-
-
-def says_something(source: str, subject: Subject) -> bool:
-    """Whether a citation says something about a file: a run does if it was of such an architecture, or this was examined."""
-    if not source.startswith(RUN_PREFIX) or was_examined(subject):
-        return True
-    return _same_architecture(records()[source.removeprefix(RUN_PREFIX)], subject)
-
-
-def packed_types(subject: Subject) -> frozenset[str]:
-    """The names of the types of a file's tensors, without float types; an unknown number is its own name."""
-    return _types(subject) - _FLOATS
-
-
-def _types(subject: Subject) -> frozenset[str]:
-    tensors, index = subject.file.tensors, subject.file.index
-    numbers = {index.tensor(i).type for i in range(index.tensors)}
-    kinds = {number: tensors.common_type(number) for number in numbers}
-    return frozenset(str(number) if kind is None else kind.name for number, kind in kinds.items())
-
-
-def refused_type(runtime: Runtime, subject: Subject, name: str) -> RunRecord | None:
-    """A run that shows that a runtime refuses a type of tensors: it loads the same architecture in floats."""
-    runs = runs_of(runtime, subject)
-    loaded = {run.file.architecture for run in runs if run.loads and not run.file.types - _FLOATS}
-    for run in runs:
-        if not run.loads and run.file.types - _FLOATS == {name} and run.file.architecture in loaded:
-            return run
-    return None
-
-
-def _refused_architecture(runtime: Runtime, name: str) -> RunRecord | None:
-    """A run that shows that a runtime refuses an architecture: it loads another one in the same types of floats."""
-    runs = [run for run in records().values() if run.program in runtime.programs]
-    if any(run.loads and run.file.architecture == name for run in runs):
-        return None
-    loaded = {run.file.types for run in runs if run.loads and not run.file.types - _FLOATS}
-    for run in runs:
-        if not run.loads and run.file.architecture == name and run.file.types in loaded:
-            return run
-    return None
-
-
-def reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
-    """What runs show about a file; that it was not tried, if they show nothing."""
-    fault = subject.file.fault
-    if fault is not None:
-        yield Reason(f"not tried: a header with a fault ({fault.code})", "", "unknown", fault.span)
-        return
-    types, engine = _types(subject), runtime.kind == "engine"
-    for name in sorted(types - _FLOATS):
-        run = refused_type(runtime, subject, name)
-        if run is not None:
-            yield Reason(f"it refuses {name}: {_printed(run)}", run.citation, "no")
-            return
-    architecture = subject.architecture if engine else ""
-    run = _refused_architecture(runtime, architecture) if engine else None
-    if run is not None:
-        yield Reason(f"it refuses the architecture: {_printed(run)}", run.citation, "no")
-        return
-    alike = [run for run in runs_of(runtime, subject) if types and types <= run.file.types
-             and architecture in ("", run.file.architecture)]  # fmt: skip
-    refused = next((run for run in alike if not run.loads and run.file.types == types), None)
-    whole = next((run for run in alike if run.loads), None)
-    if whole is not None and refused is not None:
-        text = f"not tried: it loaded one file with these types, and refused another ({_printed(refused)})"
-        yield Reason(text, refused.citation, "unknown")
-        return
-    if whole is None:
-        yield not_tried(subject, engine)
-        return
-    shown = f": {whole.shown}" if whole.shown else ""
-    yield Reason(f"it loaded such a file{shown}", whole.citation, "note")
-    if engine:
-        yield Reason("not tried: what it computes", "", "doubt")
-
-
-def not_tried(subject: Subject, engine: bool) -> Reason:
-    """That nobody tried such a file, with its types, and with its architecture if that matters."""
-    words = ", ".join(sorted(_types(subject))) or "a file without tensors"
-    known = not engine and was_examined(subject)
-    more = "" if known else f" in a model of architecture {quote(subject.architecture, 64)}"
-    return Reason(f"not tried: {words}{more}", "", "unknown")
-
-
-def _printed(run: RunRecord) -> str:
+def printed(run: RunRecord) -> str:
     """The first lines that a user of the program sees."""
     lines = run.printed or (run.end,)
     return "; ".join(dict.fromkeys((lines[0], lines[-1])))[:240]
@@ -271,10 +214,10 @@ def _printed(run: RunRecord) -> str:
 class Reason(NamedTuple):
     """The reason for a verdict: a sentence, its source, the place in the file, and its effect.
 
-    `effect` is `no`, `crash`, `option`, `vocabulary`, `unknown` (about loading), `wrong`, `cpu`, `doubt` (about
-    computing), or `note`. The source is a citation as `citation` defines it; the reason that something was not tried
-    has none. `check` names a check of loaders: the source for the statement that a runtime makes this check is declared
-    there.
+    `effect` is `no`, `crash`, `option`, `vocabulary`, `unknown` (about loading), `right`, `likely`, `cpu`, `ran`, `doubt`,
+    `wrong` (about computing), or `note`. The source is a citation as `citation` defines it; the reason that something was
+    not tried has none. `check` names a check of loaders: the source for the statement that a runtime makes this check is
+    declared there.
     """
 
     text: str
@@ -328,5 +271,5 @@ def _run(record: RunRecord) -> dict[str, Any]:
         "kind": "run", "record": record.id, "program": record.program, "version": record.version, "date": record.date,
         "commands": list(record.file.commands), "sha256": record.file.sha256, "loads": record.loads, "end": record.end,
         "printed": list(record.printed), "shown": record.shown,
-        "computed": [one._asdict() for one in record.computed],
+        "computed": [{name: value for name, value in one._asdict().items() if value is not None} for one in record.computed],
     }  # fmt: skip

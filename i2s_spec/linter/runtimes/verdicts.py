@@ -2,8 +2,10 @@
 
     loads     yes; no; with option (needs another command first); vocabulary only (the file has nothing else); crash (it
               crashes, or never returns); not tried
-    computes  correctly; wrongly; depends on the machine; not tried; empty if it does not load the file, or only reads
-              headers
+    computes  correctly (a run of a file of this form agreed with our forward pass); expected (each type, size and feature
+              did so alone); not compared (it ran such a file); wrongly; depends on the machine; not tried; empty if it
+              does not load the file, or only reads headers
+    devices   where llama.cpp computes it (`devices`)
 
 Every reason cites its source (`records.citation`): a record of a run, a thread, a line of source, recorded behavior.
 Without a source, the verdict is `not tried`, and nothing is claimed. Verdicts are about the file as it is; the dialect,
@@ -13,15 +15,19 @@ which no file states, is canonical unless the caller names another.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from i2s_spec.errors import Span, quote
 from i2s_spec.inspect.kind import RecognisedKind
 from i2s_spec.linter.analysis.context import Subject, analysis
-from i2s_spec.linter.runtimes import compute_checks, header_checks, loader_checks, records
+from i2s_spec.linter.runtimes import compute_checks, devices, evidence, header_checks, loader_checks
 from i2s_spec.linter.runtimes.header_checks import Headers
 from i2s_spec.linter.runtimes.records import Reason, citation
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
 from i2s_spec.schema.runtimes import RUNTIME, RUNTIMES, Runtime
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.rule import Finding
 
 YES: Final = "yes"
 NO: Final = "no"
@@ -31,19 +37,23 @@ CRASH: Final = "crash"
 NOT_TRIED: Final = "not tried"
 
 CORRECTLY: Final = "correctly"
+EXPECTED: Final = "expected"
+NOT_COMPARED: Final = "not compared"
 WRONGLY: Final = "wrongly"
 DEPENDS: Final = "depends on the machine"
 NOTHING: Final = "-"
 
-#: The verdict on loading for each effect of a reason, the worst last.
+#: The verdict on loading for each effect of a reason, the worst last; and on computing.
 _LOADS: Final = {"vocabulary": VOCABULARY, "option": WITH_OPTION, "unknown": NOT_TRIED, "no": NO, "crash": CRASH}
-_COMPUTES: Final = {"doubt": NOT_TRIED, "cpu": DEPENDS, "wrong": WRONGLY}
+_COMPUTES: Final = {
+    "right": CORRECTLY, "likely": EXPECTED, "cpu": DEPENDS, "ran": NOT_COMPARED, "doubt": NOT_TRIED, "wrong": WRONGLY,
+}  # fmt: skip
 
 #: Effects, the most severe first.
-_WEIGHTS: Final = ("crash", "no", "unknown", "option", "vocabulary", "wrong", "cpu", "doubt", "note")
+_WEIGHTS: Final = (*reversed(_LOADS), *reversed(_COMPUTES), "note")
 
 #: The titles of the table's columns.
-COLUMNS: Final = ("runtime", "loads", "computes", "why")
+COLUMNS: Final = ("runtime", "loads", "computes", "devices", "why")
 
 
 class Verdict(NamedTuple):
@@ -54,6 +64,7 @@ class Verdict(NamedTuple):
     loads: str
     computes: str
     reasons: tuple[Reason, ...]
+    devices: tuple[tuple[str, str], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The verdict as plain data; text from the file is escaped."""
@@ -62,6 +73,7 @@ class Verdict(NamedTuple):
             "title": self.title,
             "loads": self.loads,
             "computes": self.computes,
+            "devices": dict(self.devices),
             "reasons": [
                 {
                     "text": reason.text,
@@ -76,14 +88,15 @@ class Verdict(NamedTuple):
 
 
 def verdicts(subject: Subject, dialect: str | Dialect = "canonical") -> tuple[Verdict, ...]:
-    """The verdicts of all declared runtimes on a file.
+    """The verdicts of all declared runtimes on a file; none says yes below an error of `subject.errors`.
 
     :param dialect: how its I2_S tensors are packed, if that is known
     :raises FormatError: if the file can no longer be read
     :raises ValueError: for a dialect that does not exist
     """
     packed = parse(dialect)
-    return canonical_verdicts(subject) if packed == CANONICAL else _verdicts(subject, packed)
+    found = canonical_verdicts(subject) if packed == CANONICAL else _verdicts(subject, packed)
+    return tuple(_below(verdict, subject.errors) for verdict in found) if subject.errors else found
 
 
 @analysis
@@ -102,7 +115,7 @@ def _verdicts(subject: Subject, packed: Dialect) -> tuple[Verdict, ...]:
             made[runtime.name] = _worst(runtime, [Reason(other.not_tried, "", "unknown")])
             continue
         made[runtime.name] = (
-            _front(runtime, made[runtime.of])
+            _front(subject, runtime, made.get(runtime.of))
             if runtime.kind == "front"
             else _verdict(subject, runtime, headers, packed)
         )
@@ -128,18 +141,25 @@ def _second_meanings(subject: Subject, runtime: Runtime) -> list[Reason]:
 def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dialect) -> Verdict:
     second = _second_meanings(subject, runtime)
     if runtime.recorded:
-        return _worst(runtime, [*_elsewhere(subject), *records.reasons(subject, runtime), *second])
+        found = [*_elsewhere(subject), *evidence.reasons(subject, runtime), *second]
+        odd = loader_checks.unsound(subject) if runtime.kind == "engine" and _claims(found) else None
+        if odd is not None:
+            text = f"not tried: all files that were run are sound, and of this one: {odd.text}"
+            return _worst(runtime, [Reason(text, "", "unknown", odd.span)])
+        if runtime.after and any(reason.effect in ("right", "likely") for reason in found):
+            found.append(Reason(f"it reads the checkpoint that `{runtime.after}` writes", runtime.source, "option"))
+        return _worst(runtime, found)
     found = [*header_checks.reasons(subject, runtime, headers), *second]
     stopped = any(reason.effect in _LOADS for reason in found)
     if runtime.kind == "reader":
         shown = runtime.fact("lists")
         if not stopped and shown is not None and subject.has_i2s:
-            if records.says_something(shown.source, subject):
+            if evidence.says_something(shown.source, subject):
                 found.append(Reason(shown.text, shown.source, "note"))
             else:
-                found += records.reasons(subject, runtime)
+                found += evidence.reasons(subject, runtime)
         elif not found and _other_kind(subject) is None and subject.file.fault is None:
-            found = [reason for reason in records.reasons(subject, runtime) if reason.effect == "note"]
+            found = [reason for reason in evidence.reasons(subject, runtime) if reason.effect == "note"]
         return _worst(runtime, found)
     if not stopped and subject.file.fault is None:
         found += loader_checks.reasons(subject, runtime)
@@ -147,10 +167,24 @@ def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dial
         architecture = subject.declared
         if not stopped and architecture is not None:
             found += compute_checks.reasons(subject, runtime, architecture, dialect)
+        elif not stopped:
+            shown_by_runs = evidence.runs_of_form(runtime, evidence.form(subject))
+            found += shown_by_runs or [evidence.not_computed(subject)]
     elif not stopped:
         text = "not tried: the header has a fault that this reader ignores"
         found.append(Reason(text, runtime.source, "unknown"))
-    return _worst(runtime, found)
+    verdict = _worst(runtime, found)
+    if not runtime.on_devices or subject.file.fault is not None:
+        return verdict
+    form = evidence.form(subject)
+    notes = tuple(devices.advice(form, runtime)) if verdict.loads == YES else ()
+    where = devices.columns(form, verdict.loads, verdict.computes)
+    return verdict._replace(reasons=(*verdict.reasons, *notes), devices=where)
+
+
+def _claims(found: Iterable[Reason]) -> bool:
+    """Whether a program loads the file."""
+    return not any(reason.effect in _LOADS for reason in found)
 
 
 def _elsewhere(subject: Subject) -> Iterator[Reason]:
@@ -167,7 +201,7 @@ def _worst(runtime: Runtime, found: list[Reason]) -> Verdict:
         found = [Reason("nothing in its source contradicts the file", runtime.source, "note")]
     effects = {reason.effect for reason in found}
     loads = next((word for effect, word in reversed(_LOADS.items()) if effect in effects), YES)
-    computes = next((word for effect, word in reversed(_COMPUTES.items()) if effect in effects), CORRECTLY)
+    computes = next((word for effect, word in reversed(_COMPUTES.items()) if effect in effects), NOT_TRIED)
     if runtime.kind == "reader" or loads in (NO, CRASH, VOCABULARY):
         computes = NOTHING
     elif loads == NOT_TRIED:
@@ -176,21 +210,71 @@ def _worst(runtime: Runtime, found: list[Reason]) -> Verdict:
     return Verdict(runtime.name, runtime.title, loads, computes, ordered)
 
 
-def _front(runtime: Runtime, engine: Verdict) -> Verdict:
-    """The verdict of a front end: that of its engine, with its own error message."""
-    reasons = engine.reasons
-    if engine.loads == VOCABULARY:  # a front end needs a model
+def _front(subject: Subject, runtime: Runtime, engine: Verdict | None) -> Verdict:
+    """The verdict of a front end: that of its own reader first; then it fails where its engine does, with its own words.
+    That its engine computes a file says nothing about it, because it was not run."""
+    own = _refused_by_reader(subject, runtime)
+    if own is not None:
+        return _worst(runtime, [own])
+    if subject.file.fault is None and loader_checks.is_vocabulary(subject):  # a front end needs a model
         text = "the file has a vocabulary and no tensors: there is no model in it"
-        return Verdict(runtime.name, runtime.title, NO, NOTHING, (Reason(text, engine.reasons[0].source, "no"),))
-    refusal = RUNTIME[runtime.of].refusal
+        return _worst(runtime, [Reason(text, runtime.source, "no")])
+    if engine is None:
+        fact = runtime.fact("engines")
+        assert fact is not None
+        return _worst(runtime, [Reason(f"not tried: {fact.text}", fact.source, "unknown")])
     if engine.loads not in (NO, CRASH):
-        text = f"it is built on {runtime.of}; it was not run itself, and this verdict is that of {runtime.of}"
-        reasons = (Reason(text, runtime.source, "note"), *reasons)
-    elif refusal is not None and runtime.refusal is not None and reasons and reasons[0].source == refusal.source:
-        first = engine.reasons[0]
-        text = f"{first.text}; {runtime.refusal.text}"
-        reasons = (first._replace(text=text, source=runtime.refusal.source), *engine.reasons[1:])
-    return Verdict(runtime.name, runtime.title, engine.loads, engine.computes, reasons)
+        text = f"not tried: it was not run with such a file; {runtime.of}, on which it is built: {engine.loads}"
+        text += f", {engine.computes}" if engine.computes != NOTHING else ""
+        return _worst(runtime, [Reason(text, runtime.source, "unknown")])
+    refusal, first = RUNTIME[runtime.of].refusal, engine.reasons[0]
+    if refusal is not None and runtime.refusal is not None and first.source == refusal.source:
+        first = first._replace(text=f"{first.text}; {runtime.refusal.text}", source=runtime.refusal.source)
+    return Verdict(runtime.name, runtime.title, engine.loads, engine.computes, (first, *engine.reasons[1:]))
+
+
+def _refused_by_reader(subject: Subject, runtime: Runtime) -> Reason | None:
+    """The first tensor of a type that the reader of a front end does not take."""
+    index, refusal = subject.file.index, runtime.refusal
+    if not runtime.types or refusal is None:
+        return None
+    for i in range(min(index.tensors, compute_checks.MOST_TENSORS)):
+        info = index.tensor(i)
+        if info.type not in runtime.types:
+            text = f"{quote(info.name, 64)} has type {info.type}: {refusal.text}"
+            return Reason(text, refusal.source, "no", subject.info_span(i, "type"))
+    return None
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+# Recorded runs are of files without errors, so they say nothing about a file with one: no verdict says yes below an error,
+# unless a reason of it is about the same bytes. The verdict of a program that only reads headers remains if its treatment
+# of faults was examined.
+
+#: The families of rules that are about what engines use: container, payload, metadata, tokenizer.
+_USED: Final = ("G", "I", "B", "M", "A", "T")
+
+
+def _below(verdict: Verdict, errors: Iterable[Finding]) -> Verdict:
+    runtime = RUNTIME[verdict.runtime]
+    if verdict.loads not in (YES, WITH_OPTION) or (runtime.kind == "reader" and runtime.container.known):
+        return verdict
+    for error in errors:
+        if not error.code.startswith("G" if runtime.kind == "reader" else _USED):
+            continue
+        if not any(_meets(reason.span, error.span) for reason in verdict.reasons):
+            text = f"not tried: no file with an error was run, and this one has {error.code} {error.rule.slug}"
+            computes = NOTHING if runtime.kind == "reader" else NOT_TRIED
+            reasons = (Reason(text, "", "unknown", error.span), *verdict.reasons)
+            return verdict._replace(loads=NOT_TRIED, computes=computes, reasons=reasons, devices=())
+    return verdict
+
+
+def _meets(one: Span | None, other: Span) -> bool:
+    return (
+        one is not None and one.start < max(other.stop, other.start + 1) and other.start < max(one.stop, one.start + 1)
+    )
 
 
 def table(verdicts: Iterable[Verdict | Mapping[str, Any]]) -> list[list[str]]:
@@ -204,5 +288,6 @@ def table(verdicts: Iterable[Verdict | Mapping[str, Any]]) -> list[list[str]]:
         why = [f"{each['text']} ({each['source']})" if each["source"] else each["text"] for each in about["reasons"]]
         first = why[0] if why else ""
         more = f"; and {len(why) - 1} more" if len(why) > 1 else ""
-        rows.append([about["title"], about["loads"], about["computes"], first + more])
+        where = "; ".join(f"{device}: {what}" for device, what in about["devices"].items())
+        rows.append([about["title"], about["loads"], about["computes"], where, first + more])
     return [list(COLUMNS), *rows] if rows else []

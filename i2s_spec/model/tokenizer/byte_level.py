@@ -253,9 +253,8 @@ def _cut(split: re.Pattern[str], text: str) -> Iterable[str]:
 # first splits the text into its matches and the parts between them, the next splits each of those parts, and so on;
 # merges never cross a boundary.
 #
-# `tokenizer.ggml.pre` names it. The official BitNet-b1.58-2B-4T file has no such key (clause 3.5), and then runtimes
-# differ: bitnet.cpp and llama.cpp warn and use `default`, ik_llama.cpp uses `llama3`, and Hugging Face reads the
-# tokenizer's own file, which also says `llama3`.
+# `tokenizer.ggml.pre` names it. The official BitNet-b1.58-2B-4T file has no such key (clause 3.5): bitnet.cpp, llama.cpp
+# and ik_llama.cpp then warn and use `default`, and Hugging Face reads the tokenizer's own file, which says `llama3`.
 
 
 class PreTokenizer(NamedTuple):
@@ -298,7 +297,7 @@ BY_NAME: Final = {name: pre for pre in PRE_TOKENIZERS for name in (pre.name, *pr
 RUNTIMES: Final[dict[str, str | None]] = {
     "bitnet.cpp": "default",
     "llama.cpp": "default",
-    "ik_llama.cpp": "llama-bpe",
+    "ik_llama.cpp": "default",
     "hf": None,
 }
 

@@ -10,12 +10,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from i2s_spec.cli.rule_pages import slug
-from i2s_spec.linter.runtimes.records import RunRecord, records
+from i2s_spec.linter.runtimes.records import records
+from i2s_spec.linter.runtimes.records import table as table_of_records
 from i2s_spec.schema.architectures import ARCHITECTURES
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS
 from i2s_spec.schema.releases import CONVERTERS, QUANTIZERS, RELEASES
 from i2s_spec.schema.runtimes import RUNTIMES, Fact, Runtime
 from i2s_spec.schema.type_registry import ADVISORIES
+from i2s_spec.schema.types import TENSOR_TYPES
 
 #: What becomes of an I2_S tensor, in words.
 _I2S: Final = {
@@ -32,6 +34,9 @@ _LINE: Final = re.compile(
     r"\b(?P<repository>[\w.-]+/[\w.-]+)@(?P<commit>[0-9a-f]{7,40}):(?P<path>[\w./-]*[\w-])(?::(?P<line>\d+))?"
 )
 _RECORDED: Final = re.compile(r"\brun [@\w./-]*\w")
+
+#: How the names of the smallest files of architectures begin.
+_SMALLEST: Final = "smallest."
 
 _MARKS: Final = {"yes": "✓", "no": "✕", "crash": "†"}
 
@@ -74,7 +79,7 @@ def runtimes() -> str:
             rows.append([f"`{runtime.name}`", runtime.title, "by its runs alone", "", ""])
             continue
         if runtime.kind == "front":
-            rows.append([f"`{runtime.name}`", runtime.title, f"as `{runtime.of}`", "", ""])
+            rows.append([f"`{runtime.name}`", runtime.title, _in_front(runtime), "", ""])
             continue
         layouts = "; ".join(f"{machine}: {layout or 'none'}" for machine, layout in runtime.layouts)
         known = ", ".join(runtime.architectures) if runtime.kind == "engine" else "any"
@@ -90,13 +95,20 @@ def matrix() -> str:
     for runtime in RUNTIMES:
         name = f"[{runtime.title}](#{slug(runtime.title)})"
         if runtime.recorded or runtime.kind == "front":
-            why = "see its runs" if runtime.recorded else f"as `{runtime.of}`"
+            why = "see its runs" if runtime.recorded else _in_front(runtime)
             rows.append([name, why, *[""] * (len(known) + len(checks))])
             continue
         engine = runtime.kind == "engine"
         has = [_architecture_mark(runtime, each) for each in known]
         rows.append([name, _I2S[runtime.i2s], *(has if engine else [""] * len(known)), *_container_marks(runtime)])
     return table(["runtime", "I2_S", *known, *checks], rows)
+
+
+def _in_front(runtime: Runtime) -> str:
+    """What a front end does with I2_S."""
+    if runtime.types:
+        return "refuses the file"
+    return f"as `{runtime.of}`" if runtime.of else "not tried"
 
 
 def _architecture_mark(runtime: Runtime, name: str) -> str:
@@ -199,36 +211,49 @@ def page() -> str:
     return "\n".join(parts)
 
 
+#: What a run shows, in words, in the order of the page.
+_RESULTS: Final = {
+    "right": "computed as our forward pass does", "wrong": "computed something else",
+    "ran": "computed, compared with nothing", "": "loaded, or read", "no": "refused", "crash": "ended at",
+}  # fmt: skip
+
+
 def _runs() -> Iterator[str]:
     """What each program did with each small file, by the records."""
     yield "## Runs"
     yield ""
-    yield "Each program was run on small files that `i2s` makes; `python tests/peers files` repeats the runs. A number is"
-    yield "the correlation of log-probabilities with our forward pass; for a file of architecture `bitnet` there are two"
-    yield "numbers, with SiLU and with squared ReLU. `records.json` of the package contains the SHA-256 of each file and"
-    yield "the output of each program."
+    yield "Each program was run on small files that `i2s` makes; `python tests/peers runs` repeats the runs, and those that"
+    yield "were made by hand say where the program was got. Files have rows of 256 and 512 elements, `wide` ones of 512 and"
+    yield "1,024; the others differ from a wide one in what their name says. `records.json` of the package contains the"
+    yield "commands that make each file, its SHA-256 and form, and the output and distance of each run. Without a device in"
+    yield "its name, a program was run on a processor."
     yield ""
-    programs = {run.program: run for run in records().values()}
-    for run in programs.values():
-        yield f"- `{run.program}` {run.version}, {run.date}"
+    every = list(records().values())
+    for program in dict.fromkeys(run.program for run in every):
+        mine = [run for run in every if run.program == program]
+        source = f" ({mine[0].taken})" if mine[0].taken else ""
+        yield f"- `{program}` {mine[0].version}, {mine[0].date}{source}"
+        for result, words in _RESULTS.items():
+            names = [run.file.name for run in mine if run.result == result]
+            smallest = [name for name in names if name.startswith(_SMALLEST)]
+            shown = ", ".join(f"`{name}`" for name in names if not name.startswith(_SMALLEST))
+            more = f"the smallest file of {len(smallest)} architectures" if smallest else ""
+            if shown or more:
+                yield f"    - {words}: {', '.join(filter(None, (shown, more)))}"
     yield ""
-    files = {run.file.name: run.file for run in records().values()}
-    rows = [[f"`{name}`", *(_cell(records().get(f"{program}/{name}")) for program in programs)] for name in files]
-    yield table(["file", *(f"`{program}`" for program in programs)], rows)
-    yield "Files, and the commands that make them:"
+    yield "### Devices"
     yield ""
-    for file in files.values():
-        yield f"- `{file.name}`: `{' && '.join(file.commands)}`"
+    rows = table_of_records()["devices"]
+    first = rows[0]
+    build = f"{first['program']} {first['version']}, {first['device']}, {first['date']}"
+    yield f"With CUDA ({build}), all layers offloaded, models of"
+    yield f"architectures {', '.join(first['architectures'])}: where matrices of each type are multiplied, and the distance"
+    yield "of logits from ours of the same weights in floats (relative L2, 9 tokens)."
     yield ""
-
-
-def _cell(run: RunRecord | None) -> str:
-    """A run in a word or a number."""
-    if run is None:
-        return ""
-    if not run.loads:
-        return "refuses"
-    return ", ".join(f"{one.correlation:.5f}" for one in run.computed) or "loads"
+    yield table(
+        ["type", "products", "distance"],
+        [[each["type"], each["products"], f"{each['relative']:.1e}" if each["relative"] else ""] for each in rows],
+    )
 
 
 def _facts(runtime: Runtime) -> Iterator[str]:
@@ -236,7 +261,13 @@ def _facts(runtime: Runtime) -> Iterator[str]:
         yield f"- versions: {runtime.period} ({linked(runtime.source)})"
     if runtime.kind == "front":
         who = linked(runtime.source)
-        yield f"- reads files through `{runtime.of}`, and reports its errors ({who}); it was not run itself"
+        if runtime.of:
+            yield f"- hands files to `{runtime.of}` ({who}), with which it fails; what it computes was not run"
+        if runtime.types:
+            names = sorted(
+                kind.name for kind in TENSOR_TYPES if kind.family == "ggml" and kind.number not in runtime.types
+            )
+            yield f"- its own reader comes first, and refuses tensors of other types than those it knows: {', '.join(names)}"
     elif runtime.recorded:
         yield "- its source was not read; all facts come from its runs"
     else:
@@ -257,6 +288,10 @@ def _facts(runtime: Runtime) -> Iterator[str]:
         yield f"- code 3: {runtime.unused_code}"
     if runtime.pre:
         yield f"- without `tokenizer.ggml.pre` it {runtime.pre}"
+    for limit in runtime.limits:
+        size = f"rows below {limit.columns}" if limit.columns else f"tensors above {limit.bytes:,} bytes"
+        of = f" of {' and '.join(limit.types)}" if limit.types else ""
+        yield f"- {size}{of}: {limit.text} ({linked(limit.source)})"
     stated_facts: list[Fact] = [fact for _, fact in runtime.facts]
     every = [*stated_facts, *([runtime.refusal] if runtime.refusal is not None else [])]
     for fact in dict.fromkeys(every):  # one fact may concern two machines

@@ -253,7 +253,7 @@ def test_runtimes_are_a_table() -> None:
         told = text.file(replace(report, path="a.gguf")).splitlines()
         assert max(map(len, told[:-1])) <= max(40, columns)
         assert all(verdict.title.split()[0] in "".join(told) for verdict in report.runtimes)
-    assert "| runtime | loads | computes | why |\n|---|---|---|---|\n" in make("markdown").file(report)
+    assert "| runtime | loads | computes | devices | why |\n|---|---|---|---|---|\n" in make("markdown").file(report)
     assert "title=runtimes::" in make("github").file(report)
     junit = make("junit")
     assert junit.begin() + junit.file(report) == ""  # the first element has the totals, so it is written at the end

@@ -1,0 +1,68 @@
+"""Where llama.cpp computes a file: on a processor, and with CUDA, by the types of its matrices.
+
+All other runs of llama.cpp, and of programs that contain it, were made with builds for processors. Speeds are those of
+models of BitNet-b1.58-2B-4T's shape, in tokens per second: on an H200 with a processor of 16 cores, and on processors of
+x86.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final
+
+from i2s_spec.linter.runtimes.forms import FileForm
+from i2s_spec.linter.runtimes.records import Reason, table
+from i2s_spec.schema.runtimes import Runtime
+
+_TERNARY_ON_CPU: Final = frozenset({"TQ1_0", "TQ2_0"})
+
+
+@cache
+def _rows() -> dict[str, dict[str, Any]]:
+    """The recorded runs with CUDA, by type."""
+    return {each["type"]: each for each in table()["devices"]}
+
+
+def columns(form: FileForm, loads: str, computes: str) -> tuple[tuple[str, str], ...]:
+    """Device and what the runtime does there: pairs for a processor and for CUDA; empty unless it loads or refuses the file.
+
+    :param loads: the verdict on loading, :param computes: that on computing, both on a processor
+    """
+    if loads in ("no", "crash"):
+        return ("CPU", "refuses"), ("CUDA", "refuses")
+    if loads != "yes":
+        return ()
+    rows = [_rows().get(each) for each in sorted(form.matrices)]
+    known = all(row is not None and form.architecture in row["architectures"] for row in rows)
+    if not rows or not known or form.features & {"rotated weights", "experts"}:
+        cuda = "not tried"
+    elif any(row is not None and row["products"] == "CPU" for row in rows):
+        cuda = "on the CPU, although offloaded"
+    else:
+        cuda = computes if computes in ("wrongly", "not tried") else "computes"
+    return ("CPU", "computes" if computes in ("correctly", "expected") else computes), ("CUDA", cuda)
+
+
+def advice(form: FileForm, runtime: Runtime) -> Iterator[Reason]:
+    """What a user of a device should know."""
+    row = next((_rows()[each] for each in sorted(form.matrices) if each in _rows()), None)
+    if row is None or form.architecture not in row["architectures"]:
+        return
+    source = f"{row['program']} {row['version']} bins"
+    slow = sorted(form.matrices & _TERNARY_ON_CPU)
+    if slow:
+        text = (
+            f"with CUDA, matrices of {' and '.join(slow)} are multiplied on the CPU although their layers are offloaded "
+            "(10.7 tokens per second, 35.2 if none is); Q2_0 is computed on the GPU"
+        )
+        yield Reason(text, source, "note")
+    if "Q2_0" in form.matrices:
+        text = "on x86 it has no vector code for Q2_0: TQ2_0 is 15 to 30 times faster there; with CUDA Q2_0 is faster"
+        yield Reason(text, source, "note")
+    if form.architecture in runtime.heads_on_cpu and "a tied head" in form.features:
+        text = (
+            f"with CUDA, the head of architecture {form.architecture} stays on the CPU; -ot token_embd=CUDA0 moves it "
+            "(Q2_0: 427 tokens per second, not 93)"
+        )
+        yield Reason(text, source, "note")
