@@ -106,6 +106,11 @@ class Record:
         blocks = name.split(".")
         return int(blocks[1]) if blocks[0] == "blk" and len(blocks) > 1 and blocks[1].isdecimal() else None
 
+    def inputs(self, name: str) -> tuple[str, ...]:
+        """What goes into the operation of a tap, by the names of taps; () where the record does not say."""
+        found = self.header["taps"].get(name, {}).get("inputs", ())
+        return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
+
     def op(self, name: str) -> str:
         """The operation of a tap."""
         op = str(self.header["taps"].get(name, {}).get("op", base(name)))

@@ -20,6 +20,7 @@ from i2s_spec.errors import SettingError, quote, renamed_keyword
 from i2s_spec.golden import free_running, layer_forced, op_replay
 from i2s_spec.golden.candidate import Candidate, Record
 from i2s_spec.golden.dumps import read_dump
+from i2s_spec.golden.fitting import fit
 from i2s_spec.golden.result import MODES, Comparison, Mode, TapResult, grouped, sentence
 from i2s_spec.golden.store import read_header
 from i2s_spec.schema import dialect as dialects
@@ -70,15 +71,16 @@ def compare(
     theirs = Candidate(read_dump(candidate, prefix), record)
     also = _require_same_tokens(record, theirs)
     with _loaded(record, model, numerics, threads, force) as reference:
-        if reference is not None and (of_so_many := reference.numerics.of(len(record.tokens))) != reference.numerics:
-            reference = reference.replace(numerics=of_so_many)  # noqa: PLW2901
+        bfloat16 = theirs.detect_bfloat16()
+        if reference is not None and numerics is None and not bfloat16:
+            reference = fit(reference, record, theirs)
         chosen, notes = _mode(mode, reference, theirs)
         result = Comparison(
             chosen, str(golden), str(candidate), theirs.dump.kind,
             reference.numerics.name if reference is not None else record.header["profile"],
             notes=[*also, *notes], header={key: value for key, value in record.header.items() if key != "taps"},
         )  # fmt: skip
-        if chosen != "free-running" and theirs.detect_bfloat16():
+        if bfloat16:
             result.notes.append("the candidate's values are bfloat16 or F16: limits are those of bfloat16's steps")
         if chosen == "op-replay" and reference is not None:
             op_replay.run(result, reference, record, theirs, diagnose, progress)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -192,6 +192,8 @@ class _Writer:
                 continue
             node = part.by_name.get(name)
             about: dict[str, Any] = {"layer": node.layer, "op": node.op} if node is not None else {}
+            if node is not None:
+                about["inputs"] = list(recorded_inputs(self.model.graph, node))
             if node is not None and node.weights:
                 about["weights"] = list(node.weights)
             self.new.add(name, values[name], stored=not (self.light and word in DIGEST_ONLY), **about)
@@ -217,6 +219,15 @@ class _Writer:
             tensors = [("inp_pos", (len(self.ids),))]
         listed = [*tensors, *sources] if op.weights_first else [*sources, *tensors]
         return node_text(node.name.partition("#")[0], op.name, listed, values[node.name], sums)
+
+
+def recorded_inputs(graph: Graph, node: Node) -> Iterator[str]:
+    """What goes into an operation; in place of a value that no record has, what goes into that one."""
+    for name in node.inputs:
+        if base(name) in NOT_RECORDED:
+            yield from recorded_inputs(graph, graph[name])
+        elif name != TOKENS:
+            yield name
 
 
 def described(header: dict[str, Any]) -> str:

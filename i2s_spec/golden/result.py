@@ -104,6 +104,34 @@ class Whole:
     divergence: float | None = None
 
 
+@dataclass
+class Agreement:
+    """How far a dump agrees with what it was held against, to the last digit that is shown.
+
+    :param exact: tensors that agree before the first that does not
+    :param compared: how many there are
+    :param first: the first that does not agree
+    :param how: what becomes of that one: `flips`, whole steps of a code; `rounding`; `wrong`
+    """
+
+    exact: int = 0
+    compared: int = 0
+    first: str | None = None
+    how: Literal["", "flips", "rounding", "wrong"] = ""
+
+    def count(self, name: str, agrees: bool) -> None:
+        """Count a tensor, in the order of computation."""
+        self.compared += 1
+        if not agrees and self.first is None:
+            self.first = name
+        self.exact += self.first is None
+
+    def explain(self, name: str, how: Literal["flips", "rounding"]) -> None:
+        """Say what explains a tensor, if it is the first that does not agree."""
+        if name == self.first:
+            self.how = how
+
+
 @dataclass(repr=False)
 class Comparison:
     """What a comparison gives.
@@ -130,6 +158,7 @@ class Comparison:
     whole: Whole | None = None
     notes: list[str] = field(default_factory=list)
     header: dict[str, Any] = field(default_factory=dict)
+    agreement: Agreement | None = None
 
     def counted(self, *statuses: Status) -> int:
         """How many taps have one of some statuses."""
