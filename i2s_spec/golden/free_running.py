@@ -15,8 +15,9 @@ import numpy as np
 
 from i2s_spec.golden import op_replay
 from i2s_spec.golden.candidate import WHOLE, Candidate, Record
-from i2s_spec.golden.diagnosis.diagnose import Diagnoser, by_running, limit_of
+from i2s_spec.golden.diagnosis.diagnose import Diagnoser, by_running, limit_of, with_solved
 from i2s_spec.golden.diagnosis.patterns import OF_CORNERS, listed, recognized
+from i2s_spec.golden.diagnosis.solving import solved
 from i2s_spec.golden.fitting import Reference, same
 from i2s_spec.golden.metrics import beyond, length, logit_measures, measure, relative
 from i2s_spec.golden.own_inputs import follows
@@ -74,6 +75,8 @@ def run(
                 result.first = tap
                 if diagnose:
                     tap.diagnoses = tuple(_explained(record, theirs, model, tap, pair))
+                    if model is not None and not any(each.fits == "exactly" for each in tap.diagnoses):
+                        tap.diagnoses = tuple(_with_numbers(model, reference, tap, pair))
                     unknown = all(each.fits == "by pattern" for each in tap.diagnoses)
                     if unknown and model is not None and theirs.dump.kind != "text":
                         until = [*takewhile(name.__ne__, record.shapes), name]
@@ -253,6 +256,14 @@ def _explained(record: Record, theirs: Candidate, model: Model | None, tap: TapR
     return (
         [each for each in found if each.fits != "by pattern" or each.name in OF_CORNERS] if pair.resolution else found
     )
+
+
+def _with_numbers(model: Model, reference: Reference, tap: TapResult, pair: Pair) -> list[Diagnosis]:
+    """What explains a value, with the numbers that are solved from what goes into it."""
+    if tap.name not in model.graph.by_name:
+        return list(tap.diagnoses)
+    numbers = solved(model, model.graph[tap.name], pair, reference.value)
+    return with_solved(list(tap.diagnoses), numbers)
 
 
 def drift(result: Comparison, record: Record, theirs: Candidate) -> None:
