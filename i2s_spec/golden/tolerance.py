@@ -210,6 +210,19 @@ EMBEDDING_COSINE: Final = 0.999
 BFLOAT16_STEP: Final = 1 << 16
 
 
+def rope_limit(angle_error: float) -> Limit:
+    """Of a rotation on a platform that allows cosine and sine an absolute error: that, of both elements of a pair."""
+    own = LIMITS["rope"]
+
+    def limit(node: Node, inputs: list[Any], value: NDArray[Any]) -> NDArray[np.float64]:
+        x = np.abs(inputs[0].reshape(len(inputs[0]), -1)).max(axis=1).astype(np.float64)
+        room = (2 * angle_error * x).reshape(-1, *[1] * (value.ndim - 1))
+        found: NDArray[np.float64] = own.of(node, inputs, value) + room
+        return found
+
+    return Limit(f"{own.words}, and {angle_error:.3g} of cosine and sine", limit)
+
+
 def dense_limit(kind: str) -> Limit:
     """Of products with a matrix of floats, or with a quantized table, whose input a runtime may quantize too."""
     rtol = 1e-3 if kind in ("F32", "F16", "BF16") else 2e-2
@@ -323,6 +336,8 @@ def limit_of(model: Model, bfloat16: bool, node: Node, inputs: list[Any], value:
     :param bfloat16: whether the candidate's values are bfloat16
     """
     own = LIMITS[node.op]
+    if node.op == "rope" and model.numerics.angle_error:
+        own = rope_limit(model.numerics.angle_error)
     if node.op == "head":
         own = dense_limit(model.weights.tensor_type(node.weight))
     elif node.op == "linear" and not _is_integer(model, node):
