@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.errors import counted
 from i2s_spec.golden import op_replay
 from i2s_spec.golden.candidate import WHOLE, Candidate, Record
 from i2s_spec.golden.diagnosis.diagnose import Diagnoser, by_running, limit_of, with_solved
 from i2s_spec.golden.diagnosis.patterns import OF_CORNERS, listed, recognized
 from i2s_spec.golden.diagnosis.solving import solved
-from i2s_spec.golden.fitting import Reference, same
+from i2s_spec.golden.fitting import Reference
 from i2s_spec.golden.metrics import beyond, length, logit_measures, measure, relative
 from i2s_spec.golden.own_inputs import follows
 from i2s_spec.golden.result import Agreement, Comparison, Diagnosis, TapResult, Whole
-from i2s_spec.golden.shown import Pair, largest_of, pair_of
+from i2s_spec.golden.shown import SUMMED, Pair, largest_of, pair_of
 from i2s_spec.golden.tolerance import EMBEDDING_COSINE, FAIL, PLAUSIBLE
 from i2s_spec.model.graph import INTEGER_TAPS, base
 
@@ -39,15 +40,22 @@ MOST_STEPS: Final = 3
 #: How far from a whole number of steps a difference may be, in steps, besides what printing takes off.
 OFF_STEP: Final = 0.06
 
-#: How far off a tensor may be whose inputs agree, as a share of its largest, where its operation rounds as a profile may
-#: not know: keys, queries and soft-max rows in F16, float products in another type, angles in float32.
+#: How far off a tensor may be whose inputs agree, as a share of its largest, where its operation rounds as no profile
+#: may know: keys, queries and soft-max rows in F16, float products in another type, sums of float32.
 ROUNDS: Final = {
     "scores": 2e-3, "soft_max": 2e-3, "weighted_values": 2e-3, "head": 1e-3, "linear": 1e-3, "norm": 2e-5,
     "norm_weight": 2e-5, "rope": 2e-5, "rotate": 2e-5, "restore": 2e-5, "pool": 2e-5,
 }  # fmt: skip
 
-#: How far off a tensor may be behind one that differs, as a share of the largest that is shown of it.
-BEHIND: Final = 0.03
+#: The same in bfloat16, of which a share is lost at each rounding.
+ROUNDS_BFLOAT16: Final = {"embed": 1e-2, "norm": 1e-2, "norm_weight": 1e-2}
+ROUNDS_BFLOAT16_ELSE: Final = 5e-2
+
+#: How far off a tensor may be behind one that differs, in the layer of that one, as a share of the largest that is shown:
+#: where a few codes flipped, and where something was rounded in another way, so that every code may flip that is near a
+#: rounding boundary (0.036 was measured of right runtimes). Later layers may be as far apart as whole models.
+BEHIND_FLIPS: Final = 0.03
+BEHIND_ROUNDING: Final = 0.06
 
 
 def run(
@@ -105,7 +113,9 @@ class _Judge:
         self.agreement = Agreement()
         self._pairs: dict[str, Pair] = {}
         self._differs: dict[str, bool] = {}
+        self.bfloat16 = theirs.bfloat16
         self._layer: int | None = None
+        self._precise = True
 
     def differs(self, name: str) -> bool:
         """Whether a tensor, or anything that goes into it, is known to differ."""
@@ -121,61 +131,72 @@ class _Judge:
             return
         self._pairs[name] = pair
         behind = any(self.differs(each) for each in self.reference.inputs(name))
-        agrees = same(pair, tap.op)
+        agrees = self._agrees(tap, pair)
+        own = None if agrees and not behind else follows(name, self._pairs, self.reference, self.bfloat16, behind)
         self._differs[name] = behind or not agrees
         self.agreement.count(name, agrees)
-        own = None if agrees and not behind else follows(name, self._pairs, self.reference, self.theirs.bfloat16)
         room: Any = pair.room()
-        tap.measures = measure(pair.got, pair.want, room)
-        tap.limit = "agrees to the last digit"
-        if agrees:
-            pass
+        tap.measures, tap.limit, tap.status = measure(pair.got, pair.want, room), "the last digit", "ok"
+        if own is False:
+            tap.limit, tap.status = "what the shown numbers of its inputs give", "wrong"
         elif own is True:
-            tap.limit = "follows from the shown numbers of its inputs"
-            tap.measures = tap.measures._replace(over=0.0)
-        elif own is False:
-            tap.limit, tap.status = "its shown inputs give other numbers", "wrong"
-        elif not behind:
-            room = self._rounding(tap, pair)
-        else:
-            room = self._behind(tap, pair)
+            tap.limit, tap.measures = "what the shown numbers of its inputs give", tap.measures._replace(over=0.0)
+            self.agreement.explain(name, "rounding")
+        elif not agrees:
+            room = self._behind(tap, pair) if behind else self._first(tap, pair)
         if np.isnan(pair.got).any() or (np.isinf(pair.got) & (pair.got != pair.want)).any():
             tap.status = "wrong"
-        elif tap.status == "skipped":
-            tap.status = "ok"
-        at_agreement = self.agreement
-        if at_agreement.first == name and tap.status == "wrong":
-            at_agreement.how = "wrong"
+        if tap.status == "wrong" and self.agreement.first == name:
+            self.agreement.how = "wrong"
         tap.drift = tap.measures.relative
         if pair.places is not None:  # indices are those of the whole value, not of what is shown of it
             at = tuple(int(each[i]) for each, i in zip(pair.places, tap.measures.at, strict=False))
             tap.measures = tap.measures._replace(at=at)
-            shape = self.theirs.corner(name)
-            tap.notes = (*tap.notes, f"a corner: {pair.got.size:,} of {int(np.prod(shape.shape)) if shape else 0:,}")
+            tap.notes = (*tap.notes, f"a corner: {pair.got.size:,} of {counted(pair.whole.size, 'element')}")
             if tap.status == "wrong":
                 tap.notes = (*tap.notes, *_wrong_places(pair, pair.places, room))
         import os
         if os.environ.get("DBG") and not agrees:
             d=pair.apart(); print("   ",name,tap.op,tap.status,"behind" if behind else "first",own,"max %.2g of shown %.2g of whole, rel %.2g"%(d.max()/(largest_of(pair.want) or 1),d.max()/(pair.largest or 1),tap.measures.relative),tap.limit, pair.sum_off())
 
-    def _rounding(self, tap: TapResult, pair: Pair) -> Any:
+    def _agrees(self, tap: TapResult, pair: Pair) -> bool:
+        """Whether a tensor is the same to the last digit, and its printed sum, too."""
+        return pair.agrees() and not self._sum_off(tap, pair) > 0
+
+    def _sum_off(self, tap: TapResult, pair: Pair) -> float:
+        """How far a printed sum is off, beyond what adding up takes."""
+        return pair.sum_off(precise=not self._projected(tap.name)) if tap.op in SUMMED else 0.0
+
+    def _projected(self, name: str) -> bool:
+        """Whether a projection lies before a tensor."""
+        inputs = self.reference.inputs(name)
+        return any(self.reference.record.op(each) == "linear" or self._projected(each) for each in inputs)
+
+    def _first(self, tap: TapResult, pair: Pair) -> Any:
         """Judge a tensor that differs although nothing before it does."""
-        apart = pair.apart()
-        steps = self.reference.steps(tap.name) if tap.op == "linear" else None
-        if steps is not None:
-            return self._flips(tap, pair, steps, apart)
         if pair.agrees():
-            tap.status, tap.limit = "wrong", f"its printed sum is off by {pair.sum_off():.2g} more than adding up may be"
+            tap.status, tap.limit = "wrong", f"its printed sum, which is {self._sum_off(tap, pair):.2g} too far off"
             return pair.room()
-        share = ROUNDS.get(tap.op, 0.0)
-        limit = pair.room() + share * pair.largest
-        tap.limit = f"{share:g} of the largest" if share else "agrees to the last digit"
-        tap.measures = measure(pair.got, pair.want, limit)
-        tap.status = "wrong" if (apart > limit).any() else "ok"
+        if tap.op == "linear" and not self.bfloat16:
+            steps = self.reference.steps(tap.name)
+            if steps is not None:
+                return self._flips(tap, pair, steps)
+        share = ROUNDS_BFLOAT16.get(tap.op, ROUNDS_BFLOAT16_ELSE) if self.bfloat16 else ROUNDS.get(tap.op, 0.0)
+        if tap.op == "linear" and not self.bfloat16 and self.reference.has_own_blocks(tap.name):
+            share = BEHIND_FLIPS
+        self._precise = False
         self.agreement.explain(tap.name, "rounding")
+        return self._within(tap, pair, share, pair.largest)
+
+    def _within(self, tap: TapResult, pair: Pair, share: float, largest: float) -> Any:
+        """Hold each number to a share of the largest."""
+        limit = pair.room() + share * largest
+        tap.limit = f"{share:g} of the largest" if share else "the last digit"
+        tap.measures = measure(pair.got, pair.want, limit)
+        tap.status = "wrong" if tap.measures.over else "ok"
         return limit
 
-    def _flips(self, tap: TapResult, pair: Pair, steps: Array, apart: Array) -> Any:
+    def _flips(self, tap: TapResult, pair: Pair, steps: Array) -> Any:
         """Judge a projection whose input agrees: codes at a rounding boundary may have flipped, and nothing else."""
         rows = np.arange(len(pair.whole)) if pair.places is None else pair.places[0]
         step = steps[rows[-len(pair.got):]].reshape(-1, *[1] * (pair.got.ndim - 1))
@@ -186,7 +207,7 @@ class _Judge:
         limit = np.broadcast_to(MOST_STEPS * step + pair.room(), pair.got.shape)
         tap.limit = f"{MOST_STEPS} whole steps of a code" if lattice else f"{MOST_STEPS} steps of a code"
         tap.measures = measure(pair.got, pair.want, limit)
-        fine = (apart <= limit) & ((off <= room) | (not lattice))
+        fine = (pair.apart() <= limit) & ((off <= room) | (not lattice))
         tap.status = "flips" if fine.all() else "wrong"
         tap.measures = tap.measures._replace(over=float(1 - fine.mean()))
         self.agreement.explain(tap.name, "flips")
@@ -194,12 +215,20 @@ class _Judge:
 
     def _behind(self, tap: TapResult, pair: Pair) -> Any:
         """Judge a tensor behind one that differs."""
-        share = BEHIND
-        limit = pair.room() + share * largest_of(pair.want)
-        tap.limit = f"{share:g} of the largest"
-        tap.measures = measure(pair.got, pair.want, limit)
-        if (pair.apart() > limit).any(): tap.notes=(*tap.notes, "OVER")
-        return limit
+        if self._layer is None:
+            first = self.agreement.first
+            self._layer = -1 if first is None else self.reference.record.layer(first) or 0
+        if tap.layer == self._layer:
+            share = ROUNDS_BFLOAT16_ELSE if self.bfloat16 else BEHIND_FLIPS if self._precise else BEHIND_ROUNDING
+            return self._within(tap, pair, share, largest_of(pair.want))
+        tap.limit = f"relative L2 {FAIL.relative:g}"
+        room = pair.resolution * float(np.sqrt(pair.want.size)) / (length(pair.want.astype(np.float64)) or 1.0)
+        far = relative(pair.got, pair.want)
+        tap.measures = measure(pair.got, pair.want, np.inf)
+        tap.status = "wrong" if far > FAIL.relative + room else "ok"
+        if tap.status == "ok" and far > PLAUSIBLE.relative + room:
+            tap.notes = (*tap.notes, "doubtful: correct runtimes are seldom so far apart")
+        return FAIL.relative * largest_of(pair.want)
 
 
 def _assess_integers(tap: TapResult, pair: Pair, reference: Reference) -> None:

@@ -126,9 +126,15 @@ def is_bfloat16(value: NDArray[Any]) -> bool:
     if value.dtype != np.float32 or value.size < 16:
         return False
     bits = np.ascontiguousarray(value).view(np.uint32)
+    return is_float16(value) or (not (bits & 0xFFFF).any() and len(np.unique(bits)) > 8)
+
+
+def is_float16(value: NDArray[Any]) -> bool:
+    """Whether every element of a value is an F16, by chance 2^-13 each."""
+    if value.dtype != np.float32 or value.size < 16:
+        return False
     with np.errstate(over="ignore"):
-        half = np.array_equal(value, value.astype(np.float16), equal_nan=True)
-    return (half or not (bits & 0xFFFF).any()) and len(np.unique(bits)) > 8
+        return bool(np.array_equal(value, value.astype(np.float16), equal_nan=True) and len(np.unique(value)) > 8)
 
 
 def logit_measures(got: NDArray[np.float32], want: NDArray[np.float32]) -> tuple[float, float]:
@@ -138,7 +144,7 @@ def logit_measures(got: NDArray[np.float32], want: NDArray[np.float32]) -> tuple
     """
     with np.errstate(all="ignore"):
         p, q = _log_soft_max(want), _log_soft_max(got)
-        divergence = (np.exp(p) * (p - q)).sum(axis=-1)
+        divergence = np.maximum((np.exp(p) * (p - q)).sum(axis=-1), 0.0)  # which is 0 or more but for rounding
     alike = np.array([np.array_equal(a, b, equal_nan=True) for a, b in zip(got, want, strict=True)])
     divergence = np.where(alike, 0.0, divergence)
     same = float((got.argmax(axis=-1) == want.argmax(axis=-1)).mean())

@@ -31,32 +31,49 @@ _OF_TWO: Final = ("add", "multiply")
 
 
 class Shown(NamedTuple):
-    """Elements that a dump shows, or that follow from those, float64, and how far off each may be."""
+    """Elements that a dump shows, or that follow from those, float64, and how far off each may be.
+
+    :param scaled: whether they are known but for a factor of each row
+    """
 
     value: NDArray[np.float64]
     room: NDArray[np.float64]
+    scaled: bool = False
 
 
-def follows(name: str, pairs: Mapping[str, Pair], reference: Reference, bfloat16: bool = False) -> bool | None:
+def follows(
+    name: str, pairs: Mapping[str, Pair], reference: Reference, bfloat16: bool = False, scaled: bool = False
+) -> bool | None:
     """Whether a tensor follows from what is shown of its inputs; None where that cannot be known.
 
     :param pairs: the tensors that are shown, by name
     :param bfloat16: whether the dump's values are bfloat16
+    :param scaled: whether a norm follows from its input, too, which gives it but for a factor of each row
     """
     got = pairs[name]
-    wanted = _replayed(name, got, pairs, reference, bfloat16)
+    wanted = _replayed(name, got, pairs, reference, bfloat16, scaled)
     if wanted is None or not np.isfinite(got.got).all():
         return None
     rounding = BFLOAT16_ROUNDING if bfloat16 else ROUNDING
-    room = wanted.room + ROUNDED * got.resolution + rounding * np.abs(wanted.value)
-    return bool((np.abs(got.got - wanted.value) <= room).all())
+    value, room = wanted.value, wanted.room
+    if wanted.scaled:
+        factor = _row_factors(got.got.astype(np.float64), value)
+        value, room = factor * value, 2 * np.abs(factor) * room + ROUNDED * got.resolution
+    room = room + ROUNDED * got.resolution + rounding * np.abs(value)
+    return bool((np.abs(got.got - value) <= room).all())
 
 
-def _known(name: str, like: Pair, pairs: Mapping[str, Pair], reference: Reference, bfloat16: bool) -> Shown | None:
+def _row_factors(got: NDArray[np.float64], value: NDArray[np.float64]) -> NDArray[np.float64]:
+    """By what each row of one value has to be multiplied to be another one, 1 where it is 0."""
+    squares = (value * value).sum(axis=-1, keepdims=True)
+    return np.where(squares > 0, (got * value).sum(axis=-1, keepdims=True) / np.where(squares > 0, squares, 1.0), 1.0)
+
+
+def _known(name: str, like: Pair, pairs: Mapping[str, Pair], reference: Reference, bfloat16: bool, scaled: bool) -> Shown | None:
     """The elements of a tensor at the places of another one: as they are shown, or as their inputs give them."""
     pair = pairs.get(name)
     if pair is None:
-        return _replayed(name, like, pairs, reference, bfloat16)
+        return _replayed(name, like, pairs, reference, bfloat16, scaled)
     if pair.got.shape != like.got.shape or not _same_places(pair, like):
         return None
     value = pair.got.astype(np.float64)
@@ -70,11 +87,11 @@ def _same_places(one: Pair, other: Pair) -> bool:
     return len(one.places) == len(other.places) and all(map(np.array_equal, one.places, other.places))
 
 
-def _replayed(name: str, like: Pair, pairs: Mapping[str, Pair], reference: Reference, bfloat16: bool) -> Shown | None:
+def _replayed(name: str, like: Pair, pairs: Mapping[str, Pair], reference: Reference, bfloat16: bool, scaled: bool) -> Shown | None:
     """What the inputs of an element-wise operation give; None for other operations, and where an input is not known."""
     op, inputs = reference.record.op(name), reference.inputs(name)
     if op in _OF_TWO and len(inputs) == 2:
-        a, b = (_known(each, like, pairs, reference, bfloat16) for each in inputs)
+        a, b = (_known(each, like, pairs, reference, bfloat16, False) for each in inputs)
         if a is None or b is None:
             return None
         if op == "add":
@@ -84,14 +101,17 @@ def _replayed(name: str, like: Pair, pairs: Mapping[str, Pair], reference: Refer
     if len(inputs) != 1:
         return None
     factors = _factors(name, inputs[0], like, reference) if op in ("norm_weight", "multiply_by") else None
-    if factors is None and op not in ("relu", "square", "silu", "gelu"):
+    if factors is None and op not in ("relu", "square", "silu", "gelu") and not (op == "norm" and scaled):
         return None
-    x = _known(inputs[0], like, pairs, reference, bfloat16)
+    x = _known(inputs[0], like, pairs, reference, bfloat16, scaled and op == "norm_weight")
     if x is None:
         return None
-    value, room = x
+    value, room, _ = x
+    if op == "norm":
+        return Shown(value, room, True)
     if factors is not None:
-        return Shown(value * factors, room * np.abs(factors) + ROUNDING * np.abs(value * factors))
+        lost = ROUNDING * np.abs(value * factors)
+        return Shown(value * factors, room * np.abs(factors) + lost, x.scaled)
     if op == "relu":
         return Shown(np.maximum(value, 0.0), room)
     if op == "square":

@@ -196,6 +196,7 @@ class _Writer:
                 about["inputs"] = list(recorded_inputs(self.model.graph, node))
             if node is not None and node.weights:
                 about["weights"] = list(node.weights)
+                about["type"] = self.model.weights.tensor_type(node.weights[0])
             self.new.add(name, values[name], stored=not (self.light and word in DIGEST_ONLY), **about)
         for node in part:
             self._count_ambiguous(node, values)

@@ -74,12 +74,16 @@ class Pair(NamedTuple):
         """Whether the two are the same to the last digit that is shown."""
         return bool((self.apart() <= self.room()).all())
 
-    def sum_off(self) -> float:
-        """How far the printed sum is beyond what it may be off by; 0 or less where it is right, or nothing is known."""
+    def sum_off(self, precise: bool = True) -> float:
+        """How far the printed sum is beyond what it may be off by; 0 or less where it is right, or nothing is known.
+
+        :param precise: whether the numbers are the same to the bit, and not only in the order of float32 sums
+        """
         if self.total is None or not np.isfinite(self.want).all():
             return 0.0
         want = self.want.astype(np.float64)
-        return abs(self.total - float(want.sum())) - SUM_ATOL - SUM_RTOL * float(np.abs(want).sum())
+        rtol = SUM_RTOL if precise else SAME_RTOL
+        return abs(self.total - float(want.sum())) - SUM_ATOL - rtol * float(np.abs(want).sum())
 
 
 def largest_of(value: Array) -> float:
