@@ -17,7 +17,7 @@ matrix's weights that are not 0. A solver says nothing unless the number explain
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log, sqrt
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -284,11 +284,15 @@ def _gives(c: Context, p: _Projection, share: float) -> bool:
     Codes of any scale come near; that many numbers agree in every step is no chance.
     """
     scale = share * p.scale
-    codes = np.concatenate([_codes(p.x[row], s[None], p.rule) for row, s in zip(p.rows, scale, strict=True)])
-    acc = matmul.accumulate(p.matrix.payload, p.matrix.rows, p.matrix.columns, codes)[:, p.columns]
-    off = np.abs(acc * (p.worth / scale)[:, None] - c.got)
-    room = np.minimum(c.room(c.want) + 2e-5 * np.abs(c.want), 0.3 * np.abs(p.worth / scale)[:, None])
-    return float((off <= room).mean()) >= AGREEING
+    step = np.abs(p.worth / scale)[:, None]
+    room = np.minimum(c.room(c.want) + 2e-5 * np.abs(c.want), 0.3 * step)
+    for least in (-128, -127):  # a larger scale cuts codes off
+        rule = replace(p.rule, least=least)
+        codes = np.concatenate([_codes(p.x[row], s[None], rule) for row, s in zip(p.rows, scale, strict=True)])
+        acc = matmul.accumulate(p.matrix.payload, p.matrix.rows, p.matrix.columns, codes)[:, p.columns]
+        if float((np.abs(acc * (p.worth / scale)[:, None] - c.got) <= room).mean()) >= AGREEING:
+            return True
+    return False
 
 
 def _offset(c: Context, p: _Projection) -> Solved | None:
