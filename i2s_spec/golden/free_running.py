@@ -278,10 +278,11 @@ def _explained(record: Record, theirs: Candidate, model: Model | None, tap: TapR
     tokens = record.tokens
     if model is None:
         limit = limit_of(pair.want)
-        return recognized(pair.got, pair.want, limit, (), len(tokens)) if not pair.resolution else []
+        found = recognized(pair.got, pair.want, limit, (), 0 if pair.resolution else len(tokens), tap.op)
+        return [each for each in found if not pair.resolution or each.name in OF_CORNERS]
     few = tap.name not in theirs.rows and not pair.resolution
     free = tap.name in theirs.shifted
-    found = by_running(Diagnoser(model), tokens, tap.name, pair.got, pair.want, pair.cut, few, free)
+    found = by_running(Diagnoser(model), tokens, tap.name, pair, few, free)
     return (
         [each for each in found if each.fits != "by pattern" or each.name in OF_CORNERS] if pair.resolution else found
     )

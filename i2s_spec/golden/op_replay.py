@@ -15,6 +15,7 @@ from i2s_spec.golden.diagnosis.mistakes import MISTAKES
 from i2s_spec.golden.metrics import beyond, measure, relative
 from i2s_spec.golden.replay import Replayer
 from i2s_spec.golden.result import Comparison, Diagnosis, TapResult
+from i2s_spec.golden.shown import Pair
 from i2s_spec.golden.tolerance import (
     FAIL,
     HALF_SUMS,
@@ -172,10 +173,8 @@ class _Explainer:
         word = base(tap.name)
         if replay.span == "model" and replay.reach[0] == self.diagnoser.model.graph.nodes[0].name:
             want, tokens = only_known(replay.value, rows), self.replayer.tokens
-            known_rows, free = only_known(got, rows), tap.name in self.shifted
-            return by_running(
-                self.diagnoser, tokens, tap.name, known_rows, want, lambda x: only_known(x, rows), rows is None, free
-            )
+            pair = Pair(only_known(got, rows), want, 0.0, lambda x: only_known(x, rows), replay.value)
+            return by_running(self.diagnoser, tokens, tap.name, pair, rows is None, tap.name in self.shifted)
         known = {each.name for found in self._found.values() for each in found if each.fits == "exactly"}
         seen = self._found.get(word)
         if seen is not None and any(each.fits == "exactly" for each in seen):

@@ -13,7 +13,8 @@ from builders import model_bytes
 
 from i2s_spec.convert.trained import open_trained
 from i2s_spec.golden import compare, record
-from i2s_spec.golden.diagnosis.solving import QUANTITIES, Context, Solved, share_of_nonzeros, solve
+from i2s_spec.golden.diagnosis.graph_mistakes import share_of_nonzeros
+from i2s_spec.golden.diagnosis.solving import QUANTITIES, Context, Solved, solve
 from i2s_spec.golden.store import corner_indices
 from i2s_spec.model.forward import Model
 from i2s_spec.model.graph import unlisted

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.codec import native
 from i2s_spec.errors import quote
+from i2s_spec.golden.diagnosis.graph_mistakes import share_of_nonzeros
 from i2s_spec.golden.diagnosis.patterns import listed
 from i2s_spec.golden.result import Diagnosis
 from i2s_spec.model.reference import bitlinear, matmul
@@ -179,12 +179,6 @@ def _equals(context: Context, value: float) -> tuple[str, str]:
         ):
             return "scale-of-another", f"the scale of {quote(node.weight, bare=True)} in the place of its own"
     return "", ""
-
-
-def share_of_nonzeros(matrix: Ternary) -> float:
-    """The share of a matrix's weights that are not 0, of which a program that takes the mean again makes its scale."""
-    counts = native.count_codes(matrix.payload)
-    return 1 - counts[1] / sum(counts)
 
 
 # --- projections -----------------------------------------------------------------------------------------------------
