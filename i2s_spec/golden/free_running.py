@@ -18,9 +18,9 @@ from i2s_spec.golden import op_replay
 from i2s_spec.golden.candidate import WHOLE, Candidate, Record
 from i2s_spec.golden.diagnosis.diagnose import Diagnoser, by_running, limit_of
 from i2s_spec.golden.diagnosis.patterns import OF_CORNERS, listed, recognized
-from i2s_spec.golden.fitting import Reference
+from i2s_spec.golden.fitting import Reference, Steps
 from i2s_spec.golden.metrics import beyond, length, logit_measures, measure, relative
-from i2s_spec.golden.own_inputs import follows
+from i2s_spec.golden.own_inputs import expected
 from i2s_spec.golden.result import Agreement, Comparison, Diagnosis, TapResult, Whole
 from i2s_spec.golden.shown import SUMMED, Pair, largest_of, pair_of
 from i2s_spec.golden.tolerance import EMBEDDING_COSINE, FAIL, PLAUSIBLE
@@ -67,6 +67,7 @@ def run(
     for done, name in enumerate(record.shapes):
         if progress is not None:
             progress(done + 1, len(record.shapes))
+        judge.enter(name)
         if name not in theirs:
             continue
         tap = TapResult(name, "skipped", record.layer(name), record.op(name))
@@ -109,16 +110,18 @@ class _Judge:
         self.reference, self.theirs = reference, theirs
         self.agreement = Agreement()
         self._pairs: dict[str, Pair] = {}
+        #: Of each tensor whether it, or anything that goes into it, is known to differ; and whether a projection lies before.
         self._differs: dict[str, bool] = {}
+        self._projected: dict[str, bool] = {}
         self.bfloat16 = theirs.bfloat16
         self._layer: int | None = None
         self._precise = True
 
-    def differs(self, name: str) -> bool:
-        """Whether a tensor, or anything that goes into it, is known to differ."""
-        if name not in self._differs:
-            self._differs[name] = any(self.differs(each) for each in self.reference.inputs(name))
-        return self._differs[name]
+    def enter(self, name: str) -> None:
+        """Take up the next tensor, shown or not: what is known of its inputs holds for it."""
+        inputs, op = self.reference.inputs(name), self.reference.record.op
+        self._differs[name] = any(self._differs.get(each, False) for each in inputs)
+        self._projected[name] = any(self._projected.get(each, False) or op(each) == "linear" for each in inputs)
 
     def assess(self, tap: TapResult, pair: Pair) -> None:
         """Give a tensor its status, its measures and its limit in words."""
@@ -127,34 +130,30 @@ class _Judge:
             _assess_integers(tap, pair, self.reference)
             return
         self._pairs[name] = pair
-        behind = any(self.differs(each) for each in self.reference.inputs(name))
+        behind = self._differs[name]
         agrees = self._agrees(tap, pair)
-        own = None if agrees and not behind else follows(name, self._pairs, self.reference, self.bfloat16, behind)
+        own = None if agrees and not behind else expected(name, self._pairs, self.reference, self.bfloat16, behind)
         self._differs[name] = behind or not agrees
         self.agreement.count(name, agrees)
         room: Any = pair.room()
         tap.measures, tap.limit, tap.status = measure(pair.got, pair.want, room), "the last digit", "ok"
-        if own is False:
-            tap.limit, tap.status = "what the shown numbers of its inputs give", "wrong"
-        elif own is True:
-            tap.limit, tap.measures = "what the shown numbers of its inputs give", tap.measures._replace(over=0.0)
-            self.agreement.explain(name, "rounding")
+        if own is not None:
+            tap.limit, room = "what its shown inputs give", own.room
+            tap.measures = measure(pair.got, own.value, room)
+            tap.status = "wrong" if tap.measures.over else "ok"
         elif not agrees:
             room = self._behind(tap, pair) if behind else self._first(tap, pair)
         if np.isnan(pair.got).any() or (np.isinf(pair.got) & (pair.got != pair.want)).any():
             tap.status = "wrong"
-        if tap.status == "wrong" and self.agreement.first == name:
-            self.agreement.how = "wrong"
-        tap.drift = tap.measures.relative
+        if tap.status == "wrong" and self.agreement.how != "not-whole":
+            self.agreement.explain(name, "wrong")
+        tap.drift = relative(pair.got, pair.want)
         if pair.places is not None:  # indices are those of the whole value, not of what is shown of it
             at = tuple(int(each[i]) for each, i in zip(pair.places, tap.measures.at, strict=False))
             tap.measures = tap.measures._replace(at=at)
             tap.notes = (*tap.notes, f"a corner: {pair.got.size:,} of {counted(pair.whole.size, 'element')}")
             if tap.status == "wrong":
                 tap.notes = (*tap.notes, *_wrong_places(pair, pair.places, room))
-        import os
-        if os.environ.get("DBG") and not agrees:
-            d=pair.apart(); print("   ",name,tap.op,tap.status,"behind" if behind else "first",own,"max %.2g of shown %.2g of whole, rel %.2g"%(d.max()/(largest_of(pair.want) or 1),d.max()/(pair.largest or 1),tap.measures.relative),tap.limit, pair.sum_off())
 
     def _agrees(self, tap: TapResult, pair: Pair) -> bool:
         """Whether a tensor is the same to the last digit, and its printed sum, too."""
@@ -162,12 +161,7 @@ class _Judge:
 
     def _sum_off(self, tap: TapResult, pair: Pair) -> float:
         """How far a printed sum is off, beyond what adding up takes."""
-        return pair.sum_off(precise=not self._projected(tap.name)) if tap.op in SUMMED else 0.0
-
-    def _projected(self, name: str) -> bool:
-        """Whether a projection lies before a tensor."""
-        inputs = self.reference.inputs(name)
-        return any(self.reference.record.op(each) == "linear" or self._projected(each) for each in inputs)
+        return pair.sum_off(precise=not self._projected[tap.name]) if tap.op in SUMMED else 0.0
 
     def _first(self, tap: TapResult, pair: Pair) -> Any:
         """Judge a tensor that differs although nothing before it does."""
@@ -193,21 +187,21 @@ class _Judge:
         tap.status = "wrong" if tap.measures.over else "ok"
         return limit
 
-    def _flips(self, tap: TapResult, pair: Pair, steps: Array) -> Any:
+    def _flips(self, tap: TapResult, pair: Pair, steps: Steps) -> Any:
         """Judge a projection whose input agrees: codes at a rounding boundary may have flipped, and nothing else."""
-        rows = np.arange(len(pair.whole)) if pair.places is None else pair.places[0]
-        step = steps[rows[-len(pair.got):]].reshape(-1, *[1] * (pair.got.ndim - 1))
-        many = np.abs(pair.got.astype(np.float64) - pair.want) / step
-        off = np.abs(many - np.rint(many))
-        room = OFF_STEP + 2.4 * pair.resolution / step + pair.room() / step
-        lattice = self.reference.one_scale(tap.name)
-        limit = np.broadcast_to(MOST_STEPS * step + pair.room(), pair.got.shape)
-        tap.limit = f"{MOST_STEPS} whole steps of a code" if lattice else f"{MOST_STEPS} steps of a code"
-        tap.measures = measure(pair.got, pair.want, limit)
-        fine = (pair.apart() <= limit) & ((off <= room) | (not lattice))
+        rows = pair.places[0] if pair.places is not None else np.arange(len(pair.whole))[-len(pair.got) :]
+        step = steps.size[rows].reshape(-1, *[1] * (pair.got.ndim - 1))
+        many = pair.apart() / step
+        room = OFF_STEP + 2 * pair.room() / step
+        limit = MOST_STEPS * step + pair.room()
+        fine = pair.apart() <= limit
+        if steps.whole:
+            with np.errstate(invalid="ignore"):
+                fine &= np.abs(many - np.rint(many)) <= room
+        tap.limit = f"{MOST_STEPS} {'whole ' if steps.whole else ''}steps of a code"
+        tap.measures = measure(pair.got, pair.want, limit)._replace(over=float(1 - fine.mean()))
         tap.status = "flips" if fine.all() else "wrong"
-        tap.measures = tap.measures._replace(over=float(1 - fine.mean()))
-        self.agreement.explain(tap.name, "flips")
+        self.agreement.explain(tap.name, "flips" if fine.all() else "not-whole")
         return np.where(fine, np.inf, 0.0)
 
     def _behind(self, tap: TapResult, pair: Pair) -> Any:
