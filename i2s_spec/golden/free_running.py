@@ -16,8 +16,9 @@ import numpy as np
 from i2s_spec.errors import counted
 from i2s_spec.golden import op_replay
 from i2s_spec.golden.candidate import WHOLE, Candidate, Record
-from i2s_spec.golden.diagnosis.diagnose import Diagnoser, by_running, limit_of
+from i2s_spec.golden.diagnosis.diagnose import Diagnoser, by_running, limit_of, with_solved
 from i2s_spec.golden.diagnosis.patterns import OF_CORNERS, listed, recognized
+from i2s_spec.golden.diagnosis.solving import solved
 from i2s_spec.golden.fitting import Reference, Steps
 from i2s_spec.golden.metrics import beyond, length, logit_measures, measure, relative
 from i2s_spec.golden.own_inputs import expected
@@ -57,6 +58,14 @@ BEHIND_FLIPS: Final = 0.03
 BEHIND_ROUNDING: Final = 0.06
 
 
+#: Operations that hide a difference where they are not shown: codes flip in them, or they round.
+HIDES: Final = frozenset({"linear", "scores", "soft_max", "weighted_values", "head"})
+
+#: Places besides the numbers of layers.
+BEFORE_LAYERS: Final = -1
+AFTER_LAYERS: Final = 1 << 31
+
+
 def run(
     result: Comparison, model: Model | None, record: Record, theirs: Candidate, diagnose: bool,
     progress: Callable[[int, int], object] | None,
@@ -83,6 +92,8 @@ def run(
                 result.first = tap
                 if diagnose:
                     tap.diagnoses = tuple(_explained(record, theirs, model, tap, pair))
+                    if model is not None and not any(each.fits == "exactly" for each in tap.diagnoses):
+                        tap.diagnoses = tuple(_with_numbers(model, reference, tap, pair))
                     unknown = all(each.fits == "by pattern" for each in tap.diagnoses)
                     if unknown and model is not None and theirs.dump.kind != "text":
                         until = [*takewhile(name.__ne__, record.shapes), name]
@@ -110,18 +121,24 @@ class _Judge:
         self.reference, self.theirs = reference, theirs
         self.agreement = Agreement()
         self._pairs: dict[str, Pair] = {}
-        #: Of each tensor whether it, or anything that goes into it, is known to differ; and whether a projection lies before.
-        self._differs: dict[str, bool] = {}
+        #: Of each tensor the first layer in which something that goes into it differs, or may without being shown; and
+        #: whether a projection lies before it.
+        self._since: dict[str, int | None] = {}
         self._projected: dict[str, bool] = {}
         self.bfloat16 = theirs.bfloat16
-        self._layer: int | None = None
-        self._precise = True
+        self._place = BEFORE_LAYERS
+        self._flipped = True
 
     def enter(self, name: str) -> None:
         """Take up the next tensor, shown or not: what is known of its inputs holds for it."""
-        inputs, op = self.reference.inputs(name), self.reference.record.op
-        self._differs[name] = any(self._differs.get(each, False) for each in inputs)
-        self._projected[name] = any(self._projected.get(each, False) or op(each) == "linear" for each in inputs)
+        inputs, record = self.reference.inputs(name), self.reference.record
+        layer, op = record.layer(name), record.op(name)
+        self._place = self._place if layer is None and self._place < 0 else AFTER_LAYERS if layer is None else layer
+        since = [at for each in inputs if (at := self._since.get(each)) is not None]
+        if not since and op in HIDES and name not in self.theirs:
+            since = [self._place]
+        self._since[name] = min(since, default=None)
+        self._projected[name] = any(self._projected.get(each, False) or record.op(each) == "linear" for each in inputs)
 
     def assess(self, tap: TapResult, pair: Pair) -> None:
         """Give a tensor its status, its measures and its limit in words."""
@@ -130,10 +147,11 @@ class _Judge:
             _assess_integers(tap, pair, self.reference)
             return
         self._pairs[name] = pair
-        behind = self._differs[name]
+        behind = self._since[name] is not None
         agrees = self._agrees(tap, pair)
         own = None if agrees and not behind else expected(name, self._pairs, self.reference, self.bfloat16, behind)
-        self._differs[name] = behind or not agrees
+        if not behind and not agrees:
+            self._since[name] = self._place
         self.agreement.count(name, agrees)
         room: Any = pair.room()
         tap.measures, tap.limit, tap.status = measure(pair.got, pair.want, room), "the last digit", "ok"
@@ -151,6 +169,8 @@ class _Judge:
         if pair.places is not None:  # indices are those of the whole value, not of what is shown of it
             at = tuple(int(each[i]) for each, i in zip(pair.places, tap.measures.at, strict=False))
             tap.measures = tap.measures._replace(at=at)
+            if pair.total is not None:
+                tap.notes = (*tap.notes, "the sum is that of the shown numbers")
             tap.notes = (*tap.notes, f"a corner: {pair.got.size:,} of {counted(pair.whole.size, 'element')}")
             if tap.status == "wrong":
                 tap.notes = (*tap.notes, *_wrong_places(pair, pair.places, room))
@@ -175,7 +195,7 @@ class _Judge:
         share = ROUNDS_BFLOAT16.get(tap.op, ROUNDS_BFLOAT16_ELSE) if self.bfloat16 else ROUNDS.get(tap.op, 0.0)
         if tap.op == "linear" and not self.bfloat16 and self.reference.has_own_blocks(tap.name):
             share = BEHIND_FLIPS
-        self._precise = False
+        self._flipped = False
         self.agreement.explain(tap.name, "rounding")
         return self._within(tap, pair, share, pair.largest)
 
@@ -206,11 +226,8 @@ class _Judge:
 
     def _behind(self, tap: TapResult, pair: Pair) -> Any:
         """Judge a tensor behind one that differs."""
-        if self._layer is None:
-            first = self.agreement.first
-            self._layer = -1 if first is None else self.reference.record.layer(first) or 0
-        if tap.layer == self._layer:
-            share = ROUNDS_BFLOAT16_ELSE if self.bfloat16 else BEHIND_FLIPS if self._precise else BEHIND_ROUNDING
+        if self._since[tap.name] == self._place:
+            share = ROUNDS_BFLOAT16_ELSE if self.bfloat16 else BEHIND_FLIPS if self._flipped else BEHIND_ROUNDING
             return self._within(tap, pair, share, largest_of(pair.want))
         tap.limit = f"relative L2 {FAIL.relative:g}"
         room = pair.resolution * float(np.sqrt(pair.want.size)) / (length(pair.want.astype(np.float64)) or 1.0)
@@ -277,6 +294,14 @@ def _explained(record: Record, theirs: Candidate, model: Model | None, tap: TapR
     return (
         [each for each in found if each.fits != "by pattern" or each.name in OF_CORNERS] if pair.resolution else found
     )
+
+
+def _with_numbers(model: Model, reference: Reference, tap: TapResult, pair: Pair) -> list[Diagnosis]:
+    """What explains a value, with the numbers that are solved from what goes into it."""
+    if tap.name not in model.graph.by_name:
+        return list(tap.diagnoses)
+    numbers = solved(model, model.graph[tap.name], pair, reference.value)
+    return with_solved(list(tap.diagnoses), numbers)
 
 
 def drift(result: Comparison, record: Record, theirs: Candidate) -> None:

@@ -74,6 +74,9 @@ MODEL_MISTAKES: Final = (
         answer="the trits are right, and the scale was not applied", seen="Project Zero"),
     Mistake("scale-twice", "the weight scale was applied twice", does="Applies the scale twice."),
     Mistake("scale-half", "the weight scale was rounded to F16", seen="IQ1_BN of ik_llama.cpp; TQ2_0"),
+    Mistake("scales-requantised",
+        "weights that are ternary already were quantized again by their mean: each scale was multiplied by the share of "
+        "the matrix's weights that are not 0", seen="litespark-inference; llama.cpp's converter; transformers, online"),
     Mistake("activation-scale-ignored", "the sums were not divided by the activation scale"),
     Mistake("activation-scale-multiplied",
         "the sums were multiplied by the activation scale 127 / amax; they have to be divided"),

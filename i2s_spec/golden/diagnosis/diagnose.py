@@ -25,6 +25,7 @@ from i2s_spec.golden.diagnosis.patterns import (
     other_places,
     recognized,
 )
+from i2s_spec.golden.diagnosis.solving import solved
 from i2s_spec.golden.metrics import beyond, relative
 from i2s_spec.golden.replay import Replayer
 from i2s_spec.golden.result import Diagnosis
@@ -131,6 +132,8 @@ class Diagnoser:
         )
         foreign = _foreign_scale(self.model, replay, known, want) if rows is None else None
         patterns = [foreign, *patterns] if foreign is not None else patterns
+        if replay.span == "op" and rows is None and replay.name in graph.by_name:
+            patterns = with_solved(patterns, self.solved(replayer, replay, known, want))
         return _joined(found, patterns)
 
     def _epsilon(
@@ -150,6 +153,11 @@ class Diagnoser:
             if result is not None and result[1] and result[0] <= OTHER_EPSILON * relative(got, want):
                 return [_diagnosis(Mistake("epsilon", says), "exactly", result[0])]
         return []
+
+    def solved(self, replayer: Replayer, replay: Replay, got: Array, want: Array) -> list[Diagnosis]:
+        """The numbers that explain a value on its own inputs."""
+        pair = Pair(got, want, 0.0, lambda value: value, np.asarray(replay.value))
+        return solved(self.model, self.model.graph[replay.name], pair, replayer.values.get)
 
     def of_run(
         self, run: Callable[[Model], NDArray[Any] | None], got: NDArray[Any], want: NDArray[Any], limit: Any = 0.0,
@@ -269,6 +277,14 @@ def _entering(replay: Replay, graph: Graph) -> list[str]:
 
 def _diagnosis(mistake: Mistake, fits: Any, left: float | None) -> Diagnosis:
     return Diagnosis(mistake.name, mistake.says, fits, left, mistake.seen)
+
+
+def with_solved(patterns: list[Diagnosis], solved: list[Diagnosis]) -> list[Diagnosis]:
+    """Patterns behind the numbers that were solved; a bare factor is a pattern, too."""
+    names = {each.name for each in patterns}
+    factors = names & {"factor", "scale-doubled", "scale-halved", "negated", "scale-of-another"}
+    first = [each for each in solved if each.name not in names and not (each.name == "factor" and factors)]
+    return [*first, *patterns]
 
 
 def _joined(known: list[Diagnosis], patterns: list[Diagnosis]) -> list[Diagnosis]:
