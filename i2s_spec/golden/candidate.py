@@ -72,6 +72,7 @@ class Record:
                     f"the record says that the tap {quote(name)} has the shape {shape[:8]}: it is damaged"
                 )
             self.shapes[name] = tuple(shape)
+        self._at = {name: at for at, name in enumerate(self.shapes)}
         stored = any(about.get("stored") for about in self.header["taps"].values())
         self.dump = read_dump(folder) if stored else None
         for name, each in self.dump.stored.items() if self.dump is not None else ():
@@ -107,8 +108,22 @@ class Record:
         return int(blocks[1]) if blocks[0] == "blk" and len(blocks) > 1 and blocks[1].isdecimal() else None
 
     def inputs(self, name: str) -> tuple[str, ...]:
-        """What goes into the operation of a tap, by the names of taps; () where the record does not say."""
-        found = self.header["taps"].get(name, {}).get("inputs", ())
+        """What goes into the operation of a tap, by the names of earlier taps; () where the record does not say."""
+        return tuple(
+            each for each in self._words(name, "inputs") if self._at.get(each, self._at[name]) < self._at[name]
+        )
+
+    def weights(self, name: str) -> tuple[str, ...]:
+        """The tensors of the file that go into the operation of a tap."""
+        return self._words(name, "weights")
+
+    def type(self, name: str) -> str:
+        """The type of the first of these tensors; empty where the record does not say."""
+        found = self.header["taps"].get(name, {}).get("type")
+        return found if isinstance(found, str) else ""
+
+    def _words(self, name: str, key: str) -> tuple[str, ...]:
+        found = self.header["taps"].get(name, {}).get(key)
         return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
 
     def op(self, name: str) -> str:
@@ -164,9 +179,7 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
         return found
 
     def _wanted(self, name: str) -> Wanted:
-        tensors = self.record.header["taps"].get(name, {}).get("weights", ())
-        plain = tuple(each for each in tensors if isinstance(each, str)) if isinstance(tensors, list) else ()
-        return Wanted(name, self.record.op(name), plain)
+        return Wanted(name, self.record.op(name), self.record.weights(name))
 
     def _repeated(self, found: dict[str, str]) -> dict[str, str]:
         """The matches, with those of names that the dump gives to several values by what has values of its own."""

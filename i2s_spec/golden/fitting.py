@@ -9,18 +9,18 @@ that mistake.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from math import prod
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from i2s_spec.errors import SettingError
 from i2s_spec.golden.recording import recorded_inputs
-from i2s_spec.golden.shown import SUMMED, Pair, pair_of
+from i2s_spec.golden.shown import SUMMED, pair_of
 from i2s_spec.model.graph import INTEGER_TAPS, TOKENS, base
-from i2s_spec.model.weights import DENSE
 from i2s_spec.model.numerics import NUMERIC_PROFILES, NumericProfile
+from i2s_spec.model.weights import DENSE, Grouped, Ternary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from i2s_spec.model.forward import Model
     from i2s_spec.model.graph import Graph
 
-#: Layers that are run under a profile at most.
+#: Layers that are run under a profile at most, of models with more weights than this in a layer.
 MOST_LAYERS: Final = 3
+SMALL_LAYER: Final = 1 << 22
 
 
 @dataclass
@@ -52,21 +53,24 @@ class _Contender:
     ended: bool = False
 
     @property
-    def key(self) -> tuple[int, int, float]:
-        return self.exact, self.agreeing, -self.far
+    def key(self) -> tuple[int, int, int]:
+        """The more the better: what agrees, then by what power of two the first that does not is off."""
+        return self.exact, self.agreeing, -round(np.log2(self.far)) if 0 < self.far < np.inf else 0
 
 
-def searched(model: Model) -> Iterator[NumericProfile]:
-    """The model's own numerics, and every profile that differs from them in rounding and order only.
+def searched(model: Model) -> list[NumericProfile]:
+    """The model's own numerics, and every profile that differs from them in rounding and order only; the likelier first.
 
     For I2_S a token has one scale. Types that have scales of their own are met by runtimes with blocks of theirs, too.
     """
-    yield model.numerics
     types = {model.weights.tensor_type(node.weight) for node in model.graph if node.op == "linear"}
-    for profile in NUMERIC_PROFILES.values():
-        rules = [profile.quantizer_of(kind) for kind in types if kind == "I2_S"]
-        if profile.name != model.numerics.name and all(rule.groups == "token" for rule in rules):
-            yield profile
+
+    def is_rounding(profile: NumericProfile) -> bool:
+        return "I2_S" not in types or profile.quantizer_of("I2_S").groups == "token"
+
+    own = model.numerics
+    others = [each for each in NUMERIC_PROFILES.values() if each.name != own.name and is_rounding(each)]
+    return [own, *others] if is_rounding(own) else [*others, own]
 
 
 def fit(model: Model, record: Record, theirs: Candidate) -> Model:
@@ -77,7 +81,9 @@ def fit(model: Model, record: Record, theirs: Candidate) -> Model:
     if not known & set(head):
         return model  # the logits alone, or later layers: nothing near the beginning is shown
     contenders = [_Contender(model.replace(numerics=profile)) for profile in searched(model)]
-    for number in range(-1, min(graph.layers, MOST_LAYERS)):
+    weights = sum(prod(model.file.tensors[name].shape) for node in graph.layer(0) for name in node.weights)
+    layers = graph.layers if weights <= SMALL_LAYER else min(graph.layers, MOST_LAYERS)
+    for number in range(-1, layers):
         part = graph.before_layers() if number < 0 else graph.layer(number)
         names = [name for name in record.shapes if name in theirs and name in part.by_name]
         running = [each for each in contenders if not each.ended]
@@ -91,9 +97,7 @@ def fit(model: Model, record: Record, theirs: Candidate) -> Model:
     return max(contenders, key=lambda each: each.key).model
 
 
-def _advance(
-    each: _Contender, part: Graph, number: int, names: list[str], record: Record, theirs: Candidate
-) -> None:
+def _advance(each: _Contender, part: Graph, number: int, names: list[str], record: Record, theirs: Candidate) -> None:
     """Run a part of the graph, and count what agrees."""
     if number < 0:
         values: dict[str, Any] = {TOKENS: record.tokens}
@@ -107,7 +111,7 @@ def _advance(
         pair = pair_of(theirs, name, values.get(name)) if base(name) not in INTEGER_TAPS else None
         if pair is None:
             continue
-        if same(pair, part.by_name[name].op):
+        if pair.agrees() and not (part.by_name[name].op in SUMMED and pair.sum_off(precise=number < 0) > 0):
             each.agreeing += 1
             each.exact += not each.ended
         elif not each.ended:
@@ -115,9 +119,15 @@ def _advance(
             each.far = float(pair.apart().max()) / (pair.largest or 1.0)
 
 
-def same(pair: Pair, op: str) -> bool:
-    """Whether two tensors agree to the last digit that is shown, the printed sum included."""
-    return pair.agrees() and not (op in SUMMED and pair.sum_off(precise=False) > 0)
+class Steps(NamedTuple):
+    """By how much outputs of a projection change where a code of a token flips, and a weight of +1 or -1 meets it.
+
+    :param size: float64 [T], the most that it can be
+    :param whole: whether it is always that: all weights have one scale, and all codes of a token
+    """
+
+    size: NDArray[np.float64]
+    whole: bool
 
 
 class Reference:
@@ -148,42 +158,34 @@ class Reference:
             return tuple(recorded_inputs(self.model.graph, self.model.graph[name]))
         return found
 
-    def steps(self, name: str) -> NDArray[Any] | None:
-        """Of a projection, by how much each token's outputs change where a code of weight 1 flips; None for floats."""
-        weights = self.record.header["taps"][name].get("weights", ())
+    def steps(self, name: str) -> Steps | None:
+        """Of a projection, by how much outputs change where a code flips; None where it has none, or they are not known."""
+        weights, y = self.record.weights(name), self.value(name)
         scale = self.value(f"{weights[0].removesuffix('.weight')}.act_scale") if weights else None
-        y = self.value(name)
-        if scale is None or y is None or self.has_own_blocks(name):
+        if scale is None or y is None or scale.shape[:1] != y.shape[:1] or self.has_own_blocks(name):
             return None
-        worth = self._worth(name, y, scale, weights[0])
+        matrix = self.model.weights.matrix(weights[0]) if self.model is not None else None
+        if isinstance(matrix, Ternary):
+            worth = abs(float(matrix.scale))
+        elif isinstance(matrix, Grouped):
+            worth = float(np.abs(matrix.scales).max(initial=0.0))
+        else:
+            worth = self._worth(y, scale, self.value(f"{weights[0].removesuffix('.weight')}.acc_i32"))
         with np.errstate(all="ignore"):
-            found: NDArray[Any] = worth / np.abs(scale.astype(np.float64)).reshape(len(scale), -1).min(axis=1)
-        return found if np.isfinite(found).all() else None
+            found = worth / np.abs(scale.astype(np.float64)).reshape(len(scale), -1).min(axis=1)
+        usable = bool(np.isfinite(found).all() and (found > 0).all())
+        return Steps(found, scale.ndim == 1 and not isinstance(matrix, Grouped)) if usable else None
 
     def has_own_blocks(self, name: str) -> bool:
         """Whether runtimes may quantize the activations of a projection in blocks that only a model would tell."""
-        kind = self.record.header["taps"][name].get("type", "I2_S")
-        return self.model is None and kind != "I2_S" and kind not in DENSE
+        kind = self.record.type(name)
+        return self.model is None and kind not in ("", "I2_S", *DENSE)
 
-    def one_scale(self, name: str) -> bool:
-        """Whether all weights of a projection, and all codes of a token, have one scale: differences are whole steps."""
-        weights = self.record.header["taps"][name].get("weights", ())
-        scale = self.value(f"{weights[0].removesuffix('.weight')}.act_scale") if weights else None
-        from i2s_spec.model.weights import Grouped
-
-        return scale is not None and scale.ndim == 1 and (
-            self.model is None or not isinstance(self.model.weights.matrix(weights[0]), Grouped))
-
-    def _worth(self, name: str, y: NDArray[Any], scale: NDArray[Any], tensor: str) -> float:
-        """What a weight of 1 stands for: by the model, or by the sums of the record."""
-        from i2s_spec.model.weights import Grouped, Ternary
-
-        if self.model is not None:
-            matrix = self.model.weights.matrix(tensor)
-            return float(np.abs(matrix.scales).max()) if isinstance(matrix, Grouped) else abs(float(matrix.scale)) if isinstance(matrix, Ternary) else np.nan
-        sums = self.value(f"{tensor.removesuffix('.weight')}.acc_i32")
-        if sums is None or sums.shape != y.shape or scale.ndim != 1:
+    @staticmethod
+    def _worth(y: NDArray[Any], scale: NDArray[Any], sums: NDArray[Any] | None) -> float:
+        """What a weight of 1 stands for, by the sums of a record."""
+        if sums is None or sums.shape != y.shape or scale.ndim != 1 or not (sums != 0).any():
             return np.nan
         with np.errstate(all="ignore"):
             each = np.abs(y.astype(np.float64) / sums * scale[:, None])
-        return float(np.median(each[sums != 0])) if (sums != 0).any() else np.nan
+        return float(np.median(each[sums != 0]))

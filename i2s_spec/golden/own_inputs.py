@@ -26,6 +26,9 @@ BFLOAT16_ROUNDING: Final = 2.0**-7
 #: How far GELU may be off, as a share of the largest: a table of F16.
 GELU_TABLE: Final = 1e-3
 
+#: Operations that are replayed together: a gate is an activation of two operations and a product.
+DEPTH: Final = 3
+
 #: Operations whose inputs are two tensors of one shape.
 _OF_TWO: Final = ("add", "multiply")
 
@@ -41,26 +44,25 @@ class Shown(NamedTuple):
     scaled: bool = False
 
 
-def follows(
+def expected(
     name: str, pairs: Mapping[str, Pair], reference: Reference, bfloat16: bool = False, scaled: bool = False
-) -> bool | None:
-    """Whether a tensor follows from what is shown of its inputs; None where that cannot be known.
+) -> Shown | None:
+    """What the shown inputs of a tensor give at the places where it is shown; None where that cannot be known.
 
     :param pairs: the tensors that are shown, by name
     :param bfloat16: whether the dump's values are bfloat16
     :param scaled: whether a norm follows from its input, too, which gives it but for a factor of each row
     """
-    got = pairs[name]
-    wanted = _replayed(name, got, pairs, reference, bfloat16, scaled)
-    if wanted is None or not np.isfinite(got.got).all():
+    like = pairs[name]
+    found = _replayed(name, like, pairs, reference, bfloat16, scaled, DEPTH)
+    if found is None or not np.isfinite(like.got).all():
         return None
+    value, room = found.value, found.room
+    if found.scaled:
+        factor = _row_factors(like.got.astype(np.float64), value)
+        value, room = factor * value, 2 * np.abs(factor) * room + ROUNDED * like.resolution
     rounding = BFLOAT16_ROUNDING if bfloat16 else ROUNDING
-    value, room = wanted.value, wanted.room
-    if wanted.scaled:
-        factor = _row_factors(got.got.astype(np.float64), value)
-        value, room = factor * value, 2 * np.abs(factor) * room + ROUNDED * got.resolution
-    room = room + ROUNDED * got.resolution + rounding * np.abs(value)
-    return bool((np.abs(got.got - value) <= room).all())
+    return Shown(value, room + ROUNDED * like.resolution + rounding * np.abs(value))
 
 
 def _row_factors(got: NDArray[np.float64], value: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -69,11 +71,13 @@ def _row_factors(got: NDArray[np.float64], value: NDArray[np.float64]) -> NDArra
     return np.where(squares > 0, (got * value).sum(axis=-1, keepdims=True) / np.where(squares > 0, squares, 1.0), 1.0)
 
 
-def _known(name: str, like: Pair, pairs: Mapping[str, Pair], reference: Reference, bfloat16: bool, scaled: bool) -> Shown | None:
+def _known(
+    name: str, like: Pair, pairs: Mapping[str, Pair], reference: Reference, bfloat16: bool, scaled: bool, depth: int
+) -> Shown | None:
     """The elements of a tensor at the places of another one: as they are shown, or as their inputs give them."""
     pair = pairs.get(name)
     if pair is None:
-        return _replayed(name, like, pairs, reference, bfloat16, scaled)
+        return _replayed(name, like, pairs, reference, bfloat16, scaled, depth - 1) if depth > 1 else None
     if pair.got.shape != like.got.shape or not _same_places(pair, like):
         return None
     value = pair.got.astype(np.float64)
@@ -87,11 +91,13 @@ def _same_places(one: Pair, other: Pair) -> bool:
     return len(one.places) == len(other.places) and all(map(np.array_equal, one.places, other.places))
 
 
-def _replayed(name: str, like: Pair, pairs: Mapping[str, Pair], reference: Reference, bfloat16: bool, scaled: bool) -> Shown | None:
+def _replayed(
+    name: str, like: Pair, pairs: Mapping[str, Pair], reference: Reference, bfloat16: bool, scaled: bool, depth: int
+) -> Shown | None:
     """What the inputs of an element-wise operation give; None for other operations, and where an input is not known."""
     op, inputs = reference.record.op(name), reference.inputs(name)
     if op in _OF_TWO and len(inputs) == 2:
-        a, b = (_known(each, like, pairs, reference, bfloat16, False) for each in inputs)
+        a, b = (_known(each, like, pairs, reference, bfloat16, False, depth) for each in inputs)
         if a is None or b is None:
             return None
         if op == "add":
@@ -103,15 +109,17 @@ def _replayed(name: str, like: Pair, pairs: Mapping[str, Pair], reference: Refer
     factors = _factors(name, inputs[0], like, reference) if op in ("norm_weight", "multiply_by") else None
     if factors is None and op not in ("relu", "square", "silu", "gelu") and not (op == "norm" and scaled):
         return None
-    x = _known(inputs[0], like, pairs, reference, bfloat16, scaled and op == "norm_weight")
+    x = _known(inputs[0], like, pairs, reference, bfloat16, scaled and op == "norm_weight", depth)
     if x is None:
         return None
     value, room, _ = x
     if op == "norm":
         return Shown(value, room, True)
     if factors is not None:
+        known = np.isfinite(factors)  # a column that is 0 in every token tells no factor
+        factors = np.where(known, factors, 0.0)
         lost = ROUNDING * np.abs(value * factors)
-        return Shown(value * factors, room * np.abs(factors) + lost, x.scaled)
+        return Shown(value * factors, np.where(known, room * np.abs(factors) + lost, np.inf), x.scaled)
     if op == "relu":
         return Shown(np.maximum(value, 0.0), room)
     if op == "square":
@@ -133,4 +141,4 @@ def _factors(name: str, entering: str, like: Pair, reference: Reference) -> NDAr
     with np.errstate(all="ignore"):
         found = b[row, column] / a[row, column]
     found = found if like.places is None else found[like.places[-1]]
-    return found if np.isfinite(found).all() else None
+    return found if np.isfinite(found).any() else None
