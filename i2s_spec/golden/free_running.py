@@ -16,7 +16,7 @@ import numpy as np
 from i2s_spec.errors import counted
 from i2s_spec.golden import op_replay
 from i2s_spec.golden.candidate import WHOLE, Candidate, Record
-from i2s_spec.golden.diagnosis.diagnose import Diagnoser, by_running, limit_of, with_solved
+from i2s_spec.golden.diagnosis.diagnose import Diagnoser, by_running, limit_of, nearest, with_solved
 from i2s_spec.golden.diagnosis.patterns import OF_CORNERS, listed, recognized
 from i2s_spec.golden.diagnosis.solving import solved
 from i2s_spec.golden.fitting import Reference, Steps
@@ -73,6 +73,7 @@ def run(
     """Compare every stored tap; the first that is wrong is explained, with a model by running it with each mistake."""
     reference = Reference(record, theirs, model)
     judge = _Judge(reference, theirs)
+    diagnoser = Diagnoser(model) if model is not None else None
     for done, name in enumerate(record.shapes):
         if progress is not None:
             progress(done + 1, len(record.shapes))
@@ -91,15 +92,15 @@ def run(
             elif tap.status == "wrong":
                 result.first = tap
                 if diagnose:
-                    tap.diagnoses = tuple(_explained(record, theirs, model, tap, pair))
+                    tap.diagnoses = tuple(_explained(record, theirs, diagnoser, tap, pair))
                     if model is not None and not any(each.fits == "exactly" for each in tap.diagnoses):
                         tap.diagnoses = tuple(_with_numbers(model, reference, tap, pair))
                     unknown = all(each.fits == "by pattern" for each in tap.diagnoses)
-                    if unknown and model is not None and theirs.dump.kind != "text":
+                    if unknown and diagnoser is not None and theirs.dump.kind != "text":
                         until = [*takewhile(name.__ne__, record.shapes), name]
-                        op_replay.explain_by_replay(tap, Diagnoser(model), record, theirs, until)
+                        op_replay.explain_by_replay(tap, diagnoser, record, theirs, until)
             elif result.first is None and diagnose and name in WHOLE and _far(tap) and not pair.resolution:
-                found = _explained(record, theirs, model, tap, pair)
+                found = _explained(record, theirs, diagnoser, tap, pair)
                 of_this = op_replay.explaining(tap, found)
                 if of_this:  # correct runtimes are seldom so far apart, and this one is what a mistake gives
                     tap.status, tap.diagnoses, result.first = "wrong", of_this, tap
@@ -281,16 +282,20 @@ def _relative(pair: Pair, finite: Array) -> float:
     return far * shown / average if average > shown and np.isfinite(far) else far
 
 
-def _explained(record: Record, theirs: Candidate, model: Model | None, tap: TapResult, pair: Pair) -> list[Diagnosis]:
+def _explained(
+    record: Record, theirs: Candidate, diagnoser: Diagnoser | None, tap: TapResult, pair: Pair
+) -> list[Diagnosis]:
     """What explains a value that the record does not give."""
     tokens = record.tokens
-    if model is None:
+    if diagnoser is None:
         limit = limit_of(pair.want)
         found = recognized(pair.got, pair.want, limit, (), 0 if pair.resolution else len(tokens), tap.op)
         return [each for each in found if not pair.resolution or each.name in OF_CORNERS]
     few = tap.name not in theirs.rows and not pair.resolution
     free = tap.name in theirs.shifted
-    found = by_running(Diagnoser(model), tokens, tap.name, pair, few, free)
+    found = by_running(diagnoser, tokens, tap.name, pair, few, free)
+    if tap.name in WHOLE and (words := nearest(diagnoser, relative(pair.got, pair.want))):
+        tap.notes = (*tap.notes, words)
     return (
         [each for each in found if each.fits != "by pattern" or each.name in OF_CORNERS] if pair.resolution else found
     )
@@ -329,7 +334,8 @@ def _whole(name: str, pair: Pair) -> Whole:
         verdict: Any = "fail" if far > FAIL.relative else "doubtful" if far > PLAUSIBLE.relative else "plausible"
         return Whole(name, verdict, far, found.cosine)
     same, divergence = logit_measures(pair.got, pair.want)
-    if not far <= FAIL.relative or divergence > FAIL.divergence:
+    beyond_all = far > PLAUSIBLE.relative and same < PLAUSIBLE.top and divergence > PLAUSIBLE.divergence
+    if not far <= FAIL.relative or divergence > FAIL.divergence or beyond_all:
         verdict = "fail"
     elif far < PLAUSIBLE.relative and same > PLAUSIBLE.top and divergence < PLAUSIBLE.divergence:
         verdict = "plausible"

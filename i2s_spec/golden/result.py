@@ -257,17 +257,18 @@ def sentence(result: Comparison) -> tuple[bool, str]:
         return False, "nothing could be compared: no tensor of the candidate is one of the record's"
     if result.first is None:
         failed = result.whole is not None and result.whole.verdict == "fail"
-        if failed and result.mode == "free-running":
-            return False, f"{result.whole.name if result.whole else ''} is too far from the record's"
         flips = sum(tap.flips.explained for tap in result.taps if tap.flips is not None and tap.status == "flips")
         explained = f"; {counted(flips, 'flipped code')}, all explained by rounding" if flips else ""
         far = sum(tap.span == "model" for tap in result.taps if tap.status in ("ok", "flips"))
         alone = result.mode == "op-replay" and far == compared
-        if result.whole is not None and result.whole.verdict == "doubtful" and (alone or result.mode == "free-running"):
-            far_off = f"{result.whole.name} is {result.whole.relative:.2g} from the record's"
+        free = alone or result.mode == "free-running"
+        nearest = "" if result.whole is None else _nearest(result[result.whole.name])
+        if failed and free and result.whole is not None:
+            return False, f"{_apart(result.whole)}, which is further than correct runtimes are{nearest}"
+        if result.whole is not None and result.whole.verdict == "doubtful" and free:
             return True, (
-                f"nothing is certainly wrong, but {far_off}, which is further than correct runtimes usually are; "
-                "more tensors, or op-replay, would decide"
+                f"doubtful: {_apart(result.whole)}, which is further than correct runtimes usually are; "
+                f"more tensors, or op-replay, would decide{nearest}"
             )
         if alone:
             what = "the one tensor" if far == 1 else f"each of {counted(far, 'tensor')}"
@@ -283,6 +284,20 @@ def sentence(result: Comparison) -> tuple[bool, str]:
         False,
         f"the first wrong tensor is {quote(result.first.name, bare=True)}{_strange(result.first)}: {_cause(result.first)}",
     )
+
+
+def _apart(whole: Whole) -> str:
+    """How far a result is from the record's, in every measure."""
+    words = f"{whole.name} has a relative error of {whole.relative:.2g}"
+    if whole.same_top is None or whole.divergence is None:
+        return words
+    same = f"the same most probable token for {whole.same_top:.0%} of the tokens"
+    return f"{words}, {same}, and a KL divergence of {whole.divergence:.2g}"
+
+
+def _nearest(tap: TapResult) -> str:
+    """Which mistakes were tried on a result, if any were."""
+    return next((f"; {note}" for note in tap.notes if " comes nearest: " in note), "")
 
 
 #: What becomes of the first tensor that does not agree.
@@ -329,7 +344,7 @@ def _cause(tap: TapResult) -> str:
     if exact:
         return "; or ".join(f"{each.says} [{each.name}]" for each in exact)
     if not tap.diagnoses:
-        return "no known mistake explains it"
+        return f"no known mistake explains it{_nearest(tap)}"
     first = tap.diagnoses[0]
     if first.fits == "by pattern":
         more = f"; it may be this: {tap.diagnoses[1].says} [{tap.diagnoses[1].name}]" if _goes_on(tap) else ""

@@ -7,13 +7,16 @@ limit then, *nearly* if most of what was off is gone. A `Diagnoser` also asks `p
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Iterable
+from itertools import islice
+from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.errors import SettingError, quote
-from i2s_spec.golden.candidate import only_known, shifted
+from i2s_spec.errors import SettingError, counted, quote
+from i2s_spec.golden.candidate import WHOLE, only_known, shifted
 from i2s_spec.golden.diagnosis.graph_mistakes import epsilon
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES, ModelMistake
 from i2s_spec.golden.diagnosis.patterns import (
@@ -68,6 +71,8 @@ class Diagnoser:
     def __init__(self, model: Model) -> None:
         self.model = model
         self._changed: dict[str, Model | None] = {}
+        #: Of the last whole run: what each mistake leaves of the relative error, the least first, with its name.
+        self.left: list[tuple[float, str]] = []
 
     def changed(self, mistake: ModelMistake) -> Model | None:
         """The model with a mistake in it; None where it makes no difference."""
@@ -162,13 +167,14 @@ class Diagnoser:
     def of_run(
         self, run: Callable[[Model], NDArray[Any] | None], got: NDArray[Any], want: NDArray[Any], limit: Any = 0.0,
         tokens: int = 0, ops: Iterable[str] | None = None, agrees: Callable[[Model], bool] | None = None, op: str = "",
-        is_same: Callable[[Array], bool] | None = None,
+        is_same: Callable[[Array], bool] | None = None, passes: int | None = None,
     ) -> list[Diagnosis]:  # fmt: skip
         """What explains a value that a whole run, or a whole layer, does not give.
 
         :param run: takes a changed model; gives the value, or None where it has none
         :param op: the operation that gives the value
         :param is_same: whether what a changed model gives is the value; by default, nearly
+        :param passes: how many mistakes are tried; None for all
         :param agrees: whether a changed model leaves right what is right: what comes near and does not is no explanation,
             and what fits exactly and does not is only one if nothing else is: the mistake is then in a part of its places
         """
@@ -182,7 +188,11 @@ class Diagnoser:
             return left, left < SAME if is_same is None else is_same(value)
 
         every = frozenset(op for mistake in MISTAKES for op in mistake.ops) if ops is None else ops
-        found = self._ranked(self.candidates(every), attempt, before, far=FAIL.relative)
+        self.left = []
+        candidates = self.candidates(every)
+        if passes is not None:  # those that were met in programs first
+            candidates = islice(sorted(candidates, key=lambda each: not each[0].seen), passes)
+        found = self._ranked(candidates, attempt, before, far=FAIL.relative)
         if agrees is not None and found:
             models = {mistake.name: model for mistake, model in self.candidates(every, [each.name for each in found])}
             fine = [each for each in found if agrees(models[each.name])]
@@ -211,6 +221,7 @@ class Diagnoser:
                     exact.append(_diagnosis(mistake, "exactly", None))
                 continue
             left, fits = result
+            insort(self.left, (left, mistake.name))
             if fits and mistake.name.startswith("eps-") and left > OTHER_EPSILON * before:
                 continue  # norms are held to so wide a limit that any smaller epsilon would do
             if fits and (left < before or not np.isfinite(before)):
@@ -300,6 +311,10 @@ def _joined(known: list[Diagnosis], patterns: list[Diagnosis]) -> list[Diagnosis
 # --- whole runs ------------------------------------------------------------------------------------------------------
 # The model runs from its tokens to one value, also with each known mistake in place.
 
+#: Mistakes that are tried on a result if a pass is long, and multiplications of a long one.
+MOST_PASSES: Final = 20
+MUCH: Final = 1 << 31
+
 #: Tokens that are enough to tell mistakes apart.
 FEW_TOKENS: Final = 16
 
@@ -329,9 +344,26 @@ def by_running(
         value = again(changed)
         return value if value is None or not free or value.shape != got.shape else shifted(value, got)
 
+    whole = name in WHOLE and len(used) * weights_of(diagnoser.model) > MUCH
+    passes = MOST_PASSES if whole else None
     printed = (lambda value: pair._replace(want=value).agrees()) if pair.resolution else None
     op = graph[name].op if name in graph.by_name else ""
-    return diagnoser.of_run(level, got, want, limit_of(want), len(tokens), op=op, is_same=printed)
+    return diagnoser.of_run(level, got, want, limit_of(want), len(tokens), op=op, is_same=printed, passes=passes)
+
+
+def weights_of(model: Model) -> int:
+    """How many weights a token meets."""
+    return sum(prod(model.file.tensors[node.weight].shape) for node in model.graph if node.op in ("linear", "head"))
+
+
+def nearest(diagnoser: Diagnoser, before: float) -> str:
+    """Which mistakes come nearest to a result of a whole run, in words; empty where none was tried."""
+    if not diagnoser.left:
+        return ""
+    first, *others = diagnoser.left[:2]
+    words = f"of {counted(len(diagnoser.left), 'known mistake')}, a pass each, {first[1]} comes nearest: it leaves"
+    behind = f"; the next, {others[0][1]}, {others[0][0]:.2g}" if others else ""
+    return f"{words} {first[0]:.2g} of a relative error of {before:.2g}{behind}"
 
 
 def limit_of(want: Array) -> float:
