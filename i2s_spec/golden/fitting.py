@@ -9,6 +9,7 @@ that mistake.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -32,6 +33,16 @@ if TYPE_CHECKING:
 #: Layers that are run under a profile at most, of models with more weights than this in a layer.
 MOST_LAYERS: Final = 3
 SMALL_LAYER: Final = 1 << 22
+
+
+#: The elements of activations that have one scale where a right runtime meets weights of a type: a token for I2_S; others
+#: have blocks of their own, too, or stay floats. And of the other types.
+GROUPS_OF: Final[Mapping[str, frozenset[str]]] = {
+    "I2_S": frozenset({"token"}),
+    "TQ1_0": frozenset({"token", "blocks-256", "none"}), "TQ2_0": frozenset({"token", "blocks-256", "none"}),
+    "IQ1_BN": frozenset({"token", "interleaved-4", "none"}), "IQ2_BN": frozenset({"token", "interleaved-4", "none"}),
+}  # fmt: skip
+GROUPS: Final = frozenset({"token", "blocks-32", "none"})
 
 
 @dataclass
@@ -61,12 +72,12 @@ class _Contender:
 def searched(model: Model) -> list[NumericProfile]:
     """The model's own numerics, and every profile that differs from them in rounding and order only; the likelier first.
 
-    For I2_S a token has one scale. Types that have scales of their own are met by runtimes with blocks of theirs, too.
+    What has one scale is a meaning, and part of a type: `GROUPS_OF`.
     """
     types = {model.weights.tensor_type(node.weight) for node in model.graph if node.op == "linear"}
 
     def is_rounding(profile: NumericProfile) -> bool:
-        return "I2_S" not in types or profile.quantizer_of("I2_S").groups == "token"
+        return all(profile.quantizer_of(kind).groups in GROUPS_OF.get(kind, GROUPS) for kind in types - DENSE.keys())
 
     own = model.numerics
     others = [each for each in NUMERIC_PROFILES.values() if each.name != own.name and is_rounding(each)]

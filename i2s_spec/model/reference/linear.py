@@ -308,7 +308,7 @@ def _by_token(total: Floats, quantized: Quantized, rule: ActivationQuantizer) ->
         if rule.epilogue == "divide":
             return total / quantized.scale[:, None]
         steps = np.float32(1) / quantized.scale if quantized.steps is None else quantized.steps
-        return total * steps[:, None]
+        return (total * steps[:, None]).astype(np.float32, copy=False)  # with `wide` scales, rounded once
 
 
 def _blocks(acc: Sums, quantized: Quantized, rule: ActivationQuantizer, matrix: Grouped) -> Floats:
