@@ -116,7 +116,8 @@ ARCHITECTURES = "bitnet-b1.58 bitnet-25 bitnet llama qwen3 qwen3-lm gemma3".spli
 TYPES = "Q2_0 Q2_0_G128 PQ2_0 PTQ1_0 TQ1_0 TQ2_0 IQ1_BN IQ2_BN I2_SR F32 F16 BF16".split()
 DIALECTS = "interleave-128 interleave-64 rows-1x4 sequential-msb sequential-lsb".split()
 NUMERICS = (
-    "bitnet-golden-1 bitnetcpp-2025 bitnetcpp-2025-llamafile bitnetcpp-2026 hf-f32 ik-iq2bn ik-f32 c-article tq2_0 "
+    "bitnet-golden-1 bitnetcpp-2025 bitnetcpp-2025-llamafile bitnetcpp-2025-avx512 "
+    "bitnetcpp-2026 hf-f32 ik-iq2bn ik-f32 ik-f16 c-article tq2_0 "
     "llamacpp-2026 llamacpp-2026-avx512 llamacpp-cuda webgpu loom bitnet-go fast"
 ).split()
 REPORTS = "concise github html json jsonl junit markdown sarif shields text".split()

@@ -85,12 +85,10 @@ def test_emulations_depend_on_no_instruction_set(profile: str, name: str, monkey
 
 
 #: Profiles that compute one token otherwise than several.
-BY_COUNT = ("fast", "bitnetcpp-2025-llamafile", "llamacpp-cuda", "webgpu")
+BY_COUNT = ("fast", "bitnetcpp-2025-llamafile", "bitnetcpp-2025-avx512", "ik-f16", "llamacpp-cuda", "webgpu")
 
 
-@pytest.mark.parametrize(
-    "profile", share(name for name in NUMERIC_PROFILES if name not in BY_COUNT)
-)
+@pytest.mark.parametrize("profile", share(name for name in NUMERIC_PROFILES if name not in BY_COUNT))
 def test_tokens_together_or_one_by_one_are_the_same(profile: str) -> None:
     """Prefill in one piece, in pieces, and decoding: the same bits."""
     model = loaded(profile)
@@ -379,9 +377,9 @@ def test_profiles_by_name() -> None:
 
 def test_every_profile_has_a_name_and_a_description() -> None:
     assert list(NUMERIC_PROFILES) == [
-        "bitnet-golden-1", "bitnetcpp-2025", "bitnetcpp-2025-llamafile", "bitnetcpp-2026", "hf-f32", "ik-iq2bn", "ik-f32",
-        "c-article", "tq2_0", "llamacpp-2026", "llamacpp-2026-avx512", "llamacpp-cuda", "webgpu", "loom",
-        "bitnet-go", "fast",
+        "bitnet-golden-1", "bitnetcpp-2025", "bitnetcpp-2025-llamafile", "bitnetcpp-2025-avx512", "bitnetcpp-2026",
+        "hf-f32", "ik-iq2bn", "ik-f32", "ik-f16", "c-article", "tq2_0", "llamacpp-2026", "llamacpp-2026-avx512",
+        "llamacpp-cuda", "webgpu", "loom", "bitnet-go", "fast",
     ]  # fmt: skip
     assert all(profile.about and profile.name == name for name, profile in NUMERIC_PROFILES.items())
 
