@@ -27,6 +27,7 @@ from i2s_spec.golden.tap_names import (
     matched,
     matched_by_operation,
     named_by_runtimes,
+    other_names,
     parts,
     repeated,
 )
@@ -171,6 +172,7 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
                 found = named_by_runtimes(
                     self.record.shapes, self.record.op, self.dump, found, self._fits, self._is_other, self._same
                 )
+                found = self._by_value(found)
             found = self._repeated(found)
             for first, last in self._last_of(found).items():
                 found[last] = found.pop(first)
@@ -180,6 +182,31 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
 
     def _wanted(self, name: str) -> Wanted:
         return Wanted(name, self.record.op(name), self.record.weights(name))
+
+    def _by_value(self, found: dict[str, str]) -> dict[str, str]:
+        """The matches; where a value is another one of our name's, and one without a name of ours is ours, that one.
+
+        In the last layer ik_llama.cpp calls the output of attn_output `kqv_out`, and ours `kqv_merged_cont`.
+        """
+        taken = set(found.values())
+        for name, own in found.items():
+            others = [each for each in other_names(name) if each in self.dump and each not in taken]
+            other = next((each for each in others if self._fits(name, each)), None)
+            want = self.record.value(name) if other is not None else None
+            if other is None or want is None or want.dtype.kind != "f":
+                continue
+            far = [self._far(each, want) for each in (own, other)]
+            if far[1] <= ALIKE and 2 * far[1] <= far[0]:
+                found[name] = other
+                taken.add(other)
+        return found
+
+    def _far(self, given: str, want: NDArray[Any]) -> float:
+        """How far, relative, a value of the dump is from another one, read as one of its shape; infinite if it cannot be."""
+        shaped = next(readings(self.dump[given].value, want.shape), None)
+        return (
+            np.inf if shaped is None else relative(only_known(shaped.value, shaped.rows), only_known(want, shaped.rows))
+        )
 
     def _repeated(self, found: dict[str, str]) -> dict[str, str]:
         """The matches, with those of names that the dump gives to several values by what has values of its own."""
@@ -225,12 +252,8 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
 
     def _nearest(self, given: str, names: list[str]) -> str | None:
         """Which of some taps a value is beyond doubt; None where the record cannot tell."""
-        far: dict[str, float] = {}
-        for name in names:
-            want = self.record.value(name)
-            shaped = next(readings(self.dump[given].value, want.shape), None) if want is not None else None
-            if want is not None and shaped is not None:
-                far[name] = relative(only_known(shaped.value, shaped.rows), only_known(want, shaped.rows))
+        wanted = {name: want for name in names if (want := self.record.value(name)) is not None}
+        far = {name: at for name, want in wanted.items() if np.isfinite(at := self._far(given, want))}
         best = min(far, key=lambda name: far[name], default=None)
         rest = [far[name] for name in far if name != best]
         return best if best is not None and rest and far[best] <= ALIKE and 2 * far[best] <= min(rest) else None
