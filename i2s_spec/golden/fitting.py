@@ -122,7 +122,9 @@ def _advance(each: _Contender, part: Graph, number: int, names: list[str], recor
         pair = pair_of(theirs, name, values.get(name)) if base(name) not in INTEGER_TAPS else None
         if pair is None:
             continue
-        if pair.agrees() and not (part.by_name[name].op in SUMMED and pair.sum_off(precise=number < 0) > 0):
+        allowed = 2 * each.model.numerics.angle_error * pair.largest if part.by_name[name].op == "rope" else 0.0
+        agrees = bool((pair.apart() <= pair.room() + allowed).all()) if allowed else pair.agrees()
+        if agrees and not (part.by_name[name].op in SUMMED and pair.sum_off(precise=number < 0) > 0):
             each.agreeing += 1
             each.exact += not each.ended
         elif not each.ended:
