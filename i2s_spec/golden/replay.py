@@ -19,7 +19,7 @@ import numpy as np
 from i2s_spec.errors import SettingError
 from i2s_spec.golden import code_flips
 from i2s_spec.golden.metrics import beyond
-from i2s_spec.golden.tolerance import HALF_SUMS, Replay, limit_of, loosen, propagated_error, relative_error, ulps
+from i2s_spec.golden.tolerance import ALLOWANCES, Replay, limit_of, loosen, propagated_error, relative_error, ulps
 from i2s_spec.model.graph import INTEGER_TAPS, TOKENS
 from i2s_spec.model.reference import bitlinear, linear, matmul
 from i2s_spec.model.weights import Grouped, Ternary
@@ -104,8 +104,8 @@ class Replayer:
             words = f"{words}, and what {', '.join(reach)} add"
         replay = Replay(node.name, node.op, (*reach, node.name), value, limit, words)
         matrix = self.model.weights.matrix(node.weight) if node.op == "linear" else None
-        if node.op == "head" or isinstance(matrix, np.ndarray):
-            replay.half_sums = float(np.max(HALF_SUMS.of(node, inputs, value)))
+        if node.op != "linear" or isinstance(matrix, np.ndarray):
+            replay.allowance = ALLOWANCES.get(node.op)
         if isinstance(matrix, Grouped):
             self._grouped(replay, node, found, matrix)
         if isinstance(matrix, Ternary) and not self.bfloat16:

@@ -207,7 +207,7 @@ def some_columns(observed: Observation) -> Diagnosis | None:
 
 def rotation(observed: Observation) -> Diagnosis | None:
     """Every token is rotated wrongly but the first, whose angle is 0."""
-    rows = wrong_rows(observed) if observed.op == "rope" else ()
+    rows = wrong_rows(observed) if observed.op == "rope" else np.zeros(0, dtype=np.int64)
     if not observed.rows_are_tokens or len(rows) < 1 or len(rows) != len(observed.got) - 1 or rows[0] != 1:
         return None
     says = "every token but the first is wrong, and position 0 never rotates: the rotation itself is"
