@@ -26,7 +26,6 @@ from i2s_spec.golden.result import Agreement, Comparison, Diagnosis, TapResult, 
 from i2s_spec.golden.shown import SUMMED, Pair, largest_of, pair_of
 from i2s_spec.golden.tolerance import ALLOWANCES, EMBEDDING_COSINE, FAIL, PLAUSIBLE
 from i2s_spec.model.graph import INTEGER_TAPS, base
-from i2s_spec.model.numerics import NUMERIC_PROFILES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,9 +46,6 @@ ROUNDS: Final = {
     "scores": 2e-3, "soft_max": 2e-3, "weighted_values": 2e-3, "head": 1e-3, "linear": 1e-3, "norm": 2e-5,
     "norm_weight": 2e-5, "rope": 2e-5, "rotate": 2e-5, "restore": 2e-5, "pool": 2e-5,
 }  # fmt: skip
-
-#: How far off cosine and sine may be where WGSL is all that is promised.
-ANGLE_ERROR: Final = NUMERIC_PROFILES["webgpu"].angle_error
 
 #: The same in bfloat16, of which a share is lost at each rounding.
 ROUNDS_BFLOAT16: Final = {"embed": 1e-2, "norm": 1e-2, "norm_weight": 1e-2}
@@ -198,9 +194,8 @@ class _Judge:
             if steps is not None:
                 return self._flips(tap, pair, steps)
         share = ROUNDS_BFLOAT16.get(tap.op, ROUNDS_BFLOAT16_ELSE) if self.bfloat16 else ROUNDS.get(tap.op, 0.0)
-        if tap.op == "rope":  # without a model nobody knows whether the platform is WebGPU's
-            model = self.reference.model
-            share = max(share, 2 * (ANGLE_ERROR if model is None else model.numerics.angle_error))
+        if tap.op == "rope" and self.reference.model is not None:
+            share = max(share, 2 * self.reference.model.numerics.angle_error)
         if tap.op == "linear" and not self.bfloat16 and self.reference.has_own_blocks(tap.name):
             share = BEHIND_FLIPS
         self._flipped = False

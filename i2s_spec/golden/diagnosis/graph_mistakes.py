@@ -317,6 +317,18 @@ def read_as(name: str) -> Callable[[Model], Model | None]:
     return apply
 
 
+def type_read_as_codes(model: Model) -> Model | None:
+    """Projections of other types, of which a program takes the bytes for codes of I2_S."""
+    types = {model.weights.tensor_type(node.weight) for node in model.graph if node.op == "linear"}
+    return operations(wrong.TypeReadAsCodes)(model) if types & wrong.TypeReadAsCodes.types else None
+
+
+def table_read_as_halves(model: Model) -> Model | None:
+    """An embedding table of another type, of which a program takes the bytes for F16."""
+    types = {model.weights.tensor_type(node.weight) for node in model.graph if node.op == "embed"}
+    return operations(wrong.TableReadAsHalves)(model) if types & wrong.TableReadAsHalves.types else None
+
+
 def requantised(model: Model) -> Model | None:
     """Scales as of a program that takes the mean of dequantized weights, of which some are 0."""
 
