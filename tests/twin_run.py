@@ -321,7 +321,7 @@ class Maker:
         for dialect in (*DIALECTS, "row-blocks-4", "canonical", "none"):
             yield f"encode in/npy/trits.npy out.bin --scale 0.5 --dialect {dialect} --endian big"
             yield f"fix in/new/trained.gguf -o f.gguf --unsafe --dialect {dialect}"
-        for rule in "absmax hf-first embedding-mean given convert-ms c-article".split():
+        for rule in "absmax hf-first embedding-mean given convert-ms c-article loom".split():
             yield f"encode in/npy/floats.npy out.bin --rule {rule}"
             yield f"encode in/npy/floats.npy o.gguf --rule {rule} --into {sound} --tensor {Q} --scale 2"
         for kind in "I2_S TQ1_0 TQ2_0 Q2_0 I2_SR interleave-64".split():

@@ -189,6 +189,8 @@ RANGE: Final = (0.2, 5.0)
 ENOUGH, MOST_STEPS, FEWEST = 256, 2000.0, 20
 #: Share of numbers that agree in every step with codes of another scale.
 AGREEING: Final = 0.5
+#: Tokens from which a number is solved: more take time, and say the same.
+MOST_TOKENS: Final = 32
 #: Elements of a token that are tried as its largest, the next largest first.
 LARGEST_TRIED: Final = 512
 
@@ -348,7 +350,7 @@ def _scales_of_tokens(c: Context, p: _Projection, right: NDArray[np.bool_]) -> S
     left_out: dict[int, Array] = {}
     of_others: dict[int, set[str]] = {}
     free: dict[int, float] = {}
-    for at in np.flatnonzero(~right):
+    for at in np.flatnonzero(~right)[:MOST_TOKENS]:
         token = int(p.rows[at])
         found = _tried(c, p, int(at), token)
         if found is None and len(p.columns) >= 2 * FEWEST:
@@ -526,7 +528,7 @@ def _angles(c: Context) -> tuple[Array, Array, Doubles, Doubles] | None:
     heads_in = x.reshape(len(x), c.node.settings["heads"], -1).astype(np.float64)
     if heads_in.shape != c.whole.shape:
         return None
-    rows, heads, columns = c.at(0), c.at(1), c.at(2)
+    rows, heads, columns = c.at(0)[:MOST_TOKENS], c.at(1), c.at(2)
     count = c.node.settings["dims"] // 2
     neox = c.node.settings["pairs"] == "neox"
     pair = columns % count if neox else columns // 2
