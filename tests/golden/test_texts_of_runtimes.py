@@ -45,9 +45,13 @@ def home() -> TemporaryDirectory[str]:
     return TemporaryDirectory()
 
 
-@cache
 def base(architecture: str, type: str = "I2_S") -> tuple[Path, Model]:
     """A model with its record under the default numerics beside it."""
+    return made(architecture, type)
+
+
+@cache
+def made(architecture: str, type: str) -> tuple[Path, Model]:
     path = Path(home().name) / f"{architecture}.{type}.gguf"
     head = {"head_dim": 64} if architecture == "qwen3-lm" else {}
     i2s.new(path, architecture, **SIZES, **head, **({} if type == "I2_S" else {"type": type}))
